@@ -1,0 +1,115 @@
+// Package fault holds the words in which every package refuses: a code, a
+// message for a person, and the path of the parameter that is wrong. The one
+// table from code to HTTP status is here; how a fault is written down for a
+// caller is decided by handlers/reply.
+package fault
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Code is a fault's machine-readable name, upper snake, as listed in section 1
+// of the interface.
+type Code string
+
+// The codes of the interface. Those of the console, of money and of tasks join
+// with the rooms that use them.
+const (
+	InvalidJSON          Code = "INVALID_JSON"
+	InvalidParameter     Code = "INVALID_PARAMETER"
+	MissingParameter     Code = "MISSING_PARAMETER"
+	ModelNotFound        Code = "MODEL_NOT_FOUND"
+	Unauthorized         Code = "UNAUTHORIZED"
+	Forbidden            Code = "FORBIDDEN"
+	RateLimited          Code = "RATE_LIMITED"
+	PayloadTooLarge      Code = "PAYLOAD_TOO_LARGE"
+	UnsupportedMediaType Code = "UNSUPPORTED_MEDIA_TYPE"
+	MethodNotAllowed     Code = "METHOD_NOT_ALLOWED"
+	NotFound             Code = "NOT_FOUND"
+	Conflict             Code = "CONFLICT"
+	RequestTimeout       Code = "REQUEST_TIMEOUT"
+	UpstreamRejected     Code = "UPSTREAM_REJECTED"
+	UpstreamUnavailable  Code = "UPSTREAM_UNAVAILABLE"
+	UpstreamTimeout      Code = "UPSTREAM_TIMEOUT"
+	StoreUnavailable     Code = "STORE_UNAVAILABLE"
+	Overloaded           Code = "OVERLOADED"
+	Internal             Code = "INTERNAL"
+)
+
+// statuses is the one place where a code becomes an HTTP status.
+var statuses = map[Code]int{
+	InvalidJSON:          http.StatusBadRequest,
+	InvalidParameter:     http.StatusBadRequest,
+	MissingParameter:     http.StatusBadRequest,
+	ModelNotFound:        http.StatusNotFound,
+	Unauthorized:         http.StatusUnauthorized,
+	Forbidden:            http.StatusForbidden,
+	RateLimited:          http.StatusTooManyRequests,
+	PayloadTooLarge:      http.StatusRequestEntityTooLarge,
+	UnsupportedMediaType: http.StatusUnsupportedMediaType,
+	MethodNotAllowed:     http.StatusMethodNotAllowed,
+	NotFound:             http.StatusNotFound,
+	Conflict:             http.StatusConflict,
+	RequestTimeout:       http.StatusRequestTimeout,
+	UpstreamRejected:     http.StatusUnprocessableEntity,
+	UpstreamUnavailable:  http.StatusServiceUnavailable,
+	UpstreamTimeout:      http.StatusGatewayTimeout,
+	StoreUnavailable:     http.StatusServiceUnavailable,
+	Overloaded:           http.StatusServiceUnavailable,
+	Internal:             http.StatusInternalServerError,
+}
+
+// Fault is a refusal. It is an error, so that it travels through code that
+// knows nothing of HTTP.
+type Fault struct {
+	// Code names the kind of refusal.
+	Code Code
+
+	// Message says what was wrong and what is allowed, without any secret.
+	Message string
+
+	// Param is the path of the field at fault, such as "messages[0].role".
+	// Empty when no single field is.
+	Param string
+
+	// RetryAfter is how long the caller should wait. Zero: not said.
+	RetryAfter time.Duration
+
+	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
+	Allow string
+}
+
+// New returns a fault that concerns the request as a whole.
+func New(code Code, format string, args ...any) *Fault {
+	return &Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// At returns a fault that concerns the field at the path param.
+func At(code Code, param, format string, args ...any) *Fault {
+	return &Fault{Code: code, Param: param, Message: fmt.Sprintf(format, args...)}
+}
+
+// After returns a copy of f that asks the caller to wait for d.
+func (f *Fault) After(d time.Duration) *Fault {
+	g := *f
+	g.RetryAfter = d
+	return &g
+}
+
+// Error implements error.
+func (f *Fault) Error() string {
+	if f.Param == "" {
+		return string(f.Code) + ": " + f.Message
+	}
+	return string(f.Code) + " (" + f.Param + "): " + f.Message
+}
+
+// Status is the HTTP status of f's code; 500 for a code without a row.
+func (f *Fault) Status() int {
+	if status, ok := statuses[f.Code]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,250 @@
+package identity
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Key is an API key as it is shown: everything but itself.
+type Key struct {
+	ID      string           `json:"id"`
+	UserID  string           `json:"user_id"`
+	Name    string           `json:"name,omitempty"`
+	Hint    string           `json:"hint"` // prefix and last four, to recognise it by
+	Models  catalog.Patterns `json:"models,omitempty"`
+	Ranges  []netip.Prefix   `json:"ip_ranges,omitempty"`
+	Created int64            `json:"created"`           // Unix seconds
+	Expires int64            `json:"expires,omitempty"` // Unix seconds, zero: never
+	Revoked int64            `json:"revoked,omitempty"` // Unix seconds, zero: not revoked
+
+	// PreviousUntil is when the secret before the last rotation ends, in Unix
+	// seconds; zero when there is none.
+	PreviousUntil int64 `json:"previous_until,omitempty"`
+}
+
+// keyRecord is a key as it is stored: with the SHA-256 of its secret and, in a
+// rotation's grace, of the one before.
+type keyRecord struct {
+	Key
+	Hash     []byte `json:"hash"`
+	Previous []byte `json:"previous,omitempty"`
+}
+
+// KeySpec is what its owner decides about a key.
+type KeySpec struct {
+	Name     string   `json:"name"`
+	Models   []string `json:"models"`    // patterns; none: every model
+	IPRanges []string `json:"ip_ranges"` // addresses or CIDR; none: everywhere
+	Expires  int64    `json:"expires"`   // Unix seconds; zero: never
+}
+
+// Keys of the store: key/<id> is the record, userkey/<user>/<id> lists the keys
+// of a user. No index leads from a hash to a record: Open reads every record
+// and keeps that index in memory.
+const (
+	keyRecordPrefix = "key/"
+	userKeyPrefix   = "userkey/"
+)
+
+func keyKey(id string) []byte            { return []byte(keyRecordPrefix + id) }
+func userKeyKey(user, key string) []byte { return []byte(userKeyPrefix + user + "/" + key) }
+
+// maxScope bounds the patterns and the ranges of one key: they are walked on
+// every call.
+const maxScope = 64
+
+// draft checks a spec and returns the key it describes, without a secret.
+func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
+	key := keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Expires: spec.Expires}}
+	if n := utf8.RuneCountInString(key.Name); n > 64 || !utf8.ValidString(key.Name) {
+		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 characters, this has %d", n)
+	}
+	if len(spec.Models) > maxScope {
+		return key, fault.At(fault.InvalidParameter, "models", "at most %d model patterns are allowed", maxScope)
+	}
+	models, err := catalog.ParsePatterns(spec.Models)
+	if err != nil {
+		return key, fault.At(fault.InvalidParameter, "models", "%v", err)
+	}
+	key.Models = models
+	if len(spec.IPRanges) > maxScope {
+		return key, fault.At(fault.InvalidParameter, "ip_ranges", "at most %d ranges are allowed", maxScope)
+	}
+	for _, word := range spec.IPRanges {
+		r, ok := parseRange(word)
+		if !ok {
+			return key, fault.At(fault.InvalidParameter, "ip_ranges", "%q is neither an address nor a range such as 10.0.0.0/8", word)
+		}
+		key.Ranges = append(key.Ranges, r)
+	}
+	if spec.Expires != 0 && spec.Expires <= now.Unix() {
+		return key, fault.At(fault.InvalidParameter, "expires", "the expiry must lie in the future (Unix seconds, 0: never)")
+	}
+	return key, nil
+}
+
+func parseRange(word string) (netip.Prefix, bool) {
+	if addr, err := netip.ParseAddr(word); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), true
+	}
+	r, err := netip.ParsePrefix(word)
+	if err != nil || r.Addr().Is4In6() {
+		return netip.Prefix{}, false
+	}
+	return r.Masked(), true
+}
+
+// CreateKey makes a key for a user and returns it with its secret, which is
+// shown this once. A disabled user gets none.
+func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec KeySpec) (Key, Secret, error) {
+	now := d.store.Now()
+	key, refusal := spec.draft(now)
+	if refusal != nil {
+		return Key{}, "", refusal
+	}
+	secret := newKeySecret()
+	key.ID, key.Created = newID("key"), now.Unix()
+	key.take(secret)
+	err := d.store.Update(ctx, func(t storage.Txn) error {
+		user, err := findUser(t, idOrName)
+		if err != nil {
+			return err
+		}
+		if user.Disabled {
+			return fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
+		}
+		key.UserID = user.ID
+		if err := t.Set(userKeyKey(user.ID, key.ID), nil, time.Time{}); err != nil {
+			return err
+		}
+		if err := storage.SetRecord(t, keyKey(key.ID), key); err != nil {
+			return err
+		}
+		return d.audit(t, Event{Actor: actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name})
+	})
+	d.refresh(key.ID)
+	if err != nil {
+		return Key{}, "", unavailable(err)
+	}
+	return key.Key, secret, nil
+}
+
+// Keys returns the keys of the user with this id or name; of all users when it
+// is empty.
+func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
+	keys := []Key{}
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		if idOrName == "" {
+			return scanRecords(r, keyRecordPrefix, func(k keyRecord) { keys = append(keys, k.Key) })
+		}
+		user, err := findUser(r, idOrName)
+		if err != nil {
+			return err
+		}
+		ids, err := userKeyIDs(r, user.ID)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			key, err := findKey(r, id)
+			if err != nil {
+				return err
+			}
+			keys = append(keys, key.Key)
+		}
+		return nil
+	})
+	return keys, unavailable(err)
+}
+
+// RevokeKey ends a key for good; calls that have begun run on. Revoking a
+// revoked key changes nothing.
+func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
+	return d.changeKey(ctx, id, func(t storage.Txn, key *keyRecord) error {
+		if key.Revoked != 0 {
+			return nil
+		}
+		key.Revoked = max(d.store.Now().Unix(), 1)
+		return d.audit(t, Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID})
+	})
+}
+
+// MaxGrace bounds how long a rotated key may live on.
+const MaxGrace = 30 * 24 * time.Hour
+
+// RotateKey gives a key a new secret and keeps its id, scope and limits. The
+// old secret works for grace longer, at most 30 days; one that was still in
+// grace from a rotation before ends now.
+func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.Duration) (Key, Secret, error) {
+	if grace < 0 || grace > MaxGrace {
+		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
+	}
+	secret := newKeySecret()
+	key, err := d.changeKey(ctx, id, func(t storage.Txn, key *keyRecord) error {
+		if key.Revoked != 0 {
+			return fault.At(fault.Conflict, "id", "the key %s is revoked", key.ID)
+		}
+		key.Previous, key.PreviousUntil = nil, 0
+		if grace > 0 {
+			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
+		}
+		key.take(secret)
+		return d.audit(t, Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()})
+	})
+	if err != nil {
+		return Key{}, "", err
+	}
+	return key, secret, nil
+}
+
+// take makes secret the one by which the key is used.
+func (k *keyRecord) take(secret Secret) {
+	hash, _ := hashKey(secret.Reveal())
+	k.Hash = hash[:]
+	k.Hint = secret.Reveal()[:len(keyPrefix)+4] + "…" + secret.Reveal()[keyLength-4:]
+}
+
+// changeKey runs fn over a key in one transaction and brings memory up to it.
+func (d *Directory) changeKey(ctx context.Context, id string, fn func(storage.Txn, *keyRecord) error) (Key, error) {
+	var key keyRecord
+	err := d.store.Update(ctx, func(t storage.Txn) (err error) {
+		if key, err = findKey(t, id); err != nil {
+			return err
+		}
+		if err := fn(t, &key); err != nil {
+			return err
+		}
+		return storage.SetRecord(t, keyKey(key.ID), key)
+	})
+	// Also after an error: an unknown outcome must not leave a revoked key in.
+	d.refresh(id)
+	return key.Key, unavailable(err)
+}
+
+func findKey(r storage.Reader, id string) (keyRecord, error) {
+	var key keyRecord
+	found, err := storage.GetRecord(r, keyKey(id), &key)
+	if err == nil && !found {
+		err = fault.At(fault.NotFound, "key", "there is no key %q", id)
+	}
+	return key, err
+}
+
+// userKeyIDs returns the ids of all keys of a user.
+func userKeyIDs(r storage.Reader, userID string) ([]string, error) {
+	var ids []string
+	prefix := userKeyKey(userID, "")
+	err := r.Scan(prefix, storage.PrefixEnd(prefix), func(key, _ []byte) bool {
+		ids = append(ids, string(key[len(prefix):]))
+		return true
+	})
+	return ids, err
+}

@@ -1,0 +1,138 @@
+package identity
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"golang.org/x/text/secure/precis"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// User is an account: it owns keys and, with the ledger, money.
+type User struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Created  int64  `json:"created"` // Unix seconds
+	Disabled bool   `json:"disabled,omitempty"`
+}
+
+// Keys of the store: user/<id> is the record, username/<folded name> holds the
+// id and makes the name unique.
+const (
+	userPrefix     = "user/"
+	usernamePrefix = "username/"
+)
+
+func userKey(id string) []byte         { return []byte(userPrefix + id) }
+func usernameKey(folded string) []byte { return []byte(usernamePrefix + folded) }
+
+// foldName returns the form of a user name by which it is unique: RFC 8265,
+// UsernameCaseMapped. Names have 1 to 64 code points.
+func foldName(name string) (string, *fault.Fault) {
+	if n := utf8.RuneCountInString(name); n < 1 || n > 64 {
+		return "", fault.At(fault.InvalidParameter, "name", "a user name has 1 to 64 characters, this has %d", n)
+	}
+	folded, err := precis.UsernameCaseMapped.String(name)
+	if err != nil {
+		return "", fault.At(fault.InvalidParameter, "name", "a user name has letters, digits and punctuation, no spaces: %v", err)
+	}
+	return folded, nil
+}
+
+// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT.
+func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
+	folded, refusal := foldName(name)
+	if refusal != nil {
+		return User{}, refusal
+	}
+	user := User{ID: newID("usr"), Name: name, Created: d.store.Now().Unix()}
+	err := d.store.Update(ctx, func(t storage.Txn) error {
+		taken, err := t.Get(usernameKey(folded))
+		if err != nil {
+			return err
+		}
+		if taken != nil {
+			return fault.At(fault.Conflict, "name", "there is a user named %q already", name)
+		}
+		if err := storage.SetRecord(t, usernameKey(folded), user.ID); err != nil {
+			return err
+		}
+		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
+			return err
+		}
+		return d.audit(t, Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name})
+	})
+	return user, unavailable(err)
+}
+
+// Users returns all users, in the order of their ids.
+func (d *Directory) Users(ctx context.Context) ([]User, error) {
+	users := []User{}
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		return scanRecords(r, userPrefix, func(u User) { users = append(users, u) })
+	})
+	return users, unavailable(err)
+}
+
+// User returns the user with this id or name.
+func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
+	var user User
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		user, err = findUser(r, idOrName)
+		return err
+	})
+	return user, unavailable(err)
+}
+
+// SetUserDisabled shuts a user out, with all keys, or lets him in again. It
+// holds from the next request on.
+func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
+	var user User
+	var keys []string
+	err := d.store.Update(ctx, func(t storage.Txn) (err error) {
+		if user, err = findUser(t, idOrName); err != nil {
+			return err
+		}
+		if keys, err = userKeyIDs(t, user.ID); err != nil {
+			return err
+		}
+		if user.Disabled == disabled {
+			return nil
+		}
+		user.Disabled = disabled
+		action := "user.enable"
+		if disabled {
+			action = "user.disable"
+		}
+		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
+			return err
+		}
+		return d.audit(t, Event{Actor: actor, Action: action, User: user.ID})
+	})
+	// Also after an error: an unknown outcome must not leave a shut-out user in.
+	d.refresh(keys...)
+	return user, unavailable(err)
+}
+
+// findUser looks for an id first, then for a name.
+func findUser(r storage.Reader, idOrName string) (User, error) {
+	var user User
+	found, err := storage.GetRecord(r, userKey(idOrName), &user)
+	if err != nil || found {
+		return user, err
+	}
+	if folded, refusal := foldName(idOrName); refusal == nil {
+		var id string
+		if found, err = storage.GetRecord(r, usernameKey(folded), &id); err != nil {
+			return user, err
+		}
+		if found {
+			if found, err = storage.GetRecord(r, userKey(id), &user); err != nil || found {
+				return user, err
+			}
+		}
+	}
+	return user, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
+}

@@ -1,0 +1,93 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// recordVersion is the first byte of every JSON record. Fields are only ever
+// added; when the meaning of one changes, the byte rises and DecodeRecord
+// learns to read the old form.
+const recordVersion = 1
+
+// EncodeRecord returns v as a record: one version byte and JSON. It panics
+// when v cannot be written as JSON, which is a mistake in the code.
+func EncodeRecord(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("storage: record %T: %v", v, err))
+	}
+	return append([]byte{recordVersion}, body...)
+}
+
+// DecodeRecord reads a record that EncodeRecord wrote into v.
+func DecodeRecord(record []byte, v any) error {
+	if len(record) == 0 {
+		return errors.New("storage: empty record")
+	}
+	if record[0] != recordVersion {
+		return fmt.Errorf("storage: record version %d, this build reads %d", record[0], recordVersion)
+	}
+	return json.Unmarshal(record[1:], v)
+}
+
+// GetRecord reads the record at key into v and tells whether there is one.
+func GetRecord(r Reader, key []byte, v any) (bool, error) {
+	record, err := r.Get(key)
+	if err != nil || record == nil {
+		return false, err
+	}
+	if err := DecodeRecord(record, v); err != nil {
+		return false, fmt.Errorf("%q: %w", key, err)
+	}
+	return true, nil
+}
+
+// SetRecord writes v as the record at key, kept for ever.
+func SetRecord(t Txn, key []byte, v any) error {
+	return t.Set(key, EncodeRecord(v), time.Time{})
+}
+
+// PrefixEnd returns the first key after all keys that begin with prefix, nil
+// when there is none.
+func PrefixEnd(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			end := append([]byte(nil), prefix[:i+1]...)
+			end[i]++
+			return end
+		}
+	}
+	return nil
+}
+
+// format is the layout of keys and records that this build writes.
+const format = 1
+
+type formatRecord struct {
+	Format  int   `json:"format"`
+	Created int64 `json:"created"`
+}
+
+var formatKey = []byte("meta/format")
+
+// CheckFormat marks a new store with the format of this build and refuses one
+// that a newer build has written.
+func CheckFormat(ctx context.Context, s *Store) error {
+	return s.Update(ctx, func(t Txn) error {
+		var have formatRecord
+		found, err := GetRecord(t, formatKey, &have)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return SetRecord(t, formatKey, formatRecord{Format: format, Created: s.Now().Unix()})
+		case have.Format > format:
+			return fmt.Errorf("the store has format %d, this build reads up to %d: use the build that wrote it", have.Format, format)
+		}
+		return nil
+	})
+}
