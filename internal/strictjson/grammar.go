@@ -1,0 +1,347 @@
+package strictjson
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// MaxDepth is how many brackets may be open at once, that of the body itself
+// included.
+const MaxDepth = 64
+
+// begins holds for the first byte of every value its kind. That of a number is
+// Number until its end has been seen.
+var begins = [256]Kind{
+	'"': String, '{': Object, '[': Array, 't': Bool, 'f': Bool, 'n': Null,
+	'-': Number, '0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
+	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
+}
+
+// The methods below pass over one piece of the grammar of RFC 8259 that begins
+// at body[i]. They return the index after it, or -1 when it is broken; the
+// fault is then noted.
+
+// skip passes over a value that nobody asks about, inside of depth brackets.
+// Its own brackets are a stack of bits: MaxDepth fits into one word.
+func (s *scanner) skip(i, depth int) int {
+	var objects uint64 // the innermost open bracket lowest; 1 = object, 0 = array
+	open := 0
+	for {
+		// A value begins here.
+		switch begins[s.peek(i)] {
+		case String:
+			i, _ = s.string(i)
+		case Number:
+			i, _ = s.number(i)
+		case Bool, Null:
+			i = s.literal(i)
+		case Object:
+			if depth+open >= MaxDepth {
+				return s.tooDeep(i)
+			}
+			if i = s.space(i + 1); s.peek(i) == '}' {
+				i++
+				break
+			}
+			objects, open = objects<<1|1, open+1
+			if i = s.name(i); i < 0 {
+				return i
+			}
+			continue
+		case Array:
+			if depth+open >= MaxDepth {
+				return s.tooDeep(i)
+			}
+			if i = s.space(i + 1); s.peek(i) == ']' {
+				i++
+				break
+			}
+			objects, open = objects<<1, open+1
+			continue
+		default:
+			return s.unexpected(i, "a value")
+		}
+		if i < 0 {
+			return i
+		}
+
+		// A value has ended, and perhaps brackets end with it.
+		for {
+			if open == 0 {
+				return i
+			}
+			i = s.space(i)
+			c := s.peek(i)
+			if c == ',' {
+				break
+			}
+			if objects&1 != 0 && c != '}' {
+				return s.unexpected(i, "',' or '}'")
+			}
+			if objects&1 == 0 && c != ']' {
+				return s.unexpected(i, "',' or ']'")
+			}
+			objects, open = objects>>1, open-1
+			i++
+		}
+		i = s.space(i + 1)
+		if objects&1 != 0 {
+			if i = s.name(i); i < 0 {
+				return i
+			}
+		}
+	}
+}
+
+// name passes over the name of a member and what leads to its value.
+func (s *scanner) name(i int) int {
+	if s.peek(i) != '"' {
+		return s.unexpected(i, "a name in quotes")
+	}
+	i, _ = s.string(i)
+	if i < 0 {
+		return i
+	}
+	return s.colon(i)
+}
+
+// colon passes over the colon after a name and the white space around it.
+func (s *scanner) colon(i int) int {
+	i = s.space(i)
+	if s.peek(i) != ':' {
+		return s.unexpected(i, "':'")
+	}
+	return s.space(i + 1)
+}
+
+// string passes over a string and tells whether there are escapes in it.
+func (s *scanner) string(i int) (end int, escapes bool) {
+	b := s.body
+	var high uint64
+	for at := i + 1; ; {
+		var h uint64
+		at, h = text(b, at)
+		high |= h
+		if at == len(b) {
+			return s.unexpected(at, "the end of a string"), escapes
+		}
+		switch b[at] {
+		case '"':
+			if high != 0 && !utf8.Valid(b[i+1:at]) {
+				return s.notUTF8(i + 1), escapes
+			}
+			return at + 1, escapes
+		case '\\':
+			escapes = true
+			for at < len(b) && b[at] == '\\' { // they often come in rows
+				size := escapeSize(b[at:])
+				if size == 0 {
+					return s.broken(at, "a bad escape in a string"), escapes
+				}
+				at += size
+			}
+		default:
+			return s.broken(at, fmt.Sprintf("a bare control character U+%04X in a string", b[at])), escapes
+		}
+	}
+}
+
+// text is the index of the first byte from i on that is no plain text of a
+// string: a quote, a backslash, a control character, or the end of b. When
+// high is zero everything before it is ASCII.
+//
+// Names and short strings end within the first few words. A long one of ASCII,
+// such as an image in Base64, is passed over 64 bytes at a time.
+func text(b []byte, i int) (next int, high uint64) {
+	for len(b)-i >= 8 {
+		for end := min(i+64, len(b)-7); i < end; i += 8 {
+			w := binary.LittleEndian.Uint64(b[i:])
+			high |= w & highBits
+			if m := stops(w); m != 0 {
+				return i + bits.TrailingZeros64(m)>>3, high
+			}
+		}
+		i = ascii(b, i)
+	}
+	for ; i < len(b); i++ {
+		c := b[i]
+		if c == '"' || c == '\\' || c < ' ' {
+			break
+		}
+		high |= uint64(c) & highBits
+	}
+	return i, high
+}
+
+// Constants to treat eight bytes at once: the value 1, and the high bit, in
+// each of them.
+const (
+	ones     = 0x0101010101010101
+	highBits = ones << 7
+)
+
+// stops looks at eight bytes, the first one lowest: the lowest bit set in the
+// result is the high bit of the first byte that is a quote, a backslash or a
+// control character, and zero means there is none.
+func stops(w uint64) uint64 { return borrows(w) &^ w & highBits }
+
+// borrows sets the high bit of every byte of w that ends plain text, and of
+// some that are not ASCII.
+//
+// Turning over the second bit exchanges the quote (0x22) with the space (0x20)
+// and keeps the control characters among themselves, so that one subtraction
+// borrows for all of them and for nothing else below 0x80. The borrow reaches
+// into the bytes above: what is set above the lowest hit means nothing.
+func borrows(w uint64) uint64 {
+	return ((w ^ ones*0x02) - ones*0x21) | ((w ^ ones*'\\') - ones)
+}
+
+// ascii passes over plain text that is ASCII, 64 bytes at a time, and ends at
+// the beginning of 64 bytes that are not all so.
+func ascii(b []byte, i int) int {
+	for ; i < len(b)-63; i += 64 {
+		p := (*[64]byte)(b[i:])
+		found := foreign(p[0:]) | foreign(p[8:]) | foreign(p[16:]) | foreign(p[24:]) |
+			foreign(p[32:]) | foreign(p[40:]) | foreign(p[48:]) | foreign(p[56:])
+		if found&highBits != 0 {
+			break
+		}
+	}
+	return i
+}
+
+// foreign sets a high bit when the eight bytes of p are not all plain text and
+// ASCII.
+func foreign(p []byte) uint64 {
+	w := binary.LittleEndian.Uint64(p)
+	return borrows(w) | w
+}
+
+// escapeSize is the length of the escape that b begins with; zero when it is
+// none. Any \uXXXX passes: what halves of surrogate pairs mean is a question
+// only where a string is read.
+func escapeSize(b []byte) int {
+	if len(b) >= 2 && short[b[1]] {
+		return 2
+	}
+	if len(b) >= 6 && b[1] == 'u' && hex[b[2]] != 0 && hex[b[3]] != 0 && hex[b[4]] != 0 && hex[b[5]] != 0 {
+		return 6
+	}
+	return 0
+}
+
+// short holds the second bytes of the escapes of two bytes.
+var short = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// number passes over a number and tells whether it is written as an Integer.
+func (s *scanner) number(i int) (end int, kind Kind) {
+	kind = Integer
+	if s.peek(i) == '-' {
+		i++
+	}
+	if s.peek(i) == '0' {
+		i++
+	} else if i = s.digits(i); i < 0 {
+		return i, kind
+	}
+	if s.peek(i) == '.' {
+		kind = Number
+		if i = s.digits(i + 1); i < 0 {
+			return i, kind
+		}
+	}
+	if c := s.peek(i); c == 'e' || c == 'E' {
+		kind = Number
+		i++
+		if c := s.peek(i); c == '+' || c == '-' {
+			i++
+		}
+		i = s.digits(i)
+	}
+	return i, kind
+}
+
+// digits passes over one digit or more.
+func (s *scanner) digits(i int) int {
+	if c := s.peek(i); c < '0' || c > '9' {
+		return s.unexpected(i, "a digit")
+	}
+	for c := s.peek(i); '0' <= c && c <= '9'; c = s.peek(i) {
+		i++
+	}
+	return i
+}
+
+// literal passes over true, false or null.
+func (s *scanner) literal(i int) int {
+	want := "null"
+	switch s.body[i] {
+	case 't':
+		want = "true"
+	case 'f':
+		want = "false"
+	}
+	for n := range len(want) {
+		if s.peek(i+n) != want[n] {
+			return s.unexpected(i+n, want)
+		}
+	}
+	return i + len(want)
+}
+
+// space passes over white space, if there is any.
+func (s *scanner) space(i int) int {
+	for i < len(s.body) && s.body[i] <= ' ' {
+		if c := s.body[i]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// peek is the byte at i, zero after the end; as a byte of the body zero is
+// wrong at every place where peek is used.
+func (s *scanner) peek(i int) byte {
+	if i < len(s.body) {
+		return s.body[i]
+	}
+	return 0
+}
+
+// broken notes that the grammar is broken at body[i].
+func (s *scanner) broken(i int, how string) int {
+	s.fault = fault.New(fault.InvalidJSON, "invalid JSON at byte %d: %s", i, how)
+	return -1
+}
+
+// unexpected notes that something else stands at body[i].
+func (s *scanner) unexpected(i int, want string) int {
+	if i >= len(s.body) {
+		return s.broken(i, "expected "+want+", found the end of the body")
+	}
+	r, size := utf8.DecodeRune(s.body[i:])
+	if r == utf8.RuneError && size == 1 {
+		return s.broken(i, fmt.Sprintf("expected %s, found the byte 0x%02X", want, s.body[i]))
+	}
+	return s.broken(i, fmt.Sprintf("expected %s, found %q", want, r))
+}
+
+func (s *scanner) tooDeep(i int) int {
+	return s.broken(i, fmt.Sprintf("nested deeper than %d levels", MaxDepth))
+}
+
+// notUTF8 notes the first byte from i on that is not UTF-8.
+func (s *scanner) notUTF8(i int) int {
+	for {
+		r, size := utf8.DecodeRune(s.body[i:])
+		if r == utf8.RuneError && size <= 1 {
+			return s.broken(i, "a string is not valid UTF-8")
+		}
+		i += size
+	}
+}

@@ -1,0 +1,55 @@
+package strictjson
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// path names a place in a body as callers know it from code:
+// "messages[3].role". A name that could not stand in code is quoted:
+// `output["a b"]`.
+type path string
+
+// maxQuoted is how much of a name that the caller made up is repeated to him.
+const maxQuoted = 64
+
+func (p path) member(name string) path {
+	switch {
+	case !plain(name):
+		return p + path("["+strconv.Quote(shorten(name))+"]")
+	case p == "":
+		return path(name)
+	}
+	return p + path("."+name)
+}
+
+func (p path) index(n int) path {
+	return p + path("["+strconv.Itoa(n)+"]")
+}
+
+// plain tells whether name needs no quotes.
+func plain(name string) bool {
+	if name == "" || len(name) > maxQuoted {
+		return false
+	}
+	for _, c := range []byte(name) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		digit := '0' <= c && c <= '9'
+		if !letter && !digit && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// shorten cuts name at a whole character.
+func shorten(name string) string {
+	if len(name) <= maxQuoted {
+		return name
+	}
+	cut := maxQuoted
+	for !utf8.RuneStart(name[cut]) {
+		cut--
+	}
+	return name[:cut] + "…"
+}

@@ -1,0 +1,318 @@
+package strictjson
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// Scan passes once over body, which must be a JSON object, checks its grammar,
+// applies t to its members, and records in fields[r.Slot] the value of every
+// rule r with a Slot that has one. fields[0] is the object itself: what is
+// inserted at fields[0].Start+1 becomes its first member, and needs a comma
+// after it when fields[0].Len is not zero.
+//
+// Fields of absent members are cleared, so fields may be used again. It must
+// be longer than the highest Slot; it may be nil when there is none. On
+// refusal its content means nothing.
+//
+// A body that passes costs no allocation.
+func (t *Table) Scan(body []byte, fields []Value) *fault.Fault {
+	clear(fields)
+	s := scanner{body: body, fields: fields}
+	if bytes.HasPrefix(body, []byte("\uFEFF")) {
+		s.broken(0, "a byte order mark")
+		return s.fault
+	}
+
+	start := s.space(0)
+	if s.peek(start) != '{' {
+		s.unexpected(start, "an object")
+		return s.fault
+	}
+	end, members := s.object(start, 1, t, 0)
+	if end < 0 {
+		return s.fault
+	}
+	if rest := s.space(end); rest < len(body) {
+		s.unexpected(rest, "the end of the body")
+		return s.fault
+	}
+	if len(fields) > 0 {
+		fields[0] = Value{Kind: Object, Start: start, End: end, Len: members}
+	}
+	return nil
+}
+
+// scanner is the state of one Scan. The part of the body that tables speak of
+// is walked by recursion, no deeper than tables are nested; everything else is
+// passed over by skip. Grammar.go tells what the methods return.
+type scanner struct {
+	body   []byte
+	fields []Value
+	at     [maxNesting]step // the way from the top to here, one step a table
+	fault  *fault.Fault
+}
+
+// step is a member and, within an array, the number of the element.
+type step struct {
+	name  string
+	index int // -1 outside of the array
+}
+
+// object passes over the object at body[i], which is the depth-th open bracket
+// and the level-th table, and applies t to it.
+func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
+	if depth > MaxDepth {
+		return s.tooDeep(i), 0
+	}
+	var seen, given uint64 // sets of rules
+	if i = s.space(i + 1); s.peek(i) == '}' {
+		return s.close(i, t, given, level), 0
+	}
+	for {
+		if s.peek(i) != '"' {
+			return s.unexpected(i, "a name in quotes"), 0
+		}
+		after, escapes := s.string(i)
+		if after < 0 {
+			return after, 0
+		}
+		r, ok := s.lookup(t, s.body[i+1:after-1], escapes, level)
+		if !ok {
+			return -1, 0
+		}
+		if i = s.colon(after); i < 0 {
+			return i, 0
+		}
+
+		if r == nil {
+			i = s.skip(i, depth)
+		} else {
+			s.at[level] = step{name: r.Name, index: -1}
+			if seen&r.bit != 0 && r.Deciding {
+				return s.refuse(level, "is given twice"), 0
+			}
+			seen |= r.bit
+			var v Value
+			if v = s.member(i, depth, r, level); v.Kind != 0 {
+				given |= r.bit
+			}
+			i = v.End
+		}
+		if i < 0 {
+			return i, 0
+		}
+		members++
+
+		i = s.space(i)
+		switch s.peek(i) {
+		case ',':
+			i = s.space(i + 1)
+		case '}':
+			return s.close(i, t, given, level), members
+		default:
+			return s.unexpected(i, "',' or '}'"), 0
+		}
+	}
+}
+
+// lookup is the rule of t for a name as it stands in the body, nil when there
+// is none. It is not ok when the name is a case twin.
+func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rule, ok bool) {
+	if escapes {
+		return s.lookupEscaped(t, name, level)
+	}
+	if r = t.find(name); r != nil {
+		return r, true
+	}
+	if r = t.twin(name); r != nil {
+		s.at[level] = step{name: r.Name, index: -1}
+		s.refuse(level, "must be written exactly so, not "+strconv.Quote(string(name)))
+		return nil, false
+	}
+	return nil, true
+}
+
+// lookupEscaped is lookup for a name with escapes in it. No name that is too
+// long for its buffer can be, or be a twin of, one in a table.
+func (s *scanner) lookupEscaped(t *Table, name []byte, level int) (r *rule, ok bool) {
+	const longestEscape = len(`\u0065`)
+	var buffer [maxName * longestEscape]byte
+	if len(name) > len(buffer) {
+		return nil, true
+	}
+	return s.lookup(t, unescape(buffer[:0], name), false, level)
+}
+
+// close passes over the bracket that ends an object, if nothing is missing.
+func (s *scanner) close(i int, t *Table, given uint64, level int) int {
+	missing := t.required &^ given
+	if missing == 0 {
+		return i + 1
+	}
+	for n := range t.rules {
+		if r := &t.rules[n]; missing&r.bit != 0 {
+			s.at[level] = step{name: r.Name, index: -1}
+			break
+		}
+	}
+	return s.missing(level)
+}
+
+// member passes over the value of a member, checks it and records it. The
+// value has the Kind zero when it counts as absent, and the End -1 when it was
+// refused.
+func (s *scanner) member(i, depth int, r *rule, level int) Value {
+	for _, slot := range r.slots {
+		s.fields[slot] = Value{}
+	}
+	if s.peek(i) == 'n' && r.allowed&Null == 0 {
+		end := s.literal(i)
+		if end >= 0 && r.Required {
+			end = s.missing(level)
+		}
+		return Value{End: end}
+	}
+	v := s.value(i, depth, r, level)
+	if v.End >= 0 && r.Slot != 0 {
+		s.fields[r.Slot] = v
+	}
+	return v
+}
+
+// value passes over a value and checks what r says of it. The End of the
+// result is -1 when it was refused.
+func (s *scanner) value(i, depth int, r *rule, level int) Value {
+	v := Value{Kind: begins[s.peek(i)], Start: i}
+	if v.Kind == Number {
+		if v.End, v.Kind = s.number(i); v.End < 0 {
+			return v
+		}
+	}
+	if v.Kind&r.allowed == 0 {
+		if v.Kind == 0 {
+			v.End = s.unexpected(i, "a value")
+		} else {
+			v.End = s.refuse(level, "must be "+r.wanted+", not "+v.Kind.instead(r.allowed))
+		}
+		return v
+	}
+	switch v.Kind {
+	case String:
+		var escapes bool
+		v.End, escapes = s.string(i)
+		if escapes && r.Slot != 0 && v.End >= 0 && !whole(s.body[i+1:v.End-1]) {
+			v.End = s.refuse(level, "holds half of a surrogate pair")
+		}
+	case Integer, Number:
+		v.End = s.inRange(v, r, level)
+	case Bool, Null:
+		v.End = s.literal(i)
+	case Object:
+		switch {
+		case r.Members != nil:
+			v.End, v.Len = s.object(i, depth+1, r.Members, level+1)
+		case r.Slot != 0:
+			v.End, v.Len = s.object(i, depth+1, &noRules, level+1)
+		default:
+			v.End = s.skip(i, depth)
+		}
+	case Array:
+		if r.elem != nil {
+			v.End, v.Len = s.array(i, depth+1, r.elem, level)
+		} else {
+			v.End = s.skip(i, depth)
+		}
+	}
+	return v
+}
+
+// noRules counts the members of an object.
+var noRules = Table{nesting: 1}
+
+// array passes over the array at body[i], which is the depth-th open bracket,
+// and applies r to its elements.
+func (s *scanner) array(i, depth int, r *rule, level int) (end, elements int) {
+	if depth > MaxDepth {
+		return s.tooDeep(i), 0
+	}
+	if i = s.space(i + 1); s.peek(i) == ']' {
+		return i + 1, 0
+	}
+	for {
+		s.at[level].index = elements
+		if i = s.value(i, depth, r, level).End; i < 0 {
+			return i, 0
+		}
+		elements++
+
+		i = s.space(i)
+		switch s.peek(i) {
+		case ',':
+			i = s.space(i + 1)
+		case ']':
+			return i + 1, elements
+		default:
+			return s.unexpected(i, "',' or ']'"), 0
+		}
+	}
+}
+
+// inRange checks a number whose rule allows it by kind. A rule that allows
+// integers alone holds them to its bounds, one that allows numbers to those of
+// float64, and one that allows anything to none.
+func (s *scanner) inRange(v Value, r *rule, level int) int {
+	raw := s.body[v.Start:v.End]
+	switch {
+	case r.allowed == anything:
+	case r.allowed&Number != 0:
+		if !finite(raw) {
+			return s.refuse(level, "is too large a number")
+		}
+	default:
+		if n, ok := integer(raw); !ok || n < r.Min || n > r.Max {
+			return s.refuse(level, bounds(r.Min, r.Max))
+		}
+	}
+	return v.End
+}
+
+// bounds says what an integer must be.
+func bounds(least, most int64) string {
+	switch {
+	case least == math.MinInt64 && most == math.MaxInt64:
+		return "must be an integer of 64 bits"
+	case most == math.MaxInt64:
+		return "must be an integer of at least " + strconv.FormatInt(least, 10)
+	}
+	return "must be an integer from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
+}
+
+// refuse notes that the value at the present step is not as it must be.
+func (s *scanner) refuse(level int, why string) int {
+	param := s.param(level)
+	s.fault = fault.At(fault.InvalidParameter, param, "`%s` %s", param, why)
+	return -1
+}
+
+// missing notes that there is no value at the present step.
+func (s *scanner) missing(level int) int {
+	param := s.param(level)
+	s.fault = fault.At(fault.MissingParameter, param, "`%s` is required", param)
+	return -1
+}
+
+// param is the path of the present step, such as "messages[3].role".
+func (s *scanner) param(level int) string {
+	var p path
+	for _, at := range s.at[:level+1] {
+		p = p.member(at.name)
+		if at.index >= 0 {
+			p = p.index(at.index)
+		}
+	}
+	return string(p)
+}

@@ -1,0 +1,235 @@
+package strictjson
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Limits of tables, far above what any body needs. They let a Scan keep its
+// state in a few machine words.
+const (
+	maxRules   = 64 // one bit each in the sets of a scan
+	maxName    = 64 // bytes
+	maxNesting = 8  // tables within tables
+)
+
+// Rule says what one member of an object may be. The zero Rule of a name
+// demands nothing.
+type Rule struct {
+	// Name is the member's name, in its exact spelling.
+	Name string
+
+	// Kinds are the kinds of value allowed; zero allows any. Number includes
+	// Integer. A null counts as an absent member unless Null is among them.
+	Kinds Kind
+
+	// Elem are the kinds allowed for the elements, where the value is an
+	// array; zero allows any. A null is refused unless Null is among them.
+	Elem Kind
+
+	// Members are the rules for the members of the value, where it is an
+	// object, and of every object in it, where it is an array.
+	Members *Table
+
+	// Min and Max bound an Integer. Both zero: all of int64. Max zero and Min
+	// not: no upper bound.
+	Min, Max int64
+
+	// Required refuses an object without this member, or with null for it.
+	Required bool
+
+	// Deciding marks a member that decides routing or price. A second one is
+	// refused, also when its name is escaped ("mod\u0065l"), and so is any
+	// name that differs from this one only in case, since there are readers
+	// that take "Model" for "model". A rule with Deciding members is Deciding
+	// itself.
+	Deciding bool
+
+	// Slot is where in the fields of a Scan the value is recorded; zero does
+	// not record it. A recorded string must be whole: an escaped half of a
+	// surrogate pair is refused, since readers make different text of it. Of
+	// members that may be repeated the last one is recorded.
+	Slot int
+}
+
+// Table holds the rules for the members of an object. It is made once, never
+// changes, and may be used by many goroutines.
+type Table struct {
+	rules    []rule             // as the caller wrote them
+	names    []string           // of the rules, the shortest first
+	order    []uint8            // names[n] is that of rules[order[n]]
+	byLength [maxName + 2]uint8 // names of n bytes begin at names[byLength[n]]
+	required uint64             // set of the rules that are Required
+	deciding uint64             // set of the rules that are Deciding
+	slots    []int              // every slot written below this table
+	nesting  int                // tables within this one, and itself
+}
+
+// rule is a Rule in the form the scan wants.
+type rule struct {
+	Rule
+	allowed Kind   // Kinds, Number completed by Integer
+	wanted  string // allowed, in words
+	bit     uint64 // this rule in a set
+	elem    *rule  // for elements, when something is asked of them or they are counted
+	slots   []int  // slots to clear when the member appears: its own, and those below
+}
+
+// NewTable makes a table of rules. It panics when they contradict themselves,
+// which is a mistake of the program and shows at its start.
+func NewTable(rules ...Rule) *Table {
+	t, err := newTable(rules)
+	if err != nil {
+		panic("strictjson: " + err.Error())
+	}
+	return t
+}
+
+func newTable(rules []Rule) (*Table, error) {
+	if len(rules) > maxRules {
+		return nil, fmt.Errorf("%d rules, more than %d", len(rules), maxRules)
+	}
+	t := &Table{nesting: 1}
+	for n, r := range rules {
+		compiled, err := compile(r)
+		if err != nil {
+			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
+		}
+		if slices.ContainsFunc(t.names, func(name string) bool { return strings.EqualFold(name, r.Name) }) {
+			return nil, fmt.Errorf("rule %q: a second one of this name", r.Name)
+		}
+		for _, slot := range compiled.slots {
+			if slices.Contains(t.slots, slot) {
+				return nil, fmt.Errorf("rule %q: slot %d is taken", r.Name, slot)
+			}
+		}
+		compiled.bit = 1 << n
+		if compiled.Required {
+			t.required |= compiled.bit
+		}
+		if compiled.Deciding {
+			t.deciding |= compiled.bit
+		}
+		if r.Members != nil {
+			t.nesting = max(t.nesting, 1+r.Members.nesting)
+		}
+		t.rules = append(t.rules, compiled)
+		at := firstOf(t.names, len(r.Name)+1)
+		t.names = slices.Insert(t.names, at, r.Name)
+		t.order = slices.Insert(t.order, at, uint8(n))
+		t.slots = append(t.slots, compiled.slots...)
+	}
+	if t.nesting > maxNesting {
+		return nil, fmt.Errorf("%d tables within each other, more than %d", t.nesting, maxNesting)
+	}
+	for length := range t.byLength {
+		t.byLength[length] = uint8(firstOf(t.names, length))
+	}
+	return t, nil
+}
+
+// firstOf is the index of the first of names, sorted by length, that is at
+// least length bytes long.
+func firstOf(names []string, length int) int {
+	n := slices.IndexFunc(names, func(name string) bool { return len(name) >= length })
+	if n < 0 {
+		return len(names)
+	}
+	return n
+}
+
+func compile(r Rule) (rule, error) {
+	c := rule{Rule: r, allowed: r.Kinds}
+	if c.allowed == 0 {
+		c.allowed = anything
+	}
+	if c.allowed&Number != 0 {
+		c.allowed |= Integer
+	}
+	c.wanted = c.allowed.describe(r.Elem)
+
+	switch {
+	case r.Name == "" || len(r.Name) > maxName:
+		return c, fmt.Errorf("a name has 1 to %d bytes", maxName)
+	case r.Slot < 0:
+		return c, fmt.Errorf("slot %d is negative", r.Slot)
+	case r.Elem != 0 && c.allowed&Array == 0:
+		return c, fmt.Errorf("it has elements, but is no array")
+	case r.Members != nil && c.allowed&(Object|Array) == 0:
+		return c, fmt.Errorf("it has members, but is no object and no array")
+	case r.Min != 0 || r.Max != 0:
+		if c.allowed&Integer == 0 || c.allowed&Number != 0 {
+			return c, fmt.Errorf("it has bounds, but is no integer")
+		}
+	}
+	switch {
+	case c.Min == 0 && c.Max == 0:
+		c.Min, c.Max = math.MinInt64, math.MaxInt64
+	case c.Max == 0:
+		c.Max = math.MaxInt64
+	}
+	if c.Min > c.Max {
+		return c, fmt.Errorf("no integer is within %d and %d", c.Min, c.Max)
+	}
+
+	if r.Slot != 0 {
+		c.slots = append(c.slots, r.Slot)
+	}
+	if m := r.Members; m != nil {
+		if c.allowed&Array != 0 && len(m.slots) > 0 {
+			return c, fmt.Errorf("members of the elements of an array cannot be recorded: there may be many")
+		}
+		c.slots = append(c.slots, m.slots...)
+		c.Deciding = c.Deciding || m.deciding != 0
+	}
+	if c.allowed&Array != 0 && (r.Elem != 0 || r.Members != nil || r.Slot != 0) {
+		c.elem = element(r)
+	}
+	return c, nil
+}
+
+// element makes the rule for the elements of an array that r allows.
+func element(r Rule) *rule {
+	e := &rule{Rule: Rule{Kinds: r.Elem, Members: r.Members}, allowed: r.Elem}
+	if e.allowed == 0 {
+		e.allowed = anything
+	}
+	if e.allowed&Number != 0 {
+		e.allowed |= Integer
+	}
+	e.Min, e.Max = math.MinInt64, math.MaxInt64
+	e.wanted = e.allowed.String()
+	return e
+}
+
+// find is the rule for a member, nil when there is none. The name comes as it
+// stands in the body, between the quotes.
+func (t *Table) find(name []byte) *rule {
+	if len(name) > maxName {
+		return nil
+	}
+	for n := t.byLength[len(name)]; n < t.byLength[len(name)+1]; n++ {
+		if string(name) == t.names[n] {
+			return &t.rules[t.order[n]]
+		}
+	}
+	return nil
+}
+
+// twin is the Deciding rule that a reader without regard for case would apply
+// to name; nil when there is none. Like encoding/json it takes U+017F for an s
+// and U+212A for a k.
+func (t *Table) twin(name []byte) *rule {
+	if t.deciding == 0 || len(name) > 3*maxName {
+		return nil
+	}
+	for n := range t.rules {
+		if r := &t.rules[n]; r.Deciding && bytes.EqualFold(name, []byte(r.Name)) {
+			return r
+		}
+	}
+	return nil
+}

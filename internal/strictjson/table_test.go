@@ -1,0 +1,80 @@
+package strictjson
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
+	t.Parallel()
+	recorded := NewTable(Rule{Name: "x", Slot: 1})
+	deep := NewTable()
+	for range maxNesting - 1 {
+		deep = NewTable(Rule{Name: "x", Kinds: Object, Members: deep})
+	}
+	for _, c := range []struct {
+		want  string
+		rules []Rule
+	}{
+		{`rule "": a name has 1 to 64 bytes`, []Rule{{}}},
+		{`a name has 1 to 64 bytes`, []Rule{{Name: strings.Repeat("x", 65)}}},
+		{`rule "x": slot -1 is negative`, []Rule{{Name: "x", Slot: -1}}},
+		{`rule "X": a second one of this name`, []Rule{{Name: "x"}, {Name: "X"}}},
+		{`rule "y": slot 1 is taken`, []Rule{{Name: "x", Slot: 1}, {Name: "y", Slot: 1}}},
+		{`rule "yy": slot 1 is taken`, []Rule{{Name: "x", Slot: 1}, {Name: "yy", Kinds: Object, Members: recorded}}},
+		{`rule "x": it has elements, but is no array`, []Rule{{Name: "x", Kinds: Object, Elem: String}}},
+		{`rule "x": it has members, but is no object and no array`, []Rule{{Name: "x", Kinds: String, Members: recorded}}},
+		{`rule "x": it has bounds, but is no integer`, []Rule{{Name: "x", Kinds: Number, Max: 5}}},
+		{`rule "x": no integer is within 5 and 1`, []Rule{{Name: "x", Kinds: Integer, Min: 5, Max: 1}}},
+		{`rule "x": members of the elements of an array cannot be recorded: there may be many`, []Rule{{Name: "x", Kinds: Array, Members: recorded}}},
+		{`9 tables within each other, more than 8`, []Rule{{Name: "x", Kinds: Object, Members: deep}}},
+		{`65 rules, more than 64`, make([]Rule, 65)},
+	} {
+		_, err := newTable(c.rules)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error is %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestTableFindsEveryNameAndNoOther(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "ab", "ba", "model", "modem", strings.Repeat("x", maxName)}
+	var rules []Rule
+	for _, name := range names {
+		rules = append(rules, Rule{Name: name})
+	}
+	table := NewTable(rules...)
+	for _, name := range names {
+		if r := table.find([]byte(name)); r == nil || r.Name != name {
+			t.Errorf("%q is not found", name)
+		}
+	}
+	for _, name := range []string{"", "c", "abc", "Model", "mode", "models", strings.Repeat("x", maxName-1), strings.Repeat("x", maxName+1)} {
+		if r := table.find([]byte(name)); r != nil {
+			t.Errorf("%q is found as %q", name, r.Name)
+		}
+	}
+}
+
+func TestTextEndsExactlyAtTheFirstSpecialByte(t *testing.T) {
+	t.Parallel()
+	// Every byte at every place of a word, among neighbours that could lend
+	// to or borrow from it, in a text long enough for every stride.
+	for _, filler := range []string{"a", "\"", "\x1f", " ", "!", "\\", "]", "\x7f", "\x80", "é", "\xff"} {
+		for at := range 150 {
+			for special := range 256 {
+				b := []byte(strings.Repeat("a", at) + string([]byte{byte(special)}) + strings.Repeat(filler, 80))
+				want, high := 0, false
+				for want < len(b) && b[want] != '"' && b[want] != '\\' && b[want] >= ' ' {
+					high = high || b[want] >= 0x80
+					want++
+				}
+				got, mask := text(b, 0)
+				if got != want || high && mask == 0 {
+					t.Fatalf("%q ends at %d (high %#x), want %d (%t)", b, got, mask, want, high)
+				}
+			}
+		}
+	}
+}
