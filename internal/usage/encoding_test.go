@@ -1,0 +1,172 @@
+package usage
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// flushWriter is a compressor.
+type flushWriter interface {
+	io.WriteCloser
+	Flush() error
+}
+
+// compressors are the encodings that are read.
+var compressors = map[string]func(io.Writer) flushWriter{
+	"gzip":   func(w io.Writer) flushWriter { return gzip.NewWriter(w) },
+	"X-GZip": func(w io.Writer) flushWriter { return gzip.NewWriter(w) },
+	"zstd": func(w io.Writer) flushWriter {
+		z, err := zstd.NewWriter(w)
+		if err != nil {
+			panic(err)
+		}
+		return z
+	},
+}
+
+// compress returns body compressed, flushed after every event.
+func compress(t *testing.T, encoding string, body []byte) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	w := compressors[encoding](&packed)
+	for _, event := range bytes.SplitAfter(body, []byte("\n\n")) {
+		if _, err := w.Write(event); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+func TestCompressedAnswersAreReadAlike(t *testing.T) {
+	t.Parallel()
+	for encoding := range compressors {
+		for _, a := range answers {
+			t.Run(encoding+" "+a.file, func(t *testing.T) {
+				t.Parallel()
+				d, stream := dialectOf(a.file), isStream(a.file)
+				body := readAnswer(t, a.file)
+				want := read(d, stream, "", body)
+				want.Boundary = false
+				packed := compress(t, encoding, body)
+				for _, size := range []int{1, 7, len(packed)} {
+					if got := read(d, stream, encoding, slices.Collect(slices.Chunk(packed, size))...); got != want {
+						t.Errorf("portions of %d:\n got %+v\nwant %+v", size, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestACompressedStreamIsReadWhileItPasses(t *testing.T) {
+	t.Parallel()
+	for encoding, newWriter := range compressors {
+		t.Run(encoding, func(t *testing.T) {
+			t.Parallel()
+			var packed bytes.Buffer
+			w := newWriter(&packed)
+			r := New(Completions, true, encoding)
+			defer r.Close()
+			for i := range int64(5) {
+				io.WriteString(w, "data: "+sayHi+"\n\n")
+				if err := w.Flush(); err != nil {
+					t.Fatal(err)
+				}
+				r.Write(packed.Next(packed.Len()))
+				if got := r.TextBytes(); got != 2*(i+1) {
+					t.Errorf("after event %d: %d bytes of text", i+1, got)
+				}
+			}
+		})
+	}
+}
+
+func TestDamagedCompressionIsPassedBlindly(t *testing.T) {
+	t.Parallel()
+	body := readAnswer(t, "chat_text.sse")
+	for encoding := range compressors {
+		packed := compress(t, encoding, body)
+		damaged := slices.Clone(packed)
+		damaged[len(damaged)/2] ^= 0x55
+		damaged = append(damaged, packed...)
+		if got := read(Completions, true, encoding, damaged, body); !got.Blind || !got.Began {
+			t.Errorf("%s, damaged: %+v", encoding, got)
+		}
+		if got := read(Completions, true, encoding, body); !got.Blind || got.Input || !got.Began {
+			t.Errorf("%s, not compressed at all: %+v", encoding, got)
+		}
+		if got := read(Completions, true, encoding, packed[:len(packed)*3/4]); got.Blind || got.TextBytes != 6 {
+			t.Errorf("%s, broken off: %+v", encoding, got)
+		}
+		if got := read(Completions, true, encoding); got != (findings{}) {
+			t.Errorf("%s, empty: %+v", encoding, got)
+		}
+	}
+}
+
+func TestUnknownEncodingsArePassedBlindly(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range []string{"br", "deflate", "gzip, gzip", "gzip;q=1"} {
+		if got := read(Messages, true, encoding); got != (findings{Blind: true}) {
+			t.Errorf("%s, empty: %+v", encoding, got)
+		}
+		if got := read(Messages, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Blind: true, Began: true}) {
+			t.Errorf("%s: %+v", encoding, got)
+		}
+	}
+	if got := read(Messages, true, " Identity "); got.Blind || !got.Boundary {
+		t.Errorf("identity: %+v", got)
+	}
+}
+
+func TestABombIsNotUnpackedForEver(t *testing.T) {
+	// Frames may follow one another, so one that is packed once is enough.
+	frame := compress(t, "zstd", make([]byte, 1<<20))
+	r := New(Messages, false, "zstd")
+	defer r.Close()
+	r.Write(frame)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range maxUnpacked>>20 - 2 {
+		r.Write(frame)
+	}
+	if r.Blind() {
+		t.Error("blind before the bound")
+	}
+	r.Write(bytes.Repeat(frame, 2))
+	runtime.ReadMemStats(&after)
+	if !r.Blind() {
+		t.Error("not blind beyond the bound")
+	}
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > maxWindow {
+		t.Errorf("%d KiB were allocated", grown>>10)
+	}
+}
+
+func TestCloseEndsTheDecoder(t *testing.T) {
+	before := runtime.NumGoroutine()
+	packed := compress(t, "gzip", readAnswer(t, "chat_text.sse"))
+	for i := range 50 {
+		r := New(Completions, true, "gzip")
+		r.Write(packed[:i])
+		r.Close()
+		r.Close()
+		r.Write(packed[i:])
+	}
+	if after := runtime.NumGoroutine(); after > before+10 {
+		t.Errorf("%d goroutines before, %d after", before, after)
+	}
+}

@@ -1,0 +1,191 @@
+package usage
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// sayHi is the data of a chunk that delivers two bytes.
+const sayHi = `{"choices":[{"index":0,"delta":{"content":"hi"}}]}`
+
+func TestEventsAreFramedAsTheStandardSays(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, stream string
+		text         int64
+		boundary     bool
+	}{
+		{"LF", "data: " + sayHi + "\n\n", 2, true},
+		{"CR", "data: " + sayHi + "\r\r", 2, true},
+		{"CRLF", "data: " + sayHi + "\r\n\r\n", 2, true},
+		{"mixed", "data: " + sayHi + "\r\n\ndata: " + sayHi + "\n\r\n", 4, true},
+		{"no space", "data:" + sayHi + "\n\n", 2, true},
+		{"two spaces", "data:  " + sayHi + "\n\n", 2, true},
+		{"byte order mark", "\ufeffdata: " + sayHi + "\n\n", 2, true},
+		{"byte order mark later", "\n\ufeffdata: " + sayHi + "\n\n", 0, true},
+		{"byte order mark cut short", "\xef\xbbdata: " + sayHi + "\n\n", 0, true},
+		{"byte order mark alone", "\ufeff", 0, true},
+		{"part of a byte order mark", "\xef\xbb", 0, false},
+		{"comment", ": data: " + sayHi + "\n\n", 0, true},
+		{"comment inside", "data: {\"choices\":\n:no\ndata: [{\"text\":\"hi\"}]}\n\n", 2, true},
+		{"several data lines", "data: {\"choices\":\ndata\ndata: [{\"text\":\ndata:\"hi\"}]}\n\n", 2, true},
+		{"other fields", "id: 7\nretry: 10\ndata: " + sayHi + "\n\n", 2, true},
+		{"name in capitals", "Data: " + sayHi + "\n\n", 0, true},
+		{"space before the name", " data: " + sayHi + "\n\n", 0, true},
+		{"longer name", "data2: " + sayHi + "\n\n", 0, true},
+		{"long name", strings.Repeat("data", 1000) + ": " + sayHi + "\n\n", 0, true},
+		{"no blank line", "data: " + sayHi + "\n", 2, false},
+		{"no line end", "data: " + sayHi, 2, false},
+		{"after an event that is no JSON", "data: {\"choices\":[{]\n\ndata: " + sayHi + "\n\n", 2, true},
+		{"after an event that broke off", "data: {\"choices\":[{\"text\":\"\n\ndata: " + sayHi + "\n\n", 2, true},
+		{"after an unfinished escape", "data: {\"choices\":[{\"text\":\"\\u00\n\ndata: " + sayHi + "\n\n", 2, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			body := []byte(test.stream)
+			for _, portions := range [][][]byte{{body}, slices.Collect(slices.Chunk(body, 1))} {
+				got := read(Completions, true, "", portions...)
+				if got.TextBytes != test.text || got.Boundary != test.boundary || got.Began != (test.text > 0) {
+					t.Errorf("%d portions: text %d, boundary %v, began %v; want %d, %v",
+						len(portions), got.TextBytes, got.Boundary, got.Began, test.text, test.boundary)
+				}
+			}
+		})
+	}
+}
+
+func TestDataLinesAreJoinedByALineEnd(t *testing.T) {
+	t.Parallel()
+	got := read(Messages, true, "", []byte("data: {\"usage\":{\"output_tokens\":1\ndata: 2}}\n\n"))
+	if got.Tokens.Output != 1 {
+		t.Errorf("output %d, want the number to end with its line", got.Tokens.Output)
+	}
+}
+
+func TestAnEventsNameCounts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		stream           string
+		failed, finished bool
+	}{
+		{"event: error\ndata: {}\n\n", true, false},
+		{"data: {}\nevent: error\n\n", true, false},
+		{"event:error\ndata: {}\n\n", true, false},
+		{"event: errors\ndata: {}\n\n", false, false},
+		{"data: {\"type\":\"error\"}\n\n", true, false},
+		{"data: {\"delta\":{\"type\":\"error\"}}\n\n", false, false},
+		{"event: message_stop\ndata: {}\n\n", false, true},
+		{"data: {\"type\": \"message_stop\"}\n\n", false, true},
+		{"data: message_stop\n\n", false, false},
+		{"data: [DONE]\n\n", false, false},
+	}
+	for _, test := range tests {
+		got := read(Messages, true, "", []byte(test.stream))
+		if got.Failed != test.failed || got.Finished != test.finished {
+			t.Errorf("%q: failed %v, finished %v; want %v, %v", test.stream, got.Failed, got.Finished, test.failed, test.finished)
+		}
+	}
+}
+
+func TestACompletionsStreamIsFinished(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		stream   string
+		finished bool
+	}{
+		{"data: [DONE]\n\n", true},
+		{"data:[DONE]", true},
+		{"data: [DONE", false},
+		{"data: \"[DONE]\"\n\n", false},
+		{"event: message_stop\ndata: {}\n\n", false},
+		{`data: {"choices":[{"index":0,"finish_reason":"stop"}]}`, true},
+		{`data: {"choices":[{"index":0,"finish_reason":""}]}`, false},
+		{`data: {"choices":[{"finish_reason":"stop"}]}`, true},
+		{`data: {"choices":[{"index":0},{"index":1,"finish_reason":"stop"}]}`, false},
+		{`data: {"choices":[{"index":64},{"index":0,"finish_reason":"stop"}]}`, false},
+		{`data: {"choices":[{"index":1,"finish_reason":"stop"},{"delta":{}}]}`, false},
+		{`data: {"choices":[{"index":127,"finish_reason":"stop"}]}`, true},
+		{`data: {"choices":[{"index":128,"finish_reason":"stop"}]}`, false},
+		{`data: {"choices":[]}`, false},
+	}
+	for _, test := range tests {
+		if got := read(Completions, true, "", []byte(test.stream)); got.Finished != test.finished {
+			t.Errorf("%q: finished %v, want %v", test.stream, got.Finished, test.finished)
+		}
+	}
+}
+
+func TestTextIsCountedInUTF8(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string]int64{
+		``: 0, `a`: 1, `\n\t\"\\\/`: 5, `\u0041`: 1, `\u00e9`: 2, `é`: 2, `\u20AC`: 3, `\ud83d\ude00`: 4, `😀`: 4, `\u12"`: 0, `\u`: 0,
+		`0123456789abcdef\"0123456789`: 27,
+	} {
+		got := read(Completions, true, "", []byte(`data: {"choices":[{"text":"`+written+`"}]}`))
+		if got.TextBytes != want {
+			t.Errorf("%s: %d bytes, want %d", written, got.TextBytes, want)
+		}
+	}
+}
+
+func TestContentThatIsNoTextBegins(t *testing.T) {
+	t.Parallel()
+	for delta, began := range map[string]bool{
+		`{"role":"assistant","content":""}`:                            false,
+		`{"tool_calls":[{"function":{"name":"f","arguments":""}}]}`:    true,
+		`{"audio":{"id":"a","data":"UklGRg=="}}`:                       true,
+		`{"images":[{"image_url":{"url":"data:image/png;base64,A"}}]}`: true,
+		`{"reasoning_content":"x"}`:                                    true,
+	} {
+		got := read(Completions, true, "", []byte(`data: {"choices":[{"delta":`+delta+`}]}`+"\n\n"))
+		if got.Began != began {
+			t.Errorf("%s: began %v", delta, got.Began)
+		}
+	}
+}
+
+func TestALongLineIsFollowedButToldOf(t *testing.T) {
+	t.Parallel()
+	line := func(length int) []byte {
+		head, tail := `data: {"type":"content_block_delta","delta":{"text":"`, `"}}`
+		return []byte(head + strings.Repeat("x", length-len(head)-len(tail)) + tail + "\n\n")
+	}
+	after := []byte("event: message_delta\ndata: {\"usage\":{\"output_tokens\":7}}\n\n")
+	for _, length := range []int{MaxLine, MaxLine + 1, 3 * MaxLine} {
+		body := line(length)
+		r := New(Messages, true, "")
+		for p := range slices.Chunk(body, 32<<10) {
+			r.Write(p)
+		}
+		r.Write(after)
+		r.Close()
+		want := int64(bytes.Count(body, []byte{'x'}) - bytes.Count([]byte(`"text"`), []byte{'x'}))
+		tokens, _, _ := r.Tokens()
+		if r.TextBytes() != want || tokens.Output != 7 || r.TooLong() != (length > MaxLine) {
+			t.Errorf("line of %d: text %d of %d, output %d, too long %v", length, r.TextBytes(), want, tokens.Output, r.TooLong())
+		}
+	}
+}
+
+func TestDeepNestingIsPassedOver(t *testing.T) {
+	t.Parallel()
+	const depth = 100_000
+	body := `{"content":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) +
+		`,"x":` + strings.Repeat(`{"x":`, depth) + `1` + strings.Repeat(`}`, depth) +
+		`,"usage":{"input_tokens":1,"output_tokens":2}}`
+	got := read(Messages, false, "", []byte(body))
+	if !got.Finished || got.Tokens != (Tokens{Input: 1, Output: 2}) {
+		t.Errorf("lost its place: %+v", got)
+	}
+}
+
+func TestAReaderIsSmall(t *testing.T) {
+	t.Parallel()
+	if size := unsafe.Sizeof(Reader{}); size > 1024 {
+		t.Errorf("a Reader takes %d bytes", size)
+	}
+}

@@ -1,0 +1,150 @@
+package usage
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// FuzzReader holds that what is read does not depend on how the bytes were
+// cut, that every figure stays in bounds, and that a JSON object or array is
+// followed to its end.
+func FuzzReader(f *testing.F) {
+	for _, a := range answers {
+		f.Add(readAnswer(f, a.file), dialectOf(a.file) == Messages, isStream(a.file), uint64(1))
+	}
+	f.Add([]byte("\xef\xbb\xbfdata: {\"choices\":[{\"text\":\"\\ud83d\\ude00\"}]}\r\n\r\n"), false, true, uint64(2))
+	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":-0}} `), true, false, uint64(3))
+	f.Fuzz(func(t *testing.T, body []byte, messages, stream bool, seed uint64) {
+		d := Completions
+		if messages {
+			d = Messages
+		}
+		whole := read(d, stream, "", body)
+		random := rand.New(rand.NewPCG(seed, 0))
+		if parts := read(d, stream, "", cut(body, random)...); parts != whole {
+			t.Errorf("cut: %+v\nwhole: %+v", parts, whole)
+		}
+		tokens := whole.Tokens
+		for _, n := range []int64{tokens.Input, tokens.Output, tokens.CacheRead, tokens.CacheWrite5m, tokens.CacheWrite1h, tokens.Reasoning} {
+			if n < 0 || n > maxFigure {
+				t.Errorf("out of bounds: %+v", tokens)
+			}
+		}
+		if whole.TextBytes < 0 || whole.TextBytes > int64(len(body)) {
+			t.Errorf("%d bytes of text in an answer of %d", whole.TextBytes, len(body))
+		}
+		bracket := bytes.IndexAny(bytes.TrimSpace(body), "{[") == 0
+		if !stream && bracket && json.Valid(body) && !whole.Finished {
+			t.Error("lost its place in a valid text")
+		}
+	})
+}
+
+// FuzzTrimmer holds that exactly the usage-only events are missing, however
+// the bytes were cut, and that the reader behind it reads all of them.
+func FuzzTrimmer(f *testing.F) {
+	for _, a := range answers {
+		if isStream(a.file) {
+			f.Add(readAnswer(f, a.file), uint64(1))
+		}
+	}
+	f.Add([]byte(usageChunk+"\r\n\r\n"+contentChunk+"\r\r\n"+usageChunk+"\n\n"), uint64(2))
+	f.Add([]byte("\xef\xbb\xbf"+usageChunk+"\r\r\ndata: {\"choices\":[],\ndata: \"usage\":{}}\n\n"), uint64(3))
+	f.Fuzz(func(t *testing.T, body []byte, seed uint64) {
+		want := withoutUsage(body)
+		random := rand.New(rand.NewPCG(seed, 0))
+		for _, portions := range [][][]byte{{body}, cut(body, random)} {
+			if got := trim(t, portions...); got != want {
+				t.Errorf("in %d portions:\n got %q\nwant %q", len(portions), got, want)
+			}
+		}
+	})
+}
+
+// event matches an event with its blank line, or what is left at the end.
+var event = regexp.MustCompile(`(?s)^(?:[^\r\n]+(?:\r\n|\r|\n))*(?:\r\n|\r|\n)|^.+`)
+
+// withoutUsage is the Trimmer in the plain words of encoding/json, over a
+// stream held whole.
+func withoutUsage(body []byte) string {
+	var kept strings.Builder
+	for first := true; len(body) > 0; first = false {
+		e := event.Find(body)
+		body = body[len(e):]
+		if !usageOnly(e, first) {
+			kept.Write(e)
+		}
+	}
+	return kept.String()
+}
+
+// usageOnly decides for one event. What is no JSON, or JSON that readers
+// disagree about, is left to the Reader: then only the framing is compared.
+func usageOnly(e []byte, first bool) bool {
+	byReader := New(Completions, true, "")
+	if !first {
+		byReader.Write([]byte{'\n'}) // past the place of a byte order mark
+	}
+	_, ended := byReader.events.next(e)
+	if !ended {
+		return false
+	}
+
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(e))
+	if first {
+		text = strings.TrimPrefix(text, byteOrderMark)
+	}
+	var data []string
+	for line := range strings.SplitSeq(text, "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case name == "data":
+			data = append(data, value)
+		case name == "event" && value == "error":
+			return false
+		}
+	}
+	members, plain := membersOf([]byte(strings.Join(data, "\n")))
+	if !plain {
+		return byReader.events.lastUsage
+	}
+	choices, usage, fault, kind := members["choices"], members["usage"], members["error"], members["type"]
+	empty := strings.HasPrefix(choices, "[") && strings.TrimSpace(choices[1:]) == "]"
+	failed := strings.HasPrefix(fault, "{") || strings.HasPrefix(fault, "[") || len(fault) > 2 && fault[0] == '"' || kind == `"error"`
+	return empty && strings.HasPrefix(usage, "{") && !failed
+}
+
+// membersOf returns the members of a JSON object as they are written, and
+// whether it is one whose members are beyond doubt: no name twice, no escapes
+// outside of its values, and no array for its type.
+func membersOf(data []byte) (members map[string]string, plain bool) {
+	if !json.Valid(data) {
+		return nil, false
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if open, _ := dec.Token(); open != json.Delim('{') {
+		return nil, true // valid, and surely no object
+	}
+	members = make(map[string]string)
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, false
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, false
+		}
+		key := name.(string)
+		if _, twice := members[key]; twice || !bytes.Contains(data, []byte(`"`+key+`"`)) {
+			return nil, false
+		}
+		members[key] = string(value)
+	}
+	return members, !strings.HasPrefix(members["type"], "[")
+}

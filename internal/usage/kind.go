@@ -1,0 +1,22 @@
+package usage
+
+// Kinds is the number of kinds of tokens.
+const Kinds = 6
+
+// kindNames are the kinds' names in metrics, log lines and records, in the
+// order of ByKind.
+var kindNames = [Kinds]string{"input", "output", "cache_read", "cache_write_5m", "cache_write_1h", "reasoning"}
+
+// KindName returns the name of a kind by its index in ByKind.
+func KindName(kind int) string { return kindNames[kind] }
+
+// ByKind returns the tokens as a table.
+func (t Tokens) ByKind() [Kinds]int64 {
+	return [Kinds]int64{t.Input, t.Output, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.Reasoning}
+}
+
+// AllInput is the input of all kinds.
+func (t Tokens) AllInput() int64 { return t.Input + t.CacheRead + t.CacheWrite5m + t.CacheWrite1h }
+
+// AllOutput is the output of all kinds.
+func (t Tokens) AllOutput() int64 { return t.Output + t.Reasoning }

@@ -1,0 +1,224 @@
+package usage
+
+// place is where in an answer a value stands. It decides what is done with the
+// value. An array is transparent: its elements stand where it stands.
+type place uint8
+
+const (
+	nothing place = iota // a part of no interest, passed over
+
+	// Objects, or arrays of them.
+	top          // the document
+	asked        // the body of a request
+	turn         // an element of its messages
+	opening      // the message of a message_start
+	usageReport  // a usage object
+	openingUsage // that of a message_start
+	inputParts   // what an input figure contains
+	outputParts  // what an output figure contains
+	cacheParts   // cache_creation by lifetime
+	extension    // a vendor's own corner of the document
+	choice       // an element of choices
+	reply        // the message or delta of a choice
+	toolCall     // a call of a tool, or its function
+	media        // speech or an image
+	block        // the content_block of a content_block_start
+
+	// Strings of text, or arrays and objects that hold such.
+	text
+	askedText // in a request, where blocks may hold blocks
+	reasoning
+	reasoningContent
+
+	// Scalars, and objects whose insides are of no interest.
+	toolInput    // arguments of a tool, as a string or as JSON
+	unspoken     // content that is not text
+	kind         // the type of the document
+	fault        // an error
+	finishReason // why a choice ended
+	choiceIndex  // the number of a choice
+
+	// Every figure is a place of its own, from here on.
+	firstFigure
+)
+
+// holds reports whether an object or array at p is looked into.
+func (p place) holds() bool {
+	return top <= p && p <= reasoningContent
+}
+
+// member returns the place of the member called name of an object at p. It is
+// the table of all names that are read, for both dialects at once, since a
+// backend behind a translating proxy may answer with the names of the other.
+func (p place) member(name []byte) place {
+	switch p {
+	case top:
+		switch string(name) {
+		case "type":
+			return kind
+		case "error":
+			return fault
+		case "usage":
+			return usageReport
+		case "message":
+			return opening
+		case "content", "delta":
+			return text
+		case "content_block":
+			return block
+		case "choices":
+			return choice
+		case "x_groq":
+			return extension
+		}
+	case asked:
+		switch string(name) {
+		case "messages":
+			return turn
+		case "prompt", "suffix", "system":
+			return askedText
+		case "tools":
+			return toolInput
+		}
+	case turn:
+		switch string(name) {
+		case "content":
+			return askedText
+		case "tool_calls":
+			return toolCall
+		}
+	case askedText:
+		switch string(name) {
+		case "text", "thinking", "content":
+			return askedText
+		case "input":
+			return toolInput
+		}
+	case opening:
+		switch string(name) {
+		case "usage":
+			return openingUsage
+		case "content":
+			return text
+		}
+	case extension:
+		if string(name) == "usage" {
+			return usageReport
+		}
+	case choice:
+		switch string(name) {
+		case "index":
+			return choiceIndex
+		case "finish_reason":
+			return finishReason
+		case "delta", "message":
+			return reply
+		case "text":
+			return text
+		case "error":
+			return fault
+		case "usage":
+			return usageReport
+		}
+	case reply:
+		switch string(name) {
+		case "content", "refusal":
+			return text
+		case "reasoning":
+			return reasoning
+		case "reasoning_content":
+			return reasoningContent
+		case "tool_calls", "function_call":
+			return toolCall
+		case "audio", "images":
+			return media
+		}
+	case toolCall:
+		switch string(name) {
+		case "function", "custom":
+			return toolCall
+		case "arguments", "input":
+			return toolInput
+		case "name":
+			return unspoken
+		}
+	case media:
+		switch string(name) {
+		case "transcript":
+			return text
+		case "data", "url":
+			return unspoken
+		case "image_url":
+			return media
+		}
+	case text, block:
+		switch string(name) {
+		case "text", "thinking", "partial_json", "refusal":
+			return text
+		case "input":
+			return toolInput
+		}
+	case reasoning, reasoningContent:
+		if string(name) == "text" {
+			return p
+		}
+	case usageReport, openingUsage:
+		return usageMember(p, name)
+	case inputParts:
+		switch string(name) {
+		case "cached_tokens":
+			return firstFigure + place(cachedInside)
+		case "cache_write_tokens", "cache_creation_tokens", "cached_creation_tokens":
+			return firstFigure + place(writtenInside)
+		case "cache_creation_token_details":
+			return cacheParts
+		}
+	case outputParts:
+		switch string(name) {
+		case "reasoning_tokens", "thinking_tokens":
+			return firstFigure + place(reasoningTokens)
+		}
+	case cacheParts:
+		switch string(name) {
+		case "ephemeral_5m_input_tokens":
+			return firstFigure + place(created5m)
+		case "ephemeral_1h_input_tokens":
+			return firstFigure + place(created1h)
+		}
+	}
+	return nothing
+}
+
+// usageMember is the part of the table for usage objects.
+func usageMember(p place, name []byte) place {
+	switch string(name) {
+	case "input_tokens":
+		return firstFigure + place(inputTokens)
+	case "prompt_tokens":
+		return firstFigure + place(promptTokens)
+	case "output_tokens", "completion_tokens":
+		switch {
+		case p == openingUsage:
+			return firstFigure + place(openingTokens)
+		case name[0] == 'o':
+			return firstFigure + place(outputTokens)
+		default:
+			return firstFigure + place(completionTokens)
+		}
+	case "cache_read_input_tokens":
+		return firstFigure + place(cacheRead)
+	case "cache_creation_input_tokens":
+		return firstFigure + place(cacheCreated)
+	case "cached_tokens", "prompt_cache_hit_tokens":
+		return firstFigure + place(cachedInside)
+	case "reasoning_tokens":
+		return firstFigure + place(reasoningTokens)
+	case "prompt_tokens_details", "input_tokens_details":
+		return inputParts
+	case "completion_tokens_details", "output_tokens_details":
+		return outputParts
+	case "cache_creation":
+		return cacheParts
+	}
+	return nothing
+}

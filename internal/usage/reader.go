@@ -1,0 +1,171 @@
+// Package usage reads what a model call used and what it delivered out of the
+// bytes of a backend's answer while they pass to the client. It holds neither
+// the body nor an event of it: a small machine follows the bytes wherever they
+// were cut, picks the figures of the usage object, and counts the text that a
+// call is charged by when a backend reports nothing.
+//
+// The layers, each knowing only the one below:
+//
+//	Trimmer   takes the usage chunk out again that the gateway asked for
+//	Reader    one answer, of either dialect, plain or compressed
+//	events    lines and fields of an event stream
+//	document  one JSON text, followed by the table in places.go
+//	figures   what backends report, made into disjoint Tokens
+//
+// An answer is hostile input. Whatever it holds, the memory of a Reader stays
+// the same, no figure leaves [0, 2^53], and a malformed event is lost alone.
+package usage
+
+// MaxLine is the longest line, in bytes, that a stream may hold. A longer one
+// is followed to its end all the same, but makes [Reader.TooLong] true.
+const MaxLine = 1 << 20
+
+// Dialect is the family of the interface a call was made in.
+type Dialect uint8
+
+const (
+	// Messages is the dialect of /v1/messages. Its streams end with message_stop.
+	Messages Dialect = iota
+
+	// Completions is the dialect of /v1/completions and /v1/chat/completions.
+	// Its streams end with [DONE], or when every choice has a finish_reason.
+	Completions
+)
+
+// Reader follows one answer. It is fed every byte that passes, in order and in
+// any portions, and can be asked at any time. It is not safe for concurrent use.
+type Reader struct {
+	dialect Dialect
+	stream  bool
+	events  events
+	packed  *unpacker // nil unless the body is compressed
+	blind   bool      // bytes can not, or no longer, be read
+	unread  bool      // bytes passed while blind
+	closed  bool
+}
+
+// New returns a Reader for an answer in dialect. Stream says that it is a
+// text/event-stream, else it is one JSON text. Encoding is the answer's
+// Content-Encoding; gzip and zstd are read, any other makes the Reader blind.
+func New(dialect Dialect, stream bool, encoding string) *Reader {
+	r := &Reader{dialect: dialect, stream: stream}
+	r.events.reset()
+	format, known := formatOf(encoding)
+	switch {
+	case !known:
+		r.blind = true
+	case format != nil:
+		r.packed = newUnpacker(format, r.read)
+	}
+	return r
+}
+
+// Write takes the next bytes of the answer. It keeps nothing of p.
+func (r *Reader) Write(p []byte) {
+	switch {
+	case r.closed || len(p) == 0:
+		return
+	case r.blind:
+	case r.packed != nil:
+		r.blind = !r.packed.write(p)
+	default:
+		r.read(p)
+	}
+	r.unread = r.unread || r.blind
+}
+
+// read takes the next bytes in the clear.
+func (r *Reader) read(p []byte) {
+	if !r.stream {
+		r.events.document.write(p)
+		return
+	}
+	for len(p) > 0 {
+		n, _ := r.events.next(p)
+		p = p[n:]
+	}
+}
+
+// Close ends the answer, whether it was whole or not, and releases what a
+// compressed one needs. It must be called. What was read stays readable.
+func (r *Reader) Close() {
+	r.closed = true
+	if r.packed != nil {
+		r.packed.close()
+	}
+}
+
+// Tokens returns the usage reported so far, and for which side of the call a
+// figure came. A message_start reports the input, but the one token of output
+// it names makes no report of the output: it stands in Tokens.Output, and
+// output is false until the stream says more.
+func (r *Reader) Tokens() (t Tokens, input, output bool) {
+	return r.events.figures.tokens(r.dialect)
+}
+
+// TextBytes is the number of UTF-8 bytes of text delivered so far: what was
+// said, thought, refused, and written as the arguments of tools. See [Estimate].
+func (r *Reader) TextBytes() int64 {
+	return r.events.delivered.bytes()
+}
+
+// Began reports whether content was delivered: in a stream the first event
+// with content (message_start, ping, and a chunk that only names the role are
+// none), otherwise any byte of a body that is not an error. Of what cannot be
+// read, any byte counts.
+func (r *Reader) Began() bool {
+	d := &r.events.document
+	if r.unread || d.delivered.any() {
+		return true
+	}
+	return !r.stream && d.state != atStart && !d.failed
+}
+
+// Finished reports whether a proper end was seen: the dialect's end of a
+// stream, or the end of the JSON text with nothing but white space after it.
+func (r *Reader) Finished() bool {
+	e := &r.events
+	switch {
+	case !r.stream:
+		return e.document.state == ended
+	case r.dialect == Messages:
+		return e.stopped
+	default:
+		return e.done || e.choices.allFinished()
+	}
+}
+
+// Failed reports whether an error event or an error object came.
+func (r *Reader) Failed() bool {
+	return r.events.failed
+}
+
+// AtBoundary reports whether what passed so far ends between two events of a
+// stream, or nothing passed yet: an event or comment of the gateway's own may
+// be written here. It is false for what is no stream, and for a compressed one.
+func (r *Reader) AtBoundary() bool {
+	return r.plainStream() && r.events.atBoundary()
+}
+
+// TooLong reports whether a line of the stream was longer than [MaxLine].
+func (r *Reader) TooLong() bool {
+	return r.events.tooLong
+}
+
+// Blind reports whether the answer cannot be read, or not to its end: its
+// encoding is unknown, its compression is damaged, or it unpacks to more than
+// an answer can be. What was read before remains valid.
+func (r *Reader) Blind() bool {
+	return r.blind
+}
+
+// plainStream reports whether the passing bytes themselves are the events.
+func (r *Reader) plainStream() bool {
+	return r.stream && r.packed == nil && !r.blind
+}
+
+// Estimate is the number of tokens that n bytes of text are taken for where
+// nothing was reported: a third, rounded up, as the interface fixes it.
+func Estimate(n int64) int64 {
+	return n/3 + (n%3+2)/3
+}

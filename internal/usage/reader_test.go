@@ -1,0 +1,237 @@
+package usage
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// findings is all that a Reader says of an answer.
+type findings struct {
+	Tokens                            Tokens
+	Input, Output                     bool
+	TextBytes                         int64
+	Began, Finished, Failed, Boundary bool
+	TooLong, Blind                    bool
+}
+
+func findingsOf(r *Reader) (f findings) {
+	f.Tokens, f.Input, f.Output = r.Tokens()
+	f.TextBytes = r.TextBytes()
+	f.Began, f.Finished, f.Failed, f.Boundary = r.Began(), r.Finished(), r.Failed(), r.AtBoundary()
+	f.TooLong, f.Blind = r.TooLong(), r.Blind()
+	return f
+}
+
+// read returns what a Reader finds in an answer that comes in the given portions.
+func read(d Dialect, stream bool, encoding string, portions ...[]byte) findings {
+	r := New(d, stream, encoding)
+	for _, p := range portions {
+		scratch := slices.Clone(p)
+		r.Write(scratch)
+		clear(scratch) // the reader may keep nothing of it
+	}
+	r.Close()
+	return findingsOf(r)
+}
+
+// answers are transcripts in testdata/answers with what is in them. Text is
+// all text that was delivered, one string after another.
+var answers = []struct {
+	file  string
+	text  string
+	wants findings
+}{
+	{"messages_text.sse", "Grüße,\nshe said \"usage\": €5 😀", findings{
+		Tokens: Tokens{Input: 12, Output: 27, CacheRead: 20480, CacheWrite5m: 1100, CacheWrite1h: 400},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"messages_thinking_tools.sse", `27 * 453 = 12231{"location": "San Francisco, CA"}`, findings{
+		Tokens: Tokens{Input: 480, Output: 59, CacheRead: 7, Reasoning: 30},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"messages_error.sse", "", findings{
+		Tokens: Tokens{Input: 25, Output: 1},
+		Input:  true, Failed: true, Boundary: true}},
+	{"messages_translated.sse", "Well, yes", findings{
+		Tokens: Tokens{Input: 31, Output: 9},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"messages_broken_off.sse", "Half a sen", findings{
+		Tokens: Tokens{Input: 25, Output: 1},
+		Input:  true, Began: true}},
+	{"messages_tools.json", `Which city?I'll look — one moment."location": "Köln", "usage": {"output_tokens": 99999}`, findings{
+		Tokens: Tokens{Input: 2095, Output: 503, CacheRead: 11, CacheWrite5m: 300},
+		Input:  true, Output: true, Began: true, Finished: true}},
+	{"messages_error.json", "", findings{Failed: true, Finished: true}},
+	{"chat_text.sse", "Hello!", findings{
+		Tokens: Tokens{Input: 86, Output: 108, CacheRead: 1920, Reasoning: 192},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"chat_tools_choices.sse", `Hm{"c":1}No.`, findings{
+		Tokens: Tokens{Input: 6, Output: 22, CacheRead: 64},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"chat_usage_in_every_chunk.sse", "abc", findings{
+		Tokens: Tokens{Input: 7, Output: 3},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"chat_error_midway.sse", "Once", findings{Began: true, Failed: true, Boundary: true}},
+	{"chat_behind_messages.sse", "ok", findings{
+		Tokens: Tokens{Input: 40, Output: 6, CacheRead: 100, CacheWrite5m: 5},
+		Input:  true, Output: true, Began: true, Finished: true}},
+	{"completions_text.sse", "This is", findings{Began: true, Boundary: true}},
+	{"chat_reasoning.json", "The imageLook.{}1\t2Aye", findings{
+		Tokens: Tokens{Input: 100, Output: 6, CacheRead: 1000, CacheWrite5m: 17, Reasoning: 40},
+		Input:  true, Output: true, Began: true, Finished: true}},
+	{"completions.json", "\n\nThis is indeed a test", findings{Began: true, Finished: true}},
+}
+
+// dialectOf and isStream go by the file's name.
+func dialectOf(file string) Dialect {
+	if strings.HasPrefix(file, "messages") {
+		return Messages
+	}
+	return Completions
+}
+
+func isStream(file string) bool { return strings.HasSuffix(file, ".sse") }
+
+func readAnswer(t testing.TB, file string) []byte {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", "answers", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestAnswersAreReadHoweverTheyAreCut(t *testing.T) {
+	t.Parallel()
+	for _, a := range answers {
+		t.Run(a.file, func(t *testing.T) {
+			t.Parallel()
+			body, d, stream := readAnswer(t, a.file), dialectOf(a.file), isStream(a.file)
+			want := a.wants
+			want.TextBytes = int64(len(a.text))
+
+			if got := read(d, stream, "", body); got != want {
+				t.Fatalf("whole:\n got %+v\nwant %+v", got, want)
+			}
+			if got := read(d, stream, "", slices.Collect(slices.Chunk(body, 1))...); got != want {
+				t.Fatalf("byte by byte:\n got %+v\nwant %+v", got, want)
+			}
+			for i := range body {
+				if got := read(d, stream, "", body[:i], body[i:]); got != want {
+					t.Fatalf("cut at %d:\n got %+v\nwant %+v", i, got, want)
+				}
+			}
+			random := rand.New(rand.NewPCG(1, 2))
+			for range 100 {
+				if got := read(d, stream, "", cut(body, random)...); got != want {
+					t.Fatalf("cut at random:\n got %+v\nwant %+v", got, want)
+				}
+			}
+		})
+	}
+}
+
+// cut returns p in portions of random lengths, empty ones among them.
+func cut(p []byte, random *rand.Rand) (portions [][]byte) {
+	for len(p) > 0 {
+		n := min(random.IntN(60), len(p))
+		portions = append(portions, p[:n])
+		p = p[n:]
+	}
+	return portions
+}
+
+func TestEveryTranscriptIsExpected(t *testing.T) {
+	t.Parallel()
+	files, err := os.ReadDir(filepath.Join("testdata", "answers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != len(answers) {
+		t.Errorf("%d transcripts, %d expectations", len(files), len(answers))
+	}
+}
+
+func TestAStreamSaysMoreAsItPasses(t *testing.T) {
+	t.Parallel()
+	r := New(Messages, true, "")
+	defer r.Close()
+	steps := []struct {
+		bytes                     string
+		began, finished, boundary bool
+		output                    int64
+	}{
+		{"", false, false, true, 0},
+		{`data: {"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}` + "\n", false, false, false, 1},
+		{"\n", false, false, true, 1},
+		{": keep alive\n\n", false, false, true, 1},
+		{`data: {"type":"content_block_start","content_block":{"type":"tool_use"`, true, false, false, 1},
+		{"}}\r\n\r\n", true, false, true, 1},
+		{"event: message_delta\rdata: {\"usage\":{\"output_tokens\":30}}\r\r", true, false, true, 30},
+		{"event: message_delta\ndata: {\"usage\":{\"output_tokens\":40}}\n\n", true, false, true, 40},
+		{"event: message_stop\n", true, true, false, 40},
+		{"\n", true, true, true, 40},
+	}
+	for i, s := range steps {
+		r.Write([]byte(s.bytes))
+		tokens, _, _ := r.Tokens()
+		if r.Began() != s.began || r.Finished() != s.finished || r.AtBoundary() != s.boundary || tokens.Output != s.output {
+			t.Errorf("after step %d: began %v, finished %v, boundary %v, output %d; want %+v",
+				i, r.Began(), r.Finished(), r.AtBoundary(), tokens.Output, s)
+		}
+	}
+}
+
+func TestAJSONAnswerEndsWithItsText(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		body            string
+		began, finished bool
+	}{
+		{"", false, false},
+		{" \n ", false, false},
+		{`{"a":1`, true, false},
+		{`{"a":1}`, true, true},
+		{` {"a":[{}, "}"]} ` + "\n", true, true},
+		{`{"a":1} x`, true, false},
+		{`{"a":1}}`, true, false},
+		{`{"choices":[}`, true, false},
+		{`<html>502</html>`, true, false},
+		{`{"error":null,"content":""}`, true, true},
+		{`{"error":{"message":"no"}}`, false, true},
+		{`[{"error":{"code":429}}]`, false, true},
+		{`{"error":"no such model"}`, false, true},
+		{`{"type":"error"}`, false, true},
+	}
+	for _, test := range tests {
+		for _, d := range []Dialect{Messages, Completions} {
+			got := read(d, false, "", []byte(test.body))
+			if got.Began != test.began || got.Finished != test.finished {
+				t.Errorf("%s: began %v, finished %v; want %v, %v", test.body, got.Began, got.Finished, test.began, test.finished)
+			}
+			if got.Boundary {
+				t.Errorf("%s: a boundary of events in what is no stream", test.body)
+			}
+		}
+	}
+}
+
+func TestEstimateRoundsUp(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]int64{0: 0, 1: 1, 2: 1, 3: 1, 4: 2, 6: 2, 7: 3, 1<<63 - 1: (1<<63-1)/3 + 1} {
+		if got := Estimate(n); got != want {
+			t.Errorf("Estimate(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestReadingAllocatesNothing(t *testing.T) {
+	r := New(Messages, true, "")
+	defer r.Close()
+	body := readAnswer(t, "messages_thinking_tools.sse")
+	if n := testing.AllocsPerRun(100, func() { r.Write(body) }); n != 0 {
+		t.Errorf("%v allocations per stream, want none", n)
+	}
+}

@@ -1,0 +1,153 @@
+package usage
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// This file is what a document does with its strings: names lead on in the
+// table of places, types are compared, text is counted and forgotten.
+
+func (d *document) openString() {
+	d.state = inString
+	d.token.reset()
+}
+
+// part takes some bytes of a string that goes on.
+func (d *document) part(p []byte) {
+	if d.naming || d.place == kind {
+		d.token.add(p)
+		return
+	}
+	d.deliver(len(p))
+}
+
+// endString takes the last bytes of a string.
+func (d *document) endString(p []byte) {
+	switch {
+	case d.naming:
+		d.naming = false
+		d.place = d.stack[d.depth-1].place.member(d.token.with(p))
+		d.state = atColon
+	case d.skip > 0:
+		d.state = inSkipped
+	case d.place == kind:
+		d.announce(d.token.with(p))
+		d.endValue()
+	default:
+		d.deliver(len(p))
+		d.endValue()
+	}
+}
+
+// announce takes the type of an event, from its name or from its data.
+func (d *document) announce(kind []byte) {
+	switch string(kind) {
+	case "error":
+		d.fail()
+	case "message_stop":
+		d.stopped = true
+	}
+}
+
+func (d *document) fail() {
+	d.failed = true
+	d.saw |= sawFault
+}
+
+// deliver counts n bytes of a string's value where it stands.
+func (d *document) deliver(n int) {
+	if n == 0 || d.naming {
+		return
+	}
+	switch d.place {
+	case text, askedText, toolInput:
+		d.delivered.text += int64(n)
+	case reasoning:
+		d.delivered.reasoning += int64(n)
+	case reasoningContent:
+		d.delivered.reasoningContent += int64(n)
+	case unspoken:
+		d.delivered.other += int64(n)
+	case fault:
+		d.fail()
+	case finishReason:
+		d.choice.finished = true
+	}
+}
+
+// unicode takes a digit of \uXXXX and counts the UTF-8 bytes of the whole.
+// Half a surrogate pair counts two, so that a pair counts four.
+func (d *document) unicode(digit uint8) {
+	e := &d.escape
+	e.code = e.code<<4 | uint16(digit)
+	if e.digits--; e.digits > 0 {
+		return
+	}
+	d.state = inString
+	switch {
+	case e.code < 0x80:
+		d.deliver(1)
+	case e.code < 0x800, 0xd800 <= e.code && e.code < 0xe000:
+		d.deliver(2)
+	default:
+		d.deliver(3)
+	}
+}
+
+// token gathers a short string that may arrive in parts. One that is too long,
+// or has an escape, is none that is looked for.
+type token struct {
+	buf [32]byte
+	n   uint8 // bytes gathered; more than fit: spoilt
+}
+
+func (t *token) reset() { t.n = 0 }
+func (t *token) spoil() { t.n = uint8(len(t.buf) + 1) }
+
+func (t *token) add(p []byte) {
+	if int(t.n)+len(p) > len(t.buf) {
+		t.spoil()
+		return
+	}
+	t.n += uint8(copy(t.buf[t.n:], p))
+}
+
+// with returns the string that ends with p; nil when it is spoilt.
+func (t *token) with(p []byte) []byte {
+	if t.n == 0 {
+		return p
+	}
+	t.add(p)
+	if int(t.n) > len(t.buf) {
+		return nil
+	}
+	return t.buf[:t.n]
+}
+
+// plain returns how many bytes of p come before its first quote or backslash.
+// It looks at eight at a time: most strings are short, and most calls are this.
+func plain(p []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(p); i += 8 {
+		word := binary.LittleEndian.Uint64(p[i:])
+		quote, slash := word^ones*'"', word^ones*'\\'
+		if hit := ((quote-ones)&^quote | (slash-ones)&^slash) & highs; hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	for ; i < len(p) && p[i] != '"' && p[i] != '\\'; i++ {
+	}
+	return i
+}
+
+func unhex(c byte) (uint8, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	}
+	return 0, false
+}

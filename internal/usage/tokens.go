@@ -1,0 +1,133 @@
+package usage
+
+// Tokens is the usage of a call by kind. The kinds are disjoint: each token is
+// in one of them, and each is priced by itself.
+type Tokens struct {
+	Input        int64 // read afresh, neither from nor into a cache
+	Output       int64 // written, without Reasoning
+	CacheRead    int64 // input taken from a cache
+	CacheWrite5m int64 // input written to a cache for 5 minutes
+	CacheWrite1h int64 // input written to a cache for an hour
+	Reasoning    int64 // written while thinking, where that is told apart
+}
+
+// maxFigure bounds every figure: the largest integer that survives a JSON
+// number in all languages. A larger one is read as this, for the caller to cut
+// and to raise an alarm over.
+const maxFigure = 1 << 53
+
+// figure is one number of a usage object, by what it means.
+type figure uint8
+
+const (
+	inputTokens      figure = iota // messages: without the cache kinds
+	promptTokens                   // completions: cache kinds included
+	outputTokens                   // messages; reasoning included
+	completionTokens               // completions; reasoning included
+	openingTokens                  // the output a message_start names
+	cachedInside                   // read from a cache, counted in the input figure
+	writtenInside                  // written to a cache, counted in the input figure
+	cacheRead                      // messages: beside input_tokens
+	cacheCreated                   // messages: beside input_tokens, both lifetimes
+	created5m                      // of cacheCreated
+	created1h                      // of cacheCreated
+	reasoningTokens                // of the output figure
+	figureCount
+)
+
+// figures holds the last value of every figure of an answer. Reports are
+// cumulative, so that the last one counts, and one that leaves a figure out
+// does not take it back.
+type figures struct {
+	value    [figureCount]int64
+	reported uint16 // a bit for each figure
+}
+
+func (f *figures) set(which figure, n int64) {
+	f.value[which] = n
+	f.reported |= 1 << which
+}
+
+func (f *figures) has(which figure) bool {
+	return f.reported&(1<<which) != 0
+}
+
+// either returns own, or other where only that was reported. Some proxies
+// write the names of both vendors and leave those of the other dialect zero.
+func (f *figures) either(own, other figure) figure {
+	if f.has(own) || !f.has(other) {
+		return own
+	}
+	return other
+}
+
+// tokens makes the figures disjoint. Which vendor's names came decides what
+// contains what, not the dialect: a backend may sit behind a translating proxy.
+// A part that claims more than its whole is believed and leaves nothing of the
+// whole, since some vendors count their reasoning beside the output.
+func (f *figures) tokens(d Dialect) (t Tokens, input, output bool) {
+	whole, written := f.either(promptTokens, inputTokens), f.either(completionTokens, outputTokens)
+	if d == Messages {
+		whole, written = f.either(inputTokens, promptTokens), f.either(outputTokens, completionTokens)
+	}
+
+	t.CacheRead = max(f.value[cacheRead], f.value[cachedInside])
+	t.CacheWrite5m, t.CacheWrite1h = f.value[created5m], f.value[created1h]
+	created := max(f.value[cacheCreated], f.value[writtenInside])
+	t.CacheWrite5m += max(0, created-t.CacheWrite5m-t.CacheWrite1h)
+
+	inside := f.value[cachedInside] + f.value[writtenInside]
+	if whole == promptTokens {
+		inside = t.CacheRead + t.CacheWrite5m + t.CacheWrite1h
+	}
+	t.Input = max(0, f.value[whole]-inside)
+
+	output = f.has(written)
+	if !output {
+		written = openingTokens
+	}
+	t.Reasoning = f.value[reasoningTokens]
+	t.Output = max(0, f.value[written]-t.Reasoning)
+	return t, f.has(whole), output
+}
+
+// delivered counts what reached the client.
+type delivered struct {
+	text             int64 // bytes of text
+	reasoning        int64 // bytes under the name reasoning
+	reasoningContent int64 // the same under its older name; some backends send both
+	other            int64 // bytes that are content but no text: media, names of tools
+	block            bool  // a content block was opened
+}
+
+func (d *delivered) bytes() int64 {
+	return d.text + max(d.reasoning, d.reasoningContent)
+}
+
+func (d *delivered) any() bool {
+	return d.block || d.bytes() > 0 || d.other > 0
+}
+
+// choices follows which choices of a completion came and which are finished.
+// Those from 128 on are not told apart; then only the stream's own end mark is
+// an end.
+type choices struct {
+	seen, finished [2]uint64
+	beyond         bool
+}
+
+func (c *choices) add(index int64, finished bool) {
+	if index < 0 || index >= 128 {
+		c.beyond = true
+		return
+	}
+	bit := uint64(1) << (index % 64)
+	c.seen[index/64] |= bit
+	if finished {
+		c.finished[index/64] |= bit
+	}
+}
+
+func (c *choices) allFinished() bool {
+	return !c.beyond && c.seen != [2]uint64{} && c.seen == c.finished
+}

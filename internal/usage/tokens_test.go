@@ -1,0 +1,109 @@
+package usage
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestUsageIsReadInBothVendorsShapes(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		usage string
+		want  Tokens  // in both dialects
+		chat  *Tokens // in that of completions, where it differs
+	}{
+		{name: "messages", usage: `{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":40}`,
+			want: Tokens{Input: 10, CacheWrite5m: 20, CacheRead: 30, Output: 40}},
+		{name: "cache lifetimes with a rest", usage: `{"input_tokens":1,"cache_creation_input_tokens":20,"cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4},"output_tokens":2}`,
+			want: Tokens{Input: 1, CacheWrite5m: 16, CacheWrite1h: 4, Output: 2}},
+		{name: "cache lifetimes alone", usage: `{"cache_creation":{"ephemeral_1h_input_tokens":4},"input_tokens":1,"output_tokens":2}`,
+			want: Tokens{Input: 1, CacheWrite1h: 4, Output: 2}},
+		{name: "thinking told apart", usage: `{"input_tokens":1,"output_tokens":50,"output_tokens_details":{"reasoning_tokens":20}}`,
+			want: Tokens{Input: 1, Output: 30, Reasoning: 20}},
+		{name: "completions", usage: `{"prompt_tokens":100,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens_details":{"reasoning_tokens":20}}`,
+			want: Tokens{Input: 40, CacheRead: 60, Output: 30, Reasoning: 20}},
+		{name: "details of null", usage: `{"prompt_tokens":100,"completion_tokens":50,"prompt_tokens_details":null,"completion_tokens_details":null}`,
+			want: Tokens{Input: 100, Output: 50}},
+		{name: "cache kinds of messages inside prompt_tokens", usage: `{"prompt_tokens":100,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":60},"cache_read_input_tokens":60,"cache_creation_input_tokens":10}`,
+			want: Tokens{Input: 30, CacheRead: 60, CacheWrite5m: 10, Output: 5}},
+		{name: "cache hits by another name", usage: `{"prompt_tokens":100,"prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36,"completion_tokens":5}`,
+			want: Tokens{Input: 36, CacheRead: 64, Output: 5}},
+		{name: "cached inside input_tokens", usage: `{"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":5}`,
+			want: Tokens{Input: 40, CacheRead: 60, Output: 5}},
+		{name: "both, the other's zero", usage: `{"prompt_tokens":0,"completion_tokens":0,"input_tokens":7,"output_tokens":8}`,
+			want: Tokens{Input: 7, Output: 8}, chat: &Tokens{}},
+		{name: "reasoning beside the output", usage: `{"prompt_tokens":9,"completion_tokens":12,"completion_tokens_details":{"reasoning_tokens":300}}`,
+			want: Tokens{Input: 9, Reasoning: 300}},
+		{name: "more cached than there is", usage: `{"prompt_tokens":9,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":10}}`,
+			want: Tokens{CacheRead: 10, Output: 1}},
+		{name: "names in escapes are not looked for", usage: `{"input_tokens":3,"output_tokens":4,"inp\u0075t_tokens":99}`,
+			want: Tokens{Input: 3, Output: 4}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, d := range []Dialect{Messages, Completions} {
+				want := test.want
+				if d == Completions && test.chat != nil {
+					want = *test.chat
+				}
+				body := `{"usage":` + test.usage + `}`
+				for _, stream := range []bool{false, true} {
+					if stream {
+						body = "data: " + body + "\n\n"
+					}
+					got := read(d, stream, "", []byte(body))
+					if got.Tokens != want || !got.Input || !got.Output {
+						t.Errorf("dialect %d, stream %v: %+v, want %+v", d, stream, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAFigureThatIsNoCountIsNotReported(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{
+		`-1`, `1.5`, `12.0`, `1e3`, `1e300`, `"12"`, `null`, `true`, `{}`, `{"input_tokens":9}`, `[]`, `[1]`, `NaN`, `+1`, `0x10`,
+	} {
+		body := fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value)
+		got := read(Messages, false, "", []byte(body))
+		if got.Input || got.Tokens != (Tokens{Output: 3}) || !got.Finished {
+			t.Errorf("%s: %+v, want no report of the input", value, got)
+		}
+	}
+}
+
+func TestAHugeFigureIsCut(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"9007199254740993", "18446744073709551616", strings.Repeat("9", 5000)} {
+		body := fmt.Sprintf(`{"usage":{"prompt_tokens":%s,"completion_tokens":3}}`, value)
+		got := read(Completions, false, "", []byte(body))
+		if !got.Input || got.Tokens.Input != maxFigure {
+			t.Errorf("%.20s: input %d, want 2^53", value, got.Tokens.Input)
+		}
+	}
+}
+
+func TestUsageCountsOnlyWhereItStands(t *testing.T) {
+	t.Parallel()
+	const figures = `{"input_tokens":9,"output_tokens":9,"prompt_tokens":9,"completion_tokens":9}`
+	for _, body := range []string{
+		`{"content":[{"type":"tool_use","input":{"usage":` + figures + `}}]}`,
+		`{"content":[{"type":"text","text":"\"usage\":{\"input_tokens\":9}"}]}`,
+		`{"metadata":{"usage":` + figures + `},"a":[` + figures + `]}`,
+		`{"choices":[{"message":{"usage":` + figures + `}}]}`,
+		`{"usage":{"iterations":[` + figures + `]}}`,
+		`{"usage":null}`, `{"usage":[]}`, `{"usage":"input_tokens"}`,
+		`{"input_tokens":9,"output_tokens":9}`,
+	} {
+		for _, d := range []Dialect{Messages, Completions} {
+			if got := read(d, false, "", []byte(body)); got.Input || got.Output || got.Tokens != (Tokens{}) {
+				t.Errorf("%s: read %+v", body, got.Tokens)
+			}
+		}
+	}
+}

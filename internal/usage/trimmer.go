@@ -1,0 +1,97 @@
+package usage
+
+import "io"
+
+// maxHeld is the longest event, in bytes, that may be a usage chunk.
+const maxHeld = 64 << 10
+
+// Trimmer passes a completions stream on without the chunk that only brings
+// usage: an empty array of choices beside a usage object. The gateway asks for
+// that chunk (stream_options.include_usage) where the client did not. All other
+// bytes pass unchanged.
+//
+// Whole events pass at once. Of an event that has not ended at most 64 KiB are
+// held; a longer one is no usage chunk and passes as it comes. An answer that
+// is no stream, or is compressed, passes as it is.
+type Trimmer struct {
+	r       *Reader
+	w       io.Writer
+	held    []byte // the event in progress, as far as it came
+	long    bool   // the event in progress has outgrown held
+	dropped bool   // the event before it was taken out
+	err     error  // of w; nothing is written after it
+}
+
+// NewTrimmer returns a Trimmer that passes on to w. It feeds r by itself: the
+// bytes are read once, and what r takes for usage is what is taken out.
+func NewTrimmer(r *Reader, w io.Writer) *Trimmer {
+	return &Trimmer{r: r, w: w}
+}
+
+// Write implements io.Writer. The reader is fed all of p even when w fails.
+func (t *Trimmer) Write(p []byte) (int, error) {
+	if !t.r.plainStream() {
+		t.r.Write(p)
+		t.pass(p)
+		return t.taken(p)
+	}
+	e := &t.r.events
+	from, start := 0, 0 // p[from:start] may pass, p[start:] is in progress
+	for at := 0; at < len(p); {
+		if e.afterCR && !e.inEvent && p[at] == '\n' { // goes the way of its event
+			e.next(p[at : at+1])
+			at++
+			if t.dropped {
+				t.pass(p[from:start])
+				from = at
+			}
+			start = at
+			continue
+		}
+		n, end := e.next(p[at:])
+		at += n
+		if !end {
+			break
+		}
+		t.dropped = e.lastUsage && !t.long && len(t.held)+at-start <= maxHeld
+		if t.dropped {
+			t.pass(p[from:start])
+			from = at
+		} else {
+			t.pass(t.held)
+		}
+		t.held, t.long, start = t.held[:0], false, at
+	}
+
+	rest := p[start:]
+	if !t.long && len(t.held)+len(rest) <= maxHeld {
+		t.pass(p[from:start])
+		t.held = append(t.held, rest...)
+		return t.taken(p)
+	}
+	t.pass(t.held)
+	t.pass(p[from:])
+	t.held, t.long = t.held[:0], len(rest) > 0 || t.long
+	return t.taken(p)
+}
+
+// Close passes on what is held when the stream ends inside an event.
+func (t *Trimmer) Close() error {
+	t.pass(t.held)
+	t.held = nil
+	return t.err
+}
+
+func (t *Trimmer) pass(p []byte) {
+	if len(p) > 0 && t.err == nil {
+		_, t.err = t.w.Write(p)
+	}
+}
+
+// taken is what Write returns after p.
+func (t *Trimmer) taken(p []byte) (int, error) {
+	if t.err != nil {
+		return 0, t.err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,191 @@
+package usage
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// trim returns what a Trimmer passes on of a stream in the given portions.
+func trim(t testing.TB, portions ...[]byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	trimmer := NewTrimmer(New(Completions, true, ""), &out)
+	for _, p := range portions {
+		scratch := slices.Clone(p)
+		if n, err := trimmer.Write(scratch); n != len(p) || err != nil {
+			t.Fatalf("Write = %d, %v", n, err)
+		}
+		clear(scratch)
+	}
+	if err := trimmer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+const (
+	contentChunk = `data: {"choices":[{"index":0,"delta":{"content":"hi"}}],"usage":null}`
+	usageChunk   = `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}`
+)
+
+func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, in, want string }{
+		{"in its usual place", contentChunk + "\n\n" + usageChunk + "\n\ndata: [DONE]\n\n", contentChunk + "\n\ndata: [DONE]\n\n"},
+		{"with CRLF", contentChunk + "\r\n\r\n" + usageChunk + "\r\n\r\ndata: [DONE]\r\n\r\n", contentChunk + "\r\n\r\ndata: [DONE]\r\n\r\n"},
+		{"with CR", contentChunk + "\r\r" + usageChunk + "\r\rdata: [DONE]\r\r", contentChunk + "\r\rdata: [DONE]\r\r"},
+		{"with white space", "data: { \"choices\" : [ ] , \"usage\" : { } }\n\n", ""},
+		{"over two data lines", "data: {\"choices\":[],\ndata: \"usage\":{}}\n\n: next\n\n", ": next\n\n"},
+		{"two of them", usageChunk + "\n\n" + usageChunk + "\n\ndata: 1\n\n", "data: 1\n\n"},
+		{"without its blank line", usageChunk + "\n", usageChunk + "\n"},
+		{"broken off", contentChunk + "\n\n" + usageChunk[:30], contentChunk + "\n\n" + usageChunk[:30]},
+		{"extra blank lines", "\n\n" + usageChunk + "\n\n\n\n", "\n\n\n\n"},
+	}
+	for _, kept := range []string{
+		`data: {"choices":[],"usage":null}`,
+		`data: {"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`,
+		`data: {"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":1}}`,
+		`data: {"choices":[{}],"usage":{}}`,
+		`data: {"choices":[[]],"usage":{}}`,
+		`data: {"usage":{"prompt_tokens":1}}`,
+		`data: {"choices":null,"usage":{"prompt_tokens":1}}`,
+		`data: {"choices":[],"usage":[]}`,
+		`data: {"choices":[],"x_groq":{"usage":{"prompt_tokens":1}}}`,
+		`data: {"choices":[],"usage":{},"error":{"message":"late"}}`,
+		`data: [{"choices":[],"usage":{}}]`,
+		`data: {"x":{"choices":[],"usage":{}}}`,
+		`data: {"choices":[],"usage":{}`,
+		`data: {"choices":[],"usage":{}} x`,
+		"event: error\ndata: {\"choices\":[],\"usage\":{}}",
+		`: {"choices":[],"usage":{}}`,
+	} {
+		tests = append(tests, struct{ name, in, want string }{kept, kept + "\n\n", kept + "\n\n"})
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			in := []byte(test.in)
+			if got := trim(t, in); got != test.want {
+				t.Errorf("whole: %q, want %q", got, test.want)
+			}
+			for i := range in {
+				if got := trim(t, in[:i], in[i:]); got != test.want {
+					t.Errorf("cut at %d: %q, want %q", i, got, test.want)
+				}
+			}
+			if got := trim(t, slices.Collect(slices.Chunk(in, 1))...); got != test.want {
+				t.Errorf("byte by byte: %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsTakenOutIsStillRead(t *testing.T) {
+	t.Parallel()
+	body := readAnswer(t, "chat_text.sse")
+	want := read(Completions, true, "", body)
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		r := New(Completions, true, "")
+		var out bytes.Buffer
+		trimmer := NewTrimmer(r, &out)
+		for _, p := range cut(body, random) {
+			trimmer.Write(p)
+		}
+		trimmer.Close()
+		r.Close()
+		if got := findingsOf(r); got != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+		if bytes.Contains(out.Bytes(), []byte("reasoning_tokens")) || !bytes.HasSuffix(out.Bytes(), []byte("[DONE]\n\n")) {
+			t.Fatalf("passed on: %s", out.Bytes())
+		}
+	}
+}
+
+func TestALongEventIsNotHeld(t *testing.T) {
+	t.Parallel()
+	// White space makes a usage chunk of any length.
+	chunk := func(length int) []byte {
+		return []byte(usageChunk + strings.Repeat(" ", length-len(usageChunk)-2) + "\n\n")
+	}
+	for _, length := range []int{maxHeld, maxHeld + 1, 5 * maxHeld} {
+		in := append(chunk(length), "data: [DONE]\n\n"...)
+		want := string(in)
+		if length <= maxHeld {
+			want = "data: [DONE]\n\n"
+		}
+		for _, size := range []int{len(in), 4096, 1000} {
+			if got := trim(t, slices.Collect(slices.Chunk(in, size))...); got != want {
+				t.Errorf("an event of %d in portions of %d: %d bytes passed, want %d", length, size, len(got), len(want))
+			}
+		}
+	}
+
+	var out bytes.Buffer
+	trimmer := NewTrimmer(New(Completions, true, ""), &out)
+	for range 10 {
+		trimmer.Write(bytes.Repeat([]byte{'x'}, maxHeld/2))
+		if cap(trimmer.held) > 2*maxHeld {
+			t.Errorf("%d bytes are held", cap(trimmer.held))
+		}
+	}
+	if out.Len() != 5*maxHeld {
+		t.Errorf("%d bytes of %d passed while the event went on", out.Len(), 5*maxHeld)
+	}
+}
+
+// writes counts calls of Write, and fails from the failth on.
+type writes struct {
+	calls, fail int
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.calls++
+	if w.fail > 0 && w.calls >= w.fail {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+func TestWholeEventsPassInOneWrite(t *testing.T) {
+	t.Parallel()
+	var w writes
+	NewTrimmer(New(Completions, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
+	if w.calls != 1 {
+		t.Errorf("%d writes", w.calls)
+	}
+}
+
+func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
+	t.Parallel()
+	r := New(Completions, true, "")
+	trimmer := NewTrimmer(r, &writes{fail: 1})
+	_, err := trimmer.Write([]byte(contentChunk + "\n\n" + usageChunk + "\n\n" + contentChunk + "\n\n"))
+	if !errors.Is(err, io.ErrClosedPipe) || !errors.Is(trimmer.Close(), io.ErrClosedPipe) {
+		t.Errorf("the error was lost: %v", err)
+	}
+	if tokens, _, _ := r.Tokens(); tokens.Output != 2 || r.TextBytes() != 4 {
+		t.Errorf("read %+v and %d bytes of text", tokens, r.TextBytes())
+	}
+}
+
+func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
+	t.Parallel()
+	in := usageChunk + "\n\n"
+	for _, r := range []*Reader{New(Completions, false, ""), New(Completions, true, "br"), New(Completions, true, "gzip")} {
+		var out bytes.Buffer
+		trimmer := NewTrimmer(r, &out)
+		trimmer.Write([]byte(in))
+		trimmer.Close()
+		r.Close()
+		if out.String() != in {
+			t.Errorf("%q passed", out.String())
+		}
+	}
+}
