@@ -1,0 +1,195 @@
+// Package demo is a backend to try the gateway with: it answers like a model
+// would, in the dialects of both vendors, and on request misbehaves like one.
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	caddy.RegisterModule(Demo{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_demo", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		d := new(Demo)
+		return d, d.UnmarshalCaddyfile(h.Dispenser)
+	})
+}
+
+const (
+	// maxBody bounds what is read of a request, and what an answer may weigh:
+	// the gateway's own limit for a messages body (interface, section 8).
+	maxBody = 32 << 20
+
+	// defaultPace is slow enough to watch a stream and too fast to wait for it.
+	defaultPace = 15 * time.Millisecond
+)
+
+// Demo is an HTTP handler that answers like a model, without one. It serves
+// POST on every path that ends in `/v1/messages`, `/v1/messages/count_tokens`,
+// `/v1/completions` or `/v1/chat/completions`, as JSON or as a stream, and
+// hands all other paths to the next handler. It asks for no key. It can stand
+// in the block of `modelgate_messages` or `modelgate_completions` in place of
+// `reverse_proxy`, or in a site of its own as a backend behind it.
+//
+// The answer repeats the last user text, or the prompt. A token is a piece of
+// three to eight characters, one piece is one event of a stream, and usage is
+// counted in the same pieces: of all text in the request, system and tools
+// included, but not of images. Honoured are the limits on tokens, stop
+// sequences, `n`, `best_of`, `echo`, arrays of prompts and
+// `stream_options.include_usage`. Where the request brings tools and its last
+// message no result of one, the tool asked for, else the first, is called with
+// arguments made from the required properties of its schema; if they do not
+// fit into the limit on tokens, the answer is words. Thinking, where enabled,
+// comes before the answer. Text up to a `cache_control` counts as written to
+// the cache.
+//
+// These words, anywhere in the last user text or the prompt, rehearse what
+// backends do on bad days; several can be combined:
+//
+// Word | What happens
+// -----|-------------
+// `demo:401` | 401, as when a vendor refuses the operator's key
+// `demo:429` | 429 with `Retry-After: 1`
+// `demo:500` | 500, an error inside the vendor
+// `demo:529` | 529, the vendor is overloaded
+// `demo:html` | 502 with a page of HTML, as from a proxy in between
+// `demo:empty` | 200 without a body
+// `demo:slow` | the first byte comes after 3 s; `demo:slow=500ms` after 500 ms
+// `demo:stall` | a stream is silent for 60 s after its third piece, then goes on; `demo:stall=20s` for 20 s
+// `demo:break` | the connection breaks off in the middle of the answer
+// `demo:error` | a stream ends with an error event after its third piece
+// `demo:nousage` | no usage is reported
+// `demo:cached` | the input counts as read from the cache: on messages the text up to the last `cache_control`, elsewhere the whole prompt
+// `demo:long=N` | the answer is N pieces long, at most 65536
+// `demo:gzip` | a JSON answer is compressed with gzip, asked for or not
+//
+// Durations are at most 1 h. A value that makes no sense is answered by 400; a
+// word that is not listed is text like any other.
+type Demo struct {
+	// Pace is the pause after each piece of a stream. Default: 15 ms; 0 streams
+	// without a pause.
+	Pace *caddy.Duration `json:"pace,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (Demo) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.modelgate_demo",
+		New: func() caddy.Module { return new(Demo) },
+	}
+}
+
+// Validate refuses a pace below zero.
+func (d *Demo) Validate() error {
+	if d.Pace != nil && *d.Pace < 0 {
+		return fmt.Errorf("pace must not be negative: %s", time.Duration(*d.Pace))
+	}
+	return nil
+}
+
+// endpoint is a path that is answered.
+type endpoint struct {
+	suffix  string // how the path ends
+	dialect *dialect
+	answer  func(body []byte) (*answer, error) // every error is a *refusal
+}
+
+var endpoints = []endpoint{
+	{"/v1/messages", messagesDialect, answerMessages},
+	{"/v1/messages/count_tokens", messagesDialect, answerCountTokens},
+	{"/v1/completions", completionsDialect, answerCompletions},
+	{"/v1/chat/completions", completionsDialect, answerChat},
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler. Its own errors are those of
+// a client that left before the first byte, with status 499.
+func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	for _, e := range endpoints {
+		if !strings.HasSuffix(r.URL.Path, e.suffix) {
+			continue
+		}
+		p := &performance{ctx: r.Context(), w: w, dialect: e.dialect, pace: d.pace()}
+		a, err := e.hear(w, r)
+		if refused, ok := errors.AsType[*refusal](err); ok {
+			p.refuse(refused)
+			return nil
+		}
+		if err != nil {
+			return gone(err)
+		}
+		return p.give(a)
+	}
+	return next.ServeHTTP(w, r)
+}
+
+// hear reads the request and decides on an answer.
+func (e endpoint) hear(w http.ResponseWriter, r *http.Request) (*answer, error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, &refusal{status: http.StatusMethodNotAllowed, message: "This path takes POST only."}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, &refusal{status: http.StatusRequestEntityTooLarge, message: "The body is larger than 32 MiB."}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.answer(body)
+}
+
+func (d *Demo) pace() time.Duration {
+	if d.Pace == nil {
+		return defaultPace
+	}
+	return time.Duration(*d.Pace)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	modelgate_demo {
+//		pace <duration>
+//	}
+func (d *Demo) UnmarshalCaddyfile(c *caddyfile.Dispenser) error {
+	c.Next() // the directive's name
+	if c.NextArg() {
+		return c.ArgErr()
+	}
+	for c.NextBlock(0) {
+		switch c.Val() {
+		case "pace":
+			if d.Pace != nil {
+				return c.Err("pace is given twice")
+			}
+			var text string
+			if !c.AllArgs(&text) {
+				return c.ArgErr()
+			}
+			pace, err := caddy.ParseDuration(text)
+			if err != nil {
+				return c.Errf("pace: %v", err)
+			}
+			d.Pace = new(caddy.Duration(pace))
+		default:
+			return c.Errf("unknown option %q", c.Val())
+		}
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*Demo)(nil)
+	_ caddy.Validator             = (*Demo)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Demo)(nil)
+	_ caddyfile.Unmarshaler       = (*Demo)(nil)
+)
