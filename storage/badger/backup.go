@@ -1,0 +1,215 @@
+package badger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// A backup is
+//
+//	"modelgate backup 1\n"
+//	for each key, ascending: byte 1, uvarint key length, uvarint value length,
+//	                         uvarint expiry (seconds since 1970; 0: never), key, value
+//	byte 0, uvarint number of keys, SHA-256 of all that came before
+//
+// Badger has a format and a writer of its own. They are not used because the
+// writer reads in several transactions, each a little later than the one
+// before, and leaves out silently what it cannot read; and because a file in
+// that format that was cut between two blocks restores without an error.
+const backupHead = "modelgate backup 1\n"
+
+const (
+	backupEnd   = 0
+	backupEntry = 1
+)
+
+// Backup implements storage.Backuper. It reads one snapshot while updates go
+// on; space that they free is kept until it ends.
+func (e *engine) Backup(ctx context.Context, w io.Writer) error {
+	return e.View(ctx, func(r storage.Reader) error {
+		sum := sha256.New()
+		buf := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
+		buf.WriteString(backupHead)
+
+		var count uint64
+		var failed error
+		err := r.(*reader).each(nil, nil, func(key, val []byte, expires uint64) bool {
+			count++
+			head := []byte{backupEntry}
+			head = binary.AppendUvarint(head, uint64(len(key)))
+			head = binary.AppendUvarint(head, uint64(len(val)))
+			head = binary.AppendUvarint(head, expires)
+			buf.Write(head)
+			buf.Write(key)
+			_, failed = buf.Write(val) // an error of the writer stays
+			return failed == nil
+		})
+		if err := errors.Join(err, failed); err != nil {
+			return fmt.Errorf("badger: backup: %w", err)
+		}
+		buf.Write(binary.AppendUvarint([]byte{backupEnd}, count))
+		err = buf.Flush()
+		if err == nil {
+			_, err = w.Write(sum.Sum(nil))
+		}
+		if err != nil {
+			return fmt.Errorf("badger: backup: %w", err)
+		}
+		return nil
+	})
+}
+
+// Restore implements storage.Backuper. It commits as it reads; after an error
+// the store holds a part of the copy and must be thrown away.
+func (e *engine) Restore(ctx context.Context, r io.Reader) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.running.Done()
+	if err := e.acquire(ctx); err != nil {
+		return err
+	}
+	defer e.yield()
+
+	if err := e.restore(ctx, &summer{r: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}); err != nil {
+		return fmt.Errorf("badger: restore: %w", err)
+	}
+	return nil
+}
+
+// restore reads a backup into the engine, in transactions as large as it takes.
+func (e *engine) restore(ctx context.Context, r *summer) error {
+	head := make([]byte, len(backupHead))
+	if _, err := io.ReadFull(r, head); err != nil || string(head) != backupHead {
+		return errors.New("this is not a backup, or one that this build does not read")
+	}
+
+	tx := e.begin(ctx)
+	defer func() { tx.txn.Discard() }()
+	empty := true
+	if err := tx.each(nil, nil, func(_, _ []byte, _ uint64) bool { empty = false; return false }); err != nil {
+		return err
+	}
+	if !empty {
+		return errors.New("the store is not empty")
+	}
+
+	for count := uint64(0); ; count++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		key, val, expires, err := r.entry()
+		if err == io.EOF {
+			if err := r.end(count); err != nil {
+				return err
+			}
+			return e.commit(tx)
+		}
+		if err != nil {
+			return err
+		}
+		err = tx.set(key, val, expires)
+		if errors.Is(err, storage.ErrTooLarge) {
+			if err := e.commit(tx); err != nil {
+				return err
+			}
+			tx = e.begin(ctx)
+			err = tx.set(key, val, expires)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// errDamaged is a backup that was cut or changed.
+var errDamaged = errors.New("the backup is damaged")
+
+// summer reads a backup and sums what it reads.
+type summer struct {
+	r   *bufio.Reader
+	sum hash.Hash
+}
+
+// Read implements io.Reader.
+func (s *summer) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.sum.Write(p[:n])
+	return n, err
+}
+
+// ReadByte implements io.ByteReader.
+func (s *summer) ReadByte() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err == nil {
+		s.sum.Write([]byte{b})
+	}
+	return b, err
+}
+
+// entry reads the next entry. Its error is io.EOF at the mark of the end, and
+// never at a cut.
+func (s *summer) entry() (key, val []byte, expires uint64, err error) {
+	kind, err := s.ReadByte()
+	if err != nil {
+		return nil, nil, 0, damaged(err)
+	}
+	switch kind {
+	case backupEntry:
+	case backupEnd:
+		return nil, nil, 0, io.EOF
+	default:
+		return nil, nil, 0, errDamaged
+	}
+	var head [3]uint64 // key length, value length, expiry
+	for i := range head {
+		if head[i], err = binary.ReadUvarint(s); err != nil {
+			return nil, nil, 0, damaged(err)
+		}
+	}
+	if head[0] > maxKey || head[1] > maxLargeValues {
+		return nil, nil, 0, errDamaged
+	}
+	key, val = make([]byte, head[0]), make([]byte, head[1])
+	for _, part := range [][]byte{key, val} {
+		if _, err := io.ReadFull(s, part); err != nil {
+			return nil, nil, 0, damaged(err)
+		}
+	}
+	return key, val, head[2], nil
+}
+
+// end reads what follows the mark of the end and holds it against what was read.
+func (s *summer) end(count uint64) error {
+	promised, err := binary.ReadUvarint(s)
+	if err != nil {
+		return damaged(err)
+	}
+	want := s.sum.Sum(nil)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(s.r, got); err != nil {
+		return damaged(err)
+	}
+	if _, err := s.r.ReadByte(); err != io.EOF || promised != count || !bytes.Equal(got, want) {
+		return errDamaged
+	}
+	return nil
+}
+
+// damaged turns the end of the file, where there should be more, into what it
+// means.
+func damaged(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: it ends too early", errDamaged)
+	}
+	return err
+}

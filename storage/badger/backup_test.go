@@ -1,0 +1,189 @@
+package badger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// backupOf returns a backup of the engine.
+func backupOf(tb testing.TB, e *engine) []byte {
+	tb.Helper()
+	var buf bytes.Buffer
+	if err := e.Backup(tb.Context(), &buf); err != nil {
+		tb.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestBackupKeepsExpiryAndLargeValues(t *testing.T) {
+	t.Parallel()
+	source, target := openTest(t, t.TempDir()), openTest(t, t.TempDir())
+	purge := time.Now().Add(time.Hour)
+	err := source.Update(t.Context(), func(tx storage.Txn) error {
+		return errors.Join(
+			tx.Set([]byte("kept"), nil, never),
+			tx.Set([]byte("purged"), []byte("soon"), purge),
+			tx.Set([]byte("large"), bytes.Repeat([]byte("large"), maxInline), never))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 { // more than one transaction of a small engine takes
+		put(t, source, fmt.Sprint("many/", n), bytes.Repeat([]byte{byte(n)}, 500<<10))
+	}
+	copied := backupOf(t, source)
+	if err := target.Restore(t.Context(), bytes.NewReader(copied)); err != nil {
+		t.Fatal(err)
+	}
+	if again := backupOf(t, target); !bytes.Equal(again, copied) {
+		t.Error("a backup of what was restored differs")
+	}
+	err = target.View(t.Context(), func(r storage.Reader) error {
+		return r.(*reader).each([]byte("purged"), nil, func(_, _ []byte, expires uint64) bool {
+			if expires != expiry(purge) {
+				t.Errorf("expires at %d, want %d", expires, expiry(purge))
+			}
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Restore(t.Context(), bytes.NewReader(copied)); err == nil {
+		t.Error("restored over a store that was not empty")
+	}
+}
+
+func TestDamagedBackupIsRefused(t *testing.T) {
+	t.Parallel()
+	source := openTest(t, t.TempDir())
+	put(t, source, "a", []byte("one"))
+	put(t, source, "b", []byte("two"))
+	copied := backupOf(t, source)
+
+	// The reading alone shows it, byte for byte; the engine adds nothing to it.
+	for cut := range copied {
+		if err := readBackup(copied[:cut]); err == nil {
+			t.Errorf("cut to %d of %d bytes, it was taken", cut, len(copied))
+		}
+		flipped := bytes.Clone(copied)
+		flipped[cut] ^= 0x20
+		if err := readBackup(flipped); err == nil {
+			t.Errorf("with byte %d changed, it was taken", cut)
+		}
+	}
+	if err := readBackup(append(bytes.Clone(copied), 'x')); err == nil {
+		t.Error("with a byte more, it was taken")
+	}
+	if err := readBackup(copied); err != nil {
+		t.Errorf("as it was written: %v", err)
+	}
+	if err := openTest(t, t.TempDir()).Restore(t.Context(), bytes.NewReader(copied[:len(copied)-1])); !errors.Is(err, errDamaged) {
+		t.Errorf("restoring a cut backup: %v", err)
+	}
+}
+
+// readBackup reads a backup as Restore does, without keeping anything.
+func readBackup(backup []byte) error {
+	head, body := backup[:min(len(backupHead), len(backup))], backup[min(len(backupHead), len(backup)):]
+	if string(head) != backupHead {
+		return errDamaged
+	}
+	r := &summer{r: bufio.NewReader(bytes.NewReader(body)), sum: sha256.New()}
+	r.sum.Write(head)
+	for count := uint64(0); ; count++ {
+		if _, _, _, err := r.entry(); err == io.EOF {
+			return r.end(count)
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func FuzzReadBackup(f *testing.F) {
+	e := openTest(f, f.TempDir())
+	put(f, e, "a", []byte("one"))
+	put(f, e, "b", nil)
+	f.Add(backupOf(f, e))
+	f.Add([]byte(backupHead + "\x01\xff\xff\xff\xff\x0f"))
+	f.Fuzz(func(t *testing.T, backup []byte) {
+		if readBackup(backup) == nil && !bytes.HasSuffix(backup, sumOf(backup)) {
+			t.Errorf("%q was taken without its sum", backup)
+		}
+	})
+}
+
+func sumOf(backup []byte) []byte {
+	sum := sha256.Sum256(backup[:len(backup)-sha256.Size])
+	return sum[:]
+}
+
+// TestBackupIsOneSnapshot backs up while two keys, far apart, change together.
+func TestBackupIsOneSnapshot(t *testing.T) {
+	t.Parallel()
+	e := openTest(t, t.TempDir())
+	change := func(n int) error {
+		return e.Update(t.Context(), func(tx storage.Txn) error {
+			val := strconv.AppendInt(nil, int64(n), 10)
+			return errors.Join(tx.Set([]byte("a"), val, never), tx.Set([]byte("z"), val, never))
+		})
+	}
+	for n := range 200 {
+		put(t, e, fmt.Sprint("m/", n), make([]byte, 4096)) // between them
+	}
+	if err := change(0); err != nil {
+		t.Fatal(err)
+	}
+	// The writer of the backup changes them each time it is handed a part.
+	n := 0
+	var copied bytes.Buffer
+	err := e.Backup(t.Context(), writerFunc(func(p []byte) (int, error) {
+		n++
+		if err := change(n); err != nil {
+			return 0, err
+		}
+		return copied.Write(p)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 5 {
+		t.Errorf("only %d changes during the backup", n)
+	}
+	target := openTest(t, t.TempDir())
+	if err := target.Restore(t.Context(), &copied); err != nil {
+		t.Fatal(err)
+	}
+	if a, z := get(t, target, "a"), get(t, target, "z"); string(a) != "0" || string(z) != "0" {
+		t.Errorf("a is %s and z is %s, want 0", a, z)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestBackupStops(t *testing.T) {
+	t.Parallel()
+	e := openTest(t, t.TempDir())
+	writeRecords(t, e, 0, 1000)
+	full := errors.New("the tape is full")
+	if err := e.Backup(t.Context(), writerFunc(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := e.Backup(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

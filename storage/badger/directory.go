@@ -1,0 +1,171 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The names of Badger's log files: the log of a memtable, and the value log.
+const (
+	memtableLog = ".mem"
+	valueLog    = ".vlog"
+)
+
+// realPath returns the absolute path without symbolic links, also when the end
+// of it does not exist yet.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	missing := ""
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, missing), nil
+		}
+		parent := filepath.Dir(path)
+		if !errors.Is(err, fs.ErrNotExist) || parent == path {
+			return "", err
+		}
+		missing = filepath.Join(filepath.Base(path), missing)
+		path = parent
+	}
+}
+
+// prepareDirectory makes dir if need be and closes it to other users. A
+// directory that holds anything but a store is left alone: it was named by
+// mistake.
+func prepareDirectory(dir string) error {
+	if err := makeDirectory(dir); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 && !holdsStore(entries) {
+		return errors.New("the directory holds other files; name a new or an empty one")
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return os.Chmod(dir, 0o700)
+	}
+	return nil
+}
+
+// makeDirectory makes dir and what is missing above it. A name is durable when
+// the directory it stands in has been synced.
+func makeDirectory(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := makeDirectory(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDirectory(filepath.Dir(dir))
+}
+
+// holdsStore tells whether a directory is one of Badger's: the first file it
+// makes is its manifest, or the draft of it.
+func holdsStore(entries []fs.DirEntry) bool {
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), "MANIFEST") || entry.Name() == lockFile {
+			return true
+		}
+	}
+	return false
+}
+
+// removeEmptyLogs removes log files of no length, which a process killed
+// between making and sizing one leaves behind. Badger refuses to open with
+// them. The directory must be locked: a running engine may be at that point.
+func removeEmptyLogs(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		ext := filepath.Ext(entry.Name())
+		if ext != memtableLog && ext != valueLog {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if info.Size() > 0 {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files makes the names of new log files durable. Badger syncs what it writes
+// to them but not the directory, and a file without a name is lost with all
+// that was acknowledged in it. Log files are numbered, so whether there is a
+// new one is asked by name.
+type files struct {
+	dir      string
+	memtable int // number of the log in use
+	value    int
+}
+
+// watchFiles syncs the directory as it is and watches it from there on.
+func watchFiles(dir string) (*files, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &files{dir: dir}
+	for _, entry := range entries {
+		var n int
+		switch filepath.Ext(entry.Name()) {
+		case memtableLog:
+			if _, err := fmt.Sscanf(entry.Name(), "%d"+memtableLog, &n); err == nil {
+				f.memtable = max(f.memtable, n)
+			}
+		case valueLog:
+			if _, err := fmt.Sscanf(entry.Name(), "%d"+valueLog, &n); err == nil {
+				f.value = max(f.value, n)
+			}
+		}
+	}
+	return f, syncDirectory(dir)
+}
+
+// syncNew syncs the directory if there is a new log file. It must be called
+// after each transaction, before a second one can begin.
+func (f *files) syncNew() error {
+	found := false
+	for f.exists("%05d"+memtableLog, f.memtable+1) {
+		f.memtable++
+		found = true
+	}
+	for f.exists("%06d"+valueLog, f.value+1) {
+		f.value++
+		found = true
+	}
+	if !found {
+		return nil
+	}
+	return syncDirectory(f.dir)
+}
+
+func (f *files) exists(name string, n int) bool {
+	_, err := os.Lstat(filepath.Join(f.dir, fmt.Sprintf(name, n)))
+	return err == nil
+}

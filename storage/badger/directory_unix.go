@@ -1,0 +1,60 @@
+//go:build unix
+
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// lockFile names the holder of the lock, for the one who is refused.
+const lockFile = "LOCK"
+
+// lock is the exclusive right to a directory. It is a lock on the directory
+// itself, as Badger's own tools take it, and ends with the process.
+type lock struct {
+	dir *os.File
+}
+
+// lockDirectory locks dir, or says which process has it.
+func lockDirectory(dir string) (*lock, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("locking the directory: %w", err)
+		}
+		holder, _ := os.ReadFile(filepath.Join(dir, lockFile))
+		if pid := strings.TrimSpace(string(holder)); pid != "" {
+			return nil, fmt.Errorf("the directory is in use by process %s", pid)
+		}
+		return nil, errors.New("the directory is in use by another process")
+	}
+	pid := strconv.Itoa(os.Getpid()) + "\n"
+	if err := os.WriteFile(filepath.Join(dir, lockFile), []byte(pid), 0o600); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &lock{dir: f}, nil
+}
+
+func (l *lock) release() error {
+	return errors.Join(os.Remove(filepath.Join(l.dir.Name(), lockFile)), l.dir.Close())
+}
+
+// syncDirectory makes the names in dir durable.
+func syncDirectory(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

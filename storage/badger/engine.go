@@ -1,0 +1,212 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// config is what it takes to open an engine.
+type config struct {
+	dir     string
+	size    sizing
+	minFree uint64
+	free    func(dir string) (uint64, error)
+	logger  *zap.Logger
+}
+
+// engine is an open store. Updates run one after another under writer, which
+// is what makes them serialisable; views run beside them on snapshots.
+//
+// The outcome of a commit is never storage.ErrUnknown. That error invites the
+// caller to look again, but a write whose sync failed can be seen until the
+// process ends and may be gone afterwards. So such a failure is returned as it
+// is, Store stops on it, and only the next start tells what has remained.
+type engine struct {
+	db     *badger.DB
+	log    *logger
+	lock   *lock
+	files  *files
+	space  *space
+	writer chan struct{} // holds a token while an update runs
+
+	mu      sync.Mutex // guards closed, and running against it
+	closed  bool
+	running sync.WaitGroup
+	ended   chan struct{} // closed by the first Close
+	close   func() error
+}
+
+// open locks, clears and opens the directory.
+func open(c config) (_ *engine, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("opening the store in %s: %w", c.dir, err)
+		}
+	}()
+	if err := prepareDirectory(c.dir); err != nil {
+		return nil, err
+	}
+	held, err := lockDirectory(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, held.release())
+		}
+	}()
+	if err := removeEmptyLogs(c.dir); err != nil {
+		return nil, err
+	}
+	// Opening writes: a log for a memtable and the tables of those found.
+	opening := space{dir: c.dir, min: 2 * uint64(c.size.memtable), free: c.free}
+	if err := opening.check(); err != nil {
+		return nil, err
+	}
+	log := &logger{zap: c.logger}
+	db, err := badger.Open(c.size.options(c.dir, log))
+	if err != nil {
+		return nil, err
+	}
+	files, err := watchFiles(c.dir)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	e := &engine{
+		db:     db,
+		log:    log,
+		lock:   held,
+		files:  files,
+		space:  &space{dir: c.dir, min: c.minFree, free: c.free},
+		writer: make(chan struct{}, 1),
+		ended:  make(chan struct{}),
+	}
+	e.close = sync.OnceValue(e.shutdown)
+	e.running.Go(e.collectGarbage)
+	return e, nil
+}
+
+// View implements storage.Engine. A view that begins during a commit waits for
+// it, so that it never shows what is not durable.
+func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.running.Done()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t := e.db.NewTransaction(false)
+	defer t.Discard()
+	return fn(&reader{ctx: ctx, txn: t})
+}
+
+// Update implements storage.Engine. The context counts until the commit begins.
+func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.running.Done()
+	if err := e.acquire(ctx); err != nil {
+		return err
+	}
+	defer e.yield()
+
+	tx := e.begin(ctx)
+	defer tx.txn.Discard()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if tx.refused != nil {
+		return tx.refused
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.commit(tx)
+}
+
+// acquire waits for the writer's token.
+func (e *engine) acquire(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case e.writer <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// yield gives the writer's token back.
+func (e *engine) yield() { <-e.writer }
+
+// begin begins a transaction; the caller holds the writer's token.
+func (e *engine) begin(ctx context.Context) *txn {
+	return &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}}
+}
+
+// commit makes a transaction durable: its entries in the log, and the names of
+// the files that hold them.
+func (e *engine) commit(tx *txn) error {
+	if !tx.writes {
+		return nil
+	}
+	if err := e.log.failure(); err != nil {
+		return err
+	}
+	if err := e.space.check(); err != nil {
+		return err
+	}
+	err := tx.txn.Commit()
+	switch {
+	case errors.Is(err, badger.ErrTxnTooBig):
+		return storage.ErrTooLarge
+	case errors.Is(err, badger.ErrConflict):
+		return storage.ErrConflict
+	case err != nil:
+		return fmt.Errorf("badger: commit: %w", err)
+	}
+	if err := e.files.syncNew(); err != nil {
+		return fmt.Errorf("badger: commit: %w", err)
+	}
+	return e.log.failure()
+}
+
+// Close implements storage.Engine. It waits for the transactions that run, so
+// it must not be called within one; later ones are refused.
+func (e *engine) Close() error { return e.close() }
+
+func (e *engine) shutdown() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	close(e.ended)
+	e.running.Wait()
+	return errors.Join(e.db.Close(), e.lock.release())
+}
+
+// enter counts a transaction as running, unless the engine is closed.
+func (e *engine) enter() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return storage.ErrClosed
+	}
+	e.running.Add(1)
+	return nil
+}
+
+// Interface guards
+var (
+	_ storage.Engine   = (*engine)(nil)
+	_ storage.Backuper = (*engine)(nil)
+)

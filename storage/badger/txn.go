@@ -1,0 +1,172 @@
+package badger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// reader reads in one transaction of Badger's.
+type reader struct {
+	ctx context.Context
+	txn *badger.Txn
+}
+
+// Get implements storage.Reader.
+func (r *reader) Get(key []byte) ([]byte, error) {
+	val, err := r.get(key)
+	if errors.Is(err, errUnreadable) {
+		// The value may have been moved to another file of the value log
+		// between finding its place and reading there.
+		val, err = r.get(key)
+	}
+	return val, err
+}
+
+func (r *reader) get(key []byte) ([]byte, error) {
+	item, err := r.txn.Get(key)
+	switch {
+	case errors.Is(err, badger.ErrKeyNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("badger: get: %w", err)
+	}
+	return valueOf(item, nil)
+}
+
+// Scan implements storage.Reader.
+func (r *reader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	return r.each(lo, hi, func(key, val []byte, _ uint64) bool { return fn(key, val) })
+}
+
+// each is Scan with the time of expiry, in seconds. It looks at the context
+// every few hundred keys.
+func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bool) error {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return nil
+	}
+	opts := badger.DefaultIteratorOptions
+	opts.PrefetchValues = false // it costs a goroutine a value, and most lie beside the key
+	opts.Prefix = commonPrefix(lo, hi)
+	it := r.txn.NewIterator(opts)
+	defer it.Close()
+
+	n := 0
+	for it.Seek(lo); it.Valid(); it.Next() {
+		item := it.Item()
+		if hi != nil && bytes.Compare(item.Key(), hi) >= 0 {
+			return nil
+		}
+		if n++; n%256 == 0 {
+			if err := r.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		// Badger uses its buffers again for the next item; ours must last until
+		// the transaction ends. One allocation holds the key and the value.
+		buf := make([]byte, 0, len(item.Key())+int(item.ValueSize()))
+		key := item.KeyCopy(buf)
+		val, err := valueOf(item, key[len(key):])
+		if err != nil {
+			return err
+		}
+		if !fn(key[:len(key):len(key)], val, item.ExpiresAt()) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// errUnreadable is a large value that the value log does not give.
+var errUnreadable = errors.New("badger: value cannot be read from the value log")
+
+// valueOf copies an item's value to dst. Badger only logs that a value in the
+// value log cannot be read and returns an empty one; but values that are empty
+// are never there.
+func valueOf(item *badger.Item, dst []byte) ([]byte, error) {
+	val, err := item.ValueCopy(dst)
+	if err != nil {
+		return nil, fmt.Errorf("badger: value: %w", err)
+	}
+	if len(val) == 0 && item.EstimatedSize() > item.KeySize() {
+		return nil, errUnreadable
+	}
+	return val, nil
+}
+
+// commonPrefix is what all keys in [lo, hi) begin with.
+func commonPrefix(lo, hi []byte) []byte {
+	n := 0
+	for n < len(lo) && n < len(hi) && lo[n] == hi[n] {
+		n++
+	}
+	return lo[:n]
+}
+
+// txn writes, too.
+type txn struct {
+	reader
+	writes  bool
+	large   int   // bytes of values that go to the value log
+	refused error // of the first write refused: the rest must not be committed
+}
+
+// Set implements storage.Txn. Badger counts expiry in seconds and shows nothing
+// that has expired, so purge is rounded up: until then the key is surely there.
+func (t *txn) Set(key, val []byte, purge time.Time) error {
+	return t.set(key, val, expiry(purge))
+}
+
+func (t *txn) set(key, val []byte, expires uint64) error {
+	if len(val) > maxInline {
+		t.large += len(val)
+	}
+	if len(key) > maxKey || t.large > maxLargeValues {
+		return t.written(badger.ErrTxnTooBig)
+	}
+	return t.written(t.txn.SetEntry(&badger.Entry{Key: key, Value: val, ExpiresAt: expires}))
+}
+
+// Delete implements storage.Txn.
+func (t *txn) Delete(key []byte) error {
+	if len(key) > maxKey {
+		return nil // no such key was ever written
+	}
+	return t.written(t.txn.Delete(key))
+}
+
+// written notes what became of a write and translates the error.
+func (t *txn) written(err error) error {
+	t.writes = true
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, badger.ErrTxnTooBig):
+		err = storage.ErrTooLarge
+	default:
+		err = fmt.Errorf("badger: write: %w", err)
+	}
+	if t.refused == nil {
+		t.refused = err
+	}
+	return err
+}
+
+// expiry returns the first full second since 1970 that is not before purge, and
+// 0, Badger's never, for the zero time.
+func expiry(purge time.Time) uint64 {
+	if purge.IsZero() {
+		return 0
+	}
+	seconds := purge.Unix()
+	if purge.Nanosecond() > 0 {
+		seconds++
+	}
+	return uint64(max(seconds, 1))
+}

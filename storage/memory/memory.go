@@ -1,0 +1,142 @@
+// Package memory is a storage engine that keeps everything in memory and
+// nothing beyond the process: the small, real engine that tests run on.
+package memory
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Engine is a [storage.Engine] in memory. Updates run one at a time; a View
+// holds a snapshot and neither waits for writers nor holds them up.
+//
+// It never purges: what expires is judged by the store's clock, so code that
+// passes its tests only because a key has vanished would be wrong.
+type Engine struct {
+	root   atomic.Pointer[tree]
+	writer chan struct{} // holds one token while an Update runs
+	closed atomic.Bool
+}
+
+// New returns an empty engine.
+func New() *Engine {
+	return &Engine{writer: make(chan struct{}, 1)}
+}
+
+// View implements [storage.Engine].
+func (e *Engine) View(ctx context.Context, fn func(storage.Reader) error) error {
+	if err := e.usable(ctx); err != nil {
+		return err
+	}
+	return fn(&txn{root: e.root.Load()})
+}
+
+// Update implements [storage.Engine]. It never returns ErrConflict,
+// ErrTooLarge or ErrUnknown.
+func (e *Engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	select {
+	case e.writer <- struct{}{}:
+		defer func() { <-e.writer }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := e.usable(ctx); err != nil {
+		return err
+	}
+	t := &txn{root: e.root.Load()}
+	if err := fn(t); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.root.Store(t.root)
+	return nil
+}
+
+// Close implements [storage.Engine]. It waits for a running Update.
+func (e *Engine) Close() error {
+	e.writer <- struct{}{}
+	e.closed.Store(true)
+	<-e.writer
+	return nil
+}
+
+// usable returns the reason why no transaction may begin, or nil.
+func (e *Engine) usable(ctx context.Context) error {
+	if e.closed.Load() {
+		return storage.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// pair is a key and its value in a backup.
+type pair struct{ Key, Val []byte }
+
+// Backup implements [storage.Backuper].
+func (e *Engine) Backup(ctx context.Context, w io.Writer) error {
+	if err := e.usable(ctx); err != nil {
+		return err
+	}
+	var pairs []pair
+	e.root.Load().scan(nil, nil, func(key, val []byte) bool {
+		pairs = append(pairs, pair{key, val})
+		return true
+	})
+	return gob.NewEncoder(w).Encode(pairs)
+}
+
+// Restore implements [storage.Backuper].
+func (e *Engine) Restore(ctx context.Context, r io.Reader) error {
+	var pairs []pair
+	if err := gob.NewDecoder(r).Decode(&pairs); err != nil {
+		return fmt.Errorf("reading the backup: %w", err)
+	}
+	return e.Update(ctx, func(t storage.Txn) error {
+		if t.(*txn).root != nil {
+			return errors.New("restoring into an engine that is not empty")
+		}
+		for _, p := range pairs {
+			if err := t.Set(p.Key, p.Val, time.Time{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// txn is a transaction: a root of its own, published by Update when it commits.
+type txn struct{ root *tree }
+
+func (t *txn) Get(key []byte) ([]byte, error) { return t.root.get(key), nil }
+
+func (t *txn) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	t.root.scan(lo, hi, fn)
+	return nil
+}
+
+func (t *txn) Set(key, val []byte, _ time.Time) error {
+	if val == nil {
+		val = []byte{} // nil is the answer for an absent key
+	}
+	t.root = t.root.set(bytes.Clone(key), bytes.Clone(val))
+	return nil
+}
+
+func (t *txn) Delete(key []byte) error {
+	t.root = t.root.remove(key)
+	return nil
+}
+
+var (
+	_ storage.Engine   = (*Engine)(nil)
+	_ storage.Backuper = (*Engine)(nil)
+)

@@ -1,0 +1,238 @@
+package storagetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func snapshot(t *testing.T, e transactor) {
+	set(t, e, "a", "1", "b", "2")
+	view(t, e, func(r storage.Reader) error {
+		// A writer is not held up by a view, and does not change it.
+		update(t, e, func(txn storage.Txn) error {
+			if err := txn.Set([]byte("a"), []byte("11"), never); err != nil {
+				return err
+			}
+			return txn.Delete([]byte("b"))
+		})
+		set(t, e, "c", "3")
+		if err := holds(r, nil, nil, "a", "1", "b", "2"); err != nil {
+			return err
+		}
+		expect(t, e, "a", "11", "c", "3") // a later view sees it
+		return lacks(r, "c")
+	})
+}
+
+func uncommittedUnseen(t *testing.T, e transactor) {
+	set(t, e, "a", "1")
+	update(t, e, func(txn storage.Txn) error {
+		if err := txn.Set([]byte("a"), []byte("2"), never); err != nil {
+			return err
+		}
+		expect(t, e, "a", "1")
+		return nil
+	})
+	expect(t, e, "a", "2")
+}
+
+// concurrently runs n of run at once and waits for them.
+func concurrently(n int, run func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { run(i) })
+	}
+	wg.Wait()
+}
+
+// pause lets others run, between the reads of a transaction and its writes: an
+// engine that lets them in is found out even when its transactions are short.
+func pause() {
+	for range 3 {
+		runtime.Gosched()
+	}
+}
+
+// number reads a counter; absent is 0.
+func number(r storage.Reader, key string) (uint64, error) {
+	val, err := r.Get([]byte(key))
+	if err != nil || val == nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(val), nil
+}
+
+// setNumber writes a counter.
+func setNumber(txn storage.Txn, key string, n uint64) error {
+	return txn.Set([]byte(key), binary.BigEndian.AppendUint64(nil, n), never)
+}
+
+func lostUpdate(t *testing.T, e transactor) {
+	const writers, rounds = 8, 25
+	concurrently(writers, func(int) {
+		for range rounds {
+			err := retrying(t.Context(), e, func(txn storage.Txn) error {
+				n, err := number(txn, "counter")
+				if err != nil {
+					return err
+				}
+				pause()
+				return setNumber(txn, "counter", n+1)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	view(t, e, func(r storage.Reader) error {
+		n, err := number(r, "counter")
+		if err == nil && n != writers*rounds {
+			err = fmt.Errorf("the counter is %d after %d increments", n, writers*rounds)
+		}
+		return err
+	})
+}
+
+// writeSkew lets two doctors leave at once, each if the other is on call: one
+// must stay. Their transactions read both keys and write one each.
+func writeSkew(t *testing.T, e transactor) {
+	for range 25 {
+		set(t, e, "alice", "on", "bob", "on")
+		concurrently(2, func(i int) {
+			me, other := "alice", "bob"
+			if i == 1 {
+				me, other = other, me
+			}
+			err := retrying(t.Context(), e, func(txn storage.Txn) error {
+				if has(txn, other, "on") != nil {
+					return nil
+				}
+				pause()
+				return txn.Set([]byte(me), []byte("off"), never)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		view(t, e, func(r storage.Reader) error {
+			if has(r, "alice", "off") == nil && has(r, "bob", "off") == nil {
+				return fmt.Errorf("both have left")
+			}
+			return nil
+		})
+	}
+}
+
+// phantoms lets many take a seat if a scan finds one free: the keys that each
+// writes are its own, so only the scans can tell them of each other.
+func phantoms(t *testing.T, e transactor) {
+	for round := range 10 {
+		prefix := fmt.Sprintf("hall%02d/", round)
+		lo, hi := []byte(prefix), []byte(prefix+"\xff")
+		const seats, guests = 3, 8
+		concurrently(guests, func(i int) {
+			err := retrying(t.Context(), e, func(txn storage.Txn) error {
+				taken := 0
+				if err := txn.Scan(lo, hi, func(_, _ []byte) bool { taken++; return true }); err != nil {
+					return err
+				}
+				if taken >= seats {
+					return nil
+				}
+				pause()
+				return txn.Set(fmt.Appendf(nil, "%s%d", prefix, i), nil, never)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		taken := 0
+		view(t, e, func(r storage.Reader) error {
+			return r.Scan(lo, hi, func(_, _ []byte) bool { taken++; return true })
+		})
+		if taken != seats {
+			t.Fatalf("%d guests on %d seats", taken, seats)
+		}
+	}
+}
+
+const (
+	accounts = 10
+	opening  = 100
+)
+
+// openAccounts gives every account its opening balance.
+func openAccounts(t *testing.T, e transactor) {
+	t.Helper()
+	update(t, e, func(txn storage.Txn) error {
+		for i := range accounts {
+			if err := setNumber(txn, fmt.Sprintf("account/%d", i), opening); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// transfer moves a random amount between two random accounts, if it is there.
+func transfer(txn storage.Txn, random *rand.Rand) error {
+	from, to := random.IntN(accounts), random.IntN(accounts-1)
+	if to >= from {
+		to++
+	}
+	source, target := fmt.Sprintf("account/%d", from), fmt.Sprintf("account/%d", to)
+	have, err := number(txn, source)
+	if err != nil {
+		return err
+	}
+	amount := random.Uint64N(opening)
+	if have < amount {
+		return nil
+	}
+	other, err := number(txn, target)
+	if err != nil {
+		return err
+	}
+	pause()
+	if err := setNumber(txn, source, have-amount); err != nil {
+		return err
+	}
+	return setNumber(txn, target, other+amount)
+}
+
+// conserved returns an error unless the accounts still hold what they opened with.
+func conserved(r storage.Reader) error {
+	sum, count := uint64(0), 0
+	err := r.Scan([]byte("account/"), []byte("account0"), func(_, val []byte) bool {
+		sum += binary.BigEndian.Uint64(val)
+		count++
+		return true
+	})
+	if err == nil && (sum != accounts*opening || count != accounts) {
+		err = fmt.Errorf("%d accounts hold %d, want %d with %d", count, sum, accounts, accounts*opening)
+	}
+	return err
+}
+
+func transfers(t *testing.T, e transactor) {
+	const writers, rounds = 6, 40
+	openAccounts(t, e)
+	concurrently(writers, func(i int) {
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		for range rounds {
+			err := retrying(t.Context(), e, func(txn storage.Txn) error { return transfer(txn, random) })
+			if err != nil {
+				t.Error(err)
+			}
+			if err := e.View(t.Context(), conserved); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package storagetest
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// RunStore tests a [storage.Store] over engines as Run takes them.
+func RunStore(t *testing.T, open func(t *testing.T) storage.Engine) {
+	for name, test := range transactions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBench(t, openAndClose(t, open)).store(storage.Options{}))
+		})
+	}
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, b *bench)
+	}{
+		{"what is posted is there after a flush", postAndFlush},
+		{"an update hurries posts and shares their commit", updateHurries},
+		{"closures run in order and see those before", batchOrder},
+		{"a batch has its limit", batchLimit},
+		{"a closure that fails is rolled back alone", rollbackAlone},
+		{"a panic is an error of its caller", panicAlone},
+		{"the closures of one batch match a map", batchMatchesModel},
+		{"transfers by update and post conserve the sum", storeTransfers},
+		{"backup", storeBackup},
+
+		{"a conflict is run again", conflictAgain},
+		{"a conflict without end is told", conflictForEver},
+		{"a conflict met in reading is run again", conflictInReading},
+		{"a closure that could not read is rolled back", readFailure},
+		{"a batch too large is halved", halves},
+		{"a write that the engine refuses harms nobody else", refusedWrite},
+		{"an unknown outcome is told to the whole batch", unknownOutcome},
+		{"low space is told and passes", lowSpace},
+		{"histories with unknown outcomes are linearisable", unknownHistories},
+		{"acknowledged is committed, refused is not", chaos},
+		{"what was acknowledged before a crash is there", crash},
+		{"a failed sync stops everything", failStop},
+		{"a view across the failure is void", viewAcrossFailure},
+		{"a backup across the failure is void", backupAcrossFailure},
+		{"a closure that ends its goroutine stops the store", goexit},
+		{"what was told before that is not told again", goexitAfterSplit},
+
+		{"who leaves before the beginning is not served", cancelledInQueue},
+		{"who leaves after the beginning hears the outcome", cancelledAfterBegin},
+		{"a full queue makes wait", fullQueue},
+		{"a failure frees who waits at a full queue", failureFreesWaiters},
+		{"close drains the queue", closeDrains},
+		{"close waits for views", closeWaitsForViews},
+		{"a panic of done is caught", donePanics},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, newBench(t, openAndClose(t, open)))
+		})
+	}
+}
+
+// bench is an engine on which a store is tried, with faults to be planned.
+type bench struct {
+	*Faulty
+	t *testing.T
+}
+
+func newBench(t *testing.T, e storage.Engine) *bench { return &bench{NewFaulty(e), t} }
+
+// store puts a store over the engine, for as long as the test runs.
+func (b *bench) store(opts storage.Options) *storage.Store {
+	s := storage.New(b.Faulty, opts)
+	b.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// hold keeps the combiner busy until release is called, so that a test decides
+// what the next batch will be.
+func hold(t *testing.T, s *storage.Store) (release func()) {
+	t.Helper()
+	entered, gate := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	go s.Update(t.Context(), func(storage.Txn) error {
+		once.Do(func() { close(entered) })
+		<-gate
+		return nil
+	})
+	<-entered
+	release = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release) // before the store is closed, should the test fail
+	return release
+}
+
+// posts collects the outcomes of closures that were posted.
+type posts struct {
+	t        *testing.T
+	s        *storage.Store
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	outcomes []error // by order of post
+	told     []int   // how often each was told
+}
+
+// post posts fn, which must be taken.
+func (p *posts) post(fn func(storage.Txn) error) {
+	p.t.Helper()
+	p.wg.Add(1)
+	p.mu.Lock()
+	i := len(p.outcomes)
+	p.outcomes, p.told = append(p.outcomes, nil), append(p.told, 0)
+	p.mu.Unlock()
+	err := p.s.Post(p.t.Context(), fn, func(err error) {
+		p.mu.Lock()
+		p.outcomes[i] = err
+		p.told[i]++
+		first := p.told[i] == 1
+		p.mu.Unlock()
+		if first {
+			p.wg.Done()
+		}
+	})
+	if err != nil {
+		p.t.Fatalf("post: %v", err)
+	}
+}
+
+// set posts the setting of a key.
+func (p *posts) set(key, val string) {
+	p.t.Helper()
+	p.post(setting(key, val))
+}
+
+// wait waits for the outcomes, of which each must be told once.
+func (p *posts) wait() []error {
+	p.t.Helper()
+	p.wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, n := range p.told {
+		if n != 1 {
+			p.t.Errorf("the outcome of post %d was told %d times", i, n)
+		}
+	}
+	return p.outcomes
+}
+
+// succeed waits and fails unless all was committed.
+func (p *posts) succeed() {
+	p.t.Helper()
+	for i, err := range p.wait() {
+		if err != nil {
+			p.t.Errorf("post %d: %v", i, err)
+		}
+	}
+}
+
+// setting returns a closure that sets key.
+func setting(key, val string) func(storage.Txn) error {
+	return func(txn storage.Txn) error { return txn.Set([]byte(key), []byte(val), never) }
+}
+
+// until yields until done, which must come to be without further help.
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	for !done() {
+		if t.Context().Err() != nil {
+			t.Fatal("it never came to be")
+		}
+		runtime.Gosched()
+	}
+}
+
+// running is a call in another goroutine.
+type running struct{ err chan error }
+
+func start(call func() error) running {
+	r := running{make(chan error, 1)}
+	go func() { r.err <- call() }()
+	return r
+}
+
+func (r running) wait() error { return <-r.err }
+
+// cancelled is a context that has ended.
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,248 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// mishaps are faults after which a store goes on.
+func mishaps(seed uint64, n int) []Fault {
+	random := rand.New(rand.NewPCG(seed, 0))
+	faults := make([]Fault, n)
+	for i := range faults {
+		if random.IntN(3) == 0 {
+			faults[i] = []Fault{Conflict, UnknownCommitted, UnknownLost, LowSpace}[random.IntN(4)]
+		}
+	}
+	return faults
+}
+
+// chaos counts up in one key, and writes one key per increment, while commits
+// go wrong: what was told must be true of every single one.
+func chaos(t *testing.T, b *bench) {
+	s := b.store(storage.Options{Gather: time.Millisecond, MaxBatch: 8})
+	openAccounts(t, s)
+	b.Plan(mishaps(6, 400)...)
+	var (
+		mu                      sync.Mutex
+		acknowledged, uncertain uint64
+		told                    = map[string]error{}
+	)
+	tell := func(key string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := told[key]; twice {
+			t.Errorf("the outcome of %s was told twice", key)
+		}
+		told[key] = err
+		switch {
+		case err == nil:
+			acknowledged++
+		case errors.Is(err, storage.ErrUnknown):
+			uncertain++
+		case !errors.Is(err, storage.ErrLowSpace) && !errors.Is(err, storage.ErrConflict):
+			t.Error(err)
+		}
+	}
+	const clients, rounds = 8, 40
+	concurrently(clients, func(i int) {
+		random := rand.New(rand.NewPCG(7, uint64(i)))
+		for round := range rounds {
+			seed, key := random.Uint64(), fmt.Sprintf("done/%d/%d", i, round)
+			count := func(txn storage.Txn) error {
+				n, err := number(txn, "counter")
+				return errors.Join(err,
+					setNumber(txn, "counter", n+1), txn.Set([]byte(key), nil, never),
+					transfer(txn, rand.New(rand.NewPCG(seed, 0))))
+			}
+			if round%2 == 0 {
+				tell(key, s.Update(t.Context(), count))
+			} else if err := s.Post(t.Context(), count, func(err error) { tell(key, err) }); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	s.Flush(t.Context()) // whatever became of its own batch, all before it were told
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != clients*rounds {
+		t.Errorf("%d outcomes of %d were told", len(told), clients*rounds)
+	}
+	view(t, b.Engine, func(r storage.Reader) error {
+		n, err := number(r, "counter")
+		if err == nil && (n < acknowledged || n > acknowledged+uncertain) {
+			err = fmt.Errorf("the counter is %d; %d were acknowledged, %d are unknown", n, acknowledged, uncertain)
+		}
+		for key, outcome := range told {
+			switch {
+			case outcome == nil:
+				err = errors.Join(err, has(r, key, ""))
+			case !errors.Is(outcome, storage.ErrUnknown):
+				err = errors.Join(err, lacks(r, key))
+			}
+		}
+		return errors.Join(err, conserved(r))
+	})
+}
+
+// crash kills the engine at every one of its first commits.
+func crash(t *testing.T, b *bench) {
+	for killed := range 12 {
+		faulty := NewFaulty(b.Engine)
+		s := storage.New(unclosed{faulty}, storage.Options{Gather: -1, MaxBatch: 4})
+		faulty.Plan(After(killed, Halted)...)
+		var mu sync.Mutex
+		acknowledged := map[string]bool{}
+		concurrently(4, func(i int) {
+			for round := range 20 {
+				key := fmt.Sprintf("crash%02d/%d/%02d", killed, i, round)
+				err := s.Update(t.Context(), setting(key, ""))
+				if err == nil {
+					mu.Lock()
+					acknowledged[key] = true
+					mu.Unlock()
+				} else if !errors.Is(err, storage.ErrStopped) {
+					t.Errorf("%s: %v, want ErrStopped", key, err)
+				}
+			}
+		})
+		found := 0
+		view(t, b.Engine, func(r storage.Reader) error {
+			lo, hi := fmt.Appendf(nil, "crash%02d/", killed), fmt.Appendf(nil, "crash%02d0", killed)
+			return r.Scan(lo, hi, func(key, _ []byte) bool {
+				if !acknowledged[string(key)] {
+					t.Errorf("%s is there, but was not acknowledged", key)
+				}
+				found++
+				return true
+			})
+		})
+		if found != len(acknowledged) {
+			t.Errorf("after a crash at commit %d, %d of %d acknowledged keys are there", killed, found, len(acknowledged))
+		}
+		s.Close()
+	}
+}
+
+// unclosed is an engine that a store does not close.
+type unclosed struct{ storage.Engine }
+
+func failStop(t *testing.T, b *bench) {
+	s := b.store(storage.Options{Gather: -1, MaxBatch: 2})
+	release := hold(t, s)
+	b.Plan(None, SyncFailed)
+	p := &posts{t: t, s: s}
+	p.set("a", "1")
+	p.set("b", "2")
+	p.post(func(storage.Txn) error { t.Error("a closure ran after the failure"); return nil })
+	select {
+	case <-s.Failed():
+		t.Fatal("the store failed before its time")
+	default:
+	}
+	if err := s.Err(); err != nil {
+		t.Fatalf("the store failed before its time: %v", err)
+	}
+	release()
+	outcomes := p.wait()
+	for _, err := range outcomes[:2] {
+		if !errors.Is(err, storage.ErrStopped) || !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, ErrSync) {
+			t.Errorf("a closure of the batch got %v, want ErrStopped, ErrUnknown and the cause", err)
+		}
+	}
+	<-s.Failed()
+	refused := map[string]error{
+		"the next batch": outcomes[2],
+		"Err":            s.Err(),
+		"View":           s.View(t.Context(), func(storage.Reader) error { t.Error("a view ran"); return nil }),
+		"Update":         s.Update(t.Context(), func(storage.Txn) error { t.Error("a closure ran"); return nil }),
+		"Post":           s.Post(t.Context(), func(storage.Txn) error { t.Error("a closure ran"); return nil }, nil),
+		"Flush":          s.Flush(t.Context()),
+	}
+	for what, err := range refused {
+		if !errors.Is(err, storage.ErrStopped) || !errors.Is(err, ErrSync) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("%s got %v, want ErrStopped and the cause, and no doubt", what, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func viewAcrossFailure(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	b.Plan(SyncFailed)
+	err := s.View(t.Context(), func(storage.Reader) error {
+		s.Update(t.Context(), setting("a", "1"))
+		return nil
+	})
+	if !errors.Is(err, storage.ErrStopped) {
+		t.Errorf("the view got %v, want ErrStopped", err)
+	}
+}
+
+// interrupted is an engine during whose backup something happens.
+type interrupted struct {
+	*Faulty
+	during func()
+}
+
+func (i *interrupted) Backup(context.Context, io.Writer) error { i.during(); return nil }
+
+func (i *interrupted) Restore(context.Context, io.Reader) error { return errors.ErrUnsupported }
+
+func backupAcrossFailure(t *testing.T, b *bench) {
+	e := &interrupted{Faulty: b.Faulty}
+	s := storage.New(e, hasty)
+	t.Cleanup(func() { s.Close() })
+	e.during = func() { s.Update(t.Context(), setting("a", "1")) }
+	b.Plan(SyncFailed)
+	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, storage.ErrStopped) {
+		t.Errorf("the backup got %v, want ErrStopped", err)
+	}
+}
+
+func goexit(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	release := hold(t, s)
+	p := &posts{t: t, s: s}
+	p.set("a", "1")
+	p.post(func(storage.Txn) error { runtime.Goexit(); return nil })
+	release()
+	for i, err := range p.wait() {
+		if !errors.Is(err, storage.ErrStopped) {
+			t.Errorf("post %d: %v, want ErrStopped", i, err)
+		}
+	}
+}
+
+func goexitAfterSplit(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	b.LimitWrites(2)
+	release := hold(t, s)
+	p := &posts{t: t, s: s}
+	p.set("a", "1")
+	p.set("b", "2")
+	runs := 0
+	p.post(func(txn storage.Txn) error {
+		if runs++; runs == 2 {
+			runtime.Goexit()
+		}
+		return txn.Set([]byte("c"), []byte("3"), never)
+	})
+	release()
+	outcomes := p.wait()
+	if outcomes[0] != nil || !errors.Is(outcomes[1], storage.ErrStopped) || !errors.Is(outcomes[2], storage.ErrStopped) {
+		t.Errorf("the outcomes are %v, want nil for the first half and ErrStopped for the second", outcomes)
+	}
+}

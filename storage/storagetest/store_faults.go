@@ -1,0 +1,221 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func conflictAgain(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	b.Plan(Conflict, Conflict)
+	set(t, s, "a", "1")
+	expect(t, s, "a", "1")
+	if n, stats := b.Commits(), s.Stats(); n != 3 || stats.Conflicts != 2 {
+		t.Errorf("there were %d commits and %d conflicts counted, want 3 and 2", n, stats.Conflicts)
+	}
+}
+
+func conflictForEver(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	b.Plan(Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict)
+	if err := s.Update(t.Context(), setting("a", "1")); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("8 conflicts in a row: %v, want ErrConflict", err)
+	}
+	expect(t, s)
+	set(t, s, "b", "2")
+}
+
+// reading is an engine whose transactions cannot read "bad" at first.
+type reading struct {
+	storage.Engine
+	err   error
+	times int
+}
+
+func (r *reading) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	return r.Engine.Update(ctx, func(txn storage.Txn) error { return fn(&badRead{txn, r}) })
+}
+
+type badRead struct {
+	storage.Txn
+	r *reading
+}
+
+func (b *badRead) Get(key []byte) ([]byte, error) {
+	if string(key) == "bad" && b.r.times > 0 {
+		b.r.times--
+		return nil, b.r.err
+	}
+	return b.Txn.Get(key)
+}
+
+// careless is a closure that makes nothing of an error in reading.
+func careless(txn storage.Txn) error {
+	txn.Get([]byte("bad"))
+	return txn.Set([]byte("careless"), nil, never)
+}
+
+func conflictInReading(t *testing.T, b *bench) {
+	s := storage.New(&reading{Engine: b.Engine, err: storage.ErrConflict, times: 2}, hasty)
+	t.Cleanup(func() { s.Close() })
+	release := hold(t, s)
+	p := &posts{t: t, s: s}
+	p.set("a", "1")
+	p.post(careless)
+	release()
+	p.succeed()
+	expect(t, s, "a", "1", "careless", "")
+	if stats := s.Stats(); stats.Conflicts != 2 {
+		t.Errorf("%d conflicts counted, want 2", stats.Conflicts)
+	}
+}
+
+func readFailure(t *testing.T, b *bench) {
+	cause := errors.New("checksum mismatch")
+	s := storage.New(&reading{Engine: b.Engine, err: cause, times: 1}, hasty)
+	t.Cleanup(func() { s.Close() })
+	release := hold(t, s)
+	p := &posts{t: t, s: s}
+	p.set("a", "1")
+	p.post(careless)
+	p.set("b", "2")
+	release()
+	outcomes := p.wait()
+	if outcomes[0] != nil || !errors.Is(outcomes[1], cause) || outcomes[2] != nil {
+		t.Errorf("the outcomes are %v, want only the second to fail", outcomes)
+	}
+	expect(t, s, "a", "1", "b", "2")
+}
+
+func halves(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	b.LimitWrites(4)
+	release := hold(t, s)
+	p := &posts{t: t, s: s}
+	var want []string
+	for i := range 11 {
+		if i == 6 {
+			p.post(func(txn storage.Txn) error { // too large even alone
+				for j := range 5 {
+					if err := txn.Set(fmt.Appendf(nil, "large%d", j), nil, never); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		key := fmt.Sprintf("k%02d", i)
+		p.set(key, "")
+		want = append(want, key, "")
+	}
+	release()
+	for i, err := range p.wait() {
+		if (i == 6) != errors.Is(err, storage.ErrTooLarge) || i != 6 && err != nil {
+			t.Errorf("post %d: %v", i, err)
+		}
+	}
+	expect(t, s, want...)
+	if stats := s.Stats(); stats.Splits == 0 || s.Err() != nil {
+		t.Errorf("%d splits counted, want some; the store has %v, want it to go on", stats.Splits, s.Err())
+	}
+}
+
+// picky is an engine that does not take the key "bad".
+type picky struct{ storage.Engine }
+
+var errPicky = errors.New("no such key, please")
+
+func (p picky) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	return p.Engine.Update(ctx, func(txn storage.Txn) error { return fn(pickyTxn{txn}) })
+}
+
+type pickyTxn struct{ storage.Txn }
+
+func (p pickyTxn) Set(key, val []byte, purge time.Time) error {
+	if string(key) == "bad" {
+		return errPicky
+	}
+	return p.Txn.Set(key, val, purge)
+}
+
+func refusedWrite(t *testing.T, b *bench) {
+	s := storage.New(picky{b.Faulty}, hasty)
+	t.Cleanup(func() { s.Close() })
+	release := hold(t, s)
+	p := &posts{t: t, s: s}
+	p.set("a", "1")
+	p.set("bad", "2")
+	p.set("c", "3")
+	release()
+	outcomes := p.wait()
+	if outcomes[0] != nil || !errors.Is(outcomes[1], errPicky) || outcomes[2] != nil {
+		t.Errorf("the outcomes are %v, want only the second to fail", outcomes)
+	}
+	expect(t, s, "a", "1", "c", "3")
+
+	b.Plan(SyncFailed) // which is another matter
+	if err := s.Update(t.Context(), setting("d", "4")); !errors.Is(err, storage.ErrStopped) {
+		t.Errorf("a failed sync after a refused write: %v, want ErrStopped", err)
+	}
+}
+
+func unknownOutcome(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	broken := errors.New("broken")
+	for _, test := range []struct {
+		fault Fault
+		want  []string
+	}{
+		{UnknownLost, nil},
+		{UnknownCommitted, []string{"a", "1", "b", "2"}},
+	} {
+		release := hold(t, s)
+		b.Plan(None, test.fault)
+		p := &posts{t: t, s: s}
+		p.set("a", "1")
+		p.post(func(storage.Txn) error { return broken })
+		p.set("b", "2")
+		release()
+		for i, err := range p.wait() {
+			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) {
+				t.Errorf("post %d: %v, want ErrUnknown of a store that goes on", i, err)
+			}
+		}
+		expect(t, s, test.want...)
+	}
+	set(t, s, "c", "3")
+}
+
+func lowSpace(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	b.Plan(LowSpace)
+	if err := s.Update(t.Context(), setting("a", "1")); !errors.Is(err, storage.ErrLowSpace) {
+		t.Errorf("update: %v, want ErrLowSpace", err)
+	}
+	expect(t, s)
+	set(t, s, "b", "2")
+	expect(t, s, "b", "2")
+	if n := s.Stats().LowSpace; n != 1 {
+		t.Errorf("%d refusals counted, want 1", n)
+	}
+}
+
+func unknownHistories(t *testing.T, b *bench) {
+	s := b.store(storage.Options{})
+	random := rand.New(rand.NewPCG(5, 0))
+	for range 200 {
+		b.Plan([]Fault{None, None, None, None, None, Conflict, UnknownCommitted, UnknownLost}[random.IntN(8)])
+	}
+	linearizable(t, s)
+}
+
+func (unclosed) Close() error { return nil }

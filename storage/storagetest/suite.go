@@ -1,0 +1,179 @@
+// Package storagetest holds what every storage engine must prove: [Run] for the
+// engine alone, [RunPersistent] for one that outlives its process, [RunStore]
+// for a [storage.Store] above it. [Faulty] makes an engine fail on purpose.
+package storagetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// never is the purge time of what is kept.
+var never time.Time
+
+// transactor is what an Engine and a Store have in common.
+type transactor interface {
+	View(ctx context.Context, fn func(storage.Reader) error) error
+	Update(ctx context.Context, fn func(storage.Txn) error) error
+}
+
+// transactions are the tests that an Engine and a Store must both pass.
+var transactions = map[string]func(*testing.T, transactor){
+	"an absent key is nil":                              absentKey,
+	"an empty value is not absent":                      emptyValue,
+	"keys are any bytes":                                binaryKeys,
+	"overwrite and delete":                              overwriteAndDelete,
+	"a transaction sees its own writes":                 ownWrites,
+	"a scan sees the writes from before it began":       writesDuringScan,
+	"scan bounds and order":                             scanBounds,
+	"scans nest":                                        nestedScans,
+	"what was read stays until the transaction ends":    readsStay,
+	"what was set may be changed after the transaction": slicesAreCopied,
+	"an error rolls back and comes back as it is":       abort,
+	"cancelled under way is told as it happened":        cancelledUnderWay,
+	"a view is a snapshot":                              snapshot,
+	"a view sees nothing uncommitted":                   uncommittedUnseen,
+	"no update is lost":                                 lostUpdate,
+	"no write skew":                                     writeSkew,
+	"no phantoms":                                       phantoms,
+	"transfers conserve the sum at every view":          transfers,
+	"histories are linearisable":                        linearizable,
+	"random transactions match a map":                   matchesModel,
+}
+
+// Run runs the conformance suite. open returns a new, empty engine each time;
+// the suite closes it, perhaps twice, which must do no harm.
+func Run(t *testing.T, open func(t *testing.T) storage.Engine) {
+	for name, test := range transactions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, openAndClose(t, open))
+		})
+	}
+	for name, test := range map[string]func(*testing.T, storage.Engine){
+		"a value of 1 MiB": largeValue,
+		"many keys":        manyKeys,
+		"a huge transaction happens wholly or not at all": hugeTransaction,
+		"purge frees no key before its time":              purge,
+		"a panic rolls back and holds no lock":            panicRollsBack,
+		"a cancelled context refuses":                     cancelledContext,
+		"a closed engine refuses":                         closedEngine,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, openAndClose(t, open))
+		})
+	}
+	t.Run("backup", func(t *testing.T) {
+		t.Parallel()
+		backup(t, open)
+	})
+}
+
+// openAndClose opens an engine for as long as the test runs.
+func openAndClose(t *testing.T, open func(t *testing.T) storage.Engine) storage.Engine {
+	t.Helper()
+	e := open(t)
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// update runs fn in an Update that must succeed. A conflict is run again: an
+// engine may answer so to anyone who is not alone.
+func update(t *testing.T, e transactor, fn func(storage.Txn) error) {
+	t.Helper()
+	if err := retrying(t.Context(), e, fn); err != nil {
+		t.Fatalf("update: %v", err)
+	}
+}
+
+// retrying is Update, again after each ErrConflict.
+func retrying(ctx context.Context, e transactor, fn func(storage.Txn) error) error {
+	for {
+		err := e.Update(ctx, fn)
+		if !errors.Is(err, storage.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// view runs fn in a View that must succeed.
+func view(t *testing.T, e transactor, fn func(storage.Reader) error) {
+	t.Helper()
+	if err := e.View(t.Context(), fn); err != nil {
+		t.Fatalf("view: %v", err)
+	}
+}
+
+// set commits alternating keys and values.
+func set(t *testing.T, e transactor, pairs ...string) {
+	t.Helper()
+	update(t, e, func(txn storage.Txn) error {
+		for i := 0; i < len(pairs); i += 2 {
+			if err := txn.Set([]byte(pairs[i]), []byte(pairs[i+1]), never); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// expect fails unless the engine holds exactly the alternating keys and values.
+func expect(t *testing.T, e transactor, pairs ...string) {
+	t.Helper()
+	view(t, e, func(r storage.Reader) error { return holds(r, nil, nil, pairs...) })
+}
+
+// holds returns an error unless r's keys in [lo, hi) are exactly the
+// alternating keys and values, by Scan and by Get.
+func holds(r storage.Reader, lo, hi []byte, pairs ...string) error {
+	var got []string
+	err := r.Scan(lo, hi, func(key, val []byte) bool {
+		got = append(got, string(key), string(val))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", pairs) {
+		return fmt.Errorf("scan of [%q, %q) gives %.1000q, want %.1000q", lo, hi, got, pairs)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if err := has(r, pairs[i], pairs[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has returns an error unless key is set to want.
+func has(r storage.Reader, key, want string) error {
+	val, err := r.Get([]byte(key))
+	switch {
+	case err != nil:
+		return fmt.Errorf("get %q: %w", key, err)
+	case val == nil:
+		return fmt.Errorf("%q is absent, want %.100q", key, want)
+	case !bytes.Equal(val, []byte(want)):
+		return fmt.Errorf("%q is %.100q, want %.100q", key, val, want)
+	}
+	return nil
+}
+
+// lacks returns an error unless key is absent.
+func lacks(r storage.Reader, key string) error {
+	val, err := r.Get([]byte(key))
+	switch {
+	case err != nil:
+		return fmt.Errorf("get %q: %w", key, err)
+	case val != nil:
+		return fmt.Errorf("%q is %.100q, want absent", key, val)
+	}
+	return nil
+}
