@@ -1,0 +1,255 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func init() {
+	caddy.RegisterModule(Admin{})
+}
+
+// Admin serves the operator's routes below /modelgate/ of Caddy's admin
+// endpoint, and nowhere else. The commands of `caddy modelgate` speak to them.
+type Admin struct{}
+
+// CaddyModule returns the Caddy module information.
+func (Admin) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.modelgate", New: func() caddy.Module { return new(Admin) }}
+}
+
+// operator is the actor of what is done over the admin endpoint, as the audit
+// names it.
+const operator = "operator"
+
+// adminRoute is one route: what it does with the node and a request, and what
+// it answers.
+type adminRoute struct {
+	pattern string // of http.ServeMux
+	handle  func(*Node, *http.Request) (any, error)
+}
+
+var adminRoutes = []adminRoute{
+	{"GET /modelgate/status", adminStatus},
+	{"GET /modelgate/users", func(n *Node, r *http.Request) (any, error) { return listed(n.Directory.Users(r.Context())) }},
+	{"POST /modelgate/users", adminCreateUser},
+	{"GET /modelgate/users/{user}", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.User(r.Context(), r.PathValue("user"))
+	}},
+	{"POST /modelgate/users/{user}/disable", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true)
+	}},
+	{"POST /modelgate/users/{user}/enable", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false)
+	}},
+	{"GET /modelgate/keys", func(n *Node, r *http.Request) (any, error) {
+		return listed(n.Directory.Keys(r.Context(), r.URL.Query().Get("user")))
+	}},
+	{"POST /modelgate/keys", adminCreateKey},
+	{"POST /modelgate/keys/{key}/revoke", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.RevokeKey(r.Context(), operator, r.PathValue("key"))
+	}},
+	{"POST /modelgate/keys/{key}/rotate", adminRotateKey},
+}
+
+// Routes returns the one prefix that is ours.
+func (Admin) Routes() []caddy.AdminRoute {
+	mux := http.NewServeMux()
+	for _, route := range adminRoutes {
+		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
+			withNode(w, r, func(node *Node) {
+				answer, err := route.handle(node, r)
+				if err != nil {
+					adminFault(w, err)
+					return
+				}
+				adminAnswer(w, http.StatusOK, answer)
+			})
+		})
+	}
+	mux.HandleFunc("GET /modelgate/backup", func(w http.ResponseWriter, r *http.Request) {
+		withNode(w, r, func(node *Node) { adminBackup(w, r, node) })
+	})
+	mux.HandleFunc("/modelgate/", func(w http.ResponseWriter, _ *http.Request) {
+		adminFault(w, fault.New(fault.NotFound, "there is no such admin route"))
+	})
+	return []caddy.AdminRoute{{Pattern: "/modelgate/", Handler: caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		mux.ServeHTTP(w, r)
+		return nil
+	})}}
+}
+
+// withNode calls fn with the node of the running configuration. The admin
+// endpoint is set up before the apps are, so it is looked up at each request.
+func withNode(w http.ResponseWriter, r *http.Request, fn func(*Node)) {
+	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
+	if err != nil {
+		adminFault(w, fault.New(fault.NotFound, "the running configuration has no modelgate in it"))
+		return
+	}
+	node, release, err := module.(*App).Node(r.Context())
+	if err != nil {
+		adminFault(w, fault.New(fault.StoreUnavailable, "%v", err))
+		return
+	}
+	defer release()
+	fn(node)
+}
+
+func adminAnswer(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic("admin: " + err.Error()) // our own types cannot fail to marshal
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// adminError is how the admin routes write a fault.
+type adminError struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+	Param   string     `json:"param,omitempty"`
+}
+
+func adminFault(w http.ResponseWriter, err error) {
+	var f *fault.Fault
+	if !errors.As(err, &f) {
+		f = fault.New(fault.Internal, "%v", err)
+	}
+	adminAnswer(w, f.Status(), adminError{f.Code, f.Message, f.Param})
+}
+
+// listed wraps a list, so that the answer can grow.
+func listed[T any](items []T, err error) (any, error) {
+	return struct {
+		Items []T `json:"items"`
+	}{items}, err
+}
+
+// decode reads the JSON body of an admin request, at most 64 KiB.
+func decode(r *http.Request, into any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 64<<10))
+	if err != nil {
+		return fault.New(fault.PayloadTooLarge, "the body is larger than 64 KiB")
+	}
+	if f := strictjson.Decode(body, into); f != nil {
+		return f
+	}
+	return nil
+}
+
+func adminCreateUser(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		Name string `json:"name"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return n.Directory.CreateUser(r.Context(), operator, in.Name)
+}
+
+// shownKey is a key with its secret, which is shown this once.
+type shownKey struct {
+	identity.Key
+	Secret string `json:"api_key"`
+}
+
+func adminCreateKey(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		User     string   `json:"user"`
+		Name     string   `json:"name"`
+		Models   []string `json:"models"`
+		IPRanges []string `json:"ip_ranges"`
+		Expires  int64    `json:"expires"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.User == "" {
+		return nil, fault.At(fault.MissingParameter, "user", "whose key? name a user by id or name")
+	}
+	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires}
+	key, secret, err := n.Directory.CreateKey(r.Context(), operator, in.User, spec)
+	return shownKey{key, secret.Reveal()}, err
+}
+
+func adminRotateKey(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		Grace int64 `json:"grace"` // seconds
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Grace < 0 || in.Grace > int64(identity.MaxGrace/time.Second) {
+		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", int64(identity.MaxGrace/time.Second))
+	}
+	key, secret, err := n.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
+	return shownKey{key, secret.Reveal()}, err
+}
+
+// Status is what an operator sees of a running node.
+type Status struct {
+	Ready       bool          `json:"ready"`
+	Reason      string        `json:"reason,omitempty"` // why it is not ready
+	Version     string        `json:"version"`
+	Store       string        `json:"store"`
+	Calls       int64         `json:"calls_in_flight"`
+	Users       int           `json:"users"`
+	Credentials int           `json:"credentials"` // in force
+	Models      []string      `json:"models"`      // as callers are shown them
+	Stats       storage.Stats `json:"store_stats"`
+}
+
+func adminStatus(n *Node, r *http.Request) (any, error) {
+	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
+	}
+	app := module.(*App)
+	models, _ := app.Offered()
+	_, version := caddy.Version()
+	status := Status{
+		Version: version, Store: app.opener.Key(), Models: append([]string{}, models...),
+		Calls: n.calls.Load(), Credentials: n.Directory.Count(), Stats: n.Store.Stats(),
+	}
+	err = errors.Join(n.Ready(), n.Probe(r.Context()))
+	if users, listErr := n.Directory.Users(r.Context()); listErr == nil {
+		status.Users = len(users)
+	}
+	if status.Ready = err == nil; err != nil {
+		status.Reason = err.Error()
+	}
+	return status, nil
+}
+
+// adminBackup streams a backup. When it fails in the middle the connection is
+// cut off, so that the reader knows.
+func adminBackup(w http.ResponseWriter, r *http.Request, n *Node) {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Time{}) // a large store takes its time
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if err := n.Store.Backup(r.Context(), w); err != nil {
+		if !errors.Is(err, context.Canceled) {
+			n.logger.Error("backup failed", zap.Error(err))
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Interface guards.
+var _ caddy.AdminRouter = (*Admin)(nil)

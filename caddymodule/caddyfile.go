@@ -1,0 +1,148 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/dustin/go-humanize"
+)
+
+func init() {
+	httpcaddyfile.RegisterGlobalOption(AppID, parseGlobalOption)
+}
+
+func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		return nil, d.Err("the modelgate option is there twice")
+	}
+	var app App
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: AppID, Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile reads the global option:
+//
+//	modelgate {
+//		storage <engine> ...
+//		version_header <name>
+//		limits {
+//			body_read   <duration>
+//			body_memory <size>
+//			first_byte  <duration>
+//			idle        <duration>
+//			ping        <duration>|off
+//		}
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the option's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	words := map[string]func(*caddyfile.Dispenser) error{
+		"storage":        a.unmarshalStorage,
+		"version_header": func(d *caddyfile.Dispenser) error { return oneArg(d, &a.VersionHeader) },
+		"limits":         a.Limits.unmarshalCaddyfile,
+	}
+	return Block(d, words)
+}
+
+func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	engine := d.Val()
+	module, err := caddyfile.UnmarshalModule(d, "modelgate.storage."+engine)
+	if err != nil {
+		return err
+	}
+	a.StorageRaw = caddyconfig.JSONModuleObject(module, "engine", engine, nil)
+	return nil
+}
+
+func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"body_read":   func(d *caddyfile.Dispenser) error { return duration(d, &l.BodyRead) },
+		"body_memory": func(d *caddyfile.Dispenser) error { return size(d, &l.BodyMemory) },
+		"first_byte":  func(d *caddyfile.Dispenser) error { return duration(d, &l.FirstByte) },
+		"idle":        func(d *caddyfile.Dispenser) error { return duration(d, &l.Idle) },
+		"ping": func(d *caddyfile.Dispenser) error {
+			if d.CountRemainingArgs() == 1 && d.NextArg() {
+				if d.Val() == "off" {
+					l.Ping = -1
+					return nil
+				}
+				d.Prev()
+			}
+			return duration(d, &l.Ping)
+		},
+	})
+}
+
+// Block reads the lines of a block, each by the function of its first word. A
+// word that is unknown or there twice is refused with file and line.
+func Block(d *caddyfile.Dispenser, words map[string]func(*caddyfile.Dispenser) error) error {
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		word := d.Val()
+		read, ok := words[word]
+		if !ok {
+			return d.Errf("unknown word %q", word)
+		}
+		if seen[word] {
+			return d.Errf("%q is there twice", word)
+		}
+		seen[word] = true
+		if err := read(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneArg(d *caddyfile.Dispenser, into *string) error {
+	if !d.Args(into) || d.NextArg() {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+func duration(d *caddyfile.Dispenser, into *caddy.Duration) error {
+	var word string
+	if err := oneArg(d, &word); err != nil {
+		return err
+	}
+	value, err := caddy.ParseDuration(word)
+	if err != nil || value < time.Millisecond {
+		return d.Errf("%q is not a duration of at least 1ms, such as 90s", word)
+	}
+	*into = caddy.Duration(value)
+	return nil
+}
+
+func size(d *caddyfile.Dispenser, into *int64) error {
+	var word string
+	if err := oneArg(d, &word); err != nil {
+		return err
+	}
+	value, err := humanize.ParseBytes(word)
+	if err != nil || value == 0 || value > 1<<50 {
+		return d.Errf("%q is not a size, such as 512MiB", word)
+	}
+	*into = int64(value)
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddyfile.Unmarshaler = (*App)(nil)
+	_ json.Marshaler        = json.RawMessage(nil)
+)

@@ -1,0 +1,157 @@
+package caddymodule
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "modelgate",
+		Short: "Operates the model gateway",
+		Long: `
+Operates the model gateway of a running Caddy, over its admin endpoint.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused,
+5 server unreachable.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.PersistentFlags().Bool("json", false, "Print the answer as one line of JSON")
+			cmd.PersistentFlags().String("address", "", "Address of Caddy's admin endpoint (default: "+caddy.DefaultAdminListen+")")
+			cmd.PersistentFlags().Bool("yes", false, "Do not ask before what cannot be undone")
+			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exit(cmd, exitUsage, err) })
+			cmd.Args, cmd.RunE = usageIfCalled()
+			cmd.AddCommand(
+				noun("user", "Users", userCommands()...),
+				noun("key", "API keys", keyCommands()...),
+				statusCommand(), doctorCommand(), backupCommand(), restoreCommand(), demoCommand(),
+			)
+		},
+	})
+}
+
+// Exit codes (interface, section 9).
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitRefused     = 4
+	exitUnreachable = 5
+)
+
+// exit ends a command with a code above 1. Only Caddy can make the error that
+// carries one, so its wrapper is called for it.
+func exit(cmd *cobra.Command, code int, err error) error {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.Root().SilenceErrors, cmd.Root().SilenceUsage = true, true
+	fmt.Fprintln(cmd.ErrOrStderr(), "Error: "+err.Error())
+	if code == exitUsage {
+		fmt.Fprint(cmd.ErrOrStderr(), cmd.UsageString())
+	}
+	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return code, nil })(cmd, nil)
+}
+
+// errExit is what a command returns to end with a code other than 1.
+type errExit struct {
+	code int
+	err  error
+}
+
+func (e errExit) Error() string { return e.err.Error() }
+func (e errExit) Unwrap() error { return e.err }
+
+// errUsage says that a command was called in a wrong way.
+func errUsage(format string, args ...any) error {
+	return errExit{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// command makes a command whose arguments are named in its use line, all of
+// them required, and whose errors carry their exit codes.
+func command(use, short string, run func(*cobra.Command, []string) error) *cobra.Command {
+	args := strings.Count(use, "<")
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) != args {
+				return exit(cmd, exitUsage, fmt.Errorf("%d arguments given, %d needed", len(given), args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, given []string) error {
+			err := run(cmd, given)
+			if err == nil {
+				return nil
+			}
+			code := exitFailed
+			if coded := (errExit{}); errors.As(err, &coded) {
+				code = coded.code
+			}
+			if code == exitFailed {
+				cmd.SilenceUsage = true
+				return err
+			}
+			return exit(cmd, code, err)
+		},
+	}
+}
+
+// noun groups the verbs of one kind of thing.
+func noun(name, short string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short}
+	cmd.Args, cmd.RunE = usageIfCalled()
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// usageIfCalled makes a command that needs another word say so.
+func usageIfCalled() (cobra.PositionalArgs, func(*cobra.Command, []string) error) {
+	return cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return exit(cmd, exitUsage, fmt.Errorf("unknown command %q", args[0]))
+		}
+		return exit(cmd, exitUsage, errors.New("a command is missing"))
+	}
+}
+
+// printed prints an answer: as it is with --json, else by the given words.
+func printed(cmd *cobra.Command, answer any, words func(io.Writer)) error {
+	out := cmd.OutOrStdout()
+	if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+		return json.NewEncoder(out).Encode(answer)
+	}
+	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	words(table)
+	return table.Flush()
+}
+
+// confirmed asks before what cannot be undone, unless --yes was given.
+func confirmed(cmd *cobra.Command, question string) error {
+	if yes, _ := cmd.Flags().GetBool("yes"); yes {
+		return nil
+	}
+	fmt.Fprint(cmd.ErrOrStderr(), question+" [y/N] ")
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errExit{exitRefused, errors.New("not confirmed; say y, or give --yes")}
+}
+
+// moment writes Unix seconds for a person; zero as a dash.
+func moment(seconds int64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04:05Z")
+}

@@ -1,0 +1,155 @@
+package caddymodule
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+func keyCommands() []*cobra.Command {
+	create := command("create <user>", "Creates an API key for a user and shows it, this once", createKey)
+	create.Flags().String("name", "", "What the key is for")
+	create.Flags().StringSlice("models", nil, "Models it may use: names, or prefixes as claude-* (default: all)")
+	create.Flags().StringSlice("ip-ranges", nil, "Addresses it may be used from, as 10.0.0.0/8 (default: all)")
+	create.Flags().String("expires", "", "When it ends: a duration as 30d, or a time as 2027-01-31T00:00:00Z (default: never)")
+
+	list := command("list", "Lists the API keys", listKeys)
+	list.Flags().String("user", "", "Only those of this user")
+
+	rotate := command("rotate <key>", "Gives a key a new secret and shows it, this once; id and scope stay", rotateKey)
+	rotate.Flags().String("grace", "0s", "How long the old secret goes on working, at most 30d")
+
+	return []*cobra.Command{create, list, rotate,
+		command("revoke <key>", "Ends a key for good, from the next request on", func(cmd *cobra.Command, args []string) error {
+			if err := confirmed(cmd, fmt.Sprintf("Revoke key %s for good?", args[0])); err != nil {
+				return err
+			}
+			return changeKey(cmd, "/modelgate/keys/"+url.PathEscape(args[0])+"/revoke", nil)
+		}),
+	}
+}
+
+func createKey(cmd *cobra.Command, args []string) error {
+	name, _ := cmd.Flags().GetString("name")
+	models, _ := cmd.Flags().GetStringSlice("models")
+	ranges, _ := cmd.Flags().GetStringSlice("ip-ranges")
+	word, _ := cmd.Flags().GetString("expires")
+	expires, err := parseExpiry(word, time.Now())
+	if err != nil {
+		return err
+	}
+	return changeKey(cmd, "/modelgate/keys", map[string]any{
+		"user": args[0], "name": name, "models": models, "ip_ranges": ranges, "expires": expires,
+	})
+}
+
+// parseExpiry reads a duration from now, or a time, as Unix seconds; the empty
+// word is zero.
+func parseExpiry(word string, now time.Time) (int64, error) {
+	if word == "" {
+		return 0, nil
+	}
+	if d, err := caddy.ParseDuration(word); err == nil && d > 0 {
+		return now.Add(d).Unix(), nil
+	}
+	t, err := time.Parse(time.RFC3339, word)
+	if err != nil {
+		return 0, errUsage("--expires %q is neither a duration as 30d nor a time as 2027-01-31T00:00:00Z", word)
+	}
+	return t.Unix(), nil
+}
+
+func rotateKey(cmd *cobra.Command, args []string) error {
+	word, _ := cmd.Flags().GetString("grace")
+	grace, err := caddy.ParseDuration(word)
+	if err != nil || grace < 0 {
+		return errUsage("--grace %q is no duration such as 24h", word)
+	}
+	return changeKey(cmd, "/modelgate/keys/"+url.PathEscape(args[0])+"/rotate", map[string]int64{"grace": int64(grace / time.Second)})
+}
+
+func changeKey(cmd *cobra.Command, path string, in any) error {
+	c, err := newClient(cmd)
+	if err != nil {
+		return err
+	}
+	var key struct {
+		identity.Key
+		Secret string `json:"api_key,omitempty"`
+	}
+	if err := c.call(cmd.Context(), http.MethodPost, path, in, &key); err != nil {
+		return err
+	}
+	return printed(cmd, key, func(w io.Writer) {
+		printKeys(w, key.Key)
+		if key.Secret != "" {
+			fmt.Fprintf(w, "\nThe key, shown this once:\n\n%s\n", key.Secret)
+		}
+	})
+}
+
+func listKeys(cmd *cobra.Command, _ []string) error {
+	c, err := newClient(cmd)
+	if err != nil {
+		return err
+	}
+	user, _ := cmd.Flags().GetString("user")
+	var list struct {
+		Items []identity.Key `json:"items"`
+	}
+	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/keys?user="+url.QueryEscape(user), nil, &list); err != nil {
+		return err
+	}
+	return printed(cmd, list, func(w io.Writer) { printKeys(w, list.Items...) })
+}
+
+func printKeys(w io.Writer, keys ...identity.Key) {
+	fmt.Fprintln(w, "ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tEXPIRES\tSTATE")
+	now := time.Now().Unix()
+	for _, k := range keys {
+		state := "active"
+		switch {
+		case k.Revoked != 0:
+			state = "revoked " + moment(k.Revoked)
+		case k.Expires != 0 && k.Expires <= now:
+			state = "expired"
+		}
+		models := make([]string, len(k.Models))
+		for i, m := range k.Models {
+			models[i] = string(m)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.UserID, dash(k.Name), k.Hint,
+			all(models), all(words(k.Ranges)), moment(k.Expires), state)
+	}
+}
+
+func words(ranges []netip.Prefix) []string {
+	out := make([]string, len(ranges))
+	for i, r := range ranges {
+		out[i] = r.String()
+	}
+	return out
+}
+
+func all(words []string) string {
+	if len(words) == 0 {
+		return "all"
+	}
+	return strings.Join(words, ",")
+}
+
+func dash(word string) string {
+	if word == "" {
+		return "-"
+	}
+	return word
+}

@@ -1,0 +1,230 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+func doctorCommand() *cobra.Command {
+	cmd := command("doctor", "Looks for what is dangerous or broken in a configuration, the running one or --config's", func(cmd *cobra.Command, _ []string) error {
+		config, err := examinedConfig(cmd)
+		if err != nil {
+			return err
+		}
+		findings := examine(config)
+		err = printed(cmd, map[string]any{"findings": findings}, func(w io.Writer) {
+			for _, f := range findings {
+				fmt.Fprintf(w, "%s\t%s\t%s\n\t\t→ %s\n", f.Level, f.Where, f.What, f.Remedy)
+			}
+			if len(findings) == 0 {
+				fmt.Fprintln(w, "nothing found")
+			}
+		})
+		if err == nil && slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == "error" }) {
+			err = fmt.Errorf("the doctor found what must be mended")
+		}
+		return err
+	})
+	cmd.Flags().String("config", "", "A configuration file instead of the running configuration")
+	cmd.Flags().String("adapter", "", "The adapter of that file (default: caddyfile for files named Caddyfile*)")
+	return cmd
+}
+
+// Finding is one thing that the doctor names.
+type Finding struct {
+	Level  string `json:"level"` // "error" or "warning"
+	Where  string `json:"where"` // a path in the JSON configuration
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
+}
+
+// examinedConfig returns the configuration to look at, as decoded JSON.
+func examinedConfig(cmd *cobra.Command) (config any, err error) {
+	file, _ := cmd.Flags().GetString("config")
+	if file == "" {
+		c, err := newClient(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return config, c.call(cmd.Context(), http.MethodGet, "/config/", nil, &config)
+	}
+	adapter, _ := cmd.Flags().GetString("adapter")
+	raw, _, _, err := caddycmd.LoadConfig(file, adapter)
+	if err != nil {
+		return nil, errExit{exitRefused, err}
+	}
+	return config, json.Unmarshal(raw, &config)
+}
+
+// examine runs every check over a configuration.
+func examine(config any) []Finding {
+	findings := []Finding{}
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkBlocks} {
+		findings = append(findings, check(config)...)
+	}
+	return findings
+}
+
+// checkAdmin looks for an admin endpoint that others can reach: who reaches it
+// can make keys.
+func checkAdmin(config any) []Finding {
+	listen, _ := at(config, "admin", "listen").(string)
+	if listen == "" {
+		return nil
+	}
+	address, err := caddy.ParseNetworkAddress(listen)
+	if err != nil || address.IsUnixNetwork() || address.Host == "localhost" {
+		return nil
+	}
+	if ip := net.ParseIP(address.Host); ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return []Finding{{
+		"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; whoever reaches it can make API keys and read the store", listen),
+		"let it listen at localhost:2019 or at a unix socket",
+	}}
+}
+
+// secretHeaders are the request headers that hold credentials and that Caddy
+// writes into its logs in clear.
+var secretHeaders = []string{"X-Api-Key"}
+
+// checkLogs looks for logs in which requests would stand with their keys. Both
+// the access log and the log of errors hold the headers of a request.
+func checkLogs(config any) []Finding {
+	var findings []Finding
+	logs, _ := at(config, "logging", "logs").(map[string]any)
+	if _, ok := logs["default"]; !ok {
+		logs = mergedWith(logs, "default", map[string]any{})
+	}
+	for name, log := range logs {
+		if takesNoRequests(log) {
+			continue
+		}
+		for _, header := range secretHeaders {
+			if action, _ := at(log, "encoder", "fields", "request>headers>"+header, "filter").(string); action == "" {
+				findings = append(findings, Finding{
+					"error", "logging.logs." + name, "a failed or logged request is written here with its " + header + " in clear",
+					"filter it: format filter { request>headers>" + header + " delete }",
+				})
+			}
+		}
+		if action, _ := at(log, "encoder", "fields", "request>uri", "filter").(string); action == "" {
+			findings = append(findings, Finding{
+				"warning", "logging.logs." + name, "query strings are written here; a caller may by mistake have put a key into one",
+				"filter them: format filter { request>uri query { delete key delete api_key delete token } }",
+			})
+		}
+	}
+	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Level+a.Where+a.What, b.Level+b.Where+b.What) })
+	return findings
+}
+
+// takesNoRequests tells whether a log is limited to loggers that write no
+// requests, or discards everything.
+func takesNoRequests(log any) bool {
+	if output, _ := at(log, "writer", "output").(string); output == "discard" {
+		return true
+	}
+	include, _ := at(log, "include").([]any)
+	for _, logger := range include {
+		if name, _ := logger.(string); strings.HasPrefix("http.log", name) || strings.HasPrefix(name, "http.log") || name == "http" {
+			return false
+		}
+	}
+	return len(include) > 0
+}
+
+// checkBlocks looks into the blocks of model calls.
+func checkBlocks(config any) []Finding {
+	var findings []Finding
+	walk(config, "", func(path string, object map[string]any) {
+		handler, _ := object["handler"].(string)
+		if handler != "modelgate_messages" && handler != "modelgate_completions" {
+			return
+		}
+		walk(object["routes"], path+".routes", func(path string, object map[string]any) {
+			if object["handler"] == "reverse_proxy" {
+				findings = append(findings, checkProxy(path, object)...)
+			}
+		})
+	})
+	return findings
+}
+
+func checkProxy(path string, proxy map[string]any) []Finding {
+	var findings []Finding
+	retries, _ := at(proxy, "load_balancing", "retries").(float64)
+	if (retries > 0 || at(proxy, "load_balancing", "try_duration") != nil) && at(proxy, "request_buffers") == nil {
+		findings = append(findings, Finding{
+			"error", path, "a call is tried again without request_buffers: the second attempt would have no body, and good upstreams would be struck for it",
+			"add to the reverse_proxy: request_buffers 32MiB",
+		})
+	}
+	if interval, _ := at(proxy, "flush_interval").(float64); interval < 0 {
+		findings = append(findings, Finding{
+			"warning", path, "flush_interval -1 is left out here: with it a backend would go on working for a caller who has left",
+			"take the line out; event streams are flushed at once without it",
+		})
+	}
+	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
+		findings = append(findings, Finding{
+			"error", path, "response_buffers holds streams back until the buffer is full",
+			"take the line out",
+		})
+	}
+	return findings
+}
+
+// at returns the value at a path of names within decoded JSON, or nil.
+func at(value any, path ...string) any {
+	for _, name := range path {
+		object, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = object[name]
+	}
+	return value
+}
+
+// walk calls fn for every object within decoded JSON.
+func walk(value any, path string, fn func(path string, object map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		fn(strings.TrimPrefix(path, "."), v)
+		for _, name := range sortedNames(v) {
+			walk(v[name], path+"."+name, fn)
+		}
+	case []any:
+		for i, element := range v {
+			walk(element, fmt.Sprintf("%s[%d]", path, i), fn)
+		}
+	}
+}
+
+func sortedNames(object map[string]any) []string {
+	names := make([]string, 0, len(object))
+	for name := range object {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func mergedWith(object map[string]any, name string, value any) map[string]any {
+	merged := map[string]any{name: value}
+	for n, v := range object {
+		merged[n] = v
+	}
+	return merged
+}

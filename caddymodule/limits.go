@@ -1,0 +1,85 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Limits bound what one call may take, so that slow or dead peers on either
+// side hold nothing for ever. All have defaults.
+type Limits struct {
+	// How long a caller may take to send the whole body of a model call.
+	// Caddy's own idle limit does not stop a trickle. Default: 2m.
+	BodyRead caddy.Duration `json:"body_read,omitempty"`
+
+	// How many bytes of request bodies may be in memory at once, over all
+	// calls; a call above it is answered 503. Default: 512 MiB.
+	BodyMemory int64 `json:"body_memory,omitempty"`
+
+	// How long a backend may take until the first byte of its answer.
+	// Default: 10m.
+	FirstByte caddy.Duration `json:"first_byte,omitempty"`
+
+	// How long a backend may be silent in the middle of an answer.
+	// Default: 5m.
+	Idle caddy.Duration `json:"idle,omitempty"`
+
+	// After how much silence a stream's caller gets a sign of life: a ping
+	// event on messages, a comment line on completions. Negative: never.
+	// Default: 15s.
+	Ping caddy.Duration `json:"ping,omitempty"`
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.BodyRead, 2*time.Minute)
+	setDefault(&l.FirstByte, 10*time.Minute)
+	setDefault(&l.Idle, 5*time.Minute)
+	setDefault(&l.Ping, 15*time.Second)
+	if l.BodyMemory == 0 {
+		l.BodyMemory = 512 << 20
+	}
+}
+
+func setDefault(d *caddy.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = caddy.Duration(value)
+	}
+}
+
+// minBodyMemory is the largest single body; a smaller budget would refuse it
+// for ever.
+const minBodyMemory = 32 << 20
+
+func (l *Limits) validate() error {
+	var errs []error
+	for name, d := range map[string]caddy.Duration{"body_read": l.BodyRead, "first_byte": l.FirstByte, "idle": l.Idle} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("limits: %s must be positive", name))
+		}
+	}
+	if l.BodyMemory < minBodyMemory {
+		errs = append(errs, fmt.Errorf("limits: body_memory must be at least %d MiB, the size of the largest body", minBodyMemory>>20))
+	}
+	return errors.Join(errs...)
+}
+
+func validateHeaderName(name string) error {
+	for _, c := range name {
+		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return fmt.Errorf("version_header %q: a header's name has letters, digits and \"-\"", name)
+		}
+	}
+	switch textproto.CanonicalMIMEHeaderKey(name) {
+	case "Authorization", "X-Api-Key", "Cookie", "Host", "Content-Length", "Connection":
+		return fmt.Errorf("version_header %q: this header has another meaning", name)
+	}
+	if !strings.HasSuffix(strings.ToLower(name), "-version") {
+		return fmt.Errorf("version_header %q: the name must end in -version", name)
+	}
+	return nil
+}

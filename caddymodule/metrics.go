@@ -1,0 +1,142 @@
+package caddymodule
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// Metrics are the collectors of this process, made once and registered again
+// with the registry of each configuration. Their labels are words of the code
+// and of the configuration; no key, user or model name as sent is ever one.
+type Metrics struct {
+	requests   *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	firstChunk *prometheus.HistogramVec
+	tokens     *prometheus.CounterVec
+	inFlight   *prometheus.GaugeVec
+	refusals   *prometheus.CounterVec
+}
+
+var makeMetrics = sync.OnceValue(func() *Metrics {
+	const namespace = "modelgate"
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
+	seconds := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: name, Help: help,
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
+		}, labels)
+	}
+	return &Metrics{
+		requests:   counter("requests_total", "Model calls that reached a backend's block, by how they ended.", "route", "ended", "usage"),
+		duration:   seconds("request_duration_seconds", "Time from the head of a model call to the end of its answer.", "route"),
+		firstChunk: seconds("first_chunk_seconds", "Time from the head of a model call to the first byte of its answer.", "route"),
+		tokens:     counter("tokens_total", "Tokens of model calls as they count for the bill, by kind.", "route", "kind"),
+		refusals:   counter("refusals_total", "Calls refused before a backend was asked, by code.", "route", "code"),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "in_flight", Help: "Model calls under way.",
+		}, []string{"route"}),
+	}
+})
+
+// provideMetrics registers the collectors with a configuration's registry.
+func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
+	m := makeMetrics()
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, nodeCollector{}} {
+		var already prometheus.AlreadyRegisteredError
+		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// RouteMetrics are the meters of one route, looked up once.
+type RouteMetrics struct {
+	route      string
+	all        *Metrics
+	InFlight   prometheus.Gauge
+	duration   prometheus.Observer
+	firstChunk prometheus.Observer
+	tokens     [usage.Kinds]prometheus.Counter
+}
+
+// Route returns the meters of a route; its name is a word of the code.
+func (m *Metrics) Route(name string) *RouteMetrics {
+	r := &RouteMetrics{
+		route:      name,
+		all:        m,
+		InFlight:   m.inFlight.WithLabelValues(name),
+		duration:   m.duration.WithLabelValues(name),
+		firstChunk: m.firstChunk.WithLabelValues(name),
+	}
+	for kind := range usage.Kinds {
+		r.tokens[kind] = m.tokens.WithLabelValues(name, usage.KindName(kind))
+	}
+	return r
+}
+
+// Refused counts a call that no backend was asked for.
+func (r *RouteMetrics) Refused(code string) {
+	r.all.refusals.WithLabelValues(r.route, code).Inc()
+}
+
+// Ended counts a call that a backend was asked for. firstChunk is zero when
+// nothing of an answer came.
+func (r *RouteMetrics) Ended(ended, basis string, firstChunk, total time.Duration, tokens usage.Tokens) {
+	r.all.requests.WithLabelValues(r.route, ended, basis).Inc()
+	r.duration.Observe(total.Seconds())
+	if firstChunk > 0 {
+		r.firstChunk.Observe(firstChunk.Seconds())
+	}
+	for kind, n := range tokens.ByKind() {
+		if n > 0 {
+			r.tokens[kind].Add(float64(n))
+		}
+	}
+}
+
+// nodeCollector reads the open nodes when it is asked, so that it counts
+// nothing on the way of a call.
+type nodeCollector struct{}
+
+var (
+	storeCommits  = prometheus.NewDesc("modelgate_store_commits_total", "Changes made durable.", []string{"store"}, nil)
+	storeBatches  = prometheus.NewDesc("modelgate_store_batches_total", "Transactions of the engine that made them durable.", []string{"store"}, nil)
+	storeQueue    = prometheus.NewDesc("modelgate_store_queue", "Changes waiting for a commit.", []string{"store"}, nil)
+	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after a fail stop; nothing is served until a restart.", []string{"store"}, nil)
+	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
+	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
+	nodes.Range(func(key, value any) bool {
+		node, store := value.(*Node), key.(string)
+		stats := node.Store.Stats()
+		failed := 0.0
+		if node.Store.Err() != nil {
+			failed = 1
+		}
+		ch <- prometheus.MustNewConstMetric(storeCommits, prometheus.CounterValue, float64(stats.Committed), store)
+		ch <- prometheus.MustNewConstMetric(storeBatches, prometheus.CounterValue, float64(stats.Batches), store)
+		ch <- prometheus.MustNewConstMetric(storeQueue, prometheus.GaugeValue, float64(stats.Queued), store)
+		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
+		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
+		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(node.Directory.Count()), store)
+		return true
+	})
+}

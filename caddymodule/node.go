@@ -1,0 +1,262 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Node is what lives as long as its store is open: longer than a configuration,
+// because a reload starts the new one before the old has stopped. All of it can
+// be rebuilt from the store.
+type Node struct {
+	Store     *storage.Store
+	Directory *identity.Directory
+
+	bodyBytes atomic.Int64 // of request bodies in memory
+	calls     atomic.Int64 // under way
+	draining  atomic.Bool
+	logger    *zap.Logger
+
+	probe struct {
+		sync.Mutex
+		at  time.Time
+		err error
+	}
+}
+
+// nodes are the open nodes of this process, by the key of their storage.
+var nodes = caddy.NewUsagePool()
+
+func init() {
+	// One hook for the process: Caddy's per-configuration hooks do not fire for
+	// apps.
+	caddy.OnExit(func(ctx context.Context) {
+		nodes.Range(func(_, value any) bool {
+			value.(*Node).drain(ctx)
+			return true
+		})
+	})
+}
+
+// openNode opens the engine and loads what stands in memory.
+func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*Node, error) {
+	engine, err := opener.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	store := storage.New(engine, storage.Options{Logger: logger.Named("store")})
+	node := &Node{Store: store, logger: logger}
+	if err := storage.CheckFormat(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if node.Directory, err = identity.Open(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return node, nil
+}
+
+// Destruct closes the store when the last configuration and the last call have
+// let go of it.
+func (n *Node) Destruct() error { return n.Store.Close() }
+
+// exitPatience is how long open calls may take to settle when the process ends.
+const exitPatience = 10 * time.Second
+
+// drain refuses new calls, waits for open ones, and closes the store.
+func (n *Node) drain(ctx context.Context) {
+	n.draining.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, exitPatience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for n.calls.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			n.logger.Warn("calls were still open at exit", zap.Int64("calls", n.calls.Load()))
+			_ = n.Store.Close()
+			return
+		case <-tick.C:
+		}
+	}
+	if err := n.Store.Close(); err != nil {
+		n.logger.Error("closing the store", zap.Error(err))
+	}
+}
+
+// Ready returns why the node cannot serve, or nil.
+func (n *Node) Ready() error {
+	if n.draining.Load() || caddy.Exiting() {
+		return errors.New("draining: the process is about to end")
+	}
+	if err := n.Store.Err(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// ReserveBody takes n bytes from the budget for request bodies, if it has them.
+// They are given back with a negative n.
+func (n *Node) ReserveBody(bytes, budget int64) bool {
+	if n.bodyBytes.Add(bytes) > budget && bytes > 0 {
+		n.bodyBytes.Add(-bytes)
+		return false
+	}
+	return true
+}
+
+// lease is a configuration's hold on a node. It lasts until the configuration
+// has stopped and its last call has ended.
+type lease struct {
+	logger *zap.Logger
+	opener storage.Opener
+	opened chan struct{} // closed once start has run
+	node   *Node         // nil when start failed; written before opened is closed
+	holds  atomic.Int64  // one for the configuration, one for each call
+	once   sync.Once
+}
+
+func newLease(logger *zap.Logger) *lease {
+	return &lease{logger: logger, opened: make(chan struct{})}
+}
+
+func (l *lease) start(opener storage.Opener) error {
+	defer close(l.opened)
+	l.opener = opener
+	node, err := l.take()
+	if err != nil {
+		return err
+	}
+	l.node = node
+	l.holds.Store(1)
+	return nil
+}
+
+// take joins the node of the pool, opening it if it is not there.
+func (l *lease) take() (*Node, error) {
+	value, joined, err := nodes.LoadOrNew(l.opener.Key(), func() (caddy.Destructor, error) {
+		return openNode(context.Background(), l.opener, l.logger)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if joined {
+		l.logger.Debug("joined the open node", zap.String("store", l.opener.Key()))
+	}
+	return value.(*Node), nil
+}
+
+// stop gives back the configuration's own hold. Caddy calls it twice, as Stop
+// and as Cleanup, and also when the start has failed.
+func (l *lease) stop() {
+	l.once.Do(func() {
+		if l.node != nil {
+			l.release()
+		}
+	})
+}
+
+func (l *lease) release() {
+	if l.holds.Add(-1) == 0 {
+		l.giveBack()
+	}
+}
+
+func (l *lease) giveBack() {
+	if _, err := nodes.Delete(l.opener.Key()); err != nil {
+		l.logger.Error("closing the store", zap.Error(err))
+	}
+}
+
+// openPatience is how long a call waits for a node that is being opened: apps
+// start in random order, so the server may listen before the store is open.
+const openPatience = 10 * time.Second
+
+// hold returns the node with a hold on it, and how to give that back.
+func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
+	select {
+	case <-l.opened:
+	default:
+		timer := time.NewTimer(openPatience)
+		defer timer.Stop()
+		select {
+		case <-l.opened:
+		case <-timer.C:
+			return nil, nil, errors.New("the store is still being opened")
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	if l.node == nil {
+		return nil, nil, errors.New("the store could not be opened")
+	}
+	for {
+		holds := l.holds.Load()
+		if holds == 0 {
+			// A request that came in after the last one of a stopped
+			// configuration had ended: it takes a hold of its own.
+			node, err := l.take()
+			return node, l.giveBack, err
+		}
+		if l.holds.CompareAndSwap(holds, holds+1) {
+			return l.node, l.release, nil
+		}
+	}
+}
+
+// Enter lets a call in: it returns the node, which stays open until leave is
+// called. While the store is opened it waits; when the store has failed or the
+// process ends it refuses.
+func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fault.Fault) {
+	node, release, err := a.lease.hold(ctx)
+	if err != nil {
+		return nil, nil, fault.New(fault.StoreUnavailable, "%v", err).After(openPatience)
+	}
+	node.calls.Add(1)
+	leave = func() {
+		node.calls.Add(-1)
+		release()
+	}
+	if err := node.Ready(); err != nil {
+		leave()
+		return nil, nil, fault.New(fault.StoreUnavailable, "the gateway cannot take calls now").After(5 * time.Second)
+	}
+	return node, leave, nil
+}
+
+// Node returns the node without counting a call, for health and admin routes;
+// release gives it back.
+func (a *App) Node(ctx context.Context) (node *Node, release func(), err error) {
+	return a.lease.hold(ctx)
+}
+
+// probeEvery is how often a readiness probe writes at most: probes come from
+// many balancers, and a synced write is not free.
+const probeEvery = time.Second
+
+// Probe writes to the store and returns why that failed, or nil. Within a second
+// of the last probe it answers as that did.
+func (n *Node) Probe(ctx context.Context) error {
+	n.probe.Lock()
+	defer n.probe.Unlock()
+	if time.Since(n.probe.at) < probeEvery {
+		return n.probe.err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitPatience)
+	defer cancel()
+	n.probe.err = n.Store.Update(ctx, func(t storage.Txn) error {
+		return t.Set([]byte("meta/probe"), []byte(n.Store.Now().UTC().Format(time.RFC3339)), time.Time{})
+	})
+	n.probe.at = time.Now()
+	return n.probe.err
+}

@@ -1,0 +1,42 @@
+package auth
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+// principalVar is the request variable in which modelgate_auth leaves who
+// calls, for directives behind it: the credential itself is gone by then.
+const principalVar = "modelgate.principal"
+
+// Authenticate returns who calls r.
+func Authenticate(r *http.Request, directory *identity.Directory) (*identity.Principal, *fault.Fault) {
+	if p, ok := caddyhttp.GetVar(r.Context(), principalVar).(*identity.Principal); ok {
+		return p, nil
+	}
+	key, f := Credential(r.Header)
+	if f != nil {
+		return nil, f
+	}
+	p, ok := directory.Authenticate(key)
+	if !ok {
+		return nil, refusal
+	}
+	if !p.MayCallFrom(clientAddr(r)) {
+		return nil, fault.New(fault.Forbidden, "this API key may not be used from your address")
+	}
+	return p, nil
+}
+
+// clientAddr is the address of the caller as Caddy has determined it, with the
+// operator's trusted proxies; the zero Addr when there is none.
+func clientAddr(r *http.Request) netip.Addr {
+	word, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	addr, _ := netip.ParseAddr(word)
+	return addr
+}

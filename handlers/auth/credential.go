@@ -1,0 +1,61 @@
+// Package auth takes the credential from a request and asks who it is.
+package auth
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// refusal is the one answer to a key that is unknown, malformed, revoked,
+// expired, or of a disabled user: equal in bytes, so that nothing can be
+// learned from it.
+var refusal = fault.New(fault.Unauthorized, "the API key is missing or not valid; send it as \"Authorization: Bearer sk-...\" or \"x-api-key: sk-...\"")
+
+// Credential returns the API key of a request, from Authorization or x-api-key
+// and from nowhere else. Two that differ are INVALID_PARAMETER, because a
+// gateway that picks one lets the caller be somebody else to whoever picks the
+// other.
+func Credential(header http.Header) (string, *fault.Fault) {
+	bearer, f := single(header, "Authorization")
+	if f != nil {
+		return "", f
+	}
+	key, f := single(header, "X-Api-Key")
+	if f != nil {
+		return "", f
+	}
+	if bearer == "" {
+		if key == "" {
+			return "", refusal
+		}
+		return key, nil
+	}
+	scheme, token, ok := strings.Cut(bearer, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		if key == "" {
+			return "", refusal
+		}
+		return "", fault.At(fault.InvalidParameter, "Authorization", "x-api-key and an Authorization that is not a Bearer token contradict each other; send one credential")
+	}
+	token = strings.TrimLeft(token, " ")
+	if key != "" && key != token {
+		return "", fault.At(fault.InvalidParameter, "Authorization", "Authorization and x-api-key hold different credentials; send one")
+	}
+	return token, nil
+}
+
+// single returns the one value of a header. Repeats are allowed when equal.
+func single(header http.Header, name string) (string, *fault.Fault) {
+	values := header[name]
+	if len(values) == 0 {
+		return "", nil
+	}
+	for _, value := range values[1:] {
+		if value != values[0] {
+			return "", fault.At(fault.InvalidParameter, name, "%s is there more than once, with different values", name)
+		}
+	}
+	return values[0], nil
+}

@@ -1,0 +1,92 @@
+package auth
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+func init() {
+	caddy.RegisterModule(Auth{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_auth", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		a := new(Auth)
+		return a, a.UnmarshalCaddyfile(h.Dispenser)
+	})
+}
+
+// Auth lets a request pass only with an API key in force, whatever its path. It
+// guards routes that have no gate of their own; the other modelgate directives
+// demand their credential themselves. The credential does not go further: not
+// upstream, and not into the logs of what comes behind.
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.auth.user.id}` | The id of the user whose key was used
+// `{http.modelgate.key_id}` | The id of the key
+type Auth struct {
+	app *caddymodule.App
+}
+
+// CaddyModule returns the Caddy module information.
+func (Auth) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_auth", New: func() caddy.Module { return new(Auth) }}
+}
+
+// Provision finds the app.
+func (a *Auth) Provision(ctx caddy.Context) (err error) {
+	a.app, err = caddymodule.Of(ctx)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (a *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	principal, f := a.principal(r)
+	if f != nil {
+		reply.DialectOf(r, a.app.VersionHeader).Refuse(w, f, reply.NewRequestID())
+		return nil
+	}
+	caddyhttp.SetVar(r.Context(), principalVar, principal)
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set("http.auth.user.id", principal.UserID)
+		repl.Set("http.modelgate.key_id", principal.KeyID)
+	}
+	r.Header.Del("Authorization")
+	r.Header.Del("X-Api-Key")
+	return reply.Pass(w, r, next, a.app.VersionHeader)
+}
+
+func (a *Auth) principal(r *http.Request) (*identity.Principal, *fault.Fault) {
+	node, leave, f := a.app.Enter(r.Context())
+	if f != nil {
+		return nil, f
+	}
+	// The node is needed for the look-up alone: what comes behind does not use it.
+	defer leave()
+	return Authenticate(r, node.Directory)
+}
+
+// UnmarshalCaddyfile reads
+//
+//	modelgate_auth [<matcher>]
+func (a *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() || d.NextBlock(0) {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Auth)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
+	_ caddyfile.Unmarshaler       = (*Auth)(nil)
+)
