@@ -1,0 +1,262 @@
+package call
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// answer is the ResponseWriter that the operator's routes write to. It passes
+// the backend's answer on byte for byte as it comes, reads usage from it, and
+// answers in the dialect what no caller should see as it is.
+//
+// The routes and the watch write from different goroutines, so every way to the
+// caller goes through mu.
+type answer struct {
+	caddyhttp.ResponseWriterWrapper
+	call    *call
+	control *http.ResponseController
+
+	mu     sync.Mutex
+	closed bool // nothing goes to the caller any more
+
+	head    bool         // the backend's head has come, or what stands for it
+	passed  bool         // and has gone on to the caller
+	status  int          // of the answer as the backend gave it
+	fault   *fault.Fault // set when our own answer stands in for the backend's
+	dropped int          // bytes of the backend's that it stands in for
+	lost    bool         // the caller did not take what was written
+
+	stream  bool // an event stream
+	json    bool // a JSON document
+	encoded bool // under a Content-Encoding
+	meter   *usage.Reader
+	trim    *usage.Trimmer
+
+	firstByte time.Time
+	lastByte  time.Time
+	lastSign  time.Time // last byte or ping that went to the caller
+	bytes     int64
+
+	watch watch
+}
+
+func newAnswer(w http.ResponseWriter, c *call) *answer {
+	return &answer{
+		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		call:                  c,
+		control:               http.NewResponseController(w),
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writeHeader(status)
+}
+
+func (a *answer) writeHeader(status int) {
+	if a.head || a.closed {
+		return
+	}
+	header := a.Header()
+	cleanAnswer(header)
+	if status < http.StatusOK {
+		a.ResponseWriter.WriteHeader(status)
+		return
+	}
+	a.head, a.status = true, status
+	if a.call.cause() != nil {
+		return // the proxy's word for a cancelled request; settle has the better one
+	}
+	a.classify(header)
+	if f := a.judge(header); f != nil {
+		a.refuse(f)
+		return
+	}
+	reply.Stamp(header, a.call.route.dialect, a.call.id)
+	if status < 300 && !a.call.route.free {
+		a.measure(header)
+	}
+	a.passed = true
+	a.watch.headCame(a)
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// classify notes what kind of body is coming.
+func (a *answer) classify(header http.Header) {
+	media, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	coding := header.Get("Content-Encoding")
+	a.stream = media == "text/event-stream"
+	a.json = media == "application/json" || strings.HasSuffix(media, "+json")
+	a.encoded = coding != "" && coding != "identity"
+}
+
+// measure sets up the reading of usage.
+func (a *answer) measure(header http.Header) {
+	a.meter = usage.New(a.call.route.shape, a.stream, header.Get("Content-Encoding"))
+	if a.stream && !a.encoded && a.call.request.trimsUsage {
+		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
+		header.Del("Content-Length")
+	}
+}
+
+// backendFaults are the statuses of a backend that are answered in other words
+// whatever its body says, because they speak of the operator's account.
+var backendFaults = map[int]bool{
+	http.StatusUnauthorized: true, http.StatusPaymentRequired: true, http.StatusForbidden: true,
+}
+
+// unavailable is what a caller hears when the backend cannot be used.
+var unavailable = fault.New(fault.UpstreamUnavailable, "the backend of this model cannot be reached or used now; try again later").After(5 * time.Second)
+
+// judge returns what to answer in the backend's place, or nil: for refusals of
+// the operator's credentials, for redirects, and for errors that are not JSON,
+// such as the HTML page of a proxy in between, which no client of the dialect
+// can read.
+func (a *answer) judge(header http.Header) *fault.Fault {
+	switch {
+	case a.status < 300:
+		return nil
+	case a.status < 400 || backendFaults[a.status]:
+		return unavailable
+	case a.json:
+		return nil
+	case a.status == http.StatusGatewayTimeout:
+		return timedOut
+	case a.status == http.StatusRequestEntityTooLarge:
+		return fault.New(fault.PayloadTooLarge, "the backend of this model does not take a body of this size")
+	case a.status == http.StatusTooManyRequests:
+		f := fault.New(fault.RateLimited, "the backend of this model is busy")
+		if header.Get("Retry-After") == "" {
+			f = f.After(5 * time.Second)
+		}
+		return f
+	}
+	return unavailable
+}
+
+// refuse answers f in the backend's place.
+func (a *answer) refuse(f *fault.Fault) {
+	a.fault = f
+	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
+}
+
+// maxDropped is how much of a body that is not passed on is read before its
+// backend is cut off.
+const maxDropped = 256 << 10
+
+var (
+	errDropped = errors.New("the answer was replaced")
+	errTooLong = errors.New("a line of the backend's stream is too long")
+)
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.head {
+		a.writeHeader(http.StatusOK)
+	}
+	if !a.passed || a.closed {
+		if a.dropped += len(p); a.dropped > maxDropped {
+			return 0, errDropped
+		}
+		return len(p), nil
+	}
+	return a.pass(p)
+}
+
+// pass sends bytes of the backend to the caller, reading usage on the way.
+func (a *answer) pass(p []byte) (n int, err error) {
+	now := time.Now()
+	if a.firstByte.IsZero() && len(p) > 0 {
+		a.firstByte = now
+	}
+	a.lastByte, a.lastSign = now, now
+	a.bytes += int64(len(p))
+	switch {
+	case a.trim != nil:
+		n, err = a.trim.Write(p) // feeds the meter, too
+	case a.meter != nil:
+		a.meter.Write(p)
+		fallthrough
+	default:
+		n, err = a.ResponseWriter.Write(p)
+	}
+	if err != nil {
+		a.lost = true
+	} else if a.stream && a.meter != nil && a.meter.TooLong() {
+		return 0, errTooLong
+	}
+	return n, err
+}
+
+func (a *answer) emit(p []byte) error {
+	_, err := a.ResponseWriter.Write(p)
+	return err
+}
+
+// ReadFrom implements io.ReaderFrom. The wrapper's own would take the bytes
+// past the meter.
+func (a *answer) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{a}, r)
+}
+
+// FlushError is what http.ResponseController calls.
+func (a *answer) FlushError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
+	return a.control.Flush()
+}
+
+// intact tells whether an event can be put behind what the caller has got.
+func (a *answer) intact() bool {
+	return a.passed && a.stream && !a.encoded && !a.lost && (a.meter == nil || a.meter.AtBoundary())
+}
+
+// whole tells whether an answer that ended cleanly, or not, came to its proper
+// end: its own, where that can be read, or else that of the connection.
+func (a *answer) whole(cleanly bool) bool {
+	switch {
+	case a.meter == nil || a.meter.Blind() || !a.stream && !a.json:
+		return cleanly
+	case a.bytes == 0 && !a.stream:
+		return cleanly // an empty body, which is charged nothing
+	}
+	return a.meter.Finished()
+}
+
+// end closes the answer to the routes and the watch.
+func (a *answer) end() {
+	a.watch.stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.trim != nil && !a.lost {
+		_ = a.trim.Close()
+	}
+	if a.meter != nil {
+		a.meter.Close()
+	}
+}
+
+// Interface guards.
+var (
+	_ http.ResponseWriter = (*answer)(nil)
+	_ io.ReaderFrom       = (*answer)(nil)
+)

@@ -1,0 +1,131 @@
+// Package call is the way of a model call: the gate, the operator's routes, the
+// meter. The directives modelgate_messages and modelgate_completions are two
+// tables of paths over the same way.
+package call
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// block is what both directives are: a list of models and the routes by which
+// calls leave for their backends. It never falls through to what stands behind
+// the directive.
+type block struct {
+	// Names of models that callers are shown by GET /v1/models, beside the
+	// exact names that modelgate_model matchers hold.
+	Models []string `json:"models,omitempty"`
+
+	// How a call reaches its backend: any handlers, usually reverse_proxy,
+	// with any matchers, tried in order. A call that no route takes is
+	// answered 404 MODEL_NOT_FOUND.
+	Routes caddyhttp.RouteList `json:"routes,omitempty"`
+
+	app     *caddymodule.App
+	paths   []reply.Route
+	routes  []*route // by the index of paths; nil for the listing of models
+	backend caddyhttp.Handler
+	logger  *zap.Logger
+}
+
+// errNoRoute comes back from the routes when none of them took the call.
+var errNoRoute = errors.New("no route takes this model")
+
+func (b *block) provision(ctx caddy.Context, routes []*route) error {
+	b.logger = ctx.Logger()
+	var err error
+	if b.app, err = caddymodule.Of(ctx); err != nil {
+		return err
+	}
+	for _, name := range b.Models {
+		p, err := catalog.ParsePattern(name)
+		if err != nil {
+			return err
+		}
+		if !p.Exact() {
+			return errors.New("models lists names, not patterns: " + name)
+		}
+	}
+	b.app.Offer(b.Models...)
+
+	if err := b.Routes.Provision(ctx); err != nil {
+		return err
+	}
+	overrideFlush(b.Routes, b.logger)
+	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+		return errNoRoute
+	}))
+
+	for _, spec := range routes {
+		own := *spec
+		own.metrics = b.app.Metrics().Route(own.name)
+		b.routes = append(b.routes, &own)
+		b.paths = append(b.paths, reply.Route{Path: own.path, Methods: []string{http.MethodPost}})
+	}
+	b.paths = append(b.paths,
+		reply.Route{Path: modelsPath, Methods: []string{http.MethodGet, http.MethodHead}},
+		reply.Route{Path: modelsPath + "/", Methods: []string{http.MethodGet, http.MethodHead}})
+	return nil
+}
+
+// overrideFlush takes `flush_interval -1` from reverse proxies in a block: with
+// it Caddy does not cancel the backend when the caller leaves (it detaches the
+// request's context), and it gains nothing, because Caddy flushes event streams
+// and bodies of unknown length at once by itself.
+func overrideFlush(routes caddyhttp.RouteList, logger *zap.Logger) {
+	for _, r := range routes {
+		for _, handler := range r.Handlers {
+			switch h := handler.(type) {
+			case *reverseproxy.Handler:
+				if h.FlushInterval < 0 {
+					h.FlushInterval = 0
+					logger.Warn("flush_interval -1 is not needed here and was left out: event streams are flushed at once without it, and with it a backend would go on working for a caller who has left")
+				}
+			case *caddyhttp.Subroute:
+				overrideFlush(h.Routes, logger)
+			}
+		}
+	}
+}
+
+func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	i, f := reply.Find(b.paths, r)
+	if i < 0 {
+		return reply.Pass(w, r, next, b.app.VersionHeader)
+	}
+	requestID := reply.NewRequestID()
+	if i >= len(b.routes) {
+		b.listing(w, r, f, requestID)
+		return nil
+	}
+	return newCall(b, b.routes[i], requestID).serve(w, r, f)
+}
+
+// listing answers GET /v1/models.
+func (b *block) listing(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
+	if f == nil {
+		var node *caddymodule.Node
+		var leave func()
+		if node, leave, f = b.app.Enter(r.Context()); f == nil {
+			defer leave()
+			p, refused := auth.Authenticate(r, node.Directory)
+			if f = refused; f == nil {
+				f = b.serveModels(w, r, p, requestID)
+			}
+		}
+	}
+	if f != nil {
+		reply.DialectOf(r, b.app.VersionHeader).Refuse(w, f, requestID)
+	}
+}

@@ -1,0 +1,182 @@
+package call
+
+import (
+	"errors"
+	"io"
+	"math/bits"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// headroom is the space kept free before a body, so that a member can be put
+// at its front without copying it: see request.askForUsage.
+const headroom = 64
+
+// body is a request body in memory. It is read whole before anything is
+// forwarded, because it must be checked and priced, and because streaming it
+// through while the answer comes can cut replies.
+//
+// A transport may still read it after the answer is complete; so reads copy
+// under a lock, and retire takes the bytes away before they are used again.
+type body struct {
+	mu     sync.Mutex
+	buffer []byte // from the pool, headroom included
+	start  int    // where the JSON begins in it
+	off    int    // how far it has been read
+
+	node  *caddymodule.Node
+	taken int64 // of the node's budget
+}
+
+// bytes returns the JSON. It is valid until retire.
+func (b *body) bytes() []byte { return b.buffer[b.start:] }
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.start+b.off >= len(b.buffer) {
+		return 0, io.EOF
+	}
+	n := copy(p, b.buffer[b.start+b.off:])
+	b.off += n
+	return n, nil
+}
+
+// Close implements io.Closer. It does nothing: what ends a body is retire.
+func (b *body) Close() error { return nil }
+
+// retire ends the body and gives its memory back.
+func (b *body) retire() {
+	b.mu.Lock()
+	buffer := b.buffer
+	b.buffer, b.start = nil, 0
+	b.mu.Unlock()
+	putBuffer(buffer)
+	b.node.ReserveBody(-b.taken, 0)
+	b.taken = 0
+}
+
+// bodyBusy is the refusal when the budget for bodies in memory is used up.
+var bodyBusy = fault.New(fault.Overloaded, "too many request bodies are being read; try again").After(time.Second)
+
+// readBody reads the whole body of r, at most limit bytes, within the limits
+// of the configuration. A body that is announced longer is refused unread.
+func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, limit int64, limits caddymodule.Limits) (*body, *fault.Fault) {
+	tooLarge := fault.New(fault.PayloadTooLarge, "the body is larger than %d MiB", limit>>20)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	b := &body{node: node, start: headroom}
+	size := int64(chunkSize)
+	if r.ContentLength >= 0 {
+		size = r.ContentLength
+	}
+	if !b.reserve(size, limits.BodyMemory) {
+		return nil, bodyBusy
+	}
+	b.buffer = getBuffer(headroom + int(size))
+
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(time.Duration(limits.BodyRead)))
+	f := b.fill(r, limit, limits.BodyMemory, tooLarge)
+	_ = deadline.SetReadDeadline(time.Time{})
+	if f != nil {
+		b.retire()
+		return nil, f
+	}
+	return b, nil
+}
+
+// chunkSize is the memory that a body of unknown length begins with.
+const chunkSize = 16 << 10
+
+// fill reads to the end of the body, which also tells the server to watch for
+// the caller leaving.
+func (b *body) fill(r *http.Request, limit, budget int64, tooLarge *fault.Fault) *fault.Fault {
+	b.buffer = b.buffer[:headroom]
+	for {
+		if len(b.buffer) == cap(b.buffer) {
+			if r.ContentLength >= 0 && int64(len(b.buffer)-headroom) >= r.ContentLength {
+				return nil
+			}
+			if !b.grow(budget) {
+				return bodyBusy
+			}
+		}
+		room := b.buffer[len(b.buffer):cap(b.buffer)]
+		n, err := r.Body.Read(room)
+		b.buffer = b.buffer[:len(b.buffer)+n]
+		if int64(len(b.buffer)-headroom) > limit {
+			return tooLarge
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return fault.New(fault.RequestTimeout, "the body did not arrive in time")
+		default:
+			// MaxBytesReader of an operator's request_body directive, or a
+			// caller who left in the middle.
+			if maxBytes := new(http.MaxBytesError); errors.As(err, &maxBytes) {
+				return fault.New(fault.PayloadTooLarge, "the body is larger than %d bytes", maxBytes.Limit)
+			}
+			return fault.New(fault.InvalidJSON, "the body ended early")
+		}
+	}
+}
+
+func (b *body) reserve(n, budget int64) bool {
+	if !b.node.ReserveBody(n, budget) {
+		return false
+	}
+	b.taken += n
+	return true
+}
+
+// grow doubles the memory of a body whose length was not announced.
+func (b *body) grow(budget int64) bool {
+	if !b.reserve(int64(cap(b.buffer)), budget) {
+		return false
+	}
+	larger := getBuffer(2 * cap(b.buffer))
+	larger = append(larger[:0], b.buffer...)
+	putBuffer(b.buffer)
+	b.buffer = larger
+	return true
+}
+
+// pools keep buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are left
+// to the collector.
+var pools [11]sync.Pool
+
+const smallestPool = 12 // 4 KiB
+
+func poolOf(size int) int { return max(bits.Len(uint(size-1)), smallestPool) - smallestPool }
+
+// getBuffer returns a buffer with the capacity of at least size.
+func getBuffer(size int) []byte {
+	i := poolOf(size)
+	if i >= len(pools) {
+		return make([]byte, size)
+	}
+	if buffer, ok := pools[i].Get().(*[]byte); ok {
+		return *buffer
+	}
+	return make([]byte, 1<<(i+smallestPool))
+}
+
+func putBuffer(buffer []byte) {
+	c := cap(buffer)
+	if c == 0 || c&(c-1) != 0 || poolOf(c) >= len(pools) || c < 1<<smallestPool {
+		return
+	}
+	buffer = buffer[:c]
+	pools[poolOf(c)].Put(&buffer)
+}

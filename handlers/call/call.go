@@ -1,0 +1,158 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// callVar is the request variable that holds the call, for the matcher.
+const callVar = "modelgate.call"
+
+// call is one model call on its way. It lives until the access log has been
+// written, since placeholders read it.
+type call struct {
+	block   *block
+	route   *route
+	id      string
+	started time.Time
+
+	node      *caddymodule.Node
+	principal *identity.Principal
+	request   request
+	body      *body
+	answer    *answer
+
+	ctx    context.Context // of the call to the backend; cancelled with a cause
+	cancel context.CancelCauseFunc
+
+	ended     usage.Ended
+	basis     usage.Basis
+	tokens    usage.Tokens
+	refusal   *fault.Fault
+	asked     int64 // UTF-8 bytes of text in the request, counted when needed
+	bodyBytes int
+}
+
+func newCall(b *block, rt *route, requestID string) *call {
+	return &call{block: b, route: rt, id: requestID, started: time.Now()}
+}
+
+// serve is the whole way of a call: the gate, the operator's routes, the meter.
+func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Map(c.placeholder)
+	}
+	if f == nil {
+		var leave func()
+		if c.node, leave, f = c.block.app.Enter(r.Context()); f == nil {
+			defer leave()
+			f = c.gate(w, r)
+		}
+	}
+	if f != nil {
+		return c.refuse(w, f)
+	}
+	defer c.body.retire()
+	return c.forward(w, r)
+}
+
+// gate decides whether the call may go on. Nothing of the body is read before
+// the caller is known.
+func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
+	if c.principal, f = auth.Authenticate(r, c.node.Directory); f != nil {
+		return f
+	}
+	if f = checkEncoding(r.Header); f != nil {
+		return f
+	}
+	if c.route.versioned {
+		if f = checkVersion(r.Header, c.block.app.VersionHeader); f != nil {
+			return f
+		}
+	}
+	if c.body, f = readBody(w, r, c.node, c.route.limit, c.block.app.Limits); f != nil {
+		return f
+	}
+	c.bodyBytes = len(c.body.bytes())
+	if f = c.request.parse(c.route, c.body.bytes()); f == nil && !c.principal.MayUse(c.request.model) {
+		f = fault.At(fault.Forbidden, "model", "this API key may not use the model %q", c.request.model)
+	}
+	if f != nil {
+		c.body.retire()
+	}
+	return f
+}
+
+// refuse answers what the gate decided.
+func (c *call) refuse(w http.ResponseWriter, f *fault.Fault) error {
+	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
+	c.route.dialect.Refuse(w, f, c.id)
+	c.report()
+	return nil
+}
+
+// forward sends the call along the operator's routes and settles it, however
+// they return.
+func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
+	cleanRequest(r, c.request.stream)
+	if c.route.asksUsage && c.request.stream {
+		c.request.askForUsage(c.body)
+	}
+	c.body.send(r)
+	caddyhttp.SetVar(r.Context(), callVar, c)
+
+	c.ctx, c.cancel = context.WithCancelCause(r.Context())
+	defer c.cancel(nil)
+	c.answer = newAnswer(w, c)
+	c.answer.watch.start(c.answer)
+
+	c.open()
+	defer func() {
+		// A caller who leaves, and a backend that breaks off, come back from
+		// reverse_proxy as a panic.
+		err = c.settle(r, recover(), err)
+	}()
+	return c.block.backend.ServeHTTP(c.answer, r.WithContext(c.ctx))
+}
+
+// cause is why the call to the backend was cancelled, or nil.
+func (c *call) cause() error { return context.Cause(c.ctx) }
+
+// timedOut tells whether it was the watch that cancelled the call.
+func (c *call) timedOut() bool { return errors.Is(c.cause(), errTimeout{}) }
+
+// placeholder serves the values that Messages documents.
+func (c *call) placeholder(key string) (any, bool) {
+	switch key {
+	case "http.auth.user.id":
+		if c.principal != nil {
+			return c.principal.UserID, true
+		}
+	case "http.modelgate.key_id":
+		if c.principal != nil {
+			return c.principal.KeyID, true
+		}
+	case "http.modelgate.request_id":
+		return c.id, true
+	case "http.modelgate.model":
+		return c.request.model, true
+	case "http.modelgate.ended":
+		return string(c.ended), true
+	case "http.modelgate.usage.input":
+		return c.tokens.AllInput(), true
+	case "http.modelgate.usage.output":
+		return c.tokens.AllOutput(), true
+	}
+	return nil, false
+}

@@ -1,0 +1,118 @@
+package call
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	caddy.RegisterModule(Messages{})
+	caddy.RegisterModule(Completions{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_messages", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		m := new(Messages)
+		return m, m.unmarshal(h)
+	})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_completions", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		c := new(Completions)
+		return c, c.unmarshal(h)
+	})
+}
+
+// Messages serves POST /v1/messages, POST /v1/messages/count_tokens and
+// GET /v1/models, to callers with an API key, and lets every other path pass.
+//
+// While a call is under way and after it, these placeholders are set:
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.auth.user.id}` | The id of the user whose key was used
+// `{http.modelgate.key_id}` | The id of the key
+// `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
+// `{http.modelgate.model}` | The model as the caller named it
+// `{http.modelgate.ended}` | How the call ended: complete, client_gone, timeout, upstream_error or refused
+// `{http.modelgate.usage.input}` | Input tokens as they count for the bill, all kinds
+// `{http.modelgate.usage.output}` | Output tokens as they count for the bill, all kinds
+type Messages struct {
+	block
+}
+
+// CaddyModule returns the Caddy module information.
+func (Messages) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_messages", New: func() caddy.Module { return new(Messages) }}
+}
+
+// Provision compiles the routes.
+func (m *Messages) Provision(ctx caddy.Context) error { return m.provision(ctx, messagesRoutes) }
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (m *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return m.serve(w, r, next)
+}
+
+// Completions serves POST /v1/completions, POST /v1/chat/completions and
+// GET /v1/models, to callers with an API key, and lets every other path pass.
+// It sets the placeholders that Messages does.
+type Completions struct {
+	block
+}
+
+// CaddyModule returns the Caddy module information.
+func (Completions) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_completions", New: func() caddy.Module { return new(Completions) }}
+}
+
+// Provision compiles the routes.
+func (c *Completions) Provision(ctx caddy.Context) error { return c.provision(ctx, completionsRoutes) }
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (c *Completions) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return c.serve(w, r, next)
+}
+
+// unmarshal reads
+//
+//	modelgate_messages|modelgate_completions {
+//		models <name>...
+//		<directives>
+//	}
+//
+// The directives become routes in the order in which they stand, as in Caddy's
+// route directive.
+func (b *block) unmarshal(h httpcaddyfile.Helper) error {
+	h.Next() // the directive's name
+	if h.NextArg() {
+		return h.ArgErr()
+	}
+	var inner []caddyfile.Token
+	name := h.Token()
+	for nesting := h.Nesting(); h.NextBlock(nesting); {
+		if h.Val() != "models" {
+			inner = append(inner, h.NextSegment()...)
+			continue
+		}
+		if b.Models != nil {
+			return h.Err("models is there twice")
+		}
+		if b.Models = h.RemainingArgs(); len(b.Models) == 0 {
+			return h.ArgErr()
+		}
+	}
+	if len(inner) == 0 {
+		return h.WithDispenser(caddyfile.NewDispenser([]caddyfile.Token{name})).Err("the block holds no directive by which calls leave, such as reverse_proxy")
+	}
+	routes, err := parseInOrder(h, name, inner)
+	b.Routes = routes
+	return err
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Messages)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Messages)(nil)
+	_ caddy.Provisioner           = (*Completions)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Completions)(nil)
+)

@@ -1,0 +1,124 @@
+package call
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+)
+
+// request is what a model call asks for, as far as the gate must know it. It is
+// read once; what was checked here is what is priced and sent on.
+type request struct {
+	model  string
+	stream bool
+
+	// trimsUsage is set when the chunk that reports usage was asked for by the
+	// gate, not by the caller, and must be taken out of the stream again.
+	trimsUsage bool
+
+	fields [slots]strictjson.Value
+}
+
+// maxModelName bounds the name of a model, in bytes.
+const maxModelName = 256
+
+// parse checks a body against the fields of its route.
+func (q *request) parse(rt *route, json []byte) *fault.Fault {
+	if f := rt.fields.Scan(json, q.fields[:]); f != nil {
+		return f
+	}
+	q.model = q.fields[slotModel].Text(json)
+	q.stream = q.fields[slotStream].Bool(json)
+	if q.model == "" || len(q.model) > maxModelName {
+		return fault.At(fault.InvalidParameter, "model", "the name of a model has 1 to %d bytes, this has %d", maxModelName, len(q.model))
+	}
+	for i := range len(q.model) {
+		if q.model[i] < ' ' || q.model[i] == 0x7f {
+			return fault.At(fault.InvalidParameter, "model", "the name of a model has no control characters")
+		}
+	}
+	return nil
+}
+
+const (
+	askWhole  = `"stream_options":{"include_usage":true},`
+	askInside = `"include_usage":true`
+)
+
+// askForUsage has a completions stream report its usage, where the caller has
+// not said whether it should. Everything else of the body stays byte for byte.
+func (q *request) askForUsage(b *body) {
+	options := q.fields[slotStreamOptions]
+	switch {
+	case options.Kind == strictjson.Object && q.fields[slotIncludeUsage].Kind == 0:
+		inside := askInside
+		if options.Len > 0 {
+			inside += ","
+		}
+		b.splice(options.Start+1, options.Start+1, inside)
+	case options.Kind == strictjson.Null:
+		b.splice(options.Start, options.End, "{"+askInside+"}")
+	case options.Kind == 0:
+		b.insert(q.fields[0].Start+1, askWhole)
+	default:
+		return
+	}
+	q.trimsUsage = true
+}
+
+// insert puts text into the JSON at the offset at. What stands before is moved
+// into the headroom, which is next to nothing when that is the opening brace.
+func (b *body) insert(at int, text string) {
+	if b.start < len(text) || at > headroom {
+		b.splice(at, at, text)
+		return
+	}
+	copy(b.buffer[b.start-len(text):], b.buffer[b.start:b.start+at])
+	b.start -= len(text)
+	copy(b.buffer[b.start+at:], text)
+}
+
+// splice replaces the JSON between two offsets.
+func (b *body) splice(from, to int, text string) {
+	json := b.bytes()
+	buffer := getBuffer(len(json) + len(text))[:0]
+	buffer = append(append(append(buffer, json[:from]...), text...), json[to:]...)
+	putBuffer(b.buffer)
+	b.buffer, b.start = buffer, 0
+}
+
+// checkVersion demands the header that names the version of the messages
+// dialect, in the form of a date (service document, section 9).
+func checkVersion(header http.Header, name string) *fault.Fault {
+	value := header.Get(name)
+	if value == "" {
+		return fault.At(fault.MissingParameter, name, "the header %s is required, with a date such as 2023-06-01", name)
+	}
+	if _, err := time.Parse(time.DateOnly, value); err != nil {
+		return fault.At(fault.InvalidParameter, name, "the header %s must be a date such as 2023-06-01", name)
+	}
+	return nil
+}
+
+// checkEncoding refuses encoded bodies: what is checked here must be what the
+// backend reads.
+func checkEncoding(header http.Header) *fault.Fault {
+	for _, coding := range header["Content-Encoding"] {
+		if coding != "" && coding != "identity" {
+			return fault.New(fault.UnsupportedMediaType, "Content-Encoding %q: send the body without an encoding", coding)
+		}
+	}
+	return nil
+}
+
+// send gives the checked body to r in place of the one that was read.
+func (b *body) send(r *http.Request) {
+	length := len(b.bytes())
+	r.Body = b
+	r.ContentLength = int64(length)
+	r.TransferEncoding = nil
+	r.Header["Content-Length"] = []string{strconv.Itoa(length)}
+}

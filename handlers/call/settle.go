@@ -1,0 +1,220 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// open and settle are the two ends of a forwarded call, each passed exactly
+// once: what a call reserves is reserved in open, after the gate and before the
+// first byte goes upstream, and what it owes is settled in settle, which runs
+// deferred whatever becomes of the call.
+func (c *call) open() { c.route.metrics.InFlight.Inc() }
+
+// settle decides how the call ended, sees to it that the caller has been told,
+// and bills it. It panics on with http.ErrAbortHandler when the caller's
+// connection must be cut off, because an answer that has begun cannot be
+// completed and must not look as if it were.
+func (c *call) settle(r *http.Request, panicked any, err error) error {
+	a := c.answer
+	a.end()
+	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the very value net/http looks for
+		err = errors.New("a handler panicked")
+	}
+
+	abort := false
+	switch {
+	case a.fault != nil:
+		c.ended, c.refusal = usage.UpstreamError, a.fault
+	case a.passed:
+		abort = c.conclude(panicked != nil, err)
+	default:
+		c.beforeAnswer(err)
+	}
+
+	c.bill()
+	c.route.metrics.InFlight.Dec()
+	c.report()
+	switch {
+	case panicked != nil && panicked != http.ErrAbortHandler: //nolint:errorlint // see above
+		panic(panicked)
+	case abort:
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// beforeAnswer ends a call of which the caller has heard nothing yet.
+func (c *call) beforeAnswer(err error) {
+	c.ended = usage.UpstreamError
+	switch {
+	case c.timedOut():
+		c.ended, c.refusal = usage.Timeout, timedOut
+	case c.cause() != nil:
+		// The caller has left: nobody reads this, but the access log has a
+		// status for it, and so does Caddy's own proxy.
+		c.ended = usage.ClientGone
+		c.answer.ResponseWriter.WriteHeader(statusClientGone)
+		return
+	case errors.Is(err, errNoRoute):
+		c.ended = usage.Refused
+		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.model)
+	case err != nil:
+		c.refusal = routeFault(err)
+		if c.refusal.Status() < 500 {
+			c.ended = usage.Refused
+		}
+	default: // the routes returned without a word: an empty 200 it must not become
+		c.refusal = unavailable
+	}
+	if c.answer.lost {
+		return
+	}
+	c.route.dialect.Refuse(c.answer.ResponseWriter, c.refusal, c.id)
+}
+
+// statusClientGone is the status of a request whose caller left, as nginx and
+// Caddy write it into their logs.
+const statusClientGone = 499
+
+// conclude ends a call whose answer has begun. It returns true when the
+// connection must be cut off.
+func (c *call) conclude(broken bool, err error) (abort bool) {
+	a := c.answer
+	if a.status >= 300 {
+		c.ended = usage.UpstreamError
+		if a.status < 500 {
+			c.ended = usage.Refused
+		}
+		return broken
+	}
+	switch {
+	case a.whole(!broken && err == nil):
+		// Many callers leave as soon as they have read the last event, before
+		// the backend has closed its side.
+		c.ended = usage.Complete
+		return broken && !a.stream
+	case c.timedOut():
+		c.ended, c.refusal = usage.Timeout, timedOut
+	case a.lost || errors.Is(c.cause(), context.Canceled):
+		c.ended = usage.ClientGone
+		return true
+	case a.meter != nil && a.meter.Failed() && !broken && err == nil:
+		c.ended = usage.UpstreamError // the caller has read the backend's own words
+		return false
+	default:
+		c.ended = usage.UpstreamError
+		c.refusal = fault.New(fault.UpstreamUnavailable, "the backend broke off in the middle of its answer")
+	}
+	if !a.intact() {
+		return true
+	}
+	_ = a.emit(c.route.dialect.Event(c.refusal, c.id))
+	_ = a.control.Flush()
+	return false
+}
+
+// routeFault turns an error of the operator's routes into words for the caller:
+// those of reverse_proxy, and those of an error directive in the block.
+func routeFault(err error) *fault.Fault {
+	var handler caddyhttp.HandlerError
+	if !errors.As(err, &handler) {
+		return unavailable
+	}
+	var own *fault.Fault
+	if errors.As(handler.Err, &own) {
+		return own
+	}
+	message := http.StatusText(handler.StatusCode)
+	switch handler.StatusCode {
+	case http.StatusBadRequest:
+		return fault.New(fault.InvalidParameter, "%s", message)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fault.New(fault.Forbidden, "this call is not allowed here")
+	case http.StatusNotFound:
+		return fault.New(fault.NotFound, "there is nothing for this call here")
+	case http.StatusMethodNotAllowed:
+		return fault.New(fault.MethodNotAllowed, "%s", message)
+	case http.StatusRequestEntityTooLarge:
+		return fault.New(fault.PayloadTooLarge, "the body is too large for this model")
+	case http.StatusTooManyRequests:
+		return fault.New(fault.RateLimited, "too many calls at this time").After(5 * time.Second)
+	case http.StatusGatewayTimeout:
+		return timedOut
+	}
+	return unavailable
+}
+
+// bill applies the billing rule to what passed.
+func (c *call) bill() {
+	o := usage.Outcome{Ended: c.ended}
+	if meter := c.answer.meter; meter != nil {
+		o.Began = meter.Began()
+		o.Tokens, o.Input, o.Output = meter.Tokens()
+		o.DeliveredBytes = meter.TextBytes()
+		if o.Began && !o.Input {
+			o.AskedText = usage.RequestText(c.body.bytes())
+		}
+	}
+	c.tokens, c.basis = o.Bill()
+}
+
+// report writes the call's one log line and counts it.
+func (c *call) report() {
+	total := time.Since(c.started)
+	var first time.Duration
+	a := c.answer
+	if a != nil && !a.firstByte.IsZero() {
+		first = a.firstByte.Sub(c.started)
+	}
+	if a == nil {
+		c.route.metrics.Refused(string(c.refusal.Code))
+	} else {
+		c.route.metrics.Ended(string(c.ended), string(c.basis), first, total, c.tokens)
+	}
+
+	entry := c.block.logger.Check(zapcore.InfoLevel, "call")
+	if entry == nil {
+		return
+	}
+	fields := make([]zap.Field, 0, 24)
+	fields = append(fields,
+		zap.String("request_id", c.id),
+		zap.String("route", c.route.name),
+		zap.String("ended", string(c.ended)),
+		zap.String("usage", string(c.basis)),
+		zap.Duration("duration", total),
+	)
+	if c.principal != nil {
+		fields = append(fields, zap.String("user_id", c.principal.UserID), zap.String("key_id", c.principal.KeyID))
+	}
+	if c.request.model != "" {
+		fields = append(fields, zap.String("model", c.request.model), zap.Bool("stream", c.request.stream))
+	}
+	if c.refusal != nil {
+		fields = append(fields, zap.String("code", string(c.refusal.Code)))
+	}
+	if a != nil {
+		fields = append(fields,
+			zap.Int("status", a.status),
+			zap.Duration("first_byte", first),
+			zap.Int("bytes_in", c.bodyBytes),
+			zap.Int64("bytes_out", a.bytes),
+		)
+		for kind, n := range c.tokens.ByKind() {
+			if n > 0 {
+				fields = append(fields, zap.Int64(usage.KindName(kind), n))
+			}
+		}
+	}
+	entry.Write(fields...)
+}

@@ -1,0 +1,113 @@
+package call
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// timedOut is what a caller hears of a backend that was too slow.
+var timedOut = fault.New(fault.UpstreamTimeout, "the backend of this model did not answer in time")
+
+// errTimeout cancels a call whose backend was silent too long. It is a
+// net.Error, so that Caddy takes it for the time-out it is.
+type errTimeout struct{}
+
+func (errTimeout) Error() string   { return "the backend was silent too long" }
+func (errTimeout) Timeout() bool   { return true }
+func (errTimeout) Temporary() bool { return true }
+
+// watch is the timer of a call: it ends a backend that is silent too long, and
+// gives the caller of a silent stream a sign of life. It costs a call one timer
+// and no goroutine.
+type watch struct {
+	timer    *time.Timer
+	firstBy  time.Time // when the head must have come
+	idle     time.Duration
+	ping     time.Duration // zero: none
+	sign     []byte        // what a ping is
+	blocked  atomic.Int64  // since when, in Unix nanoseconds, the caller has not taken what is written
+	patience time.Duration // how soon a busy writer is looked at again
+}
+
+// signs are the pings by dialect: the messages dialect has an event of its own,
+// for the others a comment is all that every reader skips (WHATWG HTML, server-
+// sent events, section 9.2.6).
+var signs = map[reply.Dialect][]byte{
+	reply.Messages:    []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
+	reply.Completions: []byte(": ping\n\n"),
+}
+
+func (w *watch) start(a *answer) {
+	limits := a.call.block.app.Limits
+	w.idle = time.Duration(limits.Idle)
+	w.ping = max(time.Duration(limits.Ping), 0)
+	w.sign = signs[a.call.route.dialect]
+	w.patience = min(time.Second, w.idle)
+	w.firstBy = a.call.started.Add(time.Duration(limits.FirstByte))
+	w.timer = time.AfterFunc(24*time.Hour, func() { w.look(a) })
+	w.timer.Reset(time.Until(w.firstBy)) // only now: look uses the timer
+}
+
+// stop ends the watch. One that is looking at this moment ends when it finds
+// the answer closed.
+func (w *watch) stop() { w.timer.Stop() }
+
+// headCame turns from waiting for the head to watching for silence.
+func (w *watch) headCame(a *answer) {
+	now := time.Now()
+	a.lastByte, a.lastSign = now, now
+	if a.status != 200 || !a.stream || a.encoded {
+		w.ping = 0
+	}
+	w.timer.Reset(w.next(a, now))
+}
+
+// next is how long until something may be due.
+func (w *watch) next(a *answer, now time.Time) time.Duration {
+	due := w.idle - now.Sub(a.lastByte)
+	if w.ping > 0 {
+		due = min(due, w.ping-now.Sub(a.lastSign))
+	}
+	return max(due, time.Millisecond)
+}
+
+// look is what the timer calls.
+func (w *watch) look(a *answer) {
+	now := time.Now()
+	if !a.mu.TryLock() {
+		// Somebody is writing. One write that lasts longer than a backend may
+		// be silent is a caller who reads no more.
+		w.blocked.CompareAndSwap(0, now.UnixNano())
+		if now.UnixNano()-w.blocked.Load() > int64(w.idle) {
+			_ = a.control.SetWriteDeadline(now)
+		}
+		w.timer.Reset(w.patience)
+		return
+	}
+	defer a.mu.Unlock()
+	w.blocked.Store(0)
+	switch {
+	case a.closed || a.head && !a.passed:
+		return
+	case !a.head && !now.Before(w.firstBy), a.head && now.Sub(a.lastByte) >= w.idle:
+		a.call.cancel(errTimeout{})
+		return
+	case !a.head:
+		w.timer.Reset(time.Until(w.firstBy))
+		return
+	}
+	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping && a.intact() {
+		a.lastSign = now
+		if err := a.emit(w.sign); err == nil {
+			_ = a.control.Flush()
+		}
+	}
+	next := w.next(a, now)
+	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping {
+		next = w.patience // due, but in the middle of an event
+	}
+	w.timer.Reset(next)
+}
