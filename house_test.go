@@ -1,0 +1,247 @@
+package modelgate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/caddy-modelgate/modelgate"
+)
+
+const module = "github.com/caddy-modelgate/modelgate"
+
+// house says which packages of ours a package may import, by the first row
+// whose folder it lies in, and whether it may know Caddy. Arrows point down
+// only; guest modules know Caddy for their declaration and nothing above
+// themselves.
+var house = []struct {
+	folder string
+	may    []string
+	caddy  bool
+}{
+	{".", []string{"caddymodule", "handlers", "storage/badger"}, false},
+	{"cmd/caddy", []string{"."}, true},
+	{"handlers/reply", []string{"internal/fault"}, true},
+	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal"}, true},
+	{"handlers/demo", nil, true},
+	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal"}, true},
+	{"caddymodule", []string{"internal", "storage"}, true},
+	{"internal/gatetest", []string{".", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
+	{"internal", []string{"internal", "storage"}, false},
+	{"storage/badger", []string{"storage"}, true},
+	{"storage", []string{"storage"}, false},
+}
+
+func TestImportsPointDownOnly(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		folder := folderOf(p.ImportPath)
+		row := slices.IndexFunc(house, func(r struct {
+			folder string
+			may    []string
+			caddy  bool
+		},
+		) bool {
+			return within(folder, r.folder)
+		})
+		if row < 0 {
+			t.Errorf("%s has no row in the table of the house", folder)
+			continue
+		}
+		for _, imported := range p.Imports {
+			switch {
+			case strings.HasPrefix(imported, "github.com/caddyserver/"):
+				if !house[row].caddy {
+					t.Errorf("%s knows Caddy: %s", folder, imported)
+				}
+			case strings.HasPrefix(imported, "github.com/dgraph-io/"):
+				if folder != "storage/badger" {
+					t.Errorf("%s knows Badger: %s", folder, imported)
+				}
+			case imported == module || strings.HasPrefix(imported, module+"/"):
+				target := folderOf(imported)
+				allowed := slices.ContainsFunc(house[row].may, func(may string) bool { return within(target, may) })
+				if !allowed || target == "storage/badger" && folder != "." {
+					t.Errorf("%s must not import %s", folder, target)
+				}
+			}
+		}
+	}
+}
+
+// within tells whether folder is root or lies in it; the module's own folder
+// holds only itself.
+func within(folder, root string) bool {
+	return folder == root || root != "." && strings.HasPrefix(folder, root+"/")
+}
+
+func folderOf(path string) string {
+	if path == module {
+		return "."
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var p goPackage
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// build is xcaddy.json: the keys of xcaddy's Builder, and what the build then
+// contains.
+type build struct {
+	CaddyVersion string `json:"caddy_version"`
+	Plugins      []struct {
+		ModulePath string `json:"module_path"`
+	} `json:"plugins"`
+	Modules    []string `json:"modules"`
+	Directives []string `json:"directives"`
+}
+
+func readBuild(t *testing.T) build {
+	t.Helper()
+	raw, err := os.ReadFile("xcaddy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b build
+	if err := json.Unmarshal(raw, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestXcaddyJSONIsTrue(t *testing.T) {
+	t.Parallel()
+	b := readBuild(t)
+	if len(b.Plugins) != 1 || b.Plugins[0].ModulePath != module {
+		t.Errorf("plugins are %v, want this module alone", b.Plugins)
+	}
+	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/caddyserver/caddy/v2").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(version)); got != b.CaddyVersion {
+		t.Errorf("caddy_version is %s, go.mod has %s", b.CaddyVersion, got)
+	}
+	var registered []string
+	for _, id := range caddy.Modules() {
+		if strings.Contains(id, "modelgate") {
+			registered = append(registered, id)
+		}
+	}
+	slices.Sort(registered)
+	if !slices.Equal(registered, b.Modules) {
+		t.Errorf("modules are\n%q, registered are\n%q", b.Modules, registered)
+	}
+	for _, directive := range b.Directives {
+		// A directive that is not known, or has no place in the order, does not
+		// adapt; one that is known and misused is refused in its own words.
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\t"+directive+" {\n\t\tnonsense\n\t}\n}\n"), nil)
+		if err == nil || strings.Contains(err.Error(), "directive: "+directive) || strings.Contains(err.Error(), "not ordered") {
+			t.Errorf("directive %s: %v", directive, err)
+		}
+	}
+}
+
+func TestBuildsAsXcaddyBuilds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a whole Caddy")
+	}
+	b := readBuild(t)
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("main.go", `package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	_ "`+b.Plugins[0].ModulePath+`"
+)
+
+func main() { caddycmd.Main() }
+`)
+	// The versions are those of our own go.mod: xcaddy would resolve them over
+	// the network, a test must not.
+	own, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, requirements, _ := strings.Cut(string(own), "\n\n")
+	write("go.mod", "module caddy\n\n"+requirements+"\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+here+"\n")
+	sums, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("go.sum", string(sums))
+
+	binary := filepath.Join(dir, "caddy.exe")
+	compile := exec.Command("go", "build", "-mod=mod", "-o", binary, ".")
+	compile.Dir = dir
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off", "GOPROXY=off")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.Command(binary, "list-modules").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, id := range b.Modules {
+		if !strings.Contains(string(out), id+"\n") {
+			t.Errorf("the build has no module %s", id)
+		}
+	}
+}
+
+func TestExampleAdaptsAsItStands(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Caddyfile.example"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt(text, map[string]any{"filename": name})
+		if err != nil || len(warnings) > 0 {
+			t.Fatalf("%s: %v %v", name, err, warnings)
+		}
+		if !bytes.Contains(config, []byte(`"request\u003eheaders\u003eX-Api-Key":{"filter":"delete"}`)) {
+			t.Errorf("%s has no log filter for X-Api-Key", name)
+		}
+	}
+}

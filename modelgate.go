@@ -1,0 +1,16 @@
+// Package modelgate turns Caddy into a model gateway with accounts: it knows who
+// calls, what a call costs and whether it is paid, and forwards the call at
+// Caddy's speed.
+//
+// This package is the list of what a build contains; xcaddy's --with imports
+// it. It has no types of its own.
+package modelgate
+
+import (
+	_ "github.com/caddy-modelgate/modelgate/caddymodule"
+	_ "github.com/caddy-modelgate/modelgate/handlers/auth"
+	_ "github.com/caddy-modelgate/modelgate/handlers/call"
+	_ "github.com/caddy-modelgate/modelgate/handlers/demo"
+	_ "github.com/caddy-modelgate/modelgate/handlers/health"
+	_ "github.com/caddy-modelgate/modelgate/storage/badger"
+)
