@@ -245,3 +245,22 @@ func TestExampleAdaptsAsItStands(t *testing.T) {
 		}
 	}
 }
+
+func TestCaddyfilesOfTheREADMEAdapt(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```caddyfile\n")[1:]
+	if len(blocks) < 3 {
+		t.Fatalf("%d Caddyfiles in the README", len(blocks))
+	}
+	for i, block := range blocks {
+		caddyfile, _, _ := strings.Cut(block, "```")
+		_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "README.md"})
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("block %d: %v %v\n%s", i+1, err, warnings, caddyfile)
+		}
+	}
+}
