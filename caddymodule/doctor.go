@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -67,7 +68,7 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
-	findings := []Finding{}
+	findings := make([]Finding, 0, 8)
 	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkBlocks} {
 		findings = append(findings, check(config)...)
 	}
@@ -223,8 +224,6 @@ func sortedNames(object map[string]any) []string {
 
 func mergedWith(object map[string]any, name string, value any) map[string]any {
 	merged := map[string]any{name: value}
-	for n, v := range object {
-		merged[n] = v
-	}
+	maps.Copy(merged, object)
 	return merged
 }

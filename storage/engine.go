@@ -35,7 +35,8 @@ type Engine interface {
 	// ErrUnknown, after which it may or may not have. fn may run more than once.
 	Update(ctx context.Context, fn func(Txn) error) error
 
-	// Close ends the engine. Everything committed is durable already.
+	// Close ends the engine. Everything committed is durable already. From then
+	// on transactions get ErrClosed; closing again does no harm.
 	Close() error
 }
 
@@ -48,7 +49,7 @@ type Reader interface {
 
 	// Scan calls fn for every key in [lo, hi), ascending, until fn returns
 	// false. A nil hi means: to the end. Writes of the same transaction are
-	// seen as they were when Scan began.
+	// seen as they were when Scan began; fn may read, scan and write meanwhile.
 	Scan(lo, hi []byte, fn func(key, val []byte) bool) error
 }
 

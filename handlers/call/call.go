@@ -40,7 +40,6 @@ type call struct {
 	basis     usage.Basis
 	tokens    usage.Tokens
 	refusal   *fault.Fault
-	asked     int64 // UTF-8 bytes of text in the request, counted when needed
 	bodyBytes int
 }
 

@@ -3,6 +3,7 @@ package call
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -18,13 +19,15 @@ func parseInOrder(h httpcaddyfile.Helper, name caddyfile.Token, inner []caddyfil
 	at := func(text string, line int) caddyfile.Token {
 		return caddyfile.Token{File: name.File, Line: line, Text: text}
 	}
-	wrapped := []caddyfile.Token{
-		at(name.Text, name.Line-1), at("{", name.Line-1),
-		at("route", name.Line), at("{", name.Line),
-	}
-	wrapped = append(wrapped, inner...)
 	end := last.Line + last.NumLineBreaks() + 1
-	wrapped = append(wrapped, at("}", end), at("}", end+1))
+	wrapped := slices.Concat(
+		[]caddyfile.Token{
+			at(name.Text, name.Line-1), at("{", name.Line-1),
+			at("route", name.Line), at("{", name.Line),
+		},
+		inner,
+		[]caddyfile.Token{at("}", end), at("}", end+1)},
+	)
 
 	sorted, err := httpcaddyfile.ParseSegmentAsSubroute(h.WithDispenser(caddyfile.NewDispenser(wrapped)))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 	var answer any
 	if id, one := strings.CutPrefix(r.URL.EscapedPath(), modelsPath+"/"); one {
 		name, err := url.PathUnescape(id)
-		if err != nil || !p.MayUse(name) || !contains(offered, name) {
+		if err != nil || !p.MayUse(name) || !slices.Contains(offered, name) {
 			return fault.At(fault.ModelNotFound, "model", "there is no model of this name for your key")
 		}
 		answer = shape(name, since)
@@ -49,15 +50,6 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 	}
 	writeJSON(w, dialect, requestID, answer)
 	return nil
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 type completionsList struct {

@@ -217,7 +217,7 @@ type (
 
 // whole is the chat completion as one JSON value.
 func (c *chatReply) whole() any {
-	var all []any
+	all := make([]any, 0, c.n)
 	text := c.speech.text()
 	for i := range c.n {
 		m := &chatMessage{Role: "assistant", Annotations: []any{}}

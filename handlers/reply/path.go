@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -34,18 +35,23 @@ type Route struct {
 	Methods []string
 }
 
+func (r Route) serves(wire string) bool {
+	if strings.HasSuffix(r.Path, "/") {
+		return len(wire) > len(r.Path) && strings.HasPrefix(wire, r.Path)
+	}
+	return wire == r.Path
+}
+
 // Find returns the row of the routes that serves r's path as it was written on
 // the wire, or -1. A wrong method is a fault with the ones allowed.
 func Find(routes []Route, r *http.Request) (int, *fault.Fault) {
 	wire := r.URL.EscapedPath()
 	for i, route := range routes {
-		if route.Path != wire && !(strings.HasSuffix(route.Path, "/") && len(wire) > len(route.Path) && strings.HasPrefix(wire, route.Path)) {
+		if !route.serves(wire) {
 			continue
 		}
-		for _, method := range route.Methods {
-			if method == r.Method {
-				return i, nil
-			}
+		if slices.Contains(route.Methods, r.Method) {
+			return i, nil
 		}
 		allow := strings.Join(route.Methods, ", ")
 		f := fault.New(fault.MethodNotAllowed, "%s takes %s", strings.TrimSuffix(route.Path, "/"), allow)

@@ -116,8 +116,7 @@ func (c *census) broken(err error) {
 // match, or where they go, are unknown here, so that their members are refused.
 func fieldsOf(t reflect.Type) fields {
 	known := make(fields)
-	for n := range t.NumField() {
-		f := t.Field(n)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:

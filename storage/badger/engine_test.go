@@ -23,6 +23,9 @@ func TestConformance(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Engine {
 		return openTest(t, t.TempDir())
 	})
+	storagetest.RunStore(t, func(t *testing.T) storage.Engine {
+		return openTest(t, t.TempDir())
+	})
 	storagetest.RunPersistent(t, func(t *testing.T, dir string) storage.Engine {
 		return openTest(t, dir)
 	})

@@ -11,5 +11,5 @@ func freeSpace(dir string) (uint64, error) {
 	if err := syscall.Statfs(dir, &stat); err != nil {
 		return 0, err
 	}
-	return uint64(max(stat.Bavail, 0)) * uint64(stat.Bsize), nil
+	return uint64(max(stat.Bavail, 0)) * uint64(stat.Bsize), nil //nolint:unconvert // signed on some systems
 }

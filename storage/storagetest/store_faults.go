@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
