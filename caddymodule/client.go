@@ -23,6 +23,10 @@ type client struct {
 	origin string
 }
 
+// socketOrigin is the origin of requests over a socket: their host means
+// nothing, but must be one.
+const socketOrigin = "http://127.0.0.1"
+
 // newClient returns a client for the address that --address names.
 func newClient(cmd *cobra.Command) (*client, error) {
 	address, _ := cmd.Flags().GetString("address")
@@ -36,8 +40,7 @@ func newClient(cmd *cobra.Command) (*client, error) {
 	}
 	c := &client{origin: "http://" + at.JoinHostPort(0)}
 	if at.IsUnixNetwork() {
-		// The host of a request over a socket means nothing, but must be one.
-		c.origin = "http://127.0.0.1"
+		c.origin = socketOrigin
 	}
 	c.http.Transport = &http.Transport{
 		DisableKeepAlives: true,
@@ -81,7 +84,11 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Origin", c.origin)
+	if c.origin != socketOrigin {
+		// A server that enforces origins demands one, but over a socket it
+		// refuses every one.
+		req.Header.Set("Origin", c.origin)
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, errExit{exitUnreachable, fmt.Errorf("no Caddy answers at its admin endpoint: %w", err)}

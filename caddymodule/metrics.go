@@ -59,9 +59,11 @@ func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
 
 // RouteMetrics are the meters of one route, looked up once.
 type RouteMetrics struct {
-	route      string
-	all        *Metrics
-	InFlight   prometheus.Gauge
+	route    string
+	all      *Metrics
+	InFlight prometheus.Gauge
+
+	complete   prometheus.Counter // of requests: the common case, reported and complete
 	duration   prometheus.Observer
 	firstChunk prometheus.Observer
 	tokens     [usage.Kinds]prometheus.Counter
@@ -73,6 +75,7 @@ func (m *Metrics) Route(name string) *RouteMetrics {
 		route:      name,
 		all:        m,
 		InFlight:   m.inFlight.WithLabelValues(name),
+		complete:   m.requests.WithLabelValues(name, string(usage.Complete), string(usage.Reported)),
 		duration:   m.duration.WithLabelValues(name),
 		firstChunk: m.firstChunk.WithLabelValues(name),
 	}
@@ -89,8 +92,12 @@ func (r *RouteMetrics) Refused(code string) {
 
 // Ended counts a call that a backend was asked for. firstChunk is zero when
 // nothing of an answer came.
-func (r *RouteMetrics) Ended(ended, basis string, firstChunk, total time.Duration, tokens usage.Tokens) {
-	r.all.requests.WithLabelValues(r.route, ended, basis).Inc()
+func (r *RouteMetrics) Ended(ended usage.Ended, basis usage.Basis, firstChunk, total time.Duration, tokens usage.Tokens) {
+	if ended == usage.Complete && basis == usage.Reported {
+		r.complete.Inc()
+	} else {
+		r.all.requests.WithLabelValues(r.route, string(ended), string(basis)).Inc()
+	}
 	r.duration.Observe(total.Seconds())
 	if firstChunk > 0 {
 		r.firstChunk.Observe(firstChunk.Seconds())

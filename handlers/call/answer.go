@@ -3,7 +3,6 @@ package call
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"sync"
@@ -83,6 +82,7 @@ func (a *answer) writeHeader(status int) {
 	a.classify(header)
 	if f := a.judge(header); f != nil {
 		a.refuse(f)
+		a.watch.headCame(a)
 		return
 	}
 	reply.Stamp(header, a.call.route.dialect, a.call.id)
@@ -96,7 +96,8 @@ func (a *answer) writeHeader(status int) {
 
 // classify notes what kind of body is coming.
 func (a *answer) classify(header http.Header) {
-	media, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
 	coding := header.Get("Content-Encoding")
 	a.stream = media == "text/event-stream"
 	a.json = media == "application/json" || strings.HasSuffix(media, "+json")
@@ -151,6 +152,7 @@ func (a *answer) judge(header http.Header) *fault.Fault {
 func (a *answer) refuse(f *fault.Fault) {
 	a.fault = f
 	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
+	_ = a.control.Flush() // the routes return only when the backend's body has ended
 }
 
 // maxDropped is how much of a body that is not passed on is read before its

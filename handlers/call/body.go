@@ -65,6 +65,9 @@ func (b *body) retire() {
 // bodyBusy is the refusal when the budget for bodies in memory is used up.
 var bodyBusy = fault.New(fault.Overloaded, "too many request bodies are being read; try again").After(time.Second)
 
+// tooSlow is the refusal of a body that trickles.
+var tooSlow = fault.New(fault.RequestTimeout, "the body did not arrive in time")
+
 // readBody reads the whole body of r, at most limit bytes, within the limits
 // of the configuration. A body that is announced longer is refused unread.
 func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, limit int64, limits caddymodule.Limits) (*body, *fault.Fault) {
@@ -82,10 +85,15 @@ func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, li
 	}
 	b.buffer = getBuffer(headroom + int(size))
 
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(time.Duration(limits.BodyRead)))
+	// The deadline is set when it is due, not before each body: most are there
+	// with the head, and a timer costs less than two changes of a deadline.
+	guard := time.AfterFunc(time.Duration(limits.BodyRead), func() {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	})
 	f := b.fill(r, limit, limits.BodyMemory, tooLarge)
-	_ = deadline.SetReadDeadline(time.Time{})
+	if !guard.Stop() {
+		f = tooSlow // also when the body was just complete: the connection is of no more use
+	}
 	if f != nil {
 		b.retire()
 		return nil, f
@@ -120,7 +128,7 @@ func (b *body) fill(r *http.Request, limit, budget int64, tooLarge *fault.Fault)
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return fault.New(fault.RequestTimeout, "the body did not arrive in time")
+			return tooSlow
 		default:
 			// MaxBytesReader of an operator's request_body directive, or a
 			// caller who left in the middle.

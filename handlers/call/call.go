@@ -40,6 +40,8 @@ type call struct {
 	basis     usage.Basis
 	tokens    usage.Tokens
 	refusal   *fault.Fault
+	firstByte time.Duration // from started; zero when nothing came
+	duration  time.Duration // from started to the end
 	bodyBytes int
 }
 
@@ -130,28 +132,3 @@ func (c *call) cause() error { return context.Cause(c.ctx) }
 
 // timedOut tells whether it was the watch that cancelled the call.
 func (c *call) timedOut() bool { return errors.Is(c.cause(), errTimeout{}) }
-
-// placeholder serves the values that Messages documents.
-func (c *call) placeholder(key string) (any, bool) {
-	switch key {
-	case "http.auth.user.id":
-		if c.principal != nil {
-			return c.principal.UserID, true
-		}
-	case "http.modelgate.key_id":
-		if c.principal != nil {
-			return c.principal.KeyID, true
-		}
-	case "http.modelgate.request_id":
-		return c.id, true
-	case "http.modelgate.model":
-		return c.request.model, true
-	case "http.modelgate.ended":
-		return string(c.ended), true
-	case "http.modelgate.usage.input":
-		return c.tokens.AllInput(), true
-	case "http.modelgate.usage.output":
-		return c.tokens.AllOutput(), true
-	}
-	return nil, false
-}

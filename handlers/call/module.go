@@ -25,7 +25,7 @@ func init() {
 // Messages serves POST /v1/messages, POST /v1/messages/count_tokens and
 // GET /v1/models, to callers with an API key, and lets every other path pass.
 //
-// While a call is under way and after it, these placeholders are set:
+// These placeholders are set, the last ones when the call has ended:
 //
 // Placeholder | Description
 // ------------|-------------
@@ -34,8 +34,10 @@ func init() {
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 // `{http.modelgate.model}` | The model as the caller named it
 // `{http.modelgate.ended}` | How the call ended: complete, client_gone, timeout, upstream_error or refused
-// `{http.modelgate.usage.input}` | Input tokens as they count for the bill, all kinds
-// `{http.modelgate.usage.output}` | Output tokens as they count for the bill, all kinds
+// `{http.modelgate.usage}` | What the tokens rest on: reported, estimated or none
+// `{http.modelgate.usage.*}` | Tokens as they count for the bill, by kind: input, output, cache_read, cache_write_5m, cache_write_1h, reasoning; each token is in one of them
+// `{http.modelgate.first_byte}` | Seconds until the first byte of the answer came; 0 when none did
+// `{http.modelgate.duration}` | Seconds that the call took
 type Messages struct {
 	block
 }

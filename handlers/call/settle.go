@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -166,55 +164,4 @@ func (c *call) bill() {
 		}
 	}
 	c.tokens, c.basis = o.Bill()
-}
-
-// report writes the call's one log line and counts it.
-func (c *call) report() {
-	total := time.Since(c.started)
-	var first time.Duration
-	a := c.answer
-	if a != nil && !a.firstByte.IsZero() {
-		first = a.firstByte.Sub(c.started)
-	}
-	if a == nil {
-		c.route.metrics.Refused(string(c.refusal.Code))
-	} else {
-		c.route.metrics.Ended(string(c.ended), string(c.basis), first, total, c.tokens)
-	}
-
-	entry := c.block.logger.Check(zapcore.InfoLevel, "call")
-	if entry == nil {
-		return
-	}
-	fields := make([]zap.Field, 0, 24)
-	fields = append(fields,
-		zap.String("request_id", c.id),
-		zap.String("route", c.route.name),
-		zap.String("ended", string(c.ended)),
-		zap.String("usage", string(c.basis)),
-		zap.Duration("duration", total),
-	)
-	if c.principal != nil {
-		fields = append(fields, zap.String("user_id", c.principal.UserID), zap.String("key_id", c.principal.KeyID))
-	}
-	if c.request.model != "" {
-		fields = append(fields, zap.String("model", c.request.model), zap.Bool("stream", c.request.stream))
-	}
-	if c.refusal != nil {
-		fields = append(fields, zap.String("code", string(c.refusal.Code)))
-	}
-	if a != nil {
-		fields = append(fields,
-			zap.Int("status", a.status),
-			zap.Duration("first_byte", first),
-			zap.Int("bytes_in", c.bodyBytes),
-			zap.Int64("bytes_out", a.bytes),
-		)
-		for kind, n := range c.tokens.ByKind() {
-			if n > 0 {
-				fields = append(fields, zap.Int64(usage.KindName(kind), n))
-			}
-		}
-	}
-	entry.Write(fields...)
 }

@@ -46,7 +46,7 @@ func (w *watch) start(a *answer) {
 	w.ping = max(time.Duration(limits.Ping), 0)
 	w.sign = signs[a.call.route.dialect]
 	w.patience = min(time.Second, w.idle)
-	w.firstBy = a.call.started.Add(time.Duration(limits.FirstByte))
+	w.firstBy = time.Now().Add(time.Duration(limits.FirstByte))
 	w.timer = time.AfterFunc(24*time.Hour, func() { w.look(a) })
 	w.timer.Reset(time.Until(w.firstBy)) // only now: look uses the timer
 }
@@ -55,12 +55,19 @@ func (w *watch) start(a *answer) {
 // the answer closed.
 func (w *watch) stop() { w.timer.Stop() }
 
+// dropPatience is how long the body of an answer that is not passed on may take:
+// reading it to its end keeps the connection to the backend.
+const dropPatience = 5 * time.Second
+
 // headCame turns from waiting for the head to watching for silence.
 func (w *watch) headCame(a *answer) {
 	now := time.Now()
 	a.lastByte, a.lastSign = now, now
 	if a.status != 200 || !a.stream || a.encoded {
 		w.ping = 0
+	}
+	if !a.passed {
+		w.idle = min(w.idle, dropPatience)
 	}
 	w.timer.Reset(w.next(a, now))
 }
@@ -90,7 +97,7 @@ func (w *watch) look(a *answer) {
 	defer a.mu.Unlock()
 	w.blocked.Store(0)
 	switch {
-	case a.closed || a.head && !a.passed:
+	case a.closed:
 		return
 	case !a.head && !now.Before(w.firstBy), a.head && now.Sub(a.lastByte) >= w.idle:
 		a.call.cancel(errTimeout{})

@@ -138,12 +138,16 @@ func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
 }
 
 // Refuse answers f in the dialect. Whatever headers were prepared for another
-// body are taken back first.
+// answer are taken back first.
+//
+// It does not wait for a request body that nobody is going to read: net/http
+// would take in up to 256 KiB of it before it sends an answer, unless it is told
+// that the two may overlap, and a caller who sends nothing would hear nothing.
 func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string) {
 	header := w.Header()
 	for name := range header {
-		if strings.HasPrefix(name, "Content-") || name == "Etag" || name == "Last-Modified" || name == "Trailer" {
-			header.Del(name)
+		if strings.HasPrefix(name, "Content-") || ofAnother[name] {
+			delete(header, name)
 		}
 	}
 	Stamp(header, d, requestID)
@@ -162,8 +166,17 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	}
 	body := d.Body(f, requestID)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // HTTP/2 is so anyway
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+	_ = control.Flush()
+}
+
+// ofAnother are headers that belong to the answer which a refusal stands in
+// for, beside those that describe its content.
+var ofAnother = map[string]bool{
+	"Etag": true, "Last-Modified": true, "Trailer": true, "Location": true, "Request-Id": true,
 }
 
 // Stamp puts the request id on an answer: X-Request-Id always, and request-id

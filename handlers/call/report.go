@@ -1,0 +1,102 @@
+package call
+
+import (
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// report writes the call's one log line and counts it.
+func (c *call) report() {
+	c.duration = time.Since(c.started)
+	a := c.answer
+	if a != nil && !a.firstByte.IsZero() {
+		c.firstByte = a.firstByte.Sub(c.started)
+	}
+	if a == nil {
+		c.route.metrics.Refused(string(c.refusal.Code))
+	} else {
+		c.route.metrics.Ended(c.ended, c.basis, c.firstByte, c.duration, c.tokens)
+	}
+
+	if entry := c.block.logger.Check(zapcore.InfoLevel, "call"); entry != nil {
+		entry.Write(zap.Inline((*line)(c)))
+	}
+}
+
+// line is a call as its log line.
+type line call
+
+// MarshalLogObject implements zapcore.ObjectMarshaler. Times are in seconds.
+func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	enc.AddString("request_id", l.id)
+	enc.AddString("route", l.route.name)
+	enc.AddString("ended", string(l.ended))
+	enc.AddString("usage", string(l.basis))
+	if l.principal != nil {
+		enc.AddString("user_id", l.principal.UserID)
+		enc.AddString("key_id", l.principal.KeyID)
+	}
+	if l.request.model != "" {
+		enc.AddString("model", l.request.model)
+		enc.AddBool("stream", l.request.stream)
+	}
+	if l.refusal != nil {
+		enc.AddString("code", string(l.refusal.Code))
+	}
+	if l.answer != nil {
+		enc.AddInt("status", l.answer.status)
+		for kind, n := range l.tokens.ByKind() {
+			if n > 0 {
+				enc.AddInt64(usage.KindName(kind), n)
+			}
+		}
+		enc.AddInt("bytes_in", l.bodyBytes)
+		enc.AddInt64("bytes_out", l.answer.bytes)
+		enc.AddFloat64("first_byte", l.firstByte.Seconds())
+	}
+	enc.AddFloat64("duration", l.duration.Seconds())
+	return nil
+}
+
+// placeholder serves the values that Messages documents.
+func (c *call) placeholder(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, "http.modelgate.")
+	if !ours {
+		if key == "http.auth.user.id" && c.principal != nil {
+			return c.principal.UserID, true
+		}
+		return nil, false
+	}
+	if name, ours = strings.CutPrefix(name, "usage."); ours {
+		for kind, n := range c.tokens.ByKind() {
+			if usage.KindName(kind) == name {
+				return n, true
+			}
+		}
+		return nil, false
+	}
+	switch name {
+	case "key_id":
+		if c.principal != nil {
+			return c.principal.KeyID, true
+		}
+	case "request_id":
+		return c.id, true
+	case "model":
+		return c.request.model, true
+	case "ended":
+		return string(c.ended), true
+	case "usage":
+		return string(c.basis), true
+	case "first_byte":
+		return c.firstByte.Seconds(), true
+	case "duration":
+		return c.duration.Seconds(), true
+	}
+	return nil, false
+}
