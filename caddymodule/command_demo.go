@@ -33,6 +33,9 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	persist_config off
 	auto_https off
 	grace_period 5s
+	servers {
+		protocols h1
+	}
 	storage file_system "{{.Data}}/caddy"
 	log default {
 		output stderr
