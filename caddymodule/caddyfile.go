@@ -17,6 +17,7 @@ func init() {
 
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
+		d.Next() // to the option's name, whose line the error tells
 		return nil, d.Err("the modelgate option is there twice")
 	}
 	var app App

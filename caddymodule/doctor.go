@@ -171,12 +171,6 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 			"add to the reverse_proxy: request_buffers 32MiB",
 		})
 	}
-	if interval, _ := at(proxy, "flush_interval").(float64); interval < 0 {
-		findings = append(findings, Finding{
-			"warning", path, "flush_interval -1 is left out here: with it a backend would go on working for a caller who has left",
-			"take the line out; event streams are flushed at once without it",
-		})
-	}
 	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
 		findings = append(findings, Finding{
 			"error", path, "response_buffers holds streams back until the buffer is full",

@@ -42,10 +42,14 @@ func init() {
 	// One hook for the process: Caddy's per-configuration hooks do not fire for
 	// apps.
 	caddy.OnExit(func(ctx context.Context) {
+		var open []*Node // drained outside of Range, which keeps calls from giving them back
 		nodes.Range(func(_, value any) bool {
-			value.(*Node).drain(ctx)
+			open = append(open, value.(*Node))
 			return true
 		})
+		for _, node := range open {
+			node.drain(ctx)
+		}
 	})
 }
 
@@ -94,16 +98,27 @@ func (n *Node) drain(ctx context.Context) {
 	}
 }
 
-// Ready returns why the node cannot serve, or nil.
+// Ready returns why no more calls should be sent here, or nil.
 func (n *Node) Ready() error {
-	if n.draining.Load() || caddy.Exiting() {
-		return errors.New("draining: the process is about to end")
+	if caddy.Exiting() {
+		return errDraining
+	}
+	return n.open()
+}
+
+// open returns why no call can be taken, or nil. While the process ends, calls
+// are taken as long as servers are up: an operator's shutdown_delay is for them.
+func (n *Node) open() error {
+	if n.draining.Load() {
+		return errDraining
 	}
 	if err := n.Store.Err(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
+
+var errDraining = errors.New("draining: the process is about to end")
 
 // ReserveBody takes n bytes from the budget for request bodies, if it has them.
 // They are given back with a negative n.
@@ -157,8 +172,13 @@ func (l *lease) take() (*Node, error) {
 }
 
 // stop gives back the configuration's own hold. Caddy calls it twice, as Stop
-// and as Cleanup, and also when the start has failed.
+// and as Cleanup, and also when the start has failed. When the process ends it
+// does nothing: apps stop in random order, servers may still be serving, and
+// the hook above closes the store after all of them.
 func (l *lease) stop() {
+	if caddy.Exiting() {
+		return
+	}
 	l.once.Do(func() {
 		if l.node != nil {
 			l.release()
@@ -220,19 +240,23 @@ func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
 func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fault.Fault) {
 	node, release, err := a.lease.hold(ctx)
 	if err != nil {
-		return nil, nil, fault.New(fault.StoreUnavailable, "%v", err).After(openPatience)
+		a.logger.Error("a call found no store", zap.Error(err))
+		return nil, nil, closedNow
 	}
 	node.calls.Add(1)
 	leave = func() {
 		node.calls.Add(-1)
 		release()
 	}
-	if err := node.Ready(); err != nil {
+	if node.open() != nil { // the store has logged why
 		leave()
-		return nil, nil, fault.New(fault.StoreUnavailable, "the gateway cannot take calls now").After(5 * time.Second)
+		return nil, nil, closedNow
 	}
 	return node, leave, nil
 }
+
+// closedNow is all that a caller hears of a store that is not there.
+var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
 
 // Node returns the node without counting a call, for health and admin routes;
 // release gives it back.

@@ -50,7 +50,7 @@ func (a *Auth) Provision(ctx caddy.Context) (err error) {
 func (a *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	principal, f := a.principal(r)
 	if f != nil {
-		reply.DialectOf(r, a.app.VersionHeader).Refuse(w, f, reply.NewRequestID())
+		reply.DialectOf(r, a.app.VersionHeader).RefuseUnread(w, r, f, reply.NewRequestID())
 		return nil
 	}
 	caddyhttp.SetVar(r.Context(), principalVar, principal)

@@ -220,8 +220,8 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
-		return nil
+	if a.closed || !a.head {
+		return nil // a flush without a head would be an empty 200
 	}
 	return a.control.Flush()
 }
@@ -249,6 +249,11 @@ func (a *answer) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	for name := range a.Header() {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(a.Header(), name)
+		}
+	}
 	if a.trim != nil && !a.lost {
 		_ = a.trim.Close()
 	}

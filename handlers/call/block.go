@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
@@ -62,7 +61,6 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err
 	}
-	overrideFlush(b.Routes, b.logger)
 	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return errNoRoute
 	}))
@@ -77,26 +75,6 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 		reply.Route{Path: modelsPath, Methods: []string{http.MethodGet, http.MethodHead}},
 		reply.Route{Path: modelsPath + "/", Methods: []string{http.MethodGet, http.MethodHead}})
 	return nil
-}
-
-// overrideFlush takes `flush_interval -1` from reverse proxies in a block: with
-// it Caddy does not cancel the backend when the caller leaves (it detaches the
-// request's context), and it gains nothing, because Caddy flushes event streams
-// and bodies of unknown length at once by itself.
-func overrideFlush(routes caddyhttp.RouteList, logger *zap.Logger) {
-	for _, r := range routes {
-		for _, handler := range r.Handlers {
-			switch h := handler.(type) {
-			case *reverseproxy.Handler:
-				if h.FlushInterval < 0 {
-					h.FlushInterval = 0
-					logger.Warn("flush_interval -1 is not needed here and was left out: event streams are flushed at once without it, and with it a backend would go on working for a caller who has left")
-				}
-			case *caddyhttp.Subroute:
-				overrideFlush(h.Routes, logger)
-			}
-		}
-	}
 }
 
 func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -126,6 +104,6 @@ func (b *block) listing(w http.ResponseWriter, r *http.Request, f *fault.Fault, 
 		}
 	}
 	if f != nil {
-		reply.DialectOf(r, b.app.VersionHeader).Refuse(w, f, requestID)
+		reply.DialectOf(r, b.app.VersionHeader).RefuseUnread(w, r, f, requestID)
 	}
 }

@@ -62,7 +62,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 		}
 	}
 	if f != nil {
-		return c.refuse(w, f)
+		return c.refuse(w, r, f)
 	}
 	defer c.body.retire()
 	return c.forward(w, r)
@@ -96,9 +96,13 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 }
 
 // refuse answers what the gate decided.
-func (c *call) refuse(w http.ResponseWriter, f *fault.Fault) error {
+func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
-	c.route.dialect.Refuse(w, f, c.id)
+	if c.body == nil {
+		c.route.dialect.RefuseUnread(w, r, f, c.id)
+	} else {
+		c.route.dialect.Refuse(w, f, c.id)
+	}
 	c.report()
 	return nil
 }

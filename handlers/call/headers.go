@@ -22,6 +22,7 @@ var neverUpstream = []string{
 var neverDownstream = []string{
 	"Authorization", "X-Api-Key", "Set-Cookie", "Set-Cookie2", "Www-Authenticate", "Proxy-Authenticate",
 	"Authentication-Info", "Proxy-Authentication-Info", "Proxy-Authorization", "X-Request-Id",
+	"Trailer", // and what it names: see answer.end
 }
 
 // cleanRequest makes r fit to leave: headers, query, encodings. Named by

@@ -104,7 +104,9 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 		}
 	}
 	if len(inner) == 0 {
-		return h.WithDispenser(caddyfile.NewDispenser([]caddyfile.Token{name})).Err("the block holds no directive by which calls leave, such as reverse_proxy")
+		beginning := caddyfile.NewDispenser([]caddyfile.Token{name})
+		beginning.Next()
+		return beginning.Err("the block holds no directive by which calls leave, such as reverse_proxy")
 	}
 	routes, err := parseInOrder(h, name, inner)
 	b.Routes = routes

@@ -93,12 +93,14 @@ func (b *body) splice(from, to int, text string) {
 // checkVersion demands the header that names the version of the messages
 // dialect, in the form of a date (service document, section 9).
 func checkVersion(header http.Header, name string) *fault.Fault {
-	value := header.Get(name)
-	if value == "" {
+	values := header.Values(name)
+	if len(values) == 0 || values[0] == "" {
 		return fault.At(fault.MissingParameter, name, "the header %s is required, with a date such as 2023-06-01", name)
 	}
-	if _, err := time.Parse(time.DateOnly, value); err != nil {
-		return fault.At(fault.InvalidParameter, name, "the header %s must be a date such as 2023-06-01", name)
+	for _, value := range values {
+		if _, err := time.Parse(time.DateOnly, value); err != nil || value != values[0] {
+			return fault.At(fault.InvalidParameter, name, "the header %s must be one date such as 2023-06-01", name)
+		}
 	}
 	return nil
 }

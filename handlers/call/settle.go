@@ -101,14 +101,14 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		// the backend has closed its side.
 		c.ended = usage.Complete
 		return broken && !a.stream
+	case a.meter != nil && a.meter.Failed():
+		c.ended = usage.UpstreamError // the caller has read the backend's own words
+		return broken && !a.intact()
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
 	case a.lost || errors.Is(c.cause(), context.Canceled):
 		c.ended = usage.ClientGone
 		return true
-	case a.meter != nil && a.meter.Failed() && !broken && err == nil:
-		c.ended = usage.UpstreamError // the caller has read the backend's own words
-		return false
 	default:
 		c.ended = usage.UpstreamError
 		c.refusal = fault.New(fault.UpstreamUnavailable, "the backend broke off in the middle of its answer")

@@ -1,7 +1,6 @@
 package call
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
@@ -28,7 +27,6 @@ type watch struct {
 	idle     time.Duration
 	ping     time.Duration // zero: none
 	sign     []byte        // what a ping is
-	blocked  atomic.Int64  // since when, in Unix nanoseconds, the caller has not taken what is written
 	patience time.Duration // how soon a busy writer is looked at again
 }
 
@@ -85,17 +83,13 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 func (w *watch) look(a *answer) {
 	now := time.Now()
 	if !a.mu.TryLock() {
-		// Somebody is writing. One write that lasts longer than a backend may
-		// be silent is a caller who reads no more.
-		w.blocked.CompareAndSwap(0, now.UnixNano())
-		if now.UnixNano()-w.blocked.Load() > int64(w.idle) {
-			_ = a.control.SetWriteDeadline(now)
-		}
+		// Somebody is writing. A caller who takes nothing more is not for the
+		// watch to end: Caddy bounds every write (write_idle, a minute), and
+		// its deadlines may be set only by who writes.
 		w.timer.Reset(w.patience)
 		return
 	}
 	defer a.mu.Unlock()
-	w.blocked.Store(0)
 	switch {
 	case a.closed:
 		return

@@ -52,7 +52,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	case i < 0:
 		return reply.Pass(w, r, next, h.app.VersionHeader)
 	case f != nil:
-		reply.Completions.Refuse(w, f, reply.NewRequestID())
+		reply.Completions.RefuseUnread(w, r, f, reply.NewRequestID())
 	case paths[i].Path == "/healthz":
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:

@@ -67,6 +67,8 @@ func (d Dialect) errorType(status int) string {
 		return "invalid_request_error"
 	}
 	switch {
+	case status == http.StatusUnauthorized:
+		return "authentication_error"
 	case status == http.StatusPaymentRequired:
 		return "insufficient_quota"
 	case status == http.StatusTooManyRequests:
@@ -139,10 +141,6 @@ func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
 
 // Refuse answers f in the dialect. Whatever headers were prepared for another
 // answer are taken back first.
-//
-// It does not wait for a request body that nobody is going to read: net/http
-// would take in up to 256 KiB of it before it sends an answer, unless it is told
-// that the two may overlap, and a caller who sends nothing would hear nothing.
 func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string) {
 	header := w.Header()
 	for name := range header {
@@ -166,11 +164,8 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	}
 	body := d.Body(f, requestID)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	control := http.NewResponseController(w)
-	_ = control.EnableFullDuplex() // HTTP/2 is so anyway
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-	_ = control.Flush()
 }
 
 // ofAnother are headers that belong to the answer which a refusal stands in

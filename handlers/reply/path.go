@@ -87,7 +87,7 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 
 // NotFound answers that there is nothing at r's path.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
-	DialectOf(r, versionHeader).Refuse(w, fault.New(fault.NotFound, "there is nothing at this path"), NewRequestID())
+	DialectOf(r, versionHeader).RefuseUnread(w, r, fault.New(fault.NotFound, "there is nothing at this path"), NewRequestID())
 }
 
 // misspelt tells whether wire, whose canonical form is clean and which is none

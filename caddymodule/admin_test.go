@@ -1,0 +1,123 @@
+package caddymodule_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "taken"}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "shut"}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/shut/disable", nil, nil)
+	type body = map[string]any
+	for _, c := range []struct {
+		method, path string
+		in           any
+		status       int
+		code, param  string
+	}{
+		{"POST", "/modelgate/users", body{"name": "Taken"}, 409, "CONFLICT", "name"},
+		{"POST", "/modelgate/users", body{"name": ""}, 400, "INVALID_PARAMETER", "name"},
+		{"POST", "/modelgate/users", body{"name": 7}, 400, "INVALID_PARAMETER", "name"},
+		{"POST", "/modelgate/users", body{"nmae": "x"}, 400, "INVALID_PARAMETER", "nmae"},
+		{"POST", "/modelgate/users", []int{}, 400, "INVALID_JSON", ""},
+		{"POST", "/modelgate/users", body{"name": strings.Repeat("x", 70_000)}, 413, "PAYLOAD_TOO_LARGE", ""},
+		{"GET", "/modelgate/users/nobody", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/users/nobody/disable", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/keys", body{}, 400, "MISSING_PARAMETER", "user"},
+		{"POST", "/modelgate/keys", body{"user": "nobody"}, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/keys", body{"user": "shut"}, 409, "CONFLICT", "user"},
+		{"POST", "/modelgate/keys", body{"user": "taken", "models": []string{"a*b"}}, 400, "INVALID_PARAMETER", "models"},
+		{"POST", "/modelgate/keys", body{"user": "taken", "ip_ranges": []string{"here"}}, 400, "INVALID_PARAMETER", "ip_ranges"},
+		{"POST", "/modelgate/keys", body{"user": "taken", "expires": 1}, 400, "INVALID_PARAMETER", "expires"},
+		{"GET", "/modelgate/keys?user=nobody", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/keys/key_0/revoke", nil, 404, "NOT_FOUND", "key"},
+		{"POST", "/modelgate/keys/" + key.ID + "/rotate", body{"grace": -1}, 400, "INVALID_PARAMETER", "grace"},
+		{"POST", "/modelgate/keys/" + key.ID + "/rotate", body{"grace": 31 * 86400}, 400, "INVALID_PARAMETER", "grace"},
+		{"GET", "/modelgate/", nil, 404, "NOT_FOUND", ""},
+		{"GET", "/modelgate/nothing", nil, 404, "NOT_FOUND", ""},
+		{"DELETE", "/modelgate/users/taken", nil, 404, "NOT_FOUND", ""},
+	} {
+		status, answer := g.Admin(t, c.method, c.path, c.in)
+		var got struct{ Code, Message, Param string }
+		if err := json.Unmarshal(answer, &got); err != nil {
+			t.Errorf("%s %s: %v: %s", c.method, c.path, err, answer)
+		}
+		if status != c.status || got.Code != c.code || got.Param != c.param || got.Message == "" {
+			t.Errorf("%s %s is answered %d %s, want %d %s at %q", c.method, c.path, status, answer, c.status, c.code, c.param)
+		}
+	}
+}
+
+func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	var rotated gatetest.Key
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/rotate", map[string]any{"grace": 60}, &rotated)
+	if rotated.ID != key.ID || rotated.Secret == "" || rotated.Secret == key.Secret {
+		t.Fatalf("%+v was rotated into %+v", key, rotated)
+	}
+	for _, path := range []string{"/modelgate/keys", "/modelgate/users", "/modelgate/status", "/modelgate/keys?user=" + key.UserID} {
+		_, answer := g.Admin(t, http.MethodGet, path, nil)
+		for _, secret := range []string{key.Secret, rotated.Secret, `"hash"`, `"previous":`} {
+			if strings.Contains(string(answer), secret) {
+				t.Errorf("%s shows %s", path, answer)
+			}
+		}
+	}
+	for _, secret := range []string{key.Secret, rotated.Secret} {
+		if g.Logged(secret) {
+			t.Error("a secret stands in the log")
+		}
+		if got := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+secret, ""); got.Status != http.StatusOK {
+			t.Errorf("a secret in force is answered %d", got.Status)
+		}
+	}
+}
+
+func TestStatusTellsHowTheNodeIs(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_messages {\n models b a\n reverse_proxy BACKEND\n}"})
+	g.NewKey(t, nil)
+	var status struct {
+		Ready              bool
+		Reason, Store      string
+		Users, Credentials int
+		Models             []string
+		Calls_In_Flight    int
+	}
+	g.MustAdmin(t, http.MethodGet, "/modelgate/status", nil, &status)
+	if !status.Ready || status.Reason != "" || status.Store != "gatetest:"+g.Store || status.Users != 1 || status.Credentials != 1 || fmt.Sprint(status.Models) != "[a b]" {
+		t.Errorf("%+v", status)
+	}
+	g.FailStore(t)
+	g.MustAdmin(t, http.MethodGet, "/modelgate/status", nil, &status)
+	if status.Ready || !strings.Contains(status.Reason, "sync failed") {
+		t.Errorf("after a fail stop: %+v", status)
+	}
+}
+
+func TestWithoutModelgateInTheConfigurationItsAdminRoutesAreNotFound(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	if err := g.ReloadText("{\n admin " + g.AdminAddress + "\n persist_config off\n}\n"); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := g.Admin(t, http.MethodGet, "/modelgate/status", nil); status != http.StatusNotFound || !strings.Contains(string(answer), "has no modelgate in it") {
+		t.Errorf("answered %d %s", status, answer)
+	}
+}
+
+func TestTheGateIsNotReachedOverTheSiteForWhatIsTheOperators(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied + "\nrespond site"})
+	for _, path := range []string{"/modelgate/users", "/modelgate/status", "/config/"} {
+		if got := g.Do(t, http.MethodGet, path, "", ""); got.Body != "site" {
+			t.Errorf("%s is answered %d %s on the site", path, got.Status, got.Body)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package caddymodule_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// run calls `caddy modelgate` against a gate.
+func run(t *testing.T, g *gatetest.Gate, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return gatetest.Caddy(t, stdin, append(append([]string{"modelgate"}, args...), "--address", g.AdminAddress)...)
+}
+
+func TestCommandsEndWithTheirExitCodes(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
+	fileThere := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(fileThere, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		"done":                     {[]string{"user", "list"}, 0, ""},
+		"status":                   {[]string{"status"}, 0, ""},
+		"no verb":                  {[]string{"user"}, 2, "a command is missing"},
+		"no noun":                  {[]string{}, 2, "a command is missing"},
+		"unknown noun":             {[]string{"person"}, 2, `unknown command "person"`},
+		"unknown verb":             {[]string{"user", "kill"}, 2, `unknown command "kill"`},
+		"unknown flag":             {[]string{"user", "list", "--fast"}, 2, "unknown flag"},
+		"an argument is missing":   {[]string{"user", "create"}, 2, "0 arguments given, 1 needed"},
+		"an argument too many":     {[]string{"user", "create", "a", "b"}, 2, "2 arguments given, 1 needed"},
+		"bad expiry":               {[]string{"key", "create", "ann", "--expires", "soon"}, 2, "--expires"},
+		"bad grace":                {[]string{"key", "rotate", "key_0", "--grace", "soon"}, 2, "--grace"},
+		"user not found":           {[]string{"user", "enable", "nobody"}, 3, `there is no user "nobody"`},
+		"key not found":            {[]string{"key", "rotate", "key_0"}, 3, `there is no key "key_0"`},
+		"owner not found":          {[]string{"key", "create", "nobody"}, 3, `there is no user "nobody"`},
+		"name taken":               {[]string{"user", "create", "ANN"}, 4, "already"},
+		"bad name":                 {[]string{"user", "create", "two words"}, 4, "no spaces"},
+		"not confirmed":            {[]string{"user", "disable", "ann"}, 4, "not confirmed"},
+		"a name with a slash":      {[]string{"user", "enable", "a/b"}, 3, `there is no user "a/b"`},
+		"backup over a file":       {[]string{"backup", fileThere}, 4, "there already"},
+		"restore of nothing":       {[]string{"restore", fileThere + "x", t.TempDir()}, 3, "no such file"},
+		"restore of no backup":     {[]string{"restore", fileThere, filepath.Join(t.TempDir(), "new")}, 1, "not a backup"},
+		"restore into a directory": {[]string{"restore", fileThere, filepath.Dir(fileThere)}, 4, "is not empty"},
+		"restore by no engine":     {[]string{"restore", fileThere, t.TempDir(), "--engine", "floppy"}, 2, "floppy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := run(t, g, "", c.args...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("ended with %d, want %d (%q)\n%s%s", code, c.code, c.stderr, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestACommandWithoutAServerEndsWithFive(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"127.0.0.1:1", "unix/" + filepath.Join(t.TempDir(), "none.sock"), "localhost:1"} {
+		code, _, stderr := gatetest.Caddy(t, "", "modelgate", "status", "--address", address)
+		if code != 5 || !strings.Contains(stderr, "no Caddy answers") {
+			t.Errorf("%s: ended with %d: %s", address, code, stderr)
+		}
+	}
+	if code, _, _ := gatetest.Caddy(t, "", "modelgate", "status", "--address", "localhost:1-9"); code != 2 {
+		t.Errorf("a range of ports ended with %d", code)
+	}
+}
+
+func TestAKeyIsMadeUsedRotatedAndRevokedByCommands(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	type key struct {
+		ID     string `json:"id"`
+		Secret string `json:"api_key"`
+	}
+	asKey := func(args ...string) (k key) {
+		t.Helper()
+		code, stdout, stderr := run(t, g, "", append(args, "--json")...)
+		if code != 0 || json.Unmarshal([]byte(stdout), &k) != nil || strings.Count(stdout, "\n") != 1 {
+			t.Fatalf("%v ended with %d: %s%s", args, code, stdout, stderr)
+		}
+		return k
+	}
+	accepted := func(secret string, want int) {
+		t.Helper()
+		if got := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+secret, ""); got.Status != want {
+			t.Errorf("the key is answered %d, want %d", got.Status, want)
+		}
+	}
+	if code, stdout, _ := run(t, g, "", "user", "create", "bob"); code != 0 || !strings.Contains(stdout, "bob") || !strings.Contains(stdout, "active") {
+		t.Fatalf("ended with %d: %s", code, stdout)
+	}
+	first := asKey("key", "create", "bob", "--name", "laptop", "--models", "a-*,b", "--ip-ranges", "127.0.0.0/8", "--expires", "30d")
+	accepted(first.Secret, 200)
+	second := asKey("key", "rotate", first.ID, "--grace", "1h")
+	if second.ID != first.ID {
+		t.Errorf("the key %s became %s", first.ID, second.ID)
+	}
+	accepted(first.Secret, 200)
+	accepted(second.Secret, 200)
+
+	code, stdout, _ := run(t, g, "", "key", "list", "--user", "bob")
+	for _, word := range []string{first.ID, "laptop", "a-*,b", "127.0.0.0/8", "active"} {
+		if code != 0 || !strings.Contains(stdout, word) {
+			t.Errorf("the list lacks %q:\n%s", word, stdout)
+		}
+	}
+	if strings.Contains(stdout, second.Secret) {
+		t.Error("the list shows the key")
+	}
+
+	if code, _, stderr := run(t, g, "n\n", "key", "revoke", first.ID); code != 4 || !strings.Contains(stderr, "[y/N]") {
+		t.Errorf("a refused question ended with %d: %s", code, stderr)
+	}
+	accepted(second.Secret, 200)
+	if code, _, stderr := run(t, g, "y\n", "key", "revoke", first.ID); code != 0 {
+		t.Errorf("a confirmed question ended with %d: %s", code, stderr)
+	}
+	accepted(first.Secret, 401)
+	accepted(second.Secret, 401)
+	if code, _, _ := run(t, g, "", "key", "rotate", first.ID); code != 4 {
+		t.Errorf("rotating a revoked key ended with %d", code)
+	}
+	if code, _, _ := run(t, g, "", "user", "disable", "bob", "--yes"); code != 0 {
+		t.Errorf("--yes ended with %d", code)
+	}
+}
+
+func TestStatusOfAFailedNodeEndsWithOne(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	g.FailStore(t)
+	code, stdout, stderr := run(t, g, "", "status")
+	if code != 1 || !strings.Contains(stdout, "NOT READY") || !strings.Contains(stderr, "not ready") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
+	dir := t.TempDir()
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied, Storage: small(filepath.Join(dir, "store"))})
+	key := g.NewKey(t, nil)
+	file, restored := filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
+	if code, stdout, stderr := run(t, g, "", "backup", file); code != 0 {
+		t.Fatalf("the backup ended with %d: %s%s", code, stdout, stderr)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup is %v (%v)", info.Mode(), err)
+	}
+	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "restore", file, restored); code != 0 {
+		t.Fatalf("the restore ended with %d: %s%s", code, stdout, stderr)
+	}
+	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, Storage: small(restored)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+key.Secret, ""); got.Status != http.StatusOK {
+		t.Errorf("a key of the backup is answered %d %s", got.Status, got.Body)
+	}
+}
+
+// small is a store in a directory that takes little room.
+func small(directory string) string {
+	return "badger \"" + directory + "\" {\n memory small\n}"
+}
+
+func TestAConfigurationIsValidatedBesideTheServerThatRunsIt(t *testing.T) {
+	dir := t.TempDir()
+	config := gatetest.Config{Site: gatetest.Proxied, Storage: small(filepath.Join(dir, "store"))}
+	g := gatetest.Start(t, config)
+	file := filepath.Join(dir, "Caddyfile")
+	if err := os.WriteFile(file, []byte(g.Caddyfile(config)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := gatetest.Caddy(t, "", "validate", "--config", file); code != 0 || !strings.Contains(stdout, "Valid configuration") {
+		t.Errorf("validate ended with %d: %s%s", code, stdout, stderr)
+	}
+
+	// To run it a second time is refused, with the store's name.
+	second := strings.NewReplacer(g.AdminAddress, "off", "output gatetest", "output stderr").Replace(g.Caddyfile(config))
+	if err := os.WriteFile(file, []byte(second), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := gatetest.Caddy(t, "", "run", "--config", file)
+	if code != 1 || !strings.Contains(stderr, filepath.Join(dir, "store")) {
+		t.Errorf("a second server ended with %d: %s", code, stderr)
+	}
+	if got := g.Do(t, http.MethodGet, "/v1/models", "", ""); got.Status != http.StatusUnauthorized {
+		t.Errorf("the first server answers %d", got.Status)
+	}
+}

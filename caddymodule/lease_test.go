@@ -1,0 +1,171 @@
+package caddymodule_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+const (
+	event    = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"},\"finish_reason\":null}]}\n\n"
+	lastly   = "data: [DONE]\n\n"
+	callBody = `{"model":"MODEL","stream":true,"messages":[{"role":"user","content":"hello"}]}`
+)
+
+// stream opens a stream for a model, reads its first event, and returns it with
+// what lets the backend end it.
+func stream(t *testing.T, g *gatetest.Gate, key, model string) (resp *http.Response, end func()) {
+	t.Helper()
+	ends := make(chan struct{})
+	g.Backend.On(model, gatetest.Then(gatetest.Stream(event), func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ends:
+			gatetest.Send(w, lastly)
+		case <-r.Context().Done():
+		}
+	}))
+	resp = g.Open(t.Context(), t, http.MethodPost, "/v1/chat/completions", "Authorization: Bearer "+key, strings.Replace(callBody, "MODEL", model, 1))
+	got := make([]byte, len(event))
+	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != event {
+		t.Fatalf("read %q (%v)", got, err)
+	}
+	return resp, func() { close(ends) }
+}
+
+// finish ends a stream and checks that its caller gets the rest of it.
+func finish(t *testing.T, g *gatetest.Gate, resp *http.Response, end func()) {
+	t.Helper()
+	end()
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || string(rest) != lastly {
+		t.Errorf("the stream went on with %q (%v)", rest, err)
+	}
+	if line := g.CallLine(t, resp.Header.Get("X-Request-Id")); line.Text("ended") != "complete" {
+		t.Errorf("logged %v", line)
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func models(t *testing.T, g *gatetest.Gate, key string) int {
+	t.Helper()
+	return g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+key, "").Status
+}
+
+// patient is a gate whose servers let streams run longer than the test does.
+var patient = gatetest.Config{Site: gatetest.Proxied, Global: "grace_period 1m"}
+
+func TestAReloadWithTheSameStoreKeepsItOpenAndStreamsRunning(t *testing.T) {
+	g := gatetest.Start(t, patient)
+	key := g.NewKey(t, nil)
+	resp, end := stream(t, g, key.Secret, "same")
+	_, closed := gatetest.Engine(g.Store)
+
+	changed := patient
+	changed.App = "limits {\n idle 1m\n}"
+	for range 3 {
+		if err := g.Reload(changed); err != nil {
+			t.Fatal(err)
+		}
+		changed.App = "version_header new-version"
+	}
+	if isClosed(closed) {
+		t.Fatal("the store was closed by a reload")
+	}
+	if status := models(t, g, key.Secret); status != http.StatusOK {
+		t.Errorf("a key is answered %d after the reload", status)
+	}
+	// What is changed through the new configuration holds for the one node.
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/revoke", nil, nil)
+	if status := models(t, g, key.Secret); status != http.StatusUnauthorized {
+		t.Errorf("a revoked key is answered %d", status)
+	}
+	finish(t, g, resp, end) // it had begun before
+	if isClosed(closed) {
+		t.Error("the end of an old stream closed the store")
+	}
+}
+
+func TestAReloadWithAnotherStoreClosesTheFirstWhenItsLastStreamHasEnded(t *testing.T) {
+	g := gatetest.Start(t, patient)
+	key := g.NewKey(t, nil)
+	resp, end := stream(t, g, key.Secret, "other")
+	_, first := gatetest.Engine(g.Store)
+
+	other := patient
+	other.Store = t.Name() + "/second"
+	if err := g.Reload(other); err != nil {
+		t.Fatal(err)
+	}
+	if status := models(t, g, key.Secret); status != http.StatusUnauthorized {
+		t.Errorf("a key of the first store is answered %d by the second", status)
+	}
+	if status := models(t, g, g.NewKey(t, nil).Secret); status != http.StatusOK {
+		t.Errorf("a key of the second store is answered %d", status)
+	}
+	if isClosed(first) {
+		t.Fatal("the first store was closed under a stream")
+	}
+	finish(t, g, resp, end)
+	select {
+	case <-first:
+	case <-time.After(gatetest.Patience):
+		t.Error("the first store was never closed")
+	}
+	_, second := gatetest.Engine(g.Store)
+	if isClosed(second) {
+		t.Error("the second store was closed")
+	}
+}
+
+func TestAConfigurationThatFailsLeavesTheOneBeforeItAndItsStore(t *testing.T) {
+	g := gatetest.Start(t, patient)
+	key := g.NewKey(t, nil)
+	_, closed := gatetest.Engine(g.Store)
+	broken := patient
+	broken.Global += "\nservers {\n listener_wrappers {\n nothing\n}\n}"
+	if err := g.Reload(broken); err == nil {
+		t.Fatal("a broken configuration was taken")
+	}
+	// One that provisions and fails to start: its site's port is not to be had.
+	if err := g.ReloadText(strings.Replace(g.Caddyfile(patient), "bind 127.0.0.1", "bind 192.0.2.1", 1)); err == nil {
+		t.Fatal("a configuration that cannot listen was taken")
+	}
+	if isClosed(closed) {
+		t.Error("the store was closed")
+	}
+	if status := models(t, g, key.Secret); status != http.StatusOK {
+		t.Errorf("a key is answered %d", status)
+	}
+}
+
+func TestAFailStopIs503UntilARestart(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied + "\nmodelgate_health"})
+	key := g.NewKey(t, nil)
+	resp, end := stream(t, g, key.Secret, "begun")
+	g.FailStore(t)
+	for path, method := range map[string]string{"/v1/chat/completions": http.MethodPost, "/v1/models": http.MethodGet} {
+		got := g.Do(t, method, path, "Authorization: Bearer "+key.Secret, strings.Replace(callBody, "MODEL", "late", 1))
+		if got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "STORE_UNAVAILABLE") || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%s is answered %d %s", path, got.Status, got.Body)
+		}
+	}
+	if len(g.Backend.Seen("late")) != 0 {
+		t.Error("a call was forwarded after the fail stop")
+	}
+	if status, answer := g.Admin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "late"}); status != http.StatusServiceUnavailable || !strings.Contains(string(answer), "STORE_UNAVAILABLE") {
+		t.Errorf("the admin endpoint answers %d %s", status, answer)
+	}
+	finish(t, g, resp, end) // it had begun before
+}

@@ -1,0 +1,188 @@
+package call_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func TestRoutesOfABlockAreTriedInTheOrderOfTheFile(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		modelgate_messages {
+			@exact modelgate_model claude-big
+			reverse_proxy @exact BACKEND {
+				header_up X-Route exact
+			}
+			@prefix modelgate_model claude-* gpt-4
+			reverse_proxy @prefix BACKEND {
+				header_up X-Route prefix
+			}
+			@dead modelgate_model claude-small
+			respond @dead "never reached" 200
+			@last modelgate_model last
+			handle @last {
+				reverse_proxy BACKEND {
+					header_up X-Route last
+				}
+			}
+		}`})
+	key := g.NewKey(t, nil).Secret
+	for model, want := range map[string]string{
+		"claude-big": "exact", "claude-small": "prefix", "claude-": "prefix", "claude-bigger": "prefix", "gpt-4": "prefix", "last": "last",
+	} {
+		post(t, g, messages, key, model, "")
+		if seen := g.Backend.Seen(model); len(seen) != 1 || seen[0].Header.Get("X-Route") != want {
+			t.Errorf("%s took the route of %v, want %s", model, seen, want)
+		}
+	}
+	for _, model := range []string{"gpt-40", "Claude-big", "lasting", "claude"} {
+		got := post(t, g, messages, key, model, "")
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here`, "model"}.check(t, messages, got)
+		wantCall(t, g, got, "refused", "none", 0, 0)
+	}
+}
+
+func TestABlockNeverFallsThroughAndNeverAnswersAnEmpty200(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		modelgate_completions {
+			@mute modelgate_model mute
+			vars @mute nothing done
+			@none modelgate_model none
+			request_header @none X-Seen yes
+			@abort modelgate_model abort
+			abort @abort
+			@text modelgate_model text
+			respond @text "hello"
+			@terse modelgate_model terse
+			respond @terse 200
+		}
+		respond "slipped past" 418`})
+	key := g.NewKey(t, nil).Secret
+	for _, model := range []string{"mute", "none", "unknown"} {
+		got := post(t, g, chat, key, model, "")
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here`, "model"}.check(t, chat, got)
+	}
+	unavailable.check(t, chat, post(t, g, chat, key, "abort", ""))
+	if got := post(t, g, chat, key, "text", ""); got.Body != "hello" {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+}
+
+func TestAHandlerThatSaysNothingIs503(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		modelgate_messages {
+			modelgate_test_mute
+		}
+		modelgate_completions {
+			modelgate_test_mute
+		}`})
+	key := g.NewKey(t, nil).Secret
+	for _, path := range []string{messages, chat} {
+		got := post(t, g, path, key, "m", "")
+		unavailable.check(t, path, got)
+		wantCall(t, g, got, "upstream_error", "none", 0, 0)
+	}
+}
+
+func TestAnErrorDirectiveInABlockIsAnsweredInTheDialect(t *testing.T) {
+	var block strings.Builder
+	for _, status := range []string{"400", "401", "403", "404", "405", "413", "429", "500", "502", "504"} {
+		block.WriteString("@" + status + " modelgate_model m" + status + "\nerror @" + status + " \"of the operator\" " + status + "\n")
+	}
+	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_messages {\n" + block.String() + "\n}\nmodelgate_completions {\n" + block.String() + "\n}"})
+	key := g.NewKey(t, nil).Secret
+	for model, c := range map[string]struct {
+		want  refusal
+		ended string
+	}{
+		"m400": {refusal{400, "invalid_request_error", fault.InvalidParameter, "Bad Request", ""}, "refused"},
+		"m401": {refusal{403, "permission_error", fault.Forbidden, "this call is not allowed here", ""}, "refused"},
+		"m403": {refusal{403, "permission_error", fault.Forbidden, "this call is not allowed here", ""}, "refused"},
+		"m404": {refusal{404, "not_found_error", fault.NotFound, "there is nothing for this call here", ""}, "refused"},
+		"m405": {refusal{405, "invalid_request_error", fault.MethodNotAllowed, "Method Not Allowed", ""}, "refused"},
+		"m413": {refusal{413, "request_too_large", fault.PayloadTooLarge, "the body is too large for this model", ""}, "refused"},
+		"m429": {refusal{429, "rate_limit_error", fault.RateLimited, "too many calls at this time", ""}, "refused"},
+		"m500": {unavailable, "upstream_error"},
+		"m502": {unavailable, "upstream_error"},
+		"m504": {refusal{504, "timeout_error", fault.UpstreamTimeout, "the backend of this model did not answer in time", ""}, "upstream_error"},
+	} {
+		for _, path := range []string{messages, chat} {
+			got := post(t, g, path, key, model, "")
+			c.want.check(t, path, got)
+			wantCall(t, g, got, c.ended, "none", 0, 0)
+		}
+	}
+}
+
+func TestABodyLimitOfTheOperatorIs413(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: "request_body {\n max_size 1KB\n}\n" + gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	for _, path := range []string{messages, chat} {
+		conn := g.Dial(t) // what is announced too long Caddy refuses by itself
+		conn.Send(t, headOf(path, key, "Transfer-Encoding: chunked")+"7d0\n"+strings.Repeat("x", 2000)+"\n0\n\n")
+		got := conn.Receive(t, http.MethodPost)
+		refusal{413, "request_too_large", fault.PayloadTooLarge, "the body is larger than 1000 bytes", ""}.check(t, path, got)
+	}
+	if n := g.Backend.Total(); n != 0 {
+		t.Errorf("%d calls were forwarded", n)
+	}
+}
+
+func TestASecondAttemptSendsTheWholeBodyAgain(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		modelgate_messages {
+			reverse_proxy 127.0.0.1:1 BACKEND {
+				lb_policy first
+				lb_retries 3
+				fail_duration 10s
+			}
+		}`})
+	key := g.NewKey(t, nil).Secret
+	got := post(t, g, messages, key, "again", "")
+	if seen := g.Backend.Seen("again"); got.Status != http.StatusOK || len(seen) != 1 || string(seen[0].Body) != bodyFor(messages, "again", "") {
+		t.Errorf("answered %d, the backend saw %q", got.Status, seen)
+	}
+}
+
+func TestAModelMatcherOutsideOfABlockMatchesNothing(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: "@m modelgate_model *\nrespond @m matched\nrespond other"})
+	if got := g.Do(t, http.MethodPost, "/anything", "", `{"model":"m"}`); got.Body != "other" {
+		t.Errorf("answered %s", got.Body)
+	}
+}
+
+func TestPlaceholdersOfACallStandInTheAccessLog(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		log
+		log_append user {http.auth.user.id}
+		log_append key {http.modelgate.key_id}
+		log_append call {http.modelgate.request_id}
+		log_append model {http.modelgate.model}
+		log_append ended {http.modelgate.ended}
+		log_append input {http.modelgate.usage.input}
+		log_append output {http.modelgate.usage.output}
+		` + gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Backend.On("placed", gatetest.JSON(http.StatusOK, messageAnswer))
+	got := post(t, g, messages, key.Secret, "placed", "")
+	line := g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("call") == got.RequestID() })
+	for field, want := range map[string]any{"user": key.UserID, "key": key.ID, "model": "placed", "ended": "complete"} {
+		if line[field] != want {
+			t.Errorf("%s: %v, want %v", field, line[field], want)
+		}
+	}
+	for field, want := range map[string]string{"input": "9", "output": "4"} {
+		if value := strings.TrimSpace(toText(line[field])); value != want {
+			t.Errorf("%s: %v, want %s", field, line[field], want)
+		}
+	}
+
+	refused := g.Do(t, http.MethodPost, messages, "Anthropic-Version: 2023-06-01", bodyFor(messages, "placed", ""))
+	line = g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("call") == refused.RequestID() })
+	if line.Text("ended") != "refused" || line.Number("status") != 401 {
+		t.Errorf("logged %v", line)
+	}
+}

@@ -1,0 +1,190 @@
+package call_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// headOf is the head of a POST whose body is announced with these headers.
+func headOf(path, key, announced string) string {
+	return "POST " + path + " HTTP/1.1\nHost: gate\n" + headersFor(path, key) + announced + "\n\n"
+}
+
+func tooLarge(limit string) refusal {
+	return refusal{413, "request_too_large", fault.PayloadTooLarge, "the body is larger than " + limit, ""}
+}
+
+func TestACallerIsKnownBeforeAByteOfTheBodyIsRead(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	good := g.NewKey(t, nil).Secret
+	for name, c := range map[string]struct {
+		head string
+		want refusal
+	}{
+		"no credential, small body announced":  {headOf(messages, "", "Content-Length: 100"), unauthorized},
+		"no credential, large body announced":  {headOf(messages, "", "Content-Length: 20000000"), unauthorized},
+		"no credential, chunked":               {headOf(messages, "", "Transfer-Encoding: chunked"), unauthorized},
+		"no credential, body asked leave for":  {headOf(messages, "", "Content-Length: 100\nExpect: 100-continue"), unauthorized},
+		"bad version":                          {strings.Replace(headOf(messages, good, "Content-Length: 100"), "2023-06-01", "soon", 1), refusal{400, "invalid_request_error", fault.InvalidParameter, "the header anthropic-version must be one date such as 2023-06-01", ""}},
+		"encoded":                              {headOf(messages, good, "Content-Length: 100\nContent-Encoding: gzip"), refusal{415, "invalid_request_error", fault.UnsupportedMediaType, `Content-Encoding "gzip": send the body without an encoding`, ""}},
+		"33 MiB announced":                     {headOf(messages, good, "Content-Length: "+itoa(33<<20)), tooLarge("32 MiB")},
+		"9 MiB announced on the other dialect": {headOf(chat, good, "Content-Length: "+itoa(9<<20)), tooLarge("8 MiB")},
+		"33 MiB announced, leave asked for":    {headOf(messages, good, "Content-Length: "+itoa(33<<20)+"\nExpect: 100-continue"), tooLarge("32 MiB")},
+		"wrong method":                         {strings.Replace(headOf(messages, good, "Content-Length: 100"), "POST", "PUT", 1), refusal{405, "invalid_request_error", fault.MethodNotAllowed, "/v1/messages takes POST", ""}},
+		"misspelt path":                        {headOf("/v1/messages/", good, "Content-Length: 100"), notFound},
+		"path of nobody":                       {headOf("/v1/messages/nobody", good, "Content-Length: 100"), notFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := g.Dial(t)
+			conn.Send(t, c.head) // and nothing more, ever
+			path := messages
+			if strings.Contains(c.head, chat) {
+				path = chat
+			}
+			c.want.check(t, path, conn.Receive(t, http.MethodPost))
+		})
+	}
+	t.Cleanup(func() {
+		if n := g.Backend.Total(); n != 0 {
+			t.Errorf("%d calls reached the backend", n)
+		}
+	})
+}
+
+func TestABodyOfTheGreatestSizePassesAndOneByteMoreIs413(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	for _, c := range []struct {
+		path  string
+		limit int
+		said  string
+	}{{messages, 32 << 20, "32 MiB"}, {chat, 8 << 20, "8 MiB"}} {
+		for _, chunked := range []bool{false, true} {
+			name := c.path
+			if chunked {
+				name += " chunked"
+			}
+			t.Run(name, func(t *testing.T) {
+				for _, size := range []int{c.limit, c.limit + 1} {
+					model := name + itoa(size)
+					body := bodyFor(c.path, model, `,"x":"`)
+					body = body[:len(body)-1]
+					body += strings.Repeat("x", size-len(body)-2) + `"}`
+					conn := g.Dial(t)
+					if chunked {
+						conn.Send(t, headOf(c.path, key, "Transfer-Encoding: chunked\nConnection: close"))
+						go func() { // the rest is not taken when it is too much
+							_, _ = conn.Write([]byte(strconv.FormatInt(int64(len(body)), 16) + "\r\n" + body + "\r\n0\r\n\r\n"))
+						}()
+					} else {
+						conn.Send(t, headOf(c.path, key, "Content-Length: "+itoa(size)+"\nConnection: close"))
+						go func() { _, _ = conn.Write([]byte(body)) }()
+					}
+					got := conn.Receive(t, http.MethodPost)
+					if size > c.limit {
+						tooLarge(c.said).check(t, c.path, got)
+						if len(g.Backend.Seen(model)) != 0 {
+							t.Error("the body reached the backend")
+						}
+						continue
+					}
+					if seen := g.Backend.Seen(model); got.Status != http.StatusOK || len(seen) != 1 || string(seen[0].Body) != body {
+						t.Errorf("a body of the greatest size was answered %d %.200s", got.Status, got.Body)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAnEncodedBodyIs415(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	for _, path := range []string{messages, chat} {
+		for _, coding := range []string{"gzip", "br", "deflate", "identity, gzip"} {
+			got := g.Do(t, http.MethodPost, path, headersFor(path, key)+"Content-Encoding: "+coding, gzipped(t, bodyFor(path, "encoded", "")))
+			refusal{415, "invalid_request_error", fault.UnsupportedMediaType, `Content-Encoding "` + coding + `": send the body without an encoding`, ""}.check(t, path, got)
+		}
+		got := g.Do(t, http.MethodPost, path, headersFor(path, key)+"Content-Encoding: identity", bodyFor(path, "plain", ""))
+		if got.Status != http.StatusOK {
+			t.Errorf("identity is no encoding, and was answered %d", got.Status)
+		}
+	}
+	if n := len(g.Backend.Seen("encoded")); n != 0 {
+		t.Errorf("%d encoded bodies reached the backend", n)
+	}
+}
+
+func TestABodyThatTricklesInIsEndedBy408(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_read 100ms\n}", Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	late := refusal{408, "invalid_request_error", fault.RequestTimeout, "the body did not arrive in time", ""}
+	for _, path := range []string{messages, chat} {
+		for _, announced := range []string{"Content-Length: 100", "Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+			t.Run(path+" "+announced, func(t *testing.T) {
+				t.Parallel()
+				conn := g.Dial(t)
+				conn.Send(t, headOf(path, key, announced))
+				if strings.HasPrefix(announced, "T") {
+					conn.Send(t, "a\n")
+				}
+				conn.Send(t, `{"model":`) // and then nothing
+				late.check(t, path, conn.Receive(t, http.MethodPost))
+			})
+		}
+	}
+}
+
+func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	conn := g.Dial(t)
+	conn.Send(t, headOf(messages, key, "Content-Length: 100"))
+	conn.Send(t, `{"model":"cut"`)
+	conn.Close()
+	line := g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "call" && l.Text("code") == "INVALID_JSON" })
+	if line.Text("ended") != "refused" || g.Backend.Total() != 0 {
+		t.Errorf("logged %v", line)
+	}
+}
+
+func TestBodiesInMemoryHaveABudgetAndWhatIsAboveItIs503(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 32MiB\n}", Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	const announced = 20 << 20
+
+	// A caller has announced 20 MiB and been asked to go on: they are taken.
+	first := g.Dial(t)
+	first.Send(t, headOf(messages, key, "Content-Length: "+itoa(announced)+"\nExpect: 100-continue"))
+	if got := first.Receive(t, http.MethodPost); got.Status != http.StatusContinue {
+		t.Fatalf("answered %d %s", got.Status, got.Body)
+	}
+
+	second := g.Dial(t)
+	second.Send(t, headOf(messages, key, "Content-Length: "+itoa(announced)))
+	got := second.Receive(t, http.MethodPost)
+	refusal{503, "overloaded_error", fault.Overloaded, "too many request bodies are being read; try again", ""}.check(t, messages, got)
+	if got.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After: %q", got.Header.Get("Retry-After"))
+	}
+	if got := post(t, g, messages, key, "small", ""); got.Status != http.StatusOK {
+		t.Errorf("a small body beside it was answered %d %s", got.Status, got.Body)
+	}
+
+	// When the first has left, its memory is there for another.
+	first.Close()
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "call" && l.Text("code") == "INVALID_JSON" })
+	third := g.Dial(t)
+	third.Send(t, headOf(messages, key, "Content-Length: "+itoa(announced)+"\nExpect: 100-continue"))
+	if got := third.Receive(t, http.MethodPost); got.Status != http.StatusContinue {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+}

@@ -1,0 +1,29 @@
+package call_test
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	caddy.RegisterModule(mute{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_test_mute", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		return mute{}, nil
+	})
+}
+
+// mute is a handler of somebody else's that flushes what it has not written,
+// answers nothing and calls nobody.
+type mute struct{}
+
+func (mute) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_test_mute", New: func() caddy.Module { return new(mute) }}
+}
+
+func (mute) ServeHTTP(w http.ResponseWriter, _ *http.Request, _ caddyhttp.Handler) error {
+	_ = http.NewResponseController(w).Flush()
+	return nil
+}

@@ -1,0 +1,178 @@
+package call_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// cuts returns a text in portions cut at random, the same for each seed.
+func cuts(text string, seed uint64) []string {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var portions []string
+	for len(text) > 0 {
+		n := min(len(text), 1+rng.IntN(90))
+		if rng.IntN(4) == 0 {
+			n = 1
+		}
+		portions = append(portions, text[:n])
+		text = text[n:]
+	}
+	return portions
+}
+
+func TestAStreamReachesTheCallerByteForByteHoweverItIsCut(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	whole := map[string]string{
+		messages: strings.Join(messageEvents, ""),
+		chat:     strings.Join(chatChunks, "") + usageChunk + doneChunk,
+	}
+	windows := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
+	comments := func(s string) string { return ": OPENROUTER PROCESSING\n\n" + s + ": end\n\n" }
+	for path, text := range whole {
+		for name, form := range map[string]func(string) string{"LF": strings.Clone, "CRLF": windows, "comments": comments} {
+			want := form(text)
+			for seed := range uint64(6) {
+				t.Run(fmt.Sprintf("%s %s %d", path, name, seed), func(t *testing.T) {
+					t.Parallel()
+					model := t.Name()
+					g.Backend.On(model, gatetest.Stream(cuts(want, seed)...))
+					// Explicit, so that nothing of the stream is the gate's own.
+					got := post(t, g, path, key, model, `,"stream":true,"stream_options":{"include_usage":true}`)
+					if got.Body != want || got.Err != nil || got.Header.Get("Content-Type") != "text/event-stream" {
+						t.Errorf("the caller got (%v)\n%q\nwant\n%q", got.Err, got.Body, want)
+					}
+					if path == messages {
+						wantCall(t, g, got, "complete", "reported", 25, 15)
+					} else {
+						wantCall(t, g, got, "complete", "reported", 7, 2)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestEachEventIsFlushedAsItComes(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	for path, events := range map[string][]string{messages: messageEvents, chat: append(chatChunks, doneChunk)} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			next := make(chan struct{})
+			g.Backend.On(path, func(w http.ResponseWriter, _ *http.Request) {
+				gatetest.Events(w)
+				for _, event := range events {
+					gatetest.Send(w, event)
+					<-next // nothing more before the caller has this one
+				}
+			})
+			resp := open(t.Context(), t, g, path, key, path, streamed)
+			for _, event := range events {
+				got := make([]byte, len(event))
+				if _, err := fullRead(resp, got); err != nil || string(got) != event {
+					t.Fatalf("read %q (%v), want %q", got, err, event)
+				}
+				next <- struct{}{}
+			}
+		})
+	}
+}
+
+func fullRead(resp *http.Response, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = resp.Body.Read(p[n:])
+		n += m
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
+func TestUsageIsAskedOfAStreamAndItsChunkTakenOutWhereTheCallerDidNotAsk(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	const asked = `"include_usage":true`
+	for _, path := range []string{chat, completions} {
+		first := bodyFor(path, "MODEL", "")
+		first = first[1 : len(first)-1] // the members that a good body has
+		for name, c := range map[string]struct {
+			body, sent string
+			ours       bool // the chunk was the gate's wish
+		}{
+			"absent":         {`{` + first + `,"stream":true}`, `{"stream_options":{"include_usage":true},` + first + `,"stream":true}`, true},
+			"absent, spaced": {" {\n " + first + " ,\t\"stream\" : true } \n", ` {"stream_options":{"include_usage":true},` + "\n " + first + " ,\t\"stream\" : true } \n", true},
+			"far from the start": {strings.Repeat(" ", 200) + `{` + first + `,"stream":true}`,
+				strings.Repeat(" ", 200) + `{"stream_options":{"include_usage":true},` + first + `,"stream":true}`, true},
+			"empty":          {`{` + first + `,"stream":true,"stream_options":{}}`, `{` + first + `,"stream":true,"stream_options":{` + asked + `}}`, true},
+			"empty, spaced":  {`{"stream_options": { } ,` + first + `,"stream":true}`, `{"stream_options": {` + asked + ` } ,` + first + `,"stream":true}`, true},
+			"other":          {`{` + first + `,"stream":true,"stream_options":{"x":[1.0]}}`, `{` + first + `,"stream":true,"stream_options":{` + asked + `,"x":[1.0]}}`, true},
+			"null":           {`{` + first + `,"stream_options":null,"stream":true}`, `{` + first + `,"stream_options":{` + asked + `},"stream":true}`, true},
+			"true":           {`{` + first + `,"stream_options":{"include_usage":true},"stream":true}`, "", false},
+			"false":          {`{` + first + `,"stream_options":{"include_usage":false},"stream":true}`, "", false},
+			"escaped name":   {`{` + first + `,"stream_options":{"include_us\u0061ge":true},"stream":true}`, "", false},
+			"not a stream":   {`{` + first + `}`, "", false},
+			"stream:false":   {`{` + first + `,"stream":false}`, "", false},
+			"of a large one": {`{"x":"` + strings.Repeat("x", 300_000) + `",` + first + `,"stream":true}`, `{"stream_options":{"include_usage":true},"x":"` + strings.Repeat("x", 300_000) + `",` + first + `,"stream":true}`, true},
+		} {
+			t.Run(path+" "+name, func(t *testing.T) {
+				t.Parallel()
+				model := "usage " + path + name
+				named := func(s string) string { return strings.Replace(s, "MODEL", model, 1) }
+				want := strings.Join(chatChunks, "") + doneChunk
+				g.Backend.On(model, gatetest.Stream(cuts(strings.Join(chatChunks, "")+usageChunk+doneChunk, 7)...))
+				if !c.ours {
+					c.sent = c.body
+					want = strings.Join(chatChunks, "") + usageChunk + doneChunk
+				}
+				got := g.Do(t, http.MethodPost, path, headersFor(path, key), named(c.body))
+				if got.Body != want {
+					t.Errorf("the caller got\n%s\nwant\n%s", got.Body, want)
+				}
+				if seen := g.Backend.Seen(model); len(seen) != 1 || string(seen[0].Body) != named(c.sent) {
+					t.Errorf("the backend saw\n%.900s\nwant\n%.900s", seen, named(c.sent))
+				} else if seen[0].Header.Get("Content-Length") != itoa(len(named(c.sent))) {
+					t.Errorf("Content-Length: %s", seen[0].Header.Get("Content-Length"))
+				}
+				wantCall(t, g, got, "complete", "reported", 7, 2)
+			})
+		}
+	}
+}
+
+func TestAStreamThatBringsNoUsageIsEstimated(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	g.Backend.On("mute", gatetest.Stream(append(chatChunks, doneChunk)...))
+	got := post(t, g, chat, key, "mute", streamed)
+	wantCall(t, g, got, "complete", "estimated", 2, 2) // "hello" and "Hello": five bytes, a third of them rounded up
+}
+
+func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "limits {\n ping 20ms\n}", Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	packed := gzipped(t, strings.Join(messageEvents, ""))
+	quiet := make(chan struct{})
+	g.Backend.On("packed", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip") // though nobody offered to take it
+		gatetest.Events(w)
+		<-quiet
+		gatetest.Send(w, packed)
+	})
+	resp := open(t.Context(), t, g, messages, key, "packed", streamed)
+	awaitPing(t, g, key) // on another stream: so much silence has passed
+	close(quiet)
+	var got bytes.Buffer
+	if _, err := got.ReadFrom(resp.Body); err != nil || got.String() != packed {
+		t.Errorf("the packed bytes did not pass as they were (%v): %d bytes, want %d", err, got.Len(), len(packed))
+	}
+	wantCall(t, g, gatetest.Answer{Header: resp.Header}, "complete", "reported", 25, 15)
+}

@@ -1,0 +1,137 @@
+package reply
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// requestFor is a request for a path as it was written on the wire.
+func requestFor(t testing.TB, method, wire string) *http.Request {
+	t.Helper()
+	u, err := url.ParseRequestURI(wire)
+	if err != nil {
+		t.Skip("net/http refuses this by itself")
+	}
+	r := httptest.NewRequest(method, "/", nil)
+	r.URL = u
+	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, nil)
+}
+
+var someRoutes = []Route{
+	{Path: "/v1/messages", Methods: []string{"POST"}},
+	{Path: "/v1/models/", Methods: []string{"GET", "HEAD"}},
+}
+
+func TestFindTakesExactPathsAndExactMethods(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method, wire string
+		row          int
+		allow        string
+	}{
+		{"POST", "/v1/messages", 0, ""},
+		{"POST", "/v1/messages?beta=true", 0, ""},
+		{"post", "/v1/messages", 0, "POST"},
+		{"GET", "/v1/messages", 0, "POST"},
+		{"POST", "/v1/messages/", -1, ""},
+		{"POST", "/V1/messages", -1, ""},
+		{"POST", "/v1/m%65ssages", -1, ""},
+		{"GET", "/v1/models/a", 1, ""},
+		{"GET", "/v1/models/a%2Fb", 1, ""},
+		{"HEAD", "/v1/models/a/b", 1, ""},
+		{"PUT", "/v1/models/a", 1, "GET, HEAD"},
+		{"GET", "/v1/models/", -1, ""},
+		{"GET", "/v1/models", -1, ""},
+	} {
+		row, f := Find(someRoutes, requestFor(t, c.method, c.wire))
+		if row != c.row {
+			t.Errorf("%s %s is row %d, want %d", c.method, c.wire, row, c.row)
+		}
+		if c.allow == "" && f != nil || c.allow != "" && (f == nil || f.Code != fault.MethodNotAllowed || f.Allow != c.allow) {
+			t.Errorf("%s %s: %v, want it to allow %q", c.method, c.wire, f, c.allow)
+		}
+	}
+}
+
+func TestPassRefusesWhatNobodyServes(t *testing.T) {
+	t.Parallel()
+	serves := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(http.StatusTeapot)
+		return nil
+	})
+	nobody := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+		caddyhttp.SetVar(r.Context(), "unhandled", true)
+		return nil
+	})
+	for _, c := range []struct {
+		wire   string
+		next   caddyhttp.Handler
+		status int
+	}{
+		{"/v1/messages", serves, 418}, // another of our directives may serve it
+		{"/v1/messages", nobody, 404},
+		{"/v1/messages/", serves, 404},
+		{"/V1/messages", serves, 404},
+		{"/v1/messages/batches", serves, 418},
+		{"/v1/messages/batches", nobody, 404},
+		{"/api/x", nobody, 404},
+		{"/page", serves, 418},
+		{"/page", nobody, 200}, // not ours to answer
+	} {
+		w := httptest.NewRecorder()
+		if err := Pass(w, requestFor(t, http.MethodGet, c.wire), c.next, "anthropic-version"); err != nil || w.Code != c.status {
+			t.Errorf("%s is answered %d (%v), want %d", c.wire, w.Code, err, c.status)
+		}
+	}
+}
+
+func TestPassAnswersOnceWhereDirectivesStandBehindEachOther(t *testing.T) {
+	t.Parallel()
+	inner := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		return Pass(w, r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+			caddyhttp.SetVar(r.Context(), "unhandled", true)
+			return nil
+		}), "anthropic-version")
+	})
+	w := httptest.NewRecorder()
+	if err := Pass(w, requestFor(t, http.MethodGet, "/v1/unknown"), inner, "anthropic-version"); err != nil || strings.Count(w.Body.String(), "NOT_FOUND") != 1 {
+		t.Errorf("%v: %s", err, w.Body)
+	}
+}
+
+// FuzzPass holds that no spelling of a path leads to what stands behind the
+// gate and is read there as one of ours.
+func FuzzPass(f *testing.F) {
+	for _, wire := range []string{"/v1/messages", "//v1/messages", "/V1/m%65ssages", "/v1%2fmessages%00", `/v1\messages`, "/v1/models/a%2Fb", "/x/../v1/messages", "/v1/%252e/messages", "*"} {
+		f.Add(wire)
+	}
+	f.Fuzz(func(t *testing.T, wire string) {
+		r := requestFor(t, http.MethodPost, wire)
+		passed := false
+		err := Pass(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+			passed = true
+			return nil
+		}), "anthropic-version")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exact := own[r.URL.EscapedPath()]; !passed || exact {
+			return
+		}
+		// As a server behind us may read it: decoded once, and cleaned.
+		read := strings.ToLower(r.URL.JoinPath().Path)
+		for _, form := range []string{read, strings.TrimSuffix(read, "/"), strings.ToLower(r.URL.Path)} {
+			if own[form] {
+				t.Errorf("%q passed, and may be read as %s", wire, form)
+			}
+		}
+	})
+}

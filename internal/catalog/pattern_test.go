@@ -1,0 +1,73 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAPatternIsAnExactNameOrAPrefix(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, model string
+		match          bool
+	}{
+		{"claude-1", "claude-1", true},
+		{"claude-1", "claude-10", false},
+		{"claude-1", "Claude-1", false},
+		{"claude-1", "claude-", false},
+		{"claude-*", "claude-1", true},
+		{"claude-*", "claude-", true},
+		{"claude-*", "claude", false},
+		{"claude-*", "xclaude-1", false},
+		{"*", "anything", true},
+		{"*", "", true},
+		{"org/*", "org/model", true},
+		{"a[b]?", "a[b]?", true}, // no other character has a meaning
+		{"a[b]?", "ab", false},
+	} {
+		p, err := ParsePattern(c.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Match(c.model); got != c.match {
+			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.model, got, c.match)
+		}
+		if p.Exact() == strings.HasSuffix(c.pattern, "*") {
+			t.Errorf("%q is exact: %v", c.pattern, p.Exact())
+		}
+	}
+}
+
+func TestWhatIsNoPatternIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"", "*x", "a*b", "**", "a**", "two words", "tab\t", "new\nline", "nul\x00", "ümlaut", "del\x7f", strings.Repeat("a", 257)} {
+		if p, err := ParsePattern(word); err == nil {
+			t.Errorf("%q was taken as %q", word, p)
+		}
+	}
+	if _, err := ParsePattern(strings.Repeat("a", 256)); err != nil {
+		t.Errorf("the greatest length was refused: %v", err)
+	}
+}
+
+func TestPatternsAreASetInWhichNoneIsTwice(t *testing.T) {
+	t.Parallel()
+	ps, err := ParsePatterns([]string{"a", "b-*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string]bool{"a": true, "b-1": true, "b": false, "c": false} {
+		if got := ps.Match(model); got != want {
+			t.Errorf("%q: %v, want %v", model, got, want)
+		}
+	}
+	if _, err := ParsePatterns([]string{"a", "b", "a"}); err == nil || !strings.Contains(err.Error(), `"a" is there twice`) {
+		t.Errorf("a double was refused with %v", err)
+	}
+	if _, err := ParsePatterns([]string{"a", "*b"}); err == nil {
+		t.Error("a bad one among good ones was taken")
+	}
+	if (Patterns{}).Match("a") {
+		t.Error("no patterns match something")
+	}
+}

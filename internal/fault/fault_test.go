@@ -1,0 +1,97 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// codesInSource returns the codes that fault.go declares.
+func codesInSource(t *testing.T) []Code {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "fault.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []Code
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Code" {
+			for _, value := range spec.Values {
+				text, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				codes = append(codes, Code(text))
+			}
+		}
+		return true
+	})
+	return codes
+}
+
+func TestEveryCodeHasItsStatusInTheTable(t *testing.T) {
+	t.Parallel()
+	codes := codesInSource(t)
+	if len(codes) < 19 || len(codes) != len(statuses) {
+		t.Fatalf("%d codes are declared, %d have a status", len(codes), len(statuses))
+	}
+	upperSnake := regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`)
+	for _, code := range codes {
+		status, ok := statuses[code]
+		if !ok || http.StatusText(status) == "" || status < 400 {
+			t.Errorf("%s has the status %d", code, status)
+		}
+		if !upperSnake.MatchString(string(code)) {
+			t.Errorf("%q is not in upper snake case", code)
+		}
+	}
+}
+
+func TestStatusesAreThoseOfTheInterface(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[Code]int{
+		InvalidJSON: 400, InvalidParameter: 400, MissingParameter: 400, ModelNotFound: 404, Unauthorized: 401, Forbidden: 403,
+		RateLimited: 429, PayloadTooLarge: 413, UnsupportedMediaType: 415, MethodNotAllowed: 405, NotFound: 404,
+		UpstreamRejected: 422, UpstreamUnavailable: 503, UpstreamTimeout: 504, StoreUnavailable: 503, Internal: 500,
+		"NOT_IN_THE_TABLE": 500,
+	} {
+		if got := New(code, "x").Status(); got != want {
+			t.Errorf("%s is %d, want %d", code, got, want)
+		}
+	}
+}
+
+func TestAFaultIsAnErrorThatNamesWhereItIs(t *testing.T) {
+	t.Parallel()
+	f := At(InvalidParameter, "messages[0].role", "must be %s", "a string")
+	if got, want := f.Error(), "INVALID_PARAMETER (messages[0].role): must be a string"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := New(NotFound, "gone").Error(), "NOT_FOUND: gone"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var found *Fault
+	if !errors.As(fmt.Errorf("step: %w", f), &found) || found != f {
+		t.Error("a wrapped fault is not found again")
+	}
+}
+
+func TestAfterLeavesTheOriginalAlone(t *testing.T) {
+	t.Parallel()
+	f := New(RateLimited, "slowly")
+	later := f.After(time.Minute)
+	if f.RetryAfter != 0 || later.RetryAfter != time.Minute || later.Code != f.Code || later.Message != f.Message {
+		t.Errorf("%+v became %+v", f, later)
+	}
+}

@@ -1,0 +1,114 @@
+package gatetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// adminClient speaks to the admin endpoint over its socket.
+type adminClient struct{ http.Client }
+
+func newAdminClient(socket string) *adminClient {
+	return &adminClient{http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+// Admin sends a request to the admin endpoint, with in as JSON unless it is
+// nil, and returns what came back.
+func (g *Gate) Admin(t testing.TB, method, path string, in any) (status int, body []byte) {
+	t.Helper()
+	var sent []byte
+	if in != nil {
+		var err error
+		if sent, err = json.Marshal(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, body, err := g.admin.send(t.Context(), method, path, sent)
+	if errors.Is(err, io.EOF) {
+		// Right after a reload the server of the configuration before may
+		// accept a connection and close it unread.
+		status, body, err = g.admin.send(t.Context(), method, path, sent)
+	}
+	if err != nil {
+		t.Fatalf("admin %s %s: %v", method, path, err)
+	}
+	return status, body
+}
+
+func (c *adminClient) send(ctx context.Context, method, path string, in []byte) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1"+path, bytes.NewReader(in))
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// Key is an API key and whose it is.
+type Key struct {
+	ID     string `json:"id"`
+	UserID string `json:"user_id"`
+	Secret string `json:"api_key"`
+}
+
+var users atomic.Int64
+
+// NewKey makes a user with a key. Scope holds what the key is limited to, in
+// the words of the admin endpoint, and may be nil.
+func (g *Gate) NewKey(t testing.TB, scope map[string]any) Key {
+	t.Helper()
+	name := fmt.Sprintf("user-%d", users.Add(1))
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": name}, nil)
+	spec := map[string]any{"user": name}
+	for word, value := range scope {
+		spec[word] = value
+	}
+	var key Key
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", spec, &key)
+	return key
+}
+
+// MustAdmin is Admin for what must succeed; the answer is decoded into out,
+// unless that is nil.
+func (g *Gate) MustAdmin(t testing.TB, method, path string, in, out any) {
+	t.Helper()
+	status, body := g.Admin(t, method, path, in)
+	if status != http.StatusOK {
+		t.Fatalf("admin %s %s: %d %s", method, path, status, body)
+	}
+	if out != nil {
+		if err := json.Unmarshal(body, out); err != nil {
+			t.Fatalf("admin %s %s: %v: %s", method, path, err, body)
+		}
+	}
+}
+
+// FailStore has the store meet a failed sync, after which it takes no more work.
+func (g *Gate) FailStore(t testing.TB) {
+	t.Helper()
+	engine, _ := Engine(g.Store)
+	engine.Plan(storagetest.SyncFailed)
+	if status, body := g.Admin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "unlucky"}); status < 500 {
+		t.Fatalf("the store has not failed: %d %s", status, body)
+	}
+}

@@ -1,0 +1,145 @@
+package gatetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Backend stands for the services that models run on. It answers a request by
+// the script of the model it names, and remembers what it was sent.
+type Backend struct {
+	// Address is host:port.
+	Address string
+
+	mu      sync.Mutex
+	scripts map[string]http.HandlerFunc
+	seen    map[string][]Seen
+}
+
+// Seen is a request as the backend got it.
+type Seen struct {
+	Method string
+	URI    string // as on the wire
+	Header http.Header
+	Body   []byte
+}
+
+func newBackend(t testing.TB) *Backend {
+	t.Helper()
+	b := &Backend{scripts: make(map[string]http.HandlerFunc), seen: make(map[string][]Seen)}
+	server := httptest.NewServer(http.HandlerFunc(b.serve))
+	t.Cleanup(func() {
+		server.CloseClientConnections() // what a failed test has left open
+		server.Close()
+	})
+	b.Address = strings.TrimPrefix(server.URL, "http://")
+	return b
+}
+
+// On sets what is answered for a model. The body has been read already.
+func (b *Backend) On(model string, script http.HandlerFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.scripts[model] = script
+}
+
+// Seen returns the requests for a model, in the order they came.
+func (b *Backend) Seen(model string) []Seen {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Seen(nil), b.seen[model]...)
+}
+
+// Total returns how many requests there were, of all models and of none.
+func (b *Backend) Total() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, requests := range b.seen {
+		n += len(requests)
+	}
+	return n
+}
+
+func (b *Backend) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	var named struct {
+		Model string `json:"model"`
+	}
+	_ = json.Unmarshal(body, &named)
+
+	b.mu.Lock()
+	b.seen[named.Model] = append(b.seen[named.Model], Seen{r.Method, r.RequestURI, r.Header.Clone(), body})
+	script := b.scripts[named.Model]
+	b.mu.Unlock()
+	if script == nil {
+		script = JSON(http.StatusOK, `{}`)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	script(w, r)
+}
+
+// JSON answers one JSON text.
+func JSON(status int, body string) http.HandlerFunc { return Body(status, "application/json", body) }
+
+// Body answers a body of any kind.
+func Body(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+// Stream answers an event stream in the portions given, each flushed by itself.
+func Stream(portions ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		Events(w)
+		for _, portion := range portions {
+			Send(w, portion)
+		}
+	}
+}
+
+// Then answers as each of the scripts does, one after another.
+func Then(scripts ...http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for _, script := range scripts {
+			script(w, r)
+		}
+	}
+}
+
+// Events sends the head of an event stream.
+func Events(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	Send(w, "")
+}
+
+// Send sends a portion of a body at once.
+func Send(w http.ResponseWriter, portion string) {
+	io.WriteString(w, portion)
+	_ = http.NewResponseController(w).Flush()
+}
+
+// Reset cuts the connection off, as a backend that dies.
+func Reset(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// Silent answers nothing more until the request is cancelled, and tells it by
+// closing gone.
+func Silent(gone chan<- struct{}) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		close(gone)
+	}
+}

@@ -1,0 +1,201 @@
+// Package gatetest runs the gate as it is in production, for tests: a real
+// Caddy in this process, started from a Caddyfile, over a store in memory,
+// before a backend that does what a test tells it and remembers what it was
+// sent.
+//
+// Caddy is one for the process, so one Gate runs at a time: [Start] waits for
+// the test that has it. Subtests of one test share their Gate and may be
+// parallel; what they send is told apart by the model and the key they use.
+package gatetest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard" // what operators have, too
+	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
+	_ "github.com/caddyserver/caddy/v2/modules/logging"
+	_ "github.com/caddyserver/caddy/v2/modules/metrics"
+
+	_ "github.com/caddy-modelgate/modelgate" // all that a build contains
+)
+
+// Patience bounds every wait for something that is sure to come. A test that
+// needs so long has failed.
+const Patience = 10 * time.Second
+
+// Config is what a test adds to the Caddyfile of its Gate. In all of it,
+// BACKEND stands for the address of the backend.
+type Config struct {
+	// Global goes into the global options.
+	Global string
+
+	// App goes into the modelgate option, beside its storage.
+	App string
+
+	// Site goes into the one site, which takes every host.
+	Site string
+
+	// Store names the store in memory. Default: one of its own for each Start.
+	Store string
+
+	// Storage stands in the place of that store, as in "badger /path".
+	Storage string
+}
+
+// Proxied is a site with both doors, each before the backend.
+const Proxied = `
+	modelgate_messages {
+		reverse_proxy BACKEND
+	}
+	modelgate_completions {
+		reverse_proxy BACKEND
+	}
+`
+
+// Gate is a running Caddy with the gate in it.
+type Gate struct {
+	// Address is host:port of the site.
+	Address string
+
+	// Backend is what BACKEND in the Caddyfile leads to.
+	Backend *Backend
+
+	// Store is the name of the store, for [Engine].
+	Store string
+
+	// AdminAddress is where the admin endpoint listens, as --address takes it.
+	AdminAddress string
+
+	admin    *adminClient
+	logFrom  int // the first line of the process's log that is of this Gate
+	reloaded bool
+}
+
+// running is held by the test whose Gate runs.
+var running sync.Mutex
+
+// Start runs a Gate until t and its subtests have ended.
+func Start(t testing.TB, config Config) *Gate {
+	t.Helper()
+	running.Lock()
+	t.Cleanup(running.Unlock)
+
+	g := &Gate{Backend: newBackend(t), Store: config.Store, logFrom: logged.length()}
+	if g.Store == "" {
+		g.Store = t.Name()
+	}
+	dir := shortDir(t)
+	g.AdminAddress = "unix/" + filepath.Join(dir, "admin.sock")
+	g.admin = newAdminClient(filepath.Join(dir, "admin.sock"))
+	t.Cleanup(func() {
+		if err := caddy.Stop(); err != nil {
+			t.Errorf("stopping Caddy: %v", err)
+		}
+	})
+
+	// Between the choice of a port and Caddy's use of it, another process may
+	// take it.
+	var err error
+	for range 3 {
+		g.Address = freeAddress(t)
+		if err = g.put(g.Caddyfile(config)); err == nil || !strings.Contains(err.Error(), "address already in use") {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("starting Caddy: %v\n%s", err, g.Caddyfile(config))
+	}
+	return g
+}
+
+// Reload puts another configuration in force, on the same addresses.
+func (g *Gate) Reload(config Config) error {
+	if config.Store != "" {
+		g.Store = config.Store
+	}
+	return g.ReloadText(g.Caddyfile(config))
+}
+
+// ReloadText puts a Caddyfile in force as it stands.
+func (g *Gate) ReloadText(caddyfile string) error {
+	g.reloaded = true
+	return g.put(caddyfile)
+}
+
+// URL returns the URL of a path of the site.
+func (g *Gate) URL(path string) string { return "http://" + g.Address + path }
+
+// Caddyfile returns the whole of a configuration.
+func (g *Gate) Caddyfile(config Config) string {
+	storage := config.Storage
+	if storage == "" {
+		storage = fmt.Sprintf("gatetest %q", g.Store)
+	}
+	text := `{
+	admin ` + g.AdminAddress + `
+	persist_config off
+	auto_https off
+	log default {
+		output gatetest
+		level DEBUG
+		format json
+	}
+	` + config.Global + `
+	modelgate {
+		storage ` + storage + `
+		` + config.App + `
+	}
+}
+http://:PORT {
+	bind 127.0.0.1
+	` + config.Site + `
+}
+`
+	_, port, _ := net.SplitHostPort(g.Address)
+	return strings.NewReplacer("PORT", port, "BACKEND", g.Backend.Address).Replace(text)
+}
+
+func (g *Gate) put(caddyfile string) error {
+	adapted, err := Adapt(caddyfile)
+	if err != nil {
+		return err
+	}
+	return caddy.Load(adapted, true)
+}
+
+// Adapt turns the text of a Caddyfile into the JSON of its configuration.
+func Adapt(text string) ([]byte, error) {
+	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	return adapted, err
+}
+
+// freeAddress returns an address of this machine on which nobody listens.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// shortDir returns a directory whose path is short enough for sockets in it.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

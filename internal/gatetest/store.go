@@ -1,0 +1,84 @@
+package gatetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func init() {
+	caddy.RegisterModule(Storage{})
+}
+
+// Storage is the storage module of a Gate: the engine in memory, under a name,
+// with faults that a test may plan. What was in it is forgotten when it closes.
+type Storage struct {
+	Name string `json:"name,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (Storage) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "modelgate.storage.gatetest", New: func() caddy.Module { return new(Storage) }}
+}
+
+// UnmarshalCaddyfile reads
+//
+//	storage gatetest <name>
+func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if !d.Args(&s.Name) || d.NextArg() {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+// Key implements storage.Opener.
+func (s *Storage) Key() string { return "gatetest:" + s.Name }
+
+// Open implements storage.Opener.
+func (s *Storage) Open(context.Context) (storage.Engine, error) {
+	inner := memory.New()
+	e := &engine{Faulty: storagetest.NewFaulty(inner), Backuper: inner, closed: make(chan struct{})}
+	engines.Store(s.Name, e)
+	return e, nil
+}
+
+// engines are the ones that were opened last, by name.
+var engines sync.Map
+
+// engine is an engine with faults that can be copied, and tells its end.
+type engine struct {
+	*storagetest.Faulty
+	storage.Backuper
+	closed chan struct{}
+}
+
+// Close implements storage.Engine.
+func (e *engine) Close() error {
+	close(e.closed) // panics at a second Close, which would be a mistake
+	return e.Faulty.Close()
+}
+
+// Engine returns the engine that was last opened under a name, to plan faults
+// for, and a channel that is closed when the engine is.
+func Engine(name string) (*storagetest.Faulty, <-chan struct{}) {
+	opened, ok := engines.Load(name)
+	if !ok {
+		panic("gatetest: no engine was opened under the name " + name)
+	}
+	e := opened.(*engine)
+	return e.Faulty, e.closed
+}
+
+// Interface guards.
+var (
+	_ caddyfile.Unmarshaler = (*Storage)(nil)
+	_ storage.Opener        = (*Storage)(nil)
+	_ storage.Backuper      = (*engine)(nil)
+)

@@ -1,0 +1,394 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// clock is a clock that a test sets.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// fixture is a directory over a store in memory, with its clock and its faults.
+type fixture struct {
+	*Directory
+	clock  *clock
+	engine *storagetest.Faulty
+	store  *storage.Store
+}
+
+func newFixture(t testing.TB) fixture {
+	t.Helper()
+	f := fixture{
+		clock:  &clock{now: time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)},
+		engine: storagetest.NewFaulty(memory.New()),
+	}
+	f.store = storage.New(f.engine, storage.Options{Clock: f.clock.Now})
+	t.Cleanup(func() { _ = f.store.Close() })
+	f.Directory = f.reopened(t)
+	return f
+}
+
+// reopened loads the directory anew from the store, as a restart would.
+func (f fixture) reopened(t testing.TB) *Directory {
+	t.Helper()
+	d, err := Open(t.Context(), f.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (f fixture) user(t testing.TB, name string) User {
+	t.Helper()
+	user, err := f.CreateUser(t.Context(), "operator", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user
+}
+
+func (f fixture) key(t testing.TB, user string, spec KeySpec) (Key, string) {
+	t.Helper()
+	key, secret, err := f.CreateKey(t.Context(), "operator", user, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, secret.Reveal()
+}
+
+// accepted checks whether a secret is in force, now and after a restart.
+func (f fixture) accepted(t *testing.T, what, secret string, want bool) {
+	t.Helper()
+	for when, d := range map[string]*Directory{"in memory": f.Directory, "after a restart": f.reopened(t)} {
+		if _, got := d.Authenticate(secret); got != want {
+			t.Errorf("%s is accepted %s: %v, want %v", what, when, got, want)
+		}
+	}
+}
+
+func codeOf(err error) fault.Code {
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		return f.Code
+	}
+	return ""
+}
+
+func TestAKeyLeadsToItsUserAndItsScope(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	user := f.user(t, "ann")
+	key, secret := f.key(t, "ann", KeySpec{Name: " laptop ", Models: []string{"a-*"}})
+	p, ok := f.Authenticate(secret)
+	if !ok || p.UserID != user.ID || p.UserName != "ann" || p.KeyID != key.ID || p.KeyName != "laptop" {
+		t.Fatalf("%+v, %v", p, ok)
+	}
+	if !p.MayUse("a-1") || p.MayUse("b-1") {
+		t.Error("the key's models are not its scope")
+	}
+}
+
+func TestWhatIsDoneToAKeyHoldsOnTheNextRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	user := f.user(t, "ann")
+	first, secret := f.key(t, "ann", KeySpec{})
+	_, other := f.key(t, user.ID, KeySpec{})
+	f.accepted(t, "a fresh key", secret, true)
+
+	if _, err := f.SetUserDisabled(t.Context(), "operator", "ANN", true); err != nil {
+		t.Fatal(err)
+	}
+	f.accepted(t, "a key of a disabled user", secret, false)
+	f.accepted(t, "the other key of a disabled user", other, false)
+	if _, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{}); codeOf(err) != fault.Conflict {
+		t.Errorf("a disabled user was given a key: %v", err)
+	}
+	if _, err := f.SetUserDisabled(t.Context(), "operator", user.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	f.accepted(t, "a key of an enabled user", secret, true)
+
+	revoked, err := f.RevokeKey(t.Context(), "operator", first.ID)
+	if err != nil || revoked.Revoked != f.clock.Now().Unix() {
+		t.Fatal(revoked, err)
+	}
+	f.accepted(t, "a revoked key", secret, false)
+	f.accepted(t, "the other key", other, true)
+
+	f.clock.pass(time.Hour)
+	again, err := f.RevokeKey(t.Context(), "operator", first.ID)
+	if err != nil || again.Revoked != revoked.Revoked {
+		t.Errorf("revoking again changed %+v into %+v (%v)", revoked, again, err)
+	}
+	if _, _, err := f.RotateKey(t.Context(), "operator", first.ID, 0); codeOf(err) != fault.Conflict {
+		t.Errorf("a revoked key was rotated: %v", err)
+	}
+	if _, err := f.SetUserDisabled(t.Context(), "operator", user.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	f.accepted(t, "a revoked key of an enabled user", secret, false)
+}
+
+func TestAKeyExpiresAtItsSecondByTheClockOfTheStore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	_, secret := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Add(time.Minute).Unix()})
+	f.clock.pass(time.Minute - time.Nanosecond)
+	f.accepted(t, "a key before its end", secret, true)
+	f.clock.pass(time.Nanosecond)
+	f.accepted(t, "a key at its end", secret, false)
+	if _, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Expires: f.clock.Now().Unix()}); codeOf(err) != fault.InvalidParameter {
+		t.Errorf("a key that has ended was made: %v", err)
+	}
+}
+
+func TestARotatedSecretLivesThroughItsGraceByTheClockOfTheStore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	key, first := f.key(t, "ann", KeySpec{Models: []string{"m"}})
+	rotate := func(grace time.Duration) string {
+		t.Helper()
+		rotated, secret, err := f.RotateKey(t.Context(), "operator", key.ID, grace)
+		if err != nil || rotated.ID != key.ID || len(rotated.Models) != 1 {
+			t.Fatalf("%+v, %v", rotated, err)
+		}
+		return secret.Reveal()
+	}
+
+	second := rotate(time.Hour)
+	f.accepted(t, "the new secret", second, true)
+	f.accepted(t, "the old one in its grace", first, true)
+	f.clock.pass(time.Hour - time.Nanosecond)
+	f.accepted(t, "the old one at the end of its grace", first, true)
+	f.clock.pass(time.Nanosecond)
+	f.accepted(t, "the old one after its grace", first, false)
+	f.accepted(t, "the new one after that", second, true)
+
+	third := rotate(time.Hour)
+	fourth := rotate(time.Hour)
+	f.accepted(t, "a secret two rotations old", second, false)
+	f.accepted(t, "one a rotation old", third, true)
+	fifth := rotate(0)
+	f.accepted(t, "a secret without a grace", fourth, false)
+	f.accepted(t, "the newest", fifth, true)
+
+	for _, grace := range []time.Duration{-1, MaxGrace + 1} {
+		if _, _, err := f.RotateKey(t.Context(), "operator", key.ID, grace); codeOf(err) != fault.InvalidParameter {
+			t.Errorf("a grace of %v: %v", grace, err)
+		}
+	}
+	f.accepted(t, "the newest after refused rotations", fifth, true)
+}
+
+func TestAGraceDoesNotOutliveTheKeyNorItsRevocation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	key, old := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Add(time.Minute).Unix()})
+	if _, _, err := f.RotateKey(t.Context(), "operator", key.ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.pass(time.Minute)
+	f.accepted(t, "the old secret of an expired key", old, false)
+
+	key, old = f.key(t, "ann", KeySpec{})
+	if _, _, err := f.RotateKey(t.Context(), "operator", key.ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.RevokeKey(t.Context(), "operator", key.ID); err != nil {
+		t.Fatal(err)
+	}
+	f.accepted(t, "the old secret of a revoked key", old, false)
+}
+
+func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for what, call := range map[string]func() error{
+		"user":    func() error { _, err := f.User(t.Context(), "nobody"); return err },
+		"disable": func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "nobody", true); return err },
+		"keys of": func() error { _, err := f.Keys(t.Context(), "nobody"); return err },
+		"create":  func() error { _, _, err := f.CreateKey(t.Context(), "operator", "nobody", KeySpec{}); return err },
+		"revoke":  func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
+		"rotate":  func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
+	} {
+		if err := call(); codeOf(err) != fault.NotFound {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestAnUnknownOutcomeLeavesMemoryEqualToTheStore holds what a revocation is for:
+// whatever became of its commit, memory follows what is committed.
+func TestAnUnknownOutcomeLeavesMemoryEqualToTheStore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault storagetest.Fault
+		want  bool // the key is still in force
+	}{
+		"committed":     {storagetest.UnknownCommitted, false},
+		"not committed": {storagetest.UnknownLost, true},
+		"low space":     {storagetest.LowSpace, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.user(t, "ann")
+			key, secret := f.key(t, "ann", KeySpec{})
+			f.engine.Plan(c.fault)
+			if _, err := f.RevokeKey(t.Context(), "operator", key.ID); codeOf(err) != fault.StoreUnavailable {
+				t.Errorf("the caller heard %v", err)
+			}
+			f.accepted(t, "the key", secret, c.want)
+		})
+	}
+}
+
+func TestAKeyIsShutOutWhenTheStoreCannotBeRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	key, secret := f.key(t, "ann", KeySpec{})
+	f.engine.Plan(storagetest.SyncFailed)
+	if _, err := f.RevokeKey(t.Context(), "operator", key.ID); codeOf(err) != fault.StoreUnavailable {
+		t.Errorf("the caller heard %v", err)
+	}
+	if _, ok := f.Authenticate(secret); ok {
+		t.Error("a key whose revocation may have happened was let in")
+	}
+}
+
+func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const people = 8
+	var mu sync.Mutex
+	secrets := make(map[string]bool) // every secret that ever was
+	remember := func(s Secret) {
+		mu.Lock()
+		defer mu.Unlock()
+		secrets[s.Reveal()] = true
+	}
+	var keys []string
+	for i := range people {
+		f.user(t, fmt.Sprintf("user%d", i))
+		key, secret := f.key(t, fmt.Sprintf("user%d", i), KeySpec{})
+		keys = append(keys, key.ID)
+		secrets[secret] = true
+	}
+
+	var work sync.WaitGroup
+	ctx := context.WithoutCancel(t.Context())
+	for worker := range 8 {
+		work.Go(func() {
+			for step := range 40 {
+				who, key := fmt.Sprintf("user%d", (worker+step)%people), keys[(worker*3+step)%people]
+				switch (worker + step*5) % 6 {
+				case 0, 1:
+					if _, secret, err := f.CreateKey(ctx, "operator", who, KeySpec{}); err == nil {
+						remember(secret)
+					}
+				case 2, 3:
+					if _, secret, err := f.RotateKey(ctx, "operator", key, time.Duration(step%2)*time.Hour); err == nil {
+						remember(secret)
+					}
+				case 4:
+					_, _ = f.SetUserDisabled(ctx, "operator", who, step%2 == 0)
+				case 5:
+					if step > 30 {
+						_, _ = f.RevokeKey(ctx, "operator", key)
+					}
+				}
+			}
+		})
+	}
+	work.Wait()
+
+	fresh := f.reopened(t)
+	if f.Count() != fresh.Count() {
+		t.Errorf("memory holds %d credentials, the store has %d", f.Count(), fresh.Count())
+	}
+	accepted := 0
+	for secret := range secrets {
+		_, inMemory := f.Authenticate(secret)
+		_, inStore := fresh.Authenticate(secret)
+		if inMemory != inStore {
+			t.Errorf("a secret is accepted in memory: %v, by the store: %v", inMemory, inStore)
+		}
+		if inStore {
+			accepted++
+		}
+	}
+	if accepted == 0 || accepted == len(secrets) {
+		t.Errorf("%d of %d secrets are in force: the test has tried nothing", accepted, len(secrets))
+	}
+}
+
+func TestEveryChangeIsAudited(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	user := f.user(t, "ann")
+	key, secret := f.key(t, "ann", KeySpec{Name: "laptop"})
+	ctx := t.Context()
+	_, rotated, err := f.RotateKey(ctx, "operator", key.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second of each changes nothing
+		if _, err := f.SetUserDisabled(ctx, "operator", "ann", true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.RevokeKey(ctx, "operator", key.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.CreateUser(ctx, "operator", "Ann"); codeOf(err) != fault.Conflict {
+		t.Fatal(err) // and is no event
+	}
+	got := map[string]int{}
+	err = f.store.View(ctx, func(r storage.Reader) error {
+		return scanRecords(r, "audit/", func(e Event) {
+			got[e.Action]++
+			if e.Actor != "operator" || e.Time != f.clock.Now().Unix() || e.User != user.ID {
+				t.Errorf("event %+v", e)
+			}
+			if text := fmt.Sprint(e); containsAny(text, secret, rotated.Reveal()) {
+				t.Errorf("a secret stands in the event %s", e.Action)
+			}
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"user.create": 1, "key.create": 1, "key.rotate": 1, "user.disable": 1, "key.revoke": 1}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("audited %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,84 @@
+package usage
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestBill(t *testing.T) {
+	t.Parallel()
+	reported := Tokens{Input: 100, Output: 40, CacheRead: 7, CacheWrite5m: 5, CacheWrite1h: 3, Reasoning: 2}
+	opening := Tokens{Input: 100, Output: 1} // what a message_start says
+	estimate := func(input, output int64) Tokens { return Tokens{Input: input, Output: output} }
+	broken := []Ended{ClientGone, Timeout, UpstreamError}
+
+	rows := []struct {
+		name  string
+		ended []Ended
+		o     Outcome
+		want  Tokens
+		basis Basis
+	}{
+		{"what was refused is free, whatever is said of it", []Ended{Refused},
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, AskedText: 30, DeliveredBytes: 30}, Tokens{}, None},
+		{"what failed before it began is free, though it reported", broken,
+			Outcome{Tokens: opening, Input: true, AskedText: 30}, Tokens{}, None},
+		{"what failed before it began and said nothing is free", broken,
+			Outcome{AskedText: 30}, Tokens{}, None},
+		{"an empty answer is free", []Ended{Complete},
+			Outcome{AskedText: 30}, Tokens{}, None},
+		{"a complete answer counts as reported", []Ended{Complete},
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, AskedText: 3000, DeliveredBytes: 3000}, reported, Reported},
+		{"a model that had nothing to say is charged its input", []Ended{Complete},
+			Outcome{Tokens: Tokens{Input: 100}, Input: true, Output: true, AskedText: 30}, Tokens{Input: 100}, Reported},
+		{"a complete answer without a report is estimated on both sides", []Ended{Complete},
+			Outcome{Began: true, AskedText: 31, DeliveredBytes: 10}, estimate(11, 4), Estimated},
+		{"a complete answer that reported its input alone is estimated on the other", []Ended{Complete},
+			Outcome{Began: true, Tokens: opening, Input: true, AskedText: 31, DeliveredBytes: 10}, estimate(100, 4), Estimated},
+		{"a complete answer that reported its output alone is estimated on the other", []Ended{Complete},
+			Outcome{Began: true, Tokens: Tokens{Output: 40, CacheRead: 9}, Output: true, AskedText: 31, DeliveredBytes: 10}, estimate(11, 40), Estimated},
+		{"a broken stream is charged what it delivered, not its opening token", broken,
+			Outcome{Began: true, Tokens: opening, Input: true, AskedText: 31, DeliveredBytes: 300}, estimate(100, 100), Estimated},
+		{"a broken stream that reported more than it delivered is charged the report", broken,
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, DeliveredBytes: 30}, reported, Reported},
+		{"a broken stream that delivered more than it reported is charged the delivery", broken,
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, DeliveredBytes: 300},
+			Tokens{Input: 100, Output: 98, CacheRead: 7, CacheWrite5m: 5, CacheWrite1h: 3, Reasoning: 2}, Estimated},
+		{"a broken stream without a report is estimated on both sides", broken,
+			Outcome{Began: true, AskedText: 1, DeliveredBytes: 1}, estimate(1, 1), Estimated},
+		{"a broken stream that opened a block and said nothing is charged its input", broken,
+			Outcome{Began: true, Tokens: opening, Input: true}, opening, Estimated},
+	}
+	for _, row := range rows {
+		for _, ended := range row.ended {
+			t.Run(fmt.Sprintf("%s (%s)", row.name, ended), func(t *testing.T) {
+				t.Parallel()
+				outcome := row.o
+				outcome.Ended = ended
+				if got, basis := outcome.Bill(); got != row.want || basis != row.basis {
+					t.Errorf("%+v %s, want %+v %s", got, basis, row.want, row.basis)
+				}
+			})
+		}
+	}
+}
+
+func TestEstimateIsAThirdRoundedUp(t *testing.T) {
+	t.Parallel()
+	for bytes, want := range map[int64]int64{0: 0, 1: 1, 2: 1, 3: 1, 4: 2, 6: 2, 7: 3, 1<<63 - 1: (1<<63-1)/3 + 1} {
+		if got := Estimate(bytes); got != want {
+			t.Errorf("%d bytes are %d tokens, want %d", bytes, got, want)
+		}
+	}
+}
+
+func TestAnEstimateOfTextBilledInPartsIsNeverBelowTheReport(t *testing.T) {
+	t.Parallel()
+	for delivered := int64(0); delivered < 400; delivered++ {
+		o := Outcome{Ended: ClientGone, Began: true, Tokens: Tokens{Output: 50, Reasoning: 10}, Input: true, Output: true, DeliveredBytes: delivered}
+		bill, _ := o.Bill()
+		if want := max(60, Estimate(delivered)); bill.AllOutput() != want || bill.Output < 0 {
+			t.Fatalf("%d bytes delivered are billed %+v, want %d in all", delivered, bill, want)
+		}
+	}
+}
