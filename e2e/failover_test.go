@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+)
+
+// inOrder are lines of the documentation: the second upstream is there for when
+// the first fails. With lb_policy first, a try goes to another upstream only
+// when the one before it is marked as failed, so that what is tried again
+// (lb_retry_match) must also mark (unhealthy_status, fail_duration). A body is
+// sent a second time only from a buffer that holds all of it (request_buffers).
+//
+// A 500 is in neither list: it may be about the one call, and calls of one
+// caller must not take upstreams from all others.
+var inOrder = template.Must(template.New("").Parse(`
+	reverse_proxy {{.First}} {{.Second}} {
+		lb_policy first
+		lb_retries 2
+		lb_retry_match {
+			expression ` + "`{rp.status_code} in [429, 502, 503, 529]`" + `
+		}
+		fail_duration 5s
+		unhealthy_status 429 502 503 529
+		request_buffers 33MiB
+	}
+`))
+
+// inTurns are lines of the documentation, too: upstreams that are equal share
+// the calls, and a call that fails at one is tried at the next. Only an
+// upstream that cannot be reached is marked.
+var inTurns = template.Must(template.New("").Parse(`
+	reverse_proxy {{.First}} {{.Second}} {
+		lb_policy round_robin
+		lb_retries 2
+		lb_retry_match {
+			expression ` + "`{rp.status_code} in [429, 500, 502, 503, 529]`" + `
+		}
+		fail_duration 5s
+		request_buffers 33MiB
+	}
+`))
+
+// upstreams is a site with two of them, by one of the ways above.
+func upstreams(t *testing.T, way *template.Template, first, second string) site {
+	t.Helper()
+	var lines bytes.Buffer
+	if err := way.Execute(&lines, struct{ First, Second string }{first, second}); err != nil {
+		t.Fatal(err)
+	}
+	return site{Messages: lines.String(), Completions: lines.String()}
+}
+
+// unreachable is an address at which nobody listens.
+func unreachable(t *testing.T) string {
+	t.Helper()
+	return freeAddress(t)
+}
+
+// largeBodies are calls of a size that no connection takes at once.
+var largeBodies = map[string]string{
+	"/v1/messages":         strings.Replace(callBodies["/v1/messages"], "Hi", strings.Repeat("é", 15<<20), 1),
+	"/v1/chat/completions": strings.Replace(callBodies["/v1/chat/completions"], "Hi", strings.Repeat("x", 7<<20), 1),
+}
+
+func TestACallGoesToTheSecondUpstreamWhenTheFirstCannotBeReached(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]*template.Template{"in order": inOrder, "in turns": inTurns} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, bodies := range []map[string]string{callBodies, streamBodies, largeBodies} {
+				second := newBackend(t, speaks)
+				g := running(t, upstreams(t, way, unreachable(t), second.address()), second)
+				for path, body := range bodies {
+					if a := g.call(path, body, g.bearer()...); a.Status != http.StatusOK || a.Err != nil {
+						t.Errorf("%s of %d bytes: %d %.200s %v", path, len(body), a.Status, a.Body, a.Err)
+						continue
+					}
+					if got := second.next(); string(got.Body) != body {
+						t.Errorf("%s: of %d bytes the second upstream got %d", path, len(body), len(got.Body))
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestACallGoesToTheSecondUpstreamWhenTheFirstIsBusy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		way      *template.Template
+		statuses []int
+	}{{"in order", inOrder, []int{429, 502, 503, 529}}, {"in turns", inTurns, []int{429, 500, 502, 503, 529}}} {
+		for _, status := range c.statuses {
+			t.Run(fmt.Sprint(c.name, status), func(t *testing.T) {
+				t.Parallel()
+				kinds := []map[string]string{streamBodies}
+				if status == 429 {
+					kinds = append(kinds, callBodies, largeBodies)
+				}
+				for _, bodies := range kinds {
+					for path, body := range bodies {
+						first, second := newBackend(t, answers(status, `{"error":{}}`)), newBackend(t, speaks)
+						g := running(t, upstreams(t, c.way, first.address(), second.address()), first, second)
+						// In turns, one of two calls begins at the first upstream.
+						for range 2 {
+							if a := g.call(path, body, g.bearer()...); a.Status != http.StatusOK || a.Err != nil {
+								t.Errorf("%s of %d bytes: %d %.200s %v", path, len(body), a.Status, a.Body, a.Err)
+							}
+						}
+						if len(first.asked()) != 1 || len(second.asked()) != 2 {
+							t.Errorf("%s: the upstreams were asked %d and %d times, want 1 and 2", path, len(first.asked()), len(second.asked()))
+						}
+						for _, got := range append(first.asked(), second.asked()...) {
+							if string(got.Body) != body {
+								t.Errorf("%s: of %d bytes an upstream got %d", path, len(body), len(got.Body))
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAVerdictOnTheCallIsNotAskedForTwice(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 401, 404, 413, 500} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			first, second := newBackend(t, answers(status, `{"error":{}}`)), newBackend(t, speaks)
+			g := running(t, upstreams(t, inOrder, first.address(), second.address()), first, second)
+			for range 3 {
+				if a := g.call("/v1/messages", callBodies["/v1/messages"], g.bearer()...); a.Status < 400 {
+					t.Errorf("got %d %s", a.Status, a.Body)
+				}
+			}
+			if len(first.asked()) != 3 || len(second.asked()) != 0 {
+				t.Errorf("the upstreams were asked %d and %d times, want 3 and 0", len(first.asked()), len(second.asked()))
+			}
+		})
+	}
+}
+
+func TestWhenNoUpstreamIsLeftTheCallerHearsItInHisDialect(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]*template.Template{"in order": inOrder, "in turns": inTurns} {
+		for _, c := range []struct {
+			status      int // of both upstreams; zero: they cannot be reached
+			want        int
+			kind, other string // the error's type in the two dialects
+		}{
+			{0, 503, "overloaded_error", "server_error"},
+			{429, 429, "rate_limit_error", "rate_limit_error"},
+			{502, 503, "overloaded_error", "server_error"},
+			{503, 503, "overloaded_error", "server_error"},
+			{529, 503, "overloaded_error", "server_error"},
+		} {
+			t.Run(fmt.Sprint(name, c.status), func(t *testing.T) {
+				t.Parallel()
+				for path, kind := range map[string]string{"/v1/messages": c.kind, "/v1/chat/completions": c.other} {
+					first, second := newBackend(t, answers(c.status, `{}`)), newBackend(t, answers(c.status, `{}`))
+					s := upstreams(t, way, first.address(), second.address())
+					if c.status == 0 {
+						s = upstreams(t, way, unreachable(t), unreachable(t))
+					}
+					g := running(t, s, first, second)
+					a := g.call(path, streamBodies[path], g.bearer()...)
+					if a.Status != c.want || !strings.Contains(a.Body, `"type":"`+kind+`"`) || a.Header.Get("Retry-After") == "" {
+						t.Errorf("%s: got %d %s, Retry-After %q", path, a.Status, a.Body, a.Header.Get("Retry-After"))
+					}
+					if tries := len(first.asked()) + len(second.asked()); c.status != 0 && (tries < 2 || tries > 3) {
+						t.Errorf("%s: %d tries", path, tries)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestTheFirstUpstreamIsAskedAgainWhenItsPauseIsOver(t *testing.T) {
+	t.Parallel()
+	first := newBackend(t, inTurn(answers(503, `{}`), speaks))
+	second := newBackend(t, speaks)
+	g := running(t, upstreams(t, inOrder, first.address(), second.address()), first, second)
+	beat := time.NewTicker(100 * time.Millisecond)
+	defer beat.Stop()
+	began := time.Now()
+	for len(first.asked()) < 2 {
+		if a := g.call("/v1/messages", callBodies["/v1/messages"], g.bearer()...); a.Status != http.StatusOK {
+			t.Fatalf("got %d %s", a.Status, a.Body)
+		}
+		if time.Since(began) > patience {
+			t.Fatal("the first upstream was never asked again")
+		}
+		<-beat.C
+	}
+	if paused := time.Since(began); paused < 4*time.Second {
+		t.Errorf("the first upstream was asked again after %s", paused)
+	}
+}

@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	_ "github.com/caddy-modelgate/modelgate"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+)
+
+var (
+	streamLength = flag.Duration("stream.length", 20*time.Second, "for how long a stream lives through reloads")
+	killRounds   = flag.Int("kill.rounds", 4, "how often the process is killed under writes")
+)
+
+// patience is how long anything may take that should happen at once. It is
+// generous, because it only ends tests that fail.
+const patience = 20 * time.Second
+
+// asCaddy, set in the environment, makes this binary Caddy: the one that
+// cmd/caddy builds, with the same arguments.
+const asCaddy = "MODELGATE_E2E_AS_CADDY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCaddy) != "" {
+		caddycmd.Main()
+		return
+	}
+	// The tests wait more than they work. Whoever gives the flag is obeyed.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a child of the test.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    *logbook
+	exited chan struct{} // closed when it has ended
+}
+
+// launch starts this binary as Caddy.
+func launch(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, log: newLogbook(), exited: make(chan struct{}), cmd: exec.Command(self, args...)}
+	p.cmd.Env = append(os.Environ(), append(env, asCaddy+"=1")...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the state tells how it ended
+		close(p.exited)
+		p.log.close()
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// await waits for a line that holds text.
+func (p *process) await(text string) {
+	p.t.Helper()
+	if !p.log.await(text) {
+		p.t.Fatalf("the process never logged %q:\n%s", text, p.log.tail(40))
+	}
+}
+
+// kill ends the process at once, as kill -9 does.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// terminate asks the process to end.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// code waits for the end of the process and returns its exit code.
+func (p *process) code(within time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(within):
+		p.t.Fatalf("the process has not ended within %s:\n%s", within, p.log.tail(40))
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// logbook keeps what a process writes, and wakes who waits for a line.
+type logbook struct {
+	mu    sync.Mutex
+	text  []byte
+	ended bool
+	news  chan struct{} // closed and replaced at each change
+}
+
+func newLogbook() *logbook { return &logbook{news: make(chan struct{})} }
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	close(l.news)
+	l.news = make(chan struct{})
+	return len(p), nil
+}
+
+func (l *logbook) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	close(l.news)
+	l.news = make(chan struct{})
+}
+
+// await waits until text was written; it returns false when it never will be.
+func (l *logbook) await(text string) bool {
+	deadline := time.After(patience)
+	for {
+		l.mu.Lock()
+		found, ended, news := bytes.Contains(l.text, []byte(text)), l.ended, l.news
+		l.mu.Unlock()
+		if found || ended {
+			return found
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			return false
+		}
+	}
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+// lines returns the lines that hold one of the words.
+func (l *logbook) lines(words ...string) []string {
+	var found []string
+	for line := range strings.Lines(l.String()) {
+		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// tail returns the last lines, for the message of a failed test.
+func (l *logbook) tail(n int) string {
+	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
+	for i, line := range lines {
+		if len(line) > 400 {
+			lines[i] = line[:400] + "..."
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
