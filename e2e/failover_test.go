@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"text/template"
 	"time"
 )
 
-// inOrder are lines of the documentation: the second upstream is there for when
+// inOrder are lines of the README: the second upstream is there for when
 // the first fails. With lb_policy first, a try goes to another upstream only
 // when the one before it is marked as failed, so that what is tried again
 // (lb_retry_match) must also mark (unhealthy_status, fail_duration). A body is
@@ -31,7 +32,7 @@ var inOrder = template.Must(template.New("").Parse(`
 	}
 `))
 
-// inTurns are lines of the documentation, too: upstreams that are equal share
+// inTurns are lines of the README, too: upstreams that are equal share
 // the calls, and a call that fails at one is tried at the next. Only an
 // upstream that cannot be reached is marked.
 var inTurns = template.Must(template.New("").Parse(`
@@ -66,6 +67,25 @@ func unreachable(t *testing.T) string {
 var largeBodies = map[string]string{
 	"/v1/messages":         strings.Replace(callBodies["/v1/messages"], "Hi", strings.Repeat("é", 15<<20), 1),
 	"/v1/chat/completions": strings.Replace(callBodies["/v1/chat/completions"], "Hi", strings.Repeat("x", 7<<20), 1),
+}
+
+func TestTheLinesTriedHereAreThoseOfTheREADME(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, way := range map[string]*template.Template{"in order": inOrder, "in turns": inTurns} {
+		var lines bytes.Buffer
+		if err := way.Execute(&lines, struct{ First, Second string }{"", ""}); err != nil {
+			t.Fatal(err)
+		}
+		// The README names other upstreams and is indented deeper.
+		_, within, _ := strings.Cut(lines.String(), "{\n")
+		if !strings.Contains(strings.ReplaceAll(string(readme), "\t", ""), strings.ReplaceAll(within, "\t", "")) {
+			t.Errorf("%s: the README has other lines than\n%s", name, within)
+		}
+	}
 }
 
 func TestACallGoesToTheSecondUpstreamWhenTheFirstCannotBeReached(t *testing.T) {
