@@ -264,3 +264,22 @@ func TestCaddyfilesOfTheREADMEAdapt(t *testing.T) {
 		}
 	}
 }
+
+// FuzzBlocks gives any text to the parsers of our blocks: it is adapted or
+// refused, and never ends the process.
+func FuzzBlocks(f *testing.F) {
+	f.Add("storage badger /x {\n\tmemory small\n}\nlimits {\n\tping off\n}", "models a\n@m modelgate_model b*\nreverse_proxy @m x:1")
+	f.Add("version_header x-version", "modelgate_demo {\n\tpace 1ms\n}")
+	f.Add("limits {", "models")
+	f.Add("", "respond `{`\nhandle {\n}\nmodels \"x\ny\"")
+	f.Fuzz(func(t *testing.T, options, block string) {
+		if strings.Contains(options+block, "import") {
+			t.Skip("reads files")
+		}
+		text := "{\nmodelgate {\n" + options + "\n}\n}\n:80 {\nmodelgate_messages {\n" + block + "\n}\n}\n"
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+		if err == nil && strings.TrimSpace(block) == "" {
+			t.Error("an empty block was taken")
+		}
+	})
+}
