@@ -72,7 +72,7 @@ func TestABadConfigurationDoesNotStart(t *testing.T) {
 		"a header that is no version": {"version_header x-thing", "", "must end in -version"},
 		"a header that is none":       {`version_header "a version"`, "", "letters, digits"},
 		"too little memory":           {"limits {\n body_memory 1MiB\n}", "", "at least 32 MiB"},
-		"a pattern among the names":   {"", "modelgate_messages {\n models a-*\n respond ok\n}", "names, not patterns"},
+		"a pattern among the names":   {"", "modelgate_messages {\n models a-*\n respond ok\n}", "is a pattern, at "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := g.Reload(gatetest.Config{App: c.app, Site: c.site})

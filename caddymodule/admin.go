@@ -206,7 +206,7 @@ func adminRotateKey(n *Node, r *http.Request) (any, error) {
 type Status struct {
 	Ready       bool          `json:"ready"`
 	Reason      string        `json:"reason,omitempty"` // why it is not ready
-	Version     string        `json:"version"`
+	Caddy       string        `json:"caddy"`            // version
 	Store       string        `json:"store"`
 	Calls       int64         `json:"calls_in_flight"`
 	Users       int           `json:"users"`
@@ -222,9 +222,9 @@ func adminStatus(n *Node, r *http.Request) (any, error) {
 	}
 	app := module.(*App)
 	models, _ := app.Offered()
-	_, version := caddy.Version()
+	version, _ := caddy.Version()
 	status := Status{
-		Version: version, Store: app.opener.Key(), Models: append([]string{}, models...),
+		Caddy: version, Store: app.opener.Key(), Models: append([]string{}, models...),
 		Calls: n.calls.Load(), Credentials: n.Directory.Count(), Stats: n.Store.Stats(),
 	}
 	err = errors.Join(n.Ready(), n.Probe(r.Context()))

@@ -46,9 +46,14 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	words := map[string]func(*caddyfile.Dispenser) error{
-		"storage":        a.unmarshalStorage,
-		"version_header": func(d *caddyfile.Dispenser) error { return oneArg(d, &a.VersionHeader) },
-		"limits":         a.Limits.unmarshalCaddyfile,
+		"storage": a.unmarshalStorage,
+		"version_header": func(d *caddyfile.Dispenser) error {
+			if err := oneArg(d, &a.VersionHeader); err != nil {
+				return err
+			}
+			return located(d, validateHeaderName(a.VersionHeader))
+		},
+		"limits": a.Limits.unmarshalCaddyfile,
 	}
 	return Block(d, words)
 }
@@ -71,10 +76,15 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"body_read":   func(d *caddyfile.Dispenser) error { return duration(d, &l.BodyRead) },
-		"body_memory": func(d *caddyfile.Dispenser) error { return size(d, &l.BodyMemory) },
-		"first_byte":  func(d *caddyfile.Dispenser) error { return duration(d, &l.FirstByte) },
-		"idle":        func(d *caddyfile.Dispenser) error { return duration(d, &l.Idle) },
+		"body_read": func(d *caddyfile.Dispenser) error { return duration(d, &l.BodyRead) },
+		"body_memory": func(d *caddyfile.Dispenser) error {
+			if err := size(d, &l.BodyMemory); err != nil {
+				return err
+			}
+			return located(d, validateBodyMemory(l.BodyMemory))
+		},
+		"first_byte": func(d *caddyfile.Dispenser) error { return duration(d, &l.FirstByte) },
+		"idle":       func(d *caddyfile.Dispenser) error { return duration(d, &l.Idle) },
 		"ping": func(d *caddyfile.Dispenser) error {
 			if d.CountRemainingArgs() == 1 && d.NextArg() {
 				if d.Val() == "off" {
@@ -107,6 +117,14 @@ func Block(d *caddyfile.Dispenser, words map[string]func(*caddyfile.Dispenser) e
 		}
 	}
 	return nil
+}
+
+// located gives an error the file and line at which d stands.
+func located(d *caddyfile.Dispenser, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.WrapErr(err)
 }
 
 func oneArg(d *caddyfile.Dispenser, into *string) error {

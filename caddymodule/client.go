@@ -64,7 +64,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return errExit{exitUnreachable, errors.New("what answers at this address is not Caddy's admin endpoint")}
 	}
 	return nil
 }

@@ -145,6 +145,7 @@ func confirmed(cmd *cobra.Command, question string) error {
 	case "y", "yes":
 		return nil
 	}
+	fmt.Fprintln(cmd.ErrOrStderr())
 	return errExit{exitRefused, errors.New("not confirmed; say y, or give --yes")}
 }
 

@@ -84,16 +84,19 @@ type demoRun struct {
 func runDemo(cmd *cobra.Command, _ []string) error {
 	caddy.TrapSignals()
 	data, _ := cmd.Flags().GetString("data")
+	remove := func() {}
 	if data == "" {
 		temp, err := os.MkdirTemp("", "modelgate-demo-")
 		if err != nil {
 			return err
 		}
 		data = temp
-		caddy.OnExit(func(context.Context) { _ = os.RemoveAll(temp) })
+		remove = func() { _ = os.RemoveAll(temp) }
+		caddy.OnExit(func(context.Context) { remove() })
 	}
 	run, err := startDemo(cmd, data)
 	if err != nil {
+		remove()
 		return err
 	}
 	if err := printed(cmd, run, func(w io.Writer) { run.introduce(w) }); err != nil {
@@ -110,7 +113,7 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 	}
 	listen, _ := cmd.Flags().GetString("listen")
 	if listen, err = freeAddress(listen); err != nil {
-		return demoRun{}, errUsage("--listen: %w", err)
+		return demoRun{}, fmt.Errorf("--listen: %w", err)
 	}
 	admin, err := freeAddress("127.0.0.1:0")
 	if err != nil {

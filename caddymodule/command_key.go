@@ -26,7 +26,7 @@ func keyCommands() []*cobra.Command {
 	list.Flags().String("user", "", "Only those of this user")
 
 	rotate := command("rotate <key>", "Gives a key a new secret and shows it, this once; id and scope stay", rotateKey)
-	rotate.Flags().String("grace", "0s", "How long the old secret goes on working, at most 30d")
+	rotate.Flags().String("grace", "0s", "How long the old secret goes on working, at most 30d; one from a rotation before ends at once")
 
 	return []*cobra.Command{create, list, rotate,
 		command("revoke <key>", "Ends a key for good, from the next request on", func(cmd *cobra.Command, args []string) error {
@@ -42,6 +42,13 @@ func createKey(cmd *cobra.Command, args []string) error {
 	name, _ := cmd.Flags().GetString("name")
 	models, _ := cmd.Flags().GetStringSlice("models")
 	ranges, _ := cmd.Flags().GetStringSlice("ip-ranges")
+	for _, flag := range []string{"models", "ip-ranges", "expires"} {
+		// An empty one means no bound at all, which a script with an unset
+		// variable does not mean.
+		if f := cmd.Flags().Lookup(flag); f.Changed && strings.Trim(f.Value.String(), "[]\", ") == "" {
+			return errUsage("--%s is empty; leave it out for no bound", flag)
+		}
+	}
 	word, _ := cmd.Flags().GetString("expires")
 	expires, err := parseExpiry(word, time.Now())
 	if err != nil {
@@ -58,12 +65,15 @@ func parseExpiry(word string, now time.Time) (int64, error) {
 	if word == "" {
 		return 0, nil
 	}
-	if d, err := caddy.ParseDuration(word); err == nil && d > 0 {
-		return now.Add(d).Unix(), nil
-	}
 	t, err := time.Parse(time.RFC3339, word)
-	if err != nil {
+	if d, notDuration := caddy.ParseDuration(word); notDuration == nil {
+		t, err = now.Add(d), nil
+	}
+	switch {
+	case err != nil:
 		return 0, errUsage("--expires %q is neither a duration as 30d nor a time as 2027-01-31T00:00:00Z", word)
+	case !t.After(now):
+		return 0, errUsage("--expires %q does not lie in the future", word)
 	}
 	return t.Unix(), nil
 }
@@ -71,8 +81,8 @@ func parseExpiry(word string, now time.Time) (int64, error) {
 func rotateKey(cmd *cobra.Command, args []string) error {
 	word, _ := cmd.Flags().GetString("grace")
 	grace, err := caddy.ParseDuration(word)
-	if err != nil || grace < 0 {
-		return errUsage("--grace %q is no duration such as 24h", word)
+	if err != nil || grace < 0 || grace > identity.MaxGrace {
+		return errUsage("--grace %q is no duration such as 24h, of at most 30d", word)
 	}
 	return changeKey(cmd, "/modelgate/keys/"+url.PathEscape(args[0])+"/rotate", map[string]int64{"grace": int64(grace / time.Second)})
 }
@@ -122,6 +132,8 @@ func printKeys(w io.Writer, keys ...identity.Key) {
 			state = "revoked " + moment(k.Revoked)
 		case k.Expires != 0 && k.Expires <= now:
 			state = "expired"
+		case k.PreviousUntil > now:
+			state = "active; the secret before until " + moment(k.PreviousUntil)
 		}
 		models := make([]string, len(k.Models))
 		for i, m := range k.Models {

@@ -24,7 +24,7 @@ func statusCommand() *cobra.Command {
 			if !s.Ready {
 				state = "NOT READY: " + s.Reason
 			}
-			fmt.Fprintf(w, "state\t%s\nversion\t%s\nstore\t%s\n", state, s.Version, s.Store)
+			fmt.Fprintf(w, "state\t%s\ncaddy\t%s\nstore\t%s\n", state, s.Caddy, s.Store)
 			fmt.Fprintf(w, "users\t%d\ncredentials in force\t%d\ncalls in flight\t%d\nmodels listed\t%d\n", s.Users, s.Credentials, s.Calls, len(s.Models))
 			fmt.Fprintf(w, "commits\t%d in %d batches, %d queued\n", s.Stats.Committed, s.Stats.Batches, s.Stats.Queued)
 		})

@@ -18,9 +18,6 @@ func userCommands() []*cobra.Command {
 		}),
 		command("list", "Lists the users", listUsers),
 		command("disable <user>", "Shuts a user out, with all keys, from the next request on", func(cmd *cobra.Command, args []string) error {
-			if err := confirmed(cmd, fmt.Sprintf("Shut out user %s, with all keys?", args[0])); err != nil {
-				return err
-			}
 			return changeUser(cmd, "/modelgate/users/"+url.PathEscape(args[0])+"/disable", nil)
 		}),
 		command("enable <user>", "Lets a disabled user in again", func(cmd *cobra.Command, args []string) error {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -59,9 +60,12 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 		return config, c.call(cmd.Context(), http.MethodGet, "/config/", nil, &config)
 	}
 	adapter, _ := cmd.Flags().GetString("adapter")
+	if _, err := os.Stat(file); err != nil {
+		return nil, errExit{exitNotFound, err}
+	}
 	raw, _, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
-		return nil, errExit{exitRefused, err}
+		return nil, err
 	}
 	return config, json.Unmarshal(raw, &config)
 }
@@ -126,6 +130,15 @@ func checkLogs(config any) []Finding {
 			})
 		}
 	}
+	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
+	for name, server := range servers {
+		if shown, _ := at(server, "logs", "should_log_credentials").(bool); shown {
+			findings = append(findings, Finding{
+				"error", "apps.http.servers." + name + ".logs.should_log_credentials", "keys that callers send in Authorization are written into logs",
+				"take log_credentials out of the servers option",
+			})
+		}
+	}
 	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Level+a.Where+a.What, b.Level+b.Where+b.What) })
 	return findings
 }
@@ -154,8 +167,14 @@ func checkBlocks(config any) []Finding {
 			return
 		}
 		walk(object["routes"], path+".routes", func(path string, object map[string]any) {
-			if object["handler"] == "reverse_proxy" {
+			switch inner, _ := object["handler"].(string); inner {
+			case "reverse_proxy":
 				findings = append(findings, checkProxy(path, object)...)
+			case "modelgate_messages", "modelgate_completions", "modelgate_auth":
+				findings = append(findings, Finding{
+					"error", path, inner + " stands in the block of " + handler + ", where the caller's key is gone already: it refuses every call",
+					"move it out of the block",
+				})
 			}
 		})
 	})

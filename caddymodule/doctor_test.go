@@ -44,6 +44,8 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"retries without buffers":  {"{\n" + filtered + "}\n" + proxy("lb_retries 2"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
 		"try_duration":             {"{\n" + filtered + "}\n" + proxy("lb_try_duration 5s"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
 		"retries with buffers":     {"{\n" + filtered + "}\n" + proxy("lb_retries 2\nrequest_buffers 32MiB"), nil},
+		"a gate within a gate":     {"{\n" + filtered + "}\n" + site("modelgate_auth"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: the caller's key is gone"}},
+		"credentials in the log":   {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error apps.http.servers.srv0.logs.should_log_credentials: keys that callers send"}},
 		"response buffers":         {"{\n" + filtered + "}\n" + proxy("response_buffers 1MiB"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
 		"within a handle":          {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
 		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},

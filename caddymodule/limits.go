@@ -62,10 +62,14 @@ func (l *Limits) validate() error {
 			errs = append(errs, fmt.Errorf("limits: %s must be positive", name))
 		}
 	}
-	if l.BodyMemory < minBodyMemory {
-		errs = append(errs, fmt.Errorf("limits: body_memory must be at least %d MiB, the size of the largest body", minBodyMemory>>20))
+	return errors.Join(append(errs, validateBodyMemory(l.BodyMemory))...)
+}
+
+func validateBodyMemory(bytes int64) error {
+	if bytes < minBodyMemory {
+		return fmt.Errorf("limits: body_memory must be at least %d MiB, the size of the largest body", minBodyMemory>>20)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func validateHeaderName(name string) error {

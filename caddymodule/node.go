@@ -28,6 +28,9 @@ type Node struct {
 	draining  atomic.Bool
 	logger    *zap.Logger
 
+	life context.Context // of open calls; ends when the process cannot wait for them
+	end  context.CancelFunc
+
 	probe struct {
 		sync.Mutex
 		at  time.Time
@@ -61,6 +64,7 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store")})
 	node := &Node{Store: store, logger: logger}
+	node.life, node.end = context.WithCancel(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -74,29 +78,47 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 // let go of it.
 func (n *Node) Destruct() error { return n.Store.Close() }
 
-// exitPatience is how long open calls may take to settle when the process ends.
-const exitPatience = 10 * time.Second
+// When the process ends, open calls have had the servers' grace period. Then
+// they may still end by themselves for exitPatience; those that do not are
+// cancelled, and have settlePatience to tell their callers and to settle.
+const (
+	exitPatience   = 8 * time.Second
+	settlePatience = 2 * time.Second
+)
 
-// drain refuses new calls, waits for open ones, and closes the store.
+// drain refuses new calls, sees the open ones to their end, and closes the store.
 func (n *Node) drain(ctx context.Context) {
 	n.draining.Store(true)
-	ctx, cancel := context.WithTimeout(ctx, exitPatience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for n.calls.Load() > 0 {
-		select {
-		case <-ctx.Done():
-			n.logger.Warn("calls were still open at exit", zap.Int64("calls", n.calls.Load()))
-			_ = n.Store.Close()
-			return
-		case <-tick.C:
+	if !n.settled(ctx, exitPatience) {
+		n.end()
+		if !n.settled(ctx, settlePatience) {
+			n.logger.Error("calls were still open at exit", zap.Int64("calls", n.calls.Load()))
 		}
 	}
 	if err := n.Store.Close(); err != nil {
 		n.logger.Error("closing the store", zap.Error(err))
 	}
 }
+
+// settled waits until no call is open, but not longer than patience.
+func (n *Node) settled(ctx context.Context, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for n.calls.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+// OnEnd arranges that fn is called when the process cannot wait for a call any
+// longer, unless stop is called first.
+func (n *Node) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(n.life, fn) }
 
 // Ready returns why no more calls should be sent here, or nil.
 func (n *Node) Ready() error {
@@ -276,7 +298,7 @@ func (n *Node) Probe(ctx context.Context) error {
 	if time.Since(n.probe.at) < probeEvery {
 		return n.probe.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openPatience)
 	defer cancel()
 	n.probe.err = n.Store.Update(ctx, func(t storage.Txn) error {
 		return t.Set([]byte("meta/probe"), []byte(n.Store.Now().UTC().Format(time.RFC3339)), time.Time{})

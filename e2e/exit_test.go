@@ -121,10 +121,11 @@ func TestAProcessEndsWhenACallDoesNot(t *testing.T) {
 	a := b.next()
 
 	g.process.terminate()
-	if rest, err := io.ReadAll(resp.Body); err == nil {
+	if rest, err := io.ReadAll(resp.Body); err == nil && !strings.Contains(string(rest), "event: error\n") {
 		t.Errorf("a stream that was cut off looks complete: %q", rest)
 	}
 	receive(t, a.Gone, "the end of the backend's call")
+	g.process.await(`"ended":"upstream_error"`)
 	if code := g.process.code(patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

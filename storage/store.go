@@ -73,15 +73,15 @@ type Store struct {
 
 // Stats counts what a [Store] has done.
 type Stats struct {
-	Queued     int    // closures queued or running at this moment
-	Batches    uint64 // engine transactions that committed
-	Committed  uint64 // closures that committed
-	RolledBack uint64 // closures that failed alone, by error or panic
-	Cancelled  uint64 // closures whose caller left before they began
-	Conflicts  uint64 // batches that met ErrConflict
-	Splits     uint64 // batches run again in halves
-	Unknown    uint64 // batches that ended in ErrUnknown
-	LowSpace   uint64 // batches refused with ErrLowSpace
+	Queued     int    `json:"queued"`      // closures queued or running at this moment
+	Batches    uint64 `json:"batches"`     // engine transactions that committed
+	Committed  uint64 `json:"committed"`   // closures that committed
+	RolledBack uint64 `json:"rolled_back"` // closures that failed alone, by error or panic
+	Cancelled  uint64 `json:"cancelled"`   // closures whose caller left before they began
+	Conflicts  uint64 `json:"conflicts"`   // batches that met ErrConflict
+	Splits     uint64 `json:"splits"`      // batches run again in halves
+	Unknown    uint64 `json:"unknown"`     // batches that ended in ErrUnknown
+	LowSpace   uint64 `json:"low_space"`   // batches refused with ErrLowSpace
 }
 
 // New returns a Store over engine, which it owns from now on. Close ends both.

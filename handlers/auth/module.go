@@ -54,13 +54,19 @@ func (a *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		return nil
 	}
 	caddyhttp.SetVar(r.Context(), principalVar, principal)
-	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set("http.auth.user.id", principal.UserID)
-		repl.Set("http.modelgate.key_id", principal.KeyID)
-	}
+	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	Name(repl, principal)
 	r.Header.Del("Authorization")
 	r.Header.Del("X-Api-Key")
 	return reply.Pass(w, r, next, a.app.VersionHeader)
+}
+
+// Name puts who calls into the placeholders of a request.
+func Name(repl *caddy.Replacer, principal *identity.Principal) {
+	if repl != nil {
+		repl.Set("http.auth.user.id", principal.UserID)
+		repl.Set("http.modelgate.key_id", principal.KeyID)
+	}
 }
 
 func (a *Auth) principal(r *http.Request) (*identity.Principal, *fault.Fault) {

@@ -5,6 +5,7 @@ package call
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
 // block is what both directives are: a list of models and the routes by which
@@ -47,14 +49,8 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	if b.app, err = caddymodule.Of(ctx); err != nil {
 		return err
 	}
-	for _, name := range b.Models {
-		p, err := catalog.ParsePattern(name)
-		if err != nil {
-			return err
-		}
-		if !p.Exact() {
-			return errors.New("models lists names, not patterns: " + name)
-		}
+	if err := validateModels(b.Models); err != nil {
+		return err
 	}
 	b.app.Offer(b.Models...)
 
@@ -77,6 +73,20 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	return nil
 }
 
+// validateModels refuses what is no name of a model.
+func validateModels(names []string) error {
+	for _, name := range names {
+		p, err := catalog.ParsePattern(name)
+		if err != nil {
+			return err
+		}
+		if !p.Exact() {
+			return fmt.Errorf("models lists names, and %q is a pattern", name)
+		}
+	}
+	return nil
+}
+
 func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	i, f := reply.Find(b.paths, r)
 	if i < 0 {
@@ -90,18 +100,24 @@ func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 	return newCall(b, b.routes[i], requestID).serve(w, r, f)
 }
 
-// listing answers GET /v1/models.
+// listing answers GET /v1/models. It is no call: it is neither metered nor
+// logged, but for the access log.
 func (b *block) listing(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
+	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if f == nil {
 		var node *caddymodule.Node
 		var leave func()
 		if node, leave, f = b.app.Enter(r.Context()); f == nil {
 			defer leave()
-			p, refused := auth.Authenticate(r, node.Directory)
-			if f = refused; f == nil {
+			var p *identity.Principal
+			if p, f = auth.Authenticate(r, node.Directory); f == nil {
+				auth.Name(repl, p)
 				f = b.serveModels(w, r, p, requestID)
 			}
 		}
+	}
+	if repl != nil {
+		repl.Set("http.modelgate.request_id", requestID)
 	}
 	if f != nil {
 		reply.DialectOf(r, b.app.VersionHeader).RefuseUnread(w, r, f, requestID)

@@ -40,6 +40,7 @@ type call struct {
 	basis     usage.Basis
 	tokens    usage.Tokens
 	refusal   *fault.Fault
+	status    int           // as the caller got it; 499 when he had left
 	firstByte time.Duration // from started; zero when nothing came
 	duration  time.Duration // from started to the end
 	bodyBytes int
@@ -119,6 +120,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 
 	c.ctx, c.cancel = context.WithCancelCause(r.Context())
 	defer c.cancel(nil)
+	defer c.node.OnEnd(func() { c.cancel(errDrained) })()
 	c.answer = newAnswer(w, c)
 	c.answer.watch.start(c.answer)
 
@@ -133,6 +135,12 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 
 // cause is why the call to the backend was cancelled, or nil.
 func (c *call) cause() error { return context.Cause(c.ctx) }
+
+// errDrained cancels a call that outlasts the process.
+var errDrained = errors.New("the process ends")
+
+// drained is what its caller hears.
+var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
 // timedOut tells whether it was the watch that cancelled the call.
 func (c *call) timedOut() bool { return errors.Is(c.cause(), errTimeout{}) }

@@ -102,6 +102,9 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 		if b.Models = h.RemainingArgs(); len(b.Models) == 0 {
 			return h.ArgErr()
 		}
+		if err := validateModels(b.Models); err != nil {
+			return h.WrapErr(err)
+		}
 	}
 	if len(inner) == 0 {
 		beginning := caddyfile.NewDispenser([]caddyfile.Token{name})

@@ -17,7 +17,14 @@ func (c *call) report() {
 	if a != nil && !a.firstByte.IsZero() {
 		c.firstByte = a.firstByte.Sub(c.started)
 	}
-	if a == nil {
+	switch {
+	case c.status != 0:
+	case a != nil && a.passed:
+		c.status = a.status
+	case c.refusal != nil:
+		c.status = c.refusal.Status()
+	}
+	if a == nil || c.ended == usage.Refused && a.status == 0 {
 		c.route.metrics.Refused(string(c.refusal.Code))
 	} else {
 		c.route.metrics.Ended(c.ended, c.basis, c.firstByte, c.duration, c.tokens)
@@ -37,6 +44,7 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("route", l.route.name)
 	enc.AddString("ended", string(l.ended))
 	enc.AddString("usage", string(l.basis))
+	enc.AddInt("status", l.status)
 	if l.principal != nil {
 		enc.AddString("user_id", l.principal.UserID)
 		enc.AddString("key_id", l.principal.KeyID)
@@ -49,7 +57,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("code", string(l.refusal.Code))
 	}
 	if l.answer != nil {
-		enc.AddInt("status", l.answer.status)
+		if l.answer.status != 0 && l.answer.status != l.status {
+			enc.AddInt("upstream_status", l.answer.status)
+		}
 		for kind, n := range l.tokens.ByKind() {
 			if n > 0 {
 				enc.AddInt64(usage.KindName(kind), n)

@@ -57,11 +57,14 @@ func (c *call) beforeAnswer(err error) {
 	switch {
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
+	case errors.Is(c.cause(), errDrained):
+		c.refusal = drained
 	case c.cause() != nil:
 		// The caller has left: nobody reads this, but the access log has a
 		// status for it, and so does Caddy's own proxy.
 		c.ended = usage.ClientGone
-		c.answer.ResponseWriter.WriteHeader(statusClientGone)
+		c.status = statusClientGone
+		c.answer.ResponseWriter.WriteHeader(c.status)
 		return
 	case errors.Is(err, errNoRoute):
 		c.ended = usage.Refused
@@ -106,6 +109,8 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		return broken && !a.intact()
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
+	case errors.Is(c.cause(), errDrained):
+		c.ended, c.refusal = usage.UpstreamError, drained
 	case a.lost || errors.Is(c.cause(), context.Canceled):
 		c.ended = usage.ClientGone
 		return true

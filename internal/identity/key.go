@@ -85,7 +85,7 @@ func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
 		key.Ranges = append(key.Ranges, r)
 	}
 	if spec.Expires != 0 && spec.Expires <= now.Unix() {
-		return key, fault.At(fault.InvalidParameter, "expires", "the expiry must lie in the future (Unix seconds, 0: never)")
+		return key, fault.At(fault.InvalidParameter, "expires", "the expiry must lie in the future")
 	}
 	return key, nil
 }
@@ -191,6 +191,9 @@ func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.
 	key, err := d.changeKey(ctx, id, func(t storage.Txn, key *keyRecord) error {
 		if key.Revoked != 0 {
 			return fault.At(fault.Conflict, "id", "the key %s is revoked", key.ID)
+		}
+		if key.Expires != 0 && key.Expires <= d.store.Now().Unix() {
+			return fault.At(fault.Conflict, "id", "the key %s has expired", key.ID)
 		}
 		key.Previous, key.PreviousUntil = nil, 0
 		if grace > 0 {

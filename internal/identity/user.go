@@ -36,7 +36,7 @@ func foldName(name string) (string, *fault.Fault) {
 	}
 	folded, err := precis.UsernameCaseMapped.String(name)
 	if err != nil {
-		return "", fault.At(fault.InvalidParameter, "name", "a user name has letters, digits and punctuation, no spaces: %v", err)
+		return "", fault.At(fault.InvalidParameter, "name", "a user name has letters, digits and punctuation, and no spaces or invisible characters")
 	}
 	return folded, nil
 }
