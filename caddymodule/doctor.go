@@ -190,6 +190,17 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 			"add to the reverse_proxy: request_buffers 32MiB",
 		})
 	}
+	for _, name := range []string{"Authorization", "X-Api-Key"} {
+		values, _ := at(proxy, "headers", "request", "set", name).([]any)
+		for _, value := range values {
+			if word, _ := value.(string); !strings.Contains(word, "{") {
+				findings = append(findings, Finding{
+					"warning", path, "a key stands in clear in the configuration, which Caddy saves and logs at debug level",
+					"take it from the environment or a file: {env.NAME} or {file./path}",
+				})
+			}
+		}
+	}
 	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
 		findings = append(findings, Finding{
 			"error", path, "response_buffers holds streams back until the buffer is full",

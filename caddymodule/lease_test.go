@@ -169,3 +169,23 @@ func TestAFailStopIs503UntilARestart(t *testing.T) {
 	}
 	finish(t, g, resp, end) // it had begun before
 }
+
+func TestAReloadBackToAStoreWaitsForItsLastStreamToCloseIt(t *testing.T) {
+	one, other := patient, patient
+	one.Storage, other.Storage = "badger "+t.TempDir()+"/one", "badger "+t.TempDir()+"/other"
+	g := gatetest.Start(t, one)
+	key := g.NewKey(t, nil)
+	for range 6 {
+		resp, end := stream(t, g, key.Secret, "last")
+		if err := g.Reload(other); err != nil {
+			t.Fatal(err)
+		}
+		end() // with it goes the last hold on the first store, which takes a while to close
+		if err := g.Reload(one); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -28,6 +28,9 @@ type Node struct {
 	draining  atomic.Bool
 	logger    *zap.Logger
 
+	key    string        // of the storage
+	closed chan struct{} // closed when the store is
+
 	life context.Context // of open calls; ends when the process cannot wait for them
 	end  context.CancelFunc
 
@@ -38,8 +41,13 @@ type Node struct {
 	}
 }
 
-// nodes are the open nodes of this process, by the key of their storage.
-var nodes = caddy.NewUsagePool()
+// nodes are the nodes in use, by the key of their storage. closing are those
+// that the pool has let go of and that are not closed yet: who wants the same
+// place waits for them.
+var (
+	nodes   = caddy.NewUsagePool()
+	closing sync.Map // key → chan struct{}, closed with the node; also while it is in use
+)
 
 func init() {
 	// One hook for the process: Caddy's per-configuration hooks do not fire for
@@ -56,27 +64,39 @@ func init() {
 	})
 }
 
-// openNode opens the engine and loads what stands in memory.
+// openNode opens the engine and loads what stands in memory. The pool sees to it
+// that a place is opened once at a time; one that is still closing is awaited.
 func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*Node, error) {
+	if before, ok := closing.Load(opener.Key()); ok {
+		select {
+		case <-before.(chan struct{}):
+		case <-time.After(openPatience):
+			return nil, errors.New("the store is still being closed by a configuration before this one")
+		}
+	}
 	engine, err := opener.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store")})
-	node := &Node{Store: store, logger: logger}
+	node := &Node{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{})}
 	node.life, node.end = context.WithCancel(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if node.Directory, err = identity.Open(ctx, store); err != nil {
+	if node.Directory, err = identity.Open(ctx, store, logger.Named("audit")); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	closing.Store(node.key, node.closed)
 	return node, nil
 }
 
 // Destruct closes the store when the last configuration and the last call have
 // let go of it.
-func (n *Node) Destruct() error { return n.Store.Close() }
+func (n *Node) Destruct() error {
+	defer close(n.closed)
+	return n.Store.Close()
+}
 
 // When the process ends, open calls have had the servers' grace period. Then
 // they may still end by themselves for exitPatience; those that do not are

@@ -86,6 +86,9 @@ func (a *answer) writeHeader(status int) {
 		return
 	}
 	reply.Stamp(header, a.call.route.dialect, a.call.id)
+	if a.stream {
+		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
+	}
 	if status < 300 && !a.call.route.free {
 		a.measure(header)
 	}
@@ -109,7 +112,6 @@ func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.shape, a.stream, header.Get("Content-Encoding"))
 	if a.stream && !a.encoded && a.call.request.trimsUsage {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
-		header.Del("Content-Length")
 	}
 }
 
@@ -228,7 +230,7 @@ func (a *answer) FlushError() error {
 
 // intact tells whether an event can be put behind what the caller has got.
 func (a *answer) intact() bool {
-	return a.passed && a.stream && !a.encoded && !a.lost && (a.meter == nil || a.meter.AtBoundary())
+	return a.passed && a.stream && !a.encoded && !a.lost && a.meter != nil && a.meter.AtBoundary()
 }
 
 // whole tells whether an answer that ended cleanly, or not, came to its proper

@@ -24,10 +24,11 @@ const headroom = 64
 // A transport may still read it after the answer is complete; so reads copy
 // under a lock, and retire takes the bytes away before they are used again.
 type body struct {
-	mu     sync.Mutex
-	buffer []byte // from the pool, headroom included
-	start  int    // where the JSON begins in it
-	off    int    // how far it has been read
+	mu       sync.Mutex
+	complete bool   // it has been read from the caller
+	buffer   []byte // from the pool, headroom included
+	start    int    // where the JSON begins in it
+	off      int    // how far it has been read
 
 	node  *caddymodule.Node
 	taken int64 // of the node's budget
@@ -68,29 +69,33 @@ var bodyBusy = fault.New(fault.Overloaded, "too many request bodies are being re
 // tooSlow is the refusal of a body that trickles.
 var tooSlow = fault.New(fault.RequestTimeout, "the body did not arrive in time")
 
+func tooLarge(limit int64) *fault.Fault {
+	return fault.New(fault.PayloadTooLarge, "the body is larger than %d MiB", limit>>20)
+}
+
 // readBody reads the whole body of r, at most limit bytes, within the limits
 // of the configuration. A body that is announced longer is refused unread.
 func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, limit int64, limits caddymodule.Limits) (*body, *fault.Fault) {
-	tooLarge := fault.New(fault.PayloadTooLarge, "the body is larger than %d MiB", limit>>20)
 	if r.ContentLength > limit {
-		return nil, tooLarge
+		return nil, tooLarge(limit)
 	}
 	b := &body{node: node, start: headroom}
-	size := int64(chunkSize)
-	if r.ContentLength >= 0 {
-		size = r.ContentLength
-	}
-	if !b.reserve(size, limits.BodyMemory) {
-		return nil, bodyBusy
-	}
-	b.buffer = getBuffer(headroom + int(size))
+	b.buffer = getBuffer(headroom + int(firstBuffer(r.ContentLength)))
 
 	// The deadline is set when it is due, not before each body: most are there
-	// with the head, and a timer costs less than two changes of a deadline.
+	// with the head, and a timer costs less than two changes of a deadline. The
+	// timer must not touch w later, when the handler may have returned.
 	guard := time.AfterFunc(time.Duration(limits.BodyRead), func() {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.complete {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		}
 	})
-	f := b.fill(r, limit, limits.BodyMemory, tooLarge)
+	f := b.fill(r, limit, limits.BodyMemory)
+	b.mu.Lock()
+	b.complete = true
+	b.mu.Unlock()
 	if !guard.Stop() {
 		f = tooSlow // also when the body was just complete: the connection is of no more use
 	}
@@ -101,27 +106,36 @@ func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, li
 	return b, nil
 }
 
-// chunkSize is the memory that a body of unknown length begins with.
-const chunkSize = 16 << 10
+// firstBuffer is the memory that a body begins with. Only what has come counts
+// against the budget, and little is taken for what was merely announced: else a
+// few silent callers could hold all of it.
+func firstBuffer(announced int64) int64 {
+	if announced < 0 {
+		return 16 << 10
+	}
+	return min(announced, 256<<10)
+}
 
 // fill reads to the end of the body, which also tells the server to watch for
 // the caller leaving.
-func (b *body) fill(r *http.Request, limit, budget int64, tooLarge *fault.Fault) *fault.Fault {
+func (b *body) fill(r *http.Request, limit, budget int64) *fault.Fault {
 	b.buffer = b.buffer[:headroom]
 	for {
 		if len(b.buffer) == cap(b.buffer) {
 			if r.ContentLength >= 0 && int64(len(b.buffer)-headroom) >= r.ContentLength {
 				return nil
 			}
-			if !b.grow(budget) {
-				return bodyBusy
-			}
+			b.grow()
 		}
 		room := b.buffer[len(b.buffer):cap(b.buffer)]
 		n, err := r.Body.Read(room)
 		b.buffer = b.buffer[:len(b.buffer)+n]
+		if !b.node.ReserveBody(int64(n), budget) {
+			return bodyBusy
+		}
+		b.taken += int64(n)
 		if int64(len(b.buffer)-headroom) > limit {
-			return tooLarge
+			return tooLarge(limit)
 		}
 		switch {
 		case err == nil:
@@ -140,24 +154,12 @@ func (b *body) fill(r *http.Request, limit, budget int64, tooLarge *fault.Fault)
 	}
 }
 
-func (b *body) reserve(n, budget int64) bool {
-	if !b.node.ReserveBody(n, budget) {
-		return false
-	}
-	b.taken += n
-	return true
-}
-
-// grow doubles the memory of a body whose length was not announced.
-func (b *body) grow(budget int64) bool {
-	if !b.reserve(int64(cap(b.buffer)), budget) {
-		return false
-	}
+// grow doubles the memory of a body that goes on.
+func (b *body) grow() {
 	larger := getBuffer(2 * cap(b.buffer))
 	larger = append(larger[:0], b.buffer...)
 	putBuffer(b.buffer)
 	b.buffer = larger
-	return true
 }
 
 // pools keep buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are left

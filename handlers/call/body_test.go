@@ -159,17 +159,27 @@ func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
 func TestBodiesInMemoryHaveABudgetAndWhatIsAboveItIs503(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 32MiB\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
-	const announced = 20 << 20
+	const announced, most = 30 << 20, 20 << 20
+	head := headOf(messages, key, "Content-Length: "+itoa(announced))
 
-	// A caller has announced 20 MiB and been asked to go on: they are taken.
-	first := g.Dial(t)
-	first.Send(t, headOf(messages, key, "Content-Length: "+itoa(announced)+"\nExpect: 100-continue"))
-	if got := first.Receive(t, http.MethodPost); got.Status != http.StatusContinue {
-		t.Fatalf("answered %d %s", got.Status, got.Body)
+	// What is merely announced takes nothing from anybody.
+	for range 20 {
+		g.Dial(t).Send(t, head)
+	}
+	if got := post(t, g, messages, key, "small", ""); got.Status != http.StatusOK {
+		t.Errorf("beside bodies that were only announced, a small one was answered %d %s", got.Status, got.Body)
 	}
 
+	// What has come does: 20 MiB of one body leave no room for as much of another.
+	first := g.Dial(t)
+	first.Send(t, head)
+	first.Send(t, strings.Repeat(" ", most))
+	for range 20 { // so that the rest of it has come out of the socket
+		post(t, g, messages, key, "small", "")
+	}
 	second := g.Dial(t)
-	second.Send(t, headOf(messages, key, "Content-Length: "+itoa(announced)))
+	second.Send(t, head)
+	second.Send(t, strings.Repeat(" ", most))
 	got := second.Receive(t, http.MethodPost)
 	refusal{503, "overloaded_error", fault.Overloaded, "too many request bodies are being read; try again", ""}.check(t, messages, got)
 	if got.Header.Get("Retry-After") != "1" {
@@ -183,8 +193,9 @@ func TestBodiesInMemoryHaveABudgetAndWhatIsAboveItIs503(t *testing.T) {
 	first.Close()
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "call" && l.Text("code") == "INVALID_JSON" })
 	third := g.Dial(t)
-	third.Send(t, headOf(messages, key, "Content-Length: "+itoa(announced)+"\nExpect: 100-continue"))
-	if got := third.Receive(t, http.MethodPost); got.Status != http.StatusContinue {
+	third.Send(t, headOf(messages, key, "Content-Length: "+itoa(most)))
+	third.Send(t, strings.Repeat(" ", most))
+	if got := third.Receive(t, http.MethodPost); got.Status != http.StatusBadRequest {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
 }

@@ -108,7 +108,7 @@ func completionsChoices() []rule {
 		{Name: "top_p", Kinds: number},
 		{Name: "stop", Kinds: text | array, Elem: text},
 		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
-			rule{Name: "include_usage", Kinds: boolean, Slot: slotIncludeUsage},
+			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
 		)},
 	}
 }

@@ -6,14 +6,27 @@ import (
 	"strings"
 )
 
-// neverUpstream are the caller's headers that stay here: his credentials,
-// cookies, what concerns this hop alone, and what others behind us could take
-// for the word of a proxy they trust. Caddy rewrites X-Forwarded-* and removes
-// the headers that Connection names.
-var neverUpstream = []string{
-	"Authorization", "X-Api-Key", "Cookie", "Proxy-Authorization",
+// neverUpstream are the caller's headers that stay here: credentials under any
+// of their names, what would choose among the operator's accounts, what concerns
+// this hop alone, and what others behind us could take for the word of a proxy
+// they trust. Of X-Forwarded-* only the three stay that Caddy rewrites; it also
+// drops names with an underscore.
+var neverUpstream = setOf(
+	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "X-Auth-Token", "Cookie", "Cookie2", "Proxy-Authorization",
+	"Openai-Organization", "Openai-Project",
 	"Connection", "Upgrade", "Te", "Trailer", "Keep-Alive", "Expect", "Incremental",
-	"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "X-Request-Id",
+	"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Cluster-Client-Ip", "Fastly-Client-Ip",
+	"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Method-Override", "X-Request-Id",
+)
+
+var rewrittenByCaddy = setOf("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host")
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // neverDownstream are the backend's headers that stay here: the operator's
@@ -34,10 +47,15 @@ func cleanRequest(r *http.Request, stream bool) {
 			r.Header.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range neverUpstream {
-		delete(r.Header, name)
+	for name := range r.Header {
+		if neverUpstream[name] || strings.HasPrefix(name, "X-Forwarded-") && !rewrittenByCaddy[name] {
+			delete(r.Header, name)
+		}
 	}
 	r.Trailer = nil
+	// What was checked was read as JSON, so that is what the backend must read:
+	// as a form, or in another charset, the same bytes could name another model.
+	r.Header["Content-Type"] = []string{"application/json"}
 	r.URL.RawQuery = betaOnly(r.URL.RawQuery)
 
 	// Only an encoding that can be read on its way past is offered to the
@@ -57,7 +75,7 @@ func betaOnly(query string) string {
 	var kept []string
 	for pair := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && plain == "beta" {
+		if plain, err := url.QueryUnescape(name); err == nil && plain == "beta" && !strings.Contains(pair, ";") {
 			kept = append(kept, pair)
 		}
 	}

@@ -45,6 +45,12 @@ func TestNoCredentialOfTheCallerReachesTheBackendNorTheOperatorsTheCaller(t *tes
 				X-Hop: secret-of-the-caller
 				Te: trailers
 				Forwarded: for=192.0.2.1
+				X-Forwarded-User: root
+				X-Forwarded-Client-Cert: secret-of-the-caller
+				X-Original-URL: /elsewhere
+				X-HTTP-Method-Override: DELETE
+				Api-Key: secret-of-the-caller
+				OpenAI-Organization: of-another-account
 				X-Forwarded-For: 192.0.2.1
 				X-Real-Ip: 192.0.2.1
 				True-Client-Ip: 192.0.2.1

@@ -39,6 +39,8 @@ func TestAMisspeltPathIs404InTheDialectOfItsPrefixAndNothingBehindTheGateSeesIt(
 		"/%761/messages", "/v1/m%65ssages", "/v1/%6d%65ssages", "/v1%2Fmessages", "/v1%2fmessages", "/v1/messages%2F",
 		"/v1/messages%00", "/v1/messages%00.html", "/v1/messages%20", "/v1/messages;", "/v1/messages.", "/v1/messages%2e",
 		`/v1\messages`, "/v1%5Cmessages", "/%2e/v1/messages", "/%2e%2e/v1/messages", "/v1/%252e/messages", "/v1%252fmessages",
+		"/v1/messages;x", "/v1;a/messages", "/v1;a=b;c/messages;d", "/v1/messages%3f", "/v1/messages%3Fa=b", "/v1/messages%23x", "/v1/messages%0a", "/v1/messages:",
+		"/v1/%256dessages/%25zz/..", "/v1/messages%2525", "/v1/%25252525256dessages",
 		"/v1/messages/count_tokens/", "/v1/messages//count_tokens", "/v1/messages/Count_Tokens",
 		"/v1/completions/", "/v1/Completions", "//v1/completions", "/v1/chat//completions", "/v1/chat/completions/",
 		"/v1/chat%2Fcompletions", "/v1/chat/./completions", "/v1/models/", "/v1/Models", "/v1//models", "/V1/models/m", "/v1/models%2Fm",
@@ -49,7 +51,7 @@ func TestAMisspeltPathIs404InTheDialectOfItsPrefixAndNothingBehindTheGateSeesIt(
 				t.Parallel()
 				got := wire(t, g, method, target, key, body)
 				dialect := completions
-				if folded := strings.ToLower(target); strings.Contains(folded, "messages") || strings.Contains(folded, "m%65ssages") || strings.Contains(folded, "%6d%65ssages") || strings.Contains(folded, "models") {
+				if folded := strings.ToLower(target); strings.Contains(folded, "messages") || strings.Contains(folded, "m%65ssages") || strings.Contains(folded, "dessages") || strings.Contains(folded, "%6d%65ssages") || strings.Contains(folded, "models") {
 					dialect = messages // the version header names it for models
 				}
 				notFound.check(t, dialect, got)

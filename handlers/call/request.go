@@ -3,6 +3,7 @@ package call
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -59,6 +60,9 @@ func (q *request) askForUsage(b *body) {
 			inside += ","
 		}
 		b.splice(options.Start+1, options.Start+1, inside)
+	case options.Kind == strictjson.Object && q.fields[slotIncludeUsage].Kind == strictjson.Null:
+		asked := q.fields[slotIncludeUsage]
+		b.splice(asked.Start, asked.End, "true")
 	case options.Kind == strictjson.Null:
 		b.splice(options.Start, options.End, "{"+askInside+"}")
 	case options.Kind == 0:
@@ -109,7 +113,7 @@ func checkVersion(header http.Header, name string) *fault.Fault {
 // backend reads.
 func checkEncoding(header http.Header) *fault.Fault {
 	for _, coding := range header["Content-Encoding"] {
-		if coding != "" && coding != "identity" {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
 			return fault.New(fault.UnsupportedMediaType, "Content-Encoding %q: send the body without an encoding", coding)
 		}
 	}

@@ -27,7 +27,10 @@ const (
 // DialectOf returns the dialect of a path, however it is misspelt. A listing of
 // models is in the messages dialect when its caller names a version of that.
 func DialectOf(r *http.Request, versionHeader string) Dialect {
-	path := canonical(r.URL.EscapedPath())
+	path, readable := canonical(r.URL.EscapedPath())
+	if !readable {
+		path = strings.ToLower(r.URL.Path)
+	}
 	switch {
 	case under(path, "/api"):
 		return Console

@@ -2,9 +2,9 @@ package reply
 
 import (
 	"net/http"
-	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -66,8 +66,8 @@ func Find(routes []Route, r *http.Request) (int, *fault.Fault) {
 // /v1 or /api that nobody serves, is 404 in the dialect of its prefix.
 func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versionHeader string) error {
 	if wire := r.URL.EscapedPath(); !own[wire] {
-		clean := canonical(wire)
-		if misspelt(wire, clean) {
+		clean, readable := canonical(wire)
+		if !readable || misspelt(wire, clean) {
 			NotFound(w, r, versionHeader)
 			return nil
 		}
@@ -105,22 +105,53 @@ func misspelt(wire, clean string) bool {
 	return false
 }
 
-// canonical returns the clean lower-case form of a path. Encoding is undone
-// until nothing changes, and a backslash counts as a slash, as some servers
-// behind us would have it.
-func canonical(wire string) string {
-	for range 4 {
-		plain, err := url.PathUnescape(wire)
-		if err != nil || plain == wire {
+// canonical returns the clean lower-case form of a path, as the most lenient
+// server behind us might read it: encoding is undone until nothing changes, a
+// backslash is a slash, path parameters are dropped, and a query, a fragment or
+// a control character ends it. It is false for what is encoded within itself
+// more often than maxEncoded.
+func canonical(wire string) (string, bool) {
+	for depth := 0; ; depth++ {
+		plain := unescape(wire)
+		if plain == wire {
 			break
+		}
+		if depth == maxEncoded {
+			return "", false
 		}
 		wire = plain
 	}
-	wire = strings.ReplaceAll(wire, `\`, "/")
-	if i := strings.IndexByte(wire, 0); i >= 0 {
-		wire = wire[:i]
+	if end := strings.IndexFunc(wire, func(r rune) bool { return r == '?' || r == '#' || r < ' ' || r == 0x7f }); end >= 0 {
+		wire = wire[:end]
 	}
-	return strings.ToLower(strings.TrimRight(path.Clean("/"+wire), "/. ;\t"))
+	segments := strings.Split(strings.ReplaceAll(wire, `\`, "/"), "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	clean := path.Clean("/" + strings.Join(segments, "/"))
+	return strings.ToLower(strings.TrimRight(clean, "/.:,% ")), true
+}
+
+// maxEncoded is how often a path may be encoded within itself.
+const maxEncoded = 8
+
+// unescape undoes one layer of encoding and leaves what is no encoding as it is.
+func unescape(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	plain := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				plain = append(plain, byte(c))
+				i += 2
+				continue
+			}
+		}
+		plain = append(plain, s[i])
+	}
+	return string(plain)
 }
 
 // under tells whether path is root or lies below it.

@@ -1,9 +1,12 @@
 package identity
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -22,8 +25,26 @@ type Event struct {
 // AuditKept is how long events are kept.
 const AuditKept = 400 * 24 * time.Hour
 
-// audit writes an event at audit/<inverted time, ns>/<random>, newest first.
-func (d *Directory) audit(t storage.Txn, e Event) error {
+// change runs fn in one transaction with the event that it returns, if one, and
+// tells the audit log of it when both are durable.
+func (d *Directory) change(ctx context.Context, fn func(storage.Txn) (*Event, error)) error {
+	var told *Event
+	err := d.store.Update(ctx, func(t storage.Txn) error {
+		e, err := fn(t)
+		if told = e; err != nil || e == nil {
+			return err
+		}
+		return d.record(t, e)
+	})
+	if err == nil && told != nil {
+		d.audit.Info(told.Action, zap.String("actor", told.Actor), zap.String("user_id", told.User),
+			zap.String("key_id", told.Key), zap.String("detail", told.Detail))
+	}
+	return err
+}
+
+// record writes an event at audit/<inverted time, ns>/<random>, newest first.
+func (d *Directory) record(t storage.Txn, e *Event) error {
 	now := d.store.Now()
 	e.Time = now.Unix()
 	key := binary.BigEndian.AppendUint64([]byte("audit/"), uint64(math.MaxInt64-now.UnixNano()))

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -18,6 +20,7 @@ import (
 // Directory is the users and keys of one store.
 type Directory struct {
 	store *storage.Store
+	audit *zap.Logger
 	live  credentials
 
 	// refreshing orders the refreshes of the table in memory: each reads what
@@ -25,9 +28,10 @@ type Directory struct {
 	refreshing sync.Mutex
 }
 
-// Open loads the credentials of all users that are not disabled.
-func Open(ctx context.Context, store *storage.Store) (*Directory, error) {
-	d := &Directory{store: store}
+// Open loads the credentials of all users that are not disabled. What is changed
+// afterwards is told to the audit log, when it is durable.
+func Open(ctx context.Context, store *storage.Store, audit *zap.Logger) (*Directory, error) {
+	d := &Directory{store: store, audit: audit}
 	err := store.View(ctx, func(r storage.Reader) error {
 		users := make(map[string]User)
 		if err := scanRecords(r, userPrefix, func(u User) { users[u.ID] = u }); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -55,7 +57,7 @@ func newFixture(t testing.TB) fixture {
 // reopened loads the directory anew from the store, as a restart would.
 func (f fixture) reopened(t testing.TB) *Directory {
 	t.Helper()
-	d, err := Open(t.Context(), f.store)
+	d, err := Open(t.Context(), f.store, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

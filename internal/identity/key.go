@@ -113,22 +113,22 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 	secret := newKeySecret()
 	key.ID, key.Created = newID("key"), now.Unix()
 	key.take(secret)
-	err := d.store.Update(ctx, func(t storage.Txn) error {
+	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
 		user, err := findUser(t, idOrName)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if user.Disabled {
-			return fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
+			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
 		key.UserID = user.ID
 		if err := t.Set(userKeyKey(user.ID, key.ID), nil, time.Time{}); err != nil {
-			return err
+			return nil, err
 		}
 		if err := storage.SetRecord(t, keyKey(key.ID), key); err != nil {
-			return err
+			return nil, err
 		}
-		return d.audit(t, Event{Actor: actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name})
+		return &Event{Actor: actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name}, nil
 	})
 	d.refresh(key.ID)
 	if err != nil {
@@ -168,12 +168,12 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 // RevokeKey ends a key for good; calls that have begun run on. Revoking a
 // revoked key changes nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
-	return d.changeKey(ctx, id, func(t storage.Txn, key *keyRecord) error {
+	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
 		if key.Revoked != 0 {
-			return nil
+			return nil, nil
 		}
 		key.Revoked = max(d.store.Now().Unix(), 1)
-		return d.audit(t, Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID})
+		return &Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
 	})
 }
 
@@ -188,19 +188,19 @@ func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.
 		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
 	}
 	secret := newKeySecret()
-	key, err := d.changeKey(ctx, id, func(t storage.Txn, key *keyRecord) error {
+	key, err := d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
 		if key.Revoked != 0 {
-			return fault.At(fault.Conflict, "id", "the key %s is revoked", key.ID)
+			return nil, fault.At(fault.Conflict, "id", "the key %s is revoked", key.ID)
 		}
 		if key.Expires != 0 && key.Expires <= d.store.Now().Unix() {
-			return fault.At(fault.Conflict, "id", "the key %s has expired", key.ID)
+			return nil, fault.At(fault.Conflict, "id", "the key %s has expired", key.ID)
 		}
 		key.Previous, key.PreviousUntil = nil, 0
 		if grace > 0 {
 			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
 		}
 		key.take(secret)
-		return d.audit(t, Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()})
+		return &Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
 	})
 	if err != nil {
 		return Key{}, "", err
@@ -216,16 +216,17 @@ func (k *keyRecord) take(secret Secret) {
 }
 
 // changeKey runs fn over a key in one transaction and brings memory up to it.
-func (d *Directory) changeKey(ctx context.Context, id string, fn func(storage.Txn, *keyRecord) error) (Key, error) {
+func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
 	var key keyRecord
-	err := d.store.Update(ctx, func(t storage.Txn) (err error) {
+	err := d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
 		if key, err = findKey(t, id); err != nil {
-			return err
+			return nil, err
 		}
-		if err := fn(t, &key); err != nil {
-			return err
+		event, err := fn(&key)
+		if err != nil || event == nil {
+			return nil, err
 		}
-		return storage.SetRecord(t, keyKey(key.ID), key)
+		return event, storage.SetRecord(t, keyKey(key.ID), key)
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
 	d.refresh(id)

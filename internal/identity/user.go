@@ -48,21 +48,21 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 		return User{}, refusal
 	}
 	user := User{ID: newID("usr"), Name: name, Created: d.store.Now().Unix()}
-	err := d.store.Update(ctx, func(t storage.Txn) error {
+	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
 		taken, err := t.Get(usernameKey(folded))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if taken != nil {
-			return fault.At(fault.Conflict, "name", "there is a user named %q already", name)
+			return nil, fault.At(fault.Conflict, "name", "there is a user named %q already", name)
 		}
 		if err := storage.SetRecord(t, usernameKey(folded), user.ID); err != nil {
-			return err
+			return nil, err
 		}
 		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
-			return err
+			return nil, err
 		}
-		return d.audit(t, Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name})
+		return &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}, nil
 	})
 	return user, unavailable(err)
 }
@@ -91,15 +91,15 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
 	var user User
 	var keys []string
-	err := d.store.Update(ctx, func(t storage.Txn) (err error) {
+	err := d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
 		if user, err = findUser(t, idOrName); err != nil {
-			return err
+			return nil, err
 		}
 		if keys, err = userKeyIDs(t, user.ID); err != nil {
-			return err
+			return nil, err
 		}
 		if user.Disabled == disabled {
-			return nil
+			return nil, nil
 		}
 		user.Disabled = disabled
 		action := "user.enable"
@@ -107,9 +107,9 @@ func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string,
 			action = "user.disable"
 		}
 		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
-			return err
+			return nil, err
 		}
-		return d.audit(t, Event{Actor: actor, Action: action, User: user.ID})
+		return &Event{Actor: actor, Action: action, User: user.ID}, nil
 	})
 	// Also after an error: an unknown outcome must not leave a shut-out user in.
 	d.refresh(keys...)

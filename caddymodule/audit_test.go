@@ -1,0 +1,29 @@
+package caddymodule_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func TestEveryChangeIsToldToTheAuditLog(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	var created struct {
+		ID     string `json:"id"`
+		UserID string `json:"user_id"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": key.UserID, "name": "second"}, &created)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+created.ID+"/rotate", map[string]any{"grace": 60}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+created.ID+"/revoke", nil, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+created.UserID+"/disable", nil, nil)
+	for action, keyID := range map[string]string{
+		"key.create": created.ID, "key.rotate": created.ID, "key.revoke": created.ID, "user.disable": "",
+	} {
+		g.WaitLine(t, func(l gatetest.Line) bool {
+			return l.Text("logger") == "modelgate.audit" && l.Text("msg") == action && l.Text("key_id") == keyID &&
+				l.Text("user_id") == created.UserID && l.Text("actor") == "operator"
+		})
+	}
+}
