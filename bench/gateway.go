@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"text/template"
+	"time"
+)
+
+// side is one of the two that are compared: the same build of Caddy with
+// another Caddyfile.
+type side struct {
+	name      string
+	dir       string // all that its processes keep
+	caddyfile *template.Template
+	key       string // an API key in force; empty where none is asked for
+}
+
+// bare is Caddy's reverse_proxy and nothing else. Both sides log as Caddy does
+// by default: at the level INFO, as JSON, to standard error.
+var bare = template.Must(template.New("bare").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+}
+
+http://{{.Address}} {
+	reverse_proxy {{.Backend}}
+}
+`))
+
+// gate is the same proxy behind the gateway, with a store on disk. Each call is
+// a line of its log.
+var gate = template.Must(template.New("gate").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+	modelgate {
+		storage badger "{{.Dir}}/store"
+	}
+}
+
+http://{{.Address}} {
+	modelgate_messages {
+		reverse_proxy {{.Backend}}
+	}
+	modelgate_completions {
+		reverse_proxy {{.Backend}}
+	}
+}
+`))
+
+// gateway is a running process of a side.
+type gateway struct {
+	cmd     *exec.Cmd
+	address string // of the site
+	admin   string // of Caddy's admin endpoint
+	start   time.Duration
+}
+
+// startPatience is how long a gateway may take to its first answer.
+const startPatience = 30 * time.Second
+
+// start runs a gateway on one core and waits for its first answer, from a call
+// that went to the backend and back.
+func (b *bench) start(ctx context.Context, s *side) (*gateway, error) {
+	g := new(gateway)
+	var err error
+	if g.address, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if g.admin, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	var config bytes.Buffer
+	if err := s.caddyfile.Execute(&config, map[string]string{
+		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir,
+	}); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(s.dir, "Caddyfile")
+	if err := os.WriteFile(file, config.Bytes(), 0o600); err != nil {
+		return nil, err
+	}
+
+	g.cmd = exec.CommandContext(ctx, b.caddy, "run", "--config", file, "--adapter", "caddyfile") //nolint:gosec // our own build
+	g.cmd.Env = append(os.Environ(), "HOME="+s.dir, "XDG_DATA_HOME="+s.dir, "XDG_CONFIG_HOME="+s.dir)
+	before := time.Now()
+	if err := startPinned(g.cmd, b.one); err != nil { // its output goes to /dev/null
+		return nil, err
+	}
+	if err := g.await(ctx, s); err != nil {
+		g.stop()
+		return nil, err
+	}
+	g.start = time.Since(before)
+	return g, nil
+}
+
+// await returns when the gateway has answered a call, or listens where there is
+// no key yet to call with.
+func (g *gateway) await(ctx context.Context, s *side) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	first := order{Key: s.key, Job: job{Body: smallBody(false)}}.request(g.address, "")
+	for {
+		line, err := dial(ctx, g.address, first)
+		if err == nil {
+			defer line.close()
+			if s.key == "" {
+				return nil
+			}
+			return line.call()
+		}
+		if ctx.Err() != nil || !errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("the %s gateway does not come up: %w", s.name, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// stop asks the process to end, and ends it if it does not within some seconds.
+func (g *gateway) stop() {
+	_ = g.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(10*time.Second, func() { _ = g.cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = g.cmd.Wait() // what it was to give has been read
+}
+
+// makeKey makes a user and a key in the store of a side, as an operator does.
+func (b *bench) makeKey(ctx context.Context, s *side) error {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return err
+	}
+	if _, err := g.post(ctx, "/modelgate/users", map[string]any{"name": "bench"}); err != nil {
+		return err
+	}
+	answer, err := g.post(ctx, "/modelgate/keys", map[string]any{"user": "bench"})
+	if err != nil {
+		return err
+	}
+	var key struct {
+		Secret string `json:"api_key"`
+	}
+	if err := json.Unmarshal(answer, &key); err != nil {
+		return err
+	}
+	s.key = key.Secret
+	return nil
+}
+
+// awaitAdmin returns when the admin routes know the configuration, which is a
+// little later than the site listens.
+func (g *gateway) awaitAdmin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.admin+"/modelgate/status", nil)
+		if err != nil {
+			return err
+		}
+		if _, err = fetch(req); err == nil || ctx.Err() != nil {
+			return err
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (g *gateway) post(ctx context.Context, path string, body any) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.admin+path, bytes.NewReader(marshal(body)))
+	if err != nil {
+		return nil, err
+	}
+	return fetch(req)
+}
+
+// profile writes a CPU profile of the next seconds to a file.
+func (g *gateway) profile(ctx context.Context, d time.Duration, file string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", g.admin, max(1, int(d.Seconds())))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	text, err := fetch(req)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
+func fetch(req *http.Request) ([]byte, error) {
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", req.Method, req.URL.Path, resp.Status, text)
+	}
+	return text, err
+}
+
+// freeAddress returns an address on the loopback interface that is free now.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// pause returns after d, or with the reason why ctx ended before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// line is one connection to a gateway. It speaks HTTP by itself, with one
+// goroutine and two system calls a call, so that the load generator is not what
+// is slow.
+type line struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	request []byte
+	events  *bufio.Reader  // the body of the answer, when it is a stream
+	sent    chan time.Time // when calls were due, in the order in which they were sent; for paced
+}
+
+func dial(ctx context.Context, address string, request []byte) (*line, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &line{conn: conn, in: bufio.NewReader(conn), request: request}, nil
+}
+
+func (l *line) close() { _ = l.conn.Close() }
+
+// request is a whole call as it goes over the wire, with the headers that the
+// vendor's own libraries send.
+func (o order) request(address, want string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\n", address)
+	for _, header := range [][2]string{
+		{"Accept", "application/json"},
+		{"Anthropic-Version", "2023-06-01"},
+		{"Content-Type", "application/json"},
+		{"User-Agent", "Anthropic/Go 1.84.0"},
+		{"X-Api-Key", o.Key},
+		{"X-Stainless-Arch", "x64"},
+		{"X-Stainless-Lang", "go"},
+		{"X-Stainless-Os", "Linux"},
+		{"X-Stainless-Retry-Count", "0"},
+		{"X-Stainless-Runtime", "go"},
+		{wantHeader, want},
+	} {
+		if header[1] != "" {
+			fmt.Fprintf(&b, "%s: %s\r\n", header[0], header[1])
+		}
+	}
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(o.Job.Body))
+	b.Write(o.Job.Body)
+	return b.Bytes()
+}
+
+// call makes a call and reads its answer to the end.
+func (l *line) call() error {
+	if err := l.send(); err != nil {
+		return err
+	}
+	return l.answer()
+}
+
+func (l *line) send() error {
+	_, err := l.conn.Write(l.request)
+	return err
+}
+
+// answer reads an answer to its end, and makes sure that it is whole.
+func (l *line) answer() error {
+	resp, err := l.head()
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err == nil && n != int64(len(answerJSON)) {
+		err = fmt.Errorf("an answer of %d bytes came with %d", len(answerJSON), n)
+	}
+	return err
+}
+
+// post is the request that answers are read for.
+var post = &http.Request{Method: http.MethodPost}
+
+// head reads the head of an answer, which must be 200.
+func (l *line) head() (*http.Response, error) {
+	resp, err := http.ReadResponse(l.in, post)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return nil, fmt.Errorf("the gateway answered %s: %s", resp.Status, text)
+	}
+	return resp, nil
+}
+
+// open makes a call that is streamed, and reads its first event.
+func (l *line) open() error {
+	if err := l.send(); err != nil {
+		return err
+	}
+	resp, err := l.head()
+	if err != nil {
+		return err
+	}
+	l.events = bufio.NewReader(resp.Body)
+	return l.event()
+}
+
+// event reads an event of a stream to its end.
+func (l *line) event() error {
+	for {
+		text, err := l.events.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(text) == 1 {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// job is what the load generator does, as a row of the table of measures names
+// it.
+type job struct {
+	Kind        kind
+	Connections int    // each of them a stream, for streams and idle
+	Body        []byte // of each call
+	Rate        int    // calls a second; for paced
+}
+
+// kind is a way to load a gateway.
+type kind string
+
+const (
+	saturate kind = "saturate" // each connection sends its next call when the last is answered
+	paced    kind = "paced"    // calls are sent at even times, whether answers have come or not
+	streams  kind = "streams"  // streams that are read as events come
+	idle     kind = "idle"     // streams on which nothing comes after the first event
+)
+
+// order is a job with all that the process that does it must know.
+type order struct {
+	Job     job
+	Targets [2]target // bare, gateway
+	Key     string
+	Warm    time.Duration // how long each is loaded before anything counts
+	Slice   time.Duration // how long each is loaded at a time
+	Rounds  int           // how often each has its turn
+}
+
+// target is a running gateway.
+type target struct {
+	Address string
+	PID     int
+}
+
+// sample is what came out for one target.
+type sample struct {
+	Units    int64         // calls or events that count; for idle, streams
+	CPU      time.Duration // of the gateway, for them
+	P50, P99 time.Duration // from when a call was due to the end of its answer
+	Resident int64         // memory of the gateway at the end, in bytes
+	Grown    int64         // by how much that is more than before; for idle
+	Start    time.Duration // from the start of the process to its first answer
+}
+
+// pair are the samples of both targets, bare and gateway, from one order.
+type pair [2]sample
+
+// serveLoad is the process that loads gateways: it reads an order and writes a
+// pair, as JSON.
+func serveLoad(in io.Reader, out io.Writer) error {
+	var o order
+	if err := json.NewDecoder(in).Decode(&o); err != nil {
+		return fmt.Errorf("reading the order: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*o.length()+time.Minute)
+	defer cancel()
+	carryOut := o.takeTurns
+	if o.Job.Kind == idle {
+		carryOut = o.fill
+	}
+	p, err := carryOut(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(p)
+}
+
+// length is how long an order takes, idle ones apart.
+func (o order) length() time.Duration {
+	return 2 * (o.Warm + time.Duration(o.Rounds)*o.Slice)
+}
+
+// takeTurns loads the targets alternately, in short slices, so that what else
+// goes on in the machine meets both alike.
+func (o order) takeTurns(ctx context.Context) (p pair, err error) {
+	var loads [2]*load
+	for n, t := range o.Targets {
+		loads[n] = &load{order: o, target: t}
+		defer loads[n].hangUp()
+		if err := loads[n].slice(ctx, o.Warm); err != nil {
+			return p, err
+		}
+		loads[n].forget()
+	}
+	for range o.Rounds {
+		for _, l := range loads {
+			if err := l.slice(ctx, o.Slice); err != nil {
+				return p, err
+			}
+		}
+	}
+	for n, l := range loads {
+		if p[n], err = l.sample(); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// load is one target under load.
+type load struct {
+	order
+	target
+	lines []*line
+
+	units     atomic.Int64
+	cpu       time.Duration
+	mu        sync.Mutex
+	latencies []time.Duration
+}
+
+// slice loads the target for a while.
+func (l *load) slice(ctx context.Context, d time.Duration) error {
+	run := map[kind]func(context.Context, time.Duration) error{
+		saturate: l.saturate, paced: l.pace, streams: l.stream,
+	}[l.Job.Kind]
+	if run == nil {
+		return fmt.Errorf("there is no kind of load %q", l.Job.Kind)
+	}
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	before, err := cpuTime(l.PID)
+	if err != nil {
+		return err
+	}
+	if err := run(ctx, d); err != nil {
+		return err
+	}
+	after, err := cpuTime(l.PID)
+	l.cpu += after - before
+	if l.Job.Kind == streams {
+		l.hangUp() // or they would go on in the other target's turn
+	}
+	return err
+}
+
+// ready dials the lines, and opens the streams on them.
+func (l *load) ready(ctx context.Context) error {
+	if l.lines != nil {
+		return nil
+	}
+	request := l.request(l.Address, "")
+	if l.Job.Kind == streams {
+		request = l.request(l.Address, wantStream)
+	}
+	for range l.Job.Connections {
+		line, err := dial(ctx, l.Address, request)
+		if err != nil {
+			return err
+		}
+		l.lines = append(l.lines, line)
+		if l.Job.Kind == streams {
+			if err := line.open(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *load) hangUp() {
+	for _, line := range l.lines {
+		line.close()
+	}
+	l.lines = nil
+}
+
+// forget begins anew after warming up.
+func (l *load) forget() {
+	l.units.Store(0)
+	l.cpu = 0
+	l.latencies = nil
+}
+
+func (l *load) sample() (s sample, err error) {
+	s.Units, s.CPU = l.units.Load(), l.cpu
+	if s.Units == 0 {
+		return s, errors.New("nothing was answered")
+	}
+	if n := len(l.latencies); n > 0 {
+		slices.Sort(l.latencies)
+		s.P50, s.P99 = l.latencies[n/2], l.latencies[n*99/100]
+	}
+	s.Resident, err = resident(l.PID)
+	return s, err
+}
+
+// each runs fn for every line, in a goroutine of its own, until all have
+// returned. When one fails the others are ended.
+func (l *load) each(fn func(*line) error) error {
+	ended := make(chan error, len(l.lines))
+	for _, line := range l.lines {
+		go func() { ended <- fn(line) }()
+	}
+	var first error
+	for range l.lines {
+		if err := <-ended; err != nil && first == nil {
+			first = err
+			for _, line := range l.lines {
+				line.close()
+			}
+		}
+	}
+	return first
+}
+
+// saturate keeps every connection busy.
+func (l *load) saturate(ctx context.Context, d time.Duration) error {
+	end := time.Now().Add(d)
+	return l.each(func(line *line) error {
+		for time.Now().Before(end) && ctx.Err() == nil {
+			if err := line.call(); err != nil {
+				return err
+			}
+			l.units.Add(1)
+		}
+		return ctx.Err()
+	})
+}
+
+// pace sends calls at even times. A call's latency counts from when it was due,
+// so that a slow answer is charged with the calls that it held up.
+func (l *load) pace(ctx context.Context, d time.Duration) error {
+	free := make(chan *line, len(l.lines))
+	for _, line := range l.lines {
+		line.sent = make(chan time.Time, 1)
+		free <- line
+	}
+	beats := int(d.Seconds() * float64(l.Job.Rate))
+	go metronome(time.Second/time.Duration(l.Job.Rate), func(beat int, due time.Time) bool {
+		if beat < beats {
+			select {
+			case line := <-free:
+				line.sent <- due
+				_ = line.send() // when it fails, so does reading the answer
+				return true
+			case <-ctx.Done():
+			}
+		}
+		for _, line := range l.lines {
+			close(line.sent)
+		}
+		return false
+	})
+	return l.each(func(line *line) error {
+		for due := range line.sent {
+			if err := line.answer(); err != nil {
+				return err
+			}
+			took := time.Since(due)
+			free <- line
+			l.mu.Lock()
+			l.latencies = append(l.latencies, took)
+			l.mu.Unlock()
+			l.units.Add(1)
+		}
+		return ctx.Err()
+	})
+}
+
+// stream reads the events of all streams as they come.
+func (l *load) stream(ctx context.Context, d time.Duration) error {
+	before, end := l.units.Load(), time.Now().Add(d)
+	err := l.each(func(line *line) error {
+		for time.Now().Before(end) {
+			if err := line.event(); err != nil {
+				return err
+			}
+			l.units.Add(1)
+		}
+		return ctx.Err()
+	})
+	due := int64(d/eventPace) * int64(len(l.lines))
+	if came := l.units.Load() - before; err == nil && came < due*9/10 {
+		err = fmt.Errorf("%d events came where %d were due: this machine is too busy to compare on", came, due)
+	}
+	return err
+}
+
+// settling is how long memory is left to settle before it is read.
+const settling = time.Second
+
+// fill opens streams, on each of which one event comes, and reads by how much
+// either target grew, from where a little traffic had left it.
+func (o order) fill(ctx context.Context) (p pair, err error) {
+	for n, t := range o.Targets {
+		few := o
+		few.Job.Kind, few.Job.Connections = saturate, 8
+		l := &load{order: few, target: t}
+		defer func() { l.hangUp() }()
+		if err := l.slice(ctx, settling); err != nil {
+			return p, err
+		}
+		before, err := settled(ctx, t)
+		if err != nil {
+			return p, err
+		}
+		l.hangUp()
+
+		request := o.request(t.Address, wantIdle)
+		for range o.Job.Connections {
+			line, err := dial(ctx, t.Address, request)
+			if err != nil {
+				return p, err
+			}
+			l.lines = append(l.lines, line)
+			if err := line.open(); err != nil {
+				return p, err
+			}
+		}
+		if p[n].Resident, err = settled(ctx, t); err != nil {
+			return p, err
+		}
+		p[n].Units, p[n].Grown = int64(len(l.lines)), p[n].Resident-before
+		l.hangUp()
+	}
+	return p, nil
+}
+
+// settled returns the memory of a target after a while of rest.
+func settled(ctx context.Context, t target) (int64, error) {
+	if err := pause(ctx, settling); err != nil {
+		return 0, err
+	}
+	return resident(t.PID)
+}

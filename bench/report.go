@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// report is what was measured, where and when.
+type report struct {
+	Machine string    `json:"machine"`
+	Date    time.Time `json:"date"`
+	Quick   bool      `json:"quick"`
+	Load    string    `json:"load_average"`  // of the minute before the run
+	Foreign float64   `json:"foreign_cores"` // how many cores were busy with other things, on average
+	Rows    []result  `json:"rows"`
+
+	busy, own time.Duration // clocks as the run began
+}
+
+// result is one row, measured. Its figures are in the row's unit, but for those
+// that are ratios.
+type result struct {
+	Label    string    `json:"label"`
+	Must     string    `json:"must"`
+	Aim      string    `json:"aim"`
+	Unit     string    `json:"unit"`
+	Bare     float64   `json:"bare"`     // median
+	Gateway  float64   `json:"gateway"`  // median
+	Measured float64   `json:"measured"` // median of pairs
+	Pairs    []float64 `json:"pairs"`
+	Verdict  verdict   `json:"verdict"`
+
+	row row
+}
+
+type verdict string
+
+const (
+	reached verdict = "aim reached"
+	held    verdict = "held"
+	nearly  verdict = "missed by less than noise" // in a quick run alone
+	missed  verdict = "MISSED"
+)
+
+// leeway is by how much a quick run may miss what must hold: its samples are
+// short, and the machines it runs on are seldom quiet.
+const leeway = 0.15
+
+func newReport(quick bool) (*report, error) {
+	r := &report{Machine: machine(), Date: time.Now().UTC(), Quick: quick, Load: loadAverage()}
+	var err error
+	if r.busy, err = busyTime(); err != nil {
+		return nil, err
+	}
+	r.own, err = ownTime()
+	return r, err
+}
+
+// finish notes how busy the machine was with other things, once all processes
+// of the run have ended.
+func (r *report) finish() error {
+	busy, err := busyTime()
+	if err != nil {
+		return err
+	}
+	own, err := ownTime()
+	if err != nil {
+		return err
+	}
+	r.Foreign = max(0, ((busy-r.busy)-(own-r.own)).Seconds()/time.Since(r.Date).Seconds())
+	return nil
+}
+
+// add judges the pairs of a measure.
+func (r *report) add(m measure, pairs []pair) {
+	for _, row := range m.rows {
+		out := result{Label: row.label, Must: row.bound(row.must), Aim: row.bound(row.aim), Unit: row.unit.name, row: row}
+		var bare, gateway, compared []float64
+		for _, p := range pairs {
+			b, g := row.figure(p[0]), row.figure(p[1])
+			bare, gateway = append(bare, b/row.unit.scale), append(gateway, g/row.unit.scale)
+			compared = append(compared, row.compared(b, g))
+		}
+		out.Bare, out.Gateway = median(bare), median(gateway)
+		out.Verdict = row.judge(median(compared), r.Quick)
+		for _, c := range compared {
+			out.Pairs = append(out.Pairs, c/row.comparedUnit().scale)
+		}
+		out.Measured = median(out.Pairs)
+		r.Rows = append(r.Rows, out)
+	}
+}
+
+func (w row) compared(bare, gateway float64) float64 {
+	switch w.compare {
+	case ratio:
+		return gateway / bare
+	case added:
+		return gateway - bare
+	}
+	return gateway
+}
+
+// comparedUnit is what a comparison of two figures is written in.
+func (w row) comparedUnit() unit {
+	if w.compare == ratio {
+		return times
+	}
+	return w.unit
+}
+
+func (w row) judge(value float64, quick bool) verdict {
+	within := func(bound float64) bool {
+		if w.atLeast {
+			return value >= bound
+		}
+		return value <= bound
+	}
+	slack := 1 + leeway
+	if w.atLeast {
+		slack = 1 - leeway
+	}
+	switch {
+	case within(w.aim):
+		return reached
+	case within(w.must):
+		return held
+	case quick && within(w.must*slack):
+		return nearly
+	}
+	return missed
+}
+
+// bound writes a bound, such as "≤ bare + 60 µs".
+func (w row) bound(value float64) string {
+	sign := "≤ "
+	if w.atLeast {
+		sign = "≥ "
+	}
+	if w.compare == added {
+		sign += "bare + "
+	}
+	u := w.comparedUnit()
+	return sign + u.write(value/u.scale)
+}
+
+// write writes a value that is in the unit already.
+func (u unit) write(value float64) string {
+	return strconv.FormatFloat(value, 'f', u.digits, 64) + " " + u.name
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
+}
+
+// met tells whether all that must hold does.
+func (r *report) met() bool {
+	return !slices.ContainsFunc(r.Rows, func(row result) bool { return row.Verdict == missed })
+}
+
+func (r *report) writeJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// noisy is how many cores may be busy with other things in a run whose figures
+// are to be trusted.
+const noisy = 0.1
+
+func (r *report) writeTable(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "| Measure | Must | Aim | Bare | Gateway | Measured (range of pairs) | Verdict |")
+	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|")
+	for _, row := range r.Rows {
+		u := row.row.comparedUnit()
+		least := strconv.FormatFloat(slices.Min(row.Pairs), 'f', u.digits, 64)
+		most := strconv.FormatFloat(slices.Max(row.Pairs), 'f', u.digits, 64)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | **%s** (%s to %s) | %s |\n", row.Label, row.Must, row.Aim,
+			row.row.unit.write(row.Bare), row.row.unit.write(row.Gateway), u.write(row.Measured), least, most, row.Verdict)
+	}
+	fmt.Fprintf(&b, "\n%s; %s; load average before %s, other things kept %.2f cores busy meanwhile.\n",
+		r.Machine, r.Date.Format(time.DateOnly), r.Load, r.Foreign)
+	if r.Quick {
+		fmt.Fprintln(&b, "A quick run: short samples, figures are rough.")
+	}
+	if r.Foreign > noisy {
+		fmt.Fprintln(&b, "The machine was not quiet: do not trust these figures to a few per cent.")
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// Between these lines of a file stands the table.
+const (
+	tableBegins = "<!-- measured: begin -->\n"
+	tableEnds   = "<!-- measured: end -->\n"
+)
+
+// writeInto replaces the table in a file.
+func (r *report) writeInto(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), tableBegins)
+	_, after, ends := strings.Cut(rest, tableEnds)
+	if !found || !ends {
+		return errors.New(file + " has no place for the table")
+	}
+	var b bytes.Buffer
+	b.WriteString(before + tableBegins + "\n")
+	if err := r.writeTable(&b); err != nil {
+		return err
+	}
+	b.WriteString("\n" + tableEnds + after)
+	return os.WriteFile(file, b.Bytes(), 0o644) //nolint:gosec // documentation
+}
