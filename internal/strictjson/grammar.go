@@ -121,19 +121,20 @@ func (s *scanner) colon(i int) int {
 // string passes over a string and tells whether there are escapes in it.
 func (s *scanner) string(i int) (end int, escapes bool) {
 	b := s.body
-	var high uint64
 	for at := i + 1; ; {
-		var h uint64
-		at, h = text(b, at)
-		high |= h
+		from := at
+		var high uint64
+		at, high = text(b, from)
+		// No letter reaches beyond a quote or a backslash, so each part can be
+		// looked at by itself, and most are ASCII.
+		if high != 0 && !utf8.Valid(b[from:at]) {
+			return s.notUTF8(from), escapes
+		}
 		if at == len(b) {
 			return s.unexpected(at, "the end of a string"), escapes
 		}
 		switch b[at] {
 		case '"':
-			if high != 0 && !utf8.Valid(b[i+1:at]) {
-				return s.notUTF8(i + 1), escapes
-			}
 			return at + 1, escapes
 		case '\\':
 			escapes = true
@@ -157,13 +158,19 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 // Names and short strings end within the first few words. A long one of ASCII,
 // such as an image in Base64, is passed over 64 bytes at a time.
 func text(b []byte, i int) (next int, high uint64) {
-	for len(b)-i >= 8 {
-		for end := min(i+64, len(b)-7); i < end; i += 8 {
-			w := binary.LittleEndian.Uint64(b[i:])
-			high |= w & highBits
-			if m := stops(w); m != 0 {
-				return i + bits.TrailingZeros64(m)>>3, high
+	for len(b)-i >= 16 {
+		for end := min(i+64, len(b)-15); i < end; i += 16 {
+			p := (*[16]byte)(b[i:])
+			v, w := binary.LittleEndian.Uint64(p[0:]), binary.LittleEndian.Uint64(p[8:])
+			high |= v | w
+			m, n := borrows(v)&^v, borrows(w)&^w
+			if (m|n)&highBits == 0 {
+				continue
 			}
+			if m &= highBits; m != 0 {
+				return i + bits.TrailingZeros64(m)>>3, high & highBits
+			}
+			return i + 8 + bits.TrailingZeros64(n&highBits)>>3, high & highBits
 		}
 		i = ascii(b, i)
 	}
@@ -172,9 +179,9 @@ func text(b []byte, i int) (next int, high uint64) {
 		if c == '"' || c == '\\' || c < ' ' {
 			break
 		}
-		high |= uint64(c) & highBits
+		high |= uint64(c)
 	}
-	return i, high
+	return i, high & highBits
 }
 
 // Constants to treat eight bytes at once: the value 1, and the high bit, in
