@@ -127,7 +127,7 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 		at, high = text(b, from)
 		// No letter reaches beyond a quote or a backslash, so each part can be
 		// looked at by itself, and most are ASCII.
-		if high != 0 && !utf8.Valid(b[from:at]) {
+		if high != 0 && !validUTF8(b[from:at]) {
 			return s.notUTF8(from), escapes
 		}
 		if at == len(b) {
@@ -149,6 +149,24 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 			return s.broken(at, fmt.Sprintf("a bare control character U+%04X in a string", b[at])), escapes
 		}
 	}
+}
+
+// validUTF8 is utf8.Valid, made for text that is mostly ASCII with a letter of
+// two bytes here and there; what is more than that it leaves to utf8.Valid.
+func validUTF8(p []byte) bool {
+	for len(p) >= 8 {
+		w := binary.LittleEndian.Uint64(p) & highBits
+		if w == 0 {
+			p = p[8:]
+			continue
+		}
+		p = p[bits.TrailingZeros64(w)>>3:]
+		if len(p) < 2 || p[0] < 0xC2 || p[0] > 0xDF || p[1]&0xC0 != 0x80 {
+			break
+		}
+		p = p[2:]
+	}
+	return utf8.Valid(p)
 }
 
 // text is the index of the first byte from i on that is no plain text of a
