@@ -209,13 +209,9 @@ const (
 	highBits = ones << 7
 )
 
-// stops looks at eight bytes, the first one lowest: the lowest bit set in the
-// result is the high bit of the first byte that is a quote, a backslash or a
-// control character, and zero means there is none.
-func stops(w uint64) uint64 { return borrows(w) &^ w & highBits }
-
-// borrows sets the high bit of every byte of w that ends plain text, and of
-// some that are not ASCII.
+// borrows looks at eight bytes, the first one lowest, and sets the high bit of
+// every one that ends plain text, a quote, a backslash or a control character,
+// and of some that are not ASCII, which &^w takes out again.
 //
 // Turning over the second bit exchanges the quote (0x22) with the space (0x20)
 // and keeps the control characters among themselves, so that one subtraction
