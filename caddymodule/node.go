@@ -41,12 +41,12 @@ type Node struct {
 	}
 }
 
-// nodes are the nodes in use, by the key of their storage. closing are those
-// that the pool has let go of and that are not closed yet: who wants the same
-// place waits for them.
+// nodes are the nodes in use, by the key of their storage. ends has, by the same
+// keys, the channel that is closed when the last node of a place is: the pool
+// lets go of a node before it is closed, and who opens the place again waits.
 var (
-	nodes   = caddy.NewUsagePool()
-	closing sync.Map // key → chan struct{}, closed with the node; also while it is in use
+	nodes = caddy.NewUsagePool()
+	ends  sync.Map // string → chan struct{}
 )
 
 func init() {
@@ -67,7 +67,7 @@ func init() {
 // openNode opens the engine and loads what stands in memory. The pool sees to it
 // that a place is opened once at a time; one that is still closing is awaited.
 func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*Node, error) {
-	if before, ok := closing.Load(opener.Key()); ok {
+	if before, ok := ends.Load(opener.Key()); ok {
 		select {
 		case <-before.(chan struct{}):
 		case <-time.After(openPatience):
@@ -87,7 +87,7 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 	if node.Directory, err = identity.Open(ctx, store, logger.Named("audit")); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	closing.Store(node.key, node.closed)
+	ends.Store(node.key, node.closed)
 	return node, nil
 }
 
