@@ -76,14 +76,11 @@ const startPatience = 30 * time.Second
 // start runs a gateway on one core and waits for its first answer, from a call
 // that went to the backend and back.
 func (b *bench) start(ctx context.Context, s *side) (*gateway, error) {
-	g := new(gateway)
-	var err error
-	if g.address, err = freeAddress(); err != nil {
+	addresses, err := freeAddresses(2)
+	if err != nil {
 		return nil, err
 	}
-	if g.admin, err = freeAddress(); err != nil {
-		return nil, err
-	}
+	g := &gateway{address: addresses[0], admin: addresses[1]}
 	var config bytes.Buffer
 	if err := s.caddyfile.Execute(&config, map[string]string{
 		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir,
@@ -221,14 +218,20 @@ func fetch(req *http.Request) ([]byte, error) {
 	return text, err
 }
 
-// freeAddress returns an address on the loopback interface that is free now.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freeAddresses returns addresses on the loopback interface that are free now.
+// All are taken before any is given back: the kernel may hand out one port twice
+// in a row, and Caddy would let site and admin endpoint share it without a word.
+func freeAddresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close()
+		addresses[i] = listener.Addr().String()
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return addresses, nil
 }
 
 // pause returns after d, or with the reason why ctx ended before.
