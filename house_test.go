@@ -28,15 +28,17 @@ var house = []struct {
 	may    []string
 	caddy  bool
 }{
-	{".", []string{"caddymodule", "handlers", "storage/badger"}, false},
+	{".", []string{"caddymodule", "handlers", "payments", "storage/badger"}, false},
 	{"cmd/caddy", []string{"."}, true},
 	{"handlers/reply", []string{"internal/fault"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal"}, true},
 	{"handlers/demo", nil, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal"}, true},
-	{"caddymodule", []string{"internal", "storage"}, true},
+	{"caddymodule", []string{"internal", "storage", "payments"}, true},
 	{"internal/gatetest", []string{".", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
-	{"internal", []string{"internal", "storage"}, false},
+	{"internal/money", nil, false},
+	{"internal", []string{"internal", "storage", "payments"}, false},
+	{"payments", []string{"payments", "internal/money"}, true},
 	{"storage/badger", []string{"storage"}, true},
 	{"storage", []string{"storage"}, false},
 }

@@ -14,8 +14,8 @@ import (
 // of the interface.
 type Code string
 
-// The codes of the interface. Those of the console, of money and of tasks join
-// with the rooms that use them.
+// The codes of the interface. Those of people and of tasks join with the rooms
+// that use them.
 const (
 	InvalidJSON          Code = "INVALID_JSON"
 	InvalidParameter     Code = "INVALID_PARAMETER"
@@ -36,6 +36,23 @@ const (
 	StoreUnavailable     Code = "STORE_UNAVAILABLE"
 	Overloaded           Code = "OVERLOADED"
 	Internal             Code = "INTERNAL"
+
+	InsufficientQuota     Code = "INSUFFICIENT_QUOTA"
+	InsufficientKeyQuota  Code = "INSUFFICIENT_KEY_QUOTA"
+	InsufficientBalance   Code = "INSUFFICIENT_BALANCE"
+	NotLoggedIn           Code = "NOT_LOGGED_IN"
+	CrossOrigin           Code = "CROSS_ORIGIN"
+	PlanNotFound          Code = "PLAN_NOT_FOUND"
+	PlanDisabled          Code = "PLAN_DISABLED"
+	PlanNotFree           Code = "PLAN_NOT_FREE"
+	PlanFree              Code = "PLAN_FREE"
+	AlreadyClaimed        Code = "ALREADY_CLAIMED"
+	PurchaseLimitReached  Code = "PURCHASE_LIMIT_REACHED"
+	SubscriptionNotFound  Code = "SUBSCRIPTION_NOT_FOUND"
+	SubscriptionCancelled Code = "SUBSCRIPTION_CANCELLED"
+	IdempotencyKeyReused  Code = "IDEMPOTENCY_KEY_REUSED"
+	ProviderNotFound      Code = "PROVIDER_NOT_FOUND"
+	AmountOutOfRange      Code = "AMOUNT_OUT_OF_RANGE"
 )
 
 // statuses is the one place where a code becomes an HTTP status.
@@ -59,6 +76,23 @@ var statuses = map[Code]int{
 	StoreUnavailable:     http.StatusServiceUnavailable,
 	Overloaded:           http.StatusServiceUnavailable,
 	Internal:             http.StatusInternalServerError,
+
+	InsufficientQuota:     http.StatusPaymentRequired,
+	InsufficientKeyQuota:  http.StatusPaymentRequired,
+	InsufficientBalance:   http.StatusPaymentRequired,
+	NotLoggedIn:           http.StatusUnauthorized,
+	CrossOrigin:           http.StatusForbidden,
+	PlanNotFound:          http.StatusNotFound,
+	PlanDisabled:          http.StatusConflict,
+	PlanNotFree:           http.StatusConflict,
+	PlanFree:              http.StatusConflict,
+	AlreadyClaimed:        http.StatusConflict,
+	PurchaseLimitReached:  http.StatusConflict,
+	SubscriptionNotFound:  http.StatusNotFound,
+	SubscriptionCancelled: http.StatusConflict,
+	IdempotencyKeyReused:  http.StatusUnprocessableEntity,
+	ProviderNotFound:      http.StatusNotFound,
+	AmountOutOfRange:      http.StatusBadRequest,
 }
 
 // Fault is a refusal. It is an error, so that it travels through code that
