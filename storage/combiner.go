@@ -82,6 +82,8 @@ func (s *Store) gather() []*job {
 					return jobs
 				}
 				jobs = append(jobs, j)
+			case <-s.hurry:
+				expired = true
 			case <-timer.C:
 				expired = true
 			}

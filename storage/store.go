@@ -54,6 +54,7 @@ type Store struct {
 
 	slots chan struct{} // one token per closure that is queued or running
 	queue chan *job     // as large as slots, so that a sender never waits
+	hurry chan struct{} // a token ends the gathering of a batch
 	idle  chan struct{} // closed when the combiner has ended
 
 	failed chan struct{}      // closed by the fail stop
@@ -107,6 +108,7 @@ func New(engine Engine, opts Options) *Store {
 		log:    opts.Logger,
 		slots:  make(chan struct{}, opts.Queue),
 		queue:  make(chan *job, opts.Queue),
+		hurry:  make(chan struct{}, 1),
 		idle:   make(chan struct{}),
 		failed: make(chan struct{}),
 	}
@@ -141,8 +143,22 @@ func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 // stops the store gets one that is both ErrUnknown and ErrStopped. After any
 // other error nothing has happened.
 func (s *Store) Update(ctx context.Context, fn func(Txn) error) error {
+	return s.UpdateThen(ctx, fn, nil)
+}
+
+// UpdateThen is Update with a done that is told the outcome before UpdateThen
+// returns. It runs as that of Post does: on the goroutine that commits, in the
+// order in which closures ran, so that what stands in memory can follow the
+// store step by step. It is not called for an fn that did not run because its
+// caller left, nor when UpdateThen could not queue it.
+func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	outcome := make(chan error, 1)
-	j := &job{fn: fn, urgent: true, done: func(err error) { outcome <- err }}
+	j := &job{fn: fn, urgent: true, done: func(err error) {
+		defer func() { outcome <- err }() // also when done panics
+		if done != nil {
+			done(err)
+		}
+	}}
 	if err := s.put(ctx, j); err != nil {
 		return err
 	}
@@ -166,6 +182,15 @@ func (s *Store) Update(ctx context.Context, fn func(Txn) error) error {
 // quick and must not call the store. It may be nil.
 func (s *Store) Post(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	return s.put(ctx, &job{fn: fn, done: done})
+}
+
+// Hurry ends the wait of a batch that gathers Posts. It does not wait itself,
+// and may be called by closures and their done.
+func (s *Store) Hurry() {
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // Flush waits until every closure queued before it has had its outcome. It

@@ -25,6 +25,24 @@ type Event struct {
 // AuditKept is how long events are kept.
 const AuditKept = 400 * 24 * time.Hour
 
+// Record writes an event of the time now, in the transaction of what it tells,
+// at audit/<inverted time, ns>/<random>, newest first. When the transaction is
+// durable, [Directory.Told] tells the log of it.
+func Record(t storage.Txn, now time.Time, e Event) error {
+	e.Time = now.Unix()
+	key := binary.BigEndian.AppendUint64([]byte("audit/"), uint64(math.MaxInt64-now.UnixNano()))
+	key = append(key, '/')
+	key = appendRandom62(key, 8)
+	return t.Set(key, storage.EncodeRecord(e), now.Add(AuditKept))
+}
+
+// Told writes an event that was recorded to the audit log. It belongs after the
+// commit: the log must not tell what did not happen.
+func (d *Directory) Told(e Event) {
+	d.audit.Info(e.Action, zap.String("actor", e.Actor), zap.String("user_id", e.User),
+		zap.String("key_id", e.Key), zap.String("detail", e.Detail))
+}
+
 // change runs fn in one transaction with the event that it returns, if one, and
 // tells the audit log of it when both are durable.
 func (d *Directory) change(ctx context.Context, fn func(storage.Txn) (*Event, error)) error {
@@ -34,21 +52,10 @@ func (d *Directory) change(ctx context.Context, fn func(storage.Txn) (*Event, er
 		if told = e; err != nil || e == nil {
 			return err
 		}
-		return d.record(t, e)
+		return Record(t, d.store.Now(), *e)
 	})
 	if err == nil && told != nil {
-		d.audit.Info(told.Action, zap.String("actor", told.Actor), zap.String("user_id", told.User),
-			zap.String("key_id", told.Key), zap.String("detail", told.Detail))
+		d.Told(*told)
 	}
 	return err
-}
-
-// record writes an event at audit/<inverted time, ns>/<random>, newest first.
-func (d *Directory) record(t storage.Txn, e *Event) error {
-	now := d.store.Now()
-	e.Time = now.Unix()
-	key := binary.BigEndian.AppendUint64([]byte("audit/"), uint64(math.MaxInt64-now.UnixNano()))
-	key = append(key, '/')
-	key = appendRandom62(key, 8)
-	return t.Set(key, storage.EncodeRecord(e), now.Add(AuditKept))
 }

@@ -1,6 +1,6 @@
-// Package identity knows who calls: users and their API keys. Records live in
-// the store; what the hot path needs of them stands in memory, in a table that
-// is right on the next request after a change.
+// Package identity knows who calls: users, their API keys and access tokens, and
+// the limits of both. Records live in the store; what the hot path needs of them
+// stands in memory, in tables that are right on the next request after a change.
 package identity
 
 import (
@@ -17,13 +17,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Directory is the users and keys of one store.
+// Directory is the users, keys and tokens of one store.
 type Directory struct {
 	store *storage.Store
 	audit *zap.Logger
-	live  credentials
 
-	// refreshing orders the refreshes of the table in memory: each reads what
+	// One table for each class, so that no credential is taken for another.
+	keys   credentials[Principal]
+	tokens credentials[Account]
+
+	// refreshing orders the refreshes of the tables in memory: each reads what
 	// is committed, so the last one to run leaves the newest state.
 	refreshing sync.Mutex
 }
@@ -33,15 +36,28 @@ type Directory struct {
 func Open(ctx context.Context, store *storage.Store, audit *zap.Logger) (*Directory, error) {
 	d := &Directory{store: store, audit: audit}
 	err := store.View(ctx, func(r storage.Reader) error {
-		users := make(map[string]User)
-		if err := scanRecords(r, userPrefix, func(u User) { users[u.ID] = u }); err != nil {
+		users := make(map[string]userRecord)
+		if err := scanRecords(r, userPrefix, func(u userRecord) { users[u.ID] = u }); err != nil {
 			return err
 		}
 		var keys []keyRecord
 		if err := scanRecords(r, keyRecordPrefix, func(k keyRecord) { keys = append(keys, k) }); err != nil {
 			return err
 		}
-		d.live.load(users, keys)
+		d.keys.load(func(yield func(string, map[Hash]credential[Principal]) bool) {
+			for _, key := range keys {
+				if user, ok := users[key.UserID]; ok && !yield(key.ID, key.inForce(user.User)) {
+					return
+				}
+			}
+		})
+		d.tokens.load(func(yield func(string, map[Hash]credential[Account]) bool) {
+			for id, user := range users {
+				if !yield(id, user.inForce()) {
+					return
+				}
+			}
+		})
 		return nil
 	})
 	if err != nil {
@@ -54,40 +70,61 @@ func Open(ctx context.Context, store *storage.Store, audit *zap.Logger) (*Direct
 // junk, unknown, revoked and expired keys and for keys of disabled users. It
 // reads memory only.
 func (d *Directory) Authenticate(key string) (*Principal, bool) {
-	hash, ok := hashKey(key)
+	hash, ok := keyForm.hash(key)
 	if !ok {
 		return nil, false
 	}
-	return d.live.find(hash, d.store.Now())
+	return d.keys.find(hash, d.store.Now())
 }
 
 // Count returns the number of credentials that are in force or will expire.
-func (d *Directory) Count() int { return d.live.count() }
+func (d *Directory) Count() int { return d.keys.count() + d.tokens.count() }
 
-// refresh brings the table in memory up to what is committed about the keys
+// refreshKeys brings the table in memory up to what is committed about the keys
 // with these ids. If that cannot be read, the keys are shut out: better a
 // caller refused than a revoked key let in.
-func (d *Directory) refresh(ids ...string) {
+func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
 	for _, id := range ids {
 		var key keyRecord
 		var user User
 		err := d.store.View(context.Background(), func(r storage.Reader) error {
-			if found, err := storage.GetRecord(r, keyKey(id), &key); err != nil || !found {
-				return cmp.Or(err, errGone)
+			if err := mustRead(r, keyKey(id), &key); err != nil {
+				return err
 			}
-			if found, err := storage.GetRecord(r, userKey(key.UserID), &user); err != nil || !found {
-				return cmp.Or(err, errGone)
-			}
-			return nil
+			return mustRead(r, userKey(key.UserID), &user)
 		})
 		if err != nil {
-			d.live.drop(id)
+			d.keys.put(id, nil)
 			continue
 		}
-		d.live.put(user, key)
+		d.keys.put(id, key.inForce(user))
 	}
+}
+
+// refreshToken does the same for the access token of a user.
+func (d *Directory) refreshToken(userID string) {
+	d.refreshing.Lock()
+	defer d.refreshing.Unlock()
+	var user userRecord
+	err := d.store.View(context.Background(), func(r storage.Reader) error {
+		return mustRead(r, userKey(userID), &user)
+	})
+	if err != nil {
+		d.tokens.put(userID, nil)
+		return
+	}
+	d.tokens.put(userID, user.inForce())
+}
+
+// mustRead reads a record that is there, unless somebody took it away.
+func mustRead(r storage.Reader, key []byte, into any) error {
+	found, err := storage.GetRecord(r, key, into)
+	if err == nil && !found {
+		err = errGone
+	}
+	return err
 }
 
 var errGone = errors.New("record is gone")

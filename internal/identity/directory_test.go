@@ -100,6 +100,14 @@ func codeOf(err error) fault.Code {
 	return ""
 }
 
+func paramOf(err error) string {
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		return f.Param
+	}
+	return ""
+}
+
 func TestAKeyLeadsToItsUserAndItsScope(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -234,12 +242,19 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for what, call := range map[string]func() error{
-		"user":    func() error { _, err := f.User(t.Context(), "nobody"); return err },
-		"disable": func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "nobody", true); return err },
-		"keys of": func() error { _, err := f.Keys(t.Context(), "nobody"); return err },
-		"create":  func() error { _, _, err := f.CreateKey(t.Context(), "operator", "nobody", KeySpec{}); return err },
-		"revoke":  func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
-		"rotate":  func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
+		"user":           func() error { _, err := f.User(t.Context(), "nobody"); return err },
+		"disable":        func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "nobody", true); return err },
+		"keys of":        func() error { _, err := f.Keys(t.Context(), "nobody"); return err },
+		"create":         func() error { _, _, err := f.CreateKey(t.Context(), "operator", "nobody", KeySpec{}); return err },
+		"revoke":         func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
+		"rotate":         func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
+		"limit a key":    func() error { _, err := f.SetKeyLimits(t.Context(), "operator", "key_0", Limits{}); return err },
+		"limit a user":   func() error { _, err := f.SetUserLimits(t.Context(), "operator", "nobody", Limits{}); return err },
+		"mint":           func() error { _, err := f.MintToken(t.Context(), "operator", "nobody"); return err },
+		"revoke a token": func() error { return f.RevokeToken(t.Context(), "operator", "nobody") },
+		"find": func() error {
+			return f.store.View(t.Context(), func(r storage.Reader) error { _, err := FindUser(r, "nobody"); return err })
+		},
 	} {
 		if err := call(); codeOf(err) != fault.NotFound {
 			t.Errorf("%s: %v", what, err)
@@ -292,7 +307,7 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 	f := newFixture(t)
 	const people = 8
 	var mu sync.Mutex
-	secrets := make(map[string]bool) // every secret that ever was
+	secrets := make(map[string]bool) // every key and token that ever was
 	remember := func(s Secret) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -312,7 +327,7 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 		work.Go(func() {
 			for step := range 40 {
 				who, key := fmt.Sprintf("user%d", (worker+step)%people), keys[(worker*3+step)%people]
-				switch (worker + step*5) % 6 {
+				switch (worker + step*5) % 8 {
 				case 0, 1:
 					if _, secret, err := f.CreateKey(ctx, "operator", who, KeySpec{}); err == nil {
 						remember(secret)
@@ -327,6 +342,15 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 					if step > 30 {
 						_, _ = f.RevokeKey(ctx, "operator", key)
 					}
+				case 6:
+					if secret, err := f.MintToken(ctx, "operator", who); err == nil {
+						remember(secret)
+					}
+				case 7:
+					if step%3 == 0 {
+						_ = f.RevokeToken(ctx, "operator", who)
+					}
+					_, _ = f.SetUserLimits(ctx, "operator", who, Limits{Streams: int64(step)})
 				}
 			}
 		})
@@ -337,19 +361,29 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 	if f.Count() != fresh.Count() {
 		t.Errorf("memory holds %d credentials, the store has %d", f.Count(), fresh.Count())
 	}
-	accepted := 0
+	accepted, admitted := 0, 0
 	for secret := range secrets {
-		_, inMemory := f.Authenticate(secret)
-		_, inStore := fresh.Authenticate(secret)
-		if inMemory != inStore {
-			t.Errorf("a secret is accepted in memory: %v, by the store: %v", inMemory, inStore)
+		inMemory, ok := f.Authenticate(secret)
+		inStore, want := fresh.Authenticate(secret)
+		if ok != want {
+			t.Errorf("a key is accepted in memory: %v, by the store: %v", ok, want)
 		}
-		if inStore {
+		if ok && want {
 			accepted++
+			if inMemory.UserLimits != inStore.UserLimits {
+				t.Errorf("a call meets %v, the store has %v", inMemory.UserLimits, inStore.UserLimits)
+			}
+		}
+		_, ok = f.AuthenticateToken(secret)
+		if _, want = fresh.AuthenticateToken(secret); ok != want {
+			t.Errorf("a token is admitted in memory: %v, by the store: %v", ok, want)
+		}
+		if want {
+			admitted++
 		}
 	}
-	if accepted == 0 || accepted == len(secrets) {
-		t.Errorf("%d of %d secrets are in force: the test has tried nothing", accepted, len(secrets))
+	if accepted == 0 || admitted == 0 || accepted+admitted == len(secrets) {
+		t.Errorf("%d keys and %d tokens of %d secrets are in force: the test has tried nothing", accepted, admitted, len(secrets))
 	}
 }
 
@@ -363,7 +397,22 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second of each changes nothing
+	token := ""
+	for range 2 { // the second of each changes nothing, but the token's
+		if _, err := f.SetKeyLimits(ctx, "operator", key.ID, Limits{Streams: 3}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.SetUserLimits(ctx, "operator", "ann", Limits{Streams: 4}); err != nil {
+			t.Fatal(err)
+		}
+		token = f.token(t, "ann")
+	}
+	for range 2 {
+		if err := f.RevokeToken(ctx, "operator", "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
 		if _, err := f.SetUserDisabled(ctx, "operator", "ann", true); err != nil {
 			t.Fatal(err)
 		}
@@ -375,21 +424,19 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		t.Fatal(err) // and is no event
 	}
 	got := map[string]int{}
-	err = f.store.View(ctx, func(r storage.Reader) error {
-		return scanRecords(r, "audit/", func(e Event) {
-			got[e.Action]++
-			if e.Actor != "operator" || e.Time != f.clock.Now().Unix() || e.User != user.ID {
-				t.Errorf("event %+v", e)
-			}
-			if text := fmt.Sprint(e); containsAny(text, secret, rotated.Reveal()) {
-				t.Errorf("a secret stands in the event %s", e.Action)
-			}
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, e := range f.events(t) {
+		got[e.Action]++
+		if e.Actor != "operator" || e.Time != f.clock.Now().Unix() || e.User != user.ID {
+			t.Errorf("event %+v", e)
+		}
+		if text := fmt.Sprint(e); containsAny(text, secret, rotated.Reveal(), token) {
+			t.Errorf("a secret stands in the event %s", e.Action)
+		}
+		if want := map[string]string{"key.limit": "streams 3", "user.limit": "streams 4"}[e.Action]; want != "" && e.Detail != want {
+			t.Errorf("%s tells %q, want %q", e.Action, e.Detail, want)
+		}
 	}
-	want := map[string]int{"user.create": 1, "key.create": 1, "key.rotate": 1, "user.disable": 1, "key.revoke": 1}
+	want := map[string]int{"user.create": 1, "key.create": 1, "key.rotate": 1, "key.limit": 1, "user.limit": 1, "token.mint": 2, "token.revoke": 1, "user.disable": 1, "key.revoke": 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("audited %v, want %v", got, want)
 	}

@@ -22,6 +22,7 @@ type Key struct {
 	Ranges  []netip.Prefix   `json:"ip_ranges,omitempty"`
 	Created int64            `json:"created"`           // Unix seconds
 	Expires int64            `json:"expires,omitempty"` // Unix seconds, zero: never
+	Limits  Limits           `json:"limits,omitzero"`
 	Revoked int64            `json:"revoked,omitempty"` // Unix seconds, zero: not revoked
 
 	// PreviousUntil is when the secret before the last rotation ends, in Unix
@@ -43,6 +44,7 @@ type KeySpec struct {
 	Models   []string `json:"models"`    // patterns; none: every model
 	IPRanges []string `json:"ip_ranges"` // addresses or CIDR; none: everywhere
 	Expires  int64    `json:"expires"`   // Unix seconds; zero: never
+	Limits   Limits   `json:"limits"`
 }
 
 // Keys of the store: key/<id> is the record, userkey/<user>/<id> lists the keys
@@ -87,6 +89,11 @@ func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
 	if spec.Expires != 0 && spec.Expires <= now.Unix() {
 		return key, fault.At(fault.InvalidParameter, "expires", "the expiry must lie in the future")
 	}
+	limits, refusal := spec.Limits.checked()
+	if refusal != nil {
+		return key, fault.At(refusal.Code, "limits."+refusal.Param, "%s", refusal.Message)
+	}
+	key.Limits = limits
 	return key, nil
 }
 
@@ -110,11 +117,11 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
-	secret := newKeySecret()
+	secret := keyForm.draw()
 	key.ID, key.Created = newID("key"), now.Unix()
 	key.take(secret)
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
-		user, err := findUser(t, idOrName)
+		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +137,7 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 		}
 		return &Event{Actor: actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name}, nil
 	})
-	d.refresh(key.ID)
+	d.refreshKeys(key.ID)
 	if err != nil {
 		return Key{}, "", unavailable(err)
 	}
@@ -145,7 +152,7 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 		if idOrName == "" {
 			return scanRecords(r, keyRecordPrefix, func(k keyRecord) { keys = append(keys, k.Key) })
 		}
-		user, err := findUser(r, idOrName)
+		user, err := FindUser(r, idOrName)
 		if err != nil {
 			return err
 		}
@@ -187,13 +194,10 @@ func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.
 	if grace < 0 || grace > MaxGrace {
 		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
 	}
-	secret := newKeySecret()
+	secret := keyForm.draw()
 	key, err := d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
-		if key.Revoked != 0 {
-			return nil, fault.At(fault.Conflict, "id", "the key %s is revoked", key.ID)
-		}
-		if key.Expires != 0 && key.Expires <= d.store.Now().Unix() {
-			return nil, fault.At(fault.Conflict, "id", "the key %s has expired", key.ID)
+		if refusal := key.ended(d.store.Now()); refusal != nil {
+			return nil, refusal
 		}
 		key.Previous, key.PreviousUntil = nil, 0
 		if grace > 0 {
@@ -210,9 +214,19 @@ func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.
 
 // take makes secret the one by which the key is used.
 func (k *keyRecord) take(secret Secret) {
-	hash, _ := hashKey(secret.Reveal())
-	k.Hash = hash[:]
-	k.Hint = secret.Reveal()[:len(keyPrefix)+4] + "…" + secret.Reveal()[keyLength-4:]
+	hash, _ := keyForm.hash(secret.Reveal())
+	k.Hash, k.Hint = hash[:], keyForm.hint(secret)
+}
+
+// ended says why there is nothing to change about a key any more, if so.
+func (k *keyRecord) ended(now time.Time) *fault.Fault {
+	switch {
+	case k.Revoked != 0:
+		return fault.At(fault.Conflict, "id", "the key %s is revoked", k.ID)
+	case k.Expires != 0 && k.Expires <= now.Unix():
+		return fault.At(fault.Conflict, "id", "the key %s has expired", k.ID)
+	}
+	return nil
 }
 
 // changeKey runs fn over a key in one transaction and brings memory up to it.
@@ -229,7 +243,7 @@ func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord
 		return event, storage.SetRecord(t, keyKey(key.ID), key)
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
-	d.refresh(id)
+	d.refreshKeys(id)
 	return key.Key, unavailable(err)
 }
 

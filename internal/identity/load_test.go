@@ -26,7 +26,7 @@ func populated(t testing.TB, n int) (*storage.Store, string) {
 				id := strconv.Itoa(i)
 				user := User{ID: "usr_" + id, Name: "user" + id, Created: 1}
 				key := keyRecord{Key: Key{ID: "key_" + id, UserID: user.ID, Created: 1}}
-				last = newKeySecret()
+				last = keyForm.draw()
 				key.take(last)
 				if err := storage.SetRecord(txn, userKey(user.ID), user); err != nil {
 					return err

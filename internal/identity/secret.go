@@ -6,15 +6,23 @@ import (
 	"hash/crc32"
 )
 
-// The form of an API key: "sk-", 43 base62 digits drawn at random (256 bit),
-// and 6 base62 digits of the CRC-32 (IEEE) of all before them. The checksum
-// lets junk be refused before any look-up, and lets scanners of source code
-// tell a leaked key from a word that looks like one.
+// form is the form of a class of credentials: its prefix, 43 base62 digits drawn
+// at random (256 bit), and 6 base62 digits of the CRC-32 (IEEE) of all before
+// them. The checksum lets junk be refused before any look-up, and lets scanners
+// of source code tell a leaked credential from a word that looks like one. The
+// prefix keeps the classes apart: no word has the form of two.
+type form string
+
+// The classes of credentials that people keep in files.
 const (
-	keyPrefix    = "sk-"
+	keyForm   form = "sk-"   // API keys
+	tokenForm form = "mgat_" // access tokens
+)
+
+const (
 	randomDigits = 43
 	sumDigits    = 6
-	keyLength    = len(keyPrefix) + randomDigits + sumDigits
+	longest      = len(tokenForm) + randomDigits + sumDigits
 )
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -39,33 +47,39 @@ func (s Secret) Reveal() string { return string(s) }
 // fast hash is enough because what is hashed has 256 random bits.
 type Hash [sha256.Size]byte
 
-// newKeySecret draws a new API key.
-func newKeySecret() Secret {
-	key := make([]byte, 0, keyLength)
-	key = append(key, keyPrefix...)
-	key = appendRandom62(key, randomDigits)
-	return Secret(appendSum62(key, crc32.ChecksumIEEE(key)))
+// draw draws a new credential.
+func (f form) draw() Secret {
+	secret := make([]byte, 0, longest)
+	secret = append(secret, f...)
+	secret = appendRandom62(secret, randomDigits)
+	return Secret(appendSum62(secret, crc32.ChecksumIEEE(secret)))
 }
 
-// hashKey checks the form of an API key and returns its hash. A key of another
-// length, alphabet or checksum is refused without a look-up.
-func hashKey(key string) (Hash, bool) {
-	if len(key) != keyLength || key[:len(keyPrefix)] != keyPrefix {
+// hash checks the form of a credential and returns its hash. One of another
+// prefix, length, alphabet or checksum is refused without a look-up.
+func (f form) hash(secret string) (Hash, bool) {
+	if len(secret) != len(f)+randomDigits+sumDigits || secret[:len(f)] != string(f) {
 		return Hash{}, false
 	}
-	var buf [keyLength]byte
-	copy(buf[:], key)
-	body := buf[:keyLength-sumDigits]
-	for _, c := range body[len(keyPrefix):] {
+	var buf [longest]byte
+	n := copy(buf[:], secret)
+	body := buf[:n-sumDigits]
+	for _, c := range body[len(f):] {
 		if !isBase62(c) {
 			return Hash{}, false
 		}
 	}
 	var sum [sumDigits]byte
-	if string(appendSum62(sum[:0], crc32.ChecksumIEEE(body))) != key[keyLength-sumDigits:] {
+	if string(appendSum62(sum[:0], crc32.ChecksumIEEE(body))) != secret[n-sumDigits:] {
 		return Hash{}, false
 	}
-	return sha256.Sum256(buf[:]), true
+	return sha256.Sum256(buf[:n]), true
+}
+
+// hint returns what a credential may be recognised by: prefix and last four.
+func (f form) hint(secret Secret) string {
+	text := secret.Reveal()
+	return text[:len(f)+4] + "…" + text[len(text)-4:]
 }
 
 func isBase62(c byte) bool {

@@ -20,66 +20,94 @@ func containsAny(text string, words ...string) bool {
 	return false
 }
 
-func TestAKeyHasTheFormOfTheSecurityContract(t *testing.T) {
-	t.Parallel()
-	form := regexp.MustCompile(`^sk-[0-9A-Za-z]{49}$`)
-	seen := map[Secret]bool{}
-	for range 200 {
-		key := newKeySecret()
-		if !form.MatchString(key.Reveal()) {
-			t.Fatalf("%q is not of the form", key.Reveal())
-		}
-		if _, ok := hashKey(key.Reveal()); !ok {
-			t.Fatalf("%q is refused", key.Reveal())
-		}
-		if seen[key] {
-			t.Fatal("a key was drawn twice")
-		}
-		seen[key] = true
-	}
+// forms are the classes of credentials. A known one must stay readable by every
+// build: its random digits are zeros.
+var forms = map[string]struct {
+	form
+	pattern string
+	known   string
+}{
+	"API key":      {keyForm, `^sk-[0-9A-Za-z]{43}`, "sk-00000000000000000000000000000000000000000003P9rQy"},
+	"access token": {tokenForm, `^mgat_[0-9A-Za-z]{43}`, "mgat_00000000000000000000000000000000000000000003Yk0Mf"},
 }
 
-// A key that must stay readable by every build: its random digits are zeros.
-const knownKey = "sk-00000000000000000000000000000000000000000003P9rQy"
+func TestACredentialHasTheFormOfItsClass(t *testing.T) {
+	t.Parallel()
+	for name, class := range forms {
+		pattern := regexp.MustCompile(class.pattern + `[0-9A-Za-z]{6}$`)
+		seen := map[Secret]bool{}
+		for range 200 {
+			secret := class.draw()
+			if !pattern.MatchString(secret.Reveal()) {
+				t.Fatalf("%s: %q is not of the form", name, secret.Reveal())
+			}
+			if _, ok := class.hash(secret.Reveal()); !ok {
+				t.Fatalf("%s: %q is refused", name, secret.Reveal())
+			}
+			if seen[secret] {
+				t.Fatalf("%s: one was drawn twice", name)
+			}
+			seen[secret] = true
+		}
+	}
+}
 
 func TestOneWrongCharacterAnywhereIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, ok := hashKey(knownKey); !ok {
-		t.Fatal("a key of the first build is refused")
-	}
-	for i := range len(knownKey) {
-		for _, c := range []byte("0aZ- _\x00\xff") {
-			if c == knownKey[i] {
-				continue
-			}
-			wrong := knownKey[:i] + string([]byte{c}) + knownKey[i+1:]
-			if _, ok := hashKey(wrong); ok {
-				t.Errorf("%q is taken for a key", wrong)
+	for name, class := range forms {
+		known := class.known
+		if _, ok := class.hash(known); !ok {
+			t.Fatalf("%s: one of the first build is refused", name)
+		}
+		for i := range len(known) {
+			for _, c := range []byte("0aZ- _\x00\xff") {
+				if c == known[i] {
+					continue
+				}
+				wrong := known[:i] + string([]byte{c}) + known[i+1:]
+				if _, ok := class.hash(wrong); ok {
+					t.Errorf("%s: %q is taken for one", name, wrong)
+				}
 			}
 		}
-	}
-	for _, wrong := range []string{"", "sk-", knownKey[1:], knownKey + "0", " " + knownKey, knownKey + " ", strings.ToUpper(knownKey)} {
-		if _, ok := hashKey(wrong); ok {
-			t.Errorf("%q is taken for a key", wrong)
+		for _, wrong := range []string{"", string(class.form), known[1:], known + "0", " " + known, known + " ", strings.ToUpper(known)} {
+			if _, ok := class.hash(wrong); ok {
+				t.Errorf("%s: %q is taken for one", name, wrong)
+			}
 		}
 	}
 }
 
-func FuzzHashKey(f *testing.F) {
-	f.Add(knownKey)
-	f.Add(newKeySecret().Reveal())
-	f.Add("sk-" + strings.Repeat("'", 49))
-	f.Add("")
-	f.Fuzz(func(t *testing.T, key string) {
-		_, ok := hashKey(key)
-		body, sum, cut := key, "", len(key) == keyLength
-		if cut {
-			body, sum = key[:keyLength-sumDigits], key[keyLength-sumDigits:]
+func TestNoWordHasTheFormOfTwoClasses(t *testing.T) {
+	t.Parallel()
+	for name, class := range forms {
+		for other, otherClass := range forms {
+			if _, ok := otherClass.hash(class.known); ok != (name == other) {
+				t.Errorf("the %s has the form of the %s: %v", name, other, ok)
+			}
 		}
-		want := cut && regexp.MustCompile(`^sk-[0-9A-Za-z]{43}$`).MatchString(body) &&
-			sum == string(appendSum62(nil, crc32.ChecksumIEEE([]byte(body))))
-		if ok != want {
-			t.Errorf("%q is taken for a key: %v, want %v", key, ok, want)
+	}
+}
+
+func FuzzHash(f *testing.F) {
+	for _, class := range forms {
+		f.Add(class.known)
+		f.Add(class.draw().Reveal())
+		f.Add(string(class.form) + strings.Repeat("'", 49))
+	}
+	f.Add("")
+	f.Fuzz(func(t *testing.T, secret string) {
+		for name, class := range forms {
+			_, ok := class.hash(secret)
+			body, sum, cut := secret, "", len(secret) > sumDigits
+			if cut {
+				body, sum = secret[:len(secret)-sumDigits], secret[len(secret)-sumDigits:]
+			}
+			want := cut && regexp.MustCompile(class.pattern+"$").MatchString(body) &&
+				sum == string(appendSum62(nil, crc32.ChecksumIEEE([]byte(body))))
+			if ok != want {
+				t.Errorf("%q is taken for one (%s): %v, want %v", secret, name, ok, want)
+			}
 		}
 	})
 }
@@ -101,7 +129,7 @@ func TestDigitsAreDrawnWithoutFavour(t *testing.T) {
 
 func TestASecretPrintsAsRedacted(t *testing.T) {
 	t.Parallel()
-	secret := newKeySecret()
+	secret := keyForm.draw()
 	asJSON, err := json.Marshal(map[string]any{"a": secret, "b": []Secret{secret}})
 	if err != nil {
 		t.Fatal(err)
@@ -116,18 +144,22 @@ func TestASecretPrintsAsRedacted(t *testing.T) {
 	}
 }
 
-func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
+func TestOnlyTheHashOfACredentialIsStored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
 	key, secret := f.key(t, "ann", KeySpec{})
+	token := f.token(t, "ann")
+	if user, err := f.User(t.Context(), "ann"); err != nil || user.Token.Hint != token[:9]+"…"+token[len(token)-4:] {
+		t.Errorf("the token's hint is %q (%v)", user.Token.Hint, err)
+	}
 	if key.Hint != secret[:7]+"…"+secret[len(secret)-4:] {
 		t.Errorf("hint %q", key.Hint)
 	}
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
 		return r.Scan(nil, nil, func(k, v []byte) bool {
-			if containsAny(string(k)+string(v), secret, secret[10:30]) {
-				t.Errorf("the key stands in the store at %q", k)
+			if containsAny(string(k)+string(v), secret, secret[10:30], token, token[10:30]) {
+				t.Errorf("a secret stands in the store at %q", k)
 			}
 			return true
 		})

@@ -16,6 +16,14 @@ type User struct {
 	Name     string `json:"name"`
 	Created  int64  `json:"created"` // Unix seconds
 	Disabled bool   `json:"disabled,omitempty"`
+	Limits   Limits `json:"limits,omitzero"`
+	Token    *Token `json:"token,omitempty"` // nil when there is none
+}
+
+// userRecord is a user as it is stored: with the SHA-256 of his access token.
+type userRecord struct {
+	User
+	TokenHash []byte `json:"token_hash,omitempty"`
 }
 
 // Keys of the store: user/<id> is the record, username/<folded name> holds the
@@ -59,7 +67,7 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 		if err := storage.SetRecord(t, usernameKey(folded), user.ID); err != nil {
 			return nil, err
 		}
-		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
+		if err := storage.SetRecord(t, userKey(user.ID), userRecord{User: user}); err != nil {
 			return nil, err
 		}
 		return &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}, nil
@@ -80,24 +88,16 @@ func (d *Directory) Users(ctx context.Context) ([]User, error) {
 func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 	var user User
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = findUser(r, idOrName)
+		user, err = FindUser(r, idOrName)
 		return err
 	})
 	return user, unavailable(err)
 }
 
-// SetUserDisabled shuts a user out, with all keys, or lets him in again. It
-// holds from the next request on.
+// SetUserDisabled shuts a user out, with all keys and the access token, or lets
+// him in again. It holds from the next request on.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
-	var user User
-	var keys []string
-	err := d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
-		if user, err = findUser(t, idOrName); err != nil {
-			return nil, err
-		}
-		if keys, err = userKeyIDs(t, user.ID); err != nil {
-			return nil, err
-		}
+	return d.changeUser(ctx, idOrName, func(user *userRecord) (*Event, error) {
 		if user.Disabled == disabled {
 			return nil, nil
 		}
@@ -106,19 +106,51 @@ func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string,
 		if disabled {
 			action = "user.disable"
 		}
-		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
-			return nil, err
-		}
 		return &Event{Actor: actor, Action: action, User: user.ID}, nil
 	})
-	// Also after an error: an unknown outcome must not leave a shut-out user in.
-	d.refresh(keys...)
-	return user, unavailable(err)
 }
 
-// findUser looks for an id first, then for a name.
-func findUser(r storage.Reader, idOrName string) (User, error) {
-	var user User
+// changeUser runs fn over a user in one transaction and brings all of his keys
+// and his token in memory up to it.
+func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(*userRecord) (*Event, error)) (User, error) {
+	var user userRecord
+	var keys []string
+	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
+		if user, event, err = alterUser(t, idOrName, fn); err != nil {
+			return nil, err
+		}
+		keys, err = userKeyIDs(t, user.ID)
+		return event, err
+	})
+	// Also after an error: an unknown outcome must not leave a shut-out user in.
+	d.refreshKeys(keys...)
+	d.refreshToken(user.ID)
+	return user.User, unavailable(err)
+}
+
+// alterUser runs fn over the record of a user and, where it returns an event,
+// writes what it has made of it.
+func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*Event, error)) (userRecord, *Event, error) {
+	user, err := findUserRecord(t, idOrName)
+	if err != nil {
+		return user, nil, err
+	}
+	event, err := fn(&user)
+	if err != nil || event == nil {
+		return user, nil, err
+	}
+	return user, event, storage.SetRecord(t, userKey(user.ID), user)
+}
+
+// FindUser returns the user with this id or name, in somebody's transaction. Ids
+// go first, in their exact case; one who is not there is NOT_FOUND.
+func FindUser(r storage.Reader, idOrName string) (User, error) {
+	record, err := findUserRecord(r, idOrName)
+	return record.User, err
+}
+
+func findUserRecord(r storage.Reader, idOrName string) (userRecord, error) {
+	var user userRecord
 	found, err := storage.GetRecord(r, userKey(idOrName), &user)
 	if err != nil || found {
 		return user, err

@@ -20,3 +20,16 @@ func (t Tokens) AllInput() int64 { return t.Input + t.CacheRead + t.CacheWrite5m
 
 // AllOutput is the output of all kinds.
 func (t Tokens) AllOutput() int64 { return t.Output + t.Reasoning }
+
+// Plus returns the sum of t and u, kind by kind.
+func (t Tokens) Plus(u Tokens) Tokens {
+	return Tokens{
+		Input: t.Input + u.Input, Output: t.Output + u.Output, CacheRead: t.CacheRead + u.CacheRead,
+		CacheWrite5m: t.CacheWrite5m + u.CacheWrite5m, CacheWrite1h: t.CacheWrite1h + u.CacheWrite1h, Reasoning: t.Reasoning + u.Reasoning,
+	}
+}
+
+// Minus returns the difference of t and u, kind by kind.
+func (t Tokens) Minus(u Tokens) Tokens {
+	return t.Plus(Tokens{-u.Input, -u.Output, -u.CacheRead, -u.CacheWrite5m, -u.CacheWrite1h, -u.Reasoning})
+}

@@ -3,12 +3,12 @@ package usage
 // Tokens is the usage of a call by kind. The kinds are disjoint: each token is
 // in one of them, and each is priced by itself.
 type Tokens struct {
-	Input        int64 // read afresh, neither from nor into a cache
-	Output       int64 // written, without Reasoning
-	CacheRead    int64 // input taken from a cache
-	CacheWrite5m int64 // input written to a cache for 5 minutes
-	CacheWrite1h int64 // input written to a cache for an hour
-	Reasoning    int64 // written while thinking, where that is told apart
+	Input        int64 `json:"input,omitempty"`          // read afresh, neither from nor into a cache
+	Output       int64 `json:"output,omitempty"`         // written, without Reasoning
+	CacheRead    int64 `json:"cache_read,omitempty"`     // input taken from a cache
+	CacheWrite5m int64 `json:"cache_write_5m,omitempty"` // input written to a cache for 5 minutes
+	CacheWrite1h int64 `json:"cache_write_1h,omitempty"` // input written to a cache for an hour
+	Reasoning    int64 `json:"reasoning,omitempty"`      // written while thinking, where that is told apart
 }
 
 // maxFigure bounds every figure: the largest integer that survives a JSON

@@ -1,0 +1,131 @@
+// Package billing sells what accounts hold: plans as subscriptions, and money
+// for wallets.
+package billing
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Plan is what is sold as a subscription: so much money to spend on calls, for
+// so long. Money is in the configured currency.
+type Plan struct {
+	// The number by which the plan is bought, from 1. It must not be given to
+	// another plan later: subscriptions keep it.
+	ID int64 `json:"plan_id"`
+
+	// What buyers read: 1 to 100 characters.
+	Title string `json:"title"`
+
+	// What a subscription costs. Zero: it is free, and can be claimed once.
+	Price money.Amount `json:"price"`
+
+	// How much a subscriber can spend in each period of quota_reset; more than
+	// zero.
+	Quota money.Amount `json:"quota"`
+
+	// How long a subscription lasts, by the calendar.
+	Duration calendar.Duration `json:"duration"`
+
+	// How often the quota starts anew, in UTC: `never`, `day`, `week` or
+	// `month`. Default: `never`, one quota for the whole duration.
+	QuotaReset calendar.Reset `json:"quota_reset,omitempty"`
+
+	// How often one user can buy the plan; renewals do not count. Default: no
+	// limit.
+	PurchaseLimit int64 `json:"purchase_limit,omitempty"`
+
+	// Takes the plan off sale. Subscriptions to it run to their end and are not
+	// renewed.
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// maxPlanID is the greatest integer that survives a JSON number in all
+// languages.
+const maxPlanID = 1<<53 - 1
+
+// Validate refuses a plan that cannot be sold.
+func (p *Plan) Validate() error {
+	if p.ID < 1 || p.ID > maxPlanID {
+		return fmt.Errorf("plan %d: the id is a number from 1 to %d", p.ID, maxPlanID)
+	}
+	if err := errors.Join(p.validateTitle(), p.validateTerms()); err != nil {
+		return fmt.Errorf("plan %d: %w", p.ID, err)
+	}
+	return nil
+}
+
+func (p *Plan) validateTitle() error {
+	if n := utf8.RuneCountInString(p.Title); n < 1 || n > 100 {
+		return fmt.Errorf("the title has 1 to 100 characters, this has %d", n)
+	}
+	if !utf8.ValidString(p.Title) || strings.ContainsFunc(p.Title, unicode.IsControl) || strings.TrimSpace(p.Title) != p.Title {
+		return fmt.Errorf("the title %q must be UTF-8 without control characters and without spaces around it", p.Title)
+	}
+	return nil
+}
+
+func (p *Plan) validateTerms() error {
+	if p.Price < 0 {
+		return fmt.Errorf("the price is %v and must not be negative", p.Price)
+	}
+	if p.Quota <= 0 {
+		return fmt.Errorf("the quota is %v and must be more than zero", p.Quota)
+	}
+	if p.PurchaseLimit < 0 {
+		return fmt.Errorf("purchase_limit is %d and must not be negative", p.PurchaseLimit)
+	}
+	if _, err := calendar.ParseReset(string(p.QuotaReset)); err != nil {
+		return fmt.Errorf("quota_reset: %w", err)
+	}
+	return p.Duration.Validate()
+}
+
+// Plans is the set of configured plans. It never changes.
+type Plans struct {
+	rows []Plan // in the order of configuration
+}
+
+// NewPlans makes a set of rows that are valid each, and refuses two with the
+// same id. A reset that is left out becomes never.
+func NewPlans(rows []Plan) (*Plans, error) {
+	ps := &Plans{rows: slices.Clone(rows)}
+	seen := make(map[int64]bool, len(rows))
+	for i := range ps.rows {
+		p := &ps.rows[i]
+		if err := p.Validate(); err != nil {
+			return nil, err
+		}
+		if seen[p.ID] {
+			return nil, fmt.Errorf("plan %d is there twice", p.ID)
+		}
+		seen[p.ID] = true
+		if p.QuotaReset == "" {
+			p.QuotaReset = calendar.Never
+		}
+	}
+	return ps, nil
+}
+
+// Find returns the plan with this id, whether or not it is on sale.
+func (ps *Plans) Find(id int64) (Plan, bool) {
+	for _, p := range ps.rows {
+		if p.ID == id {
+			return p, true
+		}
+	}
+	return Plan{}, false
+}
+
+// OnSale returns the plans that are not disabled, in the order of
+// configuration.
+func (ps *Plans) OnSale() []Plan {
+	return slices.DeleteFunc(slices.Clone(ps.rows), func(p Plan) bool { return p.Disabled })
+}

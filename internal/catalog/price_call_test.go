@@ -1,0 +1,324 @@
+package catalog
+
+import (
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {
+	t.Parallel()
+	thinking := claude()
+	thinking.Reasoning = amount("20")
+	hourly := claude()
+	hourly.CacheWrite1h = amount("6")
+	perCall := Price{Model: "a", Request: 5}
+	for name, c := range map[string]struct {
+		price    Price
+		ask      Ask
+		bounds   Bounds
+		greatest string
+	}{
+		"a short body":         {claude(), Ask{BodyBytes: 3000, MaxTokens: 100, HasMaxTokens: true}, Bounds{1000, 200_000, 100}, "0.00525"},
+		"a part of a token":    {claude(), Ask{BodyBytes: 1, MaxTokens: 1, HasMaxTokens: true}, Bounds{1, 200_000, 1}, "0.00001875"},
+		"a body over context":  {claude(), Ask{BodyBytes: 32 << 20, MaxTokens: 1, HasMaxTokens: true}, Bounds{200_000, 200_000, 1}, "0.750015"},
+		"context per prompt":   {claude(), Ask{BodyBytes: 32 << 20, Prompts: 3, MaxTokens: 1, HasMaxTokens: true}, Bounds{600_000, 600_000, 3}, "2.250045"},
+		"no max_tokens":        {claude(), Ask{}, Bounds{0, 200_000, 64_000}, "0.96"},
+		"max_tokens over max":  {claude(), Ask{MaxTokens: math.MaxInt64, HasMaxTokens: true}, Bounds{0, 200_000, 64_000}, "0.96"},
+		"no tokens are wanted": {claude(), Ask{HasMaxTokens: true, Choices: 4}, Bounds{0, 200_000, 0}, "0"},
+		"choices":              {claude(), Ask{Choices: 4, MaxTokens: 10, HasMaxTokens: true}, Bounds{0, 200_000, 40}, "0.0006"},
+		"choices of prompts":   {claude(), Ask{Choices: 4, Prompts: 5, MaxTokens: 10, HasMaxTokens: true}, Bounds{0, 1_000_000, 200}, "0.003"},
+		"reasoning is dearer":  {thinking, Ask{MaxTokens: 10, HasMaxTokens: true}, Bounds{0, 200_000, 10}, "0.0002"},
+		"an hour is dearest":   {hourly, Ask{BodyBytes: 3000, HasMaxTokens: true}, Bounds{1000, 200_000, 0}, "0.006"},
+		"only requests cost":   {perCall, Ask{BodyBytes: 3000, Choices: math.MaxInt64}, Bounds{1000, math.MaxInt64, math.MaxInt64}, "0.000000005"},
+	} {
+		got, refused := c.price.Bounds(c.ask)
+		if refused != nil || got != c.bounds {
+			t.Errorf("%s is bounded by %+v, %v, want %+v", name, got, refused, c.bounds)
+		} else if sum := c.price.Greatest(got); sum != *amount(c.greatest) {
+			t.Errorf("%s costs at most %v, want %s", name, sum, c.greatest)
+		}
+	}
+}
+
+func TestMoreThanCanBeCountedIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ask  Ask
+		want string
+	}{
+		{Ask{Choices: math.MaxInt64, MaxTokens: 2, HasMaxTokens: true}, "n"},
+		{Ask{Choices: 10_000_000_000}, "n"},
+		{Ask{Choices: math.MaxInt64, Prompts: 2}, "n"},
+		{Ask{Prompts: math.MaxInt64}, "prompt"},
+		{Ask{Prompts: 100_000_000_000, HasMaxTokens: true}, "prompt"},
+	} {
+		p := claude()
+		_, refused := p.Bounds(c.ask)
+		if refused == nil || refused.Code != fault.InvalidParameter || refused.Param != c.want || !strings.Contains(refused.Message, "than can be counted") {
+			t.Errorf("%+v was answered %v, want %s", c.ask, refused, c.want)
+		}
+	}
+}
+
+func TestTheCostIsThatOfEachKind(t *testing.T) {
+	t.Parallel()
+	own := claude()
+	own.CacheWrite1h, own.Reasoning, own.Request = amount("6"), amount("20"), 7
+	plain := Price{Model: "a", Input: amount("3"), Output: amount("15"), Context: 1, MaxOutput: 1}
+	const m = money.Million
+	for name, c := range map[string]struct {
+		price  Price
+		tokens usage.Tokens
+		want   string
+	}{
+		"input":                     {claude(), usage.Tokens{Input: m}, "3"},
+		"output":                    {claude(), usage.Tokens{Output: m}, "15"},
+		"read from a cache":         {claude(), usage.Tokens{CacheRead: m}, "0.30"},
+		"written for five minutes":  {claude(), usage.Tokens{CacheWrite5m: m}, "3.75"},
+		"for an hour, as for five":  {claude(), usage.Tokens{CacheWrite1h: m}, "3.75"},
+		"for an hour":               {own, usage.Tokens{CacheWrite1h: m}, "6.000000007"},
+		"reasoning as output":       {claude(), usage.Tokens{Reasoning: m}, "15"},
+		"reasoning":                 {own, usage.Tokens{Reasoning: m}, "20.000000007"},
+		"caches as input":           {plain, usage.Tokens{CacheRead: m, CacheWrite5m: m, CacheWrite1h: m}, "9"},
+		"nothing but the request":   {own, usage.Tokens{}, "0.000000007"},
+		"all in one":                {claude(), usage.Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite5m: 4, CacheWrite1h: 5, Reasoning: 6}, "0.00015765"},
+		"rounded up once":           {Price{Input: amount("0.000000001"), Output: amount("0.000000001")}, usage.Tokens{Input: 1, Output: 1}, "0.000000001"},
+		"beyond the range, uncut":   {claude(), usage.Tokens{Input: math.MaxInt64}, "9223372036.854775807"},
+		"beyond it by the request":  {Price{Request: money.Max, Input: amount("1")}, usage.Tokens{Input: 1}, "9223372036.854775807"},
+		"free though it has tokens": {Price{Input: amount("0"), Output: amount("0")}, usage.Tokens{Input: m, Output: m}, "0"},
+	} {
+		if got := c.price.Cost(c.tokens); got != *amount(c.want) {
+			t.Errorf("%s costs %v, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestWhatIsTooMuchIsTakenFromTheDearestKinds(t *testing.T) {
+	t.Parallel()
+	dear := claude() // read 0.30, input 3, written 3.75 and 6; output 15, reasoning 20
+	dear.CacheWrite1h, dear.Reasoning = amount("6"), amount("20")
+	b := Bounds{Input: 10, Output: 5}
+	for name, c := range map[string]struct{ tokens, want usage.Tokens }{
+		"within":          {usage.Tokens{Input: 4, CacheRead: 3, CacheWrite5m: 2, CacheWrite1h: 1, Output: 3, Reasoning: 2}, usage.Tokens{Input: 4, CacheRead: 3, CacheWrite5m: 2, CacheWrite1h: 1, Output: 3, Reasoning: 2}},
+		"an hour first":   {usage.Tokens{Input: 4, CacheRead: 4, CacheWrite5m: 2, CacheWrite1h: 1}, usage.Tokens{Input: 4, CacheRead: 4, CacheWrite5m: 2}},
+		"then written":    {usage.Tokens{Input: 4, CacheRead: 5, CacheWrite5m: 2, CacheWrite1h: 1}, usage.Tokens{Input: 4, CacheRead: 5, CacheWrite5m: 1}},
+		"then input":      {usage.Tokens{Input: 4, CacheRead: 8, CacheWrite5m: 2, CacheWrite1h: 1}, usage.Tokens{Input: 2, CacheRead: 8}},
+		"read at last":    {usage.Tokens{Input: 4, CacheRead: 80}, usage.Tokens{CacheRead: 10}},
+		"reasoning first": {usage.Tokens{Output: 4, Reasoning: 9}, usage.Tokens{Output: 4, Reasoning: 1}},
+		"then output":     {usage.Tokens{Output: 1 << 53, Reasoning: 1 << 53}, usage.Tokens{Output: 5}},
+		"without a sum":   {usage.Tokens{Input: math.MaxInt64, CacheRead: math.MaxInt64}, usage.Tokens{CacheRead: 10}},
+	} {
+		got, cut := dear.Cut(b, c.tokens)
+		if got != c.want || cut != (c.tokens != c.want) {
+			t.Errorf("%s: %+v became %+v, %v, want %+v", name, c.tokens, got, cut, c.want)
+		}
+	}
+}
+
+func TestFitsIsTheGreatestThatIsCovered(t *testing.T) {
+	t.Parallel()
+	p := claude()
+	ask := Ask{BodyBytes: 3000, Choices: 2} // 0.00375 for the input, 0.00003 for each token of both choices
+	for available, want := range map[string]int64{
+		"0": 0, "0.00375": 0, "0.003779999": 0, "0.00378": 1, "0.004": 8, "1.92374": 63_999, "1.92375": 64_000, "9000000000": 64_000, "-1": 0,
+	} {
+		if got := p.Fits(ask, *amount(available)); got != want {
+			t.Errorf("%s is enough for max_tokens %d, want %d", available, got, want)
+		}
+	}
+	if got := p.Fits(Ask{Choices: math.MaxInt64}, money.Max); got != 0 {
+		t.Errorf("%d tokens fit into what cannot be counted", got)
+	}
+}
+
+// prices draws any price that is valid.
+func prices() *rapid.Generator[Price] {
+	return rapid.Custom(func(t *rapid.T) Price {
+		amounts := rapid.OneOf(rapid.Int64Range(0, 100), rapid.Int64Range(0, int64(1_000_000*money.Unit)))
+		optional := func(name string) *money.Amount {
+			if !rapid.Bool().Draw(t, "has "+name) {
+				return nil
+			}
+			a := money.Amount(amounts.Draw(t, name))
+			return &a
+		}
+		input, output := money.Amount(amounts.Draw(t, "input")), money.Amount(amounts.Draw(t, "output"))
+		p := Price{
+			Model: "m", Input: &input, Output: &output, CacheRead: optional("cache_read"), CacheWrite: optional("cache_write"),
+			CacheWrite1h: optional("cache_write_1h"), Reasoning: optional("reasoning"), Request: money.Amount(amounts.Draw(t, "request")),
+			Context: rapid.Int64Range(1, 2_000_000).Draw(t, "context"), MaxOutput: rapid.Int64Range(1, 200_000).Draw(t, "max_output"),
+		}
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	})
+}
+
+func asks() *rapid.Generator[Ask] {
+	return rapid.Custom(func(t *rapid.T) Ask {
+		return Ask{
+			BodyBytes: rapid.Int64Range(0, 32<<20).Draw(t, "body"), Prompts: rapid.Int64Range(1, 5).Draw(t, "prompts"),
+			Choices: rapid.Int64Range(1, 5).Draw(t, "choices"), MaxTokens: rapid.Int64Range(0, 300_000).Draw(t, "max_tokens"),
+			HasMaxTokens: rapid.Bool().Draw(t, "has max_tokens"),
+		}
+	})
+}
+
+func tokens(most int64) *rapid.Generator[usage.Tokens] {
+	return rapid.Custom(func(t *rapid.T) usage.Tokens {
+		n := rapid.OneOf(rapid.Int64Range(0, 20), rapid.Int64Range(0, most))
+		return usage.Tokens{
+			Input: n.Draw(t, "input"), Output: n.Draw(t, "output"), CacheRead: n.Draw(t, "read"),
+			CacheWrite5m: n.Draw(t, "written"), CacheWrite1h: n.Draw(t, "written 1h"), Reasoning: n.Draw(t, "reasoning"),
+		}
+	})
+}
+
+func TestWhatIsChargedIsWithinWhatWasReserved(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := prices().Draw(t, "price")
+		b, refused := p.Bounds(asks().Draw(t, "ask"))
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		claimed := tokens(1<<53).Draw(t, "tokens")
+		kept, cut := p.Cut(b, claimed)
+		if kept.AllInput() > b.Input || kept.AllOutput() > b.Output {
+			t.Fatalf("%+v was cut to %+v, beyond %+v", claimed, kept, b)
+		}
+		if cut != (claimed.AllInput() > b.Input || claimed.AllOutput() > b.Output) {
+			t.Fatalf("%+v was cut to %+v: %v", claimed, kept, cut)
+		}
+		if again, twice := p.Cut(b, kept); twice || again != kept {
+			t.Fatalf("%+v was cut again to %+v", kept, again)
+		}
+		b.Input = b.Reserve // what more reads reserves more
+		kept, _ = p.Cut(b, claimed)
+		if cost, greatest := p.Cost(kept), p.Greatest(b); cost > greatest {
+			t.Fatalf("%+v cost %v, reserved were %v", kept, cost, greatest)
+		}
+	})
+}
+
+func TestACutLeavesTheCheapest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := prices().Draw(t, "price")
+		claimed := tokens(6).Draw(t, "tokens")
+		b := Bounds{Input: rapid.Int64Range(0, 20).Draw(t, "most input"), Output: rapid.Int64Range(0, 12).Draw(t, "most output")}
+		kept, _ := p.Cut(b, claimed)
+		// Moving one token from a kind that was kept to one that was cut does not
+		// make the call cheaper.
+		all := func(u *usage.Tokens) [6]*int64 {
+			return [6]*int64{&u.Input, &u.CacheRead, &u.CacheWrite5m, &u.CacheWrite1h, &u.Output, &u.Reasoning}
+		}
+		input := func(i int) bool { return i < 4 }
+		for from := range 6 {
+			for to := range 6 {
+				other := kept
+				if input(from) != input(to) || *all(&other)[from] == 0 || *all(&other)[to] == *all(&claimed)[to] {
+					continue
+				}
+				*all(&other)[from]--
+				*all(&other)[to]++
+				if p.Cost(other) < p.Cost(kept) {
+					t.Fatalf("%+v was cut to %+v, and %+v is cheaper", claimed, kept, other)
+				}
+			}
+		}
+	})
+}
+
+func TestMoreIsNeverCheaper(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := prices().Draw(t, "price")
+		less, more := tokens(1<<30).Draw(t, "tokens"), tokens(1<<30).Draw(t, "tokens added")
+		more.Input += less.Input
+		more.Output += less.Output
+		more.CacheRead += less.CacheRead
+		more.CacheWrite5m += less.CacheWrite5m
+		more.CacheWrite1h += less.CacheWrite1h
+		more.Reasoning += less.Reasoning
+		if p.Cost(more) < p.Cost(less) {
+			t.Fatalf("%+v cost %v, %+v only %v", less, p.Cost(less), more, p.Cost(more))
+		}
+		ask := asks().Draw(t, "ask")
+		ask.HasMaxTokens = true
+		wider := ask
+		wider.BodyBytes += rapid.Int64Range(0, 1<<20).Draw(t, "body added")
+		wider.MaxTokens += rapid.Int64Range(0, 1<<20).Draw(t, "max_tokens added")
+		wider.Choices += rapid.Int64Range(0, 3).Draw(t, "choices added")
+		b, _ := p.Bounds(ask)
+		c, _ := p.Bounds(wider)
+		if p.Greatest(c) < p.Greatest(b) {
+			t.Fatalf("%+v costs at most %v, %+v only %v", ask, p.Greatest(b), wider, p.Greatest(c))
+		}
+	})
+}
+
+func TestTheCostIsExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p, u := prices().Draw(t, "price"), tokens(1<<40).Draw(t, "tokens")
+		or := func(own, parent *money.Amount) *money.Amount {
+			if own != nil {
+				return own
+			}
+			return parent
+		}
+		exact := new(big.Int)
+		for _, kind := range []struct {
+			count int64
+			price *money.Amount
+		}{
+			{u.Input, p.Input},
+			{u.CacheRead, or(p.CacheRead, p.Input)},
+			{u.CacheWrite5m, or(p.CacheWrite, p.Input)},
+			{u.CacheWrite1h, or(p.CacheWrite1h, or(p.CacheWrite, p.Input))},
+			{u.Output, p.Output},
+			{u.Reasoning, or(p.Reasoning, p.Output)},
+		} {
+			exact.Add(exact, new(big.Int).Mul(big.NewInt(kind.count), big.NewInt(int64(*kind.price))))
+		}
+		exact.Add(exact, big.NewInt(money.Million-1)).Div(exact, big.NewInt(money.Million)).Add(exact, big.NewInt(int64(p.Request)))
+		want := money.Max
+		if exact.IsInt64() {
+			want = money.Amount(exact.Int64())
+		}
+		if got := p.Cost(u); got != want {
+			t.Fatalf("%+v cost %d, want %d", u, got, want)
+		}
+	})
+}
+
+func TestPricingACallAllocatesNothing(t *testing.T) {
+	p := claude()
+	var sum money.Amount
+	if n := testing.AllocsPerRun(100, func() { sum += priced(&p) }); n != 0 || sum == 0 {
+		t.Errorf("%v allocations for %v", n, sum)
+	}
+}
+
+func priced(p *Price) money.Amount {
+	b, _ := p.Bounds(Ask{BodyBytes: 3000, MaxTokens: 4096, HasMaxTokens: true})
+	kept, _ := p.Cut(b, usage.Tokens{Input: 1200, CacheRead: 500_000, Output: 300})
+	return p.Greatest(b) + p.Cost(kept)
+}
+
+func BenchmarkPricingACall(b *testing.B) {
+	p := claude()
+	for b.Loop() {
+		priced(&p)
+	}
+}

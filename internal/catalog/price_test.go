@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// amount reads an amount that a test has written.
+func amount(text string) *money.Amount {
+	a, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return &a
+}
+
+// claude is a price with most of its words.
+func claude() Price {
+	return Price{
+		Model: "claude-*", Input: amount("3"), Output: amount("15"), CacheRead: amount("0.30"), CacheWrite: amount("3.75"),
+		Context: 200_000, MaxOutput: 64_000,
+	}
+}
+
+func TestAPriceThatCannotBeReservedForIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Price)
+		want   string
+	}{
+		"no pattern":    {func(p *Price) { p.Model = "" }, "1 to 256 characters"},
+		"a bad pattern": {func(p *Price) { p.Model = "*a" }, `"*" is allowed only at the end`},
+		"no context":    {func(p *Price) { p.Context = 0 }, "price claude-*: a price per token needs context and max_output"},
+		"no max_output": {func(p *Price) { p.MaxOutput = 0 }, "needs context and max_output"},
+		"only reasoning costs": {func(p *Price) {
+			*p = Price{Model: "a", Input: amount("0"), Output: amount("0"), Reasoning: amount("1")}
+		}, "needs context and max_output"},
+		"a negative context":      {func(p *Price) { p.Context = -1 }, "from 1 to 1000000000 tokens"},
+		"a boundless max_output":  {func(p *Price) { p.MaxOutput = MaxTokens + 1 }, "from 1 to 1000000000 tokens"},
+		"no input":                {func(p *Price) { p.Input = nil }, "names input and output"},
+		"no output":               {func(p *Price) { p.Output = nil }, "names input and output"},
+		"a cache without input":   {func(p *Price) { *p = Price{Model: "a", CacheRead: amount("1"), Context: 1, MaxOutput: 1} }, "names input and output"},
+		"a negative input":        {func(p *Price) { p.Input = amount("-1") }, "input is -1.00 and must not be negative"},
+		"a negative cache":        {func(p *Price) { p.CacheWrite1h = amount("-0.5") }, "cache_write_1h is -0.50"},
+		"a negative request":      {func(p *Price) { p.Request = -1 }, "request is -0.000000001"},
+		"nothing":                 {func(p *Price) { *p = Price{Model: "a", Context: 1, MaxOutput: 1} }, "names no price"},
+		"too dear an input":       {func(p *Price) { p.Input, p.Context = amount("9223372036"), 2_000_000 }, "more than 9223372036.854775807"},
+		"too dear together":       {func(p *Price) { p.Request = money.Max }, "more than 9223372036.854775807"},
+		"a negative image":        {func(p *Price) { p.Image = []Variant{{Price: -1}} }, "image: -0.000000001 must not be negative"},
+		"an image with sound":     {func(p *Price) { p.Image = []Variant{{Audio: true, Price: 1}} }, "an image has no audio"},
+		"a resolution of words":   {func(p *Price) { p.Second = []Variant{{Resolution: "very large", Price: 1}} }, `"very large" is no resolution`},
+		"a resolution named so":   {func(p *Price) { p.Second = []Variant{{Resolution: "Audio", Price: 1}} }, "is no resolution"},
+		"a resolution too long":   {func(p *Price) { p.Second = []Variant{{Resolution: strings.Repeat("1", 33), Price: 1}} }, "is no resolution"},
+		"two for all resolutions": {func(p *Price) { p.Image = []Variant{{Price: 1}, {Price: 2}} }, "image: 0.000000002 is there twice"},
+		"two for one resolution": {
+			func(p *Price) {
+				p.Second = []Variant{{Resolution: "1080P", Price: 1}, {Resolution: "1080p", Price: money.Unit}}
+			}, "second: 1080p 1.00 is there twice",
+		},
+	} {
+		p := claude()
+		c.change(&p)
+		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s was answered %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAPriceMayCountWhatItLikes(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]Price{
+		"tokens":               claude(),
+		"requests":             {Model: "a", Request: 1},
+		"tokens that are free": {Model: "a", Input: amount("0"), Output: amount("0")},
+		"free input":           {Model: "a", Input: amount("0"), Output: amount("1"), Context: 1, MaxOutput: 1},
+		"images":               {Model: "a", Image: []Variant{{Price: 0}, {Resolution: "1K", Price: 1}, {Resolution: "2K", Price: 1}}},
+		"seconds":              {Model: "a", Second: []Variant{{Price: 1}, {Audio: true, Price: 2}, {Resolution: "1080P", Audio: true, Price: 3}}},
+		"the greatest bounds":  {Model: "a", Input: amount("1000000"), Output: amount("1000000"), Context: MaxTokens, MaxOutput: MaxTokens},
+	} {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAPriceSurvivesItsJSON(t *testing.T) {
+	t.Parallel()
+	want := claude()
+	want.Second = []Variant{{Resolution: "1080P", Audio: true, Price: 200_000_000}}
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shown = `{"model":"claude-*","input":"3.00","output":"15.00","cache_read":"0.30","cache_write":"3.75",` +
+		`"context":200000,"max_output":64000,"second":[{"resolution":"1080P","audio":true,"price":"0.20"}]}`
+	if string(text) != shown {
+		t.Errorf("was written as\n%s, want\n%s", text, shown)
+	}
+	var got Price
+	if err := json.Unmarshal(text, &got); err != nil || *got.CacheWrite != *want.CacheWrite || got.CacheWrite1h != nil || got.Second[0] != want.Second[0] {
+		t.Errorf("was read as %+v, %v", got, err)
+	}
+}

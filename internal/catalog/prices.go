@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Prices is a set of prices by which models are looked up. It never changes,
+// so that a call may keep the price it began with.
+type Prices struct {
+	exact    map[string]*Price
+	prefixes []prefix // sorted
+	names    []string // the exact ones, in the order of configuration
+}
+
+// prefix is a pattern without its "*".
+type prefix struct {
+	text   string
+	price  *Price
+	parent int // the longest other prefix that text begins with; -1: none
+}
+
+// NewPrices makes a set of rows that are valid each, and refuses two for the
+// same pattern.
+func NewPrices(rows []Price) (*Prices, error) {
+	ps := &Prices{exact: make(map[string]*Price)}
+	seen := make(map[Pattern]bool, len(rows))
+	for _, row := range rows {
+		if err := row.Validate(); err != nil {
+			return nil, err
+		}
+		if seen[row.Model] {
+			return nil, fmt.Errorf("price %s is there twice", row.Model)
+		}
+		seen[row.Model] = true
+		if text, ok := strings.CutSuffix(string(row.Model), "*"); ok {
+			ps.prefixes = append(ps.prefixes, prefix{text, &row, -1})
+		} else {
+			ps.exact[text] = &row
+			ps.names = append(ps.names, text)
+		}
+	}
+	slices.SortFunc(ps.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
+	for i := range ps.prefixes {
+		// What a text begins with is sorted before it, and so is in the chain of
+		// its neighbour.
+		ps.prefixes[i].parent = ps.chain(i-1, ps.prefixes[i].text)
+	}
+	return ps, nil
+}
+
+// Find returns the price of a model: that of its exact name, else that of the
+// longest prefix.
+func (ps *Prices) Find(model string) (*Price, bool) {
+	if p, ok := ps.exact[model]; ok {
+		return p, true
+	}
+	i, found := slices.BinarySearchFunc(ps.prefixes, model, func(p prefix, model string) int {
+		return strings.Compare(p.text, model)
+	})
+	if !found {
+		i--
+	}
+	if i = ps.chain(i, model); i < 0 {
+		return nil, false
+	}
+	return ps.prefixes[i].price, true
+}
+
+// chain returns the first of prefix i, its parent, and so on, that text begins
+// with; -1 when none is. For the last prefix that is not sorted after text it is
+// the longest: all texts between a prefix and what begins with it begin with it
+// too.
+func (ps *Prices) chain(i int, text string) int {
+	for i >= 0 && !strings.HasPrefix(text, ps.prefixes[i].text) {
+		i = ps.prefixes[i].parent
+	}
+	return i
+}
+
+// Names returns the exact names among the patterns, in the order of
+// configuration.
+func (ps *Prices) Names() []string { return slices.Clone(ps.names) }
+
+// Len returns the number of prices.
+func (ps *Prices) Len() int { return len(ps.exact) + len(ps.prefixes) }

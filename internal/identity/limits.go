@@ -1,0 +1,187 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Limits bound what a key may take, or a user with all of his keys. Each is
+// zero where there is none; one who may take nothing at all is revoked or
+// disabled instead. Whoever spends and counts holds to them: here they are
+// data, right on the next request after a change.
+type Limits struct {
+	// Budget is how much may be spent in each period of Reset.
+	Budget money.Amount `json:"budget,omitempty"`
+
+	// Reset is when the budget starts anew. It is never empty beside a budget,
+	// and always without one.
+	Reset calendar.Reset `json:"reset,omitempty"`
+
+	// RequestsPerSecond is how many calls may begin in a second, at most
+	// [MaxCalls].
+	RequestsPerSecond int64 `json:"requests_per_second,omitempty"`
+
+	// Streams is how many streaming calls may be open at once, at most
+	// [MaxCalls].
+	Streams int64 `json:"streams,omitempty"`
+
+	// TokensPerMinute is how many tokens of every kind, in and out, may be used
+	// in a minute, at most [MaxTokens].
+	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
+}
+
+// The greatest limits. More than this is no limit.
+const (
+	MaxCalls  = 1_000_000
+	MaxTokens = 1_000_000_000
+)
+
+// String returns the limits in words, "none" when there are none.
+func (l Limits) String() string {
+	var limits []string
+	if l.Budget != 0 {
+		budget := "budget " + l.Budget.String()
+		if l.Reset != calendar.Never {
+			budget += " a " + string(l.Reset)
+		}
+		limits = append(limits, budget)
+	}
+	for _, limit := range []struct {
+		of   string
+		most int64
+	}{
+		{"requests/s", l.RequestsPerSecond},
+		{"streams", l.Streams},
+		{"tokens/min", l.TokensPerMinute},
+	} {
+		if limit.most != 0 {
+			limits = append(limits, fmt.Sprintf("%s %d", limit.of, limit.most))
+		}
+	}
+	if limits == nil {
+		return "none"
+	}
+	return strings.Join(limits, ", ")
+}
+
+// checked returns the limits in the form in which they are kept, or why they
+// cannot be meant. The fault's param is the name of the limit.
+func (l Limits) checked() (Limits, *fault.Fault) {
+	if l.Budget < 0 {
+		return l, fault.At(fault.InvalidParameter, "budget", "a budget is not negative; 0 means none")
+	}
+	reset, err := calendar.ParseReset(string(l.Reset))
+	switch {
+	case err != nil:
+		return l, fault.At(fault.InvalidParameter, "reset", "%v", err)
+	case l.Budget != 0:
+		l.Reset = reset
+	case reset != calendar.Never:
+		return l, fault.At(fault.InvalidParameter, "reset", "there is no budget that could start anew each %s", reset)
+	default:
+		l.Reset = ""
+	}
+	for _, limit := range []struct {
+		name       string
+		given, max int64
+	}{
+		{"requests_per_second", l.RequestsPerSecond, MaxCalls},
+		{"streams", l.Streams, MaxCalls},
+		{"tokens_per_minute", l.TokensPerMinute, MaxTokens},
+	} {
+		if limit.given < 0 || limit.given > limit.max {
+			return l, fault.At(fault.InvalidParameter, limit.name, "%s lies between 0, which means no limit, and %d", limit.name, limit.max)
+		}
+	}
+	return l, nil
+}
+
+// LimitsChange changes some limits; those that are nil stay as they are.
+type LimitsChange struct {
+	Budget            *money.Amount   `json:"budget,omitempty"`
+	Reset             *calendar.Reset `json:"reset,omitempty"`
+	RequestsPerSecond *int64          `json:"requests_per_second,omitempty"`
+	Streams           *int64          `json:"streams,omitempty"`
+	TokensPerMinute   *int64          `json:"tokens_per_minute,omitempty"`
+}
+
+// of returns what the change makes of limits. A budget that is taken away takes
+// its reset along.
+func (c LimitsChange) of(limits Limits) Limits {
+	if c.Budget != nil && *c.Budget == 0 {
+		limits.Reset = ""
+	}
+	replace(&limits.Budget, c.Budget)
+	replace(&limits.Reset, c.Reset)
+	replace(&limits.RequestsPerSecond, c.RequestsPerSecond)
+	replace(&limits.Streams, c.Streams)
+	replace(&limits.TokensPerMinute, c.TokensPerMinute)
+	return limits
+}
+
+func replace[T any](old, by *T) {
+	if by != nil {
+		*old = *by
+	}
+}
+
+// SetKeyLimits gives a key these limits in place of all that it had.
+func (d *Directory) SetKeyLimits(ctx context.Context, actor, id string, limits Limits) (Key, error) {
+	return d.limitKey(ctx, actor, id, func(Limits) Limits { return limits })
+}
+
+// ChangeKeyLimits changes some limits of a key.
+func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, change LimitsChange) (Key, error) {
+	return d.limitKey(ctx, actor, id, change.of)
+}
+
+func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Limits) Limits) (Key, error) {
+	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
+		if refusal := key.ended(d.store.Now()); refusal != nil {
+			return nil, refusal
+		}
+		changed, err := key.Limits.become(next)
+		if err != nil || !changed {
+			return nil, err
+		}
+		return &Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Limits.String()}, nil
+	})
+}
+
+// SetUserLimits gives a user these limits in place of all that he had. They
+// bound what all of his keys take together.
+func (d *Directory) SetUserLimits(ctx context.Context, actor, idOrName string, limits Limits) (User, error) {
+	return d.limitUser(ctx, actor, idOrName, func(Limits) Limits { return limits })
+}
+
+// ChangeUserLimits changes some limits of a user.
+func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string, change LimitsChange) (User, error) {
+	return d.limitUser(ctx, actor, idOrName, change.of)
+}
+
+func (d *Directory) limitUser(ctx context.Context, actor, idOrName string, next func(Limits) Limits) (User, error) {
+	return d.changeUser(ctx, idOrName, func(user *userRecord) (*Event, error) {
+		changed, err := user.Limits.become(next)
+		if err != nil || !changed {
+			return nil, err
+		}
+		return &Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String()}, nil
+	})
+}
+
+// become replaces limits by what next makes of them, and tells whether that is
+// a change.
+func (l *Limits) become(next func(Limits) Limits) (changed bool, err error) {
+	limits, refusal := next(*l).checked()
+	if refusal != nil {
+		return false, refusal
+	}
+	changed = *l != limits
+	*l = limits
+	return changed, nil
+}

@@ -1,0 +1,179 @@
+package identity
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// limitsOf returns the limits that calls with a key meet, now and after a
+// restart.
+func (f fixture) limitsOf(t *testing.T, secret string) (key, user Limits) {
+	t.Helper()
+	now, ok := f.Authenticate(secret)
+	later, still := f.reopened(t).Authenticate(secret)
+	if !ok || !still {
+		t.Fatal("the key is refused")
+	}
+	if now.KeyLimits != later.KeyLimits || now.UserLimits != later.UserLimits {
+		t.Errorf("memory holds %v and %v, the store has %v and %v", now.KeyLimits, now.UserLimits, later.KeyLimits, later.UserLimits)
+	}
+	return now.KeyLimits, now.UserLimits
+}
+
+func TestLimitsHoldOnTheNextRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := t.Context()
+	f.user(t, "ann")
+	born := Limits{Streams: 2}
+	first, secret := f.key(t, "ann", KeySpec{Limits: born})
+	_, other := f.key(t, "ann", KeySpec{})
+	if key, user := f.limitsOf(t, secret); key != born || user != (Limits{}) {
+		t.Errorf("a fresh key has %v, its user %v", key, user)
+	}
+
+	ofKey := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, TokensPerMinute: 100_000}
+	if key, err := f.SetKeyLimits(ctx, "operator", first.ID, ofKey); err != nil || key.Limits != ofKey {
+		t.Fatalf("%+v, %v", key, err)
+	}
+	ofUser := Limits{RequestsPerSecond: 5}
+	if user, err := f.SetUserLimits(ctx, "operator", "ANN", ofUser); err != nil || user.Limits != ofUser {
+		t.Fatalf("%+v, %v", user, err)
+	}
+	if key, user := f.limitsOf(t, secret); key != ofKey || user != ofUser {
+		t.Errorf("the limited key has %v, its user %v", key, user)
+	}
+	if key, user := f.limitsOf(t, other); key != (Limits{}) || user != ofUser {
+		t.Errorf("the other key has %v, its user %v", key, user)
+	}
+	_, rotated, err := f.RotateKey(ctx, "operator", first.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, _ := f.limitsOf(t, rotated.Reveal()); key != ofKey {
+		t.Errorf("the rotated key has %v", key)
+	}
+	if _, err := f.SetUserLimits(ctx, "operator", "ann", Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, user := f.limitsOf(t, other); user != (Limits{}) {
+		t.Errorf("a user without limits has %v", user)
+	}
+}
+
+func TestAChangeOfLimitsLeavesTheOthersAsTheyAre(t *testing.T) {
+	t.Parallel()
+	full := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, RequestsPerSecond: 5, Streams: 4, TokensPerMinute: 100}
+	for name, c := range map[string]struct {
+		from   Limits
+		change LimitsChange
+		want   Limits
+	}{
+		"nothing":                       {full, LimitsChange{}, full},
+		"a budget keeps its reset":      {full, LimitsChange{Budget: new(money.Unit)}, Limits{money.Unit, calendar.Month, 5, 4, 100}},
+		"a reset keeps its budget":      {full, LimitsChange{Reset: new(calendar.Day)}, Limits{10 * money.Unit, calendar.Day, 5, 4, 100}},
+		"no budget, and so no reset":    {full, LimitsChange{Budget: new(money.Amount(0))}, Limits{0, "", 5, 4, 100}},
+		"a budget never starts anew":    {Limits{}, LimitsChange{Budget: new(money.Unit)}, Limits{Budget: money.Unit, Reset: calendar.Never}},
+		"both, where there was neither": {Limits{}, LimitsChange{Budget: new(money.Unit), Reset: new(calendar.Week)}, Limits{Budget: money.Unit, Reset: calendar.Week}},
+		"the rates":                     {full, LimitsChange{RequestsPerSecond: new(int64(0)), Streams: new(int64(MaxCalls)), TokensPerMinute: new(int64(MaxTokens))}, Limits{10 * money.Unit, calendar.Month, 0, MaxCalls, MaxTokens}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.user(t, "ann")
+			key, secret := f.key(t, "ann", KeySpec{Limits: c.from})
+			if _, err := f.SetUserLimits(t.Context(), "operator", "ann", c.from); err != nil {
+				t.Fatal(err)
+			}
+			changed, err := f.ChangeKeyLimits(t.Context(), "operator", key.ID, c.change)
+			if err != nil || changed.Limits != c.want {
+				t.Errorf("the key has %+v (%v), want %+v", changed.Limits, err, c.want)
+			}
+			user, err := f.ChangeUserLimits(t.Context(), "operator", "ann", c.change)
+			if err != nil || user.Limits != c.want {
+				t.Errorf("the user has %+v (%v), want %+v", user.Limits, err, c.want)
+			}
+			if ofKey, ofUser := f.limitsOf(t, secret); ofKey != c.want || ofUser != c.want {
+				t.Errorf("a call meets %+v and %+v", ofKey, ofUser)
+			}
+		})
+	}
+}
+
+func TestLimitsThatCannotBeMeantAreRefusedAndChangeNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	before := Limits{Budget: money.Unit, Reset: calendar.Day, Streams: 1}
+	f.user(t, "ann")
+	key, secret := f.key(t, "ann", KeySpec{Limits: before})
+	if _, err := f.SetUserLimits(t.Context(), "operator", "ann", before); err != nil {
+		t.Fatal(err)
+	}
+	for param, cases := range map[string][]Limits{
+		"budget":              {{Budget: -1}},
+		"reset":               {{Reset: calendar.Month}, {Budget: 1, Reset: "year"}, {Reset: "Month"}},
+		"requests_per_second": {{RequestsPerSecond: -1}, {RequestsPerSecond: MaxCalls + 1}},
+		"streams":             {{Streams: -1}, {Streams: MaxCalls + 1}},
+		"tokens_per_minute":   {{TokensPerMinute: -1}, {TokensPerMinute: MaxTokens + 1}},
+	} {
+		for _, limits := range cases {
+			_, ofKey := f.SetKeyLimits(t.Context(), "operator", key.ID, limits)
+			_, ofUser := f.SetUserLimits(t.Context(), "operator", "ann", limits)
+			_, _, ofSpec := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Limits: limits})
+			for err, want := range map[error]string{ofKey: param, ofUser: param, ofSpec: "limits." + param} {
+				if codeOf(err) != fault.InvalidParameter || paramOf(err) != want {
+					t.Errorf("%+v is answered %v, want a refusal at %s", limits, err, want)
+				}
+			}
+		}
+	}
+	if _, err := f.ChangeKeyLimits(t.Context(), "operator", key.ID, LimitsChange{Budget: new(money.Amount(0)), Reset: new(calendar.Day)}); paramOf(err) != "reset" {
+		t.Errorf("a reset of no budget is answered %v", err)
+	}
+	if ofKey, ofUser := f.limitsOf(t, secret); ofKey != before || ofUser != before {
+		t.Errorf("refused limits have changed %+v into %+v and %+v", before, ofKey, ofUser)
+	}
+}
+
+func TestThereIsNothingToLimitAboutAKeyThatHasEnded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	revoked, _ := f.key(t, "ann", KeySpec{})
+	if _, err := f.RevokeKey(t.Context(), "operator", revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	expired, _ := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Unix() + 1})
+	f.clock.pass(1e9)
+	for what, id := range map[string]string{"revoked": revoked.ID, "expired": expired.ID} {
+		if _, err := f.SetKeyLimits(t.Context(), "operator", id, Limits{Streams: 1}); codeOf(err) != fault.Conflict {
+			t.Errorf("a key that is %s was limited: %v", what, err)
+		}
+	}
+}
+
+func TestLimitsAreShownOnlyWhereThereAreSome(t *testing.T) {
+	t.Parallel()
+	full := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, RequestsPerSecond: 5, Streams: 4, TokensPerMinute: 100_000}
+	for _, c := range []struct {
+		limits      Limits
+		json, words string
+	}{
+		{Limits{}, `{"id":"","name":"","created":0}`, "none"},
+		{full, `{"id":"","name":"","created":0,"limits":{"budget":"10.00","reset":"month","requests_per_second":5,"streams":4,"tokens_per_minute":100000}}`, "budget 10.00 a month, requests/s 5, streams 4, tokens/min 100000"},
+		{Limits{Budget: 1, Reset: calendar.Never}, `{"id":"","name":"","created":0,"limits":{"budget":"0.000000001","reset":"never"}}`, "budget 0.000000001"},
+		{Limits{Streams: 1}, `{"id":"","name":"","created":0,"limits":{"streams":1}}`, "streams 1"},
+	} {
+		text, err := json.Marshal(User{Limits: c.limits})
+		if err != nil || string(text) != c.json {
+			t.Errorf("shown as %s (%v), want %s", text, err, c.json)
+		}
+		if got := c.limits.String(); got != c.words {
+			t.Errorf("told as %q, want %q", got, c.words)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func (f fixture) token(t testing.TB, user string) string {
+	t.Helper()
+	secret, err := f.MintToken(t.Context(), "operator", user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
+// admitted checks whether an access token is in force, now and after a restart.
+func (f fixture) admitted(t *testing.T, what, token string, want bool) {
+	t.Helper()
+	for when, d := range map[string]*Directory{"in memory": f.Directory, "after a restart": f.reopened(t)} {
+		if _, got := d.AuthenticateToken(token); got != want {
+			t.Errorf("%s is admitted %s: %v, want %v", what, when, got, want)
+		}
+	}
+}
+
+func TestATokenLeadsToItsUser(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ann := f.user(t, "ann")
+	f.user(t, "bob")
+	token, other := f.token(t, ann.ID), f.token(t, "bob")
+	shown, err := f.User(t.Context(), "ann")
+	if err != nil || shown.Token == nil || shown.Token.Created != f.clock.Now().Unix() {
+		t.Fatalf("%+v, %v", shown, err)
+	}
+	for _, d := range []*Directory{f.Directory, f.reopened(t)} {
+		account, ok := d.AuthenticateToken(token)
+		if want := (Account{UserID: ann.ID, UserName: "ann", TokenID: shown.Token.ID}); !ok || *account != want {
+			t.Errorf("%+v, %v; want %+v", account, ok, want)
+		}
+		if account, ok := d.AuthenticateToken(other); !ok || account.UserName != "bob" {
+			t.Errorf("%+v, %v", account, ok)
+		}
+	}
+}
+
+func TestWhatIsDoneToATokenHoldsOnTheNextRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := t.Context()
+	f.user(t, "ann")
+	first := f.token(t, "ann")
+	f.admitted(t, "a fresh token", first, true)
+	second := f.token(t, "ANN")
+	f.admitted(t, "a token that was replaced", first, false)
+	f.admitted(t, "the one in its place", second, true)
+
+	if _, err := f.SetUserDisabled(ctx, "operator", "ann", true); err != nil {
+		t.Fatal(err)
+	}
+	f.admitted(t, "a token of a disabled user", second, false)
+	if _, err := f.MintToken(ctx, "operator", "ann"); codeOf(err) != fault.Conflict {
+		t.Errorf("a disabled user was given a token: %v", err)
+	}
+	if _, err := f.SetUserDisabled(ctx, "operator", "ann", false); err != nil {
+		t.Fatal(err)
+	}
+	f.admitted(t, "a token of an enabled user", second, true)
+
+	for range 2 { // the second changes nothing
+		if err := f.RevokeToken(ctx, "operator", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		f.admitted(t, "a revoked token", second, false)
+		if user, err := f.User(ctx, "ann"); err != nil || user.Token != nil {
+			t.Errorf("a revoked token is shown: %+v, %v", user.Token, err)
+		}
+	}
+	third := f.token(t, "ann")
+	f.admitted(t, "a token after a revoked one", third, true)
+	f.admitted(t, "the revoked one beside it", second, false)
+}
+
+func TestADisabledUsersTokenCanBeRevoked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	token := f.token(t, "ann")
+	if _, err := f.SetUserDisabled(t.Context(), "operator", "ann", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RevokeToken(t.Context(), "operator", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.SetUserDisabled(t.Context(), "operator", "ann", false); err != nil {
+		t.Fatal(err)
+	}
+	f.admitted(t, "a token revoked before its user was enabled", token, false)
+}
+
+func TestKeysAndTokensDoNotStandInForEachOther(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	_, key := f.key(t, "ann", KeySpec{})
+	token := f.token(t, "ann")
+	f.accepted(t, "an access token as a key", token, false)
+	f.admitted(t, "a key as an access token", key, false)
+
+	// Nor when the form is taken off: the tables themselves are apart.
+	keyHash, _ := keyForm.hash(key)
+	tokenHash, _ := tokenForm.hash(token)
+	if _, ok := f.keys.find(tokenHash, f.clock.Now()); ok {
+		t.Error("a token's hash stands among the keys")
+	}
+	if _, ok := f.tokens.find(keyHash, f.clock.Now()); ok {
+		t.Error("a key's hash stands among the tokens")
+	}
+	if n := f.Count(); n != 2 {
+		t.Errorf("%d credentials, want 2", n)
+	}
+}
+
+func TestAnUnknownOutcomeLeavesTheTokenInMemoryEqualToTheStore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault storagetest.Fault
+		want  bool // the token is still in force
+	}{
+		"committed":     {storagetest.UnknownCommitted, false},
+		"not committed": {storagetest.UnknownLost, true},
+	} {
+		for what, change := range map[string]func(fixture) error{
+			"revoke":  func(f fixture) error { return f.RevokeToken(t.Context(), "operator", "ann") },
+			"mint":    func(f fixture) error { _, err := f.MintToken(t.Context(), "operator", "ann"); return err },
+			"disable": func(f fixture) error { _, err := f.SetUserDisabled(t.Context(), "operator", "ann", true); return err },
+		} {
+			t.Run(what+" "+name, func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t)
+				f.user(t, "ann")
+				token := f.token(t, "ann")
+				f.engine.Plan(c.fault)
+				if err := change(f); codeOf(err) != fault.StoreUnavailable {
+					t.Errorf("the caller heard %v", err)
+				}
+				f.admitted(t, "the token", token, c.want)
+			})
+		}
+	}
+}
+
+func TestATokenIsShutOutWhenTheStoreCannotBeRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.user(t, "ann")
+	token := f.token(t, "ann")
+	f.engine.Plan(storagetest.SyncFailed)
+	if err := f.RevokeToken(t.Context(), "operator", "ann"); codeOf(err) != fault.StoreUnavailable {
+		t.Errorf("the caller heard %v", err)
+	}
+	if _, ok := f.AuthenticateToken(token); ok {
+		t.Error("a token whose revocation may have happened was let in")
+	}
+}
+
+func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ann := f.user(t, "ann")
+	now := f.clock.Now().Add(time.Hour)
+	refused := errors.New("refused")
+	for _, outcome := range []error{nil, refused} {
+		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+			user, err := FindUser(txn, "Ann")
+			if err != nil {
+				return err
+			}
+			event := Event{Actor: user.ID, Action: fmt.Sprintf("wallet.%v", outcome), User: user.ID, Detail: "9.90"}
+			if err := Record(txn, now, event); err != nil {
+				return err
+			}
+			return outcome
+		})
+		if !errors.Is(err, outcome) {
+			t.Fatal(err)
+		}
+	}
+	want := Event{Time: now.Unix(), Actor: ann.ID, Action: "wallet.<nil>", User: ann.ID, Detail: "9.90"}
+	if got := f.events(t); len(got) != 2 || got[0] != want {
+		t.Errorf("recorded %+v, want %+v before the user's creation", got, want)
+	}
+}
+
+// events returns the audit, newest first.
+func (f fixture) events(t testing.TB) []Event {
+	t.Helper()
+	var events []Event
+	err := f.store.View(t.Context(), func(r storage.Reader) error {
+		return scanRecords(r, "audit/", func(e Event) { events = append(events, e) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}

@@ -1,0 +1,203 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Call is the record of a model call that was sent to a backend.
+type Call struct {
+	ID        string       `json:"id"`   // of the request
+	Time      int64        `json:"time"` // when it came, Unix milliseconds
+	User      string       `json:"user"`
+	Key       string       `json:"key"`
+	Model     string       `json:"model"`
+	Route     string       `json:"route"`
+	Stream    bool         `json:"stream,omitempty"`
+	Status    int          `json:"status,omitempty"` // as the caller got it
+	Ended     usage.Ended  `json:"ended,omitempty"`  // empty while it is under way
+	Usage     usage.Basis  `json:"usage,omitempty"`
+	Tokens    usage.Tokens `json:"tokens,omitzero"`
+	Cost      money.Amount `json:"cost"`                  // charged in all
+	Lost      money.Amount `json:"uncollected,omitempty"` // of what it came to, what nobody had; the operator's loss
+	FirstByte int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero when nothing came
+	Duration  int64        `json:"duration,omitempty"`    // milliseconds
+}
+
+// Crashed is how a call ended that a crash of the gateway interrupted.
+const Crashed usage.Ended = "crash"
+
+// callRecord is a call as it is stored, with what it has paid.
+type callRecord struct {
+	Call
+	Number int       `json:"n"` // of its last settlement
+	Paid   []payment `json:"paid,omitempty"`
+}
+
+// payment is what one settlement took from an account, by the transfer it is in.
+type payment struct {
+	Transfer ID           `json:"t"`
+	Account  string       `json:"a"` // its own name: "wallet"
+	Amount   money.Amount `json:"m"`
+}
+
+// Keys of the store:
+//
+//	call/<user>/<^time>/<request id>       records of calls, newest first
+//	callopen/<user>/<^time>/<request id>   those under way that have been settled in between
+//	usage/<user>/<day>/<key>/<model>       sums of a UTC day, for ever
+const (
+	callPrefix  = "call/"
+	openPrefix  = "callopen/"
+	usagePrefix = "usage/"
+)
+
+func (c *Call) key() []byte { return c.keyUnder(callPrefix) }
+
+func (c *Call) keyUnder(prefix string) []byte {
+	key := make([]byte, 0, len(prefix)+len(c.User)+len(c.ID)+10)
+	key = append(append(append(key, prefix...), c.User...), '/')
+	key = binary.BigEndian.AppendUint64(key, uint64(math.MaxInt64-c.Time))
+	return append(append(key, '/'), c.ID...)
+}
+
+// Day is a UTC day, as 20261120.
+type Day string
+
+// DayOf returns the day that t lies in.
+func DayOf(t time.Time) Day { return Day(t.UTC().Format("20060102")) }
+
+func (c *Call) day() Day { return DayOf(time.UnixMilli(c.Time)) }
+
+// Usage is what the calls of a day by one key to one model came to. A call
+// counts for the day on which it came.
+type Usage struct {
+	Day    Day          `json:"day"`
+	User   string       `json:"user"`
+	Key    string       `json:"key"`
+	Model  string       `json:"model"`
+	Calls  int64        `json:"calls"`
+	Tokens usage.Tokens `json:"tokens,omitzero"`
+	Cost   money.Amount `json:"cost"`
+	Lost   money.Amount `json:"uncollected,omitempty"`
+}
+
+func (u Usage) key() []byte {
+	return []byte(usagePrefix + u.User + "/" + string(u.Day) + "/" + u.Key + "/" + u.Model)
+}
+
+// add counts by more of everything.
+func (u *Usage) add(by Usage) {
+	u.Calls += by.Calls
+	u.Tokens = u.Tokens.Plus(by.Tokens)
+	u.Cost += by.Cost
+	u.Lost += by.Lost
+}
+
+// CallFilter says which calls are wanted. Empty fields want all.
+type CallFilter struct {
+	Key, Model  string
+	From, Until time.Time // of Call.Time, half open
+}
+
+// ScanCalls calls fn for the calls of a user, newest first, until fn returns
+// false. Calls older than the time they are kept are left out.
+func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(Call) bool) error {
+	prefix := []byte(callPrefix + user + "/")
+	kept := l.store.Now().Add(-l.opts.CallsKept)
+	from := kept
+	if f.From.After(kept) {
+		from = f.From
+	}
+	lo := prefix
+	if !f.Until.IsZero() {
+		lo = binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-f.Until.UnixMilli()+1))
+	}
+	hi := binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-from.UnixMilli()+1))
+	return unavailable(l.store.View(ctx, func(r storage.Reader) error {
+		return scan(r, lo, hi, func(c callRecord) bool {
+			if f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model {
+				return true
+			}
+			return fn(c.Call)
+		})
+	}))
+}
+
+// ScanUsage calls fn for the usage of a user between two days, both included,
+// day by day; of all users when user is empty, user by user. Empty days are
+// open ends.
+func (l *Ledger) ScanUsage(ctx context.Context, user string, from, to Day, fn func(Usage) bool) error {
+	lo := []byte(usagePrefix)
+	if user != "" {
+		lo = []byte(usagePrefix + user + "/" + string(from))
+	}
+	prefix := []byte(usagePrefix)
+	if user != "" {
+		prefix = []byte(usagePrefix + user + "/")
+	}
+	return unavailable(l.store.View(ctx, func(r storage.Reader) error {
+		return scan(r, lo, storage.PrefixEnd(prefix), func(u Usage) bool {
+			if u.Day < from || to != "" && u.Day > to {
+				return true
+			}
+			return fn(u)
+		})
+	}))
+}
+
+// scan decodes the records between two keys.
+func scan[T any](r storage.Reader, lo, hi []byte, fn func(T) bool) error {
+	var bad error
+	err := r.Scan(lo, hi, func(_, val []byte) bool {
+		var record T
+		if bad = storage.DecodeRecord(val, &record); bad != nil {
+			return false
+		}
+		return fn(record)
+	})
+	if err == nil {
+		err = bad
+	}
+	return err
+}
+
+// closeCrashed closes the calls that were under way when the process ended
+// without settling them.
+func (l *Ledger) closeCrashed(ctx context.Context) error {
+	var left [][]byte
+	err := l.store.View(ctx, func(r storage.Reader) error {
+		return r.Scan([]byte(openPrefix), storage.PrefixEnd([]byte(openPrefix)), func(key, _ []byte) bool {
+			left = append(left, append([]byte(nil), key...))
+			return true
+		})
+	})
+	for _, open := range left {
+		if err != nil {
+			break
+		}
+		err = l.store.Update(ctx, func(t storage.Txn) error {
+			key := []byte(callPrefix + strings.TrimPrefix(string(open), openPrefix))
+			var c callRecord
+			found, err := storage.GetRecord(t, key, &c)
+			if err != nil {
+				return err
+			}
+			if found && c.Ended == "" {
+				c.Ended = Crashed
+				if err := t.Set(key, storage.EncodeRecord(c), l.store.Now().Add(l.opts.CallsKept)); err != nil {
+					return err
+				}
+			}
+			return t.Delete(open)
+		})
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Claim names what a caller wants done once. The same key with the same
+// fingerprint is answered what was answered the first time; with another
+// fingerprint it is refused.
+type Claim struct {
+	Scope       string // whose key: the id of a user, or of an API key
+	Key         string // 1 to 255 printable ASCII characters
+	Fingerprint ID     // of the operation and all of its parameters
+}
+
+// Validate refuses a key that is none. param names the field it came in.
+func (c Claim) Validate(param string) *fault.Fault {
+	if c.Key == "" {
+		return fault.At(fault.MissingParameter, param, "%s is required: a unique word such as a UUID, by which this is done once", param)
+	}
+	if len(c.Key) > 255 {
+		return fault.At(fault.InvalidParameter, param, "%s has at most 255 characters, this has %d", param, len(c.Key))
+	}
+	for _, b := range []byte(c.Key) {
+		if b < ' ' || b > '~' {
+			return fault.At(fault.InvalidParameter, param, "%s has printable ASCII characters only", param)
+		}
+	}
+	return nil
+}
+
+// key is idem/<scope>/<hash of the key>: a key is the caller's text, and may
+// hold anything.
+func (c Claim) key() []byte {
+	return []byte("idem/" + c.Scope + "/" + IDOf(c.Key).String())
+}
+
+// claimRecord is what was answered to a claim. It is kept for ever.
+type claimRecord struct {
+	Fingerprint ID              `json:"fingerprint"`
+	Time        int64           `json:"time"` // Unix seconds
+	By          ID              `json:"by"`   // of the attempt that did it
+	Result      json.RawMessage `json:"result"`
+}
+
+// claims order the attempts that have the same claim, so that the second finds
+// what the first has done, and is not refused for the money that the first has
+// reserved.
+type claims = locks
+
+// Once does something of one user once. reserve is called for what it debits,
+// and may return nil; do runs in the transaction as in [Ledger.Update], and
+// returns what is to be answered, now and whenever the claim comes again. A
+// refusal leaves the claim free. Without a key in the claim, it is simply done.
+func (l *Ledger) Once(ctx context.Context, user string, c Claim,
+	reserve func() (*Reservation, error), do func(storage.Txn) (any, error),
+) (result json.RawMessage, replayed bool, err error) {
+	if c.Key != "" {
+		defer l.claims.take(string(c.key()))()
+		var have claimRecord
+		var found bool
+		err := l.store.View(ctx, func(r storage.Reader) (err error) {
+			found, err = storage.GetRecord(r, c.key(), &have)
+			return err
+		})
+		if err != nil {
+			return nil, false, unavailable(err)
+		}
+		if found {
+			return have.answer(c)
+		}
+	}
+	var reservation *Reservation
+	if reserve != nil {
+		if reservation, err = reserve(); err != nil {
+			return nil, false, err
+		}
+	}
+	var attempt ID
+	_, _ = rand.Read(attempt[:])
+	err = l.Update(ctx, user, reservation, func(t storage.Txn) error {
+		replayed = false
+		if c.Key != "" {
+			var have claimRecord
+			found, err := storage.GetRecord(t, c.key(), &have)
+			if err != nil {
+				return err
+			}
+			if found {
+				result, replayed, err = have.answer(c)
+				replayed = replayed && have.By != attempt
+				return err
+			}
+		}
+		answer, err := do(t)
+		if err != nil {
+			return err
+		}
+		if result, err = json.Marshal(answer); err != nil {
+			return err
+		}
+		if c.Key == "" {
+			return nil
+		}
+		return storage.SetRecord(t, c.key(), claimRecord{c.Fingerprint, l.store.Now().Unix(), attempt, result})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return result, replayed, nil
+}
+
+func (c claimRecord) answer(asked Claim) (json.RawMessage, bool, error) {
+	if c.Fingerprint != asked.Fingerprint {
+		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key",
+			"this idempotency key was used at %s for something else; take a new one", time.Unix(c.Time, 0).UTC().Format(time.RFC3339))
+	}
+	return c.Result, true, nil
+}

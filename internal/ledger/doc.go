@@ -1,0 +1,38 @@
+// Package ledger keeps the money: who has how much, who owes what, and why.
+//
+// # Durable
+//
+// An [Account] holds a balance in nano-units. A [Transfer] moves money between
+// accounts by legs whose sum is zero, and never changes afterwards; its id is
+// derived from what it does, so that what was done once is not done again. Each
+// leg is an entry of its account, numbered without gaps, with the balance after
+// it. Balances are projections: [Verify] rebuilds them from the entries. Money
+// that a user holds, in the wallet or in a quota, never falls below zero.
+//
+// A hold sets money of an account aside for something that takes long: it ends
+// once, settled for what it came to or voided. What is available is the balance
+// without what is held.
+//
+// Budgets are memo accounts: they count what a key or a user has spent in a
+// period, and no money is in them.
+//
+// # In memory
+//
+// A [Purse] stands in the node for each user who spends: the available money of
+// his accounts, in the order in which he wants it spent, without what is
+// reserved by calls under way. Every debit passes it first, so that money is
+// given away once, to the last nano-unit, without a look at the store.
+//
+// A purse follows the store step by step. It is read inside a transaction, and
+// changed on the goroutine that commits, in the order of commits. So at every
+// moment it is the durable state after the last commit that it was told of,
+// minus the reservations whose debits have not been committed.
+//
+// # Calls
+//
+// A call reserves its greatest price, runs, and is settled: its record and the
+// legs of its payment are queued, and written many at a time in one transaction
+// by the settler, folded to one entry per account. A crash forgets the queue,
+// which is bounded in number and in time, in the customer's favour. A call that
+// takes long is settled in between, so that a crash forgets seconds of it.
+package ledger

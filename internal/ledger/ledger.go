@@ -1,0 +1,316 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Ledger is the money of one store.
+type Ledger struct {
+	store   *storage.Store
+	opts    Options
+	log     *zap.Logger
+	purses  purses
+	settler settler
+	claims  claims
+
+	open       atomic.Int64 // reservations that have not ended
+	reserved   atomic.Int64 // nano-units that they hold, without what is committed
+	mismatches atomic.Int64 // debits that the store could not cover as the purse had promised
+}
+
+// Options are what a [Ledger] is told by the rest of the house.
+type Options struct {
+	// Sources lists what a user may spend, in his order. It is called inside
+	// transactions, where it may bring his records up to date, such as by
+	// opening the quota of a new period. Default: the wallet alone.
+	Sources func(t storage.Txn, user string) (Sources, error)
+
+	// CallsKept is how long the records of calls are kept. Default: 90 days.
+	CallsKept time.Duration
+
+	// Logger is told of what must not happen. Default: none.
+	Logger *zap.Logger
+}
+
+// Sources are the accounts that a user may spend from.
+type Sources struct {
+	Order []Account // what calls are paid from, first to last
+	Until time.Time // when this must be looked at again; zero: only after a change
+}
+
+// Open makes the ledger of a store, and closes the records of calls that a
+// crash has left open: they are charged as recorded.
+func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, error) {
+	if opts.Sources == nil {
+		opts.Sources = func(_ storage.Txn, user string) (Sources, error) {
+			return Sources{Order: []Account{Wallet(user)}}, nil
+		}
+	}
+	if opts.CallsKept == 0 {
+		opts.CallsKept = 90 * 24 * time.Hour
+	}
+	if opts.Logger == nil {
+		opts.Logger = zap.NewNop()
+	}
+	l := &Ledger{store: store, opts: opts, log: opts.Logger}
+	l.settler.begin(l)
+	if err := l.closeCrashed(ctx); err != nil {
+		l.Close(ctx)
+		return nil, fmt.Errorf("closing calls that a crash left open: %w", err)
+	}
+	return l, nil
+}
+
+// Close waits until every settlement is durable, or ctx ends, and ends the
+// settler. The store is open until then.
+func (l *Ledger) Close(ctx context.Context) {
+	l.settler.end(ctx)
+}
+
+// reading is what a transaction saw of a user's money.
+type reading struct {
+	load  bool // it was made to fill the purse
+	pots  []source
+	owed  money.Amount
+	until time.Time
+	caps  map[capKey]money.Amount
+}
+
+type source struct {
+	account   Account
+	available money.Amount
+	spendable bool
+}
+
+// read returns what a user has, inside a transaction, and what he has used of
+// the budgets that his purse knows and of those asked for.
+func (l *Ledger) read(t storage.Txn, user string, budgets ...capKey) (*reading, error) {
+	sources, err := l.opts.Sources(t, user)
+	if err != nil {
+		return nil, err
+	}
+	owed, err := ReadState(t, Receivable(user))
+	if err != nil {
+		return nil, err
+	}
+	r := &reading{until: sources.Until, owed: -owed.Balance, caps: make(map[capKey]money.Amount)}
+	if p := l.purses.find(user); p != nil {
+		budgets = append(budgets, p.budgets()...)
+	}
+	for _, key := range budgets {
+		state, err := ReadState(t, budgetAccount(user, key.scope, key.start))
+		if err != nil {
+			return nil, err
+		}
+		r.caps[key] = state.Held - state.Balance
+	}
+	wallet := false
+	for _, account := range sources.Order {
+		if err := r.add(t, account, true); err != nil {
+			return nil, err
+		}
+		wallet = wallet || account == Wallet(user)
+	}
+	if !wallet {
+		err = r.add(t, Wallet(user), false)
+	}
+	return r, err
+}
+
+func (r *reading) add(t storage.Txn, account Account, spendable bool) error {
+	state, err := ReadState(t, account)
+	r.pots = append(r.pots, source{account, state.Available(), spendable})
+	return err
+}
+
+// load fills the purse of a payer with what the store has.
+func (l *Ledger) load(ctx context.Context, payer Payer, now time.Time) error {
+	var budgets []capKey
+	for _, b := range payer.Budgets {
+		if b.Limit > 0 {
+			budgets = append(budgets, b.key(now))
+		}
+	}
+	var seen *reading
+	err := l.store.UpdateThen(ctx, func(t storage.Txn) (err error) {
+		if seen, err = l.read(t, payer.User, budgets...); err == nil {
+			seen.load = true
+		}
+		return err
+	}, func(err error) {
+		if err == nil {
+			l.purses.of(payer.User).install(seen)
+		}
+	})
+	return unavailable(err)
+}
+
+// unknownTries is how often a change is run again whose outcome the store does
+// not know. Each run looks first whether the one before it was committed.
+const unknownTries = 8
+
+// Update runs a change of one user's money in a transaction and waits until it
+// is durable. fn may run more than once, also after it was committed without
+// anybody knowing: what it does must carry ids by which it finds that it has
+// been done. What it debits has been reserved in r, which may be nil and has
+// ended when Update returns. The user's purse follows before Update returns.
+func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(storage.Txn) error) error {
+	defer r.Release()
+	for try := 0; ; try++ {
+		var seen *reading
+		err := l.store.UpdateThen(ctx, func(t storage.Txn) error {
+			err := fn(t)
+			if err == nil {
+				seen, err = l.read(t, user)
+			}
+			return err
+		}, func(err error) {
+			if err != nil {
+				return
+			}
+			if p := l.purses.find(user); p != nil {
+				p.installAnd(seen, r)
+			}
+		})
+		if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) {
+			return unavailable(err)
+		}
+		if try == unknownTries {
+			l.purses.forget(user) // it may or may not have happened: look before anything is spent
+			return unavailable(err)
+		}
+	}
+}
+
+// unavailable turns an error of the store into what a caller may hear of it.
+// Faults pass as they are, and so does a context's end.
+func unavailable(err error) error {
+	var f *fault.Fault
+	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+}
+
+// stuck returns why nothing more may be spent: the store does not take what was
+// spent already.
+func (l *Ledger) stuck() error {
+	if err := l.store.Err(); err != nil {
+		return unavailable(err)
+	}
+	if err := l.settler.failing(); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Stats are the figures of a ledger at this moment.
+type Stats struct {
+	Open       int64        // reservations that have not ended
+	Reserved   money.Amount // what they hold
+	Queued     int64        // settlements that are not durable
+	AtRisk     money.Amount // what those have charged: a crash would forget it
+	Mismatches int64        // debits that did not find what the purse had promised; never anything but zero
+	Purses     int
+}
+
+// Stats returns the ledger's figures.
+func (l *Ledger) Stats() Stats {
+	queued, atRisk := l.settler.queued()
+	return Stats{
+		Open: l.open.Load(), Reserved: money.Amount(l.reserved.Load()),
+		Queued: queued, AtRisk: atRisk, Mismatches: l.mismatches.Load(), Purses: l.purses.count(),
+	}
+}
+
+// Idle is how long a purse is kept that nobody uses.
+const Idle = 10 * time.Minute
+
+// Sweep drops purses that have been idle. It is called now and then.
+func (l *Ledger) Sweep() { l.purses.drop(l.store.Now().Add(-Idle)) }
+
+// Funds is what a user has.
+type Funds struct {
+	Wallet   State
+	Owed     money.Amount // receivable; while there is one, spending is paused
+	Reserved money.Amount // in memory, by calls under way
+}
+
+// Funds returns what a user has in the wallet.
+func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		if f.Wallet, err = ReadState(r, Wallet(user)); err != nil {
+			return err
+		}
+		owed, err := ReadState(r, Receivable(user))
+		f.Owed = -owed.Balance
+		return err
+	})
+	if p := l.purses.find(user); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if wallet := p.pots[Wallet(user)]; wallet != nil {
+			f.Reserved = wallet.reserved
+		}
+	}
+	return f, unavailable(err)
+}
+
+// BudgetUsed returns what has been spent in a budget's present period, as far
+// as it is durable, and when the period ends; the zero Time for one that never
+// resets.
+func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used money.Amount, next time.Time, err error) {
+	key := b.key(l.store.Now())
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		state, err := ReadState(r, budgetAccount(user, key.scope, key.start))
+		used = state.Held - state.Balance
+		return err
+	})
+	return used, b.Reset.Next(l.store.Now()), unavailable(err)
+}
+
+// locks are mutexes by name, each there as long as somebody wants it.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*lock
+}
+
+type lock struct {
+	sync.Mutex
+	wanted int
+}
+
+// take locks name and returns how to unlock it.
+func (ls *locks) take(name string) (unlock func()) {
+	ls.mu.Lock()
+	if ls.held == nil {
+		ls.held = make(map[string]*lock)
+	}
+	l := ls.held[name]
+	if l == nil {
+		l = new(lock)
+		ls.held[name] = l
+	}
+	l.wanted++
+	ls.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		if l.wanted--; l.wanted == 0 {
+			delete(ls.held, name)
+		}
+	}
+}

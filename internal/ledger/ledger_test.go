@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+// fixture is a ledger over a store in memory, with a clock of its own.
+type fixture struct {
+	*Ledger
+	t     testing.TB
+	store *storage.Store
+	clock *clock
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func newFixture(t testing.TB, opts Options) *fixture {
+	t.Helper()
+	c := &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	store := storage.New(memory.New(), storage.Options{Clock: c.Now, Gather: -1})
+	l, err := Open(t.Context(), store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.Close(context.Background())
+		store.Close()
+	})
+	return &fixture{l, t, store, c}
+}
+
+// credit gives a user money, as an operator does.
+func (f *fixture) credit(user string, amount money.Amount) {
+	f.t.Helper()
+	err := f.Update(f.t.Context(), user, nil, func(t storage.Txn) error {
+		_, err := Book(t, f.clock.Now(), Transfer{
+			ID: timedID(f.clock.Now()), Kind: Credit, User: user, Legs: Move(Operator, Wallet(user), amount),
+		})
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// settled waits until everything queued is durable.
+func (f *fixture) settled() {
+	f.t.Helper()
+	for {
+		if n, _ := f.settler.queued(); n == 0 {
+			return
+		}
+		if err := f.store.Flush(f.t.Context()); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) wallet(user string) State {
+	f.t.Helper()
+	funds, err := f.Funds(f.t.Context(), user)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return funds.Wallet
+}
+
+func aCall(f *fixture, id, user string) Call {
+	return Call{
+		ID: id, Time: f.clock.Now().UnixMilli(), User: user, Key: "key_1", Model: "m", Route: "messages",
+		Ended: usage.Complete, Usage: usage.Reported, Tokens: usage.Tokens{Input: 3, Output: 5},
+	}
+}
+
+func TestACallPaysWhatItCostAndReleasesTheRest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 10)
+	r, err := f.Reserve(t.Context(), Payer{User: "ann"}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var short *Short
+	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 4); !errors.As(err, &short) || short.Available != 3 {
+		t.Fatalf("with 3 left, 4 were refused by %v", err)
+	}
+	if charged := r.Settle(aCall(f, "a", "ann"), 5, true); charged != 5 {
+		t.Fatalf("charged %d", charged)
+	}
+	f.settled()
+	if w := f.wallet("ann"); w.Balance != 5 {
+		t.Fatalf("the wallet has %d", w.Balance)
+	}
+	if r, err = f.Reserve(t.Context(), Payer{User: "ann"}, 5); err != nil {
+		t.Fatal(err)
+	}
+	r.Release()
+	if s := f.Stats(); s.Open != 0 || s.Reserved != 0 || s.AtRisk != 0 || s.Mismatches != 0 {
+		t.Fatalf("left over: %+v", s)
+	}
+}
+
+func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 10)
+	payer := Payer{User: "ann", Budgets: [2]Budget{{Scope: "key/1", Limit: 8, Reset: calendar.Month}}}
+	r, err := f.Reserve(t.Context(), payer, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := aCall(f, "a", "ann")
+	open.Ended = ""
+	r.Settle(open, 6, false)
+	f.settled()
+	if w := f.wallet("ann"); w.Balance != 4 {
+		t.Fatalf("in between the wallet has %d", w.Balance)
+	}
+	var short *Short
+	if _, err := f.Reserve(t.Context(), payer, 1); !errors.As(err, &short) || short.Budget != "key/1" || short.Available != 0 {
+		t.Fatalf("a used up budget answered %v", err)
+	}
+	r.Settle(aCall(f, "a", "ann"), 3, true)
+	f.settled()
+	if w := f.wallet("ann"); w.Balance != 7 {
+		t.Fatalf("at the end the wallet has %d", w.Balance)
+	}
+	if used, _, err := f.BudgetUsed(t.Context(), "ann", payer.Budgets[0]); err != nil || used != 3 {
+		t.Fatalf("the budget counts %d, %v", used, err)
+	}
+	if r, err = f.Reserve(t.Context(), payer, 5); err != nil {
+		t.Fatal(err)
+	}
+	r.Release()
+}

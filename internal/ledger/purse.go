@@ -1,0 +1,208 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// purse is what one user may spend at this moment. One mutex guards all of it,
+// so that everything a call needs is reserved together or not at all.
+type purse struct {
+	user string
+
+	mu     sync.Mutex
+	gone   bool             // it was dropped; look for the one in its place
+	loaded bool             // pots are those of the store
+	until  time.Time        // when pots must be read again; zero: only when changed
+	pots   map[Account]*pot // all that are in order or have reservations
+	order  []*pot           // those that may be spent, in the user's order
+	owed   money.Amount     // receivable: while there is one, nothing is spent
+	caps   map[capKey]*tally
+	open   int // reservations that have not ended
+	loads  int // under way
+	used   time.Time
+}
+
+// pot is an account in a purse.
+type pot struct {
+	account  Account
+	durable  money.Amount // available in the store, after the last commit told of
+	reserved money.Amount // by debits that have not been committed
+}
+
+func (p *pot) available() money.Amount { return max(0, p.durable-p.reserved) }
+
+// capKey names the period of a budget.
+type capKey struct {
+	scope string // "key/<id>" or "user"
+	start int64  // Unix seconds; zero for one that never resets
+}
+
+// tally is a memo account in a purse.
+type tally struct {
+	account  Account
+	used     money.Amount // in the store, after the last commit told of
+	reserved money.Amount
+}
+
+// fresh tells whether the purse may be used as it stands. The mutex is held.
+func (p *purse) fresh(now time.Time) bool {
+	return p.loaded && (p.until.IsZero() || now.Before(p.until))
+}
+
+// available is what the pots in order have together. The mutex is held.
+func (p *purse) available() (sum money.Amount) {
+	for _, pot := range p.order {
+		var fits bool
+		if sum, fits = sum.Add(pot.available()); !fits {
+			return money.Max
+		}
+	}
+	return sum
+}
+
+// budgets are the periods that the purse knows.
+func (p *purse) budgets() []capKey {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.caps))
+}
+
+// install makes what a transaction read the state of the purse. Pots that are
+// not listed any more stay while reservations may give back to them.
+func (p *purse) install(r *reading) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replace(r)
+}
+
+// installAnd does so and ends the reservation whose debit is in what was read,
+// in one step: between the two the debit would count twice, or not at all.
+func (p *purse) installAnd(r *reading, debited *Reservation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if debited != nil && debited.purse == p && !debited.ended {
+		debited.ended = true
+		debited.close()
+	}
+	p.replace(r)
+}
+
+func (p *purse) replace(r *reading) {
+	if p.gone || !p.loaded && !r.load {
+		return // a load will read what this one has
+	}
+	p.loaded, p.until, p.owed = true, r.until, r.owed
+	p.order = p.order[:0]
+	listed := make(map[Account]bool, len(r.pots))
+	for _, source := range r.pots {
+		have := p.pots[source.account]
+		if have == nil {
+			have = new(pot)
+			p.pots[source.account] = have
+		}
+		have.account, have.durable = source.account, source.available
+		if source.spendable {
+			p.order = append(p.order, have)
+		}
+		listed[source.account] = true
+	}
+	if p.open == 0 {
+		maps.DeleteFunc(p.pots, func(a Account, _ *pot) bool { return !listed[a] })
+	}
+	for key, used := range r.caps {
+		if p.caps[key] == nil {
+			p.caps[key] = &tally{account: budgetAccount(p.user, key.scope, key.start)}
+		}
+		p.caps[key].used = used
+	}
+}
+
+// purseShards is how many maps the purses are spread over, by user.
+const purseShards = 64
+
+// purses are those of the node.
+type purses [purseShards]struct {
+	mu   sync.Mutex
+	user map[string]*purse
+}
+
+func (ps *purses) shard(user string) int {
+	var h uint32 = 2166136261 // FNV-1a
+	for i := range len(user) {
+		h = (h ^ uint32(user[i])) * 16777619
+	}
+	return int(h % purseShards)
+}
+
+// of returns the purse of a user, made if there is none.
+func (ps *purses) of(user string) *purse {
+	shard := &ps[ps.shard(user)]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	p := shard.user[user]
+	if p == nil {
+		if shard.user == nil {
+			shard.user = make(map[string]*purse)
+		}
+		p = &purse{user: user, pots: make(map[Account]*pot), caps: make(map[capKey]*tally)}
+		shard.user[user] = p
+	}
+	return p
+}
+
+// find returns the purse of a user, nil when there is none.
+func (ps *purses) find(user string) *purse {
+	shard := &ps[ps.shard(user)]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	return shard.user[user]
+}
+
+// maxCaps bounds the budgets that an idle purse remembers; what is forgotten is
+// read again when it is asked for.
+const maxCaps = 256
+
+// drop forgets the purses that nobody has used since a time, and what others
+// remember of too many budgets.
+func (ps *purses) drop(since time.Time) {
+	for i := range ps {
+		shard := &ps[i]
+		shard.mu.Lock()
+		for user, p := range shard.user {
+			p.mu.Lock()
+			switch {
+			case p.open == 0 && p.loads == 0 && p.used.Before(since):
+				p.gone = true
+				delete(shard.user, user)
+			case p.open == 0 && len(p.caps) > maxCaps:
+				clear(p.caps)
+			}
+			p.mu.Unlock()
+		}
+		shard.mu.Unlock()
+	}
+}
+
+// forget has the purse of a user read again before it is used.
+func (ps *purses) forget(user string) {
+	if p := ps.find(user); p != nil {
+		p.mu.Lock()
+		p.loaded = false
+		p.mu.Unlock()
+	}
+}
+
+func (ps *purses) count() (n int) {
+	for i := range ps {
+		shard := &ps[i]
+		shard.mu.Lock()
+		n += len(shard.user)
+		shard.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,333 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Budget is a cap on what is spent under a scope in a period. It is never a
+// source of money.
+type Budget struct {
+	Scope string       // "key/<id>" or "user"
+	Limit money.Amount // zero: there is no such budget
+	Reset calendar.Reset
+}
+
+// Payer is who pays for a call, and under which budgets.
+type Payer struct {
+	User    string
+	Budgets [2]Budget
+}
+
+// Short is why a reservation was refused.
+type Short struct {
+	Needed    money.Amount
+	Available money.Amount // of that, what could have been reserved
+	Budget    string       // the scope of the budget that lacks it; empty: the money does
+	Owed      money.Amount // a receivable pauses spending; zero: there is none
+}
+
+// Error implements error.
+func (s *Short) Error() string {
+	switch {
+	case s.Owed > 0:
+		return fmt.Sprintf("spending is paused: %v is owed", s.Owed)
+	case s.Budget != "":
+		return fmt.Sprintf("%v is needed, the budget %s has %v left", s.Needed, s.Budget, s.Available)
+	}
+	return fmt.Sprintf("%v is needed, %v is available", s.Needed, s.Available)
+}
+
+// Reservation is money that is given to one debit and to nobody else, until the
+// debit has been committed or the reservation released. Its methods are called
+// by one goroutine at a time.
+type Reservation struct {
+	ledger *Ledger
+	purse  *purse // nil when there was nothing to reserve
+	parts  []part
+	caps   []allowance
+
+	amount  money.Amount // in all
+	charged money.Amount // settled so far, committed or queued
+	ended   bool         // released, or its final settlement queued
+
+	settlements int          // so far
+	counted     Usage        // by them
+	array       [2]part      // backs parts: most have one
+	capped      [2]allowance // backs caps
+}
+
+// part is what a reservation has from one pot.
+type part struct {
+	pot     *pot
+	amount  money.Amount // reserved in all
+	charged money.Amount // of that, settled so far
+}
+
+// allowance is a budget that counts a reservation.
+type allowance struct {
+	*tally
+	limit money.Amount
+	scope string
+}
+
+func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
+
+// Reserve gives a call what it may cost at most, from the payer's pots in his
+// order and within his budgets: all of it, or nothing and a [*Short]. It reads
+// memory only, but for a user's first call in a while or in a new period.
+func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) (*Reservation, error) {
+	r := &Reservation{ledger: l}
+	if amount == 0 {
+		return r, nil
+	}
+	now := l.store.Now()
+	p, err := l.unlock(ctx, payer, now)
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	r.parts, r.caps = r.array[:0], r.capped[:0]
+	for _, b := range payer.Budgets {
+		if b.Limit > 0 {
+			r.caps = append(r.caps, allowance{p.caps[b.key(now)], b.Limit, b.Scope})
+		}
+	}
+	if p.owed > 0 {
+		return nil, &Short{Needed: amount, Owed: p.owed}
+	}
+	for _, c := range r.caps {
+		if left := c.left(); left < amount {
+			return nil, &Short{Needed: amount, Available: left, Budget: c.scope}
+		}
+	}
+	if available := p.available(); available < amount {
+		return nil, &Short{Needed: amount, Available: available}
+	}
+	r.begin(p)
+	r.take(amount, p.order...)
+	return r, nil
+}
+
+// ReserveWallet reserves for a durable debit of the wallet: all of amount, or
+// nothing and a [*Short].
+func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
+	r := &Reservation{ledger: l}
+	if amount == 0 {
+		return r, nil
+	}
+	p, err := l.unlock(ctx, Payer{User: user}, l.store.Now())
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	wallet := p.pots[Wallet(user)]
+	if available := wallet.available(); p.owed > 0 || available < amount {
+		return nil, &Short{Needed: amount, Available: available, Owed: p.owed}
+	}
+	r.begin(p)
+	r.take(amount, wallet)
+	return r, nil
+}
+
+// ReserveUpTo reserves as much of amount as the wallet has, also while spending
+// is paused: for what is owed already.
+func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
+	r := &Reservation{ledger: l}
+	p, err := l.unlock(ctx, Payer{User: user}, l.store.Now())
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	wallet := p.pots[Wallet(user)]
+	r.begin(p)
+	r.take(min(amount, wallet.available()), wallet)
+	return r, nil
+}
+
+// unlock returns the payer's purse, its mutex held, as it stands at now. The
+// caller unlocks the mutex.
+func (l *Ledger) unlock(ctx context.Context, payer Payer, now time.Time) (*purse, error) {
+	if err := l.stuck(); err != nil {
+		return nil, err
+	}
+	for range maxLoads {
+		p := l.purses.of(payer.User)
+		p.mu.Lock()
+		switch {
+		case p.gone:
+			p.mu.Unlock()
+			continue
+		case p.fresh(now) && p.knows(payer, now):
+			p.used = now
+			return p, nil
+		}
+		p.loads++
+		p.mu.Unlock()
+		err := l.load(ctx, payer, now)
+		p.mu.Lock()
+		p.loads--
+		p.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("ledger: the purse of %s is never up to date", payer.User)
+}
+
+// maxLoads is how often a purse may be found out of date, or dropped, between
+// being read and being used. One is the rule.
+const maxLoads = 16
+
+// knows tells whether the periods of all budgets have been read. The mutex is
+// held.
+func (p *purse) knows(payer Payer, now time.Time) bool {
+	for _, b := range payer.Budgets {
+		if b.Limit > 0 && p.caps[b.key(now)] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
+
+// begin puts the reservation into the books of the node. The mutex is held.
+func (r *Reservation) begin(p *purse) {
+	r.purse = p
+	if r.parts == nil {
+		r.parts = r.array[:0]
+	}
+	p.open++
+	r.ledger.open.Add(1)
+}
+
+// take reserves amount, which is there, from pots in their order. The mutex is
+// held.
+func (r *Reservation) take(amount money.Amount, pots ...*pot) {
+	r.amount += amount
+	r.ledger.reserved.Add(int64(amount))
+	for _, c := range r.caps {
+		c.reserved += amount
+	}
+	for _, pot := range pots {
+		got := min(amount, pot.available())
+		if got == 0 {
+			continue
+		}
+		amount -= got
+		pot.reserved += got
+		i := slices.IndexFunc(r.parts, func(p part) bool { return p.pot == pot })
+		if i < 0 {
+			i = len(r.parts)
+			r.parts = append(r.parts, part{pot: pot})
+		}
+		r.parts[i].amount += got
+	}
+}
+
+// Grow reserves up to amount more, as far as pots and budgets have it, and
+// returns how much that was. A call that turns out to cost more than it has
+// reserved grows before it is settled.
+func (r *Reservation) Grow(amount money.Amount) money.Amount {
+	p := r.purse
+	if p == nil || amount <= 0 || r.ended {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owed > 0 {
+		return 0
+	}
+	amount = min(amount, p.available())
+	for _, c := range r.caps {
+		amount = min(amount, c.left())
+	}
+	r.take(amount, p.order...)
+	return amount
+}
+
+// Amount is what the reservation may be charged at most.
+func (r *Reservation) Amount() money.Amount { return r.amount }
+
+// Release gives back what is reserved and was not charged. It does nothing after
+// a final settlement or a second time.
+func (r *Reservation) Release() {
+	if r == nil || r.ended {
+		return
+	}
+	r.ended = true
+	if r.purse != nil {
+		r.purse.mu.Lock()
+		defer r.purse.mu.Unlock()
+		r.close()
+	}
+}
+
+// close gives back what is left and takes the reservation out of the books of
+// the node. The mutex is held.
+func (r *Reservation) close() {
+	left := r.amount - r.charged
+	for _, part := range r.parts {
+		part.pot.reserved -= part.amount - part.charged
+	}
+	for _, c := range r.caps {
+		c.reserved -= left
+	}
+	r.purse.open--
+	r.ledger.open.Add(-1)
+	r.ledger.reserved.Add(-int64(left))
+}
+
+// change is what one settlement takes from a pot; negative: gives back.
+type change struct {
+	pot *pot
+	by  money.Amount
+}
+
+// charge spreads total, as far as it is reserved, over the parts in their order
+// and returns how that differs from what was charged before.
+func (r *Reservation) charge(total money.Amount) []change {
+	r.charged = min(total, r.amount)
+	left := r.charged
+	var changes []change
+	for i := range r.parts {
+		part := &r.parts[i]
+		now := min(left, part.amount)
+		left -= now
+		if by := now - part.charged; by != 0 {
+			changes = append(changes, change{part.pot, by})
+			part.charged = now
+		}
+	}
+	return changes
+}
+
+// committed follows a settlement that is durable; after the final one whatever
+// else is reserved is free again. It runs on the goroutine that commits.
+func (r *Reservation) committed(changes []change, final bool) {
+	if r.purse == nil {
+		return
+	}
+	r.purse.mu.Lock()
+	defer r.purse.mu.Unlock()
+	var sum money.Amount
+	for _, c := range changes {
+		c.pot.durable -= c.by
+		c.pot.reserved -= c.by
+		sum += c.by
+	}
+	for _, c := range r.caps {
+		c.used += sum
+		c.reserved -= sum
+	}
+	r.ledger.reserved.Add(-int64(sum))
+	if final {
+		r.close()
+	}
+}
