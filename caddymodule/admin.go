@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -41,28 +41,11 @@ type adminRoute struct {
 	handle  func(*Node, *http.Request) (any, error)
 }
 
-var adminRoutes = []adminRoute{
-	{"GET /modelgate/status", adminStatus},
-	{"GET /modelgate/users", func(n *Node, r *http.Request) (any, error) { return listed(n.Directory.Users(r.Context())) }},
-	{"POST /modelgate/users", adminCreateUser},
-	{"GET /modelgate/users/{user}", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.User(r.Context(), r.PathValue("user"))
-	}},
-	{"POST /modelgate/users/{user}/disable", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true)
-	}},
-	{"POST /modelgate/users/{user}/enable", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false)
-	}},
-	{"GET /modelgate/keys", func(n *Node, r *http.Request) (any, error) {
-		return listed(n.Directory.Keys(r.Context(), r.URL.Query().Get("user")))
-	}},
-	{"POST /modelgate/keys", adminCreateKey},
-	{"POST /modelgate/keys/{key}/revoke", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.RevokeKey(r.Context(), operator, r.PathValue("key"))
-	}},
-	{"POST /modelgate/keys/{key}/rotate", adminRotateKey},
-}
+// adminRoutes is the table of all routes.
+var adminRoutes = slices.Concat(
+	[]adminRoute{{"GET /modelgate/status", adminStatus}},
+	identityRoutes,
+)
 
 // Routes returns the one prefix that is ours.
 func (Admin) Routes() []caddy.AdminRoute {
@@ -151,55 +134,6 @@ func decode(r *http.Request, into any) error {
 		return f
 	}
 	return nil
-}
-
-func adminCreateUser(n *Node, r *http.Request) (any, error) {
-	var in struct {
-		Name string `json:"name"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	return n.Directory.CreateUser(r.Context(), operator, in.Name)
-}
-
-// shownKey is a key with its secret, which is shown this once.
-type shownKey struct {
-	identity.Key
-	Secret string `json:"api_key"`
-}
-
-func adminCreateKey(n *Node, r *http.Request) (any, error) {
-	var in struct {
-		User     string   `json:"user"`
-		Name     string   `json:"name"`
-		Models   []string `json:"models"`
-		IPRanges []string `json:"ip_ranges"`
-		Expires  int64    `json:"expires"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	if in.User == "" {
-		return nil, fault.At(fault.MissingParameter, "user", "whose key? name a user by id or name")
-	}
-	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires}
-	key, secret, err := n.Directory.CreateKey(r.Context(), operator, in.User, spec)
-	return shownKey{key, secret.Reveal()}, err
-}
-
-func adminRotateKey(n *Node, r *http.Request) (any, error) {
-	var in struct {
-		Grace int64 `json:"grace"` // seconds
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	if in.Grace < 0 || in.Grace > int64(identity.MaxGrace/time.Second) {
-		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", int64(identity.MaxGrace/time.Second))
-	}
-	key, secret, err := n.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
-	return shownKey{key, secret.Reveal()}, err
 }
 
 // Status is what an operator sees of a running node.

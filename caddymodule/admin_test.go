@@ -41,6 +41,21 @@ func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
 		{"POST", "/modelgate/keys/key_0/revoke", nil, 404, "NOT_FOUND", "key"},
 		{"POST", "/modelgate/keys/" + key.ID + "/rotate", body{"grace": -1}, 400, "INVALID_PARAMETER", "grace"},
 		{"POST", "/modelgate/keys/" + key.ID + "/rotate", body{"grace": 31 * 86400}, 400, "INVALID_PARAMETER", "grace"},
+		{"POST", "/modelgate/keys", body{"user": "taken", "limits": body{"streams": -1}}, 400, "INVALID_PARAMETER", "limits.streams"},
+		{"POST", "/modelgate/keys", body{"user": "taken", "limits": body{"budget": 9.9}}, 400, "INVALID_PARAMETER", "limits.budget"},
+		{"POST", "/modelgate/keys", body{"user": "taken", "limits": body{"speed": 1}}, 400, "INVALID_PARAMETER", "limits.speed"},
+		{"POST", "/modelgate/users/taken/limits", body{"budget": "-1"}, 400, "INVALID_PARAMETER", "budget"},
+		{"POST", "/modelgate/users/taken/limits", body{"budget": "1e3"}, 400, "INVALID_PARAMETER", "budget"},
+		{"POST", "/modelgate/users/taken/limits", body{"reset": "month"}, 400, "INVALID_PARAMETER", "reset"},
+		{"POST", "/modelgate/users/taken/limits", body{"requests_per_second": 0.5}, 400, "INVALID_PARAMETER", "requests_per_second"},
+		{"POST", "/modelgate/users/nobody/limits", body{}, 404, "NOT_FOUND", "user"},
+		{"DELETE", "/modelgate/users/nobody/limits", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/keys/" + key.ID + "/limits", body{"tokens_per_minute": 1 << 40}, 400, "INVALID_PARAMETER", "tokens_per_minute"},
+		{"POST", "/modelgate/keys/key_0/limits", body{"streams": 1}, 404, "NOT_FOUND", "key"},
+		{"DELETE", "/modelgate/keys/key_0/limits", nil, 404, "NOT_FOUND", "key"},
+		{"POST", "/modelgate/users/nobody/token", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/users/shut/token", nil, 409, "CONFLICT", "user"},
+		{"DELETE", "/modelgate/users/nobody/token", nil, 404, "NOT_FOUND", "user"},
 		{"GET", "/modelgate/", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/nothing", nil, 404, "NOT_FOUND", ""},
 		{"DELETE", "/modelgate/users/taken", nil, 404, "NOT_FOUND", ""},
@@ -64,9 +79,16 @@ func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
 	if rotated.ID != key.ID || rotated.Secret == "" || rotated.Secret == key.Secret {
 		t.Fatalf("%+v was rotated into %+v", key, rotated)
 	}
-	for _, path := range []string{"/modelgate/keys", "/modelgate/users", "/modelgate/status", "/modelgate/keys?user=" + key.UserID} {
+	var minted struct {
+		Token string `json:"access_token"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+key.UserID+"/token", nil, &minted)
+	if !strings.HasPrefix(minted.Token, "mgat_") || g.Logged(minted.Token) {
+		t.Errorf("the access token %q, in the log: %v", minted.Token, g.Logged(minted.Token))
+	}
+	for _, path := range []string{"/modelgate/keys", "/modelgate/users", "/modelgate/users/" + key.UserID, "/modelgate/status", "/modelgate/keys?user=" + key.UserID} {
 		_, answer := g.Admin(t, http.MethodGet, path, nil)
-		for _, secret := range []string{key.Secret, rotated.Secret, `"hash"`, `"previous":`} {
+		for _, secret := range []string{key.Secret, rotated.Secret, minted.Token, `"hash"`, `"previous":`, `"token_hash"`} {
 			if strings.Contains(string(answer), secret) {
 				t.Errorf("%s shows %s", path, answer)
 			}

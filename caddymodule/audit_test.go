@@ -16,10 +16,15 @@ func TestEveryChangeIsToldToTheAuditLog(t *testing.T) {
 	}
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": key.UserID, "name": "second"}, &created)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+created.ID+"/rotate", map[string]any{"grace": 60}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+created.ID+"/limits", map[string]any{"streams": 1}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+created.UserID+"/limits", map[string]any{"streams": 1}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+created.UserID+"/token", nil, nil)
+	g.MustAdmin(t, http.MethodDelete, "/modelgate/users/"+created.UserID+"/token", nil, nil)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+created.ID+"/revoke", nil, nil)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+created.UserID+"/disable", nil, nil)
 	for action, keyID := range map[string]string{
 		"key.create": created.ID, "key.rotate": created.ID, "key.revoke": created.ID, "user.disable": "",
+		"key.limit": created.ID, "user.limit": "", "token.mint": "", "token.revoke": "",
 	} {
 		g.WaitLine(t, func(l gatetest.Line) bool {
 			return l.Text("logger") == "modelgate.audit" && l.Text("msg") == action && l.Text("key_id") == keyID &&

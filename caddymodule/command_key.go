@@ -21,6 +21,7 @@ func keyCommands() []*cobra.Command {
 	create.Flags().StringSlice("models", nil, "Models it may use: names, or prefixes as claude-* (default: all)")
 	create.Flags().StringSlice("ip-ranges", nil, "Addresses it may be used from, as 10.0.0.0/8 (default: all)")
 	create.Flags().String("expires", "", "When it ends: a duration as 30d, or a time as 2027-01-31T00:00:00Z (default: never)")
+	addLimitFlags(create)
 
 	list := command("list", "Lists the API keys", listKeys)
 	list.Flags().String("user", "", "Only those of this user")
@@ -28,12 +29,17 @@ func keyCommands() []*cobra.Command {
 	rotate := command("rotate <key>", "Gives a key a new secret and shows it, this once; id and scope stay", rotateKey)
 	rotate.Flags().String("grace", "0s", "How long the old secret goes on working, at most 30d; one from a rotation before ends at once")
 
-	return []*cobra.Command{create, list, rotate,
+	limit := limitCommand("limit <key>", "Limits what a key may take", func(cmd *cobra.Command, key, method string, in any) error {
+		return onKeys(cmd, method, keyPath(key, "/limits"), in)
+	})
+
+	return []*cobra.Command{
+		create, list, limit, rotate,
 		command("revoke <key>", "Ends a key for good, from the next request on", func(cmd *cobra.Command, args []string) error {
 			if err := confirmed(cmd, fmt.Sprintf("Revoke key %s for good?", args[0])); err != nil {
 				return err
 			}
-			return changeKey(cmd, "/modelgate/keys/"+url.PathEscape(args[0])+"/revoke", nil)
+			return onKeys(cmd, http.MethodPost, keyPath(args[0], "/revoke"), nil)
 		}),
 	}
 }
@@ -54,8 +60,12 @@ func createKey(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return changeKey(cmd, "/modelgate/keys", map[string]any{
-		"user": args[0], "name": name, "models": models, "ip_ranges": ranges, "expires": expires,
+	limits, err := limitsGiven(cmd)
+	if err != nil {
+		return err
+	}
+	return onKeys(cmd, http.MethodPost, "/modelgate/keys", map[string]any{
+		"user": args[0], "name": name, "models": models, "ip_ranges": ranges, "expires": expires, "limits": limits,
 	})
 }
 
@@ -84,19 +94,19 @@ func rotateKey(cmd *cobra.Command, args []string) error {
 	if err != nil || grace < 0 || grace > identity.MaxGrace {
 		return errUsage("--grace %q is no duration such as 24h, of at most 30d", word)
 	}
-	return changeKey(cmd, "/modelgate/keys/"+url.PathEscape(args[0])+"/rotate", map[string]int64{"grace": int64(grace / time.Second)})
+	return onKeys(cmd, http.MethodPost, keyPath(args[0], "/rotate"), map[string]int64{"grace": int64(grace / time.Second)})
 }
 
-func changeKey(cmd *cobra.Command, path string, in any) error {
+func keyPath(key, what string) string { return "/modelgate/keys/" + url.PathEscape(key) + what }
+
+// onKeys sends a request whose answer is a key, and prints it.
+func onKeys(cmd *cobra.Command, method, path string, in any) error {
 	c, err := newClient(cmd)
 	if err != nil {
 		return err
 	}
-	var key struct {
-		identity.Key
-		Secret string `json:"api_key,omitempty"`
-	}
-	if err := c.call(cmd.Context(), http.MethodPost, path, in, &key); err != nil {
+	var key shownKey
+	if err := c.call(cmd.Context(), method, path, in, &key); err != nil {
 		return err
 	}
 	return printed(cmd, key, func(w io.Writer) {
@@ -123,7 +133,7 @@ func listKeys(cmd *cobra.Command, _ []string) error {
 }
 
 func printKeys(w io.Writer, keys ...identity.Key) {
-	fmt.Fprintln(w, "ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tEXPIRES\tSTATE")
+	fmt.Fprintln(w, "ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tLIMITS\tEXPIRES\tSTATE")
 	now := time.Now().Unix()
 	for _, k := range keys {
 		state := "active"
@@ -139,8 +149,8 @@ func printKeys(w io.Writer, keys ...identity.Key) {
 		for i, m := range k.Models {
 			models[i] = string(m)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.UserID, dash(k.Name), k.Hint,
-			all(models), all(words(k.Ranges)), moment(k.Expires), state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.UserID, dash(k.Name), k.Hint,
+			all(models), all(words(k.Ranges)), k.Limits, moment(k.Expires), state)
 	}
 }
 

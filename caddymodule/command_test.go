@@ -52,6 +52,21 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"a grace too long":         {[]string{"key", "rotate", "key_1", "--grace", "31d"}, 2, "at most 30d"},
 		"a doctor without a file":  {[]string{"doctor", "--config", fileThere + "x"}, 3, "no such file"},
 		"a name with a slash":      {[]string{"user", "enable", "a/b"}, 3, `there is no user "a/b"`},
+		"no limit":                 {[]string{"user", "limit", "ann"}, 2, "no limit is given"},
+		"some limit and none":      {[]string{"user", "limit", "ann", "--rps", "1", "--none"}, 2, "goes with no other"},
+		"a budget of words":        {[]string{"user", "limit", "ann", "--budget", "ten"}, 2, "no amount such as 9.90"},
+		"a budget of nothing":      {[]string{"key", "create", "ann", "--budget", ""}, 2, "no amount such as 9.90"},
+		"a reset of no calendar":   {[]string{"key", "limit", "key_0", "--reset", "year"}, 2, "not never, day, week or month"},
+		"a reset of nothing":       {[]string{"key", "limit", "key_0", "--reset="}, 2, "not never, day, week or month"},
+		"half a call a second":     {[]string{"key", "limit", "key_0", "--rps", "0.5"}, 2, "--rps"},
+		"a reset of no budget":     {[]string{"user", "limit", "ann", "--reset", "day"}, 4, "there is no budget"},
+		"a negative limit":         {[]string{"user", "limit", "ann", "--streams=-1"}, 4, "between 0"},
+		"a negative budget":        {[]string{"key", "create", "ann", "--budget=-1"}, 4, "not negative"},
+		"nobody to limit":          {[]string{"user", "limit", "nobody", "--none"}, 3, `there is no user "nobody"`},
+		"no key to limit":          {[]string{"key", "limit", "key_0", "--tpm", "5"}, 3, `there is no key "key_0"`},
+		"nobody to show":           {[]string{"user", "show", "nobody"}, 3, `there is no user "nobody"`},
+		"a token of nobody":        {[]string{"user", "token", "nobody"}, 3, `there is no user "nobody"`},
+		"a token not confirmed":    {[]string{"user", "token", "ann", "--revoke"}, 4, "not confirmed"},
 		"backup over a file":       {[]string{"backup", fileThere}, 4, "there already"},
 		"restore of nothing":       {[]string{"restore", fileThere + "x", t.TempDir()}, 3, "no such file"},
 		"restore of no backup":     {[]string{"restore", fileThere, filepath.Join(t.TempDir(), "new")}, 1, "not a backup"},
@@ -137,6 +152,73 @@ func TestAKeyIsMadeUsedRotatedAndRevokedByCommands(t *testing.T) {
 	}
 	if code, _, _ := run(t, g, "", "user", "disable", "bob", "--yes"); code != 0 {
 		t.Errorf("--yes ended with %d", code)
+	}
+}
+
+func TestLimitsAreSetChangedShownAndTakenAwayByCommands(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	for _, of := range []struct{ noun, id, route string }{
+		{"user", key.UserID, "/modelgate/users/" + key.UserID},
+		{"key", key.ID, "/modelgate/keys/" + key.ID},
+	} {
+		for _, step := range []struct {
+			flags       []string
+			json, words string
+		}{
+			{[]string{"--budget", "10", "--reset", "month", "--rps", "5", "--streams", "4", "--tpm", "100000"}, `"limits":{"budget":"10.00","reset":"month","requests_per_second":5,"streams":4,"tokens_per_minute":100000}`, "budget 10.00 a month, requests/s 5, streams 4, tokens/min 100000"},
+			{[]string{"--streams", "9"}, `"limits":{"budget":"10.00","reset":"month","requests_per_second":5,"streams":9,"tokens_per_minute":100000}`, "budget 10.00 a month, requests/s 5, streams 9, tokens/min 100000"},
+			{[]string{"--budget", "0.5", "--tpm", "0"}, `"limits":{"budget":"0.50","reset":"month","requests_per_second":5,"streams":9}`, "budget 0.50 a month, requests/s 5, streams 9"},
+			{[]string{"--budget", "0", "--rps", "0"}, `"limits":{"streams":9}`, "streams 9"},
+			{[]string{"--none"}, "", "none"},
+		} {
+			code, stdout, stderr := run(t, g, "", append([]string{of.noun, "limit", of.id, "--json"}, step.flags...)...)
+			if code != 0 || !strings.Contains(stdout, step.json) || step.json == "" && strings.Contains(stdout, "limits") {
+				t.Errorf("%s limit %v ended with %d: %s%s", of.noun, step.flags, code, stdout, stderr)
+			}
+			if _, shown, _ := run(t, g, "", of.noun, "list"); !strings.Contains(shown, "  "+step.words+"  ") {
+				t.Errorf("after %v the list lacks %q:\n%s", step.flags, step.words, shown)
+			}
+		}
+	}
+	code, stdout, stderr := run(t, g, "", "key", "create", key.UserID, "--budget", "1", "--streams", "2")
+	if code != 0 || !strings.Contains(stdout, "  budget 1.00, streams 2  ") {
+		t.Errorf("a key with limits is made with %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestAnAccessTokenIsMadeShownOnceAndRevokedByCommands(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
+	var asJSON struct {
+		Token string `json:"access_token"`
+	}
+	code, stdout, stderr := run(t, g, "", "user", "token", "ann", "--json")
+	if code != 0 || json.Unmarshal([]byte(stdout), &asJSON) != nil || !strings.HasPrefix(asJSON.Token, "mgat_") || strings.Count(stdout, "\n") != 1 {
+		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	code, stdout, _ = run(t, g, "", "user", "token", "ann")
+	lines := strings.Fields(stdout)
+	if code != 0 || !strings.Contains(stdout, "shown this once") || !strings.HasPrefix(lines[len(lines)-1], "mgat_") {
+		t.Fatalf("ended with %d: %s", code, stdout)
+	}
+	token := lines[len(lines)-1]
+	code, stdout, _ = run(t, g, "", "user", "show", "ann")
+	if hint := token[:9] + "…" + token[len(token)-4:]; code != 0 || !strings.Contains(stdout, hint) || strings.Contains(stdout, token) {
+		t.Errorf("the user is shown with %d, without %q: %s", code, hint, stdout)
+	}
+	if g.Logged(token) || g.Logged(asJSON.Token) {
+		t.Error("an access token stands in the log")
+	}
+
+	if code, stdout, _ = run(t, g, "y\n", "user", "token", "ann", "--revoke"); code != 0 || !strings.Contains(stdout, "ann has no access token now") {
+		t.Errorf("a confirmed revocation ended with %d: %s", code, stdout)
+	}
+	if _, stdout, _ = run(t, g, "", "user", "show", "ann", "--json"); strings.Contains(stdout, "mgat_") {
+		t.Errorf("a revoked token is shown: %s", stdout)
+	}
+	if code, stdout, _ = run(t, g, "", "user", "token", "ann", "--revoke", "--yes", "--json"); code != 0 || stdout != "{}\n" {
+		t.Errorf("revoking what is not there ended with %d: %q", code, stdout)
 	}
 }
 

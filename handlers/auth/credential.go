@@ -18,7 +18,7 @@ var refusal = fault.New(fault.Unauthorized, "the API key is missing or not valid
 // gateway that picks one lets the caller be somebody else to whoever picks the
 // other.
 func Credential(header http.Header) (string, *fault.Fault) {
-	bearer, f := single(header, "Authorization")
+	authorization, f := single(header, "Authorization")
 	if f != nil {
 		return "", f
 	}
@@ -26,24 +26,33 @@ func Credential(header http.Header) (string, *fault.Fault) {
 	if f != nil {
 		return "", f
 	}
-	if bearer == "" {
+	if authorization == "" {
 		if key == "" {
 			return "", refusal
 		}
 		return key, nil
 	}
-	scheme, token, ok := strings.Cut(bearer, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
+	token, ok := bearer(authorization)
+	if !ok {
 		if key == "" {
 			return "", refusal
 		}
 		return "", fault.At(fault.InvalidParameter, "Authorization", "x-api-key and an Authorization that is not a Bearer token contradict each other; send one credential")
 	}
-	token = strings.TrimLeft(token, " ")
 	if key != "" && key != token {
-		return "", fault.At(fault.InvalidParameter, "Authorization", "Authorization and x-api-key hold different credentials; send one")
+		return "", differ
 	}
 	return token, nil
+}
+
+// differ is the answer to two credentials of which one would have to be picked.
+var differ = fault.At(fault.InvalidParameter, "Authorization", "Authorization and x-api-key hold different credentials; send one")
+
+// bearer returns the token in the value of an Authorization header, if it is of
+// that scheme (RFC 6750, section 2.1).
+func bearer(authorization string) (token string, ok bool) {
+	scheme, token, ok := strings.Cut(authorization, " ")
+	return strings.TrimLeft(token, " "), ok && strings.EqualFold(scheme, "Bearer")
 }
 
 // single returns the one value of a header. Repeats are allowed when equal.

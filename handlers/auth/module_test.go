@@ -62,6 +62,28 @@ func TestAGuardedRouteIsRefusedInTheDialectOfItsPath(t *testing.T) {
 	}
 }
 
+func TestAnAccessTokenOpensNoModel(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: site + gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	var minted struct {
+		Token string `json:"access_token"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+key.UserID+"/token", nil, &minted)
+	for _, path := range []string{"/v1/messages", "/v1/completions", "/v1/chat/completions", "/v1/embeddings"} {
+		for _, header := range []string{"Authorization: Bearer ", "X-Api-Key: "} {
+			token := g.Do(t, http.MethodPost, path, header+minted.Token, "{}")
+			unknown := g.Do(t, http.MethodPost, path, header+"sk-unknown", "{}")
+			mute := strings.NewReplacer(token.RequestID(), "ID", unknown.RequestID(), "ID")
+			if token.Status != http.StatusUnauthorized || mute.Replace(token.Body) != mute.Replace(unknown.Body) {
+				t.Errorf("%s is answered %d %s to an access token, %d %s to an unknown key", path, token.Status, token.Body, unknown.Status, unknown.Body)
+			}
+		}
+	}
+	if n := g.Backend.Total(); n != 0 {
+		t.Errorf("%d calls passed", n)
+	}
+}
+
 func TestBehindAGuardAMisspeltPathOfOursIs404(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_auth\nrespond passed"})
 	key := g.NewKey(t, nil).Secret

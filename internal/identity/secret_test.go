@@ -70,7 +70,9 @@ func TestOneWrongCharacterAnywhereIsRefused(t *testing.T) {
 				}
 			}
 		}
-		for _, wrong := range []string{"", string(class.form), known[1:], known + "0", " " + known, known + " ", strings.ToUpper(known)} {
+		forged := strings.Repeat("x", len(class.form)) + known[len(class.form):len(known)-sumDigits]
+		forged += string(appendSum62(nil, crc32.ChecksumIEEE([]byte(forged))))
+		for _, wrong := range []string{"", string(class.form), forged, known[1:], known + "0", " " + known, known + " ", strings.ToUpper(known)} {
 			if _, ok := class.hash(wrong); ok {
 				t.Errorf("%s: %q is taken for one", name, wrong)
 			}

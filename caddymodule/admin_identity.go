@@ -1,0 +1,119 @@
+package caddymodule
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+// identityRoutes are the routes that concern users, their keys and their access
+// tokens.
+var identityRoutes = []adminRoute{
+	{"GET /modelgate/users", func(n *Node, r *http.Request) (any, error) {
+		return listed(n.Directory.Users(r.Context()))
+	}},
+	{"POST /modelgate/users", adminCreateUser},
+	{"GET /modelgate/users/{user}", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.User(r.Context(), r.PathValue("user"))
+	}},
+	{"POST /modelgate/users/{user}/disable", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true)
+	}},
+	{"POST /modelgate/users/{user}/enable", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false)
+	}},
+	{"POST /modelgate/users/{user}/limits", func(n *Node, r *http.Request) (any, error) {
+		var change identity.LimitsChange
+		if err := decode(r, &change); err != nil {
+			return nil, err
+		}
+		return n.Directory.ChangeUserLimits(r.Context(), operator, r.PathValue("user"), change)
+	}},
+	{"DELETE /modelgate/users/{user}/limits", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.SetUserLimits(r.Context(), operator, r.PathValue("user"), identity.Limits{})
+	}},
+	{"POST /modelgate/users/{user}/token", adminMintToken},
+	{"DELETE /modelgate/users/{user}/token", func(n *Node, r *http.Request) (any, error) {
+		return struct{}{}, n.Directory.RevokeToken(r.Context(), operator, r.PathValue("user"))
+	}},
+	{"GET /modelgate/keys", func(n *Node, r *http.Request) (any, error) {
+		return listed(n.Directory.Keys(r.Context(), r.URL.Query().Get("user")))
+	}},
+	{"POST /modelgate/keys", adminCreateKey},
+	{"POST /modelgate/keys/{key}/limits", func(n *Node, r *http.Request) (any, error) {
+		var change identity.LimitsChange
+		if err := decode(r, &change); err != nil {
+			return nil, err
+		}
+		return n.Directory.ChangeKeyLimits(r.Context(), operator, r.PathValue("key"), change)
+	}},
+	{"DELETE /modelgate/keys/{key}/limits", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.SetKeyLimits(r.Context(), operator, r.PathValue("key"), identity.Limits{})
+	}},
+	{"POST /modelgate/keys/{key}/revoke", func(n *Node, r *http.Request) (any, error) {
+		return n.Directory.RevokeKey(r.Context(), operator, r.PathValue("key"))
+	}},
+	{"POST /modelgate/keys/{key}/rotate", adminRotateKey},
+}
+
+func adminCreateUser(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		Name string `json:"name"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return n.Directory.CreateUser(r.Context(), operator, in.Name)
+}
+
+// shownToken is an access token, which is shown this once.
+type shownToken struct {
+	Secret string `json:"access_token,omitempty"`
+}
+
+func adminMintToken(n *Node, r *http.Request) (any, error) {
+	secret, err := n.Directory.MintToken(r.Context(), operator, r.PathValue("user"))
+	return shownToken{secret.Reveal()}, err
+}
+
+// shownKey is a key with its secret, which is shown this once.
+type shownKey struct {
+	identity.Key
+	Secret string `json:"api_key,omitempty"`
+}
+
+func adminCreateKey(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		User     string          `json:"user"`
+		Name     string          `json:"name"`
+		Models   []string        `json:"models"`
+		IPRanges []string        `json:"ip_ranges"`
+		Expires  int64           `json:"expires"`
+		Limits   identity.Limits `json:"limits"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.User == "" {
+		return nil, fault.At(fault.MissingParameter, "user", "whose key? name a user by id or name")
+	}
+	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires, Limits: in.Limits}
+	key, secret, err := n.Directory.CreateKey(r.Context(), operator, in.User, spec)
+	return shownKey{key, secret.Reveal()}, err
+}
+
+func adminRotateKey(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		Grace int64 `json:"grace"` // seconds
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Grace < 0 || in.Grace > int64(identity.MaxGrace/time.Second) {
+		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", int64(identity.MaxGrace/time.Second))
+	}
+	key, secret, err := n.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
+	return shownKey{key, secret.Reveal()}, err
+}

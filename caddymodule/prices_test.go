@@ -1,0 +1,173 @@
+package caddymodule_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// provision makes an app of JSON, as Caddy does before it starts one.
+func provision(t *testing.T, config string) (*caddymodule.App, error) {
+	t.Helper()
+	app := new(caddymodule.App)
+	decoder := json.NewDecoder(strings.NewReader(config))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(app); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	t.Cleanup(cancel)
+	if err := app.Provision(ctx); err != nil {
+		return nil, err
+	}
+	return app, app.Validate()
+}
+
+func mustProvision(t *testing.T, config string) *caddymodule.App {
+	t.Helper()
+	app, err := provision(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return app
+}
+
+const (
+	free = 0
+	none = -1
+)
+
+func TestWhatAModelCostsAndWhetherItMayBeCalled(t *testing.T) {
+	t.Parallel()
+	const prices = `"prices":[{"model":"a","request":"0.000000005"},{"model":"b-*","request":"0.000000006"}]`
+	for name, c := range map[string]struct {
+		config string
+		want   map[string]money.Amount
+	}{
+		"without prices all is free":    {`{}`, map[string]money.Amount{"a": free, "x": free}},
+		"and nothing can be refused":    {`{"unpriced":"refuse"}`, map[string]money.Amount{"a": free, "x": free}},
+		"without a price, refused":      {`{` + prices + `}`, map[string]money.Amount{"a": 5, "b-1": 6, "x": none, "": none}},
+		"also when that is said":        {`{` + prices + `,"unpriced":"refuse"}`, map[string]money.Amount{"a": 5, "x": none}},
+		"unless it is allowed":          {`{` + prices + `,"unpriced":"allow"}`, map[string]money.Amount{"a": 5, "b-1": 6, "x": free}},
+		"a price for all leaves no one": {`{"prices":[{"model":"*","request":"0.000000007"}]}`, map[string]money.Amount{"a": 7, "x": 7}},
+	} {
+		app := mustProvision(t, c.config)
+		for model, want := range c.want {
+			got := money.Amount(none)
+			if price, ok := app.PriceOf(model); ok && price == nil {
+				got = free
+			} else if ok {
+				got = price.Request
+			}
+			if got != want {
+				t.Errorf("%s: %q costs %d, want %d", name, model, got, want)
+			}
+		}
+	}
+}
+
+func TestExactNamesOfPricesAreShownToCallers(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{
+		App:  "unpriced allow\nprice priced-1 {\nrequest 1\n}\nprice priced-* {\nrequest 1\n}",
+		Site: gatetest.Proxied,
+	})
+	var list struct{ Data []struct{ ID string } }
+	answer := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+g.NewKey(t, nil).Secret, "")
+	if err := json.Unmarshal([]byte(answer.Body), &list); err != nil || len(list.Data) != 1 || list.Data[0].ID != "priced-1" {
+		t.Errorf("listed %s", answer.Body)
+	}
+}
+
+func TestMoneyHasDefaults(t *testing.T) {
+	t.Parallel()
+	app := mustProvision(t, `{"plans":[
+		{"plan_id":7,"title":"B","price":"0","quota":"1","duration":{"count":1,"unit":"month"}},
+		{"plan_id":3,"title":"A","price":"1","quota":"1","duration":{"count":1,"unit":"day"},"quota_reset":"day","disabled":true}]}`)
+	if app.Currency != "USD" || app.Unpriced != "refuse" || app.BaseURL != "" || app.Prices().Len() != 0 {
+		t.Errorf("currency %q, unpriced %q, base_url %q, %d prices", app.Currency, app.Unpriced, app.BaseURL, app.Prices().Len())
+	}
+	if plan, ok := app.Plans().Find(7); !ok || plan.QuotaReset != calendar.Never || len(app.Plans().OnSale()) != 1 {
+		t.Errorf("plan 7 is %+v, %v; on sale are %v", plan, ok, app.Plans().OnSale())
+	}
+}
+
+func TestJSONIsHeldToTheRulesOfTheCaddyfile(t *testing.T) {
+	t.Parallel()
+	const plan = `{"plan_id":1,"title":"A","price":"1","quota":"1","duration":{"count":1,"unit":"day"}}`
+	for config, want := range map[string]string{
+		`{"prices":[{"model":"a","input":"1","output":"1"}]}`:                  "price a: a price per token needs context and max_output",
+		`{"prices":[{"model":"a","request":"1"},{"model":"a","request":"2"}]}`: "price a is there twice",
+		`{"prices":[{"model":"a b","request":"1"}]}`:                           "printable ASCII",
+		`{"plans":[` + plan + `,` + plan + `]}`:                                "plan 1 is there twice",
+		`{"plans":[{"plan_id":1}]}`:                                            "plan 1: the title has 1 to 100 characters",
+		`{"currency":"usd"}`:                                                   "ISO 4217",
+		`{"currency":"EURO"}`:                                                  "ISO 4217",
+		`{"unpriced":"free"}`:                                                  "it is allow or refuse",
+		`{"base_url":"https://"}`:                                              "base_url",
+		`{"base_url":"https://:443"}`:                                          "base_url",
+		`{"base_url":"HTTPS://a.example"}`:                                     "base_url",
+		`{"base_url":"https://a.example#x"}`:                                   "base_url",
+		`{"limits":{"streams":-1}}`:                                            "limits: streams is from 1 to 1000000",
+		`{"limits":{"requests_per_second":1000001}}`:                           "limits: requests_per_second is from 1 to 1000000",
+		`{"limits":{"tokens_per_minute":1000000001}}`:                          "limits: tokens_per_minute is from 1 to 1000000000",
+	} {
+		if _, err := provision(t, config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s was answered %v, want %q", config, err, want)
+		}
+	}
+	for _, url := range []string{"http://a.example", "https://a.example:8443", "http://[::1]:80", "http://127.0.0.1"} {
+		mustProvision(t, `{"base_url":"`+url+`"}`)
+	}
+}
+
+func TestAKeysOwnLimitsGoBeforeTheDefaults(t *testing.T) {
+	t.Parallel()
+	limits := caddymodule.Limits{RequestsPerSecond: 10, Streams: 20, TokensPerMinute: 30}
+	for _, c := range []struct {
+		own  identity.Limits
+		want limit.Rates
+	}{
+		{identity.Limits{}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 30, Streams: 20}},
+		{identity.Limits{RequestsPerSecond: 99}, limit.Rates{RequestsPerSecond: 99, TokensPerMinute: 30, Streams: 20}},
+		{identity.Limits{Streams: 1, TokensPerMinute: 2}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 2, Streams: 1}},
+	} {
+		if got := limits.OfKey(c.own); got != c.want {
+			t.Errorf("%+v makes %+v, want %+v", c.own, got, c.want)
+		}
+	}
+	if got := new(caddymodule.Limits).OfKey(identity.Limits{}); got != (limit.Rates{}) {
+		t.Errorf("no limits make %+v", got)
+	}
+}
+
+func TestEveryPlanIsSoldInTheOrderOfTheCaddyfile(t *testing.T) {
+	t.Parallel()
+	adapted, err := gatetest.Adapt("{\nmodelgate {\nplan 9 A {\nprice 1\nquota 1\nduration 1 month\n}\nplan 1 B {\nprice 1\nquota 1\nduration 2 years\n}\n}\n}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Apps struct{ Modelgate json.RawMessage }
+	}
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		t.Fatal(err)
+	}
+	var titles []string
+	for _, plan := range mustProvision(t, string(config.Apps.Modelgate)).Plans().OnSale() {
+		titles = append(titles, plan.Title)
+	}
+	if !slices.Equal(titles, []string{"A", "B"}) {
+		t.Errorf("on sale are %q", titles)
+	}
+}
