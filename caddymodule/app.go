@@ -4,9 +4,11 @@
 package caddymodule
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +16,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -38,12 +42,31 @@ type App struct {
 	// Default: `anthropic-version`.
 	VersionHeader string `json:"version_header,omitempty"`
 
-	// Bounds that hold for every model call.
+	// Where the site is reached from outside, as `https://ai.example.com`: scheme
+	// and host, without a path. Links, payment pages and callbacks are made of it.
+	BaseURL string `json:"base_url,omitempty"`
+
+	// The one currency of all money, by ISO 4217. Default: `USD`.
+	Currency string `json:"currency,omitempty"`
+
+	// What models cost. Without any price no call is charged.
+	PriceRows []catalog.Price `json:"prices,omitempty"`
+
+	// What becomes of calls of a model without a price, where other models have
+	// one: `refuse`, or `allow`, free of charge. Default: `refuse`.
+	Unpriced string `json:"unpriced,omitempty"`
+
+	// What is sold as subscriptions, in the order in which buyers see it.
+	PlanRows []billing.Plan `json:"plans,omitempty"`
+
+	// Bounds that hold for every model call and every key.
 	Limits Limits `json:"limits,omitzero"`
 
 	logger  *zap.Logger
 	opener  storage.Opener
 	metrics *Metrics
+	prices  *catalog.Prices
+	plans   *billing.Plans
 	started int64 // Unix seconds of this configuration's provisioning
 
 	offers *offers
@@ -71,10 +94,20 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.VersionHeader == "" {
 		a.VersionHeader = "anthropic-version"
 	}
+	a.Currency = cmp.Or(a.Currency, "USD")
+	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
 	a.Limits.setDefaults()
 
-	var module any
 	var err error
+	if a.prices, err = catalog.NewPrices(a.PriceRows); err != nil {
+		return err
+	}
+	a.Offer(a.prices.Names()...)
+	if a.plans, err = billing.NewPlans(a.PlanRows); err != nil {
+		return err
+	}
+
+	var module any
 	if a.StorageRaw != nil {
 		module, err = ctx.LoadModule(a, "StorageRaw")
 	} else {
@@ -96,9 +129,28 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Validate refuses limits that no call could keep.
+// Validate refuses words that are not what they should be, and limits that no
+// call could keep.
 func (a *App) Validate() error {
-	return errors.Join(a.Limits.validate(), validateHeaderName(a.VersionHeader))
+	errs := []error{
+		a.Limits.validate(),
+		validateHeaderName(a.VersionHeader),
+		validateCurrency(a.Currency),
+		validateUnpriced(a.Unpriced),
+	}
+	if a.BaseURL != "" {
+		errs = append(errs, validateBaseURL(a.BaseURL))
+	}
+	return errors.Join(errs...)
+}
+
+// validateBaseURL refuses what a path cannot simply be put behind.
+func validateBaseURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || text != u.Scheme+"://"+u.Host {
+		return fmt.Errorf("base_url %q: it is http:// or https:// and a host, without user, path or query, as https://ai.example.com", text)
+	}
+	return nil
 }
 
 // Start opens the node, or joins the one that the configuration before this

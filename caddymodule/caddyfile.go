@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -9,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
 func init() {
@@ -32,12 +35,21 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	modelgate {
 //		storage <engine> ...
 //		version_header <name>
+//		base_url <url>
+//		currency <code>
+//		unpriced allow|refuse
+//		price <pattern> { ... }
+//		plan <id> <title> { ... }
 //		limits {
 //			body_read   <duration>
 //			body_memory <size>
 //			first_byte  <duration>
 //			idle        <duration>
 //			ping        <duration>|off
+//
+//			requests_per_second <count>
+//			streams             <count>
+//			tokens_per_minute   <count>
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -46,16 +58,16 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	words := map[string]func(*caddyfile.Dispenser) error{
-		"storage": a.unmarshalStorage,
-		"version_header": func(d *caddyfile.Dispenser) error {
-			if err := oneArg(d, &a.VersionHeader); err != nil {
-				return err
-			}
-			return located(d, validateHeaderName(a.VersionHeader))
-		},
-		"limits": a.Limits.unmarshalCaddyfile,
+		"storage":        a.unmarshalStorage,
+		"version_header": checkedArg(&a.VersionHeader, validateHeaderName),
+		"base_url":       checkedArg(&a.BaseURL, validateBaseURL),
+		"currency":       checkedArg(&a.Currency, validateCurrency),
+		"unpriced":       checkedArg(&a.Unpriced, validateUnpriced),
+		"price":          a.unmarshalPrice,
+		"plan":           a.unmarshalPlan,
+		"limits":         a.Limits.unmarshalCaddyfile,
 	}
-	return Block(d, words)
+	return Block(d, words, "price", "plan")
 }
 
 func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {
@@ -95,12 +107,16 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			return duration(d, &l.Ping)
 		},
+		"requests_per_second": func(d *caddyfile.Dispenser) error { return count(d, &l.RequestsPerSecond, identity.MaxCalls) },
+		"streams":             func(d *caddyfile.Dispenser) error { return count(d, &l.Streams, identity.MaxCalls) },
+		"tokens_per_minute":   func(d *caddyfile.Dispenser) error { return count(d, &l.TokensPerMinute, identity.MaxTokens) },
 	})
 }
 
 // Block reads the lines of a block, each by the function of its first word. A
-// word that is unknown or there twice is refused with file and line.
-func Block(d *caddyfile.Dispenser, words map[string]func(*caddyfile.Dispenser) error) error {
+// word that is unknown is refused with file and line, and so is one that is
+// there twice, unless it is among rows, the words that have a row in each line.
+func Block(d *caddyfile.Dispenser, words map[string]func(*caddyfile.Dispenser) error, rows ...string) error {
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		word := d.Val()
@@ -108,7 +124,7 @@ func Block(d *caddyfile.Dispenser, words map[string]func(*caddyfile.Dispenser) e
 		if !ok {
 			return d.Errf("unknown word %q", word)
 		}
-		if seen[word] {
+		if seen[word] && !slices.Contains(rows, word) {
 			return d.Errf("%q is there twice", word)
 		}
 		seen[word] = true
@@ -132,6 +148,16 @@ func oneArg(d *caddyfile.Dispenser, into *string) error {
 		return d.ArgErr()
 	}
 	return nil
+}
+
+// checkedArg reads one argument, which check refuses or takes.
+func checkedArg(into *string, check func(string) error) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		if err := oneArg(d, into); err != nil {
+			return err
+		}
+		return located(d, check(*into))
+	}
 }
 
 func duration(d *caddyfile.Dispenser, into *caddy.Duration) error {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/textproto"
@@ -8,10 +9,14 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
 // Limits bound what one call may take, so that slow or dead peers on either
-// side hold nothing for ever. All have defaults.
+// side hold nothing for ever, and what one key may. The former have defaults,
+// the latter are not limited unless it is said here or of the key.
 type Limits struct {
 	// How long a caller may take to send the whole body of a model call.
 	// Caddy's own idle limit does not stop a trickle. Default: 2m.
@@ -33,6 +38,18 @@ type Limits struct {
 	// event on messages, a comment line on completions. Negative: never.
 	// Default: 15s.
 	Ping caddy.Duration `json:"ping,omitempty"`
+
+	// How many calls may begin in a second by a key that has no such limit of
+	// its own. Default: as many as come.
+	RequestsPerSecond int64 `json:"requests_per_second,omitempty"`
+
+	// How many streaming calls may be open at once by a key that has no such
+	// limit of its own. Default: as many as come.
+	Streams int64 `json:"streams,omitempty"`
+
+	// How many tokens of every kind, in and out, may be used in a minute by a
+	// key that has no such limit of its own. Default: as many as come.
+	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
 }
 
 func (l *Limits) setDefaults() {
@@ -62,7 +79,28 @@ func (l *Limits) validate() error {
 			errs = append(errs, fmt.Errorf("limits: %s must be positive", name))
 		}
 	}
+	for _, limit := range []struct {
+		name        string
+		given, most int64
+	}{
+		{"requests_per_second", l.RequestsPerSecond, identity.MaxCalls},
+		{"streams", l.Streams, identity.MaxCalls},
+		{"tokens_per_minute", l.TokensPerMinute, identity.MaxTokens},
+	} {
+		if limit.given < 0 || limit.given > limit.most {
+			errs = append(errs, fmt.Errorf("limits: %s is from 1 to %d, or left out", limit.name, limit.most))
+		}
+	}
 	return errors.Join(append(errs, validateBodyMemory(l.BodyMemory))...)
+}
+
+// OfKey returns the rates that hold for a key with these limits of its own.
+func (l *Limits) OfKey(own identity.Limits) limit.Rates {
+	return limit.Rates{
+		RequestsPerSecond: cmp.Or(own.RequestsPerSecond, l.RequestsPerSecond),
+		TokensPerMinute:   cmp.Or(own.TokensPerMinute, l.TokensPerMinute),
+		Streams:           cmp.Or(own.Streams, l.Streams),
+	}
 }
 
 func validateBodyMemory(bytes int64) error {

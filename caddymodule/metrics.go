@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -20,6 +21,9 @@ type Metrics struct {
 	tokens     *prometheus.CounterVec
 	inFlight   *prometheus.GaugeVec
 	refusals   *prometheus.CounterVec
+	spend      *prometheus.CounterVec
+	lost       *prometheus.CounterVec
+	cut        *prometheus.CounterVec
 }
 
 var makeMetrics = sync.OnceValue(func() *Metrics {
@@ -39,6 +43,9 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		firstChunk: seconds("first_chunk_seconds", "Time from the head of a model call to the first byte of its answer.", "route"),
 		tokens:     counter("tokens_total", "Tokens of model calls as they count for the bill, by kind.", "route", "kind"),
 		refusals:   counter("refusals_total", "Calls refused before a backend was asked, by code.", "route", "code"),
+		spend:      counter("spend_total", "What calls were charged, in units of the currency.", "route"),
+		lost:       counter("uncollected_total", "What calls came to beyond what anybody had: the operator's loss, in units of the currency.", "route"),
+		cut:        counter("usage_cut_total", "Calls whose backend reported more usage than a call can have.", "route"),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "in_flight", Help: "Model calls under way.",
 		}, []string{"route"}),
@@ -48,7 +55,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 // provideMetrics registers the collectors with a configuration's registry.
 func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
 	m := makeMetrics()
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, nodeCollector{}} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, nodeCollector{}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
@@ -67,6 +74,7 @@ type RouteMetrics struct {
 	duration   prometheus.Observer
 	firstChunk prometheus.Observer
 	tokens     [usage.Kinds]prometheus.Counter
+	spend      prometheus.Counter
 }
 
 // Route returns the meters of a route; its name is a word of the code.
@@ -78,6 +86,7 @@ func (m *Metrics) Route(name string) *RouteMetrics {
 		complete:   m.requests.WithLabelValues(name, string(usage.Complete), string(usage.Reported)),
 		duration:   m.duration.WithLabelValues(name),
 		firstChunk: m.firstChunk.WithLabelValues(name),
+		spend:      m.spend.WithLabelValues(name),
 	}
 	for kind := range usage.Kinds {
 		r.tokens[kind] = m.tokens.WithLabelValues(name, usage.KindName(kind))
@@ -109,6 +118,24 @@ func (r *RouteMetrics) Ended(ended usage.Ended, basis usage.Basis, firstChunk, t
 	}
 }
 
+// Charged counts what a call was charged, what of its cost nobody had, and
+// whether its usage was cut.
+func (r *RouteMetrics) Charged(charged, lost money.Amount, cut bool) {
+	if charged > 0 {
+		r.spend.Add(units(charged))
+	}
+	if lost > 0 {
+		r.all.lost.WithLabelValues(r.route).Add(units(lost))
+	}
+	if cut {
+		r.all.cut.WithLabelValues(r.route).Inc()
+	}
+}
+
+// units is an amount as a metric shows it. Metrics are floats by their nature:
+// they are for curves and alarms, the ledger is for sums.
+func units(a money.Amount) float64 { return float64(a) / float64(money.Unit) }
+
 // nodeCollector reads the open nodes when it is asked, so that it counts
 // nothing on the way of a call.
 type nodeCollector struct{}
@@ -120,11 +147,17 @@ var (
 	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after a fail stop; nothing is served until a restart.", []string{"store"}, nil)
 	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
 	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
+
+	reservations   = prometheus.NewDesc("modelgate_reservations", "Reservations that have not ended.", []string{"store"}, nil)
+	reserved       = prometheus.NewDesc("modelgate_reserved", "What they hold, in units of the currency.", []string{"store"}, nil)
+	settlements    = prometheus.NewDesc("modelgate_settlements_queued", "Settlements of calls that are not durable yet.", []string{"store"}, nil)
+	atRisk         = prometheus.NewDesc("modelgate_settlements_at_risk", "What those have charged, which a crash would forget, in units of the currency.", []string{"store"}, nil)
+	ledgerMismatch = prometheus.NewDesc("modelgate_ledger_mismatch", "Contradictions found in the ledger, while charging and by the last verify. Anything but 0 is an alarm.", []string{"store"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials} {
+	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, reservations, reserved, settlements, atRisk, ledgerMismatch} {
 		ch <- d
 	}
 }
@@ -144,6 +177,12 @@ func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
 		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
 		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(node.Directory.Count()), store)
+		figures := node.Ledger.Stats()
+		ch <- prometheus.MustNewConstMetric(reservations, prometheus.GaugeValue, float64(figures.Open), store)
+		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)
+		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
+		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
+		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+node.verified.Load()), store)
 		return true
 	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -22,9 +24,12 @@ import (
 type Node struct {
 	Store     *storage.Store
 	Directory *identity.Directory
+	Ledger    *ledger.Ledger
+	Rates     *limit.Table
 
 	bodyBytes atomic.Int64 // of request bodies in memory
 	calls     atomic.Int64 // under way
+	verified  atomic.Int64 // problems that the last verify found
 	draining  atomic.Bool
 	logger    *zap.Logger
 
@@ -33,6 +38,9 @@ type Node struct {
 
 	life context.Context // of open calls; ends when the process cannot wait for them
 	end  context.CancelFunc
+
+	closing sync.Once
+	swept   chan struct{} // closed when the sweeper has ended
 
 	probe struct {
 		sync.Mutex
@@ -79,7 +87,7 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store")})
-	node := &Node{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{})}
+	node := &Node{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
 	node.life, node.end = context.WithCancel(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -87,6 +95,10 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 	if node.Directory, err = identity.Open(ctx, store, logger.Named("audit")); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	if node.Ledger, err = ledger.Open(ctx, store, ledger.Options{Logger: logger.Named("ledger")}); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	go node.sweep()
 	ends.Store(node.key, node.closed)
 	return node, nil
 }
@@ -95,7 +107,38 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 // let go of it.
 func (n *Node) Destruct() error {
 	defer close(n.closed)
+	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
+	defer cancel()
+	return n.close(ctx)
+}
+
+// close ends what works in the background, waits until what calls owe is
+// durable, and closes the store.
+func (n *Node) close(ctx context.Context) error {
+	n.closing.Do(func() {
+		n.end()
+		<-n.swept
+		n.Ledger.Close(ctx)
+	})
 	return n.Store.Close()
+}
+
+// sweepEvery is how often the node looks after what time alone has changed.
+const sweepEvery = time.Minute
+
+// sweep looks after what time alone has changed, until the node is closed.
+func (n *Node) sweep() {
+	defer close(n.swept)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.life.Done():
+			return
+		case <-tick.C:
+			n.Ledger.Sweep()
+		}
+	}
 }
 
 // When the process ends, open calls have had the servers' grace period. Then
@@ -115,7 +158,7 @@ func (n *Node) drain(ctx context.Context) {
 			n.logger.Error("calls were still open at exit", zap.Int64("calls", n.calls.Load()))
 		}
 	}
-	if err := n.Store.Close(); err != nil {
+	if err := n.close(ctx); err != nil {
 		n.logger.Error("closing the store", zap.Error(err))
 	}
 }

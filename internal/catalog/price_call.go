@@ -162,3 +162,9 @@ func inRange(sum money.Amount, ok bool) money.Amount {
 	}
 	return sum
 }
+
+// ForCalls tells whether p says what a model call costs: a price of seconds or
+// images alone does not.
+func (p *Price) ForCalls() bool {
+	return p.Input != nil || p.Output != nil || p.Request > 0
+}

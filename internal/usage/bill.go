@@ -3,13 +3,13 @@ package usage
 // Ended is how a call ended.
 type Ended string
 
-// The ends of a call (interface, section 3). A call that a budget ends in the
-// middle joins with the ledger.
+// The ends of a call (interface, section 3).
 const (
 	Complete      Ended = "complete"       // the backend's answer, whole
 	ClientGone    Ended = "client_gone"    // the caller left
 	Timeout       Ended = "timeout"        // the backend was silent too long
 	UpstreamError Ended = "upstream_error" // the backend failed or broke off
+	MoneyOut      Ended = "money_out"      // it came to more than was reserved, and no more was there
 	Refused       Ended = "refused"        // by the gate, or by the backend with a 4xx
 )
 

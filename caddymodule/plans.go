@@ -1,0 +1,108 @@
+package caddymodule
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+)
+
+// Plans returns what is sold as subscriptions.
+func (a *App) Plans() *billing.Plans { return a.plans }
+
+// unmarshalPlan reads one plan:
+//
+//	plan <id> <title> {
+//		price          <amount>
+//		quota          <amount>
+//		duration       <count> hour|day|month|year
+//		quota_reset    never|day|week|month
+//		purchase_limit <count>
+//		disabled
+//	}
+func (a *App) unmarshalPlan(d *caddyfile.Dispenser) error {
+	at := *d
+	var id string
+	var p billing.Plan
+	if !d.Args(&id, &p.Title) || d.NextArg() {
+		return d.ArgErr()
+	}
+	var err error
+	if p.ID, err = strconv.ParseInt(id, 10, 64); err != nil || p.ID < 1 {
+		return d.Errf("plan %q: the id is a number from 1", id)
+	}
+	if slices.ContainsFunc(a.PlanRows, func(other billing.Plan) bool { return other.ID == p.ID }) {
+		return d.Errf("plan %d is there twice", p.ID)
+	}
+
+	priced := false
+	err = Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"price": func(d *caddyfile.Dispenser) error {
+			priced = true
+			return amount(d, &p.Price)
+		},
+		"quota":    func(d *caddyfile.Dispenser) error { return amount(d, &p.Quota) },
+		"duration": func(d *caddyfile.Dispenser) error { return calendarDuration(d, &p.Duration) },
+		"quota_reset": func(d *caddyfile.Dispenser) error {
+			var word string
+			err := oneArg(d, &word)
+			if err != nil {
+				return err
+			}
+			p.QuotaReset, err = calendar.ParseReset(word)
+			return located(d, err)
+		},
+		"purchase_limit": func(d *caddyfile.Dispenser) error { return count(d, &p.PurchaseLimit, maxPurchases) },
+		"disabled": func(d *caddyfile.Dispenser) error {
+			p.Disabled = true
+			if d.NextArg() {
+				return d.ArgErr()
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if !priced {
+		return at.Errf("plan %d: it names no price; write 0 for what is free", p.ID)
+	}
+	a.PlanRows = append(a.PlanRows, p)
+	return located(&at, p.Validate())
+}
+
+// maxPurchases bounds purchase_limit; more is no limit.
+const maxPurchases = 1_000_000
+
+// calendarDuration reads a count and a unit, in the singular or the plural.
+func calendarDuration(d *caddyfile.Dispenser, into *calendar.Duration) error {
+	var n, unit string
+	if !d.Args(&n, &unit) || d.NextArg() {
+		return d.ArgErr()
+	}
+	var err error
+	if into.Count, err = strconv.Atoi(n); err != nil {
+		return d.Errf("%q is not a number from 1 to %d", n, calendar.MaxCount)
+	}
+	if into.Unit, err = calendar.ParseUnit(unit); err != nil {
+		return d.WrapErr(err)
+	}
+	return located(d, into.Validate())
+}
+
+// count reads a whole number from 1 to most.
+func count(d *caddyfile.Dispenser, into *int64, most int64) error {
+	var word string
+	if err := oneArg(d, &word); err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || n < 1 || n > most {
+		return d.Errf("%q is not a number from 1 to %d", word, most)
+	}
+	*into = n
+	return nil
+}
