@@ -86,6 +86,7 @@ func (a *answer) writeHeader(status int) {
 		return
 	}
 	reply.Stamp(header, a.call.route.dialect, a.call.id)
+	a.call.showStanding(header, nil)
 	if a.stream {
 		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
 	}
@@ -153,6 +154,7 @@ func (a *answer) judge(header http.Header) *fault.Fault {
 // refuse answers f in the backend's place.
 func (a *answer) refuse(f *fault.Fault) {
 	a.fault = f
+	a.call.showStanding(a.Header(), f)
 	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
 	_ = a.control.Flush() // the routes return only when the backend's body has ended
 }
@@ -198,6 +200,12 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		fallthrough
 	default:
 		n, err = a.ResponseWriter.Write(p)
+	}
+	if err == nil && a.stream && a.meter != nil {
+		if out := a.call.pay(now); out != nil {
+			a.call.cancel(out)
+			return n, out
+		}
 	}
 	if err != nil {
 		a.lost = true

@@ -35,7 +35,7 @@ type block struct {
 
 	app     *caddymodule.App
 	paths   []reply.Route
-	routes  []*route // by the index of paths; nil for the listing of models
+	routes  []*route // by the index of paths; those beyond are look-ups
 	backend caddyhttp.Handler
 	logger  *zap.Logger
 }
@@ -70,7 +70,8 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	}
 	b.paths = append(b.paths,
 		reply.Route{Path: modelsPath, Methods: []string{http.MethodGet, http.MethodHead}},
-		reply.Route{Path: modelsPath + "/", Methods: []string{http.MethodGet, http.MethodHead}})
+		reply.Route{Path: modelsPath + "/", Methods: []string{http.MethodGet, http.MethodHead}},
+		reply.Route{Path: usagePath, Methods: []string{http.MethodGet, http.MethodHead}})
 	return nil
 }
 
@@ -95,15 +96,15 @@ func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 	}
 	requestID := reply.NewRequestID()
 	if i >= len(b.routes) {
-		b.listing(w, r, f, requestID)
+		b.lookUp(w, r, f, requestID)
 		return nil
 	}
 	return newCall(b, b.routes[i], requestID).serve(w, r, f)
 }
 
-// listing answers GET /v1/models. It is no call: it is neither metered nor
-// logged, but for the access log.
-func (b *block) listing(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
+// lookUp answers GET /v1/models and GET /v1/usage. They are no calls: they are
+// neither metered nor logged, but for the access log.
+func (b *block) lookUp(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
 	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if f == nil {
 		var node *caddymodule.Node
@@ -113,7 +114,11 @@ func (b *block) listing(w http.ResponseWriter, r *http.Request, f *fault.Fault, 
 			var p *identity.Principal
 			if p, f = auth.Authenticate(r, node.Directory); f == nil {
 				auth.Name(repl, p)
-				f = b.serveModels(w, r, p, requestID)
+				if r.URL.Path == usagePath {
+					f = b.serveUsage(w, r, node, p, requestID)
+				} else {
+					f = b.serveModels(w, r, p, requestID)
+				}
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -29,9 +30,11 @@ type call struct {
 
 	node      *caddymodule.Node
 	principal *identity.Principal
+	standing  limit.Standing // of the caller's rates, when the call began
 	request   request
 	body      *body
 	answer    *answer
+	bill      bill
 
 	ctx    context.Context // of the call to the backend; cancelled with a cause
 	cancel context.CancelCauseFunc
@@ -66,6 +69,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 		return c.refuse(w, r, f)
 	}
 	defer c.body.retire()
+	defer c.bill.release(c.started) // of what forward has not settled
 	return c.forward(w, r)
 }
 
@@ -87,11 +91,29 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 		return f
 	}
 	c.bodyBytes = len(c.body.bytes())
-	if f = c.request.parse(c.route, c.body.bytes()); f == nil && !c.principal.MayUse(c.request.model) {
-		f = fault.At(fault.Forbidden, "model", "this API key may not use the model %q", c.request.model)
-	}
-	if f != nil {
+	if f = c.consider(r.Context()); f != nil {
 		c.body.retire()
+	}
+	return f
+}
+
+// consider decides about a call that can be read: whether it may be made, and
+// whether it can be paid. The last step reserves what it may cost.
+func (c *call) consider(ctx context.Context) (f *fault.Fault) {
+	if f = c.request.parse(c.route, c.body.bytes()); f != nil {
+		return f
+	}
+	if !c.principal.MayUse(c.request.model) {
+		return fault.At(fault.Forbidden, "model", "this API key may not use the model %q", c.request.model)
+	}
+	if f = c.findPrice(); f != nil {
+		return f
+	}
+	if f = c.admit(); f != nil {
+		return f
+	}
+	if f = c.reserve(ctx); f != nil {
+		c.bill.release(c.started)
 	}
 	return f
 }
@@ -99,11 +121,13 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 // refuse answers what the gate decided.
 func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
+	c.showStanding(w.Header(), f)
 	if c.body == nil {
 		c.route.dialect.RefuseUnread(w, r, f, c.id)
 	} else {
 		c.route.dialect.Refuse(w, f, c.id)
 	}
+	c.conclusion()
 	c.report()
 	return nil
 }
@@ -124,7 +148,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	c.answer = newAnswer(w, c)
 	c.answer.watch.start(c.answer)
 
-	c.open()
+	c.route.metrics.InFlight.Inc()
 	defer func() {
 		// A caller who leaves, and a backend that breaks off, come back from
 		// reverse_proxy as a panic.

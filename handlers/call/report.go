@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// report writes the call's one log line and counts it.
-func (c *call) report() {
+// conclusion notes the figures of a call that has ended.
+func (c *call) conclusion() {
 	c.duration = time.Since(c.started)
 	a := c.answer
 	if a != nil && !a.firstByte.IsZero() {
@@ -24,6 +24,11 @@ func (c *call) report() {
 	case c.refusal != nil:
 		c.status = c.refusal.Status()
 	}
+}
+
+// report writes the call's one log line and counts it.
+func (c *call) report() {
+	a := c.answer
 	if a == nil || c.ended == usage.Refused && a.status == 0 {
 		c.route.metrics.Refused(string(c.refusal.Code))
 	} else {
@@ -65,6 +70,15 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 				enc.AddInt64(usage.KindName(kind), n)
 			}
 		}
+		if l.bill.price != nil {
+			enc.AddString("cost", l.bill.charged.String())
+		}
+		if l.bill.lost > 0 {
+			enc.AddString("uncollected", l.bill.lost.String())
+		}
+		if l.bill.cut {
+			enc.AddBool("usage_cut", true)
+		}
 		enc.AddInt("bytes_in", l.bodyBytes)
 		enc.AddInt64("bytes_out", l.answer.bytes)
 		enc.AddFloat64("first_byte", l.firstByte.Seconds())
@@ -103,6 +117,8 @@ func (c *call) placeholder(key string) (any, bool) {
 		return string(c.ended), true
 	case "usage":
 		return string(c.basis), true
+	case "cost":
+		return c.bill.charged.String(), true
 	case "first_byte":
 		return c.firstByte.Seconds(), true
 	case "duration":

@@ -12,16 +12,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// open and settle are the two ends of a forwarded call, each passed exactly
-// once: what a call reserves is reserved in open, after the gate and before the
-// first byte goes upstream, and what it owes is settled in settle, which runs
-// deferred whatever becomes of the call.
-func (c *call) open() { c.route.metrics.InFlight.Inc() }
-
 // settle decides how the call ended, sees to it that the caller has been told,
-// and bills it. It panics on with http.ErrAbortHandler when the caller's
-// connection must be cut off, because an answer that has begun cannot be
-// completed and must not look as if it were.
+// and charges it. It runs deferred, exactly once, whatever becomes of the call.
+// It panics on with http.ErrAbortHandler when the caller's connection must be
+// cut off, because an answer that has begun cannot be completed and must not
+// look as if it were.
 func (c *call) settle(r *http.Request, panicked any, err error) error {
 	a := c.answer
 	a.end()
@@ -39,7 +34,8 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 		c.beforeAnswer(err)
 	}
 
-	c.bill()
+	c.conclusion()
+	c.charge()
 	c.route.metrics.InFlight.Dec()
 	c.report()
 	switch {
@@ -109,6 +105,8 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		return broken && !a.intact()
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
+	case errors.Is(c.cause(), errMoneyOut):
+		c.ended, c.refusal = usage.MoneyOut, moneyOut
 	case errors.Is(c.cause(), errDrained):
 		c.ended, c.refusal = usage.UpstreamError, drained
 	case a.lost || errors.Is(c.cause(), context.Canceled):
@@ -155,18 +153,4 @@ func routeFault(err error) *fault.Fault {
 		return timedOut
 	}
 	return unavailable
-}
-
-// bill applies the billing rule to what passed.
-func (c *call) bill() {
-	o := usage.Outcome{Ended: c.ended}
-	if meter := c.answer.meter; meter != nil {
-		o.Began = meter.Began()
-		o.Tokens, o.Input, o.Output = meter.Tokens()
-		o.DeliveredBytes = meter.TextBytes()
-		if o.Began && !o.Input {
-			o.AskedText = usage.RequestText(c.body.bytes())
-		}
-	}
-	c.tokens, c.basis = o.Bill()
 }

@@ -23,6 +23,7 @@ var own = map[string]bool{
 	"/v1/completions":           true,
 	"/v1/chat/completions":      true,
 	"/v1/models":                true,
+	"/v1/usage":                 true,
 }
 
 // ownPrefixes are paths of ours with an id behind them, which keeps its case

@@ -18,6 +18,19 @@ type Budget struct {
 	Reset calendar.Reset
 }
 
+// UserScope is the scope of the budget of a user as a whole.
+const UserScope = "user"
+
+// UserBudget is a budget of a user as a whole.
+func UserBudget(limit money.Amount, reset calendar.Reset) Budget {
+	return Budget{Scope: UserScope, Limit: limit, Reset: reset}
+}
+
+// KeyBudget is a budget of one API key.
+func KeyBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
+	return Budget{Scope: "key/" + key, Limit: limit, Reset: reset}
+}
+
 // Payer is who pays for a call, and under which budgets.
 type Payer struct {
 	User    string

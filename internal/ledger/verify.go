@@ -1,0 +1,234 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Problem is something in a store that does not add up.
+type Problem struct {
+	Where string `json:"where"` // what it concerns: "account u/ann/wallet"
+	What  string `json:"what"`
+}
+
+// Report counts what [Verify] has looked at.
+type Report struct {
+	Accounts  int64         `json:"accounts"`
+	Entries   int64         `json:"entries"`
+	Transfers int64         `json:"transfers"`
+	Calls     int64         `json:"calls"`
+	Holds     int64         `json:"holds"`
+	Claims    int64         `json:"claims"`
+	Users     int64         `json:"users"`    // of whom there is anything of these
+	Problems  int64         `json:"problems"` // told of, those of further checks included
+	Took      time.Duration `json:"took_ns"`
+}
+
+// Check looks for problems in what another package keeps in the store. r ends
+// with an error when the context does that Verify was given.
+type Check func(r storage.Reader, problem func(Problem)) error
+
+// Verify rebuilds every balance from its entries, and looks whether all that is
+// written twice says the same: entries and transfers, holds and what is held,
+// calls and what they have paid, the sums of days and their calls, indexes and
+// their records. problem is called for each thing that does not add up; then
+// the checks run. Verify changes nothing.
+//
+// r is one snapshot, of a store in use or of a copy. Of calls it knows that those
+// before callsKept ago may be gone, and leaves some time beside. The error is
+// that of reading, or of ctx. The memory that Verify takes is that of what one
+// user has, not of how many entries and calls there are.
+func Verify(ctx context.Context, r storage.Reader, now time.Time, callsKept time.Duration,
+	problem func(Problem), checks ...Check,
+) (Report, error) {
+	began := time.Now()
+	kept := now.Add(min(keptMargin, callsKept/2) - callsKept)
+	v := &verification{
+		Reader: interruptible{ctx, r}, problem: problem,
+		paidFrom: firstTimed(kept), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
+	}
+	var err error
+	for _, step := range []func() error{v.accounts, v.transfers, v.untied, v.claims} {
+		if err = step(); err != nil {
+			break
+		}
+	}
+	for _, check := range checks {
+		if err != nil {
+			break
+		}
+		err = check(v.Reader, v.report)
+	}
+	v.Took = time.Since(began)
+	return v.Report, err
+}
+
+// keptMargin is how long before the end of their time records of calls are not
+// relied on any more: the engine drops them by its own clock.
+const keptMargin = 24 * time.Hour
+
+// verification is a Verify under way.
+type verification struct {
+	storage.Reader
+	Report
+	problem   func(Problem)
+	paidFrom  ID           // the settlements from here on are in records of calls
+	wholeFrom Day          // all calls from this day on are there
+	sum       money.Amount // of the balances of all accounts with money
+	ties      ties
+}
+
+func (v *verification) report(p Problem) {
+	v.Problems++
+	v.problem(p)
+}
+
+// tell reports a problem. Both texts are formats; where takes the first
+// argument.
+func (v *verification) tell(where, what string, args ...any) {
+	v.report(Problem{Where: where, What: fmt.Sprintf(what, args...)})
+}
+
+// accounts goes through all accounts: those of the house, then user by user, with
+// what else there is of each.
+func (v *verification) accounts() error {
+	users := []byte("u/")
+	if err := v.houseAccounts(nil, users); err != nil {
+		return err
+	}
+	if err := v.users(); err != nil {
+		return err
+	}
+	if err := v.houseAccounts(storage.PrefixEnd(users), nil); err != nil {
+		return err
+	}
+	if v.sum != 0 {
+		v.tell("all accounts", "the sum of their balances is %v, not zero: money has come from nowhere or gone", v.sum)
+	}
+	return nil
+}
+
+// houseAccounts goes through the accounts with names in [from, to) that are of
+// no user; a nil to is the end.
+func (v *verification) houseAccounts(from, to []byte) error {
+	books := newBooks(v, "")
+	states, entries := v.cursor(accountPrefix, from, to), v.cursor(entryPrefix, from, to)
+	if err := v.fold(states, entries, books, func(Account) bool { return true }); err != nil {
+		return err
+	}
+	for _, account := range slices.Sorted(maps.Keys(books.held)) {
+		v.tell("account "+string(account), "%v is held, and nothing of the house is ever held", books.held[account])
+	}
+	return nil
+}
+
+// claims looks whether what was answered once can be answered again.
+func (v *verification) claims() error {
+	records := v.cursor(claimPrefix, nil, nil)
+	for {
+		key, val, err := records.peek()
+		if err != nil || key == nil {
+			return err
+		}
+		records.advance()
+		v.Claims++
+		var c claimRecord
+		scope, hash, _ := strings.Cut(strings.TrimPrefix(string(key), claimPrefix), "/")
+		where := fmt.Sprintf("claim %s of %s", hash, scope)
+		if err := storage.DecodeRecord(val, &c); err != nil {
+			v.tell(where, "its record cannot be read: %v", err)
+		} else if !json.Valid(c.Result) {
+			v.tell(where, "its record has no answer")
+		}
+	}
+}
+
+const claimPrefix = "idem/"
+
+// interruptible reads until a context ends.
+type interruptible struct {
+	ctx context.Context
+	r   storage.Reader
+}
+
+// Get implements [storage.Reader].
+func (i interruptible) Get(key []byte) ([]byte, error) {
+	if err := i.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return i.r.Get(key)
+}
+
+// Scan implements [storage.Reader].
+func (i interruptible) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	if err := i.ctx.Err(); err != nil {
+		return err
+	}
+	seen := 0
+	err := i.r.Scan(lo, hi, func(key, val []byte) bool {
+		seen++
+		return (seen%256 != 0 || i.ctx.Err() == nil) && fn(key, val)
+	})
+	if err == nil && seen >= 256 {
+		err = i.ctx.Err()
+	}
+	return err
+}
+
+// cursor walks over the records of a range, so that several ranges can be walked
+// side by side. It reads a chunk at a time, which is all it keeps.
+type cursor struct {
+	r      storage.Reader
+	lo, hi []byte // what has not been read yet; lo is nil when everything was
+	chunk  [][2][]byte
+}
+
+const chunkSize = 256
+
+// cursor returns one over the keys that begin with prefix and whose rest lies in
+// [from, to); a nil to is the end.
+func (v *verification) cursor(prefix string, from, to []byte) *cursor {
+	c := &cursor{r: v.Reader, lo: append([]byte(prefix), from...), hi: storage.PrefixEnd([]byte(prefix))}
+	if to != nil {
+		c.hi = append([]byte(prefix), to...)
+	}
+	return c
+}
+
+// peek returns the record that the cursor stands on; a nil key at the end.
+func (c *cursor) peek() (key, val []byte, err error) {
+	if len(c.chunk) == 0 && c.lo != nil {
+		lo := c.lo
+		c.lo = nil
+		err := c.r.Scan(lo, c.hi, func(key, val []byte) bool {
+			if len(c.chunk) == chunkSize {
+				c.lo = key
+				return false
+			}
+			c.chunk = append(c.chunk, [2][]byte{key, val})
+			return true
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(c.chunk) == 0 {
+		return nil, nil, nil
+	}
+	return c.chunk[0][0], c.chunk[0][1], nil
+}
+
+// advance goes on to the next record.
+func (c *cursor) advance() {
+	if c.chunk = c.chunk[1:]; len(c.chunk) == 0 {
+		c.chunk = nil // the array goes, and what it refers to
+	}
+}
