@@ -33,6 +33,7 @@ var house = []struct {
 	{"handlers/reply", []string{"internal/fault"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal"}, true},
 	{"handlers/demo", nil, true},
+	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "payments"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal"}, true},
 	{"caddymodule", []string{"internal", "storage", "payments"}, true},
 	{"internal/gatetest", []string{".", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on

@@ -10,7 +10,11 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/caddymodule"
 	_ "github.com/caddy-modelgate/modelgate/handlers/auth"
 	_ "github.com/caddy-modelgate/modelgate/handlers/call"
+	_ "github.com/caddy-modelgate/modelgate/handlers/console"
 	_ "github.com/caddy-modelgate/modelgate/handlers/demo"
 	_ "github.com/caddy-modelgate/modelgate/handlers/health"
+	_ "github.com/caddy-modelgate/modelgate/payments/demo"
+	_ "github.com/caddy-modelgate/modelgate/payments/epay"
+	_ "github.com/caddy-modelgate/modelgate/payments/stripe"
 	_ "github.com/caddy-modelgate/modelgate/storage/badger"
 )

@@ -57,7 +57,7 @@ type Order struct {
 // Page is where the person pays.
 type Page struct {
 	URL       string // absolute
-	Reference string // the service's own id of what it opened, as Notice has it
+	Reference string // the service's own id of what it opened; a notice may name the payment by another
 }
 
 // Webhook is a request of the service, read whole.
@@ -67,6 +67,16 @@ type Webhook struct {
 	Query  url.Values
 	Body   []byte // at most 256 KiB, raw
 	Now    time.Time
+}
+
+// Tolerance is how far from now a signature with a time may lie, in the past
+// and in the future.
+const Tolerance = 300 * time.Second
+
+// Timely tells whether what was signed at a moment may be read now.
+func (w Webhook) Timely(signed time.Time) bool {
+	age := w.Now.Sub(signed)
+	return -Tolerance <= age && age <= Tolerance
 }
 
 // Kind is what a notice tells.
@@ -97,4 +107,29 @@ type Notice struct {
 	// it comes from the service's test mode and we are live, or the reverse, or
 	// it is for another merchant. It is acknowledged, listed and credits nothing.
 	Mismatch string
+}
+
+// IsTradeNo tells whether text has the form of [Order.TradeNo]. What a service
+// sends back and is not of that form is no order of ours.
+func IsTradeNo(text string) bool {
+	if len(text) != 32 {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// IsReference tells whether text can be an id of a service's own: 1 to 255
+// characters of printable ASCII, without a space.
+func IsReference(text string) bool {
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return text != "" && len(text) <= 255
 }

@@ -1,0 +1,76 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+const (
+	deliveryTimeout = 10 * time.Second
+	maxWaiting      = 64 // notices that wait at one time
+)
+
+// errFull is why a notice is not sent later.
+var errFull = errors.New("too many notices wait; try again in a moment")
+
+// deliver sends the notice of a kind about an order to its webhook, as a
+// service on another machine would. It is not bound to the person who pressed
+// the button: who leaves the page has paid.
+func (d *Demo) deliver(kind payments.Kind, o payments.Order) error {
+	id, body, err := write(kind, o)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(d.life, deliveryTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.NotifyURL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	d.sign(request.Header, id, d.now(), body)
+	answer, err := d.client.Do(request)
+	if err != nil {
+		return err
+	}
+	if err := answer.Body.Close(); err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the webhook answered %d", answer.StatusCode)
+	}
+	return nil
+}
+
+// deliverLater returns at once, and sends the notice after the delay, unless the
+// configuration is gone by then.
+func (d *Demo) deliverLater(kind payments.Kind, o payments.Order) error {
+	select {
+	case d.waiting <- struct{}{}:
+	default:
+		return errFull
+	}
+	go func() {
+		defer func() { <-d.waiting }()
+		timer := time.NewTimer(time.Duration(d.Delay))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-d.life.Done():
+			return
+		}
+		if err := d.deliver(kind, o); err != nil {
+			d.logger.Error("a delayed notice of the demo payment service was not taken",
+				zap.String("trade_no", o.TradeNo), zap.Error(err))
+		}
+	}()
+	return nil
+}

@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
+)
+
+// transport is a webhook without a network, for bubbles of time.
+type transport func(*http.Request) error
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := f(r); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+// later presses the button that pays later, and returns the answer's status.
+func later(d *Demo) int {
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(url.Values{"action": {"delay"}}.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer := httptest.NewRecorder()
+	d.ServePage(answer, r, order("https://ai.example.com/webhook"))
+	return answer.Code
+}
+
+// bubble returns a module whose notices are counted by the time they took.
+func bubble(t *testing.T, delay time.Duration) (d *Demo, sent chan time.Duration) {
+	d = &Demo{Secret: "hush", Delay: caddy.Duration(delay)}
+	if err := paymentstest.Provision(t, d); err != nil {
+		t.Fatal(err)
+	}
+	d.now = func() time.Time { return paymentstest.Now }
+	sent = make(chan time.Duration, 2*maxWaiting)
+	start := time.Now()
+	d.client.Transport = transport(func(*http.Request) error {
+		sent <- time.Since(start)
+		return nil
+	})
+	return d, sent
+}
+
+func TestPayingLaterAnswersAtOnceAndTellsAfterTheDelay(t *testing.T) {
+	t.Parallel()
+	for delay, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Minute: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			d, sent := bubble(t, delay)
+			if got := later(d); got != http.StatusAccepted {
+				t.Errorf("answered %d", got)
+			}
+			if len(sent) > 0 {
+				t.Error("the notice was sent at once")
+			}
+			if got := <-sent; got != want {
+				t.Errorf("the notice was sent after %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestWhatWaitsEndsWithTheConfiguration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, sent := bubble(t, time.Minute)
+		later(d)
+		if err := d.Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // a goroutine that stays would end the test
+		time.Sleep(2 * time.Minute)
+		if len(sent) > 0 {
+			t.Error("the notice was sent by a configuration that is gone")
+		}
+	})
+}
+
+func TestOnlySoManyNoticesWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, sent := bubble(t, time.Minute)
+		for range maxWaiting {
+			if got := later(d); got != http.StatusAccepted {
+				t.Fatalf("answered %d", got)
+			}
+		}
+		if got := later(d); got != http.StatusServiceUnavailable {
+			t.Errorf("one more is answered %d", got)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if len(sent) != maxWaiting {
+			t.Errorf("%d were sent", len(sent))
+		}
+		if got := later(d); got != http.StatusAccepted {
+			t.Errorf("after them one is answered %d", got)
+		}
+	})
+}
+
+func TestADelayedNoticeThatIsNotTakenEndsQuietly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := bubble(t, time.Second)
+		asked := 0
+		d.client.Transport = transport(func(*http.Request) error {
+			asked++
+			return errors.New("no route")
+		})
+		later(d)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked != 1 || len(d.waiting) != 0 {
+			t.Errorf("asked %d times, %d wait", asked, len(d.waiting))
+		}
+	})
+}

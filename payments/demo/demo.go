@@ -1,0 +1,183 @@
+// Package demo is a payment service without money, for trying the whole way of
+// a payment without an account anywhere: a page with buttons in place of a
+// card form, and signed notices that are sent for real.
+//
+// This file is the module a configuration names; page.go is the page,
+// delivery.go sends notices, notice.go writes and reads them.
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(Demo))
+}
+
+// Demo is a payment service without money: whoever opens the page of an order
+// may press a button that pays it. It is for trying and testing; on a gateway
+// that earns money it gives credit away.
+type Demo struct {
+	// Secret signs the notices. Placeholders are resolved, such as `{env.X}`.
+	// Default: one that is drawn when the process starts, so that a page which
+	// was opened before a reload of the configuration pays after it.
+	Secret settings.Secret `json:"secret,omitempty"`
+
+	// Delay is how long the button "pay later" waits before the notice is sent,
+	// at most 10 minutes. What waits is dropped when the configuration is
+	// reloaded. Default: 5s.
+	Delay caddy.Duration `json:"delay,omitempty"`
+
+	drawn   bool // the secret is from the pool
+	client  *http.Client
+	waiting chan struct{} // holds one for each notice that waits
+	life    context.Context
+	end     context.CancelFunc
+	now     func() time.Time
+	logger  *zap.Logger
+}
+
+// Bounds of a delay.
+const (
+	defaultDelay = 5 * time.Second
+	maxDelay     = 10 * time.Minute
+)
+
+// CaddyModule returns the Caddy module information.
+func (*Demo) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.payments.demo",
+		New: func() caddy.Module { return new(Demo) },
+	}
+}
+
+// secrets has the secret that is drawn where none is configured. On a reload the
+// new configuration takes it before the old one lets go of it.
+var secrets = caddy.NewUsagePool()
+
+// drawnSecret is a secret in the pool.
+type drawnSecret settings.Secret
+
+// Destruct implements caddy.Destructor.
+func (drawnSecret) Destruct() error { return nil }
+
+// Provision resolves or draws the secret and fills in the defaults.
+func (d *Demo) Provision(ctx caddy.Context) error {
+	d.logger = ctx.Logger()
+	if d.Delay == 0 {
+		d.Delay = caddy.Duration(defaultDelay)
+	}
+	if d.Secret == "" {
+		value, _, err := secrets.LoadOrNew("secret", func() (caddy.Destructor, error) {
+			return drawnSecret(rand.Text()), nil
+		})
+		if err != nil {
+			return err
+		}
+		d.drawn = true
+		d.Secret = settings.Secret(value.(drawnSecret))
+	} else if err := settings.Resolve("secret", &d.Secret); err != nil {
+		return err
+	}
+
+	// The notices go to the address in the order, which is ours.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	d.client = &http.Client{
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+	d.waiting = make(chan struct{}, maxWaiting)
+	d.life, d.end = context.WithCancel(ctx)
+	d.now = time.Now
+	d.logger.Warn("the demo payment service fills wallets without money; it is for trying only")
+	return nil
+}
+
+// Validate checks the bounds of the configuration.
+func (d *Demo) Validate() error { return checkDelay(time.Duration(d.Delay)) }
+
+func checkDelay(delay time.Duration) error {
+	if delay < time.Millisecond || delay > maxDelay {
+		return fmt.Errorf("delay is from 1ms to %s, not %s", maxDelay, delay)
+	}
+	return nil
+}
+
+// Cleanup drops the notices that wait.
+func (d *Demo) Cleanup() error {
+	if d.end != nil {
+		d.end()
+		d.client.CloseIdleConnections()
+	}
+	if d.drawn {
+		d.drawn = false
+		_, err := secrets.Delete("secret")
+		return err
+	}
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	payment demo {
+//		secret <secret>
+//		delay  <duration>
+//	}
+func (d *Demo) UnmarshalCaddyfile(dispenser *caddyfile.Dispenser) error {
+	return settings.Words{
+		"secret": settings.Text(&d.Secret),
+		"delay": func(value string) error {
+			delay, err := caddy.ParseDuration(value)
+			if err != nil {
+				return fmt.Errorf("delay is a duration such as 5s, not %q", value)
+			}
+			d.Delay = caddy.Duration(delay)
+			return checkDelay(delay)
+		},
+	}.Unmarshal(dispenser)
+}
+
+// Checkout implements payments.Provider: the page lies beside the webhook, and
+// is served by [Demo.ServePage].
+func (d *Demo) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
+	base, found := strings.CutSuffix(o.NotifyURL, "/webhook")
+	if !found {
+		return payments.Page{}, errors.New("the address of the webhook does not end in /webhook")
+	}
+	return payments.Page{URL: base + "/page/" + o.TradeNo, Reference: paymentOf(o)}, nil
+}
+
+// Acknowledgement implements payments.Provider.
+func (*Demo) Acknowledgement() (body, contentType string) {
+	return `{"received":true}`, "application/json"
+}
+
+// Methods implements payments.Provider.
+func (*Demo) Methods() []string { return []string{http.MethodPost} }
+
+// Interface guards
+var (
+	_ caddy.Module          = (*Demo)(nil)
+	_ caddy.Provisioner     = (*Demo)(nil)
+	_ caddy.Validator       = (*Demo)(nil)
+	_ caddy.CleanerUpper    = (*Demo)(nil)
+	_ caddyfile.Unmarshaler = (*Demo)(nil)
+	_ payments.Provider     = (*Demo)(nil)
+	_ payments.Pager        = (*Demo)(nil)
+)

@@ -1,0 +1,155 @@
+package demo
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+//go:embed page.html
+var pageSource string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageSource))
+
+// policy lets the page do nothing but show itself and send its form back.
+const policy = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
+
+// maxForm is the length of the longest form that is read, in bytes.
+const maxForm = 1 << 10
+
+// action is a button of the page.
+type action struct {
+	label   string
+	kind    payments.Kind
+	delayed bool
+	done    string   // what the page then says
+	next    []string // the buttons that it then has
+}
+
+// actions are the buttons by the word their form sends. The page keeps no state
+// of an order: any of them may be sent at any time, as a service may send any
+// notice at any time, and the gateway has to cope.
+var actions = map[string]action{
+	"pay":     {label: "Pay", kind: payments.Paid, done: "The order is paid.", next: paid},
+	"delay":   {label: "Pay later", kind: payments.Paid, delayed: true, done: "The notice of the payment is on its way.", next: paid},
+	"decline": {label: "Decline", kind: payments.Failed, done: "The payment was declined."},
+	"refund":  {label: "Refund", kind: payments.Refunded, done: "The money was given back to the payer."},
+	"dispute": {label: "Dispute", kind: payments.Disputed, done: "The payer disputes the payment, and the money was taken back.", next: []string{"restore"}},
+	"restore": {label: "Win the dispute", kind: payments.Restored, done: "The dispute was won, and the money has come back."},
+}
+
+// The buttons of a page that was just opened, and of one that was paid.
+var (
+	opened = []string{"pay", "decline", "delay"}
+	paid   = []string{"refund", "dispute"}
+)
+
+// ServePage implements payments.Pager. A GET shows the order and changes
+// nothing; a POST of the page's own form sends a notice to the webhook.
+//
+// A form of another site must not pay. Whoever mounts the page is expected to
+// keep cross-origin requests away; the page refuses them as well, because
+// nothing else stands between a link and a paid order.
+func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Order) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if d.expired(o) {
+			d.show(w, http.StatusOK, o, "The order has expired.", nil)
+			return
+		}
+		d.show(w, http.StatusOK, o, "", opened)
+	case http.MethodPost:
+		if err := new(http.CrossOriginProtection).Check(r); err != nil {
+			d.show(w, http.StatusForbidden, o, "This form was sent by another site. Nothing was done.", nil)
+			return
+		}
+		d.act(w, r, o)
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		d.show(w, http.StatusMethodNotAllowed, o, "This page is opened by GET and sent by POST.", nil)
+	}
+}
+
+// act does what a button says.
+func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
+	word, ok := readAction(w, r)
+	a, known := actions[word]
+	if !ok || !known {
+		d.show(w, http.StatusBadRequest, o, "The form has no action that is known. Nothing was done.", opened)
+		return
+	}
+	if a.kind == payments.Paid && d.expired(o) {
+		d.show(w, http.StatusConflict, o, "The order has expired. Nothing was done.", nil)
+		return
+	}
+	if a.delayed {
+		if err := d.deliverLater(a.kind, o); err != nil {
+			d.show(w, http.StatusServiceUnavailable, o, "Nothing was done: "+err.Error()+".", opened)
+			return
+		}
+		d.show(w, http.StatusAccepted, o, a.done, a.next)
+		return
+	}
+	if err := d.deliver(a.kind, o); err != nil {
+		d.show(w, http.StatusBadGateway, o, "The gateway did not take the notice: "+err.Error()+".", []string{word})
+		return
+	}
+	d.show(w, http.StatusOK, o, a.done, a.next)
+}
+
+// readAction returns the one action of a form.
+func readAction(w http.ResponseWriter, r *http.Request) (string, bool) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" {
+		return "", false
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return "", false
+	}
+	if len(r.PostForm) != 1 || len(r.PostForm["action"]) != 1 {
+		return "", false
+	}
+	return r.PostForm.Get("action"), true
+}
+
+// expired tells whether the page takes no money for an order any more.
+func (d *Demo) expired(o payments.Order) bool { return !d.now().Before(o.Expires) }
+
+// button is an action as the page shows it.
+type button struct{ Action, Label string }
+
+// show writes the page with what has happened, and with buttons.
+func (d *Demo) show(w http.ResponseWriter, status int, o payments.Order, outcome string, words []string) {
+	buttons := make([]button, len(words))
+	for i, word := range words {
+		buttons[i] = button{word, actions[word].label}
+		if actions[word].delayed {
+			buttons[i].Label = fmt.Sprintf("Pay in %s", time.Duration(d.Delay))
+		}
+	}
+	var page bytes.Buffer
+	if err := pageTemplate.Execute(&page, struct {
+		payments.Order
+		Outcome string
+		Buttons []button
+	}{o, outcome, buttons}); err != nil {
+		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "same-origin")
+	w.WriteHeader(status)
+	_, _ = page.WriteTo(w) // a HEAD, or a person who left
+}

@@ -1,0 +1,298 @@
+package demo
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
+)
+
+var update = flag.Bool("update", false, "write what the page looks like into the golden files")
+
+// gateway is a server with the webhook of d and the page of one order, as the
+// console has them.
+type gateway struct {
+	*httptest.Server
+
+	demo   *Demo
+	order  payments.Order
+	status int // of the webhook's answers to what it can read
+
+	mu      sync.Mutex
+	notices []payments.Notice
+}
+
+func newGateway(t *testing.T) *gateway {
+	t.Helper()
+	g := &gateway{demo: provisioned(t), status: http.StatusOK}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/user/demo/webhook", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		n, err := g.demo.Read(payments.Webhook{Method: r.Method, Header: r.Header, Query: r.URL.Query(), Body: body, Now: paymentstest.Now})
+		if err != nil {
+			t.Errorf("the webhook cannot read %s: %v", body, err)
+		}
+		g.mu.Lock()
+		g.notices = append(g.notices, n)
+		g.mu.Unlock()
+		if g.status/100 == 3 {
+			w.Header().Set("Location", r.URL.Path)
+		}
+		w.WriteHeader(g.status)
+	})
+	mux.HandleFunc("/api/user/demo/page/", func(w http.ResponseWriter, r *http.Request) {
+		g.demo.ServePage(w, r, g.order)
+	})
+	g.Server = httptest.NewServer(mux)
+	t.Cleanup(g.Close)
+	g.order = order(g.URL + "/api/user/demo/webhook")
+	return g
+}
+
+// told returns the notices the webhook has had so far.
+func (g *gateway) told() []payments.Notice {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]payments.Notice(nil), g.notices...)
+}
+
+// ask sends a request to the page and returns the answer with its body.
+func (g *gateway) ask(t *testing.T, method, form string, header http.Header) (*http.Response, string) {
+	t.Helper()
+	page, err := g.demo.Checkout(t.Context(), g.order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, page.URL, strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	answer, err := g.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(body)
+}
+
+var buttonPattern = regexp.MustCompile(`name="action" value="(\w+)"`)
+
+// buttons returns the actions that a page offers.
+func buttons(page string) string {
+	var words []string
+	for _, match := range buttonPattern.FindAllStringSubmatch(page, -1) {
+		words = append(words, match[1])
+	}
+	return strings.Join(words, " ")
+}
+
+func TestThePageIsAsItWasReviewed(t *testing.T) {
+	t.Parallel()
+	d := provisioned(t)
+	for name, row := range map[string]struct {
+		change func(*payments.Order)
+		method string
+		header http.Header
+	}{
+		"open":    {func(*payments.Order) {}, http.MethodGet, nil},
+		"expired": {func(o *payments.Order) { o.Expires = paymentstest.Now }, http.MethodGet, nil},
+		"hostile": {func(o *payments.Order) {
+			o.Title = `<script>alert(1)</script>"'&`
+			o.ReturnURL = "javascript:alert(1)"
+		}, http.MethodGet, nil},
+		"foreign": {func(*payments.Order) {}, http.MethodPost, http.Header{"Sec-Fetch-Site": {"cross-site"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := order("https://ai.example.com/api/user/demo/webhook")
+			row.change(&o)
+			r := httptest.NewRequestWithContext(t.Context(), row.method, "https://ai.example.com/", nil)
+			for name, values := range row.header {
+				r.Header[name] = values
+			}
+			answer := httptest.NewRecorder()
+			d.ServePage(answer, r, o)
+			file := filepath.Join("testdata", name+".html")
+			if *update {
+				if err := os.WriteFile(file, answer.Body.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := answer.Body.String(); got != strings.ReplaceAll(string(want), "\r\n", "\n") {
+				t.Errorf("the page is\n%s", got)
+			}
+		})
+	}
+}
+
+func TestThePageMayDoNothingButSendItsForm(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
+		answer, _ := g.ask(t, method, "action=decline", nil)
+		for name, want := range map[string]string{
+			"Content-Type": "text/html; charset=utf-8",
+			"Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
+				"require-trusted-types-for 'script'; trusted-types 'none'",
+			"X-Content-Type-Options": "nosniff",
+			"Cache-Control":          "no-store",
+			"Referrer-Policy":        "same-origin",
+		} {
+			if got := answer.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", method, name, got, want)
+			}
+		}
+	}
+}
+
+func TestButtonsTellTheGateway(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for _, row := range []struct {
+		action string
+		want   payments.Kind
+		next   string
+	}{
+		{"decline", payments.Failed, ""},
+		{"pay", payments.Paid, "refund dispute"},
+		{"dispute", payments.Disputed, "restore"},
+		{"restore", payments.Restored, ""},
+		{"refund", payments.Refunded, ""},
+	} {
+		answer, page := g.ask(t, http.MethodPost, "action="+row.action, http.Header{"Sec-Fetch-Site": {"same-origin"}})
+		told := g.told()
+		if answer.StatusCode != http.StatusOK || len(told) == 0 || told[len(told)-1].Kind != row.want {
+			t.Errorf("%s: answered %d, told %+v", row.action, answer.StatusCode, told)
+			continue
+		}
+		if n := told[len(told)-1]; n.TradeNo != g.order.TradeNo || n.Amount != g.order.Amount || n.Currency != g.order.Currency {
+			t.Errorf("%s: told %+v of %+v", row.action, n, g.order)
+		}
+		if got := buttons(page); got != row.next {
+			t.Errorf("%s: the page then offers %q, want %q", row.action, got, row.next)
+		}
+	}
+	if got := len(g.told()); got != 5 {
+		t.Errorf("told %d times", got)
+	}
+}
+
+func TestWhatIsNoFormOfThePageDoesNothing(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, method, form string
+		header             http.Header
+		want               int
+	}{
+		{"opening the page", http.MethodGet, "", nil, 200},
+		{"asking whether it is there", http.MethodHead, "", nil, 200},
+		{"another method", http.MethodPut, "action=pay", nil, 405},
+		{"a form of another site", http.MethodPost, "action=pay", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"a form of another host of the site", http.MethodPost, "action=pay", http.Header{"Sec-Fetch-Site": {"same-site"}}, 403},
+		{"a form of another origin, from an old browser", http.MethodPost, "action=pay", http.Header{"Origin": {"https://evil.example"}}, 403},
+		{"a form of a sandbox, from an old browser", http.MethodPost, "action=pay", http.Header{"Origin": {"null"}}, 403},
+		{"no action", http.MethodPost, "", nil, 400},
+		{"an unknown action", http.MethodPost, "action=steal", nil, 400},
+		{"two actions", http.MethodPost, "action=decline&action=pay", nil, 400},
+		{"an action and more", http.MethodPost, "action=pay&amount=1000", nil, 400},
+		{"a form that cannot be read", http.MethodPost, "action=pay&%zz", nil, 400},
+		{"a form that is too long", http.MethodPost, "action=pay&x=" + strings.Repeat("x", maxForm), nil, 400},
+		{"JSON", http.MethodPost, `{"action":"pay"}`, http.Header{"Content-Type": {"application/json"}}, 400},
+		{"a form in plain text", http.MethodPost, "action=pay", http.Header{"Content-Type": {"text/plain"}}, 400},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t)
+			answer, _ := g.ask(t, row.method, row.form, row.header)
+			if answer.StatusCode != row.want {
+				t.Errorf("answered %d, want %d", answer.StatusCode, row.want)
+			}
+			if told := g.told(); len(told) > 0 {
+				t.Errorf("the gateway was told %+v", told)
+			}
+		})
+	}
+}
+
+func TestAnActionInTheQueryIsNoForm(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://ai.example.com/?action=pay", nil)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer := httptest.NewRecorder()
+	g.demo.ServePage(answer, r, g.order)
+	if answer.Code != http.StatusBadRequest || len(g.told()) > 0 {
+		t.Errorf("answered %d, told %v", answer.Code, g.told())
+	}
+}
+
+func TestAnExpiredOrderIsNotPaidAndStillRefunded(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.order.Expires = paymentstest.Now
+	for action, want := range map[string]int{"pay": 409, "delay": 409, "refund": 200} {
+		if answer, _ := g.ask(t, http.MethodPost, "action="+action, nil); answer.StatusCode != want {
+			t.Errorf("%s: answered %d, want %d", action, answer.StatusCode, want)
+		}
+	}
+	if told := g.told(); len(told) != 1 || told[0].Kind != payments.Refunded {
+		t.Errorf("told %+v", told)
+	}
+}
+
+func TestAGatewayThatDoesNotTakeTheNoticeIsShown(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusAccepted, http.StatusFound, http.StatusBadRequest, http.StatusServiceUnavailable} {
+		g := newGateway(t)
+		g.status = status
+		answer, page := g.ask(t, http.MethodPost, "action=pay", nil)
+		want := fmt.Sprintf("The gateway did not take the notice: the webhook answered %d.", status)
+		if answer.StatusCode != http.StatusBadGateway || !strings.Contains(page, want) {
+			t.Errorf("%d: answered %d, %s", status, answer.StatusCode, page)
+		}
+		if got := buttons(page); got != "pay" {
+			t.Errorf("%d: the page then offers %q", status, got)
+		}
+		if len(g.told()) != 1 {
+			t.Errorf("%d: told %d times", status, len(g.told()))
+		}
+	}
+	g := newGateway(t)
+	away := httptest.NewServer(nil)
+	away.Close()
+	g.order.NotifyURL = away.URL + "/webhook"
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("action=pay"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer := httptest.NewRecorder()
+	g.demo.ServePage(answer, r, g.order)
+	if answer.Code != http.StatusBadGateway {
+		t.Errorf("nobody there: answered %d", answer.Code)
+	}
+}

@@ -1,0 +1,52 @@
+package epay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// cent is the least that the protocol counts: money has two decimal places.
+const cent = money.Unit / 100
+
+// Checkout implements payments.Provider. The service is not asked: the page is
+// an address that carries the signed order.
+func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
+	if e.Key == "" {
+		return payments.Page{}, errors.New("the key is missing")
+	}
+	if o.Currency != e.Currency {
+		return payments.Page{}, fmt.Errorf("the service takes %s, not %s", e.Currency, o.Currency)
+	}
+	if o.Amount <= 0 || o.Amount%cent != 0 {
+		return payments.Page{}, fmt.Errorf("an amount of %s %s cannot be paid by the service: it must be more than zero and a multiple of %s",
+			o.Amount, o.Currency, cent)
+	}
+	params := map[string]string{
+		"pid":          e.PID,
+		"type":         e.Method,
+		"out_trade_no": o.TradeNo,
+		"notify_url":   o.NotifyURL,
+		"return_url":   o.ReturnURL,
+		"name":         strings.ReplaceAll(o.Title, separator, " "),
+		"money":        o.Amount.String(),
+	}
+	if ambiguous(params) {
+		return payments.Page{}, errors.New("an address with an ampersand cannot be signed without doubt about its end")
+	}
+	query := make(url.Values, len(params)+2)
+	for name, value := range params {
+		query.Set(name, value)
+	}
+	query.Set("sign", sign(params, e.Key.Reveal()))
+	query.Set("sign_type", signType)
+	return payments.Page{
+		URL:       strings.TrimRight(e.URL, "/") + "/submit.php?" + query.Encode(),
+		Reference: o.TradeNo, // the service gives none before it is paid
+	}, nil
+}

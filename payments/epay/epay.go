@@ -1,0 +1,143 @@
+// Package epay takes payments by the signed form that consoles of this kind
+// have in common (易支付, "epay"): services of many names take a person to
+// Alipay, WeChat Pay and others by it, and tell of the payment in a request
+// signed with MD5 and a shared key.
+//
+// The protocol has no time in its signatures, and no refunds. The life of the
+// order bounds how long a notice of it is good, and that an order is credited
+// once makes a second one harmless.
+//
+// This file is the module a configuration names; checkout.go writes the form,
+// notice.go reads what the service says, signature.go is what both sign.
+package epay
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(Epay))
+}
+
+// Epay takes payments by a service that speaks the epay protocol. The service
+// calls `<base_url>/api/user/epay/webhook`, which is sent to it with each order.
+type Epay struct {
+	// URL is the address below which the service has its submit.php, such as
+	// `https://pay.example.com/`. Placeholders are resolved. Required.
+	URL string `json:"url,omitempty"`
+
+	// PID is the merchant's number. Placeholders are resolved. Required.
+	PID string `json:"pid,omitempty"`
+
+	// Key is what signs, shared with the service. Placeholders are resolved, such
+	// as `{env.EPAY_KEY}`. Required.
+	Key settings.Secret `json:"key,omitempty"`
+
+	// Method is the way of payment, in the service's word: `alipay`, `wxpay` and
+	// what else it has. Default: `alipay`.
+	Method string `json:"method,omitempty"`
+
+	// Currency is what the service counts in, which its notices do not say: three
+	// capital letters of ISO 4217. Orders of another currency are refused.
+	// Default: `CNY`.
+	Currency string `json:"currency,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Epay) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.payments.epay",
+		New: func() caddy.Module { return new(Epay) },
+	}
+}
+
+// Provision resolves the placeholders and fills in the defaults, and refuses a
+// configuration in which something required is missing.
+func (e *Epay) Provision(caddy.Context) error {
+	if e.Method == "" {
+		e.Method = "alipay"
+	}
+	if e.Currency == "" {
+		e.Currency = "CNY"
+	}
+	if err := errors.Join(
+		settings.Resolve("url", &e.URL),
+		settings.Resolve("pid", &e.PID),
+		settings.Resolve("key", &e.Key),
+	); err != nil {
+		return err
+	}
+	if err := settings.CheckURL(e.URL); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	return nil
+}
+
+// Validate checks the words that are signed.
+func (e *Epay) Validate() error {
+	if err := checkCurrency(e.Currency); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"pid": e.PID, "method": e.Method} {
+		if strings.Contains(value, separator) {
+			return fmt.Errorf("%s holds an ampersand", name)
+		}
+	}
+	return nil
+}
+
+func checkCurrency(code string) error {
+	if len(code) != 3 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return fmt.Errorf("currency is three capital letters such as CNY, not %q", code)
+	}
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	payment epay {
+//		url      <url>
+//		pid      <number>
+//		key      <key>
+//		method   alipay|wxpay|...
+//		currency <code>
+//	}
+func (e *Epay) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"url":    settings.Text(&e.URL),
+		"pid":    settings.Text(&e.PID),
+		"key":    settings.Text(&e.Key),
+		"method": settings.Text(&e.Method),
+		"currency": func(value string) error {
+			e.Currency = value
+			return checkCurrency(value)
+		},
+	}.Unmarshal(d)
+}
+
+// Acknowledgement implements payments.Provider: the word the protocol asks for.
+func (*Epay) Acknowledgement() (body, contentType string) {
+	return "success", "text/plain; charset=utf-8"
+}
+
+// Methods implements payments.Provider. Which one a service uses is its own
+// choice.
+func (*Epay) Methods() []string { return []string{http.MethodGet, http.MethodPost} }
+
+// Interface guards
+var (
+	_ caddy.Module          = (*Epay)(nil)
+	_ caddy.Provisioner     = (*Epay)(nil)
+	_ caddy.Validator       = (*Epay)(nil)
+	_ caddyfile.Unmarshaler = (*Epay)(nil)
+	_ payments.Provider     = (*Epay)(nil)
+)

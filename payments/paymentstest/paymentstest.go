@@ -1,0 +1,132 @@
+// Package paymentstest is what the tests of payment services stand on: an
+// order, configurations, and what must hold of every notice.
+package paymentstest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// Now is the moment at which webhooks are read.
+var Now = time.Unix(1_800_000_000, 0)
+
+// TradeNo is the order that [Order] returns.
+const TradeNo = "0123456789ABCDEFGHIJKLMNOPQRSTUv"
+
+// Order returns an order of 9.90 in a currency, which expires in an hour.
+func Order(currency string) payments.Order {
+	return payments.Order{
+		TradeNo:   TradeNo,
+		Amount:    Amount("9.90"),
+		Currency:  currency,
+		Title:     "Top-up of 9.90",
+		NotifyURL: "https://ai.example.com/api/user/service/webhook",
+		ReturnURL: "https://ai.example.com/console/topup/" + TradeNo,
+		Expires:   time.Now().Add(time.Hour),
+	}
+}
+
+// Amount is [money.Parse] of what is known to be an amount.
+func Amount(text string) money.Amount {
+	amount, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return amount
+}
+
+// Caddyfiles adapts blocks with new modules and holds the JSON against what is
+// wanted; where that is empty, the block must be refused with file and line, and
+// without the word "hush".
+func Caddyfiles[M caddyfile.Unmarshaler](t *testing.T, make func() M, blocks map[string]string) {
+	t.Helper()
+	for input, want := range blocks {
+		tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
+		if err != nil {
+			t.Fatalf("%q: %v", input, err)
+		}
+		module := make()
+		err = module.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens))
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), "Caddyfile:") {
+				t.Errorf("%q: got error %v, want one with file and line", input, err)
+			} else if strings.Contains(err.Error(), "hush") {
+				t.Errorf("%q: the error tells a secret: %v", input, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", input, err)
+			continue
+		}
+		if got, err := json.Marshal(module); err != nil || string(got) != want {
+			t.Errorf("%q: got %s (%v), want %s", input, got, err, want)
+		}
+	}
+}
+
+// Provision provisions a module as Caddy does and cleans it up when the test
+// ends, also when it was refused.
+func Provision(t testing.TB, module caddy.Provisioner) error {
+	t.Helper()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	t.Cleanup(func() {
+		if cleaner, ok := module.(caddy.CleanerUpper); ok {
+			if err := cleaner.Cleanup(); err != nil {
+				t.Errorf("cleanup: %v", err)
+			}
+		}
+		cancel()
+	})
+	return module.Provision(ctx)
+}
+
+// kinds are all kinds, with whether a notice of the kind tells an amount.
+var kinds = map[payments.Kind]bool{
+	payments.Ignored:  false,
+	payments.Failed:   false,
+	payments.Paid:     true,
+	payments.Refunded: true,
+	payments.Disputed: true,
+	payments.Restored: true,
+}
+
+// Sound checks what holds of every notice, whatever a service wrote.
+func Sound(t *testing.T, n payments.Notice) {
+	t.Helper()
+	counts, known := kinds[n.Kind]
+	if !known {
+		t.Errorf("the kind %q is unknown", n.Kind)
+	}
+	if n.TradeNo != "" && !payments.IsTradeNo(n.TradeNo) {
+		t.Errorf("%q is no order", n.TradeNo)
+	}
+	for name, id := range map[string]string{"payment": n.Payment, "dispute": n.Dispute} {
+		if id != "" && !payments.IsReference(id) {
+			t.Errorf("the %s %q is no reference", name, id)
+		}
+	}
+	if n.Kind == payments.Ignored {
+		return
+	}
+	if !payments.IsReference(n.Event) {
+		t.Errorf("the event %q is no reference", n.Event)
+	}
+	if n.TradeNo == "" && n.Payment == "" && n.Mismatch == "" {
+		t.Errorf("%+v names nothing", n)
+	}
+	if (n.Kind == payments.Disputed || n.Kind == payments.Restored) && n.Dispute == "" {
+		t.Errorf("%+v names no dispute", n)
+	}
+	if counts && (n.Amount <= 0 || len(n.Currency) != 3 || n.Currency != strings.ToUpper(n.Currency)) {
+		t.Errorf("%s %q is no amount of money", n.Amount, n.Currency)
+	}
+}

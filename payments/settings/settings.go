@@ -1,0 +1,116 @@
+// Package settings is what the configurations of payment services have in
+// common: a block of words with one value each, and values whose placeholders
+// are resolved once, when the configuration is provisioned.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Words are the words of a block, each with what takes its value.
+type Words map[string]func(value string) error
+
+// Text takes a value as it stands.
+func Text[T ~string](into *T) func(string) error {
+	return func(value string) error {
+		*into = T(value)
+		return nil
+	}
+}
+
+// Unmarshal reads a module's segment of a Caddyfile: its name, without
+// arguments, and a block in which each word is there at most once and has one
+// value that is not empty. Anything else is refused with file and line, and
+// without the value: it may be a secret.
+func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	name := d.Val()
+	if d.NextArg() {
+		return d.Errf("%s takes a block and no arguments", name)
+	}
+	seen := make(map[string]bool)
+	for d.NextBlock(0) {
+		word := d.Val()
+		take, known := words[word]
+		if !known {
+			return d.Errf("unknown word %q in %s; there are %s",
+				word, name, strings.Join(slices.Sorted(maps.Keys(words)), ", "))
+		}
+		if seen[word] {
+			return d.Errf("%q is there twice", word)
+		}
+		seen[word] = true
+
+		var value string
+		if !d.AllArgs(&value) {
+			return d.Errf("%s takes one value", word)
+		}
+		if value == "" {
+			return d.Errf("%s is empty", word)
+		}
+		if err := take(value); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+// Secret is a value that signs or opens something. It prints as REDACTED;
+// Reveal is the one way to its text. JSON has it as it is, because
+// configuration is JSON.
+type Secret string
+
+// String implements fmt.Stringer.
+func (Secret) String() string { return "REDACTED" }
+
+// GoString implements fmt.GoStringer.
+func (Secret) GoString() string { return "REDACTED" }
+
+// Reveal returns the secret itself.
+func (s Secret) Reveal() string { return string(s) }
+
+// Resolve replaces the placeholders in a value, such as `{env.X}` and
+// `{file./path}`, and takes the white space off its ends. It refuses a
+// placeholder that is unknown or empty, a value that is then empty, and
+// control characters; word is how the error calls the value.
+func Resolve[T ~string](word string, value *T) error {
+	if *value == "" {
+		return fmt.Errorf("%s is missing", word)
+	}
+	text, err := caddy.NewReplacer().ReplaceOrErr(string(*value), true, true)
+	if err != nil {
+		return fmt.Errorf("%s: %w", word, err)
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return fmt.Errorf("%s is empty", word)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("%s holds a control character or a line break", word)
+	}
+	*value = T(text)
+	return nil
+}
+
+// CheckURL refuses what is no absolute http or https address, and what has
+// credentials, a query or a fragment.
+func CheckURL(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return errors.New("it cannot be read as a URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return fmt.Errorf("%q is not an absolute http or https URL", u.Redacted())
+	case u.User != nil, u.RawQuery != "" || u.ForceQuery, u.Fragment != "":
+		return fmt.Errorf("%q has credentials, a query or a fragment", u.Redacted())
+	}
+	return nil
+}

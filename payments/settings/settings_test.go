@@ -1,0 +1,125 @@
+package settings_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+// module has a word that takes anything and one that takes only "good".
+type module struct {
+	Key   settings.Secret `json:"key,omitempty"`
+	Taste string          `json:"taste,omitempty"`
+}
+
+func (m *module) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"key": settings.Text(&m.Key),
+		"taste": func(value string) error {
+			if value != "good" {
+				return errors.New("taste is good")
+			}
+			m.Taste = value
+			return nil
+		},
+	}.Unmarshal(d)
+}
+
+func TestBlocksHaveWordsWithOneValue(t *testing.T) {
+	t.Parallel()
+	paymentstest.Caddyfiles(t, func() *module { return new(module) }, map[string]string{
+		"name":                                   `{}`,
+		"name {\n}":                              `{}`,
+		"name {\nkey {env.KEY}\n}":               `{"key":"{env.KEY}"}`,
+		"name {\nkey hush\ntaste good\n}":        `{"key":"hush","taste":"good"}`,
+		"name {\ntaste bad\n}":                   ``,
+		"name hush":                              ``,
+		"name hush {\n}":                         ``,
+		"name {\nkey\n}":                         ``,
+		"name {\nkey \"\"\n}":                    ``,
+		"name {\nkey hush hush\n}":               ``,
+		"name {\nkey hush hush hush\n}":          ``,
+		"name {\nkey hush\nkey hush\n}":          ``,
+		"name {\nother hush\n}":                  ``,
+		"name {\nkey hush {\nhush\n}\n}":         ``,
+		"name {\nkey {\nhush\n}\n}":              ``,
+		"name {\ntaste good\nkey hush\nkey\n}\n": ``,
+	})
+}
+
+func TestPlaceholdersAreResolvedOnceAndNeverToNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	write := func(name, text string) string {
+		if err := os.WriteFile(file+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "{file." + file + name + "}"
+	}
+	t.Setenv("SETTING", "from the environment")
+	t.Setenv("BRACED", "{env.SETTING}")
+	t.Setenv("BLANK", " \n")
+	t.Setenv("EMPTY", "")
+
+	for text, want := range map[string]string{
+		"as it stands":               "as it stands",
+		"{env.SETTING}":              "from the environment",
+		"{env.BRACED}":               "{env.SETTING}",
+		write("", "from a file\n"):   "from a file",
+		write("-crlf", "a file\r\n"): "a file",
+		"":                           "key is missing",
+		"{env.EMPTY}":                "key: ",
+		"{env.BLANK}":                "key is empty",
+		"{no.such.placeholder}":      "key: ",
+		"{file./no/such/file}":       "key: ",
+		write("-empty", ""):          "key: ",
+		write("-lines", "one\ntwo"):  "key holds a control character",
+	} {
+		value := settings.Secret(text)
+		if err := settings.Resolve("key", &value); err != nil {
+			if !strings.HasPrefix(want, "key") || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		} else if value.Reveal() != want {
+			t.Errorf("%q is resolved to %q, want %q", text, value.Reveal(), want)
+		}
+	}
+}
+
+func TestSecretsDoNotPrint(t *testing.T) {
+	t.Parallel()
+	m := module{Key: "hush"}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		if text := fmt.Sprintf(format, m); strings.Contains(text, "hush") || strings.Contains(text, "68757368") {
+			t.Errorf("%s prints %s", format, text)
+		}
+	}
+}
+
+func TestAddressesAreAbsoluteAndBare(t *testing.T) {
+	t.Parallel()
+	for address, good := range map[string]bool{
+		"https://pay.example.com":       true,
+		"http://127.0.0.1:8080/below/":  true,
+		"pay.example.com":               false,
+		"/below":                        false,
+		"ftp://pay.example.com":         false,
+		"https:///below":                false,
+		"https://me:it@pay.example.com": false,
+		"https://pay.example.com?a=b":   false,
+		"https://pay.example.com?":      false,
+		"https://pay.example.com#a":     false,
+		"https://pay.example.com/%zz":   false,
+	} {
+		if err := settings.CheckURL(address); (err == nil) != good {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

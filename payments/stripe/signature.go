@@ -1,0 +1,85 @@
+package stripe
+
+import (
+	"crypto/hmac"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stripe/stripe-go/v85/webhook"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// Bounds of a Stripe-Signature header: Stripe sends one signature, and one
+// more for each older secret while secrets are rotated.
+const (
+	maxSignatureHeader = 4 << 10
+	maxSignatures      = 16
+)
+
+// verify checks that a webhook was signed with our secret, and within five
+// minutes of now.
+//
+// The check of Stripe's library is not used, only its computation of the
+// signature: it accepts an empty secret, compares the time with the process's
+// clock and in the past alone, and takes the last of several times.
+func (s *Stripe) verify(w payments.Webhook) error {
+	if s.WebhookSecret == "" {
+		return fmt.Errorf("%w: there is no webhook_secret", payments.ErrSignature)
+	}
+	values := w.Header.Values("Stripe-Signature")
+	if len(values) != 1 {
+		return fmt.Errorf("%w: there are %d Stripe-Signature headers", payments.ErrSignature, len(values))
+	}
+	at, signatures, err := parseSignature(values[0])
+	if err != nil {
+		return fmt.Errorf("%w: %w", payments.ErrSignature, err)
+	}
+	if !w.Timely(at) {
+		return fmt.Errorf("%w: it was signed at %s", payments.ErrSignature, at.UTC().Format(time.RFC3339))
+	}
+	want := webhook.ComputeSignature(at, w.Body, s.WebhookSecret.Reveal())
+	for _, signature := range signatures {
+		if hmac.Equal(want, signature) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it was not made with webhook_secret", payments.ErrSignature)
+}
+
+// parseSignature reads a header such as t=1800000000,v1=0af3…,v0=…: one time in
+// Unix seconds, and at least one signature of version 1. Other names are those
+// of versions we do not know.
+func parseSignature(header string) (at time.Time, signatures [][]byte, err error) {
+	if len(header) > maxSignatureHeader {
+		return time.Time{}, nil, fmt.Errorf("the header is longer than %d bytes", maxSignatureHeader)
+	}
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		switch name {
+		case "t":
+			// 40 bits are some 35,000 years, which time.Time counts safely.
+			seconds, err := strconv.ParseUint(value, 10, 40)
+			if err != nil {
+				return time.Time{}, nil, fmt.Errorf("t is no time in Unix seconds")
+			}
+			if !at.IsZero() {
+				return time.Time{}, nil, fmt.Errorf("t is there twice")
+			}
+			at = time.Unix(int64(seconds), 0)
+		case "v1":
+			signature, err := hex.DecodeString(value)
+			if err != nil || len(signatures) == maxSignatures {
+				return time.Time{}, nil, fmt.Errorf("v1 is not hexadecimal, or there more than %d times", maxSignatures)
+			}
+			signatures = append(signatures, signature)
+		}
+	}
+	if at.IsZero() || len(signatures) == 0 {
+		return time.Time{}, nil, fmt.Errorf("the header has no t or no v1")
+	}
+	return at, signatures, nil
+}

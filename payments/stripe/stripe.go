@@ -1,0 +1,160 @@
+// Package stripe takes payments by Stripe Checkout: a page of Stripe's for each
+// order, and signed events that tell what became of it.
+//
+// This file is the module a configuration names; checkout.go opens the page,
+// signature.go and events.go read what Stripe says.
+package stripe
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(Stripe))
+}
+
+// Stripe takes payments by Stripe Checkout.
+//
+// In Stripe's Dashboard a webhook endpoint is made for
+// `<base_url>/api/user/stripe/webhook` with these events:
+//
+//   - checkout.session.completed
+//   - checkout.session.async_payment_succeeded
+//   - checkout.session.async_payment_failed
+//   - checkout.session.expired
+//   - charge.refunded
+//   - charge.dispute.funds_withdrawn
+//   - charge.dispute.funds_reinstated
+//
+// Others are acknowledged and do nothing. Whether the key is of test or live
+// mode decides which events count: those of the other mode are listed and
+// credit nothing.
+type Stripe struct {
+	// SecretKey is the key of the account, `sk_live_…` or `sk_test_…`, or a
+	// restricted one, `rk_live_…` or `rk_test_…`, that may write Checkout
+	// Sessions. Placeholders are resolved, such as `{env.STRIPE_SECRET_KEY}`.
+	// Required.
+	SecretKey settings.Secret `json:"secret_key,omitempty"`
+
+	// WebhookSecret is the signing secret of the webhook endpoint, `whsec_…`.
+	// Placeholders are resolved. Required.
+	WebhookSecret settings.Secret `json:"webhook_secret,omitempty"`
+
+	// APIURL is where Stripe's API is, for tests against something that acts
+	// like it. It takes a key of test mode. Default: `https://api.stripe.com`.
+	APIURL string `json:"api_url,omitempty"`
+
+	live   bool
+	client *stripe.Client
+	http   *http.Client
+	now    func() time.Time
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Stripe) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.payments.stripe",
+		New: func() caddy.Module { return new(Stripe) },
+	}
+}
+
+// modes are the beginnings of keys, with whether money is real.
+var modes = map[string]bool{
+	"sk_live_": true,
+	"rk_live_": true,
+	"sk_test_": false,
+	"rk_test_": false,
+}
+
+// Provision resolves the secrets, and refuses a configuration without one.
+func (s *Stripe) Provision(caddy.Context) error {
+	if err := errors.Join(
+		settings.Resolve("secret_key", &s.SecretKey),
+		settings.Resolve("webhook_secret", &s.WebhookSecret),
+	); err != nil {
+		return err
+	}
+	// All beginnings are of one length.
+	key := s.SecretKey.Reveal()
+	live, known := modes[key[:min(len(key), len("sk_live_"))]]
+	if !known {
+		return errors.New("secret_key begins with none of sk_live_, sk_test_, rk_live_ and rk_test_")
+	}
+	s.live = live
+
+	if s.APIURL != "" {
+		if err := settings.Resolve("api_url", &s.APIURL); err != nil {
+			return err
+		}
+		if err := settings.CheckURL(s.APIURL); err != nil {
+			return fmt.Errorf("api_url: %w", err)
+		}
+		if s.live {
+			return errors.New("api_url is for tests and takes no live secret_key")
+		}
+	}
+	s.now = time.Now
+	s.connect()
+	return nil
+}
+
+// Cleanup closes the connections that are kept to Stripe.
+func (s *Stripe) Cleanup() error {
+	if s.http != nil {
+		s.http.CloseIdleConnections()
+	}
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	payment stripe {
+//		secret_key     <key>
+//		webhook_secret <secret>
+//		api_url        <url>
+//	}
+func (s *Stripe) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"secret_key":     settings.Text(&s.SecretKey),
+		"webhook_secret": settings.Text(&s.WebhookSecret),
+		"api_url":        settings.Text(&s.APIURL),
+	}.Unmarshal(d)
+}
+
+// Acknowledgement implements payments.Provider. Stripe looks at the status
+// alone.
+func (*Stripe) Acknowledgement() (body, contentType string) {
+	return `{"received":true}`, "application/json"
+}
+
+// Methods implements payments.Provider.
+func (*Stripe) Methods() []string { return []string{http.MethodPost} }
+
+// redacted returns text without the secret key, cut at 1 KiB, on one line.
+func (s *Stripe) redacted(text string) string {
+	text = strings.ReplaceAll(text, s.SecretKey.Reveal(), s.SecretKey.String())
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText]
+	}
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+}
+
+// Interface guards
+var (
+	_ caddy.Module          = (*Stripe)(nil)
+	_ caddy.Provisioner     = (*Stripe)(nil)
+	_ caddy.CleanerUpper    = (*Stripe)(nil)
+	_ caddyfile.Unmarshaler = (*Stripe)(nil)
+	_ payments.Provider     = (*Stripe)(nil)
+)
