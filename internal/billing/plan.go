@@ -129,3 +129,6 @@ func (ps *Plans) Find(id int64) (Plan, bool) {
 func (ps *Plans) OnSale() []Plan {
 	return slices.DeleteFunc(slices.Clone(ps.rows), func(p Plan) bool { return p.Disabled })
 }
+
+// All returns every plan, in the order of configuration.
+func (ps *Plans) All() []Plan { return slices.Clone(ps.rows) }

@@ -74,6 +74,20 @@ type Day string
 // DayOf returns the day that t lies in.
 func DayOf(t time.Time) Day { return Day(t.UTC().Format("20060102")) }
 
+// ParseDay reads a day as people write it, 2026-11-20.
+func ParseDay(text string) (Day, error) {
+	t, err := time.Parse(time.DateOnly, text)
+	return DayOf(t), err
+}
+
+// String returns the day as people write it, 2026-11-20.
+func (d Day) String() string {
+	if t, err := time.Parse("20060102", string(d)); err == nil {
+		return t.Format(time.DateOnly)
+	}
+	return string(d)
+}
+
 func (c *Call) day() Day { return DayOf(time.UnixMilli(c.Time)) }
 
 // Usage is what the calls of a day by one key to one model came to. A call

@@ -29,6 +29,10 @@ type Ledger struct {
 	mismatches atomic.Int64 // debits that the store could not cover as the purse had promised
 }
 
+// CallsKept is how long the records of calls are kept unless it is configured
+// otherwise (interface, section 9).
+const CallsKept = 90 * 24 * time.Hour
+
 // Options are what a [Ledger] is told by the rest of the house.
 type Options struct {
 	// Sources lists what a user may spend, in his order. It is called inside
@@ -36,7 +40,7 @@ type Options struct {
 	// opening the quota of a new period. Default: the wallet alone.
 	Sources func(t storage.Txn, user string) (Sources, error)
 
-	// CallsKept is how long the records of calls are kept. Default: 90 days.
+	// CallsKept is how long the records of calls are kept. Default: [CallsKept].
 	CallsKept time.Duration
 
 	// Logger is told of what must not happen. Default: none.
@@ -58,7 +62,7 @@ func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, err
 		}
 	}
 	if opts.CallsKept == 0 {
-		opts.CallsKept = 90 * 24 * time.Hour
+		opts.CallsKept = CallsKept
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()

@@ -26,6 +26,20 @@ func TestTheTableStaysSmallWhileSubjectsComeAndGo(t *testing.T) {
 	}
 }
 
+func TestWhoIsRefusedIsForgottenToo(t *testing.T) {
+	t.Parallel()
+	table := NewTable()
+	user := Subject{"usr_1", Rates{Streams: 1}}
+	admit(t, table, start, Call{User: user, Stream: true})
+	for i := range 20_000 {
+		newcomer := Subject{"key_" + strconv.Itoa(i), Rates{RequestsPerSecond: 1}}
+		refuse(t, table, start, Call{Key: newcomer, User: user, Stream: true}, Streams, time.Second)
+	}
+	if n := table.Len(); n > 1000 {
+		t.Errorf("%d subjects are remembered, of which one is busy", n)
+	}
+}
+
 func TestWhoIsBusyIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	table := NewTable()

@@ -1,0 +1,155 @@
+package billing
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Desk is where plans are bought and money is paid in. There is one for a store;
+// plans and payment services come with each call, since a reload changes them.
+type Desk struct {
+	store     *storage.Store
+	ledger    *ledger.Ledger
+	directory *identity.Directory
+	log       *zap.Logger
+
+	turns sync.Map // string → chan struct{}, closed when the turn ends
+}
+
+// NewDesk returns the desk of a store. The ledger has been opened with
+// [Sources]; the directory tells the audit log of what is done here.
+func NewDesk(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logger *zap.Logger) *Desk {
+	return &Desk{store: store, ledger: l, directory: d, log: logger}
+}
+
+// once does something of one user once, as [ledger.Ledger.Once], together with
+// the line of the audit that do returns.
+func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
+	reserve func() (*ledger.Reservation, error),
+	do func(t storage.Txn, now time.Time) (T, identity.Event, error),
+) (answer T, replayed bool, err error) {
+	var event identity.Event
+	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t storage.Txn) (any, error) {
+		now := d.store.Now()
+		answer, e, err := do(t, now)
+		if err != nil {
+			return nil, err
+		}
+		event = e
+		return answer, identity.Record(t, now, e)
+	})
+	if err != nil {
+		return answer, false, refusal(err)
+	}
+	if !replayed {
+		d.directory.Told(event)
+	}
+	if err := json.Unmarshal(result, &answer); err != nil {
+		return answer, false, fmt.Errorf("billing: what was answered cannot be read: %w", err)
+	}
+	return answer, replayed, nil
+}
+
+// claim names what a key is given for. Whoever gives no key gets one drawn, so
+// that also a commit whose outcome is not known is not done again.
+func claim(scope, key string, operation ...string) (ledger.Claim, error) {
+	c := ledger.Claim{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
+	if key == "" {
+		c.Key = rand.Text()
+		return c, nil
+	}
+	if refused := c.Validate("idempotency_key"); refused != nil {
+		return c, refused
+	}
+	return c, nil
+}
+
+// ownClaim is a claim of a user, who must give a key.
+func ownClaim(user, key string, operation ...string) (ledger.Claim, error) {
+	c := ledger.Claim{Scope: user, Key: key, Fingerprint: ledger.IDOf(operation...)}
+	if refused := c.Validate("idempotency_key"); refused != nil {
+		return c, refused
+	}
+	return c, nil
+}
+
+// operatorScope keeps the keys of operators apart from those of the user whose
+// money they change.
+func operatorScope(user string) string { return "operator/" + user }
+
+// maxReason bounds an operator's words.
+const maxReason = 200
+
+func checkReason(reason string, required bool) error {
+	switch n := utf8.RuneCountInString(reason); {
+	case n == 0 && required:
+		return fault.At(fault.MissingParameter, "reason", "reason is required: why this is done, for the audit")
+	case n > maxReason:
+		return fault.At(fault.InvalidParameter, "reason", "reason has at most %d characters, this has %d", maxReason, n)
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 without control characters")
+	}
+	return nil
+}
+
+// turn waits until nobody else of this node has a name, and takes it until done
+// is called.
+func (d *Desk) turn(ctx context.Context, name string) (done func(), err error) {
+	for {
+		mine := make(chan struct{})
+		other, taken := d.turns.LoadOrStore(name, mine)
+		if !taken {
+			return func() {
+				d.turns.Delete(name)
+				close(mine)
+			}, nil
+		}
+		select {
+		case <-other.(chan struct{}):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// view reads.
+func (d *Desk) view(ctx context.Context, fn func(storage.Reader) error) error {
+	return unavailable(d.store.View(ctx, fn))
+}
+
+// refusal turns what the ledger says into what a buyer may hear of it.
+func refusal(err error) error {
+	short, ok := errors.AsType[*ledger.Short](err)
+	switch {
+	case !ok:
+		return unavailable(err)
+	case short.Owed > 0:
+		return fault.New(fault.InsufficientBalance, "spending is paused: %v is owed after a refund or a dispute, until an operator clears it", short.Owed)
+	}
+	return fault.New(fault.InsufficientBalance, "%v is needed, the wallet has %v available", short.Needed, short.Available)
+}
+
+// unavailable turns an error of the store into what a caller may hear of it.
+// Faults pass as they are, and so does a context's end.
+func unavailable(err error) error {
+	var f *fault.Fault
+	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+}

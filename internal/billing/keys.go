@@ -1,0 +1,117 @@
+package billing
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Keys of the store. Integers are eight bytes, big-endian, so that they lie in
+// their order; ^ marks those that are counted down from the greatest, so that
+// the latest come first. Times are Unix seconds.
+//
+//	meta/subscriptions              number of the last subscription
+//	sub/<user>/<id>                 subscriptions
+//	subid/<id>                      whose they are
+//	sublive/<user>/<end>/<id>       those that may be spent from, soonest to end first
+//	sale/<user>/<id>/<^from>        what was sold of a subscription, latest first
+//	quota/<user>/<id>/<start>       periods of quota that were opened
+//	purchases/<user>/<plan>         how often a plan was bought
+//	claimed/<user>/<plan>           as which subscription a free plan was claimed
+//	billing/<user>                  preference, and what else there is one of
+//	subdue/<time>/<user>            when time will change a user's subscriptions
+//
+//	order/<trade_no>                orders
+//	userorder/<user>/<^time>/<no>   those of a user, latest first
+//	orderopen/<user>/<no>           those that are pending
+//	orderdue/<expiry>/<no>          those that are pending, by expiry
+//	orderkey/<user>/<hash of key>   idempotency keys of orders
+//	payref/<provider>/<payment>     which order a payment has paid
+//	payevent/<provider>/<kind>/<event>  notices that were applied
+//	paywait/<hash>/<digest>         notices of a payment that is not known yet
+//	mismatch/<^time, ms>/<digest>   notices that could not be applied
+//	mismatchof/<digest>             where those are
+const (
+	subscriptionPrefix = "sub"
+	ownerPrefix        = "subid"
+	livePrefix         = "sublive"
+	salePrefix         = "sale"
+	periodPrefix       = "quota"
+	purchasesPrefix    = "purchases"
+	claimedPrefix      = "claimed"
+	accountPrefix      = "billing"
+	duePrefix          = "subdue"
+
+	orderPrefix      = "order"
+	userOrderPrefix  = "userorder"
+	openPrefix       = "orderopen"
+	orderDuePrefix   = "orderdue"
+	orderKeyPrefix   = "orderkey"
+	paymentPrefix    = "payref"
+	eventPrefix      = "payevent"
+	waitingPrefix    = "paywait"
+	mismatchPrefix   = "mismatch"
+	mismatchOfPrefix = "mismatchof"
+)
+
+var counterKey = []byte("meta/subscriptions")
+
+// keyOf joins fields, which are text or int64, to a key.
+func keyOf(fields ...any) []byte {
+	var key []byte
+	for i, field := range fields {
+		if i > 0 {
+			key = append(key, '/')
+		}
+		switch field := field.(type) {
+		case string:
+			key = append(key, field...)
+		case int64:
+			key = binary.BigEndian.AppendUint64(key, uint64(field))
+		default:
+			panic(fmt.Sprintf("billing: a key has no fields of type %T", field))
+		}
+	}
+	return key
+}
+
+// below returns the bounds of all keys that begin with these fields and have
+// more of them.
+func below(fields ...any) (lo, hi []byte) {
+	lo = append(keyOf(fields...), '/')
+	return lo, storage.PrefixEnd(lo)
+}
+
+// inverted counts down, for keys that begin with the latest.
+func inverted(n int64) int64 { return math.MaxInt64 - n }
+
+// integer is the field of a key that begins at a byte.
+func integer(key []byte, at int) int64 { return int64(binary.BigEndian.Uint64(key[at:])) }
+
+// scan decodes the records between two keys, until fn returns false.
+func scan[T any](r storage.Reader, lo, hi []byte, fn func(key []byte, record T) bool) error {
+	var bad error
+	err := r.Scan(lo, hi, func(key, val []byte) bool {
+		var record T
+		if err := storage.DecodeRecord(val, &record); err != nil {
+			bad = fmt.Errorf("%q: %w", key, err)
+			return false
+		}
+		return fn(key, record)
+	})
+	if err == nil {
+		err = bad
+	}
+	return err
+}
+
+// keysBetween returns copies of at most limit keys; all, when limit is zero.
+func keysBetween(r storage.Reader, lo, hi []byte, limit int) (keys [][]byte, err error) {
+	err = r.Scan(lo, hi, func(key, _ []byte) bool {
+		keys = append(keys, append([]byte(nil), key...))
+		return len(keys) != limit
+	})
+	return keys, err
+}

@@ -1,0 +1,105 @@
+package billing
+
+import (
+	"context"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Preference is the order in which a user wants calls and tasks to be paid.
+type Preference string
+
+// The preferences. Subscriptions are spent soonest to end first.
+const (
+	SubscriptionFirst Preference = "subscription_first" // the default
+	WalletFirst       Preference = "wallet_first"
+	SubscriptionOnly  Preference = "subscription_only"
+	WalletOnly        Preference = "wallet_only"
+)
+
+// accountRecord is what there is one of for each user.
+type accountRecord struct {
+	Preference Preference `json:"preference,omitempty"`
+
+	// Due is when time will change his subscriptions, as subdue says; zero: never.
+	Due int64 `json:"due,omitempty"`
+
+	// WrittenOff is what he owed after disputes and refunds and the operator has
+	// borne; of that, what comes back from a dispute is the operator's.
+	WrittenOff money.Amount `json:"written_off,omitempty"`
+}
+
+func (a *accountRecord) preference() Preference {
+	if a.Preference == "" {
+		return SubscriptionFirst
+	}
+	return a.Preference
+}
+
+func readAccount(r storage.Reader, user string) (a accountRecord, err error) {
+	_, err = storage.GetRecord(r, keyOf(accountPrefix, user), &a)
+	return a, err
+}
+
+func (a *accountRecord) write(t storage.Txn, user string) error {
+	return storage.SetRecord(t, keyOf(accountPrefix, user), *a)
+}
+
+// setDue has the sweeper look at a user at a time; zero: not at all.
+func (a *accountRecord) setDue(t storage.Txn, user string, due int64) error {
+	if a.Due == due {
+		return nil
+	}
+	if a.Due != 0 {
+		if err := t.Delete(keyOf(duePrefix, a.Due, user)); err != nil {
+			return err
+		}
+	}
+	a.Due = due
+	if due != 0 {
+		if err := t.Set(keyOf(duePrefix, due, user), nil, never); err != nil {
+			return err
+		}
+	}
+	return a.write(t, user)
+}
+
+// Preference returns the order in which a user's calls are paid.
+func (d *Desk) Preference(ctx context.Context, user string) (p Preference, err error) {
+	err = d.view(ctx, func(r storage.Reader) error {
+		account, err := readAccount(r, user)
+		p = account.preference()
+		return err
+	})
+	return p, err
+}
+
+// SetPreference changes that order, from the next call on.
+func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) error {
+	switch p {
+	case SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly:
+	default:
+		return fault.At(fault.InvalidParameter, "preference", "preference is %s, %s, %s or %s",
+			SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly)
+	}
+	var event *identity.Event
+	err := d.ledger.Update(ctx, user, nil, func(t storage.Txn) error {
+		account, err := readAccount(t, user)
+		if err != nil || account.preference() == p {
+			return err
+		}
+		account.Preference = p
+		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
+		if err := identity.Record(t, d.store.Now(), *event); err != nil {
+			return err
+		}
+		return account.write(t, user)
+	})
+	if err == nil && event != nil {
+		d.directory.Told(*event)
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package billing
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// The operations that keys are given for. They are part of fingerprints and of
+// transfer ids, and never change.
+const (
+	operationPay   = "pay"
+	operationRenew = "renew"
+	operationClaim = "claim"
+	operationGrant = "grant"
+)
+
+// Buy sells a user a plan at today's price from the wallet, once for each key.
+func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, planID int64, key string) (Receipt, error) {
+	c, err := ownClaim(user, key, operationPay, strconv.FormatInt(planID, 10))
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := checkPlanID(planID); err != nil {
+		return Receipt{}, err
+	}
+	x := deal{kind: bought, currency: currency, id: ledger.IDOf(user, operationPay, key)}
+	return receipt(once(ctx, d, user, c, func() (_ *ledger.Reservation, err error) {
+		if x.plan, err = onSale(plans, planID, "plan_id"); err != nil {
+			return nil, err
+		}
+		x.price = x.plan.Price
+		err = d.view(ctx, func(r storage.Reader) error {
+			_, err := purchases(r, user, x.plan)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return d.charge(ctx, user, x.plan, "plan_id")
+	}, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+		n, err := purchases(t, user, x.plan)
+		if err != nil {
+			return Receipt{}, identity.Event{}, err
+		}
+		if err := storage.SetRecord(t, keyOf(purchasesPrefix, user, planID), n+1); err != nil {
+			return Receipt{}, identity.Event{}, err
+		}
+		return x.begin(t, now, user)
+	}))
+}
+
+// purchases returns how often a user has bought a plan, or that it must not be
+// once more.
+func purchases(r storage.Reader, user string, plan Plan) (n int64, err error) {
+	_, err = storage.GetRecord(r, keyOf(purchasesPrefix, user, plan.ID), &n)
+	if err == nil && plan.PurchaseLimit > 0 && n >= plan.PurchaseLimit {
+		err = fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
+	}
+	return n, err
+}
+
+// Claim gives a user a plan that is free today. Each plan is given once to each
+// user.
+func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, planID int64) (Receipt, error) {
+	if err := checkPlanID(planID); err != nil {
+		return Receipt{}, err
+	}
+	plan, err := onSale(plans, planID, "plan_id")
+	if err != nil {
+		return Receipt{}, err
+	}
+	if plan.Price != 0 {
+		return Receipt{}, fault.At(fault.PlanNotFree, "plan_id", "the plan %d costs %s: it is bought, not claimed", planID, amountOf(plan.Price, currency))
+	}
+	number := strconv.FormatInt(planID, 10)
+	c, err := claim(user, "", operationClaim, number)
+	if err != nil {
+		return Receipt{}, err
+	}
+	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
+	return receipt(once(ctx, d, user, c, nil, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+		marker := keyOf(claimedPrefix, user, planID)
+		var before int64
+		taken, err := storage.GetRecord(t, marker, &before)
+		if err != nil {
+			return Receipt{}, identity.Event{}, err
+		}
+		if taken {
+			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before)
+		}
+		receipt, event, err := x.begin(t, now, user)
+		if err != nil {
+			return receipt, event, err
+		}
+		return receipt, event, storage.SetRecord(t, marker, receipt.ID)
+	}))
+}
+
+// Renew extends a subscription of a user by its plan, at today's price and
+// terms, once for each key. It begins where the subscription ends, or now when
+// that has passed.
+func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, subscriptionID int64, key string) (Receipt, error) {
+	c, err := ownClaim(user, key, operationRenew, strconv.FormatInt(subscriptionID, 10))
+	if err != nil {
+		return Receipt{}, err
+	}
+	x := deal{kind: renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
+	return receipt(once(ctx, d, user, c, func() (*ledger.Reservation, error) {
+		var s subscriptionRecord
+		err := d.view(ctx, func(r storage.Reader) (err error) {
+			s, err = renewable(r, user, subscriptionID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		var found bool
+		if x.plan, found = plans.Find(s.PlanID); !found || x.plan.Disabled {
+			return nil, fault.At(fault.PlanDisabled, "subscription_id", "the plan %d of this subscription is not sold any more", s.PlanID)
+		}
+		x.price = x.plan.Price
+		return d.charge(ctx, user, x.plan, "subscription_id")
+	}, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+		s, err := renewable(t, user, subscriptionID)
+		if err != nil {
+			return Receipt{}, identity.Event{}, err
+		}
+		return x.extend(t, now, s)
+	}))
+}
+
+// renewable returns a subscription of a user that can be renewed.
+func renewable(r storage.Reader, user string, id int64) (subscriptionRecord, error) {
+	s, err := readSubscription(r, user, id)
+	if err == nil && s.Cancelled != 0 {
+		err = alreadyCancelled(id)
+	}
+	return s, err
+}
+
+// GrantPlan gives a plan to the user with this id or name, for an operator. It
+// costs nothing, is no purchase, and works for a plan that is not on sale too.
+// The key is optional.
+func (d *Desk) GrantPlan(ctx context.Context, actor string, plans *Plans, currency, idOrName string, planID int64, reason, key string) (Receipt, error) {
+	if err := checkReason(reason, false); err != nil {
+		return Receipt{}, err
+	}
+	if err := checkPlanID(planID); err != nil {
+		return Receipt{}, err
+	}
+	user, err := d.directory.User(ctx, idOrName)
+	if err != nil {
+		return Receipt{}, err
+	}
+	c, err := claim(operatorScope(user.ID), key, operationGrant, strconv.FormatInt(planID, 10), reason)
+	if err != nil {
+		return Receipt{}, err
+	}
+	x := deal{kind: granted, currency: currency, id: ledger.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
+	return receipt(once(ctx, d, user.ID, c, func() (*ledger.Reservation, error) {
+		var found bool
+		if x.plan, found = plans.Find(planID); !found {
+			return nil, fault.At(fault.PlanNotFound, "plan_id", "there is no plan %d", planID)
+		}
+		return nil, nil
+	}, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+		return x.begin(t, now, user.ID)
+	}))
+}
+
+// receipt marks a receipt that was given before.
+func receipt(r Receipt, replayed bool, err error) (Receipt, error) {
+	if err != nil {
+		return Receipt{}, err
+	}
+	r.Replayed = replayed
+	return r, nil
+}

@@ -1,0 +1,219 @@
+package billing
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// A subscription is a chain of sales: the purchase and its renewals, each for a
+// time of its own, one after the other. What the sale in force says is what
+// holds, so that a renewal at other terms takes nothing from what was sold
+// before.
+//
+// The quota of a period is in an account of its own, named by the period's
+// start: the later of the moment at which the calendar's period began and of the
+// moment since which the quota has been reset like this without a gap (Since).
+// Starts are unique within a subscription: two runs of sales do not overlap.
+//
+// A quota that never resets has one period for the whole run, and every sale adds
+// to it at once. A quota that resets is granted when its period is first looked
+// at, at the terms in force when the period began; the period in which a run
+// begins is granted with its sale. Periods that nobody has looked at are never
+// opened.
+
+// saleKind is how a sale came about.
+type saleKind string
+
+const (
+	bought  saleKind = "purchase"
+	claimed saleKind = "claim"
+	granted saleKind = "grant" // by an operator
+	renewed saleKind = "renewal"
+)
+
+// sale is one sale of a subscription. It never changes.
+type sale struct {
+	Kind     saleKind  `json:"kind"`
+	Transfer ledger.ID `json:"transfer"`
+	Time     int64     `json:"time"`  // when it was sold
+	From     int64     `json:"from"`  // what it is for, half open
+	Until    int64     `json:"until"` //
+	Since    int64     `json:"since"` // when the run of sales began that reset alike, without a gap
+	Terms
+}
+
+// grants returns the start of the period whose quota comes with the sale, and
+// false when there is none: the periods are opened later.
+func (s *sale) grants() (start int64, ok bool) {
+	return s.Since, s.QuotaReset == calendar.Never || s.From == s.Time
+}
+
+// saleAt returns the last sale that is for a time from moment, in Unix seconds,
+// or before.
+func saleAt(r storage.Reader, user string, id, moment int64) (s sale, found bool, err error) {
+	lo := keyOf(salePrefix, user, id, inverted(moment))
+	_, hi := below(salePrefix, user, id)
+	err = scan(r, lo, hi, func(_ []byte, have sale) bool {
+		s, found = have, true
+		return false
+	})
+	return s, found, err
+}
+
+// periodRecord is a period of quota that was opened.
+type periodRecord struct {
+	Granted money.Amount `json:"granted"`
+}
+
+// period is the period of quota of a subscription at a moment.
+type period struct {
+	start  int64
+	quota  money.Amount // granted, or to be granted when it is opened
+	opened bool
+	until  int64 // when to look again at the latest
+	resets int64 // when the next period begins; math.MaxInt64 when none does
+}
+
+// periodAt returns the period at a moment, and false when none was sold.
+func periodAt(r storage.Reader, user string, id int64, moment time.Time) (p period, found bool, err error) {
+	s, found, err := saleAt(r, user, id, moment.Unix())
+	if err != nil || !found || moment.Unix() >= s.Until {
+		return p, false, err
+	}
+	p = period{start: max(s.QuotaReset.Start(moment).Unix(), s.Since), until: s.Until, resets: math.MaxInt64}
+	if next := s.QuotaReset.Next(moment); !next.IsZero() {
+		p.resets = next.Unix()
+	}
+	if p.resets > s.Until {
+		next, _, err := saleAt(r, user, id, s.Until)
+		if err != nil {
+			return p, false, err
+		}
+		if next.Since == s.Until { // another kind of reset begins
+			p.resets = s.Until
+		}
+	}
+	p.until = min(p.until, p.resets)
+
+	var have periodRecord
+	if p.opened, err = storage.GetRecord(r, keyOf(periodPrefix, user, id, p.start), &have); err != nil {
+		return p, false, err
+	}
+	p.quota = have.Granted
+	if !p.opened {
+		began, _, err := saleAt(r, user, id, p.start)
+		if err != nil {
+			return p, false, err
+		}
+		p.quota = began.Quota
+	}
+	return p, true, nil
+}
+
+// used is what has been spent of the period's quota, as far as it is durable.
+func (p *period) used(r storage.Reader, user string, id int64) (money.Amount, error) {
+	if !p.opened {
+		return 0, nil
+	}
+	state, err := ledger.ReadState(r, quotaAccount(user, id, p.start))
+	return p.quota - state.Balance, err
+}
+
+// open grants the quota of a period that has not been opened.
+func (p *period) open(t storage.Txn, now time.Time, user string, id int64) error {
+	if p.opened {
+		return nil
+	}
+	p.opened = true
+	_, err := ledger.Book(t, now, ledger.Transfer{
+		ID: grantID(id, p.start), Kind: ledger.Grant, User: user, Reference: reference(id),
+		Legs: ledger.Move(ledger.Granted, quotaAccount(user, id, p.start), p.quota),
+	})
+	if err != nil {
+		return err
+	}
+	return storage.SetRecord(t, keyOf(periodPrefix, user, id, p.start), periodRecord{p.quota})
+}
+
+// grantID is the transfer that opens a period.
+func grantID(id, start int64) ledger.ID {
+	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
+}
+
+// Sources is what a ledger's Options need: it lists what a user may spend, in
+// his order, subscriptions soonest to end first. On the way it brings them up to
+// the time that now tells: the quota of a new period is granted, and those that
+// have ended are no source any more.
+func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
+	return func(t storage.Txn, user string) (ledger.Sources, error) { return sources(t, now(), user) }
+}
+
+func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, err error) {
+	account, err := readAccount(t, user)
+	if err != nil {
+		return s, err
+	}
+	quotas, until, err := quotaSources(t, now, user)
+	if err != nil {
+		return s, err
+	}
+	wallet := []ledger.Account{ledger.Wallet(user)}
+	switch account.preference() {
+	case SubscriptionFirst:
+		s.Order = append(quotas, wallet...)
+	case WalletFirst:
+		s.Order = append(wallet, quotas...)
+	case SubscriptionOnly:
+		s.Order = quotas
+	case WalletOnly:
+		s.Order = wallet
+	}
+	if until != 0 {
+		s.Until = time.Unix(until, 0)
+	}
+	return s, account.setDue(t, user, until)
+}
+
+// quotaSources opens the periods that are due, and returns the accounts of all
+// present ones and when that changes; zero: never.
+func quotaSources(t storage.Txn, now time.Time, user string) (quotas []ledger.Account, until int64, err error) {
+	lo, hi := below(livePrefix, user)
+	live, err := keysBetween(t, lo, hi, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	earliest := func(at int64) {
+		if until == 0 || at < until {
+			until = at
+		}
+	}
+	for _, key := range live {
+		end, id := integer(key, len(lo)), integer(key, len(lo)+9)
+		if now.Unix() >= end {
+			if err := t.Delete(key); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		p, found, err := periodAt(t, user, id, now)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !found { // the clock was set back behind the purchase
+			earliest(now.Unix() + 1)
+			continue
+		}
+		if err := p.open(t, now, user, id); err != nil {
+			return nil, 0, err
+		}
+		quotas = append(quotas, quotaAccount(user, id, p.start))
+		earliest(p.until)
+	}
+	return quotas, until, nil
+}

@@ -1,0 +1,194 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Receipt is what a purchase, a claim, a renewal or a grant came to.
+type Receipt struct {
+	Subscription
+	Order    string       `json:"order"` // the id of the transfer
+	Wallet   WalletCharge `json:"wallet"`
+	Replayed bool         `json:"replayed"` // it was done before, under this idempotency key
+}
+
+// WalletCharge is what a purchase did to the wallet.
+type WalletCharge struct {
+	Balance money.Amount `json:"balance"` // afterwards
+	Charged money.Amount `json:"charged"`
+}
+
+// deal is a sale about to be made.
+type deal struct {
+	kind          saleKind
+	plan          Plan         // read once: what was reserved for it is what is charged
+	price         money.Amount // to be charged
+	currency      string
+	id            ledger.ID // of the transfer
+	actor, reason string    // the operator's; empty when the user acts
+}
+
+// transferKinds are the kinds of the transfers of sales.
+var transferKinds = map[saleKind]ledger.Kind{
+	bought: ledger.Purchase, claimed: ledger.Purchase, granted: ledger.Grant, renewed: ledger.Renewal,
+}
+
+// actions are the words of the audit for sales.
+var actions = map[saleKind]string{
+	bought: "subscription.buy", claimed: "subscription.claim", granted: "subscription.grant", renewed: "subscription.renew",
+}
+
+// maxLive is how many running subscriptions one user may have: calls look
+// through all of them.
+const maxLive = 1000
+
+// begin makes a new subscription of a deal.
+func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
+	lo, hi := below(livePrefix, user)
+	live, err := keysBetween(t, lo, hi, maxLive)
+	if err != nil {
+		return Receipt{}, identity.Event{}, err
+	}
+	if len(live) == maxLive {
+		return Receipt{}, identity.Event{}, fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
+	}
+	var id int64
+	if _, err := storage.GetRecord(t, counterKey, &id); err != nil {
+		return Receipt{}, identity.Event{}, err
+	}
+	id++
+	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix()}
+	if err := errors.Join(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, keyOf(ownerPrefix, id), user)); err != nil {
+		return Receipt{}, identity.Event{}, err
+	}
+	return x.sell(t, now, s)
+}
+
+// extend renews a subscription by a deal. It begins where the subscription ends,
+// or now when that has passed.
+func (x deal) extend(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
+	if err := t.Delete(s.liveKey()); err != nil {
+		return Receipt{}, identity.Event{}, err
+	}
+	return x.sell(t, now, s)
+}
+
+// sell moves the money and the quota, and writes the sale, the subscription and
+// the receipt.
+func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
+	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
+	if x.actor == "" {
+		event.Actor = s.User
+	}
+	deed, err := x.deed(t, now, &s)
+	if err != nil {
+		return Receipt{}, event, err
+	}
+	if err := x.move(t, now, &s, deed); err != nil {
+		return Receipt{}, event, err
+	}
+	s.Title, s.Terms, s.End = x.plan.Title, deed.Terms, deed.Until
+	err = errors.Join(
+		storage.SetRecord(t, keyOf(salePrefix, s.User, s.ID, inverted(deed.From)), deed),
+		storage.SetRecord(t, s.key(), s),
+		t.Set(s.liveKey(), nil, never),
+	)
+	if err != nil {
+		return Receipt{}, event, err
+	}
+	receipt := Receipt{Order: x.id.String()}
+	wallet, err := ledger.ReadState(t, ledger.Wallet(s.User))
+	if err != nil {
+		return receipt, event, err
+	}
+	receipt.Wallet = WalletCharge{Balance: wallet.Balance, Charged: x.price}
+	receipt.Subscription, err = s.show(t, now)
+	event.Detail = detail(reference(s.ID), "plan "+strconv.FormatInt(s.PlanID, 10), amountOf(x.price, x.currency), x.reason)
+	return receipt, event, err
+}
+
+// deed returns the sale that a deal makes of a subscription.
+func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
+	from := max(now.Unix(), s.End)
+	made := sale{
+		Kind: x.kind, Transfer: x.id, Time: now.Unix(), From: from, Since: from,
+		Until: x.plan.Duration.After(time.Unix(from, 0)).Unix(),
+		Terms: Terms{
+			Price: x.price, Currency: x.currency, Duration: x.plan.Duration,
+			Quota: x.plan.Quota, QuotaReset: x.plan.QuotaReset,
+		},
+	}
+	last, found, err := saleAt(r, s.User, s.ID, from)
+	if found && last.Until == from && last.QuotaReset == made.QuotaReset && from > now.Unix() {
+		made.Since = last.Since
+	}
+	return made, err
+}
+
+// move books the transfer of a sale: from the wallet to what was sold, and from
+// what was granted to the quota.
+func (x deal) move(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) error {
+	transfer := ledger.Transfer{
+		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,
+		Legs: ledger.Move(ledger.Wallet(s.User), ledger.Sold, x.price),
+	}
+	if start, ok := made.grants(); ok {
+		key := keyOf(periodPrefix, s.User, s.ID, start)
+		var have periodRecord
+		if _, err := storage.GetRecord(t, key, &have); err != nil {
+			return err
+		}
+		have.Granted += made.Quota // cannot overflow unnoticed: the account is checked below
+		if err := storage.SetRecord(t, key, have); err != nil {
+			return err
+		}
+		transfer.Legs = append(transfer.Legs, ledger.Move(ledger.Granted, quotaAccount(s.User, s.ID, start), made.Quota)...)
+	}
+	booked, err := ledger.Book(t, now, transfer)
+	if err == nil && !booked {
+		err = fmt.Errorf("billing: the transfer %s of a sale exists without its claim", x.id)
+	}
+	return err
+}
+
+// onSale returns the plan with this id, or why it is not sold. param names what
+// the buyer named it by.
+func onSale(plans *Plans, id int64, param string) (Plan, error) {
+	plan, found := plans.Find(id)
+	switch {
+	case !found:
+		return plan, fault.At(fault.PlanNotFound, param, "there is no plan %d", id)
+	case plan.Disabled:
+		return plan, fault.At(fault.PlanDisabled, param, "the plan %d is not on sale", id)
+	}
+	return plan, nil
+}
+
+// charge reserves what a plan costs today.
+func (d *Desk) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
+	if plan.Price == 0 {
+		return nil, fault.At(fault.PlanFree, param, "the plan %d is free: it is claimed, once, and not paid for", plan.ID)
+	}
+	return d.ledger.ReserveWallet(ctx, user, plan.Price)
+}
+
+// checkPlanID refuses what cannot be the number of a plan.
+func checkPlanID(id int64) error {
+	if id < 1 {
+		return fault.At(fault.InvalidParameter, "plan_id", "plan_id is greater than 0, this is %d", id)
+	}
+	return nil
+}
+
+// never is the purge time of what is kept for ever.
+var never time.Time

@@ -1,0 +1,341 @@
+package billing
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Verify looks whether what is sold and paid in is in the ledger as it should
+// be: that every sale and every credit has its transfer, that quotas were granted
+// as sold, that what was taken of an order is what was refunded and disputed, and
+// that every index has its record and the reverse. problem is called for each
+// thing that does not add up. r is one snapshot; the error is that of reading.
+// It takes the memory of one subscription, of one order.
+func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
+	v := &verification{Reader: r, now: now, problem: problem}
+	for _, step := range []func() error{
+		v.subscriptions, v.subscriptionIndexes, v.counts, v.dues,
+		v.orders, v.orderIndexes, v.mismatches,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type verification struct {
+	storage.Reader
+	now     time.Time
+	problem func(format string, args ...any)
+}
+
+// subscriptions checks each subscription with its sales and periods.
+func (v *verification) subscriptions() error {
+	var last int64
+	if _, err := storage.GetRecord(v, counterKey, &last); err != nil {
+		return err
+	}
+	return each(v, func(key []byte, s subscriptionRecord) error {
+		if string(key) != string(s.key()) {
+			v.problem("subscription %d: it lies at the key of another, %q", s.ID, key)
+		}
+		if s.ID > last {
+			v.problem("subscription %d: the counter stands at %d", s.ID, last)
+		}
+		if owner, err := ownerOf(v, s.ID); err != nil {
+			return err
+		} else if owner != s.User {
+			v.problem("subscription %d: it is of %s, its index says %q", s.ID, s.User, owner)
+		}
+		live, err := v.Get(s.liveKey())
+		if err != nil {
+			return err
+		}
+		if status := s.status(v.now); (status == Active) && live == nil || status == Cancelled && live != nil {
+			v.problem("subscription %d: it is %s, and among those that are spent: %t", s.ID, status, live != nil)
+		}
+		return v.sales(&s)
+	}, subscriptionPrefix)
+}
+
+// sales checks the chain of sales of a subscription, from the latest to the
+// first, and what their periods were granted.
+func (v *verification) sales(s *subscriptionRecord) error {
+	var later *sale
+	never := make(map[int64]money.Amount) // quotas that never reset, by the start of their run
+	lo, hi := below(salePrefix, s.User, s.ID)
+	var failed error
+	err := scan(v, lo, hi, func(_ []byte, have sale) bool {
+		if later == nil {
+			if have.Until != s.End || have.Terms != s.Terms {
+				v.problem("subscription %d: its last sale is another than it says", s.ID)
+			}
+		} else {
+			v.link(s, &have, later)
+		}
+		if have.QuotaReset == calendar.Never {
+			never[have.Since] += have.Quota
+		}
+		failed = v.sold(s, &have)
+		later = &have
+		return failed == nil
+	})
+	if err != nil || failed != nil {
+		return firstOf(err, failed)
+	}
+	if later == nil {
+		v.problem("subscription %d: it was never sold", s.ID)
+		return nil
+	}
+	if later.Kind == renewed || later.From != s.Start || later.Since != s.Start {
+		v.problem("subscription %d: its first sale is a %s from %d, it began at %d", s.ID, later.Kind, later.From, s.Start)
+	}
+	if err := v.first(s, later); err != nil {
+		return err
+	}
+	return v.periods(s, never)
+}
+
+// link checks that a sale follows the one before.
+func (v *verification) link(s *subscriptionRecord, before, after *sale) {
+	since := after.From
+	if after.From > after.Time && before.QuotaReset == after.QuotaReset {
+		since = before.Since
+	}
+	if after.Kind != renewed || before.Until > after.From || after.Since != since || after.From > after.Time && before.Until != after.From {
+		v.problem("subscription %d: the %s from %d does not follow the sale until %d", s.ID, after.Kind, after.From, before.Until)
+	}
+}
+
+// sold checks the transfer of a sale.
+func (v *verification) sold(s *subscriptionRecord, have *sale) error {
+	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
+	if start, ok := have.grants(); ok {
+		want[quotaAccount(s.User, s.ID, start)] = have.Quota
+		want[ledger.Granted] = -have.Quota
+	}
+	return v.transfer("subscription "+reference(s.ID), have.Transfer, transferKinds[have.Kind], want)
+}
+
+// transfer checks that a transfer exists and moves what it should.
+func (v *verification) transfer(what string, id ledger.ID, kind ledger.Kind, want map[ledger.Account]money.Amount) error {
+	x, found, err := ledger.ReadTransfer(v, id)
+	if err != nil {
+		return err
+	}
+	if !found {
+		v.problem("%s: the transfer %s does not exist", what, id)
+		return nil
+	}
+	same := x.Kind == kind
+	for _, leg := range x.Legs {
+		same = same && want[leg.Account] == leg.Amount
+		delete(want, leg.Account)
+	}
+	for _, left := range want {
+		same = same && left == 0
+	}
+	if !same {
+		v.problem("%s: the transfer %s is not what it should be: a %s of %v", what, id, x.Kind, x.Legs)
+	}
+	return nil
+}
+
+// first checks what is counted of first sales.
+func (v *verification) first(s *subscriptionRecord, have *sale) error {
+	switch have.Kind {
+	case bought:
+		n, err := purchases(v, s.User, Plan{ID: s.PlanID})
+		if err == nil && n == 0 {
+			v.problem("subscription %d: the purchase of plan %d is not counted", s.ID, s.PlanID)
+		}
+		return err
+	case claimed:
+		var id int64
+		_, err := storage.GetRecord(v, keyOf(claimedPrefix, s.User, s.PlanID), &id)
+		if err == nil && id != s.ID {
+			v.problem("subscription %d: it was claimed, but the mark of plan %d names %d", s.ID, s.PlanID, id)
+		}
+		return err
+	}
+	return nil
+}
+
+// periods checks that each period was granted what was sold, in its record and
+// in the ledger.
+func (v *verification) periods(s *subscriptionRecord, never map[int64]money.Amount) error {
+	lo, hi := below(periodPrefix, s.User, s.ID)
+	var failed error
+	err := scan(v, lo, hi, func(key []byte, have periodRecord) bool {
+		start := integer(key, len(lo))
+		want, runs := never[start]
+		delete(never, start)
+		if !runs {
+			var sold sale
+			if sold, _, failed = saleAt(v, s.User, s.ID, start); failed != nil {
+				return false
+			}
+			want = sold.Quota
+			if sold.QuotaReset == calendar.Never || start >= sold.Until {
+				want = 0
+			}
+		}
+		var entered money.Amount
+		if entered, failed = v.entered(quotaAccount(s.User, s.ID, start)); failed != nil {
+			return false
+		}
+		if have.Granted != want || entered != want {
+			v.problem("subscription %d: the period from %d was granted %v, the ledger has %v, sold was %v", s.ID, start, have.Granted, entered, want)
+		}
+		return true
+	})
+	for start, quota := range never {
+		v.problem("subscription %d: the quota of %v from %d was not granted", s.ID, quota, start)
+	}
+	return firstOf(err, failed)
+}
+
+// entered is what an account was granted.
+func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
+	err = ledger.ScanEntries(v, a, 0, func(e ledger.Entry) bool {
+		switch e.Kind {
+		case ledger.Purchase, ledger.Renewal, ledger.Grant:
+			sum += e.Amount
+		}
+		return true
+	})
+	return sum, err
+}
+
+// subscriptionIndexes checks that what points to a subscription points to one.
+func (v *verification) subscriptionIndexes() error {
+	err := each(v, func(key []byte, user string) error {
+		return v.exists(key, keyOf(subscriptionPrefix, user, integer(key, len(ownerPrefix)+1)))
+	}, ownerPrefix)
+	if err != nil {
+		return err
+	}
+	for _, prefix := range []string{salePrefix, periodPrefix} { // …/<user>/<id>/<time>
+		err := v.keys(prefix, func(key []byte) error {
+			return v.exists(key, append([]byte(subscriptionPrefix), key[len(prefix):len(key)-9]...))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return v.keys(livePrefix, func(key []byte) error {
+		user, end, id := string(key[len(livePrefix)+1:len(key)-18]), integer(key, len(key)-17), integer(key, len(key)-8)
+		s, err := readSubscription(v, user, id)
+		if err == nil && s.End == end {
+			var account accountRecord
+			if account, err = readAccount(v, user); err == nil && (account.Due == 0 || account.Due > end) {
+				v.problem("subscription %d: nobody will look at it when it ends", id)
+			}
+			return err
+		}
+		v.problem("index %q: it names no subscription that ends then", key)
+		return nil
+	})
+}
+
+// counts checks how often plans are said to have been bought and claimed.
+func (v *verification) counts() error {
+	err := each(v, func(key []byte, n int64) error {
+		user, plan := string(key[len(purchasesPrefix)+1:len(key)-9]), integer(key, len(key)-8)
+		have, err := v.bought(user, plan)
+		if err == nil && have != n {
+			v.problem("user %s: plan %d was bought %d times, counted are %d", user, plan, have, n)
+		}
+		return err
+	}, purchasesPrefix)
+	if err != nil {
+		return err
+	}
+	return each(v, func(key []byte, id int64) error {
+		return v.exists(key, keyOf(subscriptionPrefix, string(key[len(claimedPrefix)+1:len(key)-9]), id))
+	}, claimedPrefix)
+}
+
+// bought counts the subscriptions of a user that began with a purchase of a plan.
+func (v *verification) bought(user string, plan int64) (n int64, err error) {
+	lo, hi := below(subscriptionPrefix, user)
+	var failed error
+	err = scan(v, lo, hi, func(_ []byte, s subscriptionRecord) bool {
+		if s.PlanID != plan {
+			return true
+		}
+		var first sale
+		if first, _, failed = saleAt(v, user, s.ID, s.Start); failed == nil && first.Kind == bought {
+			n++
+		}
+		return failed == nil
+	})
+	return n, firstOf(err, failed)
+}
+
+// dues checks that users and the sweeper's index agree.
+func (v *verification) dues() error {
+	err := each(v, func(key []byte, a accountRecord) error {
+		if a.Due == 0 {
+			return nil
+		}
+		return v.exists(key, keyOf(duePrefix, a.Due, string(key[len(accountPrefix)+1:])))
+	}, accountPrefix)
+	if err != nil {
+		return err
+	}
+	return v.keys(duePrefix, func(key []byte) error {
+		due, user := integer(key, len(duePrefix)+1), string(key[len(duePrefix)+10:])
+		account, err := readAccount(v, user)
+		if err == nil && account.Due != due {
+			v.problem("index %q: the user's next change is at %d", key, account.Due)
+		}
+		return err
+	})
+}
+
+// exists checks that what a key points to is there.
+func (v *verification) exists(key, target []byte) error {
+	have, err := v.Get(target)
+	if err == nil && have == nil {
+		v.problem("key %q: %q is not there", key, target)
+	}
+	return err
+}
+
+// keys calls fn for all keys below a prefix.
+func (v *verification) keys(prefix string, fn func(key []byte) error) error {
+	var failed error
+	lo, hi := below(prefix)
+	err := v.Scan(lo, hi, func(key, _ []byte) bool {
+		failed = fn(key)
+		return failed == nil
+	})
+	return firstOf(err, failed)
+}
+
+// each calls fn for all records below a prefix.
+func each[T any](r storage.Reader, fn func(key []byte, record T) error, prefix string) error {
+	var failed error
+	lo, hi := below(prefix)
+	err := scan(r, lo, hi, func(key []byte, record T) bool {
+		failed = fn(key, record)
+		return failed == nil
+	})
+	return firstOf(err, failed)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+

@@ -1,0 +1,177 @@
+package billing
+
+import (
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// orders checks each order with its transfers and indexes.
+func (v *verification) orders() error {
+	return each(v, func(key []byte, o orderRecord) error {
+		if string(key) != string(orderKey(o.TradeNo)) || !payments.IsTradeNo(o.TradeNo) {
+			v.problem("order %s: it lies at the key of another, %q", o.TradeNo, key)
+		}
+		if err := v.exists(key, o.createdKey()); err != nil {
+			return err
+		}
+		for _, index := range o.openKeys() {
+			have, err := v.Get(index)
+			if err != nil {
+				return err
+			}
+			if (have != nil) != (o.Status == Pending) {
+				v.problem("order %s: it is %s, and among those that are pending: %t", o.TradeNo, o.Status, have != nil)
+			}
+		}
+		if o.PaidAt == 0 {
+			return v.unpaid(&o)
+		}
+		return v.paid(&o)
+	}, orderPrefix)
+}
+
+// unpaid checks that an order without a payment has moved nothing.
+func (v *verification) unpaid(o *orderRecord) error {
+	_, credited, err := ledger.ReadTransfer(v, topUpID(o.TradeNo))
+	if err != nil {
+		return err
+	}
+	paid := o.Status == Paid || o.Status == Refunded || o.Status == Disputed
+	if credited || paid || o.TakenWallet != 0 || o.TakenOwed != 0 || len(o.Moves) != 0 {
+		v.problem("order %s: it is %s and without a payment, and money was moved for it", o.TradeNo, o.Status)
+	}
+	return nil
+}
+
+// paid checks that an order was credited once, and that what was taken of it
+// since is what was refunded and disputed.
+func (v *verification) paid(o *orderRecord) error {
+	if o.Status != o.paidStatus() {
+		v.problem("order %s: it is %s and should be %s", o.TradeNo, o.Status, o.paidStatus())
+	}
+	if o.due() != 0 || o.TakenWallet < 0 || o.TakenOwed < 0 {
+		v.problem("order %s: of %v, %v was taken from the wallet and %v as a receivable, it should be %v in all",
+			o.TradeNo, o.Amount, o.TakenWallet, o.TakenOwed, o.target())
+	}
+	if o.Payment != "" {
+		var reference string
+		if _, err := storage.GetRecord(v, keyOf(paymentPrefix, o.Provider, o.Payment), &reference); err != nil {
+			return err
+		}
+		if reference != o.TradeNo {
+			v.problem("order %s: its payment %s of %s has credited %q", o.TradeNo, o.Payment, o.Provider, reference)
+		}
+	}
+	if len(o.Moves) == 0 || o.Moves[0] != topUpID(o.TradeNo) {
+		v.problem("order %s: it is paid and does not name its credit", o.TradeNo)
+		return nil
+	}
+	err := v.transfer("order "+o.TradeNo, o.Moves[0], ledger.TopUp, map[ledger.Account]money.Amount{
+		ledger.Paid(o.Provider): -o.Amount, ledger.Wallet(o.User): o.Amount,
+	})
+	if err != nil {
+		return err
+	}
+	return v.moves(o)
+}
+
+// moves checks that the transfers of an order leave what it says.
+func (v *verification) moves(o *orderRecord) error {
+	var left money.Amount
+	for i, id := range o.Moves {
+		if i > 0 && id != moveID(o.TradeNo, i) {
+			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
+		}
+		x, found, err := ledger.ReadTransfer(v, id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			v.problem("order %s: the transfer %s does not exist", o.TradeNo, id)
+		}
+		for _, leg := range x.Legs {
+			if leg.Account == ledger.Paid(o.Provider) {
+				left -= leg.Amount
+			}
+		}
+	}
+	if left != o.Amount-o.TakenWallet-o.TakenOwed {
+		v.problem("order %s: its transfers leave %v, its record %v", o.TradeNo, left, o.Amount-o.TakenWallet-o.TakenOwed)
+	}
+	_, more, err := ledger.ReadTransfer(v, moveID(o.TradeNo, len(o.Moves)))
+	if more {
+		v.problem("order %s: there is a transfer that it does not name", o.TradeNo)
+	}
+	return err
+}
+
+// orderIndexes checks that what points to an order points to one.
+func (v *verification) orderIndexes() error {
+	for _, prefix := range []string{userOrderPrefix, openPrefix, orderDuePrefix} { // …/<trade_no>
+		err := v.keys(prefix, func(key []byte) error { return v.index(prefix, key) })
+		if err != nil {
+			return err
+		}
+	}
+	err := each(v, func(key []byte, tradeNo string) error {
+		o, _, err := readOrder(v, tradeNo)
+		if err == nil && string(key) != string(keyOf(paymentPrefix, o.Provider, o.Payment)) {
+			v.problem("payment %q: the order %s was paid by another, %s of %s", key, tradeNo, o.Payment, o.Provider)
+		}
+		return err
+	}, paymentPrefix)
+	if err != nil {
+		return err
+	}
+	err = each(v, func(key []byte, e eventRecord) error { return v.exists(key, orderKey(e.TradeNo)) }, eventPrefix)
+	if err != nil {
+		return err
+	}
+	return each(v, func(key []byte, k orderKeyRecord) error { return v.exists(key, orderKey(k.TradeNo)) }, orderKeyPrefix)
+}
+
+// index checks one key that names an order at its end.
+func (v *verification) index(prefix string, key []byte) error {
+	_, tradeNo, _ := cutLast(key)
+	o, found, err := readOrder(v, tradeNo)
+	if err != nil {
+		return err
+	}
+	want := map[string][]byte{userOrderPrefix: o.createdKey(), openPrefix: o.openKeys()[0], orderDuePrefix: o.openKeys()[1]}[prefix]
+	if !found || string(key) != string(want) {
+		v.problem("index %q: it names no such order", key)
+	}
+	return nil
+}
+
+// cutLast cuts a key at the trade number at its end.
+func cutLast(key []byte) (before []byte, tradeNo string, ok bool) {
+	at := len(key) - 32
+	if at < 0 {
+		return key, "", false
+	}
+	return key[:at], string(key[at:]), true
+}
+
+// mismatches checks that a listed mismatch can be found by what it says, and the
+// reverse. Those that have been listed long enough may be gone.
+func (v *verification) mismatches() error {
+	since := v.now.Add(-mismatchesKept).UnixMilli()
+	err := each(v, func(key []byte, m Mismatch) error {
+		if m.Time <= since {
+			return nil
+		}
+		return v.exists(key, keyOf(mismatchOfPrefix, m.digest()))
+	}, mismatchPrefix)
+	if err != nil {
+		return err
+	}
+	return each(v, func(key []byte, mark mismatchMark) error {
+		if mark.Time <= since {
+			return nil
+		}
+		return v.exists(key, keyOf(mismatchPrefix, inverted(mark.Time), string(key[len(mismatchOfPrefix)+1:])))
+	}, mismatchOfPrefix)
+}

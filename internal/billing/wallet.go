@@ -1,0 +1,172 @@
+package billing
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// WalletChange is what an operator did to a wallet.
+type WalletChange struct {
+	User       string       `json:"user"`
+	Order      string       `json:"order"` // the id of the transfer
+	Amount     money.Amount `json:"amount"`
+	Balance    money.Amount `json:"balance"`               // afterwards
+	Owed       money.Amount `json:"owed,omitempty"`        // afterwards
+	WrittenOff money.Amount `json:"written_off,omitempty"` // of what was owed, what the wallet did not have
+	Replayed   bool         `json:"replayed"`              // it was done before, under this idempotency key
+}
+
+// change is a change of a wallet about to be made.
+type change struct {
+	operation string // part of the fingerprint and of the transfer's id
+	kind      ledger.Kind
+	amount    money.Amount // of the balance
+	actor     string
+	user      string // id or name
+	reason    string
+	key       string // of idempotency; may be empty
+
+	reserve func(user string) (*ledger.Reservation, error)                                   // nil: nothing is
+	legs    func(t storage.Txn, user string, x *WalletChange) (legs []ledger.Leg, err error) // also fills x
+}
+
+// Credit gives the user with this id or name money, for an operator. The amount
+// is more than zero; a reason is required, the key is optional.
+func (d *Desk) Credit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
+	if err := positive(amount); err != nil {
+		return WalletChange{}, err
+	}
+	return d.change(ctx, change{
+		operation: "credit", kind: ledger.Credit, amount: amount, actor: actor, user: idOrName, reason: reason, key: key,
+		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]ledger.Leg, error) {
+			return ledger.Move(ledger.Operator, ledger.Wallet(user), amount), nil
+		},
+	})
+}
+
+// Debit takes money from the wallet of the user with this id or name, for an
+// operator: all of amount, which is more than zero, or nothing when that is not
+// available. A reason is required, the key is optional.
+func (d *Desk) Debit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
+	if err := positive(amount); err != nil {
+		return WalletChange{}, err
+	}
+	return d.change(ctx, change{
+		operation: "debit", kind: ledger.Debit, amount: -amount, actor: actor, user: idOrName, reason: reason, key: key,
+		reserve: func(user string) (*ledger.Reservation, error) { return d.ledger.ReserveWallet(ctx, user, amount) },
+		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]ledger.Leg, error) {
+			return ledger.Move(ledger.Wallet(user), ledger.Operator, amount), nil
+		},
+	})
+}
+
+// Clear settles what the user with this id or name owes after a refund or a
+// dispute, for an operator: the wallet pays what it has, the operator bears the
+// rest, and the user can spend again. A reason is required, the key is optional.
+func (d *Desk) Clear(ctx context.Context, actor, idOrName, reason, key string) (WalletChange, error) {
+	var owed money.Amount // when the operator asked: what comes later stays
+	var r *ledger.Reservation
+	return d.change(ctx, change{
+		operation: "clear", kind: ledger.Clear, actor: actor, user: idOrName, reason: reason, key: key,
+		reserve: func(user string) (*ledger.Reservation, error) {
+			funds, err := d.ledger.Funds(ctx, user)
+			if err != nil {
+				return nil, err
+			}
+			if owed = funds.Owed; owed == 0 {
+				return nil, fault.New(fault.Conflict, "nothing is owed")
+			}
+			r, err = d.ledger.ReserveUpTo(ctx, user, owed)
+			return r, err
+		},
+		legs: func(t storage.Txn, user string, x *WalletChange) ([]ledger.Leg, error) {
+			present, err := owedBy(t, user)
+			if err != nil {
+				return nil, err
+			}
+			cleared := min(owed, present)
+			collected := min(r.Amount(), cleared)
+			x.Amount, x.WrittenOff = -collected, cleared-collected
+			if x.WrittenOff > 0 {
+				account, err := readAccount(t, user)
+				if err != nil {
+					return nil, err
+				}
+				account.WrittenOff += x.WrittenOff
+				if err := account.write(t, user); err != nil {
+					return nil, err
+				}
+			}
+			return []ledger.Leg{
+				{Account: ledger.Wallet(user), Amount: -collected},
+				{Account: ledger.Operator, Amount: -x.WrittenOff},
+				{Account: ledger.Receivable(user), Amount: cleared},
+			}, nil
+		},
+	})
+}
+
+// change makes a change of a wallet once, with its transfer and the line of the
+// audit.
+func (d *Desk) change(ctx context.Context, c change) (WalletChange, error) {
+	if err := checkReason(c.reason, true); err != nil {
+		return WalletChange{}, err
+	}
+	user, err := d.directory.User(ctx, c.user)
+	if err != nil {
+		return WalletChange{}, err
+	}
+	own, err := claim(operatorScope(user.ID), c.key, c.operation, c.amount.String(), c.reason)
+	if err != nil {
+		return WalletChange{}, err
+	}
+	var reserve func() (*ledger.Reservation, error)
+	if c.reserve != nil {
+		reserve = func() (*ledger.Reservation, error) { return c.reserve(user.ID) }
+	}
+	id := ledger.IDOf(user.ID, c.operation, own.Key)
+	done, replayed, err := once(ctx, d, user.ID, own, reserve, func(t storage.Txn, now time.Time) (WalletChange, identity.Event, error) {
+		x := WalletChange{User: user.ID, Order: id.String(), Amount: c.amount}
+		event := identity.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
+		legs, err := c.legs(t, user.ID, &x)
+		if err != nil {
+			return x, event, err
+		}
+		transfer := ledger.Transfer{ID: id, Kind: c.kind, User: user.ID, Legs: legs, Actor: c.actor, Reason: c.reason}
+		if _, err := ledger.Book(t, now, transfer); err != nil {
+			return x, event, err
+		}
+		event.Detail = detail(x.Amount.String(), c.reason)
+		wallet, err := ledger.ReadState(t, ledger.Wallet(user.ID))
+		if err != nil {
+			return x, event, err
+		}
+		x.Balance = wallet.Balance
+		x.Owed, err = owedBy(t, user.ID)
+		return x, event, err
+	})
+	if err != nil {
+		return WalletChange{}, err
+	}
+	done.Replayed = replayed
+	return done, nil
+}
+
+// owedBy is what a user owes after refunds and disputes.
+func owedBy(r storage.Reader, user string) (money.Amount, error) {
+	state, err := ledger.ReadState(r, ledger.Receivable(user))
+	return -state.Balance, err
+}
+
+func positive(amount money.Amount) error {
+	if amount <= 0 {
+		return fault.At(fault.InvalidParameter, "amount", "amount is more than zero, this is %v", amount)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package gatetest
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Wallet is what a user has, as the admin endpoint shows it.
+type Wallet struct {
+	Balance  money.Amount `json:"balance"`
+	Held     money.Amount `json:"held"`
+	Reserved money.Amount `json:"reserved"`
+	Owed     money.Amount `json:"owed"`
+}
+
+// Credit gives a user money.
+func (g *Gate) Credit(t testing.TB, user, amount string) {
+	t.Helper()
+	g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+user+"/credit", map[string]any{"amount": amount, "reason": "a test"}, nil)
+}
+
+// Wallet returns what a user has at this moment.
+func (g *Gate) Wallet(t testing.TB, user string) (w Wallet) {
+	t.Helper()
+	g.MustAdmin(t, http.MethodGet, "/modelgate/wallets/"+user, nil, &w)
+	return w
+}
+
+// WalletAtRest returns what a user has when no call of his is under way: a call
+// is settled a little after its caller has the answer.
+func (g *Gate) WalletAtRest(t testing.TB, user string) Wallet {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); ; {
+		if w := g.Wallet(t, user); w.Reserved == 0 {
+			return w
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%v of %s is still reserved", w.Reserved, user)
+		}
+		g.Verify(t) // waits for the store, and so for what it gathers
+	}
+}
+
+// Verify has the ledger checked, and fails the test when it does not add up.
+func (g *Gate) Verify(t testing.TB) {
+	t.Helper()
+	var found struct {
+		Problems []struct {
+			Where string `json:"where"`
+			What  string `json:"what"`
+		} `json:"problems"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/verify", nil, &found)
+	for _, p := range found.Problems {
+		t.Errorf("%s: %s", p.Where, p.What)
+	}
+}
