@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -59,15 +60,23 @@ type App struct {
 	// What is sold as subscriptions, in the order in which buyers see it.
 	PlanRows []billing.Plan `json:"plans,omitempty"`
 
+	// The services by which people pay into their wallets, each at most once.
+	// They need base_url. Default: none, so that only operators credit wallets.
+	PaymentsRaw []json.RawMessage `json:"payments,omitempty" caddy:"namespace=modelgate.payments inline_key=provider"`
+
+	// How much may be paid in at once.
+	TopUp TopUp `json:"topup,omitzero"`
+
 	// Bounds that hold for every model call and every key.
 	Limits Limits `json:"limits,omitzero"`
 
-	logger  *zap.Logger
-	opener  storage.Opener
-	metrics *Metrics
-	prices  *catalog.Prices
-	plans   *billing.Plans
-	started int64 // Unix seconds of this configuration's provisioning
+	logger   *zap.Logger
+	opener   storage.Opener
+	metrics  *Metrics
+	prices   *catalog.Prices
+	plans    *billing.Plans
+	payments map[string]payments.Provider // by name
+	started  int64                        // Unix seconds of this configuration's provisioning
 
 	offers *offers
 	lease  *lease
@@ -104,6 +113,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.Offer(a.prices.Names()...)
 	if a.plans, err = billing.NewPlans(a.PlanRows); err != nil {
+		return err
+	}
+	if err = a.provisionPayments(ctx); err != nil {
 		return err
 	}
 

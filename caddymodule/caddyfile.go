@@ -40,6 +40,8 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		unpriced allow|refuse
 //		price <pattern> { ... }
 //		plan <id> <title> { ... }
+//		payment <provider> { ... }
+//		topup { ... }
 //		limits {
 //			body_read   <duration>
 //			body_memory <size>
@@ -65,9 +67,11 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"unpriced":       checkedArg(&a.Unpriced, validateUnpriced),
 		"price":          a.unmarshalPrice,
 		"plan":           a.unmarshalPlan,
+		"payment":        a.unmarshalPayment(),
+		"topup":          a.TopUp.unmarshalCaddyfile,
 		"limits":         a.Limits.unmarshalCaddyfile,
 	}
-	return Block(d, words, "price", "plan")
+	return Block(d, words, "price", "plan", "payment")
 }
 
 func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {

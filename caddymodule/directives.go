@@ -12,6 +12,7 @@ var directives = []string{
 	"modelgate_health",
 	"modelgate_messages",
 	"modelgate_completions",
+	"modelgate_console",
 	"modelgate_auth",
 	"modelgate_demo",
 }

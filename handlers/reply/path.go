@@ -26,6 +26,26 @@ var own = map[string]bool{
 	"/v1/usage":                 true,
 }
 
+// ownPatterns are the paths of the console, as [Match] takes them.
+var ownPatterns = []string{
+	"/api/subscription/plans/",
+	"/api/subscription/self/",
+	"/api/subscription/self/preference",
+	"/api/subscription/wallet/pay",
+	"/api/subscription/free/pay",
+	"/api/subscription/wallet/renew",
+	"/api/user/self",
+	"/api/user/ledger/",
+	"/api/user/topup/info",
+	"/api/user/topup/self/",
+	"/api/user/topup/{trade_no}",
+	"/api/user/{provider}/pay",
+	"/api/user/{provider}/webhook",
+	"/api/user/{provider}/page/{trade_no}",
+	"/api/log/self/",
+	"/api/data/self/",
+}
+
 // ownPrefixes are paths of ours with an id behind them, which keeps its case
 // and may hold slashes.
 var ownPrefixes = []string{"/v1/models/"}
@@ -62,11 +82,59 @@ func Find(routes []Route, r *http.Request) (int, *fault.Fault) {
 	return -1, nil
 }
 
+// Match tells whether wire, a path as it was written, is of a pattern, and
+// returns the segments that stand for those which the pattern has in braces.
+// Such a segment has letters, digits, "_" and "-", and keeps its case. A pattern
+// that ends in "/" is that of a collection, which has two paths: with the slash
+// and without it.
+func Match(pattern, wire string) (values []string, ok bool) {
+	if collection, is := strings.CutSuffix(pattern, "/"); is {
+		pattern, wire = collection, strings.TrimSuffix(wire, "/")
+	}
+	for pattern != "" && wire != "" {
+		var wanted, have string
+		wanted, pattern = nextSegment(pattern)
+		have, wire = nextSegment(wire)
+		switch {
+		case strings.HasPrefix(wanted, "/{") && isID(strings.TrimPrefix(have, "/")):
+			values = append(values, have[1:])
+		case wanted != have:
+			return nil, false
+		}
+	}
+	return values, pattern == wire
+}
+
+// nextSegment splits a path after its first segment, slash included.
+func nextSegment(path string) (segment, rest string) {
+	if end := strings.IndexByte(path[1:], '/'); end >= 0 {
+		return path[:end+1], path[end+1:]
+	}
+	return path, ""
+}
+
+func isID(segment string) bool {
+	for _, c := range []byte(segment) {
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return segment != ""
+}
+
+// isOwn tells whether a path is written exactly as one of ours.
+func isOwn(path string) bool {
+	return own[path] || under(path, "/api") && slices.ContainsFunc(ownPatterns, func(pattern string) bool {
+		_, ok := Match(pattern, path)
+		return ok
+	})
+}
+
 // Pass hands a request that is not the caller's own to the next handler, and
 // makes sure that something is answered: a misspelt path of ours, and one under
 // /v1 or /api that nobody serves, is 404 in the dialect of its prefix.
 func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versionHeader string) error {
-	if wire := r.URL.EscapedPath(); !own[wire] {
+	if wire := r.URL.EscapedPath(); !isOwn(wire) {
 		clean, readable := canonical(wire)
 		if !readable || misspelt(wire, clean) {
 			NotFound(w, r, versionHeader)
@@ -95,7 +163,7 @@ func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
 // of our paths, is one of them in another spelling: other case, doubled, dotted
 // or encoded segments, a trailing slash.
 func misspelt(wire, clean string) bool {
-	if own[clean] {
+	if isOwn(clean) {
 		return true
 	}
 	for _, prefix := range ownPrefixes {

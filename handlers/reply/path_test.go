@@ -61,6 +61,42 @@ func TestFindTakesExactPathsAndExactMethods(t *testing.T) {
 	}
 }
 
+func TestMatchTakesExactPathsAndTellsTheirSegments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, wire string
+		values        string // joined by spaces; "no": no match
+	}{
+		{"/api/a", "/api/a", ""},
+		{"/api/a", "/api/a/", "no"},
+		{"/api/a", "/api/A", "no"},
+		{"/api/a", "/api", "no"},
+		{"/api/a", "/api/a/b", "no"},
+		{"/api/a", "//api/a", "no"},
+		{"/api/a", "/api/%61", "no"},
+		{"/api/a/", "/api/a", ""},
+		{"/api/a/", "/api/a/", ""},
+		{"/api/a/", "/api/a//", "no"},
+		{"/api/a/", "/api/", "no"},
+		{"/api/{x}/b/{y}", "/api/Ab_-9/b/Z", "Ab_-9 Z"},
+		{"/api/{x}/b/{y}", "/api//b/Z", "no"},
+		{"/api/{x}/b/{y}", "/api/a/c/Z", "no"},
+		{"/api/{x}/b/{y}", "/api/a/b/", "no"},
+		{"/api/{x}", "/api/", "no"},
+		{"/api/{x}", "/api", "no"},
+		{"/api/{x}", "/api/a%2Fb", "no"},
+		{"/api/{x}", "/api/a;b", "no"},
+		{"/api/{x}", "/api/..", "no"},
+		{"/api/{x}", "*", "no"},
+		{"/api/{x}", "", "no"},
+	} {
+		values, ok := Match(c.pattern, c.wire)
+		if got := strings.Join(values, " "); ok != (c.values != "no") || ok && got != c.values {
+			t.Errorf("%s is of %s: %v with %q, want %q", c.wire, c.pattern, ok, got, c.values)
+		}
+	}
+}
+
 func TestPassRefusesWhatNobodyServes(t *testing.T) {
 	t.Parallel()
 	serves := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
@@ -83,6 +119,18 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 		{"/v1/messages/batches", serves, 418},
 		{"/v1/messages/batches", nobody, 404},
 		{"/api/x", nobody, 404},
+		{"/api/x", serves, 418},
+		{"/api/user/self", serves, 418}, // the console may stand behind
+		{"/api/user/self", nobody, 404},
+		{"/api/user/self/", serves, 404},
+		{"/api/User/self", serves, 404},
+		{"/api/user/ledger/", serves, 418},
+		{"/api/user/ledger//", serves, 404},
+		{"/api/user/stripe/pay", serves, 418},
+		{"/api/user/%73tripe/pay", serves, 404},
+		{"/api/user/stripe//pay", serves, 404},
+		{"/api/user/topup/0aB", serves, 418},
+		{"/api/user/Topup/0aB", serves, 404},
 		{"/page", serves, 418},
 		{"/page", nobody, 200}, // not ours to answer
 	} {
@@ -110,7 +158,7 @@ func TestPassAnswersOnceWhereDirectivesStandBehindEachOther(t *testing.T) {
 // FuzzPass holds that no spelling of a path leads to what stands behind the
 // gate and is read there as one of ours.
 func FuzzPass(f *testing.F) {
-	for _, wire := range []string{"/v1/messages", "//v1/messages", "/V1/m%65ssages", "/v1%2fmessages%00", `/v1\messages`, "/v1/models/a%2Fb", "/x/../v1/messages", "/v1/%252e/messages", "*"} {
+	for _, wire := range []string{"/v1/messages", "//v1/messages", "/V1/m%65ssages", "/v1%2fmessages%00", `/v1\messages`, "/v1/models/a%2Fb", "/x/../v1/messages", "/v1/%252e/messages", "/api/user/%2573elf/", "/api/USER/stripe/pay;x", "*"} {
 		f.Add(wire)
 	}
 	f.Fuzz(func(t *testing.T, wire string) {
@@ -123,13 +171,13 @@ func FuzzPass(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if exact := own[r.URL.EscapedPath()]; !passed || exact {
+		if exact := isOwn(r.URL.EscapedPath()); !passed || exact {
 			return
 		}
 		// As a server behind us may read it: decoded once, and cleaned.
 		read := strings.ToLower(r.URL.JoinPath().Path)
 		for _, form := range []string{read, strings.TrimSuffix(read, "/"), strings.ToLower(r.URL.Path)} {
-			if own[form] {
+			if isOwn(form) {
 				t.Errorf("%q passed, and may be read as %s", wire, form)
 			}
 		}

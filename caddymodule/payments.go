@@ -1,0 +1,131 @@
+package caddymodule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// paymentsNamespace is where payment services are among Caddy's modules.
+const paymentsNamespace = "modelgate.payments"
+
+// TopUp bounds what is paid in at once.
+type TopUp struct {
+	// The least amount of one order; more than zero. Default: 1.00.
+	Min money.Amount `json:"min,omitempty"`
+
+	// The greatest. Default: 10000.00.
+	Max money.Amount `json:"max,omitempty"`
+}
+
+func (t *TopUp) setDefaults() {
+	t.Min = cmp.Or(t.Min, money.Unit)
+	t.Max = cmp.Or(t.Max, 10_000*money.Unit)
+}
+
+func (t *TopUp) validate() error {
+	if t.Min < 0 || t.Max < t.Min {
+		return fmt.Errorf("topup: min is %v and max is %v: both are more than zero, and max is not below min", t.Min, t.Max)
+	}
+	return nil
+}
+
+// provisionPayments loads the payment services.
+func (a *App) provisionPayments(ctx caddy.Context) error {
+	a.TopUp.setDefaults()
+	if err := a.TopUp.validate(); err != nil {
+		return err
+	}
+	a.payments = make(map[string]payments.Provider)
+	if len(a.PaymentsRaw) == 0 {
+		return nil
+	}
+	if a.BaseURL == "" {
+		return errors.New("a payment service needs base_url, as https://ai.example.com: it must know where to send people and notices")
+	}
+	loaded, err := ctx.LoadModule(a, "PaymentsRaw")
+	if err != nil {
+		return fmt.Errorf("loading the payment services: %w", err)
+	}
+	for _, module := range loaded.([]any) {
+		name := module.(caddy.Module).CaddyModule().ID.Name()
+		provider, ok := module.(payments.Provider)
+		if !ok {
+			return fmt.Errorf("the payment module %s takes no payments", name)
+		}
+		if _, twice := a.payments[name]; twice {
+			return fmt.Errorf("payment %s is there twice", name)
+		}
+		a.payments[name] = provider
+	}
+	return nil
+}
+
+// Payment returns the payment service of this name, if it is configured.
+func (a *App) Payment(name string) (payments.Provider, bool) {
+	provider, ok := a.payments[name]
+	return provider, ok
+}
+
+// Payments returns the names of the payment services, sorted.
+func (a *App) Payments() []string { return slices.Sorted(maps.Keys(a.payments)) }
+
+// unmarshalPayment returns how one payment service is read:
+//
+//	payment <provider> {
+//		...
+//	}
+func (a *App) unmarshalPayment() func(*caddyfile.Dispenser) error {
+	seen := make(map[string]bool)
+	return func(d *caddyfile.Dispenser) error {
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		name := d.Val()
+		if seen[name] {
+			return d.Errf("payment %s is there twice", name)
+		}
+		seen[name] = true
+		module, err := caddyfile.UnmarshalModule(d, paymentsNamespace+"."+name)
+		if err != nil {
+			return err
+		}
+		a.PaymentsRaw = append(a.PaymentsRaw, caddyconfig.JSONModuleObject(module, "provider", name, nil))
+		return nil
+	}
+}
+
+// unmarshalCaddyfile reads
+//
+//	topup {
+//		min <amount>
+//		max <amount>
+//	}
+func (t *TopUp) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"min": func(d *caddyfile.Dispenser) error { return positiveAmount(d, &t.Min) },
+		"max": func(d *caddyfile.Dispenser) error { return positiveAmount(d, &t.Max) },
+	})
+}
+
+func positiveAmount(d *caddyfile.Dispenser, into *money.Amount) error {
+	if err := amount(d, into); err != nil {
+		return err
+	}
+	if *into == 0 {
+		return d.Err("the amount is more than zero")
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// envelope is around everything that the console answers.
+type envelope struct {
+	Success bool   `json:"success"`
+	Message string `json:"message"`
+	Data    any    `json:"data"`
+	URL     string `json:"url,omitempty"` // where to go next, for clients that look for it here
+}
+
+// answer answers data.
+func (v *visit) answer(data any) error { return v.send(envelope{Data: data}) }
+
+// answerOnce answers data that was made once and may have been asked for again.
+func (v *visit) answerOnce(e envelope, replayed bool) error {
+	if replayed {
+		v.w.Header().Set("Idempotent-Replayed", "true")
+	}
+	return v.send(e)
+}
+
+func (v *visit) send(e envelope) error {
+	e.Success = true
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	header := v.w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	v.w.WriteHeader(http.StatusOK)
+	_, _ = v.w.Write(body)
+	return nil
+}
+
+// list is one page of a list.
+type list[T any] struct {
+	Items    []T   `json:"items"`
+	Total    int64 `json:"total"`
+	Page     int64 `json:"page"` // from 1
+	PageSize int64 `json:"page_size"`
+}
+
+// listed makes a page of the items that are on it.
+func listed[T any](items []T, total int64, p paging) list[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return list[T]{items, total, p.page, p.size}
+}
+
+// cut makes a page of all items there are.
+func cut[T any](all []T, p paging) list[T] {
+	total := int64(len(all))
+	from := min(p.skip(), total)
+	return listed(all[from:min(from+p.size, total)], total, p)
+}

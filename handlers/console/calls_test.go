@@ -1,0 +1,83 @@
+package console
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+// TestTheTotalOfCallsIsAsManyAsAreListed makes calls at any time of the last
+// hundred days, some of them at midnight, and compares what is counted from the
+// sums of days with what is listed one by one.
+func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 16, 40, 0, 123, time.UTC)
+	store := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return now }})
+	t.Cleanup(func() { _ = store.Close() })
+	book, err := ledger.Open(t.Context(), store, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 2000 {
+		r, err := book.Reserve(t.Context(), ledger.Payer{User: "usr_1"}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := now.Add(-time.Duration(random.Int64N(int64(100 * day))))
+		if i%10 == 0 {
+			at = midnight(at)
+		}
+		r.Settle(ledger.Call{
+			ID: fmt.Sprintf("req_%04d", i), Time: at.UnixMilli(), User: "usr_1", Ended: "complete",
+			Key: fmt.Sprintf("key_%d", i%3), Model: fmt.Sprintf("m/%d", i%2),
+		}, 0, true)
+	}
+	book.Close(t.Context())
+
+	v := &visit{
+		node: &caddymodule.Node{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
+		r: httptest.NewRequest("GET", "/", nil),
+	}
+	moment := func() time.Time {
+		switch random.IntN(4) {
+		case 0:
+			return time.Time{}
+		case 1:
+			return midnight(now.Add(-time.Duration(random.Int64N(int64(110 * day)))))
+		}
+		return now.Add(-time.Duration(random.Int64N(int64(110 * day)))).Truncate(time.Second)
+	}
+	counted := 0
+	for range 500 {
+		filter := ledger.CallFilter{From: moment(), Until: moment()}
+		if !filter.From.IsZero() && !filter.Until.IsZero() && !filter.From.Before(filter.Until) {
+			filter.From, filter.Until = filter.Until, filter.From
+		}
+		filter.Key = []string{"", "key_0", "key_9"}[random.IntN(3)]
+		filter.Model = []string{"", "m/1"}[random.IntN(2)]
+		total, err := v.countCalls(filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listed int64
+		if err := v.scanCalls(filter, func(ledger.Call) bool { listed++; return true }); err != nil {
+			t.Fatal(err)
+		}
+		if total != listed {
+			t.Errorf("%+v: %d are counted, %d are listed", filter, total, listed)
+		}
+		counted += int(total)
+	}
+	if counted == 0 {
+		t.Error("nothing was counted at all")
+	}
+}

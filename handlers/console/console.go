@@ -1,0 +1,149 @@
+// Package console is what people and their programs do with their accounts: buy
+// plans, fill the wallet, see every figure. The directive modelgate_console
+// serves it below /api; routes.go has all of it in one table.
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+)
+
+func init() {
+	caddy.RegisterModule(Console{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_console", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		c := new(Console)
+		return c, c.UnmarshalCaddyfile(h.Dispenser)
+	})
+}
+
+// Console serves the accounts below /api, to users with an access token, and
+// the webhooks and pages of the payment services. It lets every other path
+// pass.
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.auth.user.id}` | The id of the user
+// `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
+type Console struct {
+	// How many requests that only read a user may send in a minute.
+	// Default: 600.
+	Reads int64 `json:"reads_per_minute,omitempty"`
+
+	// How many requests that change something a user may send in a minute.
+	// Default: 60.
+	Writes int64 `json:"writes_per_minute,omitempty"`
+
+	// How many requests for payment pages may come from one address in a
+	// minute; an IPv6 address counts by its first 64 bits. Default: 60.
+	Pages int64 `json:"pages_per_minute,omitempty"`
+
+	// How many webhooks may come from one address in a minute. Default: 6000.
+	Webhooks int64 `json:"webhooks_per_minute,omitempty"`
+
+	app         *caddymodule.App
+	logger      *zap.Logger
+	crossOrigin *http.CrossOriginProtection
+}
+
+// CaddyModule returns the Caddy module information.
+func (Console) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_console", New: func() caddy.Module { return new(Console) }}
+}
+
+// Provision finds the app and sets the defaults.
+func (c *Console) Provision(ctx caddy.Context) (err error) {
+	c.logger = ctx.Logger()
+	c.crossOrigin = http.NewCrossOriginProtection()
+	c.Reads = cmp.Or(c.Reads, 600)
+	c.Writes = cmp.Or(c.Writes, 60)
+	c.Pages = cmp.Or(c.Pages, 60)
+	c.Webhooks = cmp.Or(c.Webhooks, 6000)
+	c.app, err = caddymodule.Of(ctx)
+	return err
+}
+
+// maxRate bounds the requests of a minute; more is no limit.
+const maxRate = 1_000_000
+
+// Validate refuses rates at which nothing would be answered.
+func (c *Console) Validate() error {
+	var errs []error
+	for word, rate := range map[string]int64{
+		"reads_per_minute": c.Reads, "writes_per_minute": c.Writes,
+		"pages_per_minute": c.Pages, "webhooks_per_minute": c.Webhooks,
+	} {
+		if rate < 1 || rate > maxRate {
+			errs = append(errs, fmt.Errorf("%s is from 1 to %d, not %d", word, maxRate, rate))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	switch {
+	case webhooks.has(r):
+		c.visit(w, r).webhook()
+	case routes.has(r):
+		c.visit(w, r).route()
+	default:
+		return reply.Pass(w, r, next, c.app.VersionHeader)
+	}
+	return nil
+}
+
+// UnmarshalCaddyfile reads
+//
+//	modelgate_console [<matcher>] {
+//		reads_per_minute    <count>
+//		writes_per_minute   <count>
+//		pages_per_minute    <count>
+//		webhooks_per_minute <count>
+//	}
+func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return caddymodule.Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"reads_per_minute":    rateInto(&c.Reads),
+		"writes_per_minute":   rateInto(&c.Writes),
+		"pages_per_minute":    rateInto(&c.Pages),
+		"webhooks_per_minute": rateInto(&c.Webhooks),
+	})
+}
+
+func rateInto(rate *int64) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		var word string
+		if !d.Args(&word) || d.NextArg() {
+			return d.ArgErr()
+		}
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || n < 1 || n > maxRate {
+			return d.Errf("%q is not a number from 1 to %d", word, maxRate)
+		}
+		*rate = n
+		return nil
+	}
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Console)(nil)
+	_ caddy.Validator             = (*Console)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Console)(nil)
+	_ caddyfile.Unmarshaler       = (*Console)(nil)
+)

@@ -1,0 +1,50 @@
+package console
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// urls are where a payment service sends its notices, and people afterwards.
+// They are made of base_url, never of what a request calls the host.
+func (v *visit) urls(provider string) billing.URLs {
+	base := v.console.app.BaseURL
+	return billing.URLs{
+		Notify: func(string) string { return base + "/api/user/" + provider + "/webhook" },
+		Return: func(tradeNo string) string { return base + "/console/topup/" + tradeNo },
+	}
+}
+
+// noPage is the one answer where there is no page: none of this order, of this
+// service, or of any.
+var noPage = fault.New(fault.NotFound, "there is no payment page here")
+
+// servePage has a payment service show the page of an order, where it serves
+// pages itself. There is no credential: whoever knows the number of the order,
+// which is random and long, may pay it.
+func servePage(v *visit) error {
+	name, tradeNo := v.r.PathValue("provider"), v.r.PathValue("trade_no")
+	provider, _ := v.console.app.Payment(name)
+	pager, ok := provider.(payments.Pager)
+	if !ok {
+		return noPage
+	}
+	order, err := v.node.Billing.Order(v.r.Context(), "", tradeNo)
+	if err != nil {
+		return err
+	}
+	if order.Provider != name {
+		return noPage
+	}
+	urls := v.urls(name)
+	pager.ServePage(v.w, v.r, payments.Order{
+		TradeNo: tradeNo, Amount: order.Amount, Currency: order.Currency,
+		Title:     v.title(order.Amount, order.Currency),
+		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),
+		Expires: time.Unix(order.ExpiresAt, 0),
+	})
+	return nil
+}

@@ -1,0 +1,142 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+)
+
+func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, rt := range slices.Concat(routes, webhooks) {
+		name := rt.method + " " + rt.path
+		if seen[name] {
+			t.Errorf("%s is there twice", name)
+		}
+		seen[name] = true
+
+		changes := rt.method != http.MethodGet
+		if !slices.Contains([]string{"GET", "POST", "PUT", "DELETE"}, rt.method) {
+			t.Errorf("%s: the method is none of ours", name)
+		}
+		if !strings.HasPrefix(rt.path, "/api/") || rt.serve == nil {
+			t.Errorf("%s leads nowhere", name)
+		}
+		if !slices.Contains([]class{user, service, nobody}, rt.who) {
+			t.Errorf("%s has no class of credential", name)
+		}
+		if rt.who == service != slices.ContainsFunc(webhooks, func(w route) bool { return w.path == rt.path }) {
+			t.Errorf("%s stands in the table of others", name)
+		}
+		switch most := int64(64 << 10); {
+		case rt.who == service:
+			if rt.takes.limit != 256<<10 {
+				t.Errorf("%s takes %d bytes", name, rt.takes.limit)
+			}
+		case changes && (rt.takes.limit <= 0 || rt.takes.limit > most || rt.takes.media == ""):
+			t.Errorf("%s takes a body of %d bytes of type %q", name, rt.takes.limit, rt.takes.media)
+		case !changes && rt.takes != nothing:
+			t.Errorf("%s takes a body", name)
+		}
+		wanted := map[class]rate{service: notices, nobody: pages, user: reads}[rt.who]
+		if rt.who == user && changes {
+			wanted = writes
+		}
+		if rt.rate != wanted {
+			t.Errorf("%s is counted among the %s, want %s", name, rt.rate, wanted)
+		}
+	}
+}
+
+// TestNoMisspeltRouteSlipsPast holds that the first of our directives refuses
+// what is not quite the path of a route, whoever would serve it behind.
+func TestNoMisspeltRouteSlipsPast(t *testing.T) {
+	t.Parallel()
+	behind := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(http.StatusTeapot)
+		return nil
+	})
+	for _, rt := range slices.Concat(routes, webhooks) {
+		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB").Replace(rt.path)
+		bare := strings.TrimSuffix(path, "/")
+		wrong := []string{
+			strings.Replace(bare, "/api/", "/API/", 1), "/" + bare, bare + "//", bare + "/.", bare + "%00", bare + ";x",
+			strings.Replace(bare, "/api/", "/api/%2e/", 1), strings.Replace(bare, "/api/", "/api%2F", 1),
+		}
+		if path == bare {
+			wrong = append(wrong, bare+"/")
+		}
+		for wire, want := range map[string]int{bare: 418, path: 418} {
+			if got := passed(t, wire, behind); got != want {
+				t.Errorf("%s is answered %d, want %d", wire, got, want)
+			}
+		}
+		for _, wire := range wrong {
+			if got := passed(t, wire, behind); got != http.StatusNotFound {
+				t.Errorf("%s is answered %d, want 404", wire, got)
+			}
+		}
+	}
+}
+
+func passed(t *testing.T, wire string, behind caddyhttp.Handler) int {
+	t.Helper()
+	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, wire, nil), caddy.NewReplacer(), nil, nil)
+	w := httptest.NewRecorder()
+	if err := reply.Pass(w, r, behind, "anthropic-version"); err != nil {
+		t.Fatal(err)
+	}
+	return w.Code
+}
+
+func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method, wire string
+		path, allow  string // of the route; or what is allowed instead
+		values       map[string]string
+	}{
+		{"GET", "/api/user/self", "/api/user/self", "", nil},
+		{"HEAD", "/api/user/self", "/api/user/self", "", nil},
+		{"get", "/api/user/self", "", "GET, HEAD", nil},
+		{"OPTIONS", "/api/user/self", "", "GET, HEAD", nil},
+		{"GET", "/api/user/ledger", "/api/user/ledger/", "", nil},
+		{"GET", "/api/user/ledger/", "/api/user/ledger/", "", nil},
+		{"POST", "/api/user/stripe/pay", "/api/user/{provider}/pay", "", map[string]string{"provider": "stripe"}},
+		{"POST", "/api/user/topup/pay", "/api/user/{provider}/pay", "", map[string]string{"provider": "topup"}},
+		{"GET", "/api/user/topup/pay", "", "POST", nil},
+		{"GET", "/api/user/topup/0aB", "/api/user/topup/{trade_no}", "", map[string]string{"trade_no": "0aB"}},
+		{"POST", "/api/user/topup/0aB", "", "GET, HEAD", nil},
+		{"GET", "/api/user/topup/info", "/api/user/topup/info", "", nil},
+		{"DELETE", "/api/user/x/page/0aB", "", "GET, HEAD, POST", nil},
+		{"POST", "/api/user/x/page/0aB", "/api/user/{provider}/page/{trade_no}", "", map[string]string{"provider": "x", "trade_no": "0aB"}},
+	} {
+		r := httptest.NewRequest(c.method, c.wire, nil)
+		if !routes.has(r) {
+			t.Errorf("%s is not there", c.wire)
+			continue
+		}
+		rt, f := routes.find(r)
+		switch {
+		case c.allow != "":
+			if f == nil || f.Allow != c.allow {
+				t.Errorf("%s %s: %v, want it to allow %s", c.method, c.wire, f, c.allow)
+			}
+		case f != nil || rt.path != c.path:
+			t.Errorf("%s %s is of %v (%v), want %s", c.method, c.wire, rt, f, c.path)
+		}
+		for name, value := range c.values {
+			if got := r.PathValue(name); got != value {
+				t.Errorf("%s: %s is %q", c.wire, name, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package console_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// order is a top-up as the console shows it.
+type order struct {
+	TradeNo   string `json:"trade_no"`
+	Provider  string `json:"provider"`
+	Amount    string `json:"amount"`
+	Currency  string `json:"currency"`
+	Status    string `json:"status"`
+	PayURL    string `json:"pay_url"`
+	ExpiresAt int64  `json:"expires_at"`
+}
+
+const fromThePage = "Content-Type: application/x-www-form-urlencoded\nSec-Fetch-Site: same-origin"
+
+func TestTheWholeWayOfADemoTopUp(t *testing.T) {
+	g := start(t)
+	a := newAccount(t, g)
+	_, e := a.ask(t, "GET", "/api/user/topup/info", "")
+	if want := `{"providers":["demo"],"currency":"USD","min":"1.00","max":"500.00"}`; string(e.Data) != want {
+		t.Errorf("topup/info is %s, want %s", e.Data, want)
+	}
+
+	answer, e := a.ask(t, "POST", "/api/user/demo/pay", `{"amount":"25.00","idempotency_key":"one"}`)
+	o := data[order](t, answer, e)
+	if len(o.TradeNo) != 32 || o.Provider != "demo" || o.Amount != "25.00" || o.Currency != "USD" || o.Status != "pending" ||
+		o.PayURL != g.URL("/api/user/demo/page/"+o.TradeNo) || e.URL != o.PayURL || o.ExpiresAt < time.Now().Add(23*time.Hour).Unix() {
+		t.Errorf("the order is %+v, url %s", o, e.URL)
+	}
+	answer, e = a.ask(t, "POST", "/api/user/demo/pay", `{"amount":"25.00","idempotency_key":"one"}`)
+	if again := data[order](t, answer, e); again != o || answer.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("asked again: %+v", again)
+	}
+
+	pagePath := strings.TrimPrefix(o.PayURL, g.URL(""))
+	shown := g.Do(t, "GET", pagePath, "", "")
+	if shown.Status != 200 || !strings.Contains(shown.Body, "25.00 USD") || !strings.Contains(shown.Header.Get("Content-Security-Policy"), "default-src 'none'") ||
+		!strings.HasPrefix(shown.RequestID(), "req_") || shown.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the page: %d %v\n%s", shown.Status, shown.Header, shown.Body)
+	}
+	if balance := a.balance(t); balance != "0.00" {
+		t.Errorf("looking at the page has paid: %s", balance)
+	}
+	refused(t, "the form of another site", g.Do(t, "POST", pagePath, "Content-Type: application/x-www-form-urlencoded\nSec-Fetch-Site: cross-site", "action=pay"), 403, "CROSS_ORIGIN")
+	refused(t, "no form", g.Do(t, "POST", pagePath, "Content-Type: text/plain", "action=pay"), 415, "UNSUPPORTED_MEDIA_TYPE")
+
+	for _, step := range []struct{ action, balance, status string }{
+		{"pay", "25.00", "paid"},
+		{"pay", "25.00", "paid"},
+		{"refund", "0.00", "refunded"},
+		{"refund", "0.00", "refunded"},
+	} {
+		if got := g.Do(t, "POST", pagePath, fromThePage, "action="+step.action); got.Status != 200 {
+			t.Fatalf("%s: %d %s", step.action, got.Status, got.Body)
+		}
+		if balance := a.balance(t); balance != step.balance {
+			t.Errorf("after %s the balance is %s, want %s", step.action, balance, step.balance)
+		}
+		if got := get[order](t, a, "/api/user/topup/"+o.TradeNo); got.Status != step.status {
+			t.Errorf("after %s the order is %+v", step.action, got)
+		}
+	}
+	if list := get[page[order]](t, a, "/api/user/topup/self/"); list.Total != 1 || list.Items[0].TradeNo != o.TradeNo {
+		t.Errorf("the orders are %+v", list)
+	}
+	g.Verify(t)
+}
+
+func TestOrdersAreShownToTheirUserAlone(t *testing.T) {
+	g := start(t)
+	a, other := newAccount(t, g), newAccount(t, g)
+	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"1.00"}`)
+	theirs, _ := other.ask(t, "GET", "/api/user/topup/"+o.TradeNo, "")
+	none, _ := other.ask(t, "GET", "/api/user/topup/"+strings.Repeat("A", 32), "")
+	if theirs.Status != 404 || theirs.Body != none.Body {
+		t.Errorf("somebody else's order: %d %s, none: %s", theirs.Status, theirs.Body, none.Body)
+	}
+	if list := get[page[order]](t, other, "/api/user/topup/self"); list.Total != 0 || list.Items == nil {
+		t.Errorf("the orders are %+v", list)
+	}
+}
+
+func TestOrdersThatCannotBePaidAreRefused(t *testing.T) {
+	g := start(t)
+	a := newAccount(t, g)
+	post[order](t, a, "/api/user/demo/pay", `{"amount":"2.00","idempotency_key":"used"}`)
+	for name, c := range map[string]struct {
+		path, body string
+		status     int
+		code       string
+	}{
+		"too little":           {"/api/user/demo/pay", `{"amount":"0.99"}`, 400, "AMOUNT_OUT_OF_RANGE"},
+		"too much":             {"/api/user/demo/pay", `{"amount":"500.01"}`, 400, "AMOUNT_OUT_OF_RANGE"},
+		"nothing":              {"/api/user/demo/pay", `{"amount":"0"}`, 400, "AMOUNT_OUT_OF_RANGE"},
+		"less than nothing":    {"/api/user/demo/pay", `{"amount":"-5.00"}`, 400, "AMOUNT_OUT_OF_RANGE"},
+		"a number":             {"/api/user/demo/pay", `{"amount":5.00}`, 400, "INVALID_PARAMETER"},
+		"no amount":            {"/api/user/demo/pay", `{}`, 400, "MISSING_PARAMETER"},
+		"no decimal":           {"/api/user/demo/pay", `{"amount":"5e0"}`, 400, "INVALID_PARAMETER"},
+		"out of all range":     {"/api/user/demo/pay", `{"amount":"99999999999999999999"}`, 400, "INVALID_PARAMETER"},
+		"a key used otherwise": {"/api/user/demo/pay", `{"amount":"3.00","idempotency_key":"used"}`, 422, "IDEMPOTENCY_KEY_REUSED"},
+		"an unknown service":   {"/api/user/paypal/pay", `{"amount":"5.00"}`, 404, "PROVIDER_NOT_FOUND"},
+		"one not configured":   {"/api/user/stripe/pay", `{"amount":"5.00"}`, 404, "PROVIDER_NOT_FOUND"},
+	} {
+		if got, e := a.ask(t, "POST", c.path, c.body); got.Status != c.status || e.Code != c.code || e.Message == "" {
+			t.Errorf("%s: answered %d %s, want %d %s", name, got.Status, got.Body, c.status, c.code)
+		}
+	}
+	if list := get[page[order]](t, a, "/api/user/topup/self"); list.Total != 1 {
+		t.Errorf("%d orders were opened", list.Total)
+	}
+}
+
+func TestThereIsNoPageButThatOfAnOrderAtItsOwnService(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: app + `
+		payment epay {
+			url http://BACKEND
+			pid 1
+			key secret
+			currency USD
+		}
+	`, Site: site})
+	a := newAccount(t, g)
+	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"1.00"}`)
+	for _, path := range []string{"/api/user/demo/page/" + strings.Repeat("A", 32), "/api/user/demo/page/x", "/api/user/epay/page/" + o.TradeNo, "/api/user/paypal/page/" + o.TradeNo} {
+		refused(t, path, g.Do(t, "GET", path, "", ""), 404, "NOT_FOUND")
+	}
+}
+
+// secret signs the notices of tests that send them by themselves.
+const secret = "a secret of the tests"
+
+var signing = strings.Replace(app, "payment demo", "payment demo {\n secret `"+secret+"`\n}", 1)
+
+// signed is a notice in the form of the demo service, signed at a time.
+func signed(id, body string, at time.Time) (headers string) {
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body)
+	return fmt.Sprintf("Content-Type: application/json\nWebhook-Id: %s\nWebhook-Timestamp: %d\nWebhook-Signature: v1,%s",
+		id, at.Unix(), base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+}
+
+func paidNotice(id, tradeNo, amount, currency string) string {
+	return fmt.Sprintf(`{"id":%q,"type":"paid","data":{"trade_no":%q,"payment":"pay_%s","amount":%q,"currency":%q}}`, id, tradeNo, id, amount, currency)
+}
+
+const hook = "/api/user/demo/webhook"
+
+func TestAWebhookSentFiftyTimesAtOnceCreditsOnce(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: signing, Site: site})
+	a := newAccount(t, g)
+	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"40.00"}`)
+	body := paidNotice("evt_1", o.TradeNo, "40.00", "USD")
+	headers := signed("evt_1", body, time.Now())
+	for _, answer := range inParallel(50, func(int) gatetest.Answer { return g.Do(t, "POST", hook, headers, body) }) {
+		if answer.Status != 200 || answer.Body != `{"received":true}` || answer.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("answered %d %s", answer.Status, answer.Body)
+		}
+	}
+	if balance := a.balance(t); balance != "40.00" {
+		t.Errorf("the balance is %s", balance)
+	}
+	g.Verify(t)
+}
+
+func TestWebhooksThatAreNotProvedAreRefusedAndOthersAcknowledged(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: signing, Site: site})
+	a := newAccount(t, g)
+	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"40.00"}`)
+	good := paidNotice("evt", o.TradeNo, "40.00", "USD")
+	now := time.Now()
+	for name, c := range map[string]struct {
+		method, path, headers, body string
+		status                      int
+		code                        string // empty: acknowledged
+	}{
+		"no signature":              {"POST", hook, "", good, 400, "INVALID_PARAMETER"},
+		"another body":              {"POST", hook, signed("evt", good, now), strings.Replace(good, "40.00", "41.00", 1), 400, "INVALID_PARAMETER"},
+		"another id":                {"POST", hook, strings.Replace(signed("evt", good, now), "Id: evt", "Id: evt2", 1), good, 400, "INVALID_PARAMETER"},
+		"out of time":               {"POST", hook, signed("evt", good, now.Add(-310*time.Second)), good, 400, "INVALID_PARAMETER"},
+		"from the future":           {"POST", hook, signed("evt", good, now.Add(310*time.Second)), good, 400, "INVALID_PARAMETER"},
+		"an access token":           {"POST", hook, a.auth, good, 400, "INVALID_PARAMETER"},
+		"an unknown service":        {"POST", "/api/user/paypal/webhook", signed("evt", good, now), good, 404, "PROVIDER_NOT_FOUND"},
+		"a service that is not set": {"POST", "/api/user/stripe/webhook", signed("evt", good, now), good, 404, "PROVIDER_NOT_FOUND"},
+		"GET":                       {"GET", hook, signed("evt", good, now), "", 405, "METHOD_NOT_ALLOWED"},
+		"PUT":                       {"PUT", hook, signed("evt", good, now), good, 405, "METHOD_NOT_ALLOWED"},
+		"far too large":             {"POST", hook, signed("evt", good, now), good + strings.Repeat(" ", 256<<10), 413, "PAYLOAD_TOO_LARGE"},
+		"compressed":                {"POST", hook, signed("evt", good, now) + "\nContent-Encoding: gzip", good, 415, "UNSUPPORTED_MEDIA_TYPE"},
+
+		"another amount":   {"POST", hook, signed("a", paidNotice("a", o.TradeNo, "4000.00", "USD"), now), paidNotice("a", o.TradeNo, "4000.00", "USD"), 200, ""},
+		"another currency": {"POST", hook, signed("b", paidNotice("b", o.TradeNo, "40.00", "EUR"), now), paidNotice("b", o.TradeNo, "40.00", "EUR"), 200, ""},
+		"another order": {
+			"POST", hook, signed("c", paidNotice("c", strings.Repeat("A", 32), "40.00", "USD"), now), paidNotice("c", strings.Repeat("A", 32), "40.00", "USD"), 200, "",
+		},
+		"no notice":       {"POST", hook, signed("d", "hello", now), "hello", 200, ""},
+		"an unknown kind": {"POST", hook, signed("e", `{"id":"e","type":"party"}`, now), `{"id":"e","type":"party"}`, 200, ""},
+	} {
+		got := g.Do(t, c.method, c.path, c.headers, c.body)
+		if c.code != "" {
+			refused(t, name, got, c.status, c.code)
+			if c.status == 405 && got.Header.Get("Allow") != "POST" {
+				t.Errorf("%s: allows %q", name, got.Header.Get("Allow"))
+			}
+		} else if got.Status != c.status || got.Body != `{"received":true}` {
+			t.Errorf("%s: answered %d %s", name, got.Status, got.Body)
+		}
+		if balance := a.balance(t); balance != "0.00" {
+			t.Fatalf("%s has paid: %s", name, balance)
+		}
+	}
+	if got := g.Do(t, "POST", hook, signed("evt", good, now)+"\nSec-Fetch-Site: cross-site\nOrigin: https://pay.example", good); got.Status != 200 {
+		t.Errorf("the good notice is answered %d %s", got.Status, got.Body)
+	}
+	if balance := a.balance(t); balance != "40.00" {
+		t.Errorf("the balance is %s", balance)
+	}
+	g.Verify(t)
+}
+
+func TestAWebhookThatCannotBeKeptIsAskedForAgain(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: signing, Site: site})
+	a := newAccount(t, g)
+	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"40.00"}`)
+	body := paidNotice("evt", o.TradeNo, "40.00", "USD")
+	engine, _ := gatetest.Engine(g.Store)
+	engine.Plan(storagetest.LowSpace)
+	got := g.Do(t, "POST", hook, signed("evt", body, time.Now()), body)
+	if got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Fatalf("answered %d %s, and nothing was kept", got.Status, got.Body)
+	}
+	if got := g.Do(t, "POST", hook, signed("evt", body, time.Now()), body); got.Status != 200 {
+		t.Errorf("sent again it is answered %d %s", got.Status, got.Body)
+	}
+	if balance := a.balance(t); balance != "40.00" {
+		t.Errorf("the balance is %s", balance)
+	}
+	g.Verify(t)
+}
+
+func TestWithoutAPaymentServiceThereIsNoneToPayBy(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: site})
+	a := newAccount(t, g)
+	_, e := a.ask(t, "GET", "/api/user/topup/info", "")
+	if want := `{"providers":[],"currency":"USD","min":"1.00","max":"10000.00"}`; string(e.Data) != want {
+		t.Errorf("topup/info is %s, want %s", e.Data, want)
+	}
+	refused(t, "a webhook", g.Do(t, "POST", hook, "", `{}`), 404, "PROVIDER_NOT_FOUND")
+}

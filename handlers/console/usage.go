@@ -1,0 +1,109 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// used is what calls came to together.
+type used struct {
+	Calls  int64        `json:"calls"`
+	Tokens usage.Tokens `json:"tokens"`
+	Cost   money.Amount `json:"cost"`
+}
+
+func (u *used) add(by ledger.Usage) {
+	u.Calls += by.Calls
+	u.Tokens = u.Tokens.Plus(by.Tokens)
+	u.Cost += by.Cost
+}
+
+// group is a day, a model or a key, and what was used on it, of it or by it.
+type group struct {
+	Day   string `json:"day,omitempty"` // 2026-11-20, in UTC
+	Model string `json:"model,omitempty"`
+	KeyID string `json:"key_id,omitempty"`
+	used
+}
+
+// usageReport is what a user has used in a span of whole days.
+type usageReport struct {
+	Start int64   `json:"start"` // Unix seconds, of a midnight in UTC
+	End   int64   `json:"end"`   // the midnight after the last day
+	Total used    `json:"total"`
+	Items []group `json:"items"`
+}
+
+// Bounds of a report.
+const (
+	usualDays = 30
+	maxDays   = 366
+)
+
+// groupings are the words by which usage is grouped, and into which groups.
+// Their order is that in which they are told to callers.
+var groupings = map[string]func(ledger.Usage) group{
+	"day":   func(u ledger.Usage) group { return group{Day: u.Day.String()} },
+	"model": func(u ledger.Usage) group { return group{Model: u.Model} },
+	"key":   func(u ledger.Usage) group { return group{KeyID: u.Key} },
+}
+
+// showUsage answers what a user has used, by day, model or key. The days are
+// those that the given span touches; by default the last 30.
+func showUsage(v *visit) error {
+	q := v.query()
+	groupOf := groupings[q.word("group", "day", "model", "key")]
+	start, end := q.days(v.node.Store.Now())
+	if q.fault != nil {
+		return q.fault
+	}
+	report := usageReport{Start: start.Unix(), End: end.Unix()}
+	sums := make(map[group]*used)
+	err := v.node.Ledger.ScanUsage(v.r.Context(), v.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
+		of := groupOf(u)
+		if sums[of] == nil {
+			sums[of] = new(used)
+		}
+		sums[of].add(u)
+		report.Total.add(u)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	report.Items = make([]group, 0, len(sums))
+	for of, sum := range sums {
+		of.used = *sum
+		report.Items = append(report.Items, of)
+	}
+	slices.SortFunc(report.Items, func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Calls, a.Calls),
+			cmp.Compare(a.Model, b.Model), cmp.Compare(a.KeyID, b.KeyID))
+	})
+	return v.answer(report)
+}
+
+// days returns the parameters start and end widened to whole days.
+func (q *query) days(now time.Time) (start, end time.Time) {
+	start, end = q.window()
+	if end.IsZero() {
+		end = now
+	}
+	end = midnight(end.Add(day - 1))
+	if start.IsZero() {
+		start = end.Add(-usualDays * day)
+	}
+	start = midnight(start)
+	if !start.Before(end) {
+		q.refuse("start", "must lie before now")
+	}
+	if end.Sub(start) > maxDays*day {
+		q.refuse("start", "must lie at most %d days before `end`", maxDays)
+	}
+	return start, end
+}

@@ -1,0 +1,114 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+// visit is one request to the console on its way.
+type visit struct {
+	console *Console
+	id      string // of the request
+	w       http.ResponseWriter
+	r       *http.Request
+
+	node    *caddymodule.Node
+	account *identity.Account // nil where the route asks for no credential
+	body    []byte            // read whole, as far as the route takes one
+	taken   int64             // of the node's budget for bodies
+	read    bool              // the body was read to its end
+}
+
+// visit begins one. What is said of it here holds for every answer.
+func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
+	v := &visit{console: c, id: reply.NewRequestID(), w: w, r: r}
+	header := w.Header()
+	reply.Stamp(header, reply.Console, v.id)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	v.name("http.modelgate.request_id", v.id)
+	return v
+}
+
+// name sets a placeholder.
+func (v *visit) name(placeholder, value string) {
+	if repl, ok := v.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set(placeholder, value)
+	}
+}
+
+// route is the way of all requests but webhooks: what another site sends is
+// refused before anything else is said.
+func (v *visit) route() {
+	v.run(func() error {
+		if err := v.console.crossOrigin.Check(v.r); err != nil {
+			return fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
+		}
+		rt, f := routes.find(v.r)
+		if f != nil {
+			return f
+		}
+		if f := v.enter(rt); f != nil {
+			return f
+		}
+		return rt.serve(v)
+	})
+}
+
+// run answers what fn refuses, and gives back what it has taken.
+func (v *visit) run(fn func() error) {
+	var leave func()
+	var f *fault.Fault
+	if v.node, leave, f = v.console.app.Enter(v.r.Context()); f != nil {
+		v.refuse(f)
+		return
+	}
+	defer leave()
+	defer func() { v.node.ReserveBody(-v.taken, 0) }()
+	if err := fn(); err != nil {
+		v.refuse(err)
+	}
+}
+
+// enter decides whether a request may come in by a route. Nothing of the body
+// is read before it is known who comes.
+func (v *visit) enter(rt *route) (f *fault.Fault) {
+	if rt.who == user {
+		if v.account, f = auth.AccessToken(v.r, v.node.Directory); f != nil {
+			return f
+		}
+		v.name("http.auth.user.id", v.account.UserID)
+	}
+	if f = v.admit(rt.rate); f != nil {
+		return f
+	}
+	return v.readBody(rt.takes)
+}
+
+// refuse answers an error: a fault as it is, and of anything else no more than
+// that it happened.
+func (v *visit) refuse(err error) {
+	var f *fault.Fault
+	if !errors.As(err, &f) {
+		f = fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
+		if !errors.Is(err, context.Canceled) { // else the caller has left
+			v.console.logger.Error("a console request failed", zap.String("request_id", v.id),
+				zap.String("path", v.r.URL.Path), zap.Error(err))
+		}
+	}
+	if v.read {
+		reply.Console.Refuse(v.w, f, v.id)
+	} else {
+		reply.Console.RefuseUnread(v.w, v.r, f, v.id)
+	}
+}

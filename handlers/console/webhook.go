@@ -1,0 +1,100 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// webhook is the way of what payment services send.
+func (v *visit) webhook() {
+	v.run(func() error {
+		rt, f := webhooks.find(v.r)
+		if f == nil {
+			f = v.listens()
+		}
+		if f == nil {
+			f = v.enter(rt)
+		}
+		if f != nil {
+			return f
+		}
+		return rt.serve(v)
+	})
+}
+
+// listens refuses what no configured service sends.
+func (v *visit) listens() *fault.Fault {
+	provider, f := v.provider(v.r.PathValue("provider"))
+	if f != nil {
+		return f
+	}
+	if methods := provider.Methods(); !slices.Contains(methods, v.r.Method) {
+		return notAllowed("this webhook", methods)
+	}
+	return nil
+}
+
+// takeNotice does what a payment service tells, and acknowledges it once that
+// is durable. What is not acknowledged the service sends again: so nothing is
+// refused but what is not proved to be from it, and what the store cannot take.
+func takeNotice(v *visit) error {
+	name := v.r.PathValue("provider")
+	provider, f := v.provider(name)
+	if f != nil {
+		return f
+	}
+	query, err := url.ParseQuery(v.r.URL.RawQuery)
+	if err != nil {
+		return fault.New(fault.InvalidParameter, "the query cannot be read")
+	}
+	notice, err := provider.Read(payments.Webhook{
+		Method: v.r.Method, Header: v.r.Header, Query: query, Body: v.body, Now: v.node.Store.Now(),
+	})
+	switch {
+	case errors.Is(err, payments.ErrSignature):
+		v.console.logger.Warn("a payment webhook was refused", zap.String("request_id", v.id),
+			zap.String("provider", name), zap.String("address", v.address()), zap.Error(err))
+		return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
+	case err != nil:
+		// It comes from the service, and would be as unreadable the next time.
+		notice = unreadable(v.r, v.body, err)
+	}
+	if _, err := v.node.Billing.Apply(v.r.Context(), name, notice); err != nil {
+		v.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
+			zap.String("request_id", v.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
+		return fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
+	}
+	body, contentType := provider.Acknowledgement()
+	header := v.w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	v.w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(v.w, body)
+	return nil
+}
+
+// unreadable is a notice that is signed well and cannot be read: it does
+// nothing, and is listed for the operator. What it says is its name, so that it
+// is listed once however often it is sent.
+func unreadable(r *http.Request, body []byte, why error) payments.Notice {
+	hash := sha256.New()
+	_, _ = io.WriteString(hash, r.URL.RawQuery+"\n")
+	_, _ = hash.Write(body)
+	return payments.Notice{
+		Kind:     payments.Ignored,
+		Event:    "unreadable-" + hex.EncodeToString(hash.Sum(nil)),
+		Mismatch: "it is signed well and cannot be read: " + why.Error(),
+	}
+}
