@@ -45,6 +45,7 @@ type adminRoute struct {
 var adminRoutes = slices.Concat(
 	[]adminRoute{{"GET /modelgate/status", adminStatus}},
 	identityRoutes,
+	moneyRoutes,
 )
 
 // Routes returns the one prefix that is ours.

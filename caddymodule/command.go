@@ -33,7 +33,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused,
 			cmd.AddCommand(
 				noun("user", "Users", userCommands()...),
 				noun("key", "API keys", keyCommands()...),
-				statusCommand(), doctorCommand(), backupCommand(), restoreCommand(), demoCommand(),
+				noun("wallet", "Prepaid money", walletCommands()...),
+				noun("plan", "Plans on sale", planCommands()...),
+				noun("subscription", "Plans that users have", subscriptionCommands()...),
+				noun("usage", "What calls came to", usageCommands()...),
+				statusCommand(), verifyCommand(), doctorCommand(), backupCommand(), restoreCommand(), demoCommand(),
 			)
 		},
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 func demoCommand() *cobra.Command {
@@ -54,14 +56,35 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		include http.handlers.modelgate_messages http.handlers.modelgate_completions
 	}
 	modelgate {
+		base_url http://{{.Listen}}
 		storage badger "{{.Data}}/store" {
 			memory small
 		}
+		price demo-* {
+			input 3.00
+			output 15.00
+			cache_read 0.30
+			cache_write 3.75
+			context 200000
+			max_output 64000
+		}
+		plan 1 Starter {
+			price 9.90
+			quota 12.00
+			duration 1 month
+		}
+		plan 2 "A first look" {
+			price 0
+			quota 0.50
+			duration 7 days
+		}
+		payment demo
 	}
 }
 
 http://{{.Listen}} {
 	modelgate_health
+	modelgate_console
 	modelgate_messages {
 		models demo-1
 		modelgate_demo
@@ -75,10 +98,11 @@ http://{{.Listen}} {
 
 // demoRun is what the demo says of itself, as --json prints it.
 type demoRun struct {
-	BaseURL string `json:"base_url"`
-	Admin   string `json:"admin"` // for --address
-	User    string `json:"user"`
-	APIKey  string `json:"api_key"`
+	BaseURL     string `json:"base_url"`
+	Admin       string `json:"admin"` // for --address
+	User        string `json:"user"`
+	APIKey      string `json:"api_key"`
+	AccessToken string `json:"access_token"`
 }
 
 func runDemo(cmd *cobra.Command, _ []string) error {
@@ -105,7 +129,8 @@ func runDemo(cmd *cobra.Command, _ []string) error {
 	select {} // until a signal ends the process
 }
 
-// startDemo runs the Caddyfile and makes a user and a key.
+// startDemo runs the Caddyfile and makes a user with a key, an access token and
+// some money.
 func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 	data, err := filepath.Abs(data)
 	if err != nil {
@@ -127,8 +152,7 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 		return demoRun{}, err
 	}
 	run := demoRun{BaseURL: "http://" + listen, Admin: admin, User: "demo"}
-	run.APIKey, err = demoKey(cmd.Context(), run.User)
-	return run, err
+	return run, run.provide(cmd.Context())
 }
 
 func adaptDemo(listen, admin, data string) ([]byte, error) {
@@ -157,23 +181,36 @@ func freeAddress(address string) (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// demoKey makes a key for the demo's user, who may be there from an earlier run.
-func demoKey(ctx context.Context, name string) (string, error) {
-	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
+// demoMoney is what the demo's user has to begin with.
+const demoMoney = 5 * money.Unit
+
+// provide makes a key and an access token for the demo's user, who may be there
+// from an earlier run, and gives him money, once.
+func (d *demoRun) provide(ctx context.Context) error {
+	app, err := activeApp()
 	if err != nil {
-		return "", err
+		return err
 	}
-	node, release, err := module.(*App).Node(ctx)
+	node, release, err := app.Node(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer release()
 	var taken *fault.Fault
-	if _, err := node.Directory.CreateUser(ctx, operator, name); err != nil && (!errors.As(err, &taken) || taken.Code != fault.Conflict) {
-		return "", err
+	if _, err := node.Directory.CreateUser(ctx, operator, d.User); err != nil && (!errors.As(err, &taken) || taken.Code != fault.Conflict) {
+		return err
 	}
-	_, secret, err := node.Directory.CreateKey(ctx, operator, name, identity.KeySpec{Name: "demo"})
-	return secret.Reveal(), err
+	_, key, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo"})
+	if err != nil {
+		return err
+	}
+	token, err := node.Directory.MintToken(ctx, operator, d.User)
+	if err != nil {
+		return err
+	}
+	d.APIKey, d.AccessToken = key.Reveal(), token.Reveal()
+	_, err = node.Billing.Credit(ctx, operator, d.User, demoMoney, "something to try with", "demo")
+	return err
 }
 
 // introduce tells a person what there is to try.
@@ -193,10 +230,27 @@ func (d demoRun) introduce(w io.Writer) {
 		Messages  []message `json:"messages"`
 	}
 	hello := []message{{"user", "Hello, who is there?"}}
-	fmt.Fprintf(w, "modelgate demo\n\n  base URL  %s\n  API key   %s\n  admin     %s\n", d.BaseURL, d.APIKey, d.Admin)
+	fmt.Fprintf(w, "modelgate demo\n\n  base URL      %s\n  API key       %s\n  access token  %s\n  admin         %s\n", d.BaseURL, d.APIKey, d.AccessToken, d.Admin)
 	fmt.Fprintf(w, "\nA message, as JSON:\n\n  curl -s %s/v1/messages -H 'x-api-key: %s' -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' -d '%s'\n",
 		d.BaseURL, d.APIKey, quoted(call{"demo-1", 64, false, hello}))
 	fmt.Fprintf(w, "\nA chat, as a stream:\n\n  curl -sN %s/v1/chat/completions -H 'authorization: Bearer %s' -H 'content-type: application/json' -d '%s'\n",
 		d.BaseURL, d.APIKey, quoted(call{"demo-1", 64, true, hello}))
-	fmt.Fprintf(w, "\nThe operator's side, from another terminal:\n\n  go run ./cmd/caddy modelgate status --address %s\n\nEach call is a line below. Stop with Ctrl-C.\n\n", d.Admin)
+	console := func(what, method, path string, body any) {
+		fmt.Fprintf(w, "\n%s:\n\n  curl -s %s%s -H 'authorization: Bearer %s'", what, d.BaseURL, path, d.AccessToken)
+		if body != nil {
+			fmt.Fprintf(w, " -X %s -H 'content-type: application/json' -d '%s'", method, quoted(body))
+		}
+		fmt.Fprintln(w)
+	}
+	type order struct {
+		Amount money.Amount `json:"amount"`
+	}
+	type purchase struct {
+		Plan int    `json:"plan_id"`
+		Key  string `json:"idempotency_key"`
+	}
+	console("What the calls have cost", http.MethodGet, "/api/log/self", nil)
+	console("More money; open the pay_url of the answer in a browser", http.MethodPost, "/api/user/demo/pay", order{10 * money.Unit})
+	console("A plan, paid from the wallet, once for its key", http.MethodPost, "/api/subscription/wallet/pay", purchase{1, "first"})
+	fmt.Fprintf(w, "\nThe operator's side, from another terminal:\n\n  go run ./cmd/caddy modelgate wallet show %s --address %s\n  go run ./cmd/caddy modelgate verify --address %s\n\nEach call is a line below. Stop with Ctrl-C.\n\n", d.User, d.Admin, d.Admin)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -25,6 +26,7 @@ type Node struct {
 	Store     *storage.Store
 	Directory *identity.Directory
 	Ledger    *ledger.Ledger
+	Billing   *billing.Desk
 	Rates     *limit.Table
 
 	bodyBytes atomic.Int64 // of request bodies in memory
@@ -95,9 +97,13 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 	if node.Directory, err = identity.Open(ctx, store, logger.Named("audit")); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if node.Ledger, err = ledger.Open(ctx, store, ledger.Options{Logger: logger.Named("ledger")}); err != nil {
+	node.Ledger, err = ledger.Open(ctx, store, ledger.Options{
+		Sources: billing.Sources(store.Now), Logger: logger.Named("ledger"),
+	})
+	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	node.Billing = billing.NewDesk(store, node.Ledger, node.Directory, logger.Named("billing"))
 	go node.sweep()
 	ends.Store(node.key, node.closed)
 	return node, nil
@@ -137,6 +143,9 @@ func (n *Node) sweep() {
 			return
 		case <-tick.C:
 			n.Ledger.Sweep()
+			if err := n.Billing.Sweep(n.life); err != nil && n.life.Err() == nil {
+				n.logger.Error("looking after subscriptions and orders", zap.Error(err))
+			}
 		}
 	}
 }

@@ -150,7 +150,11 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 }
 
 func (c *call) affordable(available money.Amount) string {
-	fits := c.bill.price.Fits(c.ask(), available)
+	a := c.ask()
+	if !a.HasMaxTokens {
+		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // a caller who adds it sends more
+	}
+	fits := c.bill.price.Fits(a, available)
 	if fits == 0 {
 		return ""
 	}

@@ -1,0 +1,329 @@
+package caddymodule
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// moneyRoutes are the routes that concern wallets, plans, subscriptions and
+// usage.
+var moneyRoutes = []adminRoute{
+	{"GET /modelgate/wallets/{user}", adminWallet},
+	{"POST /modelgate/wallets/{user}/credit", adminChangeWallet((*billing.Desk).Credit)},
+	{"POST /modelgate/wallets/{user}/debit", adminChangeWallet((*billing.Desk).Debit)},
+	{"POST /modelgate/wallets/{user}/clear", adminClearWallet},
+	{"GET /modelgate/wallets/{user}/ledger", adminLedger},
+	{"GET /modelgate/plans", func(*Node, *http.Request) (any, error) {
+		app, err := activeApp()
+		if err != nil {
+			return nil, err
+		}
+		return listed(app.Plans().All(), nil)
+	}},
+	{"GET /modelgate/subscriptions", func(n *Node, r *http.Request) (any, error) {
+		user, err := userOf(n, r, r.URL.Query().Get("user"))
+		if err != nil {
+			return nil, err
+		}
+		return listed(n.Billing.AllSubscriptions(r.Context(), user.ID))
+	}},
+	{"POST /modelgate/subscriptions", adminGrantPlan},
+	{"POST /modelgate/subscriptions/{id}/cancel", adminCancelSubscription},
+	{"GET /modelgate/usage", adminUsage},
+	{"GET /modelgate/mismatches", func(n *Node, r *http.Request) (any, error) {
+		return listed(n.Billing.Mismatches(r.Context(), 1000))
+	}},
+	{"POST /modelgate/verify", adminVerify},
+}
+
+// activeApp returns the app of the running configuration.
+func activeApp() (*App, error) {
+	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
+	}
+	return module.(*App), nil
+}
+
+// userOf returns the user with this id or name; the zero User, who stands for
+// all, when it is empty.
+func userOf(n *Node, r *http.Request, idOrName string) (identity.User, error) {
+	if idOrName == "" {
+		return identity.User{}, nil
+	}
+	return n.Directory.User(r.Context(), idOrName)
+}
+
+// shownWallet is what a user has.
+type shownWallet struct {
+	UserID   string       `json:"user_id"`
+	User     string       `json:"user"`
+	Currency string       `json:"currency"`
+	Balance  money.Amount `json:"balance"`
+	Held     money.Amount `json:"held"`     // set aside for tasks
+	Reserved money.Amount `json:"reserved"` // by calls under way
+	Owed     money.Amount `json:"owed"`     // receivable; spending is paused while there is one
+}
+
+func adminWallet(n *Node, r *http.Request) (any, error) {
+	app, err := activeApp()
+	if err != nil {
+		return nil, err
+	}
+	user, err := n.Directory.User(r.Context(), r.PathValue("user"))
+	if err != nil {
+		return nil, err
+	}
+	funds, err := n.Ledger.Funds(r.Context(), user.ID)
+	return shownWallet{
+		UserID: user.ID, User: user.Name, Currency: app.Currency,
+		Balance: funds.Wallet.Balance, Held: funds.Wallet.Held, Reserved: funds.Reserved, Owed: funds.Owed,
+	}, err
+}
+
+// walletChange is what an operator wants done to a wallet.
+type walletChange struct {
+	Amount money.Amount `json:"amount"`
+	Reason string       `json:"reason"`
+	Key    string       `json:"idempotency_key"`
+}
+
+func adminChangeWallet(change func(*billing.Desk, context.Context, string, string, money.Amount, string, string) (billing.WalletChange, error)) func(*Node, *http.Request) (any, error) {
+	return func(n *Node, r *http.Request) (any, error) {
+		var in walletChange
+		if err := decode(r, &in); err != nil {
+			return nil, err
+		}
+		return change(n.Billing, r.Context(), operator, r.PathValue("user"), in.Amount, in.Reason, in.Key)
+	}
+}
+
+func adminClearWallet(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		Reason string `json:"reason"`
+		Key    string `json:"idempotency_key"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return n.Billing.Clear(r.Context(), operator, r.PathValue("user"), in.Reason, in.Key)
+}
+
+// maxLines bounds one answer of the ledger.
+const maxLines = 10_000
+
+func adminLedger(n *Node, r *http.Request) (any, error) {
+	user, err := n.Directory.User(r.Context(), r.PathValue("user"))
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(r, "limit", 100, 1, maxLines)
+	if err != nil {
+		return nil, err
+	}
+	skip, err := number(r, "skip", 0, 0, 1<<53)
+	if err != nil {
+		return nil, err
+	}
+	lines, total, err := n.Ledger.Lines(r.Context(), ledger.Wallet(user.ID), uint64(skip), int(limit))
+	return struct {
+		Items []ledger.Line `json:"items"`
+		Total uint64        `json:"total"`
+	}{lines, total}, err
+}
+
+// number reads a number of the query.
+func number(r *http.Request, name string, otherwise, least, most int64) (int64, error) {
+	word := r.URL.Query().Get(name)
+	if word == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fault.At(fault.InvalidParameter, name, "%s is a number from %d to %d", name, least, most)
+	}
+	return n, nil
+}
+
+func adminGrantPlan(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		User   string `json:"user"`
+		PlanID int64  `json:"plan_id"`
+		Reason string `json:"reason"`
+		Key    string `json:"idempotency_key"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	app, err := activeApp()
+	if err != nil {
+		return nil, err
+	}
+	user, err := n.Directory.User(r.Context(), in.User)
+	if err != nil {
+		return nil, err
+	}
+	return n.Billing.GrantPlan(r.Context(), operator, app.Plans(), app.Currency, user.ID, in.PlanID, in.Reason, in.Key)
+}
+
+func adminCancelSubscription(n *Node, r *http.Request) (any, error) {
+	var in struct {
+		Reason string `json:"reason"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return nil, fault.At(fault.InvalidParameter, "id", "a subscription's id is a number")
+	}
+	return n.Billing.Cancel(r.Context(), operator, id, in.Reason)
+}
+
+// usageRow is a line of the usage report: what is not grouped by is empty.
+type usageRow struct {
+	Day    ledger.Day   `json:"day,omitempty"`
+	UserID string       `json:"user_id,omitempty"`
+	User   string       `json:"user,omitempty"`
+	KeyID  string       `json:"key_id,omitempty"`
+	Model  string       `json:"model,omitempty"`
+	Calls  int64        `json:"calls"`
+	Tokens usage.Tokens `json:"tokens"`
+	Cost   money.Amount `json:"cost"`
+	Lost   money.Amount `json:"uncollected,omitempty"`
+}
+
+// groups are what a usage report can be broken down by.
+var groups = map[string]func(row *usageRow, u *ledger.Usage){
+	"day":   func(row *usageRow, u *ledger.Usage) { row.Day = u.Day },
+	"user":  func(row *usageRow, u *ledger.Usage) { row.UserID = u.User },
+	"key":   func(row *usageRow, u *ledger.Usage) { row.KeyID = u.Key },
+	"model": func(row *usageRow, u *ledger.Usage) { row.Model = u.Model },
+}
+
+// adminUsage sums what calls came to. Every figure is one of the ledger: the
+// costs of all rows together are what calls have brought the house.
+func adminUsage(n *Node, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	user, err := userOf(n, r, query.Get("user"))
+	if err != nil {
+		return nil, err
+	}
+	from, err := dayOf(query.Get("from"), "from")
+	if err != nil {
+		return nil, err
+	}
+	to, err := dayOf(query.Get("to"), "to")
+	if err != nil {
+		return nil, err
+	}
+	var by []func(*usageRow, *ledger.Usage)
+	for _, group := range query["group"] {
+		set, ok := groups[group]
+		if !ok {
+			return nil, fault.At(fault.InvalidParameter, "group", "usage is grouped by day, user, key or model, not by %q", group)
+		}
+		by = append(by, set)
+	}
+	type place struct {
+		day              ledger.Day
+		user, key, model string
+	}
+	sums := make(map[place]*usageRow)
+	err = n.Ledger.ScanUsage(r.Context(), user.ID, from, to, func(u ledger.Usage) bool {
+		var row usageRow
+		for _, set := range by {
+			set(&row, &u)
+		}
+		at := place{row.Day, row.UserID, row.KeyID, row.Model}
+		sum := sums[at]
+		if sum == nil {
+			sum = &row
+			sums[at] = sum
+		}
+		sum.Calls += u.Calls
+		sum.Tokens = sum.Tokens.Plus(u.Tokens)
+		sum.Cost += u.Cost
+		sum.Lost += u.Lost
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]usageRow, 0, len(sums))
+	for _, row := range sums {
+		if row.UserID != "" {
+			if owner, err := n.Directory.User(r.Context(), row.UserID); err == nil {
+				row.User = owner.Name
+			}
+		}
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b usageRow) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
+	})
+	return listed(rows, nil)
+}
+
+// dayOf reads a day such as 2026-11-20; empty is an open end.
+func dayOf(word, param string) (ledger.Day, error) {
+	if word == "" {
+		return "", nil
+	}
+	day, err := ledger.ParseDay(word)
+	if err != nil {
+		return "", fault.At(fault.InvalidParameter, param, "%s is a day such as 2026-11-20", param)
+	}
+	return day, nil
+}
+
+func adminVerify(n *Node, r *http.Request) (any, error) {
+	return n.Verify(r.Context())
+}
+
+// verified is what came of checking a ledger.
+type verified struct {
+	ledger.Report
+	Problems []ledger.Problem `json:"problems"`
+}
+
+// maxProblems bounds how many problems are told: one mistake can show in
+// millions of records.
+const maxProblems = 100
+
+// verify checks the ledger and all that rests on it in one snapshot.
+func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
+	v.Problems = []ledger.Problem{}
+	err = store.View(ctx, func(r storage.Reader) error {
+		v.Report, err = ledger.Verify(ctx, r, store.Now(), ledger.CallsKept, func(p ledger.Problem) {
+			if len(v.Problems) < maxProblems {
+				v.Problems = append(v.Problems, p)
+			}
+		})
+		return err
+	})
+	return v, err
+}
+
+// Verify checks the ledger of the node, and tells the metrics what it found.
+func (n *Node) Verify(ctx context.Context) (verified, error) {
+	v, err := verify(ctx, n.Store)
+	if err == nil {
+		n.verified.Store(int64(len(v.Problems)))
+	}
+	return v, err
+}
+

@@ -1,0 +1,102 @@
+package caddymodule
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+func usageCommands() []*cobra.Command {
+	report := command("report", "Sums up what calls came to, each for the UTC day on which it came", reportUsage)
+	report.Flags().StringSlice("by", []string{"day"}, "What to break it down by: day, user, key, model; several with commas")
+	report.Flags().String("user", "", "Only of this user")
+	report.Flags().String("from", "", "First day, as 2026-11-01")
+	report.Flags().String("to", "", "Last day, as 2026-11-30")
+	report.Flags().Bool("csv", false, "Print comma-separated values")
+	return []*cobra.Command{report}
+}
+
+func reportUsage(cmd *cobra.Command, _ []string) error {
+	by, _ := cmd.Flags().GetStringSlice("by")
+	query := url.Values{"group": by}
+	for _, name := range []string{"user", "from", "to"} {
+		value, _ := cmd.Flags().GetString(name)
+		query.Set(name, value)
+	}
+	c, err := newClient(cmd)
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []usageRow `json:"items"`
+	}
+	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/usage?"+query.Encode(), nil, &list); err != nil {
+		return err
+	}
+	if asCSV, _ := cmd.Flags().GetBool("csv"); asCSV {
+		return writeUsageCSV(cmd.OutOrStdout(), list.Items)
+	}
+	return printed(cmd, list, func(w io.Writer) {
+		fmt.Fprintln(w, strings.ToUpper(strings.Join(by, "\t"))+"\tCALLS\tINPUT\tOUTPUT\tCOST")
+		for _, row := range list.Items {
+			for _, group := range by {
+				fmt.Fprint(w, row.cell(group)+"\t")
+			}
+			fmt.Fprintf(w, "%d\t%d\t%d\t%s\n", row.Calls, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost)
+		}
+	})
+}
+
+// cell is what a row says under a heading.
+func (r *usageRow) cell(group string) string {
+	switch group {
+	case "day":
+		return r.Day.String()
+	case "user":
+		return r.User
+	case "key":
+		return r.KeyID
+	}
+	return r.Model
+}
+
+// writeUsageCSV writes every column, whether the report is broken down by it or
+// not, so that what reads it need not care.
+func writeUsageCSV(out io.Writer, rows []usageRow) error {
+	w := csv.NewWriter(out)
+	header := []string{"day", "user_id", "user", "key_id", "model", "calls"}
+	for kind := range usage.Kinds {
+		header = append(header, usage.KindName(kind))
+	}
+	_ = w.Write(append(header, "cost", "uncollected"))
+	for _, row := range rows {
+		day := ""
+		if row.Day != "" {
+			day = row.Day.String()
+		}
+		line := []string{day, row.UserID, plain(row.User), row.KeyID, plain(row.Model), strconv.FormatInt(row.Calls, 10)}
+		for _, n := range row.Tokens.ByKind() {
+			line = append(line, strconv.FormatInt(n, 10))
+		}
+		_ = w.Write(append(line, row.Cost.String(), row.Lost.String()))
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// plain keeps a spreadsheet from taking a name for a formula.
+func plain(name string) string {
+	if name != "" && slices.Contains([]byte("=+-@\t\r"), name[0]) {
+		return "'" + name
+	}
+	return name
+}

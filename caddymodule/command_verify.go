@@ -1,0 +1,85 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func verifyCommand() *cobra.Command {
+	cmd := command("verify", "Rebuilds every balance from its entries and checks that all the money adds up", func(cmd *cobra.Command, _ []string) error {
+		backup, _ := cmd.Flags().GetString("backup")
+		engine, _ := cmd.Flags().GetString("engine")
+		found := verifyServer
+		if backup != "" {
+			found = func(cmd *cobra.Command) (verified, error) { return verifyBackup(cmd.Context(), engine, backup) }
+		}
+		v, err := found(cmd)
+		if err != nil {
+			return err
+		}
+		if err := printed(cmd, v, func(w io.Writer) { printVerified(w, v) }); err != nil {
+			return err
+		}
+		if v.Report.Problems > 0 {
+			return fmt.Errorf("%d problems", v.Report.Problems)
+		}
+		return nil
+	})
+	cmd.Flags().String("backup", "", "Check this backup instead of the running gateway")
+	cmd.Flags().String("engine", "badger", "The storage engine to read the backup with")
+	return cmd
+}
+
+func verifyServer(cmd *cobra.Command) (v verified, err error) {
+	c, err := newClient(cmd)
+	if err != nil {
+		return v, err
+	}
+	return v, c.call(cmd.Context(), http.MethodPost, "/modelgate/verify", nil, &v)
+}
+
+// verifyBackup reads a backup into a store of its own beside it, which is
+// removed afterwards, and checks that.
+func verifyBackup(ctx context.Context, engine, file string) (v verified, err error) {
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".modelgate-verify-*")
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	dir = filepath.Join(dir, "store")
+	if err := restore(ctx, engine, file, dir); err != nil {
+		return v, err
+	}
+	opened, err := openFresh(ctx, engine, dir)
+	if err != nil {
+		return v, err
+	}
+	store := storage.New(opened, storage.Options{})
+	v, err = verify(ctx, store)
+	return v, errors.Join(err, store.Close())
+}
+
+func printVerified(w io.Writer, v verified) {
+	fmt.Fprintf(w, "%d accounts, %d entries, %d transfers, %d calls, %d holds of %d users in %v\n",
+		v.Accounts, v.Entries, v.Transfers, v.Calls, v.Holds, v.Users, v.Took.Round(time.Millisecond))
+	if v.Report.Problems == 0 {
+		fmt.Fprintln(w, "Everything adds up.")
+		return
+	}
+	for _, p := range v.Problems {
+		fmt.Fprintf(w, "%s: %s\n", p.Where, p.What)
+	}
+	if told := int64(len(v.Problems)); told < v.Report.Problems {
+		fmt.Fprintf(w, "and %d more\n", v.Report.Problems-told)
+	}
+}

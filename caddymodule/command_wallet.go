@@ -1,0 +1,91 @@
+package caddymodule
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+)
+
+func walletCommands() []*cobra.Command {
+	ledger := command("ledger <user>", "Lists what has moved in a wallet, newest first", showLedger)
+	ledger.Flags().Int("limit", 100, "How many lines")
+	ledger.Flags().Uint64("skip", 0, "How many of the newest lines to leave out")
+	return []*cobra.Command{
+		command("show <user>", "Shows what a user has", func(cmd *cobra.Command, args []string) error {
+			return onWallet(cmd, http.MethodGet, args[0], "", nil, new(shownWallet), func(w io.Writer, answer *shownWallet) {
+				fmt.Fprintf(w, "USER\tBALANCE\tHELD\tRESERVED\tOWED\n%s\t%s %s\t%s\t%s\t%s\n",
+					answer.User, answer.Balance, answer.Currency, answer.Held, answer.Reserved, answer.Owed)
+			})
+		}),
+		changeCommand("credit <user> <amount>", "Gives a user money"),
+		changeCommand("debit <user> <amount>", "Takes money from a user; never more than is available"),
+		changeCommand("clear <user>", "Ends a receivable: takes what the wallet has of it, writes off the rest, and lets the user spend again"),
+		ledger,
+	}
+}
+
+// changeCommand makes a command that changes a wallet. Each says why, and is done
+// once for its idempotency key.
+func changeCommand(use, short string) *cobra.Command {
+	cmd := command(use, short, func(cmd *cobra.Command, args []string) error {
+		reason, err := reasonOf(cmd)
+		if err != nil {
+			return err
+		}
+		key, _ := cmd.Flags().GetString("idempotency-key")
+		in := map[string]string{"reason": reason, "idempotency_key": key}
+		if len(args) > 1 {
+			in["amount"] = args[1]
+		}
+		return onWallet(cmd, http.MethodPost, args[0], "/"+cmd.Name(), in, new(billing.WalletChange), printWalletChange)
+	})
+	cmd.Flags().String("reason", "", "Why; it stands in the ledger and in the audit log")
+	cmd.Flags().String("idempotency-key", "", "A word of your own: with the same one this is done once")
+	return cmd
+}
+
+func printWalletChange(w io.Writer, change *billing.WalletChange) {
+	if change.Replayed {
+		fmt.Fprintln(w, "This was done before, with this idempotency key; nothing was done now.")
+	}
+	fmt.Fprintf(w, "AMOUNT\tBALANCE\tOWED\n%s\t%s\t%s\n", change.Amount, change.Balance, change.Owed)
+}
+
+// onWallet sends a request that concerns a wallet and prints the answer.
+func onWallet[T any](cmd *cobra.Command, method, user, what string, in any, answer *T, words func(io.Writer, *T)) error {
+	c, err := newClient(cmd)
+	if err != nil {
+		return err
+	}
+	if err := c.call(cmd.Context(), method, "/modelgate/wallets/"+url.PathEscape(user)+what, in, answer); err != nil {
+		return err
+	}
+	return printed(cmd, answer, func(w io.Writer) { words(w, answer) })
+}
+
+func showLedger(cmd *cobra.Command, args []string) error {
+	limit, _ := cmd.Flags().GetInt("limit")
+	skip, _ := cmd.Flags().GetUint64("skip")
+	type answer struct {
+		Items []ledger.Line `json:"items"`
+		Total uint64        `json:"total"`
+	}
+	what := fmt.Sprintf("/ledger?limit=%d&skip=%d", limit, skip)
+	return onWallet(cmd, http.MethodGet, args[0], what, nil, new(answer), func(w io.Writer, lines *answer) {
+		fmt.Fprintln(w, "TIME\tKIND\tAMOUNT\tBALANCE\tREFERENCE\tREASON")
+		for _, line := range lines.Items {
+			reference := line.Reference
+			if line.Count > 0 {
+				reference = fmt.Sprintf("%d settlements", line.Count)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", moment(line.Time), line.Kind, line.Amount, line.Balance, reference, line.Reason)
+		}
+	})
+}
+
