@@ -4,6 +4,7 @@
 package caddymodule
 
 import (
+	"context"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -166,8 +167,13 @@ func validateBaseURL(text string) error {
 }
 
 // Start opens the node, or joins the one that the configuration before this
-// one has open.
-func (a *App) Start() error { return a.lease.start(a.opener) }
+// one has open. It refuses a currency that is not that of the money there.
+func (a *App) Start() error {
+	if err := a.lease.start(a.opener); err != nil {
+		return err
+	}
+	return a.lease.node.Ledger.UseCurrency(context.Background(), a.Currency)
+}
 
 // Stop lets go of the node. It stays open while calls of this configuration
 // run, which on a reload is as long as their streams last.

@@ -27,7 +27,27 @@ func walletCommands() []*cobra.Command {
 		changeCommand("debit <user> <amount>", "Takes money from a user; never more than is available"),
 		changeCommand("clear <user>", "Ends a receivable: takes what the wallet has of it, writes off the rest, and lets the user spend again"),
 		ledger,
+		command("mismatches", "Lists what payment services have signed and what fitted no order: it credited nothing", listMismatches),
 	}
+}
+
+func listMismatches(cmd *cobra.Command, _ []string) error {
+	c, err := newClient(cmd)
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []billing.Mismatch `json:"items"`
+	}
+	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/mismatches", nil, &list); err != nil {
+		return err
+	}
+	return printed(cmd, list, func(w io.Writer) {
+		fmt.Fprintln(w, "TIME\tPROVIDER\tKIND\tTRADE NO\tPAYMENT\tAMOUNT\tREASON")
+		for _, m := range list.Items {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s %s\t%s\n", moment(m.Time/1000), m.Provider, m.Kind, m.TradeNo, m.Payment, m.Amount, m.Currency, m.Reason)
+		}
+	})
 }
 
 // changeCommand makes a command that changes a wallet. Each says why, and is done
