@@ -326,4 +326,3 @@ func (n *Node) Verify(ctx context.Context) (verified, error) {
 	}
 	return v, err
 }
-

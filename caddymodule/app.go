@@ -4,8 +4,8 @@
 package caddymodule
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"

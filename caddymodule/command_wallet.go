@@ -108,4 +108,3 @@ func showLedger(cmd *cobra.Command, args []string) error {
 		}
 	})
 }
-

@@ -73,7 +73,7 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
 	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkBlocks} {
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkBlocks, checkMoney} {
 		findings = append(findings, check(config)...)
 	}
 	return findings
@@ -99,9 +99,14 @@ func checkAdmin(config any) []Finding {
 	}}
 }
 
-// secretHeaders are the request headers that hold credentials and that Caddy
-// writes into its logs in clear.
-var secretHeaders = []string{"X-Api-Key"}
+// secretHeaders are the request headers that hold credentials, or prove who has
+// sent a notice, and that Caddy writes into its logs in clear.
+func secretHeaders(config any) []string {
+	if slices.Contains(paymentsOf(config), "stripe") {
+		return []string{"X-Api-Key", "Stripe-Signature"}
+	}
+	return []string{"X-Api-Key"}
+}
 
 // checkLogs looks for logs in which requests would stand with their keys. Both
 // the access log and the log of errors hold the headers of a request.
@@ -115,7 +120,7 @@ func checkLogs(config any) []Finding {
 		if takesNoRequests(log) {
 			continue
 		}
-		for _, header := range secretHeaders {
+		for _, header := range secretHeaders(config) {
 			if action, _ := at(log, "encoder", "fields", "request>headers>"+header, "filter").(string); action == "" {
 				findings = append(findings, Finding{
 					"error", "logging.logs." + name, "a failed or logged request is written here with its " + header + " in clear",
@@ -208,6 +213,37 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 		})
 	}
 	return findings
+}
+
+// checkMoney looks for a gateway that gives money away.
+func checkMoney(config any) []Finding {
+	var findings []Finding
+	if slices.Contains(paymentsOf(config), "demo") {
+		findings = append(findings, Finding{
+			"warning", "apps.modelgate.payments", "the demo payment service lets every user fill his wallet without paying",
+			"take payment demo out before people use this gateway",
+		})
+	}
+	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
+	plans, _ := at(config, "apps", "modelgate", "plans").([]any)
+	if len(prices) == 0 && len(plans)+len(paymentsOf(config)) > 0 {
+		findings = append(findings, Finding{
+			"warning", "apps.modelgate", "plans or top-ups are sold, and no model has a price: every call is free",
+			"add a price block for what is sold: price <pattern> { input … output … context … max_output … }",
+		})
+	}
+	return findings
+}
+
+// paymentsOf returns the names of the payment services.
+func paymentsOf(config any) (names []string) {
+	services, _ := at(config, "apps", "modelgate", "payments").([]any)
+	for _, service := range services {
+		if name, ok := at(service, "provider").(string); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // at returns the value at a path of names within decoded JSON, or nil.

@@ -48,6 +48,9 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"credentials in the log":   {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error apps.http.servers.srv0.logs.should_log_credentials: keys that callers send"}},
 		"response buffers":         {"{\n" + filtered + "}\n" + proxy("response_buffers 1MiB"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
 		"within a handle":          {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
+		"money without paying":     {"{\n" + filtered + "modelgate {\n base_url http://x\n price * {\n request 1\n }\n payment demo\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate.payments: without paying"}},
+		"plans and nothing to pay": {"{\n" + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
+		"signatures in the log":    {"{\n" + filtered + "modelgate {\n base_url http://x\n price * {\n request 1\n }\n payment stripe {\n secret_key sk_test_x\n webhook_secret whsec_x\n }\n}\n}\n" + site("respond ok"), []string{"error logging.logs.default: Stripe-Signature in clear"}},
 		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,150 @@
+package caddymodule_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+const sold = `
+	price * {
+		input 1.00
+		output 10.00
+		context 1000
+		max_output 100
+	}
+	plan 1 Starter {
+		price 9.90
+		quota 12.00
+		duration 1 month
+	}
+`
+
+// asked runs a command with --json and decodes what it prints.
+func asked[T any](t *testing.T, g *gatetest.Gate, args ...string) (out T) {
+	t.Helper()
+	code, stdout, stderr := run(t, g, "", append(args, "--json")...)
+	if err := json.Unmarshal([]byte(stdout), &out); code != 0 || err != nil {
+		t.Fatalf("%v ended with %d, %v: %s%s", args, code, err, stdout, stderr)
+	}
+	return out
+}
+
+func TestAnOperatorMovesMoneyAndSeesWhatBecameOfIt(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
+	type change struct {
+		Amount, Balance string
+		Replayed        bool
+	}
+	credit := []string{"wallet", "credit", "ann", "5.00", "--reason", "a gift", "--idempotency-key", "k1"}
+	if got := asked[change](t, g, credit...); got != (change{"5.00", "5.00", false}) {
+		t.Errorf("a credit came to %+v", got)
+	}
+	if got := asked[change](t, g, credit...); got != (change{"5.00", "5.00", true}) {
+		t.Errorf("again with its key it came to %+v", got)
+	}
+	if got := asked[change](t, g, "wallet", "debit", "ann", "1.50", "--reason", "a fee"); got != (change{"-1.50", "3.50", false}) {
+		t.Errorf("a debit came to %+v", got)
+	}
+	type lines struct {
+		Total int
+		Items []struct{ Kind, Amount, Balance, Reason string }
+	}
+	if got := asked[lines](t, g, "wallet", "ledger", "ann"); got.Total != 2 || got.Items[0].Kind != "debit" || got.Items[0].Reason != "a fee" || got.Items[1].Balance != "5.00" {
+		t.Errorf("the ledger has %+v", got)
+	}
+	if w := asked[gatetest.Wallet](t, g, "wallet", "show", "ann"); w.Balance != 3_500_000_000 {
+		t.Errorf("the wallet has %+v", w)
+	}
+
+	type subscription struct {
+		ID     int64 `json:"subscription_id"`
+		Status string
+	}
+	granted := asked[subscription](t, g, "subscription", "grant", "ann", "1", "--reason", "for testing")
+	if granted != (subscription{1, "active"}) {
+		t.Errorf("granted was %+v", granted)
+	}
+	if got := asked[subscription](t, g, "subscription", "cancel", "1", "--reason", "done", "--yes"); got.Status != "cancelled" {
+		t.Errorf("cancelled it is %+v", got)
+	}
+	if got := asked[struct{ Items []subscription }](t, g, "subscription", "list", "--user", "ann"); len(got.Items) != 1 {
+		t.Errorf("listed are %+v", got)
+	}
+	if got := asked[struct{ Items []struct{ Title string } }](t, g, "plan", "list"); len(got.Items) != 1 || got.Items[0].Title != "Starter" {
+		t.Errorf("plans are %+v", got)
+	}
+	g.Verify(t)
+}
+
+func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+	const answer = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
+	var taken money.Amount
+	for _, model := range []string{"a", "b", "=cmd"} {
+		key := g.NewKey(t, nil)
+		g.Credit(t, key.UserID, "1.00")
+		g.Backend.On(model, gatetest.JSON(http.StatusOK, answer))
+		body := `{"model":"` + model + `","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
+		if got := g.Do(t, http.MethodPost, "/v1/messages", "X-Api-Key: "+key.Secret+"\nAnthropic-Version: 2023-06-01\nContent-Type: application/json", body); got.Status != http.StatusOK {
+			t.Fatalf("%d %s", got.Status, got.Body)
+		}
+		taken += money.Unit - g.WalletAtRest(t, key.UserID).Balance
+	}
+	for _, by := range []string{"day", "user", "key", "model", "day,user,key,model"} {
+		code, stdout, stderr := run(t, g, "", "usage", "report", "--by", by, "--csv")
+		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
+		if code != 0 || err != nil {
+			t.Fatalf("by %s it ended with %d, %v: %s", by, code, err, stderr)
+		}
+		var sum money.Amount
+		for _, row := range rows[1:] {
+			cost, err := money.Parse(row[len(row)-2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += cost
+			if strings.HasPrefix(row[4], "=") {
+				t.Errorf("a spreadsheet would run %q", row[4])
+			}
+		}
+		if sum != taken || taken != 3*(7*1000+3*10_000) {
+			t.Errorf("by %s it sums up to %v, %v was taken", by, sum, taken)
+		}
+	}
+}
+
+func TestABackupIsVerifiedWithoutItsServer(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied, Storage: `badger "` + filepath.ToSlash(filepath.Join(t.TempDir(), "store")) + `"`})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "5.00")
+	file := filepath.Join(t.TempDir(), "backup")
+	if code, _, stderr := run(t, g, "", "backup", file); code != 0 {
+		t.Fatal(stderr)
+	}
+	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "verify", "--backup", file)
+	if code != 0 || !strings.Contains(stdout, "Everything adds up.") || !strings.Contains(stdout, "2 accounts, 2 entries, 1 transfers") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestAStoreHasOneCurrency(t *testing.T) {
+	config := gatetest.Config{App: "currency EUR", Site: gatetest.Proxied}
+	g := gatetest.Start(t, config)
+	config.App = "currency CNY" // nothing has moved yet
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	g.Credit(t, g.NewKey(t, nil).UserID, "1.00")
+	config.App = "currency USD"
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "in CNY") {
+		t.Errorf("the reload ended with %v", err)
+	}
+}

@@ -1,0 +1,47 @@
+package caddymodule_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPaymentServicesAreFoundByTheirNames(t *testing.T) {
+	t.Parallel()
+	const secrets = `"secret_key":"sk_test_1","webhook_secret":"whsec_1"`
+	app := mustProvision(t, `{"base_url":"https://ai.example.com","payments":[{"provider":"stripe",`+secrets+`},{"provider":"demo"}]}`)
+	if names := app.Payments(); !slices.Equal(names, []string{"demo", "stripe"}) {
+		t.Errorf("the payment services are %q", names)
+	}
+	for name, want := range map[string]bool{"demo": true, "stripe": true, "epay": false, "": false, "Demo": false} {
+		if provider, ok := app.Payment(name); ok != want || (provider != nil) != want {
+			t.Errorf("%q is there: %v", name, ok)
+		}
+	}
+}
+
+func TestTopUpsHaveBoundsByDefault(t *testing.T) {
+	t.Parallel()
+	app := mustProvision(t, `{}`)
+	if app.TopUp.Min.String() != "1.00" || app.TopUp.Max.String() != "10000.00" || len(app.Payments()) != 0 {
+		t.Errorf("from %v to %v by %q", app.TopUp.Min, app.TopUp.Max, app.Payments())
+	}
+}
+
+func TestPaymentsThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	const base = `"base_url":"https://ai.example.com"`
+	for config, want := range map[string]string{
+		`{"payments":[{"provider":"demo"}]}`:                                  "needs base_url",
+		`{` + base + `,"payments":[{"provider":"demo"},{"provider":"demo"}]}`: "payment demo is there twice",
+		`{` + base + `,"payments":[{"provider":"cowries"}]}`:                  "unknown module",
+		`{` + base + `,"payments":[{}]}`:                                      "provider",
+		`{` + base + `,"payments":[{"provider":"stripe"}]}`:                   "webhook_secret is missing",
+		`{"topup":{"min":"20000.00"}}`:                                        "max is not below min",
+		`{"topup":{"min":"-1.00"}}`:                                           "more than zero",
+	} {
+		if _, err := provision(t, config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
