@@ -80,6 +80,9 @@ func (v *visit) csv(account ledger.Account) error {
 				plainCell(line.Reference), plainCell(line.Reason), line.Transfer.String(),
 			})
 		}
+		if out.Error() != nil {
+			return nil // whoever asked has left
+		}
 		skip += uint64(len(lines))
 		if lines, _, err = v.node.Ledger.Lines(ctx, account, skip, csvBatch); err != nil {
 			// The head is gone: a body that breaks off is all that can tell.

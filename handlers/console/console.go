@@ -38,15 +38,16 @@ func init() {
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 type Console struct {
 	// How many requests that only read a user may send in a minute.
-	// Default: 600.
+	// Default: 6000.
 	Reads int64 `json:"reads_per_minute,omitempty"`
 
 	// How many requests that change something a user may send in a minute.
-	// Default: 60.
+	// Default: 3000: money is kept from doubling by idempotency keys and the
+	// balance, not by this.
 	Writes int64 `json:"writes_per_minute,omitempty"`
 
 	// How many requests for payment pages may come from one address in a
-	// minute; an IPv6 address counts by its first 64 bits. Default: 60.
+	// minute; an IPv6 address counts by its first 64 bits. Default: 600.
 	Pages int64 `json:"pages_per_minute,omitempty"`
 
 	// How many webhooks may come from one address in a minute. Default: 6000.
@@ -66,9 +67,9 @@ func (Console) CaddyModule() caddy.ModuleInfo {
 func (c *Console) Provision(ctx caddy.Context) (err error) {
 	c.logger = ctx.Logger()
 	c.crossOrigin = http.NewCrossOriginProtection()
-	c.Reads = cmp.Or(c.Reads, 600)
-	c.Writes = cmp.Or(c.Writes, 60)
-	c.Pages = cmp.Or(c.Pages, 60)
+	c.Reads = cmp.Or(c.Reads, 6000)
+	c.Writes = cmp.Or(c.Writes, 3000)
+	c.Pages = cmp.Or(c.Pages, 600)
 	c.Webhooks = cmp.Or(c.Webhooks, 6000)
 	c.app, err = caddymodule.Of(ctx)
 	return err
@@ -93,15 +94,15 @@ func (c *Console) Validate() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	switch {
-	case webhooks.has(r):
-		c.visit(w, r).webhook()
-	case routes.has(r):
-		c.visit(w, r).route()
-	default:
-		return reply.Pass(w, r, next, c.app.VersionHeader)
+	if rows := webhooks.of(r); rows != nil {
+		c.visit(w, r).webhook(rows)
+		return nil
 	}
-	return nil
+	if rows := routes.of(r); rows != nil {
+		c.visit(w, r).route(rows)
+		return nil
+	}
+	return reply.Pass(w, r, next, c.app.VersionHeader)
 }
 
 // UnmarshalCaddyfile reads

@@ -198,7 +198,7 @@ func TestQueriesThatWillNotDoAreRefused(t *testing.T) {
 		"/api/user/ledger?page_size=0", "/api/user/ledger?page_size=101", "/api/user/ledger?p=1&p=2", "/api/user/ledger?format=xml", "/api/user/ledger?a=%zz",
 		"/api/user/ledger?account=quota", "/api/user/ledger?account=quota/1", "/api/user/ledger?account=quota/a/b", "/api/user/ledger?account=receivable",
 		"/api/user/ledger?account=../usr_x/wallet", "/api/log/self?start=yesterday", "/api/log/self?start=-1", "/api/log/self?start=20&end=20",
-		"/api/log/self?p=100000&page_size=100", "/api/data/self?group=user", "/api/data/self?start=0", "/api/data/self?start=253402300799",
+		"/api/log/self?p=100000&page_size=100", "/api/data/self?group=user", "/api/data/self?tz=Asia/Shanghai", "/api/data/self?start=0", "/api/data/self?start=253402300799",
 		"/api/log/self?model=" + strings.Repeat("m", 257), "/api/subscription/self?p=0", "/api/subscription/plans?p=0", "/api/user/topup/self?p=0",
 	} {
 		got, e := a.ask(t, "GET", path, "")

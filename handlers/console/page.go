@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
@@ -18,9 +19,9 @@ func (v *visit) urls(provider string) billing.URLs {
 	}
 }
 
-// noPage is the one answer where there is no page: none of this order, of this
-// service, or of any.
-var noPage = fault.New(fault.NotFound, "there is no payment page here")
+// noPage is the one answer where there is no page: none of the service, none of
+// an order that is another service's, and none of an order that is not there.
+func noPage() error { return fault.New(fault.NotFound, "there is no such payment page") }
 
 // servePage has a payment service show the page of an order, where it serves
 // pages itself. There is no credential: whoever knows the number of the order,
@@ -30,19 +31,22 @@ func servePage(v *visit) error {
 	provider, _ := v.console.app.Payment(name)
 	pager, ok := provider.(payments.Pager)
 	if !ok {
-		return noPage
+		return noPage()
 	}
 	order, err := v.node.Billing.Order(v.r.Context(), "", tradeNo)
-	if err != nil {
+	var none *fault.Fault
+	switch {
+	case errors.As(err, &none) && none.Code == fault.NotFound:
+		return noPage()
+	case err != nil:
 		return err
-	}
-	if order.Provider != name {
-		return noPage
+	case order.Provider != name:
+		return noPage()
 	}
 	urls := v.urls(name)
 	pager.ServePage(v.w, v.r, payments.Order{
 		TradeNo: tradeNo, Amount: order.Amount, Currency: order.Currency,
-		Title:     v.title(order.Amount, order.Currency),
+		Title:     order.Title,
 		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),
 		Expires: time.Unix(order.ExpiresAt, 0),
 	})

@@ -2,7 +2,9 @@ package console
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -22,14 +24,6 @@ func (v *visit) query() *query {
 		q.fault = fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
 	return q
-}
-
-// err is the fault as an error, nil when there is none.
-func (q *query) err() error {
-	if q.fault == nil {
-		return nil
-	}
-	return q.fault
 }
 
 func (q *query) refuse(name, format string, args ...any) {
@@ -105,26 +99,11 @@ func (q *query) word(name string, words ...string) string {
 	if given == "" {
 		return words[0]
 	}
-	for _, word := range words {
-		if given == word {
-			return word
-		}
+	if !slices.Contains(words, given) {
+		q.refuse(name, "must be one of %s", strings.Join(words, ", "))
+		return words[0]
 	}
-	q.refuse(name, "must be one of %s", enumerate(words))
-	return words[0]
-}
-
-func enumerate(words []string) string {
-	text := words[0]
-	for i, word := range words[1:] {
-		if i == len(words)-2 {
-			text += " and "
-		} else {
-			text += ", "
-		}
-		text += word
-	}
-	return text
+	return given
 }
 
 // paging says which page of a list is wanted.

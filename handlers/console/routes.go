@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
@@ -47,7 +46,7 @@ var (
 )
 
 // table is a set of routes. Of two paths that a request is of, the first
-// decides.
+// counts.
 type table []route
 
 // routes are those of users and of the pages of payment services. All of them
@@ -83,33 +82,36 @@ var webhooks = table{
 	{"GET", "/api/user/{provider}/webhook", service, notice, notices, false, takeNotice},
 }
 
-// has tells whether a request is for a path of the table, by whatever method.
-func (t table) has(r *http.Request) bool {
+// of returns the routes of a request's path, and puts the values in the path
+// where PathValue finds them; none when the table does not have the path.
+func (t table) of(r *http.Request) (rows table) {
 	wire := r.URL.EscapedPath()
-	return strings.HasPrefix(wire, "/api/") && slices.ContainsFunc(t, func(rt route) bool {
-		_, ok := reply.Match(rt.path, wire)
-		return ok
-	})
+	if !strings.HasPrefix(wire, "/api/") {
+		return nil
+	}
+	for _, rt := range t {
+		if len(rows) > 0 && rt.path != rows[0].path {
+			continue
+		}
+		values, ok := reply.Match(rt.path, wire)
+		if !ok {
+			continue
+		}
+		for i, name := range names(rt.path) {
+			r.SetPathValue(name, values[i])
+		}
+		rows = append(rows, rt)
+	}
+	return rows
 }
 
-// find returns the route of a request whose path the table has, and puts the
-// values in the path where PathValue finds them. A wrong method is a fault with
-// those that are allowed.
-func (t table) find(r *http.Request) (*route, *fault.Fault) {
-	wire := r.URL.EscapedPath()
-	path := ""
+// by returns the route of a method among those of one path. Another method is a
+// fault with those that there are.
+func (t table) by(method string) (*route, *fault.Fault) {
 	var allowed []string
 	for i := range t {
 		rt := &t[i]
-		values, ok := reply.Match(rt.path, wire)
-		if !ok || path != "" && rt.path != path {
-			continue
-		}
-		path = rt.path
-		if rt.method == r.Method || rt.method == http.MethodGet && r.Method == http.MethodHead {
-			for i, name := range names(path) {
-				r.SetPathValue(name, values[i])
-			}
+		if rt.method == method || rt.method == http.MethodGet && method == http.MethodHead {
 			return rt, nil
 		}
 		allowed = append(allowed, rt.method)
@@ -117,12 +119,12 @@ func (t table) find(r *http.Request) (*route, *fault.Fault) {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
-	return nil, notAllowed(strings.TrimSuffix(path, "/"), allowed)
+	return nil, notAllowed(allowed)
 }
 
-func notAllowed(path string, methods []string) *fault.Fault {
+func notAllowed(methods []string) *fault.Fault {
 	allow := strings.Join(methods, ", ")
-	f := fault.New(fault.MethodNotAllowed, "%s takes %s", path, allow)
+	f := fault.New(fault.MethodNotAllowed, "this path takes %s", allow)
 	f.Allow = allow
 	return f
 }

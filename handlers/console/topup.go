@@ -50,7 +50,7 @@ func openOrder(v *visit) error {
 		User: v.account.UserID, Provider: name,
 		Amount: *in.Amount, Currency: app.Currency, Key: in.IdempotencyKey,
 		Min: app.TopUp.Min, Max: app.TopUp.Max,
-		Title: v.title(*in.Amount, app.Currency),
+		Title: fmt.Sprintf("Top-up of %v %s", *in.Amount, app.Currency),
 		URLs:  v.urls(name),
 	}, provider)
 	if err != nil {
@@ -66,11 +66,6 @@ func (v *visit) provider(name string) (payments.Provider, *fault.Fault) {
 		return nil, fault.At(fault.ProviderNotFound, "provider", "there is no payment service of this name here")
 	}
 	return provider, nil
-}
-
-// title is what a person reads on the page of a payment.
-func (v *visit) title(amount money.Amount, currency string) string {
-	return fmt.Sprintf("Top-up of %v %s", amount, currency)
 }
 
 func listOrders(v *visit) error {

@@ -2,9 +2,11 @@ package console_test
 
 import (
 	"crypto/hmac"
+	"crypto/md5"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -135,9 +137,46 @@ func TestThereIsNoPageButThatOfAnOrderAtItsOwnService(t *testing.T) {
 	`, Site: site})
 	a := newAccount(t, g)
 	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"1.00"}`)
+	first := ""
 	for _, path := range []string{"/api/user/demo/page/" + strings.Repeat("A", 32), "/api/user/demo/page/x", "/api/user/epay/page/" + o.TradeNo, "/api/user/paypal/page/" + o.TradeNo} {
-		refused(t, path, g.Do(t, "GET", path, "", ""), 404, "NOT_FOUND")
+		got := g.Do(t, "GET", path, "", "")
+		refused(t, path, got, 404, "NOT_FOUND")
+		if first == "" {
+			first = got.Body
+		}
+		if got.Body != first {
+			t.Errorf("%s: %s, want the same as all others: %s", path, got.Body, first)
+		}
 	}
+}
+
+func TestAServiceThatCallsItsWebhookByGETIsAnswered(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: strings.Replace(app, "payment demo", `payment epay {
+		url https://pay.example
+		pid 1001
+		key hush
+		currency USD
+	}`, 1), Site: site})
+	a := newAccount(t, g)
+	o := post[order](t, a, "/api/user/epay/pay", `{"amount":"12.50"}`)
+	if !strings.HasPrefix(o.PayURL, "https://pay.example/submit.php?") {
+		t.Errorf("paid at %s", o.PayURL)
+	}
+	params := "money=12.50&name=x&out_trade_no=" + o.TradeNo + "&pid=1001&trade_no=77&trade_status=TRADE_SUCCESS&type=alipay"
+	sign := fmt.Sprintf("%x", md5.Sum([]byte(params+"hush")))
+	query := "?" + params + "&sign_type=MD5&sign="
+	refused(t, "another signature", g.Do(t, "GET", "/api/user/epay/webhook"+query+strings.Repeat("0", 32), "", ""), 400, "INVALID_PARAMETER")
+	refused(t, "a doubled amount", g.Do(t, "GET", "/api/user/epay/webhook"+query+sign+"&money=1250", "", ""), 400, "INVALID_PARAMETER")
+	for range 2 {
+		got := g.Do(t, "GET", "/api/user/epay/webhook"+query+sign, "", "")
+		if got.Status != 200 || got.Body != "success" || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
+			t.Errorf("answered %d %s %v", got.Status, got.Body, got.Header)
+		}
+		if balance := a.balance(t); balance != "12.50" {
+			t.Errorf("the balance is %s", balance)
+		}
+	}
+	g.Verify(t)
 }
 
 // secret signs the notices of tests that send them by themselves.
@@ -205,8 +244,9 @@ func TestWebhooksThatAreNotProvedAreRefusedAndOthersAcknowledged(t *testing.T) {
 		"another order": {
 			"POST", hook, signed("c", paidNotice("c", strings.Repeat("A", 32), "40.00", "USD"), now), paidNotice("c", strings.Repeat("A", 32), "40.00", "USD"), 200, "",
 		},
-		"no notice":       {"POST", hook, signed("d", "hello", now), "hello", 200, ""},
-		"an unknown kind": {"POST", hook, signed("e", `{"id":"e","type":"party"}`, now), `{"id":"e","type":"party"}`, 200, ""},
+		"no notice, again": {"POST", hook, signed("d", "hello", now), "hello", 200, ""},
+		"no notice":        {"POST", hook, signed("d", "hello", now), "hello", 200, ""},
+		"an unknown kind":  {"POST", hook, signed("e", `{"id":"e","type":"party"}`, now), `{"id":"e","type":"party"}`, 200, ""},
 	} {
 		got := g.Do(t, c.method, c.path, c.headers, c.body)
 		if c.code != "" {
@@ -220,6 +260,21 @@ func TestWebhooksThatAreNotProvedAreRefusedAndOthersAcknowledged(t *testing.T) {
 		if balance := a.balance(t); balance != "0.00" {
 			t.Fatalf("%s has paid: %s", name, balance)
 		}
+	}
+	var list struct {
+		Items []struct {
+			Event  string `json:"event"`
+			Reason string `json:"reason"`
+		} `json:"items"`
+	}
+	g.MustAdmin(t, http.MethodGet, "/modelgate/mismatches", nil, &list)
+	listed := make(map[string]int)
+	for _, m := range list.Items {
+		event, _, _ := strings.Cut(m.Event, "-")
+		listed[event]++
+	}
+	if want := map[string]int{"a": 1, "b": 1, "c": 1, "unreadable": 1}; !maps.Equal(listed, want) {
+		t.Errorf("listed for the operator are %+v, want %v", list.Items, want)
 	}
 	if got := g.Do(t, "POST", hook, signed("evt", good, now)+"\nSec-Fetch-Site: cross-site\nOrigin: https://pay.example", good); got.Status != 200 {
 		t.Errorf("the good notice is answered %d %s", got.Status, got.Body)

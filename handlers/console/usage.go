@@ -46,7 +46,6 @@ const (
 )
 
 // groupings are the words by which usage is grouped, and into which groups.
-// Their order is that in which they are told to callers.
 var groupings = map[string]func(ledger.Usage) group{
 	"day":   func(u ledger.Usage) group { return group{Day: u.Day.String()} },
 	"model": func(u ledger.Usage) group { return group{Model: u.Model} },
@@ -54,10 +53,11 @@ var groupings = map[string]func(ledger.Usage) group{
 }
 
 // showUsage answers what a user has used, by day, model or key. The days are
-// those that the given span touches; by default the last 30.
+// those of UTC that the given span touches; by default the last 30.
 func showUsage(v *visit) error {
 	q := v.query()
 	groupOf := groupings[q.word("group", "day", "model", "key")]
+	q.word("tz", "UTC") // others are not added up
 	start, end := q.days(v.node.Store.Now())
 	if q.fault != nil {
 		return q.fault

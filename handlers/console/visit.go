@@ -49,20 +49,25 @@ func (v *visit) name(placeholder, value string) {
 
 // route is the way of all requests but webhooks: what another site sends is
 // refused before anything else is said.
-func (v *visit) route() {
+func (v *visit) route(rows table) {
 	v.run(func() error {
 		if err := v.console.crossOrigin.Check(v.r); err != nil {
 			return fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 		}
-		rt, f := routes.find(v.r)
-		if f != nil {
-			return f
-		}
-		if f := v.enter(rt); f != nil {
-			return f
-		}
-		return rt.serve(v)
+		return v.serve(rows)
 	})
+}
+
+// serve lets the request in by the route of its method.
+func (v *visit) serve(rows table) error {
+	rt, f := rows.by(v.r.Method)
+	if f == nil {
+		f = v.enter(rt)
+	}
+	if f != nil {
+		return f
+	}
+	return rt.serve(v)
 }
 
 // run answers what fn refuses, and gives back what it has taken.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,19 +17,12 @@ import (
 )
 
 // webhook is the way of what payment services send.
-func (v *visit) webhook() {
+func (v *visit) webhook(rows table) {
 	v.run(func() error {
-		rt, f := webhooks.find(v.r)
-		if f == nil {
-			f = v.listens()
-		}
-		if f == nil {
-			f = v.enter(rt)
-		}
-		if f != nil {
+		if f := v.listens(); f != nil {
 			return f
 		}
-		return rt.serve(v)
+		return v.serve(rows)
 	})
 }
 
@@ -41,7 +33,7 @@ func (v *visit) listens() *fault.Fault {
 		return f
 	}
 	if methods := provider.Methods(); !slices.Contains(methods, v.r.Method) {
-		return notAllowed("this webhook", methods)
+		return notAllowed(methods)
 	}
 	return nil
 }
@@ -77,11 +69,7 @@ func takeNotice(v *visit) error {
 		return fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
 	}
 	body, contentType := provider.Acknowledgement()
-	header := v.w.Header()
-	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	v.w.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(v.w, body)
+	v.write(contentType, []byte(body))
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package billing
 
 import (
+	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
@@ -40,7 +42,7 @@ func (v *verification) subscriptions() error {
 	if _, err := storage.GetRecord(v, counterKey, &last); err != nil {
 		return err
 	}
-	return each(v, func(key []byte, s subscriptionRecord) error {
+	return each(v, subscriptionPrefix, func(key []byte, s subscriptionRecord) error {
 		if string(key) != string(s.key()) {
 			v.problem("subscription %d: it lies at the key of another, %q", s.ID, key)
 		}
@@ -60,7 +62,7 @@ func (v *verification) subscriptions() error {
 			v.problem("subscription %d: it is %s, and among those that are spent: %t", s.ID, status, live != nil)
 		}
 		return v.sales(&s)
-	}, subscriptionPrefix)
+	})
 }
 
 // sales checks the chain of sales of a subscription, from the latest to the
@@ -86,7 +88,7 @@ func (v *verification) sales(s *subscriptionRecord) error {
 		return failed == nil
 	})
 	if err != nil || failed != nil {
-		return firstOf(err, failed)
+		return cmp.Or(err, failed)
 	}
 	if later == nil {
 		v.problem("subscription %d: it was never sold", s.ID)
@@ -119,7 +121,7 @@ func (v *verification) sold(s *subscriptionRecord, have *sale) error {
 		want[quotaAccount(s.User, s.ID, start)] = have.Quota
 		want[ledger.Granted] = -have.Quota
 	}
-	return v.transfer("subscription "+reference(s.ID), have.Transfer, transferKinds[have.Kind], want)
+	return v.transfer("subscription "+strconv.FormatInt(s.ID, 10), have.Transfer, transferKinds[have.Kind], want)
 }
 
 // transfer checks that a transfer exists and moves what it should.
@@ -180,9 +182,8 @@ func (v *verification) periods(s *subscriptionRecord, never map[int64]money.Amou
 			if sold, _, failed = saleAt(v, s.User, s.ID, start); failed != nil {
 				return false
 			}
-			want = sold.Quota
-			if sold.QuotaReset == calendar.Never || start >= sold.Until {
-				want = 0
+			if begins := max(sold.QuotaReset.Start(time.Unix(start, 0)).Unix(), sold.Since); begins == start && start < sold.Until {
+				want = sold.Quota
 			}
 		}
 		var entered money.Amount
@@ -197,7 +198,7 @@ func (v *verification) periods(s *subscriptionRecord, never map[int64]money.Amou
 	for start, quota := range never {
 		v.problem("subscription %d: the quota of %v from %d was not granted", s.ID, quota, start)
 	}
-	return firstOf(err, failed)
+	return cmp.Or(err, failed)
 }
 
 // entered is what an account was granted.
@@ -214,51 +215,50 @@ func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
 
 // subscriptionIndexes checks that what points to a subscription points to one.
 func (v *verification) subscriptionIndexes() error {
-	err := each(v, func(key []byte, user string) error {
-		return v.exists(key, keyOf(subscriptionPrefix, user, integer(key, len(ownerPrefix)+1)))
-	}, ownerPrefix)
-	if err != nil {
-		return err
-	}
-	for _, prefix := range []string{salePrefix, periodPrefix} { // …/<user>/<id>/<time>
-		err := v.keys(prefix, func(key []byte) error {
-			return v.exists(key, append([]byte(subscriptionPrefix), key[len(prefix):len(key)-9]...))
+	err := each(v, ownerPrefix, func(key []byte, user string) error {
+		return v.fields(key, ownerPrefix, 1, func(_ string, n ...int64) error {
+			return v.exists(key, keyOf(subscriptionPrefix, user, n[0]))
 		})
+	})
+	for _, prefix := range []string{salePrefix, periodPrefix} {
+		err = cmp.Or(err, v.keys(prefix, 2, func(key []byte, user string, n ...int64) error {
+			return v.exists(key, keyOf(subscriptionPrefix, user, n[0]))
+		}))
+	}
+	return cmp.Or(err, v.keys(livePrefix, 2, func(key []byte, user string, n ...int64) error {
+		var s subscriptionRecord
+		end, id := n[0], n[1]
+		found, err := storage.GetRecord(v, keyOf(subscriptionPrefix, user, id), &s)
 		if err != nil {
 			return err
 		}
-	}
-	return v.keys(livePrefix, func(key []byte) error {
-		user, end, id := string(key[len(livePrefix)+1:len(key)-18]), integer(key, len(key)-17), integer(key, len(key)-8)
-		s, err := readSubscription(v, user, id)
-		if err == nil && s.End == end {
-			var account accountRecord
-			if account, err = readAccount(v, user); err == nil && (account.Due == 0 || account.Due > end) {
-				v.problem("subscription %d: nobody will look at it when it ends", id)
-			}
-			return err
+		if !found || s.End != end {
+			v.problem("key %q: there is no subscription that ends then", key)
 		}
-		v.problem("index %q: it names no subscription that ends then", key)
-		return nil
-	})
+		account, err := readAccount(v, user)
+		if account.Due == 0 || account.Due > end {
+			v.problem("subscription %d: nobody will look at it when it ends", id)
+		}
+		return err
+	}))
 }
 
 // counts checks how often plans are said to have been bought and claimed.
 func (v *verification) counts() error {
-	err := each(v, func(key []byte, n int64) error {
-		user, plan := string(key[len(purchasesPrefix)+1:len(key)-9]), integer(key, len(key)-8)
-		have, err := v.bought(user, plan)
-		if err == nil && have != n {
-			v.problem("user %s: plan %d was bought %d times, counted are %d", user, plan, have, n)
-		}
-		return err
-	}, purchasesPrefix)
-	if err != nil {
-		return err
-	}
-	return each(v, func(key []byte, id int64) error {
-		return v.exists(key, keyOf(subscriptionPrefix, string(key[len(claimedPrefix)+1:len(key)-9]), id))
-	}, claimedPrefix)
+	err := each(v, purchasesPrefix, func(key []byte, n int64) error {
+		return v.fields(key, purchasesPrefix, 1, func(user string, plan ...int64) error {
+			have, err := v.bought(user, plan[0])
+			if err == nil && have != n {
+				v.problem("user %s: plan %d was bought %d times, counted are %d", user, plan[0], have, n)
+			}
+			return err
+		})
+	})
+	return cmp.Or(err, each(v, claimedPrefix, func(key []byte, id int64) error {
+		return v.fields(key, claimedPrefix, 1, func(user string, _ ...int64) error {
+			return v.exists(key, keyOf(subscriptionPrefix, user, id))
+		})
+	}))
 }
 
 // bought counts the subscriptions of a user that began with a purchase of a plan.
@@ -275,28 +275,24 @@ func (v *verification) bought(user string, plan int64) (n int64, err error) {
 		}
 		return failed == nil
 	})
-	return n, firstOf(err, failed)
+	return n, cmp.Or(err, failed)
 }
 
 // dues checks that users and the sweeper's index agree.
 func (v *verification) dues() error {
-	err := each(v, func(key []byte, a accountRecord) error {
+	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
 		if a.Due == 0 {
 			return nil
 		}
 		return v.exists(key, keyOf(duePrefix, a.Due, string(key[len(accountPrefix)+1:])))
-	}, accountPrefix)
-	if err != nil {
-		return err
-	}
-	return v.keys(duePrefix, func(key []byte) error {
-		due, user := integer(key, len(duePrefix)+1), string(key[len(duePrefix)+10:])
+	})
+	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
 		account, err := readAccount(v, user)
 		if err == nil && account.Due != due {
-			v.problem("index %q: the user's next change is at %d", key, account.Due)
+			v.problem("key %q: the user's next change is at %d", key, account.Due)
 		}
 		return err
-	})
+	}))
 }
 
 // exists checks that what a key points to is there.
@@ -308,34 +304,61 @@ func (v *verification) exists(key, target []byte) error {
 	return err
 }
 
-// keys calls fn for all keys below a prefix.
-func (v *verification) keys(prefix string, fn func(key []byte) error) error {
+// keys calls fn for all keys below a prefix that are of a user and n integers.
+func (v *verification) keys(prefix string, n int, fn func(key []byte, user string, n ...int64) error) error {
+	return v.scan(prefix, func(key []byte) error {
+		return v.fields(key, prefix, n, func(user string, n ...int64) error { return fn(key, user, n...) })
+	})
+}
+
+// named calls fn for all keys below a prefix that are of an integer and a name.
+func (v *verification) named(prefix string, fn func(key []byte, n int64, name string) error) error {
+	return v.scan(prefix, func(key []byte) error {
+		at := len(prefix) + 1
+		if len(key) < at+9 || key[at+8] != '/' {
+			v.problem("key %q: it cannot be read by this build", key)
+			return nil
+		}
+		return fn(key, integer(key, at), string(key[at+9:]))
+	})
+}
+
+// fields takes a key apart that is of a user, who may be left out, and n
+// integers.
+func (v *verification) fields(key []byte, prefix string, n int, fn func(user string, n ...int64) error) error {
+	at := len(key) - 9*n
+	numbers := make([]int64, n)
+	for i := range numbers {
+		if at < len(prefix) || key[at+9*i] != '/' {
+			v.problem("key %q: it cannot be read by this build", key)
+			return nil
+		}
+		numbers[i] = integer(key, at+9*i+1)
+	}
+	user := ""
+	if at > len(prefix) {
+		user = string(key[len(prefix)+1 : at])
+	}
+	return fn(user, numbers...)
+}
+
+func (v *verification) scan(prefix string, fn func(key []byte) error) error {
 	var failed error
 	lo, hi := below(prefix)
 	err := v.Scan(lo, hi, func(key, _ []byte) bool {
 		failed = fn(key)
 		return failed == nil
 	})
-	return firstOf(err, failed)
+	return cmp.Or(err, failed)
 }
 
 // each calls fn for all records below a prefix.
-func each[T any](r storage.Reader, fn func(key []byte, record T) error, prefix string) error {
+func each[T any](r storage.Reader, prefix string, fn func(key []byte, record T) error) error {
 	var failed error
 	lo, hi := below(prefix)
 	err := scan(r, lo, hi, func(key []byte, record T) bool {
 		failed = fn(key, record)
 		return failed == nil
 	})
-	return firstOf(err, failed)
+	return cmp.Or(err, failed)
 }
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-

@@ -1,6 +1,9 @@
 package billing
 
 import (
+	"bytes"
+	"cmp"
+
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -9,7 +12,7 @@ import (
 
 // orders checks each order with its transfers and indexes.
 func (v *verification) orders() error {
-	return each(v, func(key []byte, o orderRecord) error {
+	return each(v, orderPrefix, func(key []byte, o orderRecord) error {
 		if string(key) != string(orderKey(o.TradeNo)) || !payments.IsTradeNo(o.TradeNo) {
 			v.problem("order %s: it lies at the key of another, %q", o.TradeNo, key)
 		}
@@ -29,7 +32,7 @@ func (v *verification) orders() error {
 			return v.unpaid(&o)
 		}
 		return v.paid(&o)
-	}, orderPrefix)
+	})
 }
 
 // unpaid checks that an order without a payment has moved nothing.
@@ -109,69 +112,49 @@ func (v *verification) moves(o *orderRecord) error {
 
 // orderIndexes checks that what points to an order points to one.
 func (v *verification) orderIndexes() error {
-	for _, prefix := range []string{userOrderPrefix, openPrefix, orderDuePrefix} { // …/<trade_no>
-		err := v.keys(prefix, func(key []byte) error { return v.index(prefix, key) })
-		if err != nil {
+	var err error
+	for prefix, keyOfOrder := range map[string]func(orderRecord) []byte{
+		userOrderPrefix: func(o orderRecord) []byte { return o.createdKey() },
+		openPrefix:      func(o orderRecord) []byte { return o.openKeys()[0] },
+		orderDuePrefix:  func(o orderRecord) []byte { return o.openKeys()[1] },
+	} {
+		err = cmp.Or(err, v.scan(prefix, func(key []byte) error {
+			o, found, err := readOrder(v, string(key[bytes.LastIndexByte(key, '/')+1:]))
+			if err == nil && (!found || !bytes.Equal(key, keyOfOrder(o))) {
+				v.problem("key %q: there is no such order", key)
+			}
 			return err
-		}
+		}))
 	}
-	err := each(v, func(key []byte, tradeNo string) error {
-		o, _, err := readOrder(v, tradeNo)
-		if err == nil && string(key) != string(keyOf(paymentPrefix, o.Provider, o.Payment)) {
-			v.problem("payment %q: the order %s was paid by another, %s of %s", key, tradeNo, o.Payment, o.Provider)
-		}
-		return err
-	}, paymentPrefix)
-	if err != nil {
-		return err
-	}
-	err = each(v, func(key []byte, e eventRecord) error { return v.exists(key, orderKey(e.TradeNo)) }, eventPrefix)
-	if err != nil {
-		return err
-	}
-	return each(v, func(key []byte, k orderKeyRecord) error { return v.exists(key, orderKey(k.TradeNo)) }, orderKeyPrefix)
-}
-
-// index checks one key that names an order at its end.
-func (v *verification) index(prefix string, key []byte) error {
-	_, tradeNo, _ := cutLast(key)
-	o, found, err := readOrder(v, tradeNo)
-	if err != nil {
-		return err
-	}
-	want := map[string][]byte{userOrderPrefix: o.createdKey(), openPrefix: o.openKeys()[0], orderDuePrefix: o.openKeys()[1]}[prefix]
-	if !found || string(key) != string(want) {
-		v.problem("index %q: it names no such order", key)
-	}
-	return nil
-}
-
-// cutLast cuts a key at the trade number at its end.
-func cutLast(key []byte) (before []byte, tradeNo string, ok bool) {
-	at := len(key) - 32
-	if at < 0 {
-		return key, "", false
-	}
-	return key[:at], string(key[at:]), true
+	return cmp.Or(err,
+		each(v, paymentPrefix, func(key []byte, tradeNo string) error {
+			o, _, err := readOrder(v, tradeNo)
+			if err == nil && !bytes.Equal(key, keyOf(paymentPrefix, o.Provider, o.Payment)) {
+				v.problem("key %q: the order %s was paid by another, %s of %s", key, tradeNo, o.Payment, o.Provider)
+			}
+			return err
+		}),
+		each(v, eventPrefix, func(key []byte, e eventRecord) error { return v.exists(key, orderKey(e.TradeNo)) }),
+		each(v, orderKeyPrefix, func(key []byte, k orderKeyRecord) error { return v.exists(key, orderKey(k.TradeNo)) }),
+	)
 }
 
 // mismatches checks that a listed mismatch can be found by what it says, and the
 // reverse. Those that have been listed long enough may be gone.
 func (v *verification) mismatches() error {
 	since := v.now.Add(-mismatchesKept).UnixMilli()
-	err := each(v, func(key []byte, m Mismatch) error {
-		if m.Time <= since {
-			return nil
-		}
-		return v.exists(key, keyOf(mismatchOfPrefix, m.digest()))
-	}, mismatchPrefix)
-	if err != nil {
-		return err
-	}
-	return each(v, func(key []byte, mark mismatchMark) error {
-		if mark.Time <= since {
-			return nil
-		}
-		return v.exists(key, keyOf(mismatchPrefix, inverted(mark.Time), string(key[len(mismatchOfPrefix)+1:])))
-	}, mismatchOfPrefix)
+	return cmp.Or(
+		each(v, mismatchPrefix, func(key []byte, m Mismatch) error {
+			if m.Time <= since {
+				return nil
+			}
+			return v.exists(key, keyOf(mismatchOfPrefix, m.digest()))
+		}),
+		each(v, mismatchOfPrefix, func(key []byte, mark mismatchMark) error {
+			if mark.Time <= since {
+				return nil
+			}
+			return v.exists(key, keyOf(mismatchPrefix, inverted(mark.Time), string(key[len(mismatchOfPrefix)+1:])))
+		}),
+	)
 }

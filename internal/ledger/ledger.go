@@ -187,13 +187,13 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 				p.installAnd(seen, r)
 			}
 		})
-		if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) {
-			return unavailable(err)
+		if errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrStopped) && try < unknownTries {
+			continue
 		}
-		if try == unknownTries {
-			l.purses.forget(user) // it may or may not have happened: look before anything is spent
-			return unavailable(err)
+		if err != nil && try > 0 {
+			l.purses.forget(user) // an earlier run may have happened: look before anything is spent
 		}
+		return unavailable(err)
 	}
 }
 

@@ -185,6 +185,7 @@ type batch struct {
 	settler     *settler
 	id          ID
 	settlements []*settlement
+	seen        map[string]*reading // what the users of settlements found committed have
 }
 
 func (b *batch) draw(now time.Time) {
@@ -209,6 +210,7 @@ func (b *batch) write(t storage.Txn) error {
 	if !again {
 		b.draw(now)
 	}
+	b.seen = make(map[string]*reading)
 	f := fold{owed: make(map[Account]money.Amount), days: make(map[string]Usage)}
 	for _, x := range b.settlements {
 		var have callRecord
@@ -217,6 +219,7 @@ func (b *batch) write(t storage.Txn) error {
 				return err
 			}
 			if have.Number >= x.number {
+				b.seen[x.call.User] = nil
 				continue // committed by a run whose outcome was not known
 			}
 		}
@@ -243,7 +246,16 @@ func (b *batch) write(t storage.Txn) error {
 			return err
 		}
 	}
-	return f.write(t, l, b.id, now)
+	if err := f.write(t, l, b.id, now); err != nil {
+		return err
+	}
+	for user := range b.seen {
+		var err error
+		if b.seen[user], err = l.read(t, user); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // committed follows the batch in memory. It runs on the goroutine that commits.
@@ -254,6 +266,13 @@ func (b *batch) committed() {
 		x.reservation.committed(x.changes, x.final)
 		for _, c := range x.changes {
 			sum += c.by
+		}
+	}
+	// Since the run that committed them, purses may have been read with these
+	// settlements in them.
+	for user, r := range b.seen {
+		if p := s.ledger.purses.find(user); p != nil {
+			p.install(r)
 		}
 	}
 	s.mu.Lock()

@@ -53,7 +53,7 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, callsKept time
 	kept := now.Add(min(keptMargin, callsKept/2) - callsKept)
 	v := &verification{
 		Reader: interruptible{ctx, r}, problem: problem,
-		paidFrom: firstTimed(kept), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
+		paidFrom: firstTimed(kept), wholeFrom: DayOf(kept.AddDate(0, 0, 1)), ties: newTies(),
 	}
 	var err error
 	for _, step := range []func() error{v.accounts, v.transfers, v.untied, v.claims} {
@@ -83,7 +83,7 @@ type verification struct {
 	paidFrom  ID           // the settlements from here on are in records of calls
 	wholeFrom Day          // all calls from this day on are there
 	sum       money.Amount // of the balances of all accounts with money
-	ties      ties
+	ties      *ties
 }
 
 func (v *verification) report(p Problem) {
@@ -91,8 +91,7 @@ func (v *verification) report(p Problem) {
 	v.problem(p)
 }
 
-// tell reports a problem. Both texts are formats; where takes the first
-// argument.
+// tell reports a problem; what is a format.
 func (v *verification) tell(where, what string, args ...any) {
 	v.report(Problem{Where: where, What: fmt.Sprintf(what, args...)})
 }
@@ -100,14 +99,13 @@ func (v *verification) tell(where, what string, args ...any) {
 // accounts goes through all accounts: those of the house, then user by user, with
 // what else there is of each.
 func (v *verification) accounts() error {
-	users := []byte("u/")
-	if err := v.houseAccounts(nil, users); err != nil {
+	if err := v.houseAccounts("", userPrefix); err != nil {
 		return err
 	}
 	if err := v.users(); err != nil {
 		return err
 	}
-	if err := v.houseAccounts(storage.PrefixEnd(users), nil); err != nil {
+	if err := v.houseAccounts(string(storage.PrefixEnd([]byte(userPrefix))), ""); err != nil {
 		return err
 	}
 	if v.sum != 0 {
@@ -116,23 +114,26 @@ func (v *verification) accounts() error {
 	return nil
 }
 
-// houseAccounts goes through the accounts with names in [from, to) that are of
-// no user; a nil to is the end.
-func (v *verification) houseAccounts(from, to []byte) error {
-	books := newBooks(v, "")
-	states, entries := v.cursor(accountPrefix, from, to), v.cursor(entryPrefix, from, to)
-	if err := v.fold(states, entries, books, func(Account) bool { return true }); err != nil {
+// userPrefix is what the names of the accounts of users begin with.
+const userPrefix = "u/"
+
+// houseAccounts goes through the accounts with names in [from, to), which are of
+// no user; an empty to is the end.
+func (v *verification) houseAccounts(from, to string) error {
+	house := newBooks("")
+	states, entries := newCursor(v.Reader, accountPrefix, from, to), newCursor(v.Reader, entryPrefix, from, to)
+	if err := v.fold(states, entries, house); err != nil {
 		return err
 	}
-	for _, account := range slices.Sorted(maps.Keys(books.held)) {
-		v.tell("account "+string(account), "%v is held, and nothing of the house is ever held", books.held[account])
+	for _, account := range slices.Sorted(maps.Keys(house.held)) {
+		v.tell("account "+string(account), "%v is held, and nothing of the house is ever held", house.held[account])
 	}
 	return nil
 }
 
 // claims looks whether what was answered once can be answered again.
 func (v *verification) claims() error {
-	records := v.cursor(claimPrefix, nil, nil)
+	records := newCursor(v.Reader, claimPrefix, "", "")
 	for {
 		key, val, err := records.peek()
 		if err != nil || key == nil {
@@ -152,83 +153,3 @@ func (v *verification) claims() error {
 }
 
 const claimPrefix = "idem/"
-
-// interruptible reads until a context ends.
-type interruptible struct {
-	ctx context.Context
-	r   storage.Reader
-}
-
-// Get implements [storage.Reader].
-func (i interruptible) Get(key []byte) ([]byte, error) {
-	if err := i.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return i.r.Get(key)
-}
-
-// Scan implements [storage.Reader].
-func (i interruptible) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
-	if err := i.ctx.Err(); err != nil {
-		return err
-	}
-	seen := 0
-	err := i.r.Scan(lo, hi, func(key, val []byte) bool {
-		seen++
-		return (seen%256 != 0 || i.ctx.Err() == nil) && fn(key, val)
-	})
-	if err == nil && seen >= 256 {
-		err = i.ctx.Err()
-	}
-	return err
-}
-
-// cursor walks over the records of a range, so that several ranges can be walked
-// side by side. It reads a chunk at a time, which is all it keeps.
-type cursor struct {
-	r      storage.Reader
-	lo, hi []byte // what has not been read yet; lo is nil when everything was
-	chunk  [][2][]byte
-}
-
-const chunkSize = 256
-
-// cursor returns one over the keys that begin with prefix and whose rest lies in
-// [from, to); a nil to is the end.
-func (v *verification) cursor(prefix string, from, to []byte) *cursor {
-	c := &cursor{r: v.Reader, lo: append([]byte(prefix), from...), hi: storage.PrefixEnd([]byte(prefix))}
-	if to != nil {
-		c.hi = append([]byte(prefix), to...)
-	}
-	return c
-}
-
-// peek returns the record that the cursor stands on; a nil key at the end.
-func (c *cursor) peek() (key, val []byte, err error) {
-	if len(c.chunk) == 0 && c.lo != nil {
-		lo := c.lo
-		c.lo = nil
-		err := c.r.Scan(lo, c.hi, func(key, val []byte) bool {
-			if len(c.chunk) == chunkSize {
-				c.lo = key
-				return false
-			}
-			c.chunk = append(c.chunk, [2][]byte{key, val})
-			return true
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	if len(c.chunk) == 0 {
-		return nil, nil, nil
-	}
-	return c.chunk[0][0], c.chunk[0][1], nil
-}
-
-// advance goes on to the next record.
-func (c *cursor) advance() {
-	if c.chunk = c.chunk[1:]; len(c.chunk) == 0 {
-		c.chunk = nil // the array goes, and what it refers to
-	}
-}

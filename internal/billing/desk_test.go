@@ -1,0 +1,264 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// clock is a clock that a test sets.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = t
+}
+
+// desk is a desk over a store in memory, with its clock and its faults. When the
+// test ends, everything must add up.
+type desk struct {
+	*Desk
+	t      testing.TB
+	clock  *clock
+	base   storage.Engine
+	engine *storagetest.Faulty // over base
+	user   string              // who is called ann
+	plans  *Plans
+}
+
+// kept is an engine that outlives the stores above it, as a directory does.
+type kept struct{ storage.Engine }
+
+func (kept) Close() error { return nil }
+
+// The plans of most tests.
+var testPlans = []Plan{
+	{ID: 1, Title: "Starter", Price: 10, Quota: 12, Duration: calendar.Duration{Count: 1, Unit: calendar.Months}},
+	{ID: 2, Title: "Monthly", Price: 20, Quota: 5, Duration: calendar.Duration{Count: 3, Unit: calendar.Months}, QuotaReset: calendar.Month},
+	{ID: 3, Title: "Free", Quota: 3, Duration: calendar.Duration{Count: 30, Unit: calendar.Days}},
+	{ID: 4, Title: "Gone", Price: 10, Quota: 1, Duration: calendar.Duration{Count: 1, Unit: calendar.Days}, Disabled: true},
+	{ID: 5, Title: "Twice", Price: 1, Quota: 1, Duration: calendar.Duration{Count: 1, Unit: calendar.Days}, PurchaseLimit: 2},
+	{ID: 6, Title: "Daily", Price: 7, Quota: 2, Duration: calendar.Duration{Count: 3, Unit: calendar.Days}, QuotaReset: calendar.Day},
+}
+
+func newDesk(t testing.TB) *desk {
+	t.Helper()
+	f := &desk{
+		t:     t,
+		clock: &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)},
+		base:  kept{memory.New()},
+		plans: plansOf(t, testPlans...),
+	}
+	f.open()
+	t.Cleanup(func() {
+		f.sound()
+		f.close()
+	})
+	user, err := f.directory.CreateUser(t.Context(), "operator", "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.user = user.ID
+	return f
+}
+
+func plansOf(t testing.TB, rows ...Plan) *Plans {
+	t.Helper()
+	plans, err := NewPlans(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plans
+}
+
+// open opens everything over the engine, as a start does.
+func (f *desk) open() {
+	f.t.Helper()
+	f.engine = storagetest.NewFaulty(f.base)
+	store := storage.New(f.engine, storage.Options{Clock: f.clock.Now, Gather: -1})
+	directory, err := identity.Open(context.Background(), store, zap.NewNop())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	l, err := ledger.Open(context.Background(), store, ledger.Options{Sources: Sources(store.Now)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.Desk = NewDesk(store, l, directory, zap.NewNop())
+}
+
+func (f *desk) close() {
+	f.ledger.Close(context.Background())
+	_ = f.store.Close()
+}
+
+// sound checks that everything adds up.
+func (f *desk) sound() {
+	f.t.Helper()
+	if f.store.Err() != nil {
+		return
+	}
+	err := f.store.View(context.Background(), func(r storage.Reader) error {
+		_, err := ledger.Verify(context.Background(), r, f.clock.Now(), 90*24*time.Hour,
+			func(p ledger.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
+			func(r storage.Reader, _ func(ledger.Problem)) error {
+				return Verify(r, f.clock.Now(), func(format string, args ...any) { f.t.Errorf(format, args...) })
+			})
+		return err
+	})
+	if err != nil {
+		f.t.Error(err)
+	}
+	if s := f.ledger.Stats(); s.Open != 0 || s.Reserved != 0 || s.Mismatches != 0 {
+		f.t.Errorf("left over in the ledger: %+v", s)
+	}
+}
+
+// credit gives ann money.
+func (f *desk) credit(amount money.Amount) {
+	f.t.Helper()
+	if _, err := f.Credit(f.t.Context(), "operator", f.user, amount, "for the test", ""); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *desk) funds() ledger.Funds {
+	f.t.Helper()
+	funds, err := f.ledger.Funds(f.t.Context(), f.user)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return funds
+}
+
+// has checks what is in ann's wallet.
+func (f *desk) has(want money.Amount) {
+	f.t.Helper()
+	if have := f.funds().Wallet.Balance; have != want {
+		f.t.Fatalf("the wallet has %d, want %d", have, want)
+	}
+}
+
+func (f *desk) buy(plan int64, key string) (Receipt, error) {
+	return f.Buy(context.Background(), f.plans, "USD", f.user, plan, key)
+}
+
+func (f *desk) mustBuy(plan int64, key string) Receipt {
+	f.t.Helper()
+	receipt, err := f.buy(plan, key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return receipt
+}
+
+func (f *desk) renew(id int64, key string) (Receipt, error) {
+	return f.Renew(context.Background(), f.plans, "USD", f.user, id, key)
+}
+
+func (f *desk) mustRenew(id int64, key string) Receipt {
+	f.t.Helper()
+	receipt, err := f.renew(id, key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return receipt
+}
+
+// one returns ann's subscription with an id as it stands now.
+func (f *desk) one(id int64) Subscription {
+	f.t.Helper()
+	all, err := f.Subscriptions(f.t.Context(), f.user)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.ID == id {
+			return s
+		}
+	}
+	f.t.Fatalf("there is no subscription %d among %v", id, all)
+	return Subscription{}
+}
+
+// spend has a call cost so much, and returns what it was charged.
+func (f *desk) spend(cost money.Amount) (money.Amount, error) {
+	f.t.Helper()
+	r, err := f.ledger.Reserve(f.t.Context(), ledger.Payer{User: f.user}, cost)
+	if err != nil {
+		return 0, err
+	}
+	now := f.clock.Now()
+	charged := r.Settle(ledger.Call{
+		ID: fmt.Sprintf("call-%d", now.UnixNano()), Time: now.UnixMilli(), User: f.user, Key: "key_1", Model: "m",
+		Ended: usage.Complete, Usage: usage.Reported,
+	}, cost, true)
+	f.clock.set(now.Add(time.Microsecond)) // the next call has another id
+	for f.ledger.Stats().Queued > 0 {
+		if err := f.store.Flush(f.t.Context()); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return charged, nil
+}
+
+func (f *desk) mustSpend(cost money.Amount) {
+	f.t.Helper()
+	if charged, err := f.spend(cost); err != nil || charged != cost {
+		f.t.Fatalf("a call over %d was charged %d, %v", cost, charged, err)
+	}
+}
+
+func codeOf(err error) fault.Code {
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		return f.Code
+	}
+	return ""
+}
+
+// parallel calls fn n times at once and returns the errors.
+func parallel(n int, fn func(i int) error) []error {
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range n {
+		wait.Go(func() {
+			<-begin
+			errs[i] = fn(i)
+		})
+	}
+	close(begin)
+	wait.Wait()
+	return errs
+}
+
+// date is a moment in UTC.
+func date(year int, month time.Month, day, hour int) time.Time {
+	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
+}

@@ -1,0 +1,188 @@
+package billing
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// operations are all that changes money here, each as somebody would do it again
+// who has not heard what came of it. done are refusals that tell him.
+var operations = map[string]struct {
+	before func(f *desk)
+	do     func(f *desk) error
+	done   fault.Code
+}{
+	"buy":   {do: func(f *desk) error { return second(f.buy(2, "k")) }},
+	"claim": {do: func(f *desk) error { return second(f.Claim(f.t.Context(), f.plans, "USD", f.user, 3)) }, done: fault.AlreadyClaimed},
+	"grant": {do: func(f *desk) error {
+		return second(f.GrantPlan(f.t.Context(), "operator", f.plans, "USD", "ann", 1, "gift", "k"))
+	}},
+	"renew": {
+		before: func(f *desk) { f.mustBuy(1, "first") },
+		do:     func(f *desk) error { return second(f.renew(1, "k")) },
+	},
+	"cancel": {
+		before: func(f *desk) { f.mustBuy(1, "first") },
+		do:     func(f *desk) error { return second(f.Cancel(f.t.Context(), "operator", 1, "")) },
+		done:   fault.SubscriptionCancelled,
+	},
+	"credit": {do: func(f *desk) error { return second(f.Credit(f.t.Context(), "operator", "ann", 5, "gift", "k")) }},
+	"debit":  {do: func(f *desk) error { return second(f.Debit(f.t.Context(), "operator", "ann", 5, "mistake", "k")) }},
+	"clear": {
+		before: func(f *desk) {
+			o := f.paid()
+			f.mustSpend(170)
+			f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+			f.credit(20)
+		},
+		do: func(f *desk) error { return second(f.Clear(f.t.Context(), "operator", "ann", "good will", "k")) },
+	},
+	"order": {do: func(f *desk) error {
+		_, _, err := f.OpenOrder(f.t.Context(), f.request("k"), newTill())
+		return err
+	}},
+	"payment": {
+		before: func(f *desk) { f.mustOpen(newTill()) },
+		do:     func(f *desk) error { return f.again(payments.Paid) },
+	},
+	"refund": {
+		before: func(f *desk) { f.paid(); f.mustSpend(150) },
+		do:     func(f *desk) error { return f.again(payments.Refunded) },
+	},
+	"dispute and return": {
+		before: func(f *desk) { f.paid(); f.mustSpend(150) },
+		do: func(f *desk) error {
+			if err := f.again(payments.Disputed); err != nil {
+				return err
+			}
+			return f.again(payments.Restored)
+		},
+	},
+	"mismatch": {do: func(f *desk) error {
+		return second(f.Apply(f.t.Context(), "till", payments.Notice{Mismatch: "it cannot be read"}))
+	}},
+	"preference": {do: func(f *desk) error { return f.SetPreference(f.t.Context(), f.user, WalletFirst) }},
+	"sweep": {
+		before: func(f *desk) {
+			f.mustBuy(2, "first")
+			f.mustOpen(newTill())
+			f.clock.set(date(2026, 2, 10, 0))
+		},
+		do: func(f *desk) error { return f.Sweep(f.t.Context()) },
+	},
+}
+
+// again has the service tell a notice about ann's only order.
+func (f *desk) again(kind payments.Kind) error {
+	orders, _, err := f.Orders(f.t.Context(), f.user, 0, 1)
+	if err != nil {
+		return err
+	}
+	return second(f.Apply(f.t.Context(), "till", noticeOf(orders[0], kind, 100)))
+}
+
+// summary is all that must be the same, however often something was tried.
+func (f *desk) summary() string {
+	f.t.Helper()
+	subscriptions, err := f.Subscriptions(f.t.Context(), f.user)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	text := fmt.Sprintf("%+v\n", f.funds())
+	for _, s := range subscriptions {
+		s.User = ""
+		text += fmt.Sprintf("%+v\n", s)
+	}
+	orders, _, err := f.Orders(f.t.Context(), f.user, 0, 100)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, o := range orders {
+		if o.Status != Failed { // an attempt that was cut off before anybody saw it
+			text += fmt.Sprintf("%s %d %d %d\n", o.Status, o.Amount, o.Refunded, o.Disputed)
+		}
+	}
+	return text + fmt.Sprint(f.keys("audit"))
+}
+
+func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
+	t.Parallel()
+	for name, op := range operations {
+		prepared := func(t *testing.T) *desk {
+			f := newDesk(t)
+			f.credit(100)
+			if op.before != nil {
+				op.before(f)
+			}
+			return f
+		}
+		for fail, words := range map[storagetest.Fault]string{
+			storagetest.Conflict: "conflict", storagetest.UnknownCommitted: "unknown, committed", storagetest.UnknownLost: "unknown, lost",
+			storagetest.LowSpace: "low space", storagetest.SyncFailed: "sync failed", storagetest.Halted: "halted",
+		} {
+			t.Run(name+"/"+words, func(t *testing.T) {
+				t.Parallel()
+				well := prepared(t)
+				before := well.engine.Commits()
+				if err := op.do(well); err != nil {
+					t.Fatal(err)
+				}
+				want, commits := well.summary(), well.engine.Commits()-before
+				if commits == 0 {
+					t.Fatal("it commits nothing")
+				}
+				for k := range commits {
+					f := prepared(t)
+					f.engine.Plan(storagetest.After(k, fail)...)
+					f.untilDone(op.do, op.done)
+					if got := f.summary(); got != want {
+						t.Errorf("after a fault in commit %d:\n%s, want\n%s", k+1, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// untilDone does something again until it is done, as a client or a service does,
+// over a restart where the store has stopped.
+func (f *desk) untilDone(do func(*desk) error, done fault.Code) {
+	f.t.Helper()
+	for range 5 {
+		err := do(f)
+		if err == nil || done != "" && codeOf(err) == done {
+			return
+		}
+		if codeOf(err) != fault.StoreUnavailable {
+			f.t.Fatalf("a fault of the store was told as %v", err)
+		}
+		if f.store.Err() != nil {
+			f.close()
+			f.open()
+		}
+	}
+	f.t.Fatal("it was never done")
+}
+
+func TestARestartChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(2, "k")
+	f.paid()
+	f.clock.set(f.clock.Now().Add(24 * time.Hour))
+	before := f.summary()
+	f.close()
+	f.open()
+	if after := f.summary(); after != before {
+		t.Errorf("after a restart:\n%s, before\n%s", after, before)
+	}
+	if r := f.mustBuy(2, "k"); !r.Replayed {
+		t.Error("the key was forgotten")
+	}
+}

@@ -1,0 +1,288 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// till is a payment service that opens a page for every order.
+type till struct {
+	payments.Provider
+	asked   chan payments.Order
+	answer  func(o payments.Order) (payments.Page, error)
+	undated bool
+}
+
+func newTill() *till {
+	return &till{asked: make(chan payments.Order, 1000), answer: func(o payments.Order) (payments.Page, error) {
+		return payments.Page{URL: "https://pay.example.com/" + o.TradeNo, Reference: "cs_" + o.TradeNo}, nil
+	}}
+}
+
+func (p *till) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
+	p.asked <- o
+	return p.answer(o)
+}
+
+func (p *till) Undated() bool { return p.undated }
+
+// request is an order of ann for 100.
+func (f *desk) request(key string) OrderRequest {
+	return OrderRequest{
+		User: f.user, Provider: "till", Amount: 100, Min: 10, Max: 1000, Currency: "USD", Title: "Top-up", Key: key,
+		URLs: URLs{
+			Notify: func(string) string { return "https://ai.example.com/api/user/till/webhook" },
+			Return: func(no string) string { return "https://ai.example.com/console/topup/" + no },
+		},
+	}
+}
+
+func (f *desk) mustOpen(p payments.Provider) Order {
+	f.t.Helper()
+	o, _, err := f.OpenOrder(f.t.Context(), f.request(""), p)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return o
+}
+
+// stands checks where an order stands.
+func (f *desk) stands(tradeNo string, want OrderStatus) Order {
+	f.t.Helper()
+	o, err := f.Order(f.t.Context(), f.user, tradeNo)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if o.Status != want {
+		f.t.Fatalf("the order is %s, want %s", o.Status, want)
+	}
+	return o
+}
+
+func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	p := newTill()
+	page := p.answer
+	p.answer = func(o payments.Order) (payments.Page, error) {
+		f.stands(o.TradeNo, Pending)
+		return page(o)
+	}
+	o := f.mustOpen(p)
+	asked := <-p.asked
+	want := payments.Order{
+		TradeNo: o.TradeNo, Amount: 100, Currency: "USD", Title: "Top-up",
+		NotifyURL: "https://ai.example.com/api/user/till/webhook", ReturnURL: "https://ai.example.com/console/topup/" + o.TradeNo,
+		Expires: f.clock.Now().Add(24 * time.Hour),
+	}
+	if !asked.Expires.Equal(want.Expires) {
+		t.Errorf("the order expires %s, want %s", asked.Expires, want.Expires)
+	}
+	if asked.Expires = want.Expires; asked != want {
+		t.Errorf("the service was asked for %+v, want %+v", asked, want)
+	}
+	if !payments.IsTradeNo(o.TradeNo) || o.PayURL != "https://pay.example.com/"+o.TradeNo {
+		t.Errorf("the order is %+v", o)
+	}
+	f.clock.set(f.clock.Now().Add(24 * time.Hour))
+	f.stands(o.TradeNo, Lapsed)
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.stands(o.TradeNo, Lapsed)
+}
+
+func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	for amount, want := range map[money.Amount]fault.Code{
+		money.Max: fault.AmountOutOfRange, 1001: fault.AmountOutOfRange, 9: fault.AmountOutOfRange,
+		0: fault.AmountOutOfRange, -10: fault.AmountOutOfRange, 10: "", 1000: "",
+	} {
+		o := f.request("")
+		o.Amount = amount
+		if _, _, err := f.OpenOrder(t.Context(), o, newTill()); codeOf(err) != want {
+			t.Errorf("%d was answered %v, want %q", amount, err, want)
+		}
+	}
+}
+
+func TestOneKeyOpensOneOrder(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	p := newTill()
+	orders := make([]Order, 50)
+	fresh := make(chan bool, len(orders))
+	for i, err := range parallel(len(orders), func(i int) error {
+		o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
+		orders[i] = o
+		if !replayed {
+			fresh <- true
+		}
+		return err
+	}) {
+		if err != nil || orders[i] != orders[0] {
+			t.Errorf("racer %d got %+v, %v; racer 0 %+v", i, orders[i], err, orders[0])
+		}
+	}
+	if len(fresh) != 1 || len(p.asked) != 1 {
+		t.Errorf("%d orders were new, the service was asked for %d", len(fresh), len(p.asked))
+	}
+	other := f.request("k")
+	other.Amount = 200
+	if _, _, err := f.OpenOrder(t.Context(), other, p); codeOf(err) != fault.IdempotencyKeyReused {
+		t.Errorf("the key was taken for another amount: %v", err)
+	}
+	if _, _, err := f.OpenOrder(t.Context(), f.request(strings.Repeat("k", 256)), p); codeOf(err) != fault.InvalidParameter {
+		t.Errorf("a key that is too long was answered %v", err)
+	}
+}
+
+func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(payments.Order) (payments.Page, error){
+		"an error": func(payments.Order) (payments.Page, error) { return payments.Page{}, errors.New("out of order") },
+		"no page":  func(payments.Order) (payments.Page, error) { return payments.Page{}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newDesk(t)
+			p := newTill()
+			works := p.answer
+			p.answer = answer
+			if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.UpstreamUnavailable {
+				t.Fatalf("it was answered %v", err)
+			}
+			failed := (<-p.asked).TradeNo
+			f.stands(failed, Failed)
+			p.answer = works
+			o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
+			if err != nil || replayed || o.TradeNo == failed {
+				t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
+			}
+		})
+	}
+}
+
+func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	p := newTill()
+	page := p.answer
+	ctx, leave := context.WithCancel(t.Context())
+	p.answer = func(o payments.Order) (payments.Page, error) {
+		leave()
+		return page(o)
+	}
+	first, _, err := f.OpenOrder(ctx, f.request("k"), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
+	if err != nil || !replayed || again != first {
+		t.Errorf("got %+v, %t, %v; want %+v", again, replayed, err, first)
+	}
+}
+
+func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	p := newTill()
+	page := p.answer
+	p.answer = func(o payments.Order) (payments.Page, error) {
+		f.engine.Plan(storagetest.LowSpace) // the page cannot be kept
+		return page(o)
+	}
+	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.StoreUnavailable {
+		t.Fatalf("it was answered %v", err)
+	}
+	cut := (<-p.asked).TradeNo
+	p.answer = page
+	o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
+	if err != nil || replayed || o.TradeNo == cut {
+		t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
+	}
+	f.stands(cut, Failed)
+}
+
+func TestAUserHasSoManyOrdersOpen(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	p := newTill()
+	first := f.mustOpen(p)
+	f.clock.set(f.clock.Now().Add(time.Hour))
+	for range maxOpen - 1 {
+		f.mustOpen(p)
+	}
+	_, _, err := f.OpenOrder(t.Context(), f.request("k"), p)
+	var refused *fault.Fault
+	if !errors.As(err, &refused) || refused.Code != fault.RateLimited || refused.RetryAfter != 23*time.Hour {
+		t.Errorf("one more was answered %v", err)
+	}
+	f.clock.set(time.Unix(first.ExpiresAt, 0))
+	f.mustOpen(p)
+	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.RateLimited {
+		t.Errorf("one more was answered %v", err)
+	}
+}
+
+func TestOrdersAreListedLatestFirst(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	p := newTill()
+	var want []string
+	for range 5 {
+		want = append([]string{f.mustOpen(p).TradeNo}, want...)
+		f.clock.set(f.clock.Now().Add(time.Second))
+	}
+	for _, row := range []struct{ skip, limit, from, to int }{{0, 10, 0, 5}, {0, 2, 0, 2}, {2, 2, 2, 4}, {4, 2, 4, 5}, {5, 2, 5, 5}} {
+		orders, total, err := f.Orders(t.Context(), f.user, row.skip, row.limit)
+		var got []string
+		for _, o := range orders {
+			got = append(got, o.TradeNo)
+		}
+		if err != nil || total != 5 || fmt.Sprint(got) != fmt.Sprint(want[row.from:row.to]) {
+			t.Errorf("%d after %d are %v of %d, %v", row.limit, row.skip, got, total, err)
+		}
+	}
+}
+
+func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.mustOpen(newTill())
+	_, foreign := f.Order(t.Context(), "usr_other", o.TradeNo)
+	_, missing := f.Order(t.Context(), "usr_other", newTradeNo())
+	_, junk := f.Order(t.Context(), "usr_other", "../x")
+	if codeOf(foreign) != fault.NotFound || foreign.Error() != missing.Error() || junk.Error() != missing.Error() {
+		t.Errorf("the refusals are %v, %v, %v", foreign, missing, junk)
+	}
+	if _, err := f.Order(t.Context(), "", o.TradeNo); err != nil {
+		t.Errorf("nobody in particular was answered %v", err)
+	}
+}
+
+// keys returns how many keys begin with a prefix.
+func (f *desk) keys(prefix string) (n int) {
+	f.t.Helper()
+	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
+		lo, hi := below(prefix)
+		keys, err := keysBetween(r, lo, hi, 0)
+		n = len(keys)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}

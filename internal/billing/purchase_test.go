@@ -1,0 +1,292 @@
+package billing
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(15)
+	receipt := f.mustBuy(1, "k")
+	f.has(5)
+	got, err := json.Marshal(receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"subscription_id":1,"user":"` + f.user + `","plan_id":1,"title":"Starter","status":"active",` +
+		`"quota_total":"0.000000012","quota_used":"0.00","start_time":1769860800,"end_time":1772280000,` +
+		`"price":"0.00000001","currency":"USD","duration":{"count":1,"unit":"month"},"quota":"0.000000012","quota_reset":"never",` +
+		`"order":"` + receipt.Order + `","wallet":{"balance":"0.000000005","charged":"0.00000001"},"replayed":false}`
+	if string(got) != want {
+		t.Errorf("the receipt is\n%s, want\n%s", got, want)
+	}
+	f.mustSpend(13) // 12 of the quota, 1 of the wallet
+	f.has(4)
+	if s := f.one(1); s.QuotaUsed != 12 {
+		t.Errorf("%d of the quota are used, want 12", s.QuotaUsed)
+	}
+}
+
+func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	receipts := make([]Receipt, 200)
+	for i, err := range parallel(200, func(i int) (err error) {
+		receipts[i], err = f.buy(1, "k")
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("racer %d: %v", i, err)
+		}
+	}
+	f.has(90)
+	fresh := 0
+	first := receipts[0]
+	first.Replayed = false
+	for i, r := range receipts {
+		if !r.Replayed {
+			fresh++
+		}
+		r.Replayed = false
+		if r != first {
+			t.Errorf("racer %d got %+v, racer 0 %+v", i, r, first)
+		}
+	}
+	if fresh != 1 {
+		t.Errorf("%d of them were told that they had bought", fresh)
+	}
+	f.clock.set(date(2027, 1, 1, 0))
+	f.plans = plansOf(t, testPlans[1])
+	again, err := f.buy(1, "k")
+	if again.Replayed = false; err != nil || again != first {
+		t.Errorf("a year later, the plan gone, the key answers %+v, %v", again, err)
+	}
+}
+
+func TestMoneyForThreeBuysThree(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(35)
+	stop, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if funds, err := f.ledger.Funds(t.Context(), f.user); err == nil && funds.Wallet.Available() < 0 {
+					t.Errorf("the wallet was seen at %d", funds.Wallet.Available())
+				}
+			}
+		}
+	}()
+	bought := 0
+	for i, err := range parallel(200, func(i int) error {
+		_, err := f.buy(1, strconv.Itoa(i))
+		return err
+	}) {
+		switch {
+		case err == nil:
+			bought++
+		case codeOf(err) != fault.InsufficientBalance:
+			t.Errorf("racer %d: %v", i, err)
+		}
+	}
+	close(stop)
+	<-watched
+	if bought != 3 {
+		t.Errorf("%d were sold for the money of three", bought)
+	}
+	f.has(5)
+	if _, err := f.buy(1, "late"); err == nil || !strings.Contains(err.Error(), "0.00000001 is needed, the wallet has 0.000000005") {
+		t.Errorf("the refusal does not say what is needed and what is there: %v", err)
+	}
+	f.credit(5)
+	if again := f.mustBuy(1, "late"); again.Replayed {
+		t.Error("a refusal for lack of money was stored under its key")
+	}
+}
+
+func TestAKeyIsGivenForOneThingOnly(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(1, "k")
+	for name, err := range map[string]error{
+		"another plan": second(f.buy(2, "k")),
+		"a renewal":    second(f.renew(1, "k")),
+	} {
+		if codeOf(err) != fault.IdempotencyKeyReused {
+			t.Errorf("the key of a purchase was taken for %s: %v", name, err)
+		}
+	}
+	f.mustRenew(1, "r")
+	if _, err := f.buy(1, "r"); codeOf(err) != fault.IdempotencyKeyReused {
+		t.Errorf("the key of a renewal was taken for a purchase: %v", err)
+	}
+	f.has(80)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestPurchasesAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(1, "mine")
+	stranger, err := f.directory.CreateUser(t.Context(), "operator", "bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buy := func(plan int64, key string) func() error {
+		return func() error { return second(f.buy(plan, key)) }
+	}
+	claim := func(plan int64) func() error {
+		return func() error { return second(f.Claim(t.Context(), f.plans, "USD", f.user, plan)) }
+	}
+	for name, row := range map[string]struct {
+		do   func() error
+		want fault.Code
+	}{
+		"no key":                        {buy(1, ""), fault.MissingParameter},
+		"a key that is too long":        {buy(1, strings.Repeat("k", 256)), fault.InvalidParameter},
+		"a key that cannot be printed":  {buy(1, "k\n"), fault.InvalidParameter},
+		"plan 0":                        {buy(0, "a"), fault.InvalidParameter},
+		"a plan below 0":                {buy(-1, "a"), fault.InvalidParameter},
+		"a plan that is not there":      {buy(99, "a"), fault.PlanNotFound},
+		"a plan that is not on sale":    {buy(4, "a"), fault.PlanDisabled},
+		"a plan that is free":           {buy(3, "a"), fault.PlanFree},
+		"a claim of plan 0":             {claim(0), fault.InvalidParameter},
+		"a claim of no plan":            {claim(99), fault.PlanNotFound},
+		"a claim of one not on sale":    {claim(4), fault.PlanDisabled},
+		"a claim of one that costs":     {claim(1), fault.PlanNotFree},
+		"a renewal without a key":       {func() error { return second(f.renew(1, "")) }, fault.MissingParameter},
+		"a renewal of nothing":          {func() error { return second(f.renew(7, "a")) }, fault.SubscriptionNotFound},
+		"a renewal of somebody else's":  {func() error { return second(f.Renew(t.Context(), f.plans, "USD", stranger.ID, 1, "a")) }, fault.SubscriptionNotFound},
+		"a renewal of a plan that left": {func() error { return second(f.Renew(t.Context(), plansOf(t), "USD", f.user, 1, "a")) }, fault.PlanDisabled},
+		"a renewal of a disabled plan": {func() error {
+			plan := testPlans[0]
+			plan.Disabled = true
+			return second(f.Renew(t.Context(), plansOf(t, plan), "USD", f.user, 1, "a"))
+		}, fault.PlanDisabled},
+		"a renewal of a plan free today": {func() error {
+			plan := testPlans[0]
+			plan.Price = 0
+			return second(f.Renew(t.Context(), plansOf(t, plan), "USD", f.user, 1, "a"))
+		}, fault.PlanFree},
+	} {
+		if err := row.do(); codeOf(err) != row.want {
+			t.Errorf("%s was answered %v, want %s", name, err, row.want)
+		}
+	}
+	f.has(90)
+}
+
+func TestSomebodyElsesSubscriptionIsRefusedAsOneThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(1, "k")
+	_, foreign := f.Renew(t.Context(), f.plans, "USD", "usr_other", 1, "a")
+	_, missing := f.Renew(t.Context(), f.plans, "USD", "usr_other", 2, "a")
+	if strings.ReplaceAll(foreign.Error(), " 1", "") != strings.ReplaceAll(missing.Error(), " 2", "") {
+		t.Errorf("the refusals differ: %v, %v", foreign, missing)
+	}
+}
+
+func TestThePurchaseLimitCountsPurchasesOnly(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 5, "a gift", ""); err != nil {
+		t.Fatal(err)
+	}
+	f.mustBuy(5, "a")
+	f.mustRenew(2, "r")
+	sold := 0
+	for _, err := range parallel(50, func(i int) error { return second(f.buy(5, strconv.Itoa(i))) }) {
+		switch {
+		case err == nil:
+			sold++
+		case codeOf(err) != fault.PurchaseLimitReached:
+			t.Error(err)
+		}
+	}
+	if sold != 1 {
+		t.Errorf("%d were sold where one was left", sold)
+	}
+	f.mustRenew(2, "r2")
+	f.has(96)
+}
+
+func TestAFreePlanIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	claimed := 0
+	for _, err := range parallel(100, func(int) error { return second(f.Claim(t.Context(), f.plans, "USD", f.user, 3)) }) {
+		switch {
+		case err == nil:
+			claimed++
+		case codeOf(err) != fault.AlreadyClaimed:
+			t.Error(err)
+		}
+	}
+	if claimed != 1 {
+		t.Errorf("it was claimed %d times", claimed)
+	}
+	if all, err := f.Subscriptions(t.Context(), f.user); err != nil || len(all) != 1 || all[0].QuotaTotal != 3 {
+		t.Errorf("there are %v, %v", all, err)
+	}
+	f.clock.set(date(2030, 1, 1, 0))
+	if _, err := f.Claim(t.Context(), f.plans, "USD", f.user, 3); codeOf(err) != fault.AlreadyClaimed {
+		t.Errorf("years later it was answered %v", err)
+	}
+}
+
+func TestAnOperatorGrantsAPlanThatIsNotOnSale(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	receipt, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ANN", 4, "sorry for the outage", "k")
+	if err != nil || receipt.Wallet.Charged != 0 || receipt.Price != 0 || receipt.QuotaTotal != 1 {
+		t.Fatalf("granted %+v, %v", receipt, err)
+	}
+	again, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", f.user, 4, "sorry for the outage", "k")
+	if err != nil || !again.Replayed || again.ID != receipt.ID {
+		t.Errorf("the key was answered %+v, %v", again, err)
+	}
+	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "carl", 4, "", ""); codeOf(err) != fault.NotFound {
+		t.Errorf("nobody was granted a plan: %v", err)
+	}
+	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 99, "", ""); codeOf(err) != fault.PlanNotFound {
+		t.Errorf("no plan was granted: %v", err)
+	}
+}
+
+func TestWhoOwesBuysNothing(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	err := f.ledger.Update(t.Context(), f.user, nil, func(txn storage.Txn) error {
+		_, err := ledger.Book(txn, f.clock.Now(), ledger.Transfer{
+			ID: ledger.IDOf("debt"), Kind: ledger.Dispute, User: f.user,
+			Legs: ledger.Move(ledger.Receivable(f.user), ledger.Operator, 5),
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.buy(1, "k"); codeOf(err) != fault.InsufficientBalance || !strings.Contains(err.Error(), "paused") {
+		t.Errorf("who owes was answered %v", err)
+	}
+}

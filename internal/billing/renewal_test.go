@@ -1,0 +1,361 @@
+package billing
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// quotaLeft is what the ledger has in a period of a subscription.
+func (f *desk) quotaLeft(id int64, start time.Time) (left money.Amount) {
+	f.t.Helper()
+	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
+		state, err := ledger.ReadState(r, ledger.Quota(f.user, id, start))
+		left = state.Available()
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return left
+}
+
+// shows checks the quota of a subscription as it stands now.
+func (f *desk) shows(id int64, status Status, total, used money.Amount, reset time.Time) {
+	f.t.Helper()
+	s := f.one(id)
+	next := int64(0)
+	if !reset.IsZero() {
+		next = reset.Unix()
+	}
+	if s.Status != status || s.QuotaTotal != total || s.QuotaUsed != used || s.NextResetTime != next {
+		f.t.Fatalf("at %s the subscription is %s with %d of %d used, next reset %d; want %s with %d of %d, %d",
+			f.clock.Now(), s.Status, s.QuotaUsed, s.QuotaTotal, s.NextResetTime, status, used, total, next)
+	}
+}
+
+func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(40)
+	start := f.clock.Now()
+	if s := f.mustBuy(1, "k"); s.EndTime != date(2026, 2, 28, 12).Unix() {
+		t.Fatalf("a month from January 31st ends %s", time.Unix(s.EndTime, 0).UTC())
+	}
+	f.mustSpend(8)
+	f.clock.set(date(2026, 2, 20, 0))
+	r := f.mustRenew(1, "r")
+	if r.EndTime != date(2026, 3, 28, 12).Unix() || r.Wallet.Charged != 10 || r.QuotaTotal != 24 || r.QuotaUsed != 8 {
+		t.Fatalf("renewed %+v", r)
+	}
+	if left := f.quotaLeft(1, start); left != 16 {
+		t.Errorf("the account of the purchase has %d, want 16", left)
+	}
+	f.mustSpend(16)
+	f.has(20)
+	f.shows(1, Active, 24, 24, time.Time{})
+}
+
+func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(40)
+	f.mustBuy(1, "k")
+	f.mustSpend(2)
+	f.clock.set(date(2026, 2, 28, 12)) // the end is half open
+	f.shows(1, Expired, 12, 2, time.Time{})
+	f.mustSpend(1) // of the wallet: what was left of the quota has lapsed
+	f.has(29)
+	f.clock.set(date(2026, 5, 31, 6))
+	r := f.mustRenew(1, "r")
+	if r.EndTime != date(2026, 6, 30, 6).Unix() || r.QuotaTotal != 12 || r.QuotaUsed != 0 || r.StartTime != date(2026, 1, 31, 12).Unix() {
+		t.Fatalf("renewed %+v", r)
+	}
+	f.mustSpend(13)
+	f.has(18)
+}
+
+func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(60)
+	bought := f.clock.Now()
+	r := f.mustBuy(2, "k")
+	if r.EndTime != date(2026, 4, 30, 12).Unix() || r.NextResetTime != date(2026, 2, 1, 0).Unix() || r.QuotaTotal != 5 {
+		t.Fatalf("bought %+v", r)
+	}
+	f.mustSpend(4)
+	f.clock.set(date(2026, 2, 1, 0).Add(-time.Second))
+	f.shows(1, Active, 5, 4, date(2026, 2, 1, 0))
+	f.clock.set(date(2026, 2, 1, 0))
+	f.shows(1, Active, 5, 0, date(2026, 3, 1, 0))
+	f.mustSpend(5)
+	f.has(40)
+	f.clock.set(date(2026, 4, 10, 0)) // March is never looked at, and never granted
+	f.shows(1, Active, 5, 0, time.Time{})
+	f.mustSpend(6)
+	f.has(39)
+	for start, left := range map[time.Time]money.Amount{bought: 1, date(2026, 2, 1, 0): 0, date(2026, 3, 1, 0): 0, date(2026, 4, 1, 0): 0} {
+		if have := f.quotaLeft(1, start); have != left {
+			t.Errorf("the period from %s has %d, want %d", start, have, left)
+		}
+	}
+	f.clock.set(date(2026, 4, 30, 12))
+	f.shows(1, Expired, 5, 5, time.Time{})
+}
+
+func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(2, "k") // until April 30th
+	f.clock.set(date(2026, 4, 10, 0))
+	f.mustSpend(2)
+	r := f.mustRenew(1, "r")
+	if r.EndTime != date(2026, 7, 30, 12).Unix() || r.QuotaTotal != 5 || r.QuotaUsed != 2 || r.NextResetTime != date(2026, 5, 1, 0).Unix() {
+		t.Fatalf("renewed %+v", r)
+	}
+	f.clock.set(date(2026, 4, 30, 18)) // past the first end, in the same period
+	f.shows(1, Active, 5, 2, date(2026, 5, 1, 0))
+	f.mustSpend(4)
+	f.has(59)
+	f.clock.set(date(2026, 7, 1, 0))
+	f.mustSpend(5)
+	f.has(59)
+	f.shows(1, Active, 5, 5, time.Time{})
+}
+
+func TestARenewalInTheSecondOfThePurchaseGrantsNoPeriodTwice(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(2, "k")
+	if r := f.mustRenew(1, "r"); r.QuotaTotal != 5 || r.EndTime != date(2026, 7, 30, 12).Unix() {
+		t.Errorf("renewed %+v", r)
+	}
+}
+
+func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(2, "k") // 5 a month, until April 30th 12:00
+
+	changed := testPlans[1]
+	changed.Price, changed.Quota, changed.QuotaReset = 30, 7, calendar.Never
+	changed.Duration = calendar.Duration{Count: 1, Unit: calendar.Months}
+	f.plans = plansOf(t, changed)
+	r := f.mustRenew(1, "never")
+	if r.Wallet.Charged != 30 || r.Price != 30 || r.EndTime != date(2026, 5, 30, 12).Unix() || r.QuotaTotal != 5 {
+		t.Fatalf("renewed %+v", r)
+	}
+	f.clock.set(date(2026, 3, 1, 0))
+	f.shows(1, Active, 5, 0, date(2026, 4, 1, 0))
+	f.mustSpend(5)
+	f.clock.set(date(2026, 4, 2, 0))
+	f.shows(1, Active, 5, 0, date(2026, 4, 30, 12))
+	f.clock.set(date(2026, 4, 30, 12))
+	f.shows(1, Active, 7, 0, time.Time{})
+	f.mustSpend(8)
+	f.has(49)
+
+	changed.Price, changed.Quota, changed.QuotaReset = 1, 2, calendar.Day
+	changed.Duration = calendar.Duration{Count: 2, Unit: calendar.Days}
+	f.plans = plansOf(t, changed)
+	f.mustRenew(1, "day") // from May 30th 12:00
+	f.shows(1, Active, 7, 7, date(2026, 5, 30, 12))
+	f.clock.set(date(2026, 5, 30, 12))
+	f.shows(1, Active, 2, 0, date(2026, 5, 31, 0))
+	f.mustSpend(2)
+	f.clock.set(date(2026, 5, 31, 0))
+	f.mustSpend(2)
+	f.shows(1, Active, 2, 2, date(2026, 6, 1, 0))
+	f.has(48)
+}
+
+func TestParallelRenewalsExtendOnceForEachThatSucceeds(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(10 + 5*10 + 9)
+	f.mustBuy(1, "k")
+	ends := make([]int64, 40)
+	var sold []int64
+	for i, err := range parallel(40, func(i int) error {
+		r, err := f.renew(1, strconv.Itoa(i/2)) // each key twice
+		ends[i] = r.EndTime
+		return err
+	}) {
+		switch {
+		case err == nil:
+			sold = append(sold, ends[i])
+		case codeOf(err) != fault.InsufficientBalance:
+			t.Error(err)
+		}
+	}
+	slices.Sort(sold)
+	sold = slices.Compact(sold)
+	want := []int64{
+		date(2026, 3, 28, 12).Unix(), date(2026, 4, 28, 12).Unix(), date(2026, 5, 28, 12).Unix(),
+		date(2026, 6, 28, 12).Unix(), date(2026, 7, 28, 12).Unix(),
+	}
+	if !slices.Equal(sold, want) {
+		t.Errorf("the ends were %v, want %v", sold, want)
+	}
+	if s := f.one(1); s.EndTime != want[4] || s.QuotaTotal != 72 {
+		t.Errorf("it has become %+v", s)
+	}
+	f.has(9)
+}
+
+func TestCallsArePaidInTheUsersOrder(t *testing.T) {
+	t.Parallel()
+	for preference, left := range map[Preference][3]money.Amount{ // of the quota that ends sooner, of the other, of the wallet
+		"":                {0, 10, 13},
+		SubscriptionFirst: {0, 10, 13},
+		WalletFirst:       {2, 12, 9},
+		SubscriptionOnly:  {0, 10, 13},
+		WalletOnly:        {2, 12, 9},
+	} {
+		t.Run(string(preference), func(t *testing.T) {
+			t.Parallel()
+			f := newDesk(t)
+			f.credit(30)
+			f.mustBuy(1, "a") // ends later
+			f.mustBuy(6, "b")
+			if preference != "" {
+				if err := f.SetPreference(t.Context(), f.user, preference); err != nil {
+					t.Fatal(err)
+				}
+				if p, err := f.Preference(t.Context(), f.user); err != nil || p != preference {
+					t.Fatalf("the preference is %q, %v", p, err)
+				}
+			}
+			f.mustSpend(4)
+			start := date(2026, 1, 31, 12)
+			if have := [3]money.Amount{f.quotaLeft(2, start), f.quotaLeft(1, start), f.funds().Wallet.Balance}; have != left {
+				t.Errorf("left are %v, want %v", have, left)
+			}
+			most := map[Preference]money.Amount{SubscriptionOnly: left[0] + left[1], WalletOnly: left[2]}[preference]
+			if most == 0 {
+				most = left[0] + left[1] + left[2]
+			}
+			if _, err := f.spend(most + 1); err == nil {
+				t.Errorf("%d were spent", most+1)
+			}
+			f.mustSpend(most)
+		})
+	}
+}
+
+func TestAPreferenceThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	if err := f.SetPreference(t.Context(), f.user, "mine"); codeOf(err) != fault.InvalidParameter {
+		t.Errorf("it was answered %v", err)
+	}
+	if p, err := f.Preference(t.Context(), f.user); err != nil || p != SubscriptionFirst {
+		t.Errorf("the preference is %q, %v", p, err)
+	}
+}
+
+func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(20)
+	f.mustBuy(2, "k")
+	r, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.clock.set(date(2026, 2, 1, 0))
+	f.mustSpend(5) // of the new period, with the old one still reserved
+	r.Settle(ledger.Call{ID: "long", Time: f.clock.Now().UnixMilli(), User: f.user, Key: "key_1", Model: "m", Ended: "complete"}, 3, true)
+	if err := f.store.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := f.quotaLeft(1, date(2026, 1, 31, 12)); left != 2 {
+		t.Errorf("the old period has %d, want 2", left)
+	}
+	if left := f.quotaLeft(1, date(2026, 2, 1, 0)); left != 0 {
+		t.Errorf("the new period has %d, want 0", left)
+	}
+}
+
+func TestACancelledSubscriptionIsNoSourceAndNotRenewed(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(20)
+	f.mustBuy(1, "k")
+	f.mustSpend(2)
+	s, err := f.Cancel(t.Context(), "operator", 1, "asked for it")
+	if err != nil || s.Status != Cancelled || s.QuotaUsed != 2 {
+		t.Fatalf("cancelled %+v, %v", s, err)
+	}
+	f.mustSpend(1)
+	f.has(9)
+	if _, err := f.renew(1, "r"); codeOf(err) != fault.SubscriptionCancelled {
+		t.Errorf("a renewal was answered %v", err)
+	}
+	if _, err := f.Cancel(t.Context(), "operator", 1, ""); codeOf(err) != fault.SubscriptionCancelled {
+		t.Errorf("cancelling again was answered %v", err)
+	}
+	if _, err := f.Cancel(t.Context(), "operator", 2, ""); codeOf(err) != fault.SubscriptionNotFound {
+		t.Errorf("cancelling nothing was answered %v", err)
+	}
+}
+
+func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(2, "k")
+	f.mustBuy(1, "l")
+	f.clock.set(date(2026, 3, 5, 0))
+	for range 2 {
+		if err := f.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := f.quotaLeft(1, date(2026, 3, 1, 0)); left != 5 {
+		t.Errorf("the period has %d without a call, want 5", left)
+	}
+	err := f.store.View(t.Context(), func(r storage.Reader) error {
+		lo, hi := below(livePrefix, f.user)
+		live, err := keysBetween(r, lo, hi, 0)
+		if len(live) != 1 {
+			t.Errorf("%d subscriptions are looked through by calls, want 1", len(live))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.clock.set(date(2027, 1, 1, 0))
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.mustSpend(1)
+	f.has(69)
+}
+
+func TestAClockThatWasSetBackSpendsTheWallet(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(20)
+	f.mustBuy(1, "k")
+	f.clock.set(date(2026, 1, 30, 0))
+	f.close()
+	f.open()
+	f.mustSpend(1)
+	f.has(9)
+	f.clock.set(date(2026, 2, 1, 0))
+	f.mustSpend(1)
+	f.has(9)
+}

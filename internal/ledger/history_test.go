@@ -1,0 +1,86 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// The history that Verify is tried on has a bit of everything, in whole units of
+// money. Each settlement is a batch of its own, a minute after what was before.
+var (
+	creditID   = IDOf("credit")
+	refundID   = IDOf("refund")
+	purchaseID = IDOf("purchase")
+	openHold   = IDOf("open")
+	paidHold   = IDOf("paid")
+	voidHold   = IDOf("void")
+	history    = Payer{User: "ann", Budgets: [2]Budget{{Scope: "key/1", Limit: 100 * money.Unit, Reset: calendar.Month}}}
+	underKey   = budgetAccount("ann", "key/1", calendar.Month.Start(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)).Unix())
+)
+
+func newHistory(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t, Options{})
+	ctx := t.Context()
+	f.book("ann", nil, Transfer{ID: creditID, Kind: Credit, User: "ann", Legs: Move(Operator, Wallet("ann"), 100*money.Unit)})
+
+	settle := func(r *Reservation, id string, cost money.Amount, ended usage.Ended) {
+		c := aCall(f, id, "ann")
+		c.Time = time.Date(2026, 11, 20, 12, 0, int(id[0]-'a'), 0, time.UTC).UnixMilli()
+		c.Ended = ended
+		r.Settle(c, cost*money.Unit, ended != "")
+		f.settled()
+		f.clock.pass(time.Minute)
+	}
+	settle(f.reserve(history, 7*money.Unit), "a", 5, usage.Complete)
+	long := f.reserve(history, 7*money.Unit)
+	settle(long, "b", 3, "")
+	settle(long, "b", 2, usage.ClientGone)
+	settle(f.reserve(history, 7*money.Unit), "c", 4, "") // and there it stays
+	settle(f.reserve(history, 7*money.Unit), "d", 0, usage.Complete)
+	settle(f.reserve(Payer{User: "ann"}, money.Unit), "e", 3, usage.MoneyOut)
+
+	hold := func(id ID, amount money.Amount) {
+		r := f.reserve(history, amount*money.Unit)
+		err := f.Update(ctx, "ann", r, func(tx storage.Txn) error { return r.Hold(tx, f.clock.Now(), "ann", id, "task") })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(id ID, cost money.Amount) {
+		err := f.Update(ctx, "ann", nil, func(tx storage.Txn) error {
+			_, err := EndHold(tx, f.clock.Now(), "ann", id, cost*money.Unit)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(openHold, 10)
+	hold(paidHold, 7)
+	end(paidHold, 6)
+	hold(voidHold, 2)
+	end(voidHold, 0)
+
+	_, _, err := f.Once(ctx, "ann", Claim{Scope: "ann", Key: "k"}, func() (*Reservation, error) {
+		return f.ReserveWallet(ctx, "ann", 20*money.Unit)
+	}, func(tx storage.Txn) (any, error) {
+		_, err := Book(tx, f.clock.Now(), Transfer{ID: purchaseID, Kind: Purchase, User: "ann", Legs: slices.Concat(
+			Move(Wallet("ann"), Sold, 20*money.Unit), Move(Granted, Quota("ann", 1, f.clock.Now()), 12*money.Unit))})
+		return "sold", err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.credit("bob", 5*money.Unit)
+	f.book("bob", nil, Transfer{ID: refundID, Kind: Refund, User: "bob", Legs: []Leg{
+		{Account: Wallet("bob"), Amount: -5 * money.Unit}, {Account: Receivable("bob"), Amount: -3 * money.Unit}, {Account: Paid("stripe"), Amount: 8 * money.Unit},
+	}})
+	return f
+}

@@ -1,0 +1,56 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// TestStepsThatOnceWentWrong plays what random steps have found.
+func TestStepsThatOnceWentWrong(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{
+			"a credit that happened unknown to anybody, and then meets a full disk",
+			[]step{
+				{do: "reserve", user: "ann", amount: 1},
+				{do: "fault", faults: []storagetest.Fault{storagetest.UnknownCommitted, storagetest.LowSpace}},
+				{do: "credit", user: "ann", amount: 5},
+				{do: "reserve", user: "ann", amount: 5},
+			},
+		},
+		{
+			"a purchase that happened unknown to anybody, and then meets a full disk",
+			[]step{
+				{do: "credit", user: "ann", amount: 9},
+				{do: "reserve", user: "ann", amount: 1},
+				{do: "fault", faults: []storagetest.Fault{storagetest.UnknownCommitted, storagetest.LowSpace}},
+				{do: "purchase", user: "ann", amount: 7},
+				{do: "reserve", user: "ann", amount: 8},
+			},
+		},
+		{
+			"a settlement that happened unknown to anybody, before the purse is read again",
+			[]step{
+				{do: "credit", user: "bob", amount: 2},
+				{do: "reserve", user: "bob", amount: 1},
+				{do: "shut"},
+				{do: "fault", faults: []storagetest.Fault{storagetest.UnknownCommitted}},
+				{do: "final", amount: 1},
+				{do: "credit", user: "bob", amount: 1},
+				{do: "open"},
+				{do: "reserve", user: "bob", amount: 2},
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if err := play(t, test.steps); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// calls goes through the records of a user's calls, and the index of those under
+// way, which has the same order.
+func (v *verification) calls(records, open *cursor, b *books) error {
+	for {
+		key, val, err := records.take(b.user)
+		if err != nil {
+			return err
+		}
+		if key == nil {
+			_, err := v.indexed(open, b.user, "")
+			return err
+		}
+		v.Calls++
+		rest := string(key[len(callPrefix):])
+		indexed, err := v.indexed(open, b.user, rest)
+		if err != nil {
+			return err
+		}
+		var c callRecord
+		if err := storage.DecodeRecord(val, &c); err != nil {
+			v.tell(whereCall(b.user, rest), "its record cannot be read: %v", err)
+			continue
+		}
+		if string(c.key()) != string(key) {
+			v.tell(whereCall(b.user, rest), "its record is that of call %s of %s at %s", c.ID, c.User, moment(time.UnixMilli(c.Time)))
+			continue
+		}
+		v.call(c, indexed, b)
+	}
+}
+
+// call looks at one record.
+func (v *verification) call(c callRecord, indexed bool, b *books) {
+	where := "call " + c.ID + " of " + c.User
+	switch {
+	case c.Ended == "" && !indexed:
+		v.tell(where, "it is under way, but not in the index of those")
+	case c.Ended != "" && indexed:
+		v.tell(where, "it has ended, but is in the index of those under way")
+	}
+	left := c.Cost
+	for _, p := range c.Paid {
+		left -= p.Amount
+		account := Account(userPrefix + c.User + "/" + p.Account)
+		switch {
+		case !account.kept():
+			v.tell(where, "it has paid from %s, where no money is kept", account)
+		case !p.Transfer.before(v.paidFrom):
+			add(b.paid, account, -p.Amount)
+		}
+	}
+	if left != 0 {
+		v.tell(where, "it has cost %v, and paid %v", c.Cost, c.Cost-left)
+	}
+	if c.day() >= v.wholeFrom {
+		b.count(Usage{
+			Day: c.day(), User: c.User, Key: c.Key, Model: c.Model,
+			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost,
+		})
+	}
+}
+
+// indexed tells whether the call whose key ends with rest is in the index of
+// calls under way. Calls are asked for in the order of their keys, and an empty
+// rest comes after all: those that nobody asked for have no record.
+func (v *verification) indexed(open *cursor, user, rest string) (bool, error) {
+	for {
+		have, more, err := open.user()
+		if err != nil || !more || have != user {
+			return false, err
+		}
+		name, _, err := open.rest()
+		if err != nil || rest != "" && name > rest {
+			return false, err
+		}
+		open.advance()
+		if name == rest {
+			return true, nil
+		}
+		v.tell(whereCall(user, name), "it is in the index of those under way, but has no record")
+	}
+}
+
+// whereCall names a call by the end of its key: <user>/<^time>/<id>.
+func whereCall(user, rest string) string {
+	if from := len(user) + len("/########/"); len(rest) > from {
+		return "call " + rest[from:] + " of " + user
+	}
+	return fmt.Sprintf("call %q", rest)
+}
+
+// usage goes through the sums of a user's days.
+func (v *verification) usage(records *cursor, b *books) error {
+	for {
+		key, val, err := records.take(b.user)
+		if err != nil || key == nil {
+			return err
+		}
+		where := whereUsage(string(key))
+		var u Usage
+		if err := storage.DecodeRecord(val, &u); err != nil {
+			v.tell(where, "its record cannot be read: %v", err)
+			continue
+		}
+		if string(u.key()) != string(key) {
+			v.tell(where, "its record is that of %s", whereUsage(string(u.key())))
+		}
+		b.spent -= u.Cost
+		if u.Day >= v.wholeFrom {
+			b.count(Usage{
+				Day: u.Day, User: u.User, Key: u.Key, Model: u.Model,
+				Calls: -u.Calls, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Lost: -u.Lost,
+			})
+		}
+	}
+}
+
+// whereUsage names the sums of a day by their key.
+func whereUsage(key string) string {
+	return "usage " + strings.TrimPrefix(key, usagePrefix)
+}

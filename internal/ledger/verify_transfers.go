@@ -1,0 +1,158 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// transfers looks at every transfer by itself.
+func (v *verification) transfers() error {
+	return v.eachTransfer(func(x Transfer, err error) error {
+		v.Transfers++
+		where := x.where()
+		if err != nil {
+			v.tell(where, "its record cannot be read: %v", err)
+			return nil
+		}
+		if _, known := kindCodes[x.Kind]; !known {
+			v.tell(where, "%q is no kind of transfer", x.Kind)
+		}
+		var sum money.Amount
+		for _, leg := range x.Legs {
+			if !leg.Account.memo() {
+				sum += leg.Amount
+			}
+			v.ties.leg(leg.Account, x.entry(leg))
+		}
+		if sum != 0 {
+			v.tell(where, "the sum of its legs is %v, not zero", sum)
+		}
+		return v.holdOf(x)
+	})
+}
+
+// eachTransfer calls fn for every transfer, in the order of ids. One that cannot
+// be read has its id only, and comes with the reason.
+func (v *verification) eachTransfer(fn func(Transfer, error) error) error {
+	records := newCursor(v.Reader, transferPrefix, "", "")
+	for {
+		key, val, err := records.peek()
+		if err != nil || key == nil {
+			return err
+		}
+		records.advance()
+		var x Transfer
+		bad := storage.DecodeRecord(val, &x)
+		var id ID
+		if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
+			bad = fmt.Errorf("%q is not its key", key)
+		} else if bad == nil && x.ID != id {
+			bad = fmt.Errorf("it says that it is %v", x.ID)
+		}
+		if bad != nil {
+			x = Transfer{ID: id}
+		}
+		if err := fn(x, bad); err != nil {
+			return err
+		}
+	}
+}
+
+func (x *Transfer) where() string { return "transfer " + x.ID.String() }
+
+// entry is what a leg became.
+func (x *Transfer) entry(leg Leg) Entry {
+	return Entry{
+		Number: leg.Number, Kind: x.Kind, Transfer: x.ID,
+		Amount: leg.Amount, Held: leg.Held, Time: time.UnixMilli(x.Time),
+	}
+}
+
+// untied finds the transfers and the entries that do not belong together, among
+// the few that cannot all do so.
+func (v *verification) untied() error {
+	if v.ties.match() {
+		return nil
+	}
+	err := v.eachTransfer(func(x Transfer, err error) error {
+		if err != nil || v.ties.matches(x.ID) {
+			return nil
+		}
+		for i, leg := range x.Legs {
+			if slices.ContainsFunc(x.Legs[:i], func(other Leg) bool { return other.Account == leg.Account && other.Number == leg.Number }) {
+				v.tell(x.where(), "two of its legs are entry %d of %s", leg.Number, leg.Account)
+				continue
+			}
+			if err := v.entryOf(x, leg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	entries := newCursor(v.Reader, entryPrefix, "", "")
+	for {
+		key, val, err := entries.peek()
+		if err != nil || key == nil {
+			return err
+		}
+		entries.advance()
+		e, account, err := decodeEntry(key, val)
+		if err != nil || v.ties.matches(e.Transfer) {
+			continue // told already, or well
+		}
+		if err := v.legOf(account, e); err != nil {
+			return err
+		}
+	}
+}
+
+// entryOf looks for the entry of a leg. One that cannot be read was told of.
+func (v *verification) entryOf(x Transfer, leg Leg) error {
+	key := entryKey(leg.Account, leg.Number)
+	val, err := v.Get(key)
+	if err != nil {
+		return err
+	}
+	if val == nil {
+		v.tell(x.where(), "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
+		return nil
+	}
+	have, _, err := decodeEntry(key, val)
+	want := x.entry(leg)
+	if err != nil || have.Transfer != x.ID {
+		return nil // legOf tells of an entry with another transfer
+	}
+	if have.Amount != want.Amount || have.Held != want.Held {
+		v.tell(x.where(), "its leg on %s is %s, entry %d there is %s", leg.Account,
+			funds(State{Balance: want.Amount, Held: want.Held}), leg.Number, funds(State{Balance: have.Amount, Held: have.Held}))
+	}
+	if have.Kind != want.Kind || !have.Time.Equal(want.Time) {
+		v.tell(x.where(), "it is a %s of %s, entry %d of %s is a %s of %s",
+			want.Kind, moment(want.Time), leg.Number, leg.Account, have.Kind, moment(have.Time))
+	}
+	return nil
+}
+
+// legOf looks for the leg of an entry.
+func (v *verification) legOf(account Account, e Entry) error {
+	where := "account " + string(account)
+	x, found, err := v.transfer(e.Transfer)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		v.tell(where, "entry %d is of transfer %v, which is missing", e.Number, e.Transfer)
+	case x != nil && !slices.ContainsFunc(x.Legs, func(leg Leg) bool { return leg.Account == account && leg.Number == e.Number }):
+		v.tell(where, "entry %d is of transfer %v, which has no such leg", e.Number, e.Transfer)
+	}
+	return nil
+}
+
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,149 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// userRecords are cursors over all that users have, each in the order of users.
+type userRecords struct {
+	states, entries           *cursor
+	holds, calls, open, usage *cursor
+}
+
+// users goes through all that there is of users, one user at a time.
+func (v *verification) users() error {
+	house := string(storage.PrefixEnd([]byte(userPrefix)))
+	records := userRecords{
+		states:  newCursor(v.Reader, accountPrefix, userPrefix, house),
+		entries: newCursor(v.Reader, entryPrefix, userPrefix, house),
+		holds:   newCursor(v.Reader, holdPrefix, "", ""),
+		calls:   newCursor(v.Reader, callPrefix, "", ""),
+		open:    newCursor(v.Reader, openPrefix, "", ""),
+		usage:   newCursor(v.Reader, usagePrefix, "", ""),
+	}
+	for {
+		user, more, err := records.next()
+		if err != nil || !more {
+			return err
+		}
+		v.Users++
+		b := newBooks(user)
+		for _, step := range []func() error{
+			func() error { return v.fold(records.states, records.entries, b) },
+			func() error { return v.holds(records.holds, b) },
+			func() error { return v.calls(records.calls, records.open, b) },
+			func() error { return v.usage(records.usage, b) },
+		} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		v.balance(b)
+	}
+}
+
+// next returns the first user of whom there is any record.
+func (u *userRecords) next() (first string, some bool, err error) {
+	for _, c := range []*cursor{u.states, u.entries, u.holds, u.calls, u.open, u.usage} {
+		user, more, err := c.user()
+		if err != nil {
+			return "", false, err
+		}
+		// As keys are ordered: with what follows the user in them.
+		if more && (!some || user+"/" < first+"/") {
+			first, some = user, true
+		}
+	}
+	return first, some, nil
+}
+
+// user returns whose record the cursor stands on; false at the end.
+func (c *cursor) user() (string, bool, error) {
+	rest, more, err := c.rest()
+	if c.prefix == accountPrefix || c.prefix == entryPrefix {
+		rest = strings.TrimPrefix(rest, userPrefix)
+	}
+	user, _, _ := strings.Cut(rest, "/")
+	return user, more, err
+}
+
+// take returns the record that the cursor stands on and goes on, as long as it
+// is one of the user.
+func (c *cursor) take(user string) (key, val []byte, err error) {
+	have, more, err := c.user()
+	if err != nil || !more || have != user {
+		return nil, nil, err
+	}
+	key, val, err = c.peek()
+	c.advance()
+	return key, val, err
+}
+
+// books are what the accounts of one user say that other records say, too. Each
+// sum is what the one side has less what the other has: zero in the end.
+type books struct {
+	user  string
+	held  map[Account]money.Amount // on each account; by its holds
+	paid  map[Account]money.Amount // from each account by calls whose records are there; by those
+	spent money.Amount             // by calls, ever; by the sums of days
+	days  map[string]Usage         // what calls came to on days of which all are there; by the sums
+}
+
+func newBooks(user string) *books {
+	return &books{user: user, held: make(map[Account]money.Amount), paid: make(map[Account]money.Amount), days: make(map[string]Usage)}
+}
+
+// entry counts an entry of an account of the user.
+func (b *books) entry(a Account, e Entry, paidFrom ID) {
+	if e.Kind != Calls || !a.kept() {
+		return
+	}
+	b.spent -= e.Amount
+	if !e.Transfer.before(paidFrom) {
+		add(b.paid, a, -e.Amount)
+	}
+}
+
+// add changes the sum of an account, and keeps only those that are not zero.
+func add(sums map[Account]money.Amount, a Account, by money.Amount) {
+	if sums[a] += by; sums[a] == 0 {
+		delete(sums, a)
+	}
+}
+
+// count adds to what a day came to.
+func (b *books) count(by Usage) {
+	key := string(by.key())
+	day, met := b.days[key]
+	if !met {
+		day = Usage{Day: by.Day, User: by.User, Key: by.Key, Model: by.Model}
+	}
+	day.add(by)
+	b.days[key] = day
+}
+
+// balance tells what the two sides do not agree on.
+func (v *verification) balance(b *books) {
+	for _, a := range slices.Sorted(maps.Keys(b.held)) {
+		v.tell("account "+string(a), "what is held differs by %v from what its open holds come to", b.held[a])
+	}
+	for _, a := range slices.Sorted(maps.Keys(b.paid)) {
+		v.tell("account "+string(a), "what calls took from it differs by %v from what their records have paid", b.paid[a])
+	}
+	if b.spent != 0 {
+		v.tell("user "+b.user, "what calls took differs by %v from what the usage of all days comes to", b.spent)
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.days)) {
+		u := b.days[key]
+		if u.Calls != 0 || u.Tokens != (usage.Tokens{}) || u.Cost != 0 || u.Lost != 0 {
+			v.tell(whereUsage(key), "its calls differ from it by %d calls, %d tokens in and %d out, %v charged and %v uncollected",
+				u.Calls, u.Tokens.AllInput(), u.Tokens.AllOutput(), u.Cost, u.Lost)
+		}
+	}
+}
