@@ -73,11 +73,7 @@ func (r *usageRow) cell(group string) string {
 // not, so that what reads it need not care.
 func writeUsageCSV(out io.Writer, rows []usageRow) error {
 	w := csv.NewWriter(out)
-	header := []string{"day", "user_id", "user", "key_id", "model", "calls"}
-	for kind := range usage.Kinds {
-		header = append(header, usage.KindName(kind))
-	}
-	_ = w.Write(append(header, "cost", "uncollected"))
+	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected"))
 	for _, row := range rows {
 		day := ""
 		if row.Day != "" {

@@ -38,7 +38,7 @@ func (f *desk) paid() Order {
 	f.t.Helper()
 	o := f.mustOpen(newTill())
 	f.tell(noticeOf(o, payments.Paid, o.Amount), Applied)
-	return o
+	return f.stands(o.TradeNo, Paid)
 }
 
 // owes checks what is in ann's wallet and what she owes.

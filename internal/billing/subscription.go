@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
@@ -211,15 +212,7 @@ func alreadyCancelled(id int64) error {
 
 // detail joins the words of an audit line that are there.
 func detail(words ...string) string {
-	words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
-	line := ""
-	for i, word := range words {
-		if i > 0 {
-			line += ", "
-		}
-		line += word
-	}
-	return line
+	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ", ")
 }
 
 // amountOf writes an amount with its currency.

@@ -39,7 +39,7 @@ func holdKey(user string, id ID) []byte {
 // is called in the transaction of [Ledger.Update] that the reservation is given
 // to. Holding twice under one id does nothing.
 func (r *Reservation) Hold(t storage.Txn, now time.Time, user string, id ID, reference string) error {
-	var parts []Leg
+	parts := make([]Leg, 0, len(r.parts)+len(r.caps))
 	for _, p := range r.parts {
 		parts = append(parts, Leg{Account: p.pot.account, Held: p.amount})
 	}

@@ -1,5 +1,7 @@
 package usage
 
+import "slices"
+
 // Kinds is the number of kinds of tokens.
 const Kinds = 6
 
@@ -9,6 +11,9 @@ var kindNames = [Kinds]string{"input", "output", "cache_read", "cache_write_5m",
 
 // KindName returns the name of a kind by its index in ByKind.
 func KindName(kind int) string { return kindNames[kind] }
+
+// KindNames returns the names of all kinds, in the order of ByKind.
+func KindNames() []string { return slices.Clone(kindNames[:]) }
 
 // ByKind returns the tokens as a table.
 func (t Tokens) ByKind() [Kinds]int64 {

@@ -1,0 +1,222 @@
+package billing
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// rich is a desk with something of everything: of ann, subscription 1 was bought
+// and renewed, 2 has a quota that resets, 3 was claimed, 4 was cancelled; the
+// first order is paid and refunded in part, the second is pending.
+func rich(t *testing.T) (f *desk, paid, pending Order) {
+	f = newDesk(t)
+	f.credit(1000)
+	f.mustBuy(1, "a")
+	f.mustRenew(1, "b")
+	f.mustBuy(2, "c")
+	if _, err := f.Claim(t.Context(), f.plans, "USD", f.user, 3); err != nil {
+		t.Fatal(err)
+	}
+	f.mustBuy(1, "d")
+	if _, err := f.Cancel(t.Context(), "operator", 4, "asked for it"); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.set(date(2026, 2, 10, 0))
+	f.mustSpend(9)
+	paid = f.paid()
+	f.tell(noticeOf(paid, payments.Refunded, 30), Applied)
+	pending = f.mustOpen(newTill())
+	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
+	return f, paid, pending
+}
+
+// damage changes a record by hand.
+func damage[T any](key []byte, change func(*T)) func(storage.Txn) error {
+	return func(t storage.Txn) error {
+		var record T
+		if found, err := storage.GetRecord(t, key, &record); err != nil || !found {
+			return fmt.Errorf("%q: found %t, %w", key, found, err)
+		}
+		change(&record)
+		return storage.SetRecord(t, key, record)
+	}
+}
+
+func remove(key []byte) func(storage.Txn) error {
+	return func(t storage.Txn) error {
+		if have, err := t.Get(key); err != nil || have == nil {
+			return fmt.Errorf("%q is not there, %w", key, err)
+		}
+		return t.Delete(key)
+	}
+}
+
+func plant(key []byte, record any) func(storage.Txn) error {
+	return func(t storage.Txn) error { return storage.SetRecord(t, key, record) }
+}
+
+func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
+	t.Parallel()
+	bought := date(2026, 1, 31, 12).Unix()
+	other := strings.Repeat("A", 32)
+	for name, row := range map[string]struct {
+		damage func(f *desk, paid, pending Order) func(storage.Txn) error
+		want   string
+	}{
+		"the counter is behind": {func(*desk, Order, Order) func(storage.Txn) error {
+			return damage(counterKey, func(n *int64) { *n = 3 })
+		}, "subscription 4: the counter stands at 3"},
+		"an owner is missing": {func(*desk, Order, Order) func(storage.Txn) error { return remove(keyOf(ownerPrefix, int64(2))) }, `subscription 2: it is of`},
+		"an owner without a subscription": {func(*desk, Order, Order) func(storage.Txn) error {
+			return plant(keyOf(ownerPrefix, int64(9)), "usr_x")
+		}, "is not there"},
+		"a subscription that is not spent": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)))
+		}, "subscription 2: it is active, and among those that are spent: false"},
+		"one that is spent at another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(livePrefix, f.user, bought, int64(2)), nil)
+		}, "there is no subscription that ends then"},
+		"one that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
+		}, "subscription 2: its last sale is another than it says"},
+		"another price": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(salePrefix, f.user, int64(2), inverted(bought)), func(s *sale) { s.Price++ })
+		}, "subscription 2: the transfer"},
+		"a sale without a transfer": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(salePrefix, f.user, int64(2), inverted(bought)), func(s *sale) { s.Transfer[0]++ })
+		}, "does not exist"},
+		"a sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(salePrefix, f.user, int64(2), inverted(bought)))
+		}, "subscription 2: it was never sold"},
+		"a first sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(salePrefix, f.user, int64(1), inverted(bought)))
+		}, "subscription 1: its first sale is a renewal"},
+		"a renewal that begins later": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(salePrefix, f.user, int64(1), inverted(date(2026, 2, 28, 12).Unix())), func(s *sale) { s.From++ })
+		}, "subscription 1: the renewal from"},
+		"a sale of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(salePrefix, f.user, int64(9), inverted(bought)), sale{})
+		}, "is not there"},
+		"a period granted in part": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(periodPrefix, f.user, int64(1), bought), func(p *periodRecord) { p.Granted-- })
+		}, "subscription 1: the period from"},
+		"a period granted to the ledger only": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return func(t storage.Txn) error {
+				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
+					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.Move(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
+				})
+				return err
+			}
+		}, "the ledger has 0.000000029, sold was 0.000000024"},
+		"a period that began at no reset": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(periodPrefix, f.user, int64(2), bought+60), periodRecord{5})
+		}, "subscription 2: the period from"},
+		"a quota that was not granted": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(periodPrefix, f.user, int64(1), bought))
+		}, "subscription 1: the quota of 0.000000024"},
+		"a purchase too many": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(purchasesPrefix, f.user, int64(1)), func(n *int64) { *n = 3 })
+		}, "plan 1 was bought 2 times, counted are 3"},
+		"purchases not counted": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(purchasesPrefix, f.user, int64(1)))
+		}, "the purchase of plan 1 is not counted"},
+		"a claim without a mark": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(claimedPrefix, f.user, int64(3)))
+		}, "subscription 3: it was claimed"},
+		"a mark without a claim": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(claimedPrefix, f.user, int64(9)), int64(9))
+		}, "is not there"},
+		"nobody looks when time passes": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(keyOf(accountPrefix, f.user), func(a *accountRecord) { a.Due = 0 })
+		}, "nobody will look at it"},
+		"the sweeper is not told": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(keyOf(duePrefix, date(2026, 2, 28, 12).Unix(), f.user))
+		}, "is not there"},
+		"the sweeper is told twice": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(duePrefix, bought, f.user), nil)
+		}, "the user's next change is at"},
+		"a key that is no key": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant([]byte(livePrefix+"/x"), nil)
+		}, "cannot be read by this build"},
+
+		"an order out of its list": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return remove(keyOf(userOrderPrefix, f.user, inverted(paid.Created), paid.TradeNo))
+		}, "is not there"},
+		"a pending order that never expires": {func(f *desk, _, pending Order) func(storage.Txn) error {
+			return remove(keyOf(orderDuePrefix, pending.ExpiresAt, pending.TradeNo))
+		}, "it is pending, and among those that are pending: false"},
+		"a paid order that is open": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return plant(keyOf(openPrefix, f.user, paid.TradeNo), nil)
+		}, "it is paid, and among those that are pending: true"},
+		"an order paid by hand": {func(f *desk, _, pending Order) func(storage.Txn) error {
+			return damage(orderKey(pending.TradeNo), func(o *orderRecord) { o.PaidAt = 1 })
+		}, "does not name its credit"},
+		"a credit without a payment": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.PaidAt = 0 })
+		}, "without a payment, and money was moved for it"},
+		"another amount": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Amount++ })
+		}, "is not what it should be"},
+		"a refund that was not taken": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Refunded = 40 })
+		}, "it should be 0.00000004 in all"},
+		"a refund taken without a transfer": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Moves = o.Moves[:1] })
+		}, "its transfers leave 0.0000001"},
+		"another status": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Status = Refunded })
+		}, "it is refunded and should be paid"},
+		"a payment of two orders": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return damage(keyOf(paymentPrefix, "till", paid.Payment), func(no *string) { *no = other })
+		}, "has credited"},
+		"a payment of nothing": {func(f *desk, paid, _ Order) func(storage.Txn) error {
+			return plant(keyOf(paymentPrefix, "till", "pi_x"), paid.TradeNo)
+		}, "was paid by another"},
+		"an event of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(eventPrefix, "till", "paid", "evt_x"), eventRecord{TradeNo: other})
+		}, "is not there"},
+		"a key of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(orderKeyPrefix, f.user, "x"), orderKeyRecord{TradeNo: other})
+		}, "is not there"},
+		"a listed order that is not there": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(keyOf(userOrderPrefix, f.user, int64(1), other), nil)
+		}, "there is no such order"},
+		"a mismatch that is not listed": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			m := mismatchOf("till", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
+			return remove(keyOf(mismatchPrefix, inverted(f.clock.Now().UnixMilli()), m.digest()))
+		}, "is not there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, paid, pending := rich(t)
+			if problems := f.problems(); len(problems) != 0 {
+				t.Fatalf("before the damage: %q", problems)
+			}
+			f.damaged = true
+			if err := f.store.Update(t.Context(), row.damage(f, paid, pending)); err != nil {
+				t.Fatal(err)
+			}
+			problems := f.problems()
+			if !strings.Contains(strings.Join(problems, "\n"), row.want) {
+				t.Errorf("found are %q, want %q", problems, row.want)
+			}
+		})
+	}
+}
+
+// problems are what Verify finds.
+func (f *desk) problems() (found []string) {
+	f.t.Helper()
+	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
+		return Verify(r, f.clock.Now(), func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return found
+}
