@@ -61,6 +61,17 @@ func TestGather(t *testing.T) {
 			told: []time.Duration{30 * time.Millisecond}, commits: 1,
 		},
 		{
+			name: "hurry ends the wait, and not that of the next batch",
+			act: func(t *testing.T, s *storage.Store, post func()) {
+				post()
+				time.Sleep(20 * time.Millisecond)
+				s.Hurry()
+				time.Sleep(20 * time.Millisecond)
+				post()
+			},
+			told: []time.Duration{20 * time.Millisecond, 140 * time.Millisecond}, commits: 2,
+		},
+		{
 			name: "a full batch does not wait",
 			opts: storage.Options{MaxBatch: 2},
 			act: func(t *testing.T, s *storage.Store, post func()) {

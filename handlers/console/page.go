@@ -15,7 +15,7 @@ func (v *visit) urls(provider string) billing.URLs {
 	base := v.console.app.BaseURL
 	return billing.URLs{
 		Notify: func(string) string { return base + "/api/user/" + provider + "/webhook" },
-		Return: func(tradeNo string) string { return base + "/console/topup/" + tradeNo },
+		Return: func(string) string { return base + "/" }, // the pages of the console join there
 	}
 }
 

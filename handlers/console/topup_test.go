@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/payments/demo"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
@@ -126,8 +129,21 @@ func TestOrdersThatCannotBePaidAreRefused(t *testing.T) {
 	}
 }
 
+func init() {
+	caddy.RegisterModule(new(otherPages))
+}
+
+// otherPages is a second service with pages of its own.
+type otherPages struct{ demo.Demo }
+
+// CaddyModule returns the Caddy module information.
+func (*otherPages) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "modelgate.payments.other", New: func() caddy.Module { return new(otherPages) }}
+}
+
 func TestThereIsNoPageButThatOfAnOrderAtItsOwnService(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: app + `
+		payment other
 		payment epay {
 			url http://BACKEND
 			pid 1
@@ -138,7 +154,7 @@ func TestThereIsNoPageButThatOfAnOrderAtItsOwnService(t *testing.T) {
 	a := newAccount(t, g)
 	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"1.00"}`)
 	first := ""
-	for _, path := range []string{"/api/user/demo/page/" + strings.Repeat("A", 32), "/api/user/demo/page/x", "/api/user/epay/page/" + o.TradeNo, "/api/user/paypal/page/" + o.TradeNo} {
+	for _, path := range []string{"/api/user/demo/page/" + strings.Repeat("A", 32), "/api/user/demo/page/x", "/api/user/epay/page/" + o.TradeNo, "/api/user/other/page/" + o.TradeNo, "/api/user/paypal/page/" + o.TradeNo} {
 		got := g.Do(t, "GET", path, "", "")
 		refused(t, path, got, 404, "NOT_FOUND")
 		if first == "" {
@@ -236,7 +252,6 @@ func TestWebhooksThatAreNotProvedAreRefusedAndOthersAcknowledged(t *testing.T) {
 		"a service that is not set": {"POST", "/api/user/stripe/webhook", signed("evt", good, now), good, 404, "PROVIDER_NOT_FOUND"},
 		"GET":                       {"GET", hook, signed("evt", good, now), "", 405, "METHOD_NOT_ALLOWED"},
 		"PUT":                       {"PUT", hook, signed("evt", good, now), good, 405, "METHOD_NOT_ALLOWED"},
-		"far too large":             {"POST", hook, signed("evt", good, now), good + strings.Repeat(" ", 256<<10), 413, "PAYLOAD_TOO_LARGE"},
 		"compressed":                {"POST", hook, signed("evt", good, now) + "\nContent-Encoding: gzip", good, 415, "UNSUPPORTED_MEDIA_TYPE"},
 
 		"another amount":   {"POST", hook, signed("a", paidNotice("a", o.TradeNo, "4000.00", "USD"), now), paidNotice("a", o.TradeNo, "4000.00", "USD"), 200, ""},
@@ -261,6 +276,10 @@ func TestWebhooksThatAreNotProvedAreRefusedAndOthersAcknowledged(t *testing.T) {
 			t.Fatalf("%s has paid: %s", name, balance)
 		}
 	}
+	wire := g.Dial(t)
+	wire.Send(t, "POST "+hook+" HTTP/1.1\nHost: gate\n"+signed("evt", good, now)+fmt.Sprintf("\nContent-Length: %d\n\n", 256<<10+1))
+	refused(t, "far too large", wire.Receive(t, "POST"), 413, "PAYLOAD_TOO_LARGE")
+
 	var list struct {
 		Items []struct {
 			Event  string `json:"event"`

@@ -1,0 +1,59 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+// TestOutcomesAreToldInTheOrderOfCommits is what memory that follows the store
+// stands on: whoever is told of a closure has been told of all before it.
+func TestOutcomesAreToldInTheOrderOfCommits(t *testing.T) {
+	t.Parallel()
+	s := storage.New(memory.New(), storage.Options{Gather: -1})
+	defer s.Close()
+	var ran, told []int // by the goroutine that commits alone
+	var callers sync.WaitGroup
+	refused := errors.New("refused")
+	for i := range 200 {
+		callers.Go(func() {
+			heard := false
+			err := s.UpdateThen(t.Context(), func(storage.Txn) error {
+				ran = append(ran, i)
+				if i%7 == 0 {
+					return refused
+				}
+				return nil
+			}, func(err error) {
+				told, heard = append(told, i), true
+				if errors.Is(err, refused) != (i%7 == 0) {
+					t.Errorf("%d was told %v", i, err)
+				}
+			})
+			if !heard || errors.Is(err, refused) != (i%7 == 0) {
+				t.Errorf("%d returned %v, and was told before: %t", i, err, heard)
+			}
+		})
+	}
+	callers.Wait()
+	if !slices.Equal(ran, told) {
+		t.Errorf("they ran as\n%v and were told as\n%v", ran, told)
+	}
+}
+
+func TestNothingIsToldOfAClosureThatDidNotRun(t *testing.T) {
+	t.Parallel()
+	s := storage.New(memory.New(), storage.Options{})
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.UpdateThen(ctx, func(storage.Txn) error { t.Error("it ran"); return nil }, func(error) { t.Error("it was told") })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it returned %v", err)
+	}
+}
