@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -312,6 +313,10 @@ func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 			if len(v.Problems) < maxProblems {
 				v.Problems = append(v.Problems, p)
 			}
+		}, func(r storage.Reader, problem func(ledger.Problem)) error {
+			return billing.Verify(r, store.Now(), func(format string, args ...any) {
+				problem(ledger.Problem{Where: "billing", What: fmt.Sprintf(format, args...)})
+			})
 		})
 		return err
 	})
@@ -322,7 +327,7 @@ func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 func (n *Node) Verify(ctx context.Context) (verified, error) {
 	v, err := verify(ctx, n.Store)
 	if err == nil {
-		n.verified.Store(int64(len(v.Problems)))
+		n.verified.Store(v.Report.Problems)
 	}
 	return v, err
 }

@@ -65,27 +65,22 @@ func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
 	return answer, replayed, nil
 }
 
-// claim names what a key is given for. Whoever gives no key gets one drawn, so
-// that also a commit whose outcome is not known is not done again.
+// claim names what a key is given for: an operation with all of its parameters.
 func claim(scope, key string, operation ...string) (ledger.Claim, error) {
 	c := ledger.Claim{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
-	if key == "" {
-		c.Key = rand.Text()
-		return c, nil
-	}
 	if refused := c.Validate("idempotency_key"); refused != nil {
 		return c, refused
 	}
 	return c, nil
 }
 
-// ownClaim is a claim of a user, who must give a key.
-func ownClaim(user, key string, operation ...string) (ledger.Claim, error) {
-	c := ledger.Claim{Scope: user, Key: key, Fingerprint: ledger.IDOf(operation...)}
-	if refused := c.Validate("idempotency_key"); refused != nil {
-		return c, refused
+// drawn returns a key for whoever gives none, so that also then a commit whose
+// outcome is not known is not done again.
+func drawn(key string) string {
+	if key == "" {
+		return rand.Text()
 	}
-	return c, nil
+	return key
 }
 
 // operatorScope keeps the keys of operators apart from those of the user whose

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
@@ -41,7 +42,10 @@ type mismatchMark struct {
 // maxText bounds what is kept of a service's words.
 const maxText = 255
 
-func cut(text string) string { return text[:min(len(text), maxText)] }
+// cut returns what is kept of a text: valid, so that it reads back as it was.
+func cut(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}
 
 // mismatchOf is what is listed of a notice.
 func mismatchOf(provider string, n payments.Notice, reason string) Mismatch {

@@ -22,7 +22,7 @@ const (
 
 // Buy sells a user a plan at today's price from the wallet, once for each key.
 func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, planID int64, key string) (Receipt, error) {
-	c, err := ownClaim(user, key, operationPay, strconv.FormatInt(planID, 10))
+	c, err := claim(user, key, operationPay, strconv.FormatInt(planID, 10))
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -79,7 +79,7 @@ func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, p
 		return Receipt{}, fault.At(fault.PlanNotFree, "plan_id", "the plan %d costs %s: it is bought, not claimed", planID, amountOf(plan.Price, currency))
 	}
 	number := strconv.FormatInt(planID, 10)
-	c, err := claim(user, "", operationClaim, number)
+	c, err := claim(user, drawn(""), operationClaim, number)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -106,7 +106,7 @@ func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, p
 // terms, once for each key. It begins where the subscription ends, or now when
 // that has passed.
 func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, subscriptionID int64, key string) (Receipt, error) {
-	c, err := ownClaim(user, key, operationRenew, strconv.FormatInt(subscriptionID, 10))
+	c, err := claim(user, key, operationRenew, strconv.FormatInt(subscriptionID, 10))
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -158,7 +158,7 @@ func (d *Desk) GrantPlan(ctx context.Context, actor string, plans *Plans, curren
 	if err != nil {
 		return Receipt{}, err
 	}
-	c, err := claim(operatorScope(user.ID), key, operationGrant, strconv.FormatInt(planID, 10), reason)
+	c, err := claim(operatorScope(user.ID), drawn(key), operationGrant, strconv.FormatInt(planID, 10), reason)
 	if err != nil {
 		return Receipt{}, err
 	}

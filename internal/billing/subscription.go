@@ -180,7 +180,7 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 	if err != nil {
 		return Subscription{}, err
 	}
-	c, err := claim(operatorScope(user), "", "cancel", strconv.FormatInt(id, 10))
+	c, err := claim(operatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
 	if err != nil {
 		return Subscription{}, err
 	}

@@ -122,7 +122,7 @@ func (d *Desk) change(ctx context.Context, c change) (WalletChange, error) {
 	if err != nil {
 		return WalletChange{}, err
 	}
-	own, err := claim(operatorScope(user.ID), c.key, c.operation, c.amount.String(), c.reason)
+	own, err := claim(operatorScope(user.ID), drawn(c.key), c.operation, c.amount.String(), c.reason)
 	if err != nil {
 		return WalletChange{}, err
 	}

@@ -1,0 +1,331 @@
+package billing
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"pgregory.net/rapid"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// history is a random life of ann, with what it should come to. Calls are paid
+// from the wallet, so that what is hers follows from what was done alone.
+type history struct {
+	*desk
+	n      int          // of steps, for keys and ids
+	hers   money.Amount // in the wallet, less what she owes
+	ends   map[int64]int64
+	orders []*expectedOrder
+}
+
+// expectedOrder is an order as its notices should leave it.
+type expectedOrder struct {
+	Order
+	paid     bool
+	refunded money.Amount
+	disputes map[string][2]money.Amount // taken, restored
+}
+
+// left is what an order should have left in the books.
+func (o *expectedOrder) left() money.Amount {
+	if !o.paid {
+		return 0
+	}
+	taken := o.refunded
+	for _, d := range o.disputes {
+		taken += max(0, d[0]-d[1])
+	}
+	return max(0, o.Amount-taken)
+}
+
+func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		h := &history{desk: newDesk(t), ends: make(map[int64]int64)}
+		if err := h.SetPreference(t.Context(), h.user, WalletOnly); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 40).Draw(r, "steps") {
+			h.n++
+			if rapid.IntRange(0, 3).Draw(r, "fails") == 0 {
+				h.engine.Plan(rapid.SampledFrom([]storagetest.Fault{
+					storagetest.Conflict, storagetest.UnknownCommitted, storagetest.UnknownLost, storagetest.SyncFailed, storagetest.Halted,
+				}).Draw(r, "fault"))
+			}
+			rapid.SampledFrom([]func(*rapid.T){h.pay, h.sell, h.extend, h.end, h.call, h.order, h.notice, h.forgive, h.time}).Draw(r, "step")(r)
+			h.calm(r)
+			h.adds(r)
+		}
+	})
+}
+
+// adds checks what is hers, and that all adds up.
+func (h *history) adds(r *rapid.T) {
+	funds := h.funds()
+	if have := funds.Wallet.Balance - funds.Owed; have != h.hers || funds.Wallet.Available() < 0 || funds.Owed < 0 {
+		r.Fatalf("the wallet has %d and %d is owed, hers should be %d", funds.Wallet.Balance, funds.Owed, h.hers)
+	}
+	for id, end := range h.ends {
+		if s := h.one(id); s.EndTime != end {
+			r.Fatalf("subscription %d ends at %d, want %d", id, s.EndTime, end)
+		}
+	}
+	h.sound()
+	if h.t.Failed() {
+		r.FailNow()
+	}
+}
+
+// refused does something until the store has taken it, over restarts, and tells
+// whether it was refused with one of these codes.
+func (h *history) refused(r *rapid.T, do func() error, codes ...fault.Code) bool {
+	for range 20 {
+		err := do()
+		switch {
+		case err == nil:
+			return false
+		case slices.Contains(codes, codeOf(err)):
+			return true
+		case codeOf(err) != fault.StoreUnavailable:
+			r.Fatal(err)
+		}
+		if h.store.Err() != nil {
+			h.close()
+			h.open()
+		}
+	}
+	r.Fatal("it is never done")
+	return true
+}
+
+func (h *history) key() string { return "key-" + strconv.Itoa(h.n) }
+
+func (h *history) pay(r *rapid.T) {
+	amount := money.Amount(rapid.IntRange(1, 50).Draw(r, "amount"))
+	debit := rapid.Bool().Draw(r, "debit")
+	refused := h.refused(r, func() error {
+		if debit {
+			return second(h.Debit(h.t.Context(), "operator", "ann", amount, "r", h.key()))
+		}
+		return second(h.Credit(h.t.Context(), "operator", "ann", amount, "r", h.key()))
+	}, fault.InsufficientBalance)
+	switch {
+	case refused && !debit:
+		r.Fatal("a credit was refused")
+	case !refused && debit:
+		h.hers -= amount
+	case !refused:
+		h.hers += amount
+	}
+}
+
+func (h *history) sell(r *rapid.T) {
+	plan := rapid.SampledFrom([]int64{1, 2, 5, 6}).Draw(r, "plan")
+	var receipt Receipt
+	if !h.refused(r, func() (err error) {
+		receipt, err = h.buy(plan, h.key())
+		return err
+	}, fault.InsufficientBalance, fault.PurchaseLimitReached) {
+		h.hers -= receipt.Wallet.Charged
+		h.ends[receipt.ID] = receipt.EndTime
+	}
+}
+
+func (h *history) extend(r *rapid.T) {
+	if len(h.ends) == 0 {
+		return
+	}
+	id := rapid.Int64Range(1, int64(len(h.ends))).Draw(r, "subscription")
+	var receipt Receipt
+	if h.refused(r, func() (err error) {
+		receipt, err = h.renew(id, h.key())
+		return err
+	}, fault.InsufficientBalance, fault.SubscriptionCancelled) {
+		return
+	}
+	plan, _ := h.plans.Find(receipt.PlanID)
+	from := time.Unix(max(h.ends[id], h.clock.Now().Unix()), 0)
+	h.hers -= plan.Price
+	h.ends[id] = plan.Duration.After(from).Unix()
+}
+
+func (h *history) end(r *rapid.T) {
+	if len(h.ends) > 0 {
+		id := rapid.Int64Range(1, int64(len(h.ends))).Draw(r, "subscription")
+		h.refused(r, func() error { return second(h.Cancel(h.t.Context(), "operator", id, "")) }, fault.SubscriptionCancelled)
+	}
+}
+
+// calm uses up a fault that was planned and has not come.
+func (h *history) calm(r *rapid.T) {
+	h.refused(r, func() error { return unavailable(h.store.Flush(h.t.Context())) })
+}
+
+func (h *history) call(r *rapid.T) {
+	h.calm(r) // a call is not tried again
+	cost := money.Amount(rapid.IntRange(1, 20).Draw(r, "cost"))
+	if charged, err := h.spend(cost); err == nil {
+		h.hers -= charged
+	}
+}
+
+func (h *history) order(r *rapid.T) {
+	o := h.request(h.key())
+	var opened Order
+	if !h.refused(r, func() (err error) {
+		opened, _, err = h.OpenOrder(h.t.Context(), o, newTill())
+		return err
+	}, fault.RateLimited) {
+		h.orders = append(h.orders, &expectedOrder{Order: opened, disputes: make(map[string][2]money.Amount)})
+	}
+}
+
+func (h *history) notice(r *rapid.T) {
+	if len(h.orders) == 0 {
+		return
+	}
+	o := rapid.SampledFrom(h.orders).Draw(r, "order")
+	kind := rapid.SampledFrom([]payments.Kind{payments.Paid, payments.Paid, payments.Refunded, payments.Disputed, payments.Restored}).Draw(r, "kind")
+	n := noticeOf(o.Order, kind, 100)
+	n.Event = fmt.Sprintf("evt-%d", h.n)
+	if kind != payments.Paid {
+		n.Amount = money.Amount(rapid.IntRange(1, 120).Draw(r, "amount"))
+	}
+	before := o.left()
+	switch kind {
+	case payments.Paid:
+		o.paid = true
+	case payments.Refunded:
+		o.refunded = max(o.refunded, n.Amount)
+	default:
+		n.Dispute = rapid.SampledFrom([]string{"a", "b"}).Draw(r, "dispute")
+		d, side := o.disputes[n.Dispute], 0
+		if kind == payments.Restored {
+			side = 1
+		}
+		if d[side] == 0 {
+			d[side] = n.Amount
+		}
+		o.disputes[n.Dispute] = d
+		n.Dispute += o.TradeNo
+	}
+	h.refused(r, func() error { return second(h.Apply(h.t.Context(), "till", n)) })
+	h.hers += o.left() - before - h.borneBack()
+}
+
+// borneBack is what the last transfer gave back to the operator of what he had
+// borne for ann.
+func (h *history) borneBack() (back money.Amount) {
+	err := h.store.View(h.t.Context(), func(r storage.Reader) error {
+		return ledger.ScanEntries(r, ledger.Operator, 0, func(e ledger.Entry) bool {
+			if e.Kind == ledger.Restore && e.Time.Equal(h.clock.Now().Truncate(time.Millisecond)) {
+				back += e.Amount
+			}
+			return e.Kind == ledger.Restore
+		})
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.clock.set(h.clock.Now().Add(time.Millisecond)) // what comes next has another time
+	return back
+}
+
+func (h *history) forgive(r *rapid.T) {
+	owed := h.funds().Owed
+	var x WalletChange
+	if !h.refused(r, func() (err error) {
+		x, err = h.Clear(h.t.Context(), "operator", "ann", "r", h.key())
+		return err
+	}, fault.Conflict) {
+		h.hers += x.WrittenOff
+		if owed+x.Amount != x.WrittenOff {
+			r.Fatalf("of %d that was owed, %d was collected and %d written off", owed, -x.Amount, x.WrittenOff)
+		}
+	}
+}
+
+func (h *history) time(r *rapid.T) {
+	h.clock.set(h.clock.Now().Add(time.Duration(rapid.IntRange(1, 60*24).Draw(r, "hours")) * time.Hour))
+	if rapid.Bool().Draw(r, "sweep") {
+		h.refused(r, func() error { return h.Sweep(h.t.Context()) })
+	}
+}
+
+func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100) // before the log is watched
+	core, logs := observer.New(zap.InfoLevel)
+	directory, err := identity.Open(t.Context(), f.store, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.directory = directory
+	f.mustBuy(1, "k")
+	f.mustBuy(1, "k") // told once
+	f.mustRenew(1, "r")
+	if _, err := f.Claim(t.Context(), f.plans, "USD", f.user, 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 4, "sorry", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Cancel(t.Context(), "operator", 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetPreference(t.Context(), f.user, WalletFirst); err != nil {
+		t.Fatal(err)
+	}
+	o := f.paid()
+	f.mustSpend(180)
+	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+	if _, err := f.Clear(t.Context(), "operator", "ann", "good will", ""); err != nil {
+		t.Fatal(err)
+	}
+	f.tell(noticeOf(o, payments.Restored, 100), Applied)
+	f.tell(noticeOf(o, payments.Refunded, 100), Applied)
+	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
+	want := []string{
+		"subscription.buy", "subscription.renew", "subscription.claim", "subscription.grant", "subscription.cancel", "subscription.preference",
+		"topup.paid", "topup.disputed", "wallet.clear", "topup.restored", "topup.refunded", "topup.mismatch",
+	}
+	var told, recorded []string
+	for _, line := range logs.All() {
+		told = append(told, line.Message)
+	}
+	err = f.store.View(t.Context(), func(r storage.Reader) error {
+		return each(r, "audit", func(_ []byte, e identity.Event) error {
+			recorded = append(recorded, e.Action)
+			if owner := map[bool]string{true: "operator", false: f.user}; e.User != f.user && e.Action != "topup.mismatch" ||
+				e.Action == "subscription.buy" && e.Actor != owner[false] || e.Action == "wallet.clear" && e.Actor != owner[true] ||
+				e.Action == "topup.paid" && e.Actor != "till" {
+				t.Errorf("the event is %+v", e)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told are %q, want %q", told, want)
+	}
+	for _, action := range want {
+		if n := len(slices.DeleteFunc(slices.Clone(recorded), func(have string) bool { return have != action })); n != 1 {
+			t.Errorf("%s is recorded %d times", action, n)
+		}
+	}
+}
