@@ -1,0 +1,52 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func adminVerify(n *Node, r *http.Request) (any, error) {
+	return n.Verify(r.Context())
+}
+
+// verified is what came of checking a ledger.
+type verified struct {
+	ledger.Report
+	Problems []ledger.Problem `json:"problems"`
+}
+
+// maxProblems bounds how many problems are told: one mistake can show in
+// millions of records.
+const maxProblems = 100
+
+// verify checks the ledger and all that rests on it in one snapshot.
+func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
+	v.Problems = []ledger.Problem{}
+	err = store.View(ctx, func(r storage.Reader) error {
+		v.Report, err = ledger.Verify(ctx, r, store.Now(), ledger.CallsKept, func(p ledger.Problem) {
+			if len(v.Problems) < maxProblems {
+				v.Problems = append(v.Problems, p)
+			}
+		}, func(r storage.Reader, problem func(ledger.Problem)) error {
+			return billing.Verify(r, store.Now(), func(format string, args ...any) {
+				problem(ledger.Problem{Where: "billing", What: fmt.Sprintf(format, args...)})
+			})
+		})
+		return err
+	})
+	return v, err
+}
+
+// Verify checks the ledger of the node, and tells the metrics what it found.
+func (n *Node) Verify(ctx context.Context) (verified, error) {
+	v, err := verify(ctx, n.Store)
+	if err == nil {
+		n.verified.Store(v.Report.Problems)
+	}
+	return v, err
+}
