@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -22,12 +21,12 @@ const (
 // serveBackend is the process behind the proxies: a plain net/http server that
 // costs as little as one can. It prints its address and serves until it is
 // killed.
-func serveBackend() error {
+func serveBackend(_ io.Reader, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(os.Stdout, listener.Addr()); err != nil {
+	if _, err := fmt.Fprintln(out, listener.Addr()); err != nil {
 		return err
 	}
 	server := &http.Server{Handler: newBackend(), ReadHeaderTimeout: time.Minute}

@@ -17,9 +17,9 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// request is the body of a call, in the order of fields in which the vendor's
+// question is the body of a call, in the order of fields in which the vendor's
 // own libraries write them.
-type request struct {
+type question struct {
 	MaxTokens   int       `json:"max_tokens"`
 	Messages    []message `json:"messages"`
 	Model       string    `json:"model"`
@@ -30,7 +30,7 @@ type request struct {
 
 // smallBody returns a body of about 1 KB: a short conversation.
 func smallBody(stream bool) []byte {
-	return marshal(request{
+	return marshal(question{
 		MaxTokens: 1024, Model: model, Temperature: 0.7, Stream: stream,
 		System: prose(200),
 		Messages: []message{
@@ -42,7 +42,7 @@ func smallBody(stream bool) []byte {
 // largeBody returns a body of about 200 KB in so many messages.
 func largeBody(messages int) []byte {
 	const size = 200 << 10
-	q := request{MaxTokens: 4096, Model: model, Temperature: 0.7, System: prose(200)}
+	q := question{MaxTokens: 4096, Model: model, Temperature: 0.7, System: prose(200)}
 	for i := range messages {
 		role := "user"
 		if i%2 == 1 {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,54 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"text/template"
 	"time"
 )
-
-// side is one of the two that are compared: the same build of Caddy with
-// another Caddyfile.
-type side struct {
-	name      string
-	dir       string // all that its processes keep
-	caddyfile *template.Template
-	key       string // an API key in force; empty where none is asked for
-}
-
-// bare is Caddy's reverse_proxy and nothing else. Both sides log as Caddy does
-// by default: at the level INFO, as JSON, to standard error.
-var bare = template.Must(template.New("bare").Parse(`{
-	admin {{.Admin}}
-	persist_config off
-	auto_https off
-	storage file_system "{{.Dir}}/caddy"
-}
-
-http://{{.Address}} {
-	reverse_proxy {{.Backend}}
-}
-`))
-
-// gate is the same proxy behind the gateway, with a store on disk. Each call is
-// a line of its log.
-var gate = template.Must(template.New("gate").Parse(`{
-	admin {{.Admin}}
-	persist_config off
-	auto_https off
-	storage file_system "{{.Dir}}/caddy"
-	modelgate {
-		storage badger "{{.Dir}}/store"
-	}
-}
-
-http://{{.Address}} {
-	modelgate_messages {
-		reverse_proxy {{.Backend}}
-	}
-	modelgate_completions {
-		reverse_proxy {{.Backend}}
-	}
-}
-`))
 
 // gateway is a running process of a side.
 type gateway struct {
@@ -75,7 +28,7 @@ const startPatience = 30 * time.Second
 
 // start runs a gateway on one core and waits for its first answer, from a call
 // that went to the backend and back.
-func (b *bench) start(ctx context.Context, s *side) (*gateway, error) {
+func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	addresses, err := freeAddresses(2)
 	if err != nil {
 		return nil, err
@@ -108,15 +61,19 @@ func (b *bench) start(ctx context.Context, s *side) (*gateway, error) {
 
 // await returns when the gateway has answered a call, or listens where there is
 // no key yet to call with.
-func (g *gateway) await(ctx context.Context, s *side) error {
+func (g *gateway) await(ctx context.Context, s *site) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	first := order{Key: s.key, Job: job{Body: smallBody(false)}}.request(g.address, "")
+	var key string
+	if len(s.keys) > 0 {
+		key = s.keys[0]
+	}
+	first := request(g.address, key, "", smallBody(false))
 	for {
 		line, err := dial(ctx, g.address, first)
 		if err == nil {
 			defer line.close()
-			if s.key == "" {
+			if key == "" {
 				return nil
 			}
 			return line.call()
@@ -136,50 +93,27 @@ func (g *gateway) stop() {
 	_ = g.cmd.Wait() // what it was to give has been read
 }
 
-// makeKey makes a user and a key in the store of a side, as an operator does.
-func (b *bench) makeKey(ctx context.Context, s *side) error {
-	g, err := b.start(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer g.stop()
-	if err := g.awaitAdmin(ctx); err != nil {
-		return err
-	}
-	if _, err := g.post(ctx, "/modelgate/users", map[string]any{"name": "bench"}); err != nil {
-		return err
-	}
-	answer, err := g.post(ctx, "/modelgate/keys", map[string]any{"user": "bench"})
-	if err != nil {
-		return err
-	}
-	var key struct {
-		Secret string `json:"api_key"`
-	}
-	if err := json.Unmarshal(answer, &key); err != nil {
-		return err
-	}
-	s.key = key.Secret
-	return nil
-}
-
 // awaitAdmin returns when the admin routes know the configuration, which is a
 // little later than the site listens.
 func (g *gateway) awaitAdmin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.admin+"/modelgate/status", nil)
-		if err != nil {
-			return err
-		}
-		if _, err = fetch(req); err == nil || ctx.Err() != nil {
+		if _, err := g.get(ctx, "/modelgate/status"); err == nil || ctx.Err() != nil {
 			return err
 		}
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
+}
+
+func (g *gateway) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.admin+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return fetch(req)
 }
 
 func (g *gateway) post(ctx context.Context, path string, body any) ([]byte, error) {
@@ -192,12 +126,7 @@ func (g *gateway) post(ctx context.Context, path string, body any) ([]byte, erro
 
 // profile writes a CPU profile of the next seconds to a file.
 func (g *gateway) profile(ctx context.Context, d time.Duration, file string) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", g.admin, max(1, int(d.Seconds())))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	text, err := fetch(req)
+	text, err := g.get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(d.Seconds()))))
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (l *line) close() { _ = l.conn.Close() }
 
 // request is a whole call as it goes over the wire, with the headers that the
 // vendor's own libraries send.
-func (o order) request(address, want string) []byte {
+func request(address, key, want string, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\n", address)
 	for _, header := range [][2]string{
@@ -42,7 +42,7 @@ func (o order) request(address, want string) []byte {
 		{"Anthropic-Version", "2023-06-01"},
 		{"Content-Type", "application/json"},
 		{"User-Agent", "Anthropic/Go 1.84.0"},
-		{"X-Api-Key", o.Key},
+		{"X-Api-Key", key},
 		{"X-Stainless-Arch", "x64"},
 		{"X-Stainless-Lang", "go"},
 		{"X-Stainless-Os", "Linux"},
@@ -54,8 +54,8 @@ func (o order) request(address, want string) []byte {
 			fmt.Fprintf(&b, "%s: %s\r\n", header[0], header[1])
 		}
 	}
-	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(o.Job.Body))
-	b.Write(o.Job.Body)
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
+	b.Write(body)
 	return b.Bytes()
 }
 

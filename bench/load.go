@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,72 +33,48 @@ const (
 // order is a job with all that the process that does it must know.
 type order struct {
 	Job     job
-	Targets [2]target // bare, gateway
-	Key     string
-	Warm    time.Duration // how long each is loaded before anything counts
-	Slice   time.Duration // how long each is loaded at a time
-	Rounds  int           // how often each has its turn
+	Targets [2]target // what stands beside the gateway, and the gateway
+	Turns   turns
 }
 
 // target is a running gateway.
 type target struct {
 	Address string
 	PID     int
+	Keys    []string // to call with; connections take one after the other
 }
 
-// sample is what came out for one target.
-type sample struct {
-	Units    int64         // calls or events that count; for idle, streams
-	CPU      time.Duration // of the gateway, for them
-	P50, P99 time.Duration // from when a call was due to the end of its answer
-	Resident int64         // memory of the gateway at the end, in bytes
-	Grown    int64         // by how much that is more than before; for idle
-	Start    time.Duration // from the start of the process to its first answer
+// request is what the nth connection sends.
+func (t target) request(n int, want string, body []byte) []byte {
+	return request(t.Address, t.Keys[n%len(t.Keys)], want, body)
 }
 
-// pair are the samples of both targets, bare and gateway, from one order.
-type pair [2]sample
-
-// serveLoad is the process that loads gateways: it reads an order and writes a
-// pair, as JSON.
+// serveLoad is the process that loads gateways.
 func serveLoad(in io.Reader, out io.Writer) error {
-	var o order
-	if err := json.NewDecoder(in).Decode(&o); err != nil {
-		return fmt.Errorf("reading the order: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*o.length()+time.Minute)
-	defer cancel()
-	carryOut := o.takeTurns
-	if o.Job.Kind == idle {
-		carryOut = o.fill
-	}
-	p, err := carryOut(ctx)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(p)
+	return serveOrder(in, out, func(ctx context.Context, o order) (pair, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*o.Turns.length()+time.Minute)
+		defer cancel()
+		if o.Job.Kind == idle {
+			return o.fill(ctx)
+		}
+		return o.takeTurns(ctx)
+	})
 }
 
-// length is how long an order takes, idle ones apart.
-func (o order) length() time.Duration {
-	return 2 * (o.Warm + time.Duration(o.Rounds)*o.Slice)
-}
-
-// takeTurns loads the targets alternately, in short slices, so that what else
-// goes on in the machine meets both alike.
+// takeTurns loads the targets alternately, in short slices.
 func (o order) takeTurns(ctx context.Context) (p pair, err error) {
 	var loads [2]*load
 	for n, t := range o.Targets {
 		loads[n] = &load{order: o, target: t}
 		defer loads[n].hangUp()
-		if err := loads[n].slice(ctx, o.Warm); err != nil {
+		if err := loads[n].slice(ctx, o.Turns.Warm); err != nil {
 			return p, err
 		}
 		loads[n].forget()
 	}
-	for range o.Rounds {
+	for range o.Turns.Rounds {
 		for _, l := range loads {
-			if err := l.slice(ctx, o.Slice); err != nil {
+			if err := l.slice(ctx, o.Turns.Slice); err != nil {
 				return p, err
 			}
 		}
@@ -155,12 +130,12 @@ func (l *load) ready(ctx context.Context) error {
 	if l.lines != nil {
 		return nil
 	}
-	request := l.request(l.Address, "")
+	want := ""
 	if l.Job.Kind == streams {
-		request = l.request(l.Address, wantStream)
+		want = wantStream
 	}
-	for range l.Job.Connections {
-		line, err := dial(ctx, l.Address, request)
+	for n := range l.Job.Connections {
+		line, err := dial(ctx, l.Address, l.request(n, want, l.Job.Body))
 		if err != nil {
 			return err
 		}
@@ -313,9 +288,8 @@ func (o order) fill(ctx context.Context) (p pair, err error) {
 		}
 		l.hangUp()
 
-		request := o.request(t.Address, wantIdle)
-		for range o.Job.Connections {
-			line, err := dial(ctx, t.Address, request)
+		for c := range o.Job.Connections {
+			line, err := dial(ctx, t.Address, t.request(c, wantIdle, o.Job.Body))
 			if err != nil {
 				return p, err
 			}

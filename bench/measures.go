@@ -1,14 +1,41 @@
 package main
 
-import "time"
+import (
+	"context"
+	"time"
 
-// measure is a job that both sides are put to, and what is read from it. A new
-// measure is a new row of the table below.
+	"github.com/dustin/go-humanize"
+)
+
+// measure is a trial of two, and what is read from it. A new measure is a new
+// row of the table below.
 type measure struct {
-	name string // for -only, and in file names of profiles
-	job  job
-	rows []row
+	name  string // for -only, and in file names of profiles
+	trial trial
+	rows  []row
 }
+
+// trial is a way to come by the samples of a measure.
+type trial interface {
+	// pair takes a sample of what stands beside the gateway and one of the
+	// gateway, both from fresh processes.
+	pair(ctx context.Context, b *bench, name string) (pair, error)
+}
+
+// sample is what came out for one of two.
+type sample struct {
+	Units    int64         // what was done: calls, events, streams, commits, purchases, entries
+	CPU      time.Duration // of the gateway, for them
+	Took     time.Duration // by the clock on the wall, for them
+	P50, P99 time.Duration // from when a call was due to the end of its answer
+	Resident int64         // memory of the gateway at the end, in bytes
+	Grown    int64         // by how much that is more than before
+	Start    time.Duration // from the start of the process to its first answer
+}
+
+// pair are the samples of one trial: of what stands beside the gateway, and of
+// the gateway.
+type pair [2]sample
 
 // row is one line of the report.
 type row struct {
@@ -24,8 +51,8 @@ type row struct {
 type comparison uint8
 
 const (
-	ratio comparison = iota // as a multiple of bare's
-	added                   // by what it is more than bare's
+	ratio comparison = iota // as a multiple of the other
+	added                   // by what it is more than the other
 	byItself
 )
 
@@ -40,6 +67,7 @@ var (
 	perSecond    = unit{"/s", 1, 0}
 	microseconds = unit{"µs", 1e3, 0}
 	milliseconds = unit{"ms", 1e6, 0}
+	seconds      = unit{"s", 1e9, 1}
 	kibibytes    = unit{"KiB", 1 << 10, 0}
 	mebibytes    = unit{"MiB", 1 << 20, 0}
 	fine         = unit{"µs", 1e3, 1}
@@ -49,37 +77,62 @@ var (
 // Figures of a sample.
 var (
 	perCPUSecond  = func(s sample) float64 { return float64(s.Units) / s.CPU.Seconds() }
+	eachSecond    = func(s sample) float64 { return float64(s.Units) / s.Took.Seconds() }
 	cpuEach       = func(s sample) float64 { return float64(s.CPU) / float64(s.Units) }
+	took          = func(s sample) float64 { return float64(s.Took) }
 	medianLatency = func(s sample) float64 { return float64(s.P50) }
 	tailLatency   = func(s sample) float64 { return float64(s.P99) }
 	memory        = func(s sample) float64 { return float64(s.Resident) }
+	memoryGrown   = func(s sample) float64 { return float64(s.Grown) }
 	memoryEach    = func(s sample) float64 { return float64(s.Grown) / float64(s.Units) }
 	untilAnswer   = func(s sample) float64 { return float64(s.Start) }
 )
 
-// measures are all that is measured, in the order of the report.
-var measures = []measure{
-	{"json", job{Kind: saturate, Connections: 64, Body: smallBody(false)}, []row{
-		{"Requests per CPU-second, 1 KB JSON, 64 connections", perCPUSecond, perSecond, ratio, 0.95, 1.03, true},
-		{"Memory at saturation", memory, mebibytes, byItself, 200 << 20, 150 << 20, false},
-		{"Start to first answer", untilAnswer, milliseconds, byItself, ms(500), ms(300), false},
-	}},
-	{"latency", job{Kind: paced, Connections: 64, Body: smallBody(false), Rate: 500}, []row{
-		{"Latency p50 at 500 requests/s", medianLatency, microseconds, added, ms(0.150), ms(0.060), false},
-		{"Latency p99 at 500 requests/s", tailLatency, microseconds, ratio, 1.5, 1.2, false},
-	}},
-	{"streams", job{Kind: streams, Connections: streamCount, Body: smallBody(true)}, []row{
-		{"CPU per event, 20 streams, one event each 5 ms", cpuEach, fine, ratio, 1.10, 1.00, false},
-	}},
-	{"idle", job{Kind: idle, Connections: 1000, Body: smallBody(true)}, []row{
-		{"Memory per idle stream, 1000 of them", memoryEach, kibibytes, byItself, 100 << 10, 85 << 10, false},
-	}},
-	{"large", job{Kind: saturate, Connections: 8, Body: largeBody(1)}, []row{
-		{"CPU per request, body of 200 KB, 1 message", cpuEach, fine, ratio, 1.6, 1.45, false},
-	}},
-	{"many", job{Kind: saturate, Connections: 8, Body: largeBody(400)}, []row{
-		{"CPU per request, body of 200 KB, 400 messages", cpuEach, fine, ratio, 1.6, 1.45, false},
-	}},
+// measures are all that is measured, in the order of the report, with a ledger
+// of so many entries to verify.
+func measures(entries int64) []measure {
+	few, many := humanize.Comma(entries/10), humanize.Comma(entries)
+	return []measure{
+		{"json", underLoad{bare, gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"Requests per CPU-second, 1 KB JSON, 64 connections", perCPUSecond, perSecond, ratio, 0.95, 1.03, true},
+			{"Memory at saturation", memory, mebibytes, byItself, 200 << 20, 150 << 20, false},
+			{"Start to first answer", untilAnswer, milliseconds, byItself, ms(500), ms(300), false},
+		}},
+		{"latency", underLoad{bare, gate, job{Kind: paced, Connections: 64, Body: smallBody(false), Rate: 500}}, []row{
+			{"Latency p50 at 500 requests/s", medianLatency, microseconds, added, ms(0.150), ms(0.060), false},
+			{"Latency p99 at 500 requests/s", tailLatency, microseconds, ratio, 1.5, 1.2, false},
+		}},
+		{"streams", underLoad{bare, gate, job{Kind: streams, Connections: streamCount, Body: smallBody(true)}}, []row{
+			{"CPU per event, 20 streams, one event each 5 ms", cpuEach, fine, ratio, 1.10, 1.00, false},
+		}},
+		{"idle", underLoad{bare, gate, job{Kind: idle, Connections: 1000, Body: smallBody(true)}}, []row{
+			{"Memory per idle stream, 1000 of them", memoryEach, kibibytes, byItself, 100 << 10, 85 << 10, false},
+		}},
+		{"large", underLoad{bare, gate, job{Kind: saturate, Connections: 8, Body: largeBody(1)}}, []row{
+			{"CPU per request, body of 200 KB, 1 message", cpuEach, fine, ratio, 1.6, 1.45, false},
+		}},
+		{"many", underLoad{bare, gate, job{Kind: saturate, Connections: 8, Body: largeBody(400)}}, []row{
+			{"CPU per request, body of 200 KB, 400 messages", cpuEach, fine, ratio, 1.6, 1.45, false},
+		}},
+		{"wallet", underLoad{walletEach, oneWallet, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"Requests per CPU-second, 64 keys on one wallet, beside 64 with a wallet each", perCPUSecond, perSecond, ratio, 0.97, 1.00, true},
+		}},
+		{"purchases", shopping{Buyers: 64, Users: 4096}, []row{
+			{"Purchases of a plan, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
+		}},
+		{"verify", verifying{few: entries / 10, many: entries}, []row{
+			{"Verify of " + many + " entries, beside " + few, took, seconds, byItself, ms(30_000), ms(10_000), false},
+			{"Growth of memory meanwhile", memoryGrown, mebibytes, added, 64 << 20, 16 << 20, false},
+		}},
+	}
+}
+
+// names are what -only takes.
+func names() (all []string) {
+	for _, m := range measures(ledgerEntries) {
+		all = append(all, m.name)
+	}
+	return all
 }
 
 func ms(n float64) float64 { return n * float64(time.Millisecond) }

@@ -32,7 +32,7 @@ type result struct {
 	Must     string    `json:"must"`
 	Aim      string    `json:"aim"`
 	Unit     string    `json:"unit"`
-	Bare     float64   `json:"bare"`     // median
+	Beside   float64   `json:"beside"`   // median
 	Gateway  float64   `json:"gateway"`  // median
 	Measured float64   `json:"measured"` // median of pairs
 	Pairs    []float64 `json:"pairs"`
@@ -83,13 +83,13 @@ func (r *report) finish() error {
 func (r *report) add(m measure, pairs []pair) {
 	for _, row := range m.rows {
 		out := result{Label: row.label, Must: row.bound(row.must), Aim: row.bound(row.aim), Unit: row.unit.name, row: row}
-		var bare, gateway, compared []float64
+		var beside, gateway, compared []float64
 		for _, p := range pairs {
 			b, g := row.figure(p[0]), row.figure(p[1])
-			bare, gateway = append(bare, b/row.unit.scale), append(gateway, g/row.unit.scale)
+			beside, gateway = append(beside, b/row.unit.scale), append(gateway, g/row.unit.scale)
 			compared = append(compared, row.compared(b, g))
 		}
-		out.Bare, out.Gateway = median(bare), median(gateway)
+		out.Beside, out.Gateway = median(beside), median(gateway)
 		out.Verdict = row.judge(median(compared), r.Quick)
 		for _, c := range compared {
 			out.Pairs = append(out.Pairs, c/row.comparedUnit().scale)
@@ -99,12 +99,12 @@ func (r *report) add(m measure, pairs []pair) {
 	}
 }
 
-func (w row) compared(bare, gateway float64) float64 {
+func (w row) compared(beside, gateway float64) float64 {
 	switch w.compare {
 	case ratio:
-		return gateway / bare
+		return gateway / beside
 	case added:
-		return gateway - bare
+		return gateway - beside
 	}
 	return gateway
 }
@@ -139,17 +139,18 @@ func (w row) judge(value float64, quick bool) verdict {
 	return missed
 }
 
-// bound writes a bound, such as "≤ bare + 60 µs".
+// bound writes a bound, such as "≤ 60 µs more".
 func (w row) bound(value float64) string {
 	sign := "≤ "
 	if w.atLeast {
 		sign = "≥ "
 	}
-	if w.compare == added {
-		sign += "bare + "
-	}
 	u := w.comparedUnit()
-	return sign + u.write(value/u.scale)
+	text := sign + u.write(value/u.scale)
+	if w.compare == added {
+		text += " more"
+	}
+	return text
 }
 
 // write writes a value that is in the unit already.
@@ -183,14 +184,14 @@ const noisy = 0.1
 
 func (r *report) writeTable(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, "| Measure | Must | Aim | Bare | Gateway | Measured (range of pairs) | Verdict |")
+	fmt.Fprintln(&b, "| Measure | Must | Aim | Beside | Gateway | Measured (range of pairs) | Verdict |")
 	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|")
 	for _, row := range r.Rows {
 		u := row.row.comparedUnit()
 		least := strconv.FormatFloat(slices.Min(row.Pairs), 'f', u.digits, 64)
 		most := strconv.FormatFloat(slices.Max(row.Pairs), 'f', u.digits, 64)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | **%s** (%s to %s) | %s |\n", row.Label, row.Must, row.Aim,
-			row.row.unit.write(row.Bare), row.row.unit.write(row.Gateway), u.write(row.Measured), least, most, row.Verdict)
+			row.row.unit.write(row.Beside), row.row.unit.write(row.Gateway), u.write(row.Measured), least, most, row.Verdict)
 	}
 	fmt.Fprintf(&b, "\n%s; %s; load average before %s, other things kept %.2f cores busy meanwhile.\n",
 		r.Machine, r.Date.Format(time.DateOnly), r.Load, r.Foreign)

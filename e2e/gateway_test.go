@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ type site struct {
 	Global      string // global options
 	Log         string // the least level that is logged; all there is by default
 	Limits      string // inside the option modelgate, limits
+	Money       string // inside the option modelgate: prices, plans, payments; there is a console then
 	Messages    string // inside the block of modelgate_messages
 	Completions string // inside the block of modelgate_completions
 }
@@ -66,6 +68,10 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		limits {
 			{{.Site.Limits}}
 		}
+		{{with .Site.Money}}
+		base_url http://{{$.Address}}
+		{{.}}
+		{{end}}
 	}
 	{{.Site.Global}}
 }
@@ -73,6 +79,14 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 http://{{.Address}} {
 	log
 	modelgate_health
+	{{if .Site.Money}}
+	modelgate_console {
+		reads_per_minute    1000000
+		writes_per_minute   1000000
+		pages_per_minute    1000000
+		webhooks_per_minute 1000000
+	}
+	{{end}}
 	modelgate_messages {
 		models m-1
 		{{.Site.Messages}}
@@ -186,10 +200,11 @@ func (g *gateway) reload() error {
 	return err
 }
 
-// issued is a key as the admin endpoint answers it.
+// issued is a key as the admin endpoint answers it, or a user's access token.
 type issued struct {
 	ID     string `json:"id"`
 	Secret string `json:"api_key"`
+	Token  string `json:"access_token"` // of a user
 }
 
 // newKey makes a key for a user.
@@ -242,9 +257,10 @@ func (g *gateway) tryPost(path string, in, out any) error {
 		return err
 	}
 	var key issued
-	if json.Unmarshal(answer, &key) == nil && key.Secret != "" {
+	_ = json.Unmarshal(answer, &key) // other answers have no secret
+	if secret := cmp.Or(key.Secret, key.Token); secret != "" {
 		g.mu.Lock()
-		g.secrets = append(g.secrets, key.Secret)
+		g.secrets = append(g.secrets, secret)
 		g.mu.Unlock()
 	}
 	if out == nil {

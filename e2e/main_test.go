@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"flag"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -15,11 +16,23 @@ import (
 var (
 	streamLength = flag.Duration("stream.length", 20*time.Second, "for how long a stream lives through reloads")
 	killRounds   = flag.Int("kill.rounds", 4, "how often the process is killed under writes")
+	seed         = flag.Uint64("seed", 0, "what chance is drawn from; zero: it is drawn itself")
 )
 
 // patience is how long anything may take that should happen at once. It is
 // generous, because it only ends tests that fail.
 const patience = 20 * time.Second
+
+// imagine returns an imagination, and notes how to have the same one again.
+func imagine(t *testing.T) imagination {
+	t.Helper()
+	from := *seed
+	if from == 0 {
+		from = rand.Uint64()
+	}
+	t.Logf("-seed %d", from)
+	return imagination{rand.New(rand.NewPCG(from, 0))}
+}
 
 // asCaddy, set in the environment, makes this binary Caddy: the one that
 // cmd/caddy builds, with the same arguments.

@@ -103,11 +103,14 @@ func (l *logbook) close() {
 }
 
 // await waits until text was written; it returns false when it never will be.
-func (l *logbook) await(text string) bool {
+func (l *logbook) await(text string) bool { return l.awaitCount(text, 1) }
+
+// awaitCount waits until text was written n times.
+func (l *logbook) awaitCount(text string, n int) bool {
 	deadline := time.After(patience)
 	for {
 		l.mu.Lock()
-		found, ended, news := bytes.Contains(l.text, []byte(text)), l.ended, l.news
+		found, ended, news := bytes.Count(l.text, []byte(text)) >= n, l.ended, l.news
 		l.mu.Unlock()
 		if found || ended {
 			return found
