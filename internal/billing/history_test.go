@@ -64,7 +64,7 @@ func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
 					storagetest.Conflict, storagetest.UnknownCommitted, storagetest.UnknownLost, storagetest.SyncFailed, storagetest.Halted,
 				}).Draw(r, "fault"))
 			}
-			rapid.SampledFrom([]func(*rapid.T){h.pay, h.sell, h.extend, h.end, h.call, h.order, h.notice, h.forgive, h.time}).Draw(r, "step")(r)
+			rapid.SampledFrom([]func(*rapid.T){h.pay, h.sell, h.extend, h.end, h.call, h.order, h.notice, h.notice, h.notice, h.notice, h.forgive, h.time}).Draw(r, "step")(r)
 			h.calm(r)
 			h.adds(r)
 		}

@@ -30,7 +30,7 @@ import (
 //	orderkey/<user>/<hash of key>   idempotency keys of orders
 //	payref/<provider>/<payment>     which order a payment has paid
 //	payevent/<provider>/<kind>/<event>  notices that were applied
-//	paywait/<hash>/<digest>         notices of a payment that is not known yet
+//	paywait/<hash>/<time, ms>/<digest>  notices of a payment that is not known yet
 //	mismatch/<^time, ms>/<digest>   notices that could not be applied
 //	mismatchof/<digest>             where those are
 const (

@@ -3,8 +3,6 @@ package billing
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +85,7 @@ func (a *application) decline(t storage.Txn, now time.Time, user, reason string)
 		return err
 	}
 	if _, follows := moveKinds[a.notice.Kind]; follows && reason == unknownPayment && a.notice.Payment != "" {
-		key := keyOf(waitingPrefix, paymentHash(a.provider, a.notice.Payment), digest)
+		key := keyOf(waitingPrefix, paymentHash(a.provider, a.notice.Payment), m.Time, digest)
 		if err := t.Set(key, storage.EncodeRecord(m), purge); err != nil {
 			return err
 		}
@@ -102,33 +100,37 @@ func (a *application) decline(t storage.Txn, now time.Time, user, reason string)
 // paymentHash stands for a payment in keys where more follows.
 func paymentHash(provider, payment string) string { return ledger.IDOf(provider, payment).String() }
 
-// awaited applies what was told of a payment before the payment itself.
+// awaited applies what was told of a payment before the payment itself, in the
+// order in which it came.
 func (a *application) awaited(t storage.Txn, now time.Time, o *orderRecord) error {
 	if o.Payment == "" {
 		return nil
 	}
-	waiting := make(map[string]Mismatch)
 	lo, hi := below(waitingPrefix, paymentHash(o.Provider, o.Payment))
-	err := scan(t, lo, hi, func(key []byte, m Mismatch) bool {
-		waiting[string(key)] = m
-		return true
-	})
-	for _, key := range slices.Sorted(maps.Keys(waiting)) {
-		if err != nil {
-			break
-		}
-		err = errors.Join(t.Delete([]byte(key)), a.await(t, now, o, waiting[key]))
+	keys, err := keysBetween(t, lo, hi, 0)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, key := range keys {
+		var m Mismatch
+		if _, err := storage.GetRecord(t, key, &m); err != nil {
+			return err
+		}
+		if err := errors.Join(t.Delete(key), a.await(t, now, o, m)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await applies one notice that was kept, and takes it off the list. One that
 // does not fit the order either stays there.
 func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m Mismatch) error {
 	n := payments.Notice{Kind: m.Kind, Event: m.Event, Payment: m.Payment, Dispute: m.Dispute, Amount: m.Amount, Currency: m.Currency}
-	if n.Currency != o.Currency || !o.note(n) {
+	if n.Currency != o.Currency {
 		return nil
 	}
+	o.note(n)
 	if err := o.follow(t, now, n.Kind, o.Amount-o.TakenWallet); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // notice is one about an order, as the service sends it.
@@ -120,6 +121,7 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 		"a payment too long":   {func(n *payments.Notice) { n.Payment = strings.Repeat("e", 70_000) }, "till", "printable"},
 		"a kind of its own":    {func(n *payments.Notice) { n.Kind = "lost" }, "till", "of a kind"},
 		"a dispute without id": {func(n *payments.Notice) { n.Kind = payments.Disputed }, "till", "dispute has no id"},
+		"many words":           {func(n *payments.Notice) { n.Mismatch = strings.Repeat("é", 200) }, "till", "é"},
 		"what cannot be read":  {func(n *payments.Notice) { *n = payments.Notice{Mismatch: "it cannot be read"} }, "till", "cannot be read"},
 	} {
 		n := noticeOf(o, payments.Paid, 100)
@@ -157,6 +159,31 @@ func TestAMismatchIsListedForAWhile(t *testing.T) {
 	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
+}
+
+func TestWhatCameOnceIsNotDoneAgainWhateverItSaysNow(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.paid()
+	f.tell(noticeOf(o, payments.Refunded, 10), Applied)
+	f.tell(noticeOf(o, payments.Refunded, 20), Repeated) // the same event
+	f.owes(90, 0)
+	f.tell(noticeOf(o, payments.Disputed, 30), Applied)
+	again := noticeOf(o, payments.Disputed, 40)
+	again.Event = "evt_other" // of the same dispute
+	f.tell(again, Repeated)
+	f.owes(60, 0)
+}
+
+func TestACommitThatWasInDoubtIsToldAsDone(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.mustOpen(newTill())
+	f.engine.Plan(storagetest.UnknownCommitted)
+	f.tell(noticeOf(o, payments.Paid, 100), Applied)
+	f.engine.Plan(storagetest.None, storagetest.UnknownCommitted) // the first fills the purse
+	f.tell(noticeOf(o, payments.Refunded, 30), Applied)
+	f.owes(70, 0)
 }
 
 func TestWhatAServiceSaysBesideIsIgnored(t *testing.T) {
@@ -261,8 +288,8 @@ func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
 	t.Parallel()
 	f := newDesk(t)
 	o := f.paid()
-	for _, err := range parallel(50, func(i int) error {
-		n := noticeOf(o, payments.Refunded, 60)
+	for _, err := range parallel(200, func(i int) error {
+		n := noticeOf(o, payments.Refunded, 90)
 		n.Event = strconv.Itoa(i % 3)
 		_, err := f.Apply(t.Context(), "till", n)
 		return err
@@ -271,7 +298,7 @@ func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f.owes(40, 0)
+	f.owes(10, 0)
 }
 
 func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {

@@ -290,3 +290,27 @@ func TestWhoOwesBuysNothing(t *testing.T) {
 		t.Errorf("who owes was answered %v", err)
 	}
 }
+
+func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.damaged = true // what is planted was never sold
+	end := f.clock.Now().Unix() + 3600
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		for id := range int64(maxLive - 1) {
+			if err := txn.Set(keyOf(livePrefix, f.user, end, 1000+id), nil, never); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mustBuy(1, "k")
+	if _, err := f.buy(1, "l"); codeOf(err) != fault.PurchaseLimitReached {
+		t.Errorf("one more was answered %v", err)
+	}
+	f.has(90)
+}
