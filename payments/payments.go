@@ -34,6 +34,12 @@ type Provider interface {
 	Methods() []string
 }
 
+// Undated is a provider whose notices may carry no time, so that nothing but the
+// life of the order itself keeps an old one from being credited.
+type Undated interface {
+	Undated() bool
+}
+
 // Pager is a provider that serves the page of an order itself, at
 // /api/user/<provider>/page/<trade_no>.
 type Pager interface {
@@ -42,6 +48,10 @@ type Pager interface {
 
 // ErrSignature is why a webhook without a good and timely signature is refused.
 var ErrSignature = errors.New("the signature is missing, wrong or out of time")
+
+// ErrAmount is why an order is not opened that the service cannot take for its
+// amount: too small, or no multiple of what it counts in.
+var ErrAmount = errors.New("the payment service does not take this amount")
 
 // Order is what a person is to pay.
 type Order struct {

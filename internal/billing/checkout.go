@@ -32,13 +32,6 @@ type URLs struct {
 	Return func(tradeNo string) string // where the page sends people afterwards
 }
 
-// Undated is what a payment service implements whose notices carry no time, so
-// that an old one cannot be told from a new one. Its orders are credited within
-// their life only.
-type Undated interface {
-	Undated() bool
-}
-
 // checkoutPatience is how long a service may take to open a payment. It goes on
 // when the user leaves: a second request with the same key then has the page.
 const checkoutPatience = 30 * time.Second
@@ -82,6 +75,9 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		if err := d.closeOrder(ctx, order.TradeNo); err != nil {
 			return Order{}, false, err
 		}
+		if errors.Is(err, payments.ErrAmount) {
+			return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "%v", err)
+		}
 		refused := fault.New(fault.UpstreamUnavailable, "the payment service %s did not open the payment; nothing was charged", o.Provider)
 		return Order{}, false, refused.After(5 * time.Second)
 	}
@@ -114,7 +110,7 @@ func checkout(ctx context.Context, o OrderRequest, order orderRecord, p payments
 // beginOrder writes an order that is pending, or returns the one that the key
 // was given for.
 func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order orderRecord, replayed bool, err error) {
-	undated, _ := p.(Undated)
+	undated, _ := p.(payments.Undated)
 	now := d.store.Now()
 	fresh := orderRecord{
 		Order: Order{

@@ -14,6 +14,9 @@ import (
 // cent is the least that the protocol counts: money has two decimal places.
 const cent = money.Unit / 100
 
+// Undated implements payments.Undated: the protocol has no time in its notices.
+func (*Epay) Undated() bool { return true }
+
 // Checkout implements payments.Provider. The service is not asked: the page is
 // an address that carries the signed order.
 func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
@@ -24,8 +27,7 @@ func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, err
 		return payments.Page{}, fmt.Errorf("the service takes %s, not %s", e.Currency, o.Currency)
 	}
 	if o.Amount <= 0 || o.Amount%cent != 0 {
-		return payments.Page{}, fmt.Errorf("an amount of %s %s cannot be paid by the service: it must be more than zero and a multiple of %s",
-			o.Amount, o.Currency, cent)
+		return payments.Page{}, fmt.Errorf("%w: %s %s is not more than zero and a multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)
 	}
 	params := map[string]string{
 		"pid":          e.PID,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
 )
 
 // scale is how Stripe writes amounts of a currency.
@@ -78,8 +79,7 @@ func toMinor(a money.Amount, currency string) (int64, error) {
 	}
 	smallest := s.minor * money.Amount(s.step)
 	if a <= 0 || a%smallest != 0 {
-		return 0, fmt.Errorf("an amount of %s %s cannot be paid by Stripe: it must be more than zero and a multiple of %s",
-			a, currency, smallest)
+		return 0, fmt.Errorf("%w: %s %s is not more than zero and a multiple of %s", payments.ErrAmount, a, currency, smallest)
 	}
 	return int64(a / s.minor), nil
 }
