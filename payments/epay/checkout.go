@@ -27,7 +27,7 @@ func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, err
 		return payments.Page{}, fmt.Errorf("the service takes %s, not %s", e.Currency, o.Currency)
 	}
 	if o.Amount <= 0 || o.Amount%cent != 0 {
-		return payments.Page{}, fmt.Errorf("%w: %s %s is not more than zero and a multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)
+		return payments.Page{}, fmt.Errorf("%w: %s %s is not a positive multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)
 	}
 	params := map[string]string{
 		"pid":          e.PID,

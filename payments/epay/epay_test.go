@@ -143,8 +143,8 @@ func TestCheckoutRefusesWhatTheServiceCannotTake(t *testing.T) {
 		want   string
 	}{
 		"a thousandth":            {func(o *payments.Order) { o.Amount = paymentstest.Amount("9.901") }, "multiple of 0.01"},
-		"nothing":                 {func(o *payments.Order) { o.Amount = 0 }, "more than zero"},
-		"less than nothing":       {func(o *payments.Order) { o.Amount = -paymentstest.Amount("9.90") }, "more than zero"},
+		"nothing":                 {func(o *payments.Order) { o.Amount = 0 }, "positive"},
+		"less than nothing":       {func(o *payments.Order) { o.Amount = -paymentstest.Amount("9.90") }, "positive"},
 		"another currency":        {func(o *payments.Order) { o.Currency = "USD" }, "takes CNY, not USD"},
 		"a return with a way out": {func(o *payments.Order) { o.ReturnURL += "?a=1&trade_status=TRADE_SUCCESS" }, "ampersand"},
 		"a webhook of that kind":  {func(o *payments.Order) { o.NotifyURL += "?a=1&b=2" }, "ampersand"},

@@ -79,7 +79,7 @@ func toMinor(a money.Amount, currency string) (int64, error) {
 	}
 	smallest := s.minor * money.Amount(s.step)
 	if a <= 0 || a%smallest != 0 {
-		return 0, fmt.Errorf("%w: %s %s is not more than zero and a multiple of %s", payments.ErrAmount, a, currency, smallest)
+		return 0, fmt.Errorf("%w: %s %s is not a positive multiple of %s", payments.ErrAmount, a, currency, smallest)
 	}
 	return int64(a / s.minor), nil
 }

@@ -53,9 +53,9 @@ func TestAmountsAreWrittenInTheCurrencysMinorUnits(t *testing.T) {
 func TestARefusedAmountNamesTheSmallestStep(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{
-		"USD": "an amount of 9.905 USD cannot be paid by Stripe: it must be more than zero and a multiple of 0.01",
-		"JPY": "an amount of 9.905 JPY cannot be paid by Stripe: it must be more than zero and a multiple of 1.00",
-		"KWD": "an amount of 9.905 KWD cannot be paid by Stripe: it must be more than zero and a multiple of 0.01",
+		"USD": "the payment service does not take this amount: 9.905 USD is not a positive multiple of 0.01",
+		"JPY": "the payment service does not take this amount: 9.905 JPY is not a positive multiple of 1.00",
+		"KWD": "the payment service does not take this amount: 9.905 KWD is not a positive multiple of 0.01",
 	} {
 		if _, err := toMinor(paymentstest.Amount("9.905"), currency); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
