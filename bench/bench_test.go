@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"math"
 	"net/http/httptest"
 	"os"
@@ -65,8 +66,50 @@ func TestWhatIsMeasuredIsTheMedianOfPairs(t *testing.T) {
 		{{P50: 300 * time.Microsecond}, {P50: 320 * time.Microsecond}}, // a noisy minute
 		{{P50: 100 * time.Microsecond}, {P50: 900 * time.Microsecond}},
 	})
-	if got := r.Rows[0]; got.Measured != 40 || got.Verdict != reached || got.Must != "≤ bare + 1000 µs" {
+	if got := r.Rows[0]; got.Measured != 40 || got.Verdict != reached || got.Must != "≤ 1000 µs more" {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestConnectionsTakeOneKeyAfterTheOther(t *testing.T) {
+	t.Parallel()
+	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one", "sk-two"}}
+	for n, want := range []string{"sk-one", "sk-two", "sk-one"} {
+		if sent := string(site.request(n, "", smallBody(false))); !strings.Contains(sent, "X-Api-Key: "+want+"\r\n") {
+			t.Errorf("connection %d sends not %s, but\n%s", n, want, sent)
+		}
+	}
+}
+
+func TestProcessesCarryOutOrdersAndAnswer(t *testing.T) {
+	t.Parallel()
+	double := func(_ context.Context, n int) (int, error) { return 2 * n, nil }
+	var answer strings.Builder
+	if err := serveOrder(strings.NewReader("21"), &answer, double); err != nil || strings.TrimSpace(answer.String()) != "42" {
+		t.Errorf("answered %q, %v", answer.String(), err)
+	}
+	if err := serveOrder(strings.NewReader("many"), io.Discard, double); err == nil {
+		t.Error("an order that cannot be read was carried out")
+	}
+}
+
+func TestEveryMeasureHasANameAndRowsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	names, labels := make(map[string]bool), make(map[string]bool)
+	for _, m := range measures(1000) {
+		if names[m.name] || len(m.rows) == 0 {
+			t.Errorf("measure %q is there twice, or has no row", m.name)
+		}
+		names[m.name] = true
+		for _, row := range m.rows {
+			if labels[row.label] {
+				t.Errorf("row %q is there twice", row.label)
+			}
+			labels[row.label] = true
+			if row.atLeast != (row.aim > row.must) {
+				t.Errorf("row %q: the aim %v is easier than the %v that must hold", row.label, row.aim, row.must)
+			}
+		}
 	}
 }
 
@@ -96,9 +139,8 @@ func TestLinesReadWhatTheBackendAnswers(t *testing.T) {
 	server := httptest.NewServer(newBackend())
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	o := order{Job: job{Body: smallBody(false)}}
 
-	calls, err := dial(context.Background(), address, o.request(address, ""))
+	calls, err := dial(context.Background(), address, request(address, "", "", smallBody(false)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +151,7 @@ func TestLinesReadWhatTheBackendAnswers(t *testing.T) {
 		}
 	}
 
-	events, err := dial(context.Background(), address, o.request(address, wantStream))
+	events, err := dial(context.Background(), address, request(address, "", wantStream, smallBody(true)))
 	if err != nil {
 		t.Fatal(err)
 	}

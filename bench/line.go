@@ -78,6 +78,7 @@ func (l *line) answer() error {
 	if err != nil {
 		return err
 	}
+	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
 	if err == nil && n != int64(len(answerJSON)) {
 		err = fmt.Errorf("an answer of %d bytes came with %d", len(answerJSON), n)
@@ -106,7 +107,7 @@ func (l *line) open() error {
 	if err := l.send(); err != nil {
 		return err
 	}
-	resp, err := l.head()
+	resp, err := l.head() //nolint:bodyclose // it ends with the line
 	if err != nil {
 		return err
 	}

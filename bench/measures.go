@@ -117,7 +117,7 @@ func measures(entries int64) []measure {
 		{"wallet", underLoad{walletEach, oneWallet, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
 			{"Requests per CPU-second, 64 keys on one wallet, beside 64 with a wallet each", perCPUSecond, perSecond, ratio, 0.97, 1.00, true},
 		}},
-		{"purchases", shopping{Buyers: 64, Users: 4096}, []row{
+		{"purchases", shopping{Buyers: 64, Users: 10_000}, []row{
 			{"Purchases of a plan, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
 		}},
 		{"verify", verifying{few: entries / 10, many: entries}, []row{

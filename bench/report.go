@@ -83,11 +83,11 @@ func (r *report) finish() error {
 func (r *report) add(m measure, pairs []pair) {
 	for _, row := range m.rows {
 		out := result{Label: row.label, Must: row.bound(row.must), Aim: row.bound(row.aim), Unit: row.unit.name, row: row}
-		var beside, gateway, compared []float64
-		for _, p := range pairs {
+		beside, gateway, compared := make([]float64, len(pairs)), make([]float64, len(pairs)), make([]float64, len(pairs))
+		for i, p := range pairs {
 			b, g := row.figure(p[0]), row.figure(p[1])
-			beside, gateway = append(beside, b/row.unit.scale), append(gateway, g/row.unit.scale)
-			compared = append(compared, row.compared(b, g))
+			beside[i], gateway[i] = b/row.unit.scale, g/row.unit.scale
+			compared[i] = row.compared(b, g)
 		}
 		out.Beside, out.Gateway = median(beside), median(gateway)
 		out.Verdict = row.judge(median(compared), r.Quick)

@@ -45,6 +45,7 @@ type capKey struct {
 // tally is a memo account in a purse.
 type tally struct {
 	account  Account
+	known    bool         // used is that of the store; until then it is being read
 	used     money.Amount // in the store, after the last commit told of
 	reserved money.Amount
 }
@@ -115,11 +116,20 @@ func (p *purse) replace(r *reading) {
 		maps.DeleteFunc(p.pots, func(a Account, _ *pot) bool { return !listed[a] })
 	}
 	for key, used := range r.caps {
-		if p.caps[key] == nil {
-			p.caps[key] = &tally{account: budgetAccount(p.user, key.scope, key.start)}
-		}
-		p.caps[key].used = used
+		t := p.tally(key)
+		t.known, t.used = true, used
 	}
+}
+
+// tally returns that of a budget's period, made if there is none. From then on
+// every transaction that changes the user's money reads it. The mutex is held.
+func (p *purse) tally(key capKey) *tally {
+	t := p.caps[key]
+	if t == nil {
+		t = &tally{account: budgetAccount(p.user, key.scope, key.start)}
+		p.caps[key] = t
+	}
+	return t
 }
 
 // purseShards is how many maps the purses are spread over, by user.
@@ -179,7 +189,7 @@ func (ps *purses) drop(since time.Time) {
 			case p.open == 0 && p.loads == 0 && p.used.Before(since):
 				p.gone = true
 				delete(shard.user, user)
-			case p.open == 0 && len(p.caps) > maxCaps:
+			case p.open == 0 && p.loads == 0 && len(p.caps) > maxCaps:
 				clear(p.caps)
 			}
 			p.mu.Unlock()

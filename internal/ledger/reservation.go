@@ -181,6 +181,11 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer, now time.Time) (*purse
 			return p, nil
 		}
 		p.loads++
+		for _, b := range payer.Budgets {
+			if b.Limit > 0 {
+				p.tally(b.key(now)) // a change that runs after the load shall not miss it
+			}
+		}
 		p.mu.Unlock()
 		err := l.load(ctx, payer, now)
 		p.mu.Lock()
@@ -201,8 +206,10 @@ const maxLoads = 16
 // held.
 func (p *purse) knows(payer Payer, now time.Time) bool {
 	for _, b := range payer.Budgets {
-		if b.Limit > 0 && p.caps[b.key(now)] == nil {
-			return false
+		if b.Limit > 0 {
+			if t := p.caps[b.key(now)]; t == nil || !t.known {
+				return false
+			}
 		}
 	}
 	return true

@@ -45,6 +45,20 @@ func TestStepsThatOnceWentWrong(t *testing.T) {
 				{do: "reserve", user: "bob", amount: 2},
 			},
 		},
+		{
+			"a hold that ends while its budget is read for the first time",
+			[]step{
+				{do: "credit", user: "ann", amount: 30},
+				{do: "hold", user: "ann", amount: 9, n: 2},
+				{do: "restart"},
+				{do: "reserve", user: "ann", amount: 1},
+				{do: "shut"},
+				{do: "credit", user: "bob", amount: 1},
+				{do: "reserve", user: "ann", amount: 5, n: 2},
+				{do: "end hold", amount: 3},
+				{do: "open"},
+			},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

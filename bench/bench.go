@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// bench is one run of the benchmark.
+type bench struct {
+	pairs    int // of each measure
+	turns    turns
+	entries  int64  // of the ledger that is verified
+	profiles string // directory for CPU profiles; empty for none
+
+	dir     string // temporary, for everything
+	self    string // this program
+	caddy   string // the build under test
+	backend string // address of the backend
+	one     cores  // where what is measured runs
+	others  cores  // where everything else runs
+	sites   map[string]*site
+}
+
+// turns says how the two of a pair alternate, so that what else goes on in the
+// machine meets both alike.
+type turns struct {
+	Warm   time.Duration // how long each works before anything counts
+	Slice  time.Duration // how long each works at a time
+	Rounds int           // how often each has its turn
+}
+
+// length is how long all turns of both take.
+func (t turns) length() time.Duration {
+	return 2 * (t.Warm + time.Duration(t.Rounds)*t.Slice)
+}
+
+// build makes the one Caddy that all gateways run.
+func (b *bench) build(ctx context.Context) (err error) {
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	b.caddy = filepath.Join(b.dir, "caddy")
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", b.caddy, "./cmd/caddy") //nolint:gosec // our own
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building cmd/caddy, from the directory bench: %w", err)
+	}
+	return nil
+}
+
+// measureAll goes through the table of measures.
+func (b *bench) measureAll(ctx context.Context, only string, r *report) error {
+	stop, err := b.startBackend(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	b.sites = make(map[string]*site)
+	for _, m := range measures(b.entries) {
+		if only != "" && only != m.name {
+			continue
+		}
+		pairs := make([]pair, b.pairs)
+		for i := range pairs {
+			progress("%s, pair %d of %d", m.name, i+1, b.pairs)
+			if pairs[i], err = m.trial.pair(ctx, b, m.name); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+		r.add(m, pairs)
+	}
+	progress("")
+	return nil
+}
+
+// role is a command that starts this program again.
+func (b *bench) role(ctx context.Context, role string) *exec.Cmd {
+	return exec.CommandContext(ctx, b.self, "-role", role) //nolint:gosec // this very program
+}
+
+// startBackend runs the backend until stop is called.
+func (b *bench) startBackend(ctx context.Context) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := b.role(ctx, roleBackend)
+	stop = func() {
+		cancel()
+		_ = cmd.Wait() // it ends by being killed
+	}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if err := startPinned(cmd, b.others); err != nil {
+		cancel()
+		return nil, err
+	}
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("the backend did not come up: %w", err)
+	}
+	b.backend = strings.TrimSpace(address)
+	return stop, nil
+}
+
+// hire runs this program in a role until it has carried out an order, and reads
+// what it answers. What it says on the way is shown when it fails.
+func (b *bench) hire(ctx context.Context, role string, on cores, order, answer any) error {
+	var out, said bytes.Buffer
+	cmd := b.role(ctx, role)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(marshal(order)), &out, &said
+	if err := startPinned(cmd, on); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("the %s: %w\n%s", role, err, said.Bytes())
+	}
+	return json.Unmarshal(out.Bytes(), answer)
+}
+
+// serveOrder is the other end of hire: it reads an order, carries it out and
+// writes the answer.
+func serveOrder[Order, Answer any](in io.Reader, out io.Writer, carryOut func(context.Context, Order) (Answer, error)) error {
+	var order Order
+	if err := json.NewDecoder(in).Decode(&order); err != nil {
+		return fmt.Errorf("reading the order: %w", err)
+	}
+	answer, err := carryOut(context.Background(), order)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(answer)
+}
+
+// progress shows how far the run is, on a terminal.
+func progress(format string, args ...any) {
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		_, _ = io.WriteString(os.Stderr, "\r\x1b[K"+fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+// side is one of two that are compared: the same build of Caddy with a
+// Caddyfile and, where it is the gateway, with accounts.
+type side struct {
+	name      string
+	caddyfile *template.Template
+	users     int   // who may call
+	keys      int   // of each of them
+	entries   int64 // of the ledger that it finds
+}
+
+// The sides of measures under load.
+var (
+	bare       = side{name: "bare", caddyfile: bareCaddyfile}
+	gate       = side{name: "gate", caddyfile: gateCaddyfile, users: 1, keys: 1}
+	oneWallet  = side{name: "one-wallet", caddyfile: gateCaddyfile, users: 1, keys: 64}
+	walletEach = side{name: "wallet-each", caddyfile: gateCaddyfile, users: 64, keys: 1}
+)
+
+// bareCaddyfile is Caddy's reverse_proxy and nothing else. All sides log as
+// Caddy does by default: at the level INFO, as JSON, to standard error.
+var bareCaddyfile = template.Must(template.New("bare").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+}
+
+http://{{.Address}} {
+	reverse_proxy {{.Backend}}
+}
+`))
+
+// gateCaddyfile is the same proxy behind the gateway, with a store on disk.
+// Calls are charged: each is a line of its log and a record of its ledger.
+var gateCaddyfile = template.Must(template.New("gate").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+	modelgate {
+		storage badger "{{.Dir}}/store"
+		price claude-* {
+			input 3.00
+			output 15.00
+			cache_read 0.30
+			cache_write 3.75
+			context 200000
+			max_output 64000
+		}
+	}
+}
+
+http://{{.Address}} {
+	modelgate_messages {
+		reverse_proxy {{.Backend}}
+	}
+	modelgate_completions {
+		reverse_proxy {{.Backend}}
+	}
+}
+`))
+
+// bareKey is what callers of the bare proxy send, which asks for no key, so that
+// their requests are as long as the others.
+var bareKey = "sk-" + strings.Repeat("0", 49)
+
+// fortune is what each user has, and what each key may spend in a month: more
+// than a run can.
+const fortune = "1000000"
+
+// keyLimits are the limits of each key: all that there are, far above the load.
+var keyLimits = map[string]any{
+	"budget": fortune, "reset": "month",
+	"requests_per_second": 1_000_000, "streams": 1_000_000, "tokens_per_minute": 1_000_000_000,
+}
+
+// site is a side that is ready to be started.
+type site struct {
+	side
+	dir  string   // all that its processes keep
+	keys []string // API keys in force
+}
+
+// prepare makes the site of a side, unless this run has it already.
+func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
+	if have := b.sites[s.name]; have != nil {
+		return have, nil
+	}
+	at := &site{side: s, dir: filepath.Join(b.dir, s.name)}
+	if err := os.Mkdir(at.dir, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	switch {
+	case s.entries > 0:
+		progress("%s: filling the ledger", s.name)
+		err = b.fillLedger(ctx, at)
+	case s.users > 0:
+		err = b.openAccounts(ctx, at)
+	default:
+		at.keys = []string{bareKey}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", s.name, err)
+	}
+	b.sites[s.name] = at
+	return at, nil
+}
+
+// openAccounts makes the users of a side with their keys and their money, as an
+// operator does.
+func (b *bench) openAccounts(ctx context.Context, s *site) error {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return err
+	}
+	for n := range s.users {
+		name := userName(n)
+		if _, err := g.post(ctx, "/modelgate/users", map[string]any{"name": name}); err != nil {
+			return err
+		}
+		credit := map[string]any{"amount": fortune, "reason": "to be spent in a benchmark"}
+		if _, err := g.post(ctx, "/modelgate/wallets/"+name+"/credit", credit); err != nil {
+			return err
+		}
+		for range s.side.keys {
+			answer, err := g.post(ctx, "/modelgate/keys", map[string]any{"user": name, "limits": keyLimits})
+			if err != nil {
+				return err
+			}
+			var key struct {
+				Secret string `json:"api_key"`
+			}
+			if err := json.Unmarshal(answer, &key); err != nil {
+				return err
+			}
+			s.keys = append(s.keys, key.Secret)
+		}
+	}
+	return nil
+}
+
+func userName(n int) string { return fmt.Sprintf("bench-%d", n) }
+
+// charged makes sure that calls have cost their caller something: that what was
+// measured is the gateway with money on.
+func (g *gateway) charged(ctx context.Context) error {
+	answer, err := g.get(ctx, "/modelgate/wallets/"+userName(0))
+	if err != nil {
+		return err
+	}
+	var wallet struct {
+		Balance string `json:"balance"`
+	}
+	if err := json.Unmarshal(answer, &wallet); err != nil {
+		return err
+	}
+	if whole, _, _ := strings.Cut(wallet.Balance, "."); whole == fortune {
+		return errors.New("the calls were not charged")
+	}
+	return nil
+}

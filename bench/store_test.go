@@ -1,0 +1,78 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// newBooks are the books of a new store.
+func newBooks(t *testing.T) *books {
+	t.Helper()
+	b, err := openBooks(t.Context(), filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// addsUp verifies the books, and returns what was looked at.
+func addsUp(t *testing.T, b *books) (r ledger.Report) {
+	t.Helper()
+	b.ledger.Close(t.Context())
+	now := b.store.Now()
+	err := b.store.View(t.Context(), func(reader storage.Reader) (err error) {
+		r, err = ledger.Verify(t.Context(), reader, now, ledger.CallsKept, func(p ledger.Problem) { t.Errorf("%s: %s", p.Where, p.What) })
+		if err == nil {
+			err = billing.Verify(reader, now, t.Errorf)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAFilledLedgerHasTheEntriesAskedForAndAddsUp(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	const entries = 12_345
+	if err := b.fill(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	r := addsUp(t, b)
+	if r.Entries < entries || r.Entries > entries*11/10 {
+		t.Errorf("the ledger has %d entries, want %d or a few more", r.Entries, entries)
+	}
+	if calls, transfers := int64(entries*3/8), int64(entries/8); r.Calls < calls || r.Transfers <= transfers || r.Users != clerkUsers {
+		t.Errorf("%+v, want %d calls, more than %d transfers, %d users", r, calls, transfers, clerkUsers)
+	}
+}
+
+func TestAShopSellsAndCommitsInTurns(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	o := shopOrder{shopping: shopping{Buyers: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
+	p, err := o.sell(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, s := range p {
+		if s.Units < int64(o.Turns.Rounds*o.Buyers) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice {
+			t.Errorf("crew %d has done %d in %v", n, s.Units, s.Took)
+		}
+	}
+	if r := addsUp(t, b); r.Claims < p[1].Units {
+		t.Errorf("%d purchases were counted, the ledger knows of %d", p[1].Units, r.Claims)
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// underLoad is the trial of two sides that are put to the same job.
+type underLoad struct {
+	beside, gateway side
+	job             job
+}
+
+// pair implements trial: it starts both sides and a load generator.
+func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err error) {
+	o := order{Job: u.job, Turns: b.turns}
+	var (
+		starts   [2]time.Duration
+		gateways [2]*gateway
+		profiles sync.WaitGroup
+	)
+	for n, side := range [2]side{u.beside, u.gateway} {
+		s, err := b.prepare(ctx, side)
+		if err != nil {
+			return p, err
+		}
+		g, err := b.start(ctx, s)
+		if err != nil {
+			return p, err
+		}
+		defer g.stop()
+		gateways[n], starts[n] = g, g.start
+		o.Targets[n] = target{g.address, g.cmd.Process.Pid, s.keys}
+		if b.profiles != "" && u.job.Kind != idle {
+			file := filepath.Join(b.profiles, name+"-"+s.name+".pprof")
+			profiles.Go(func() {
+				if err := g.profile(ctx, o.Turns.length(), file); err != nil {
+					fmt.Fprintln(os.Stderr, "bench: profile:", err)
+				}
+			})
+		}
+	}
+	err = b.hire(ctx, roleLoad, b.others, o, &p)
+	profiles.Wait()
+	for n := range p {
+		p[n].Start = starts[n]
+	}
+	if err == nil {
+		err = gateways[1].charged(ctx)
+	}
+	return p, err
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// verifying is the trial of two gateways that verify their ledgers, one of few
+// entries and one of many.
+type verifying struct{ few, many int64 }
+
+// pair implements trial.
+func (v verifying) pair(ctx context.Context, b *bench, _ string) (p pair, err error) {
+	for n, entries := range [2]int64{v.few, v.many} {
+		s, err := b.prepare(ctx, side{name: fmt.Sprintf("ledger-%d", entries), caddyfile: gateCaddyfile, entries: entries})
+		if err != nil {
+			return p, err
+		}
+		if p[n], err = b.verify(ctx, s); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// lookEvery is how often memory is read while something goes on.
+const lookEvery = 5 * time.Millisecond
+
+// verify starts a gateway and has it verify its ledger, as an operator does. What
+// has grown is the most that its memory was meanwhile, over what it was before.
+func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return p, err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return p, err
+	}
+	pid := g.cmd.Process.Pid
+	if err := atRest(ctx, pid); err != nil {
+		return p, err
+	}
+	before, err := resident(pid)
+	if err != nil {
+		return p, err
+	}
+
+	began := time.Now()
+	verified := make(chan error, 1)
+	go func() { verified <- g.verify(ctx, s.entries) }()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-verified:
+			p.Took, p.Units = time.Since(began), s.entries
+			p.Grown = p.Resident - before
+			return p, err
+		case <-tick.C:
+			now, err := resident(pid)
+			if err != nil {
+				return p, err
+			}
+			p.Resident = max(p.Resident, now)
+		}
+	}
+}
+
+// restPatience is how long a process may take to come to rest.
+const restPatience = time.Minute
+
+// atRest returns when a process does next to nothing any more: when its store
+// has written and merged its tables.
+func atRest(ctx context.Context, pid int) error {
+	const (
+		look = 250 * time.Millisecond
+		most = look / 20 // of processor time, in between
+	)
+	ctx, cancel := context.WithTimeoutCause(ctx, restPatience, errors.New("the process does not come to rest"))
+	defer cancel()
+	before, err := cpuTime(pid)
+	for err == nil {
+		if err = pause(ctx, look); err != nil {
+			break
+		}
+		var now time.Duration
+		if now, err = cpuTime(pid); err == nil && now-before <= most {
+			return nil
+		}
+		before = now
+	}
+	return err
+}
+
+// verify returns when the gateway has found that everything adds up in a ledger
+// of at least so many entries.
+func (g *gateway) verify(ctx context.Context, entries int64) error {
+	answer, err := g.post(ctx, "/modelgate/verify", struct{}{})
+	if err != nil {
+		return err
+	}
+	var found struct {
+		Entries  int64             `json:"entries"`
+		Problems []json.RawMessage `json:"problems"`
+	}
+	if err := json.Unmarshal(answer, &found); err != nil {
+		return err
+	}
+	if len(found.Problems) > 0 {
+		return fmt.Errorf("the ledger does not add up: %s", found.Problems[0])
+	}
+	if found.Entries < entries {
+		return fmt.Errorf("the ledger has %d entries, not %d", found.Entries, entries)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+var harmsToAccounts = []harm{
+	{
+		"a balance that its entries do not lead to",
+		func(d damage) { d.state(wallet, func(s *State) { s.Balance += money.Unit }) },
+		[]string{
+			"account u/ann/wallet: it has 63.00 with 10.00 held, its last entry left 62.00 with 10.00 held",
+			"all accounts: the sum of their balances is 1.00, not zero: money has come from nowhere or gone",
+		},
+	},
+	{
+		"more held than the holds of an account",
+		func(d damage) { d.state(wallet, func(s *State) { s.Held += money.Unit }) },
+		[]string{
+			"account u/ann/wallet: it has 62.00 with 11.00 held, its last entry left 62.00 with 10.00 held",
+			"account u/ann/wallet: what is held differs by 1.00 from what its open holds come to",
+		},
+	},
+	{
+		"an account without a record",
+		func(d damage) { d.remove(accountKey(Quota("ann", 1, time.Unix(1795176360, 0)))) },
+		[]string{
+			"account u/ann/quota/1/1795176360: it has entries, but no record",
+			"all accounts: the sum of their balances is -12.00, not zero: money has come from nowhere or gone",
+		},
+	},
+	{
+		"an account without entries",
+		func(d damage) { d.set(accountKey(Wallet("eve")), State{}.encode()) },
+		[]string{"account u/eve/wallet: it has no entries"},
+	},
+	{
+		"an account that cannot be read",
+		func(d damage) { d.set(accountKey(Receivable("eve")), []byte{9}) },
+		[]string{"account u/eve/receivable: an account record of 1 bytes cannot be read by this build"},
+	},
+	{
+		"an entry that is missing",
+		func(d damage) { d.remove(entryKey(wallet, 7)) },
+		[]string{
+			"account u/ann/wallet: entry 7 is missing",
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is entry 7 there, which is missing", openHold),
+		},
+	},
+	{
+		"entries that are missing at the beginning",
+		func(d damage) {
+			d.remove(entryKey(Granted, 1))
+			d.remove(entryKey(Operator, 1))
+			d.remove(entryKey(Operator, 2))
+		},
+		[]string{
+			"account s/granted: entry 1 is missing",
+			"account s/operator: the entries 1 to 2 are missing",
+			"transfer {credit of bob}: its leg on s/operator is entry 2 there, which is missing",
+			fmt.Sprintf("transfer %v: its leg on s/granted is entry 1 there, which is missing", purchaseID),
+			fmt.Sprintf("transfer %v: its leg on s/operator is entry 1 there, which is missing", creditID),
+		},
+	},
+	{
+		"an entry too many",
+		func(d damage) { d.set(entryKey(wallet, 13), d.get(entryKey(wallet, 12))) },
+		[]string{
+			"account u/ann/wallet: entry 13 is there, but it counts only 12",
+			"account u/ann/wallet: entry 12 left 62.00 with 10.00 held, entry 13 began with 82.00 with 10.00 held",
+			fmt.Sprintf("account u/ann/wallet: entry 13 is of transfer %v, which has no such leg", purchaseID),
+		},
+	},
+	{
+		"an entry that does not go on where the one before it ended",
+		func(d damage) { d.entry(wallet, 8, func(e *Entry) { e.After.Balance += money.Unit }) },
+		[]string{
+			"account u/ann/wallet: entry 8 left 89.00 with 17.00 held, entry 9 began with 88.00 with 17.00 held",
+			"account u/ann/wallet: entry 7 left 88.00 with 10.00 held, entry 8 began with 89.00 with 10.00 held",
+		},
+	},
+	{
+		"a first entry that does not begin with nothing",
+		func(d damage) { d.entry(Sold, 1, func(e *Entry) { e.Amount -= money.Unit }) },
+		[]string{
+			"account s/sold: its first entry began with 1.00",
+			fmt.Sprintf("transfer %v: its leg on s/sold is 20.00, entry 1 there is 19.00", purchaseID),
+		},
+	},
+	{
+		"an entry of an unknown kind",
+		func(d damage) {
+			entry := slices.Clone(d.get(entryKey(wallet, 7)))
+			entry[1] = 200
+			d.set(entryKey(wallet, 7), entry)
+		},
+		[]string{"account u/ann/wallet: entry 7 cannot be read by this build"},
+	},
+	{
+		"a key that is none of an entry",
+		func(d damage) { d.set([]byte("entry/u/ann/wallet"), nil) },
+		[]string{`the entries: "entry/u/ann/wallet" is not the key of one`},
+	},
+	{
+		"a wallet that fell below zero",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Debit, Legs: Move(Wallet("eve"), Operator, 4*money.Unit)})
+			d.book(Transfer{ID: IDOf("more"), Kind: Debit, Legs: Move(Wallet("eve"), Operator, 1*money.Unit)})
+			d.book(Transfer{ID: IDOf("back"), Kind: Credit, Legs: Move(Operator, Wallet("eve"), 5*money.Unit)})
+		},
+		[]string{"account u/eve/wallet: less than nothing is available: entry 1 left -4.00, the first of 2 that did so"},
+	},
+	{
+		"a receivable above zero",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Clear, Legs: Move(Operator, Receivable("bob"), 4*money.Unit)})
+		},
+		[]string{"account u/bob/receivable: a receivable is above zero: entry 2 left 1.00, the first of 1 that did so"},
+	},
+	{
+		"less than nothing held",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Dispute, Legs: []Leg{{Account: Receivable("bob"), Held: -2 * money.Unit}}})
+		},
+		[]string{
+			"account u/bob/receivable: less than nothing is held: entry 2 left -3.00 with -2.00 held, the first of 1 that did so",
+			"account u/bob/receivable: what is held differs by -2.00 from what its open holds come to",
+		},
+	},
+	{
+		"money of the house that is held",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Dispute, Legs: []Leg{{Account: Sold, Held: 2 * money.Unit}}})
+		},
+		[]string{"account s/sold: 2.00 is held, and nothing of the house is ever held"},
+	},
+	{
+		"money from nowhere",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Credit, Legs: []Leg{{Account: wallet, Amount: money.Unit}}})
+		},
+		[]string{
+			"all accounts: the sum of their balances is 1.00, not zero: money has come from nowhere or gone",
+			fmt.Sprintf("transfer %v: the sum of its legs is 1.00, not zero", extra),
+		},
+	},
+}

@@ -1,0 +1,133 @@
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+var harmsToCalls = []harm{
+	{
+		"a call that is missing",
+		func(d damage) { d.remove(call(callPrefix, "a")) },
+		[]string{
+			"account u/ann/wallet: what calls took from it differs by 5.00 from what their records have paid",
+			"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, -3 tokens in and -5 out, -5.00 charged and 0.00 uncollected",
+		},
+	},
+	{
+		"a call that has paid more than was taken",
+		func(d damage) {
+			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Amount += money.Unit })
+		},
+		[]string{
+			"call a of ann: it has cost 5.00, and paid 6.00",
+			"account u/ann/wallet: what calls took from it differs by -1.00 from what their records have paid",
+		},
+	},
+	{
+		"a call that has cost more than the sums of its day know",
+		func(d damage) { edit(d, call(callPrefix, "d"), func(c *callRecord) { c.Lost = money.Unit }) },
+		[]string{"usage ann/20261120/key_1/m: its calls differ from it by 0 calls, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
+	},
+	{
+		"a call that was paid from a budget",
+		func(d damage) {
+			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Account = underKey.own() })
+		},
+		[]string{
+			fmt.Sprintf("call a of ann: it has paid from %s, where no money is kept", underKey),
+			"account u/ann/wallet: what calls took from it differs by 5.00 from what their records have paid",
+		},
+	},
+	{
+		"a call under way that is not in the index",
+		func(d damage) { d.remove(call(openPrefix, "c")) },
+		[]string{"call c of ann: it is under way, but not in the index of those"},
+	},
+	{
+		"an ended call in the index of those under way",
+		func(d damage) {
+			d.set(call(openPrefix, "a"), nil)
+			d.set(call(openPrefix, "e"), nil)
+		},
+		[]string{
+			"call e of ann: it has ended, but is in the index of those under way",
+			"call a of ann: it has ended, but is in the index of those under way",
+		},
+	},
+	{
+		"an index without its call",
+		func(d damage) {
+			d.set(call(openPrefix, "f"), nil)
+			d.set(call(openPrefix, "bb"), nil)
+			c := Call{ID: "x", User: "eve"}
+			d.set(c.keyUnder(openPrefix), nil)
+		},
+		[]string{
+			"call f of ann: it is in the index of those under way, but has no record",
+			"call bb of ann: it is in the index of those under way, but has no record",
+			"call x of eve: it is in the index of those under way, but has no record",
+		},
+	},
+	{
+		"a call that cannot be read",
+		func(d damage) { d.set(call(callPrefix, "d"), nil) },
+		[]string{
+			"call d of ann: its record cannot be read: storage: empty record",
+			"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
+		},
+	},
+	{
+		"a call in the place of another",
+		func(d damage) { d.set(call(callPrefix, "f"), d.get(call(callPrefix, "a"))) },
+		[]string{"call f of ann: its record is that of call a of ann at 2026-11-20T12:00:00Z"},
+	},
+	{
+		"sums of a day that are too high",
+		func(d damage) {
+			edit(d, someday.key(), func(u *Usage) { u.Calls, u.Tokens = u.Calls+1, u.Tokens.Plus(usage.Tokens{Output: 4}) })
+		},
+		[]string{"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, 0 tokens in and -4 out, 0.00 charged and 0.00 uncollected"},
+	},
+	{
+		"sums of a day that are missing",
+		func(d damage) { d.remove(someday.key()) },
+		[]string{
+			"user ann: what calls took differs by 12.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls differ from it by 5 calls, 15 tokens in and 25 out, 12.00 charged and 2.00 uncollected",
+		},
+	},
+	{
+		"sums of a day long ago that are too high",
+		func(d damage) {
+			u := Usage{Day: "20250101", User: "ann", Key: "key_1", Model: "m", Calls: 1, Cost: money.Unit}
+			d.set(u.key(), storage.EncodeRecord(u))
+		},
+		[]string{"user ann: what calls took differs by -1.00 from what the usage of all days comes to"},
+	},
+	{
+		"sums of a day that cannot be read",
+		func(d damage) { d.set([]byte("usage/eve/20261120/k/m"), []byte{1, '!'}) },
+		[]string{"usage eve/20261120/k/m: its record cannot be read: invalid character '!' looking for beginning of value"},
+	},
+	{
+		"sums of a day in the place of others",
+		func(d damage) {
+			d.set([]byte("usage/ann/20261120/key_1/n"), storage.EncodeRecord(someday))
+		},
+		[]string{"usage ann/20261120/key_1/n: its record is that of usage ann/20261120/key_1/m"},
+	},
+	{
+		"a claim that cannot be read",
+		func(d damage) { d.set(claimKey, []byte{1}) },
+		[]string{"claim " + IDOf("k").String() + " of ann: its record cannot be read: unexpected end of JSON input"},
+	},
+	{
+		"a claim without an answer",
+		func(d damage) { d.set(claimKey, storage.EncodeRecord(map[string]int{"time": 1})) },
+		[]string{"claim " + IDOf("k").String() + " of ann: its record has no answer"},
+	},
+}

@@ -1,0 +1,178 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+var harmsToTransfers = []harm{
+	{
+		"a transfer that is missing",
+		func(d damage) { d.remove(transferKey(creditID)) },
+		[]string{
+			fmt.Sprintf("account s/operator: entry 1 is of transfer %v, which is missing", creditID),
+			fmt.Sprintf("account u/ann/wallet: entry 1 is of transfer %v, which is missing", creditID),
+		},
+	},
+	{
+		"a leg of another amount than its entry",
+		func(d damage) {
+			edit(d, transferKey(openHold), func(x *Transfer) { x.Legs[0].Held += money.Unit })
+		},
+		[]string{fmt.Sprintf("transfer %v: its leg on u/ann/wallet is 0.00 with 11.00 held, entry 7 there is 0.00 with 10.00 held", openHold)},
+	},
+	{
+		"an entry of another amount than its leg",
+		func(d damage) {
+			edit(d, transferKey(creditID), func(x *Transfer) { x.Legs[1].Amount += money.Unit })
+		},
+		[]string{
+			fmt.Sprintf("transfer %v: the sum of its legs is 1.00, not zero", creditID),
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is 101.00, entry 1 there is 100.00", creditID),
+		},
+	},
+	{
+		"a leg that is missing",
+		func(d damage) { edit(d, transferKey(openHold), func(x *Transfer) { x.Legs = x.Legs[:1] }) },
+		[]string{fmt.Sprintf("account %s: entry 5 is of transfer %v, which has no such leg", underKey, openHold)},
+	},
+	{
+		"two legs with one entry",
+		func(d damage) {
+			edit(d, transferKey(openHold), func(x *Transfer) { x.Legs = append(x.Legs, x.Legs[1]) })
+		},
+		[]string{fmt.Sprintf("transfer %v: two of its legs are entry 5 of %s", openHold, underKey)},
+	},
+	{
+		"two legs whose entries are exchanged",
+		func(d damage) {
+			d.entry(wallet, 7, func(e *Entry) { e.Transfer = voidHold })
+			d.entry(wallet, 10, func(e *Entry) { e.Transfer = openHold })
+		},
+		[]string{
+			fmt.Sprintf("account u/ann/wallet: entry 10 is of transfer %v, which has no such leg", openHold),
+			fmt.Sprintf("account u/ann/wallet: entry 7 is of transfer %v, which has no such leg", voidHold),
+		},
+	},
+	{
+		"a transfer of another kind than its entries",
+		func(d damage) { edit(d, transferKey(creditID), func(x *Transfer) { x.Kind = TopUp }) },
+		[]string{
+			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of s/operator is a credit of 2026-11-20T12:00:00Z", creditID),
+			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of u/ann/wallet is a credit of 2026-11-20T12:00:00Z", creditID),
+		},
+	},
+	{
+		"a transfer of no kind",
+		func(d damage) {
+			d.set(transferKey(extra), storage.EncodeRecord(Transfer{ID: extra, Kind: "gift"}))
+		},
+		[]string{fmt.Sprintf(`transfer %v: "gift" is no kind of transfer`, extra)},
+	},
+	{
+		"an entry of another time than its transfer",
+		func(d damage) { d.entry(Sold, 1, func(e *Entry) { e.Time = e.Time.Add(time.Hour) }) },
+		[]string{fmt.Sprintf("transfer %v: it is a purchase of 2026-11-20T12:06:00Z, entry 1 of s/sold is a purchase of 2026-11-20T13:06:00Z", purchaseID)},
+	},
+	{
+		"a transfer that cannot be read",
+		func(d damage) { d.set(transferKey(creditID), []byte{1, '{'}) },
+		[]string{fmt.Sprintf("transfer %v: its record cannot be read: unexpected end of JSON input", creditID)},
+	},
+	{
+		"a transfer in the place of another",
+		func(d damage) { d.set(transferKey(creditID), d.get(transferKey(refundID))) },
+		[]string{fmt.Sprintf("transfer %v: its record cannot be read: it says that it is %v", creditID, refundID)},
+	},
+	{
+		"a hold that is missing",
+		func(d damage) { d.remove(holdKey("ann", openHold)) },
+		[]string{
+			fmt.Sprintf("account %s: what is held differs by 10.00 from what its open holds come to", underKey),
+			"account u/ann/wallet: what is held differs by 10.00 from what its open holds come to",
+			fmt.Sprintf("transfer %v: it is a hold of hold %v of ann, which is missing", openHold, openHold),
+		},
+	},
+	{
+		"an ended hold that is missing",
+		func(d damage) { d.remove(holdKey("ann", paidHold)) },
+		[]string{
+			fmt.Sprintf("transfer %v: it is a hold of hold %v of ann, which is missing", paidHold, paidHold),
+			fmt.Sprintf("transfer %v: it is a settle of hold %v of ann, which is missing", endOf(paidHold), paidHold),
+		},
+	},
+	{
+		"a hold that is open after its end",
+		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.State = Held }) },
+		[]string{
+			fmt.Sprintf("hold %v of ann: it is open, but transfer %v has ended it", paidHold, endOf(paidHold)),
+			fmt.Sprintf("account %s: what is held differs by -7.00 from what its open holds come to", underKey),
+			"account u/ann/wallet: what is held differs by -7.00 from what its open holds come to",
+		},
+	},
+	{
+		"a hold that has ended without a transfer",
+		func(d damage) { edit(d, holdKey("ann", openHold), func(h *holdRecord) { h.State = Voided }) },
+		[]string{
+			fmt.Sprintf("hold %v of ann: it is voided, but transfer %v, which ends it, is missing", openHold, endOf(openHold)),
+			fmt.Sprintf("account %s: what is held differs by 10.00 from what its open holds come to", underKey),
+			"account u/ann/wallet: what is held differs by 10.00 from what its open holds come to",
+		},
+	},
+	{
+		"a hold that has ended in another way than its transfer",
+		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.State = Voided }) },
+		[]string{fmt.Sprintf("hold %v of ann: it is voided, but was ended by a settle", paidHold)},
+	},
+	{
+		"a hold in no state",
+		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.State = "lost" }) },
+		[]string{fmt.Sprintf(`hold %v of ann: "lost" is no state of a hold`, paidHold)},
+	},
+	{
+		"a hold that was charged something else",
+		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.Charged -= money.Unit }) },
+		[]string{fmt.Sprintf("hold %v of ann: it was charged 5.00, its transfer took 6.00", paidHold)},
+	},
+	{
+		"a hold that no transfer began",
+		func(d damage) {
+			d.set(holdKey("ann", extra), storage.EncodeRecord(holdRecord{ID: extra, User: "ann", State: Held}))
+		},
+		[]string{fmt.Sprintf("hold %v of ann: its transfer %v is missing", extra, extra)},
+	},
+	{
+		"a hold that another transfer began",
+		func(d damage) {
+			d.set(holdKey("ann", creditID), storage.EncodeRecord(holdRecord{ID: creditID, User: "ann", State: Held}))
+		},
+		[]string{fmt.Sprintf(`hold %v of ann: its transfer is a credit of "ann"`, creditID)},
+	},
+	{
+		"a hold that cannot be read",
+		func(d damage) { d.set(holdKey("ann", paidHold), []byte{2}) },
+		[]string{fmt.Sprintf("hold %v of ann: its record cannot be read: storage: record version 2, this build reads 1", paidHold)},
+	},
+	{
+		"a hold in the place of another",
+		func(d damage) { d.set(holdKey("ann", paidHold), d.get(holdKey("ann", voidHold))) },
+		[]string{fmt.Sprintf("hold %v of ann: its record is that of hold %v of ann", paidHold, voidHold)},
+	},
+	{
+		"a hold that ends twice",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Settle, User: "ann", Reference: paidHold.String(), Legs: Move(wallet, Spent, money.Unit)})
+		},
+		[]string{fmt.Sprintf("transfer %v: it ends hold %v, which only transfer %v may do: a hold ends once", extra, paidHold, endOf(paidHold))},
+	},
+	{
+		"an end of no hold",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Void, User: "ann", Reference: "x"})
+		},
+		[]string{fmt.Sprintf("transfer %v: it ends no hold: a transfer id has 32 hexadecimal digits, this has 1", extra)},
+	},
+}

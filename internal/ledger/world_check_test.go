@@ -1,0 +1,179 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// states is what the accounts of users must have.
+func (w *world) states() map[Account]State {
+	states := make(map[Account]State)
+	change := func(a Account, balance, held money.Amount) {
+		if a.Owner() != "" {
+			s := states[a]
+			states[a] = State{Balance: s.Balance + balance, Held: s.Held + held}
+		}
+	}
+	for a, amount := range w.balance {
+		change(a, amount, 0)
+	}
+	for a, amount := range w.held {
+		change(a, 0, amount)
+	}
+	for _, c := range w.calls {
+		paid, sum := c.total()
+		for a, amount := range paid {
+			change(a, -amount, 0)
+		}
+		for _, a := range c.under {
+			change(a, -sum, 0)
+		}
+	}
+	return states
+}
+
+// reserved is what open calls have reserved and not been charged, by account.
+func (w *world) reserved() map[Account]money.Amount {
+	reserved := make(map[Account]money.Amount)
+	for _, c := range w.calls {
+		if c.over {
+			continue
+		}
+		for _, part := range c.reservation.parts {
+			reserved[part.pot.account] += part.amount - part.charged
+		}
+		for _, a := range c.under {
+			reserved[a] += c.reservation.amount - c.reservation.charged
+		}
+	}
+	return reserved
+}
+
+// available is what may be spent of accounts.
+func (w *world) available(accounts ...Account) (sum money.Amount) {
+	states, reserved := w.states(), w.reserved()
+	for _, a := range accounts {
+		sum += states[a].Available() - reserved[a]
+	}
+	return sum
+}
+
+func (w *world) order(user string) []Account {
+	return orders[w.orders[user]](user, calendar.Day.Start(time.Now()))
+}
+
+// check holds everything against what must be.
+func (w *world) check() {
+	w.checkAccounts()
+	w.checkCalls()
+	w.checkPurses()
+	open, reserved := int64(0), money.Amount(0)
+	for _, c := range w.calls {
+		if !c.over && c.reservation.purse != nil {
+			open++
+			reserved += c.reservation.amount - c.reservation.charged
+		}
+	}
+	stats := w.ledger.Stats()
+	stats.Purses = 0
+	if want := (Stats{Open: open, Reserved: reserved}); stats != want {
+		w.failf("the figures are %+v, not %+v", stats, want)
+	}
+	var problems []string
+	w.view(func(r storage.Reader) error {
+		_, err := Verify(context.Background(), r, time.Now(), CallsKept, func(p Problem) {
+			problems = append(problems, p.Where+": "+p.What)
+		})
+		return err
+	})
+	if len(problems) > 0 {
+		w.failf("Verify found:\n%s", strings.Join(problems, "\n"))
+	}
+}
+
+func (w *world) checkAccounts() {
+	want := w.states()
+	w.view(func(r storage.Reader) error {
+		for a, s := range want {
+			have, err := ReadState(r, a)
+			if err != nil {
+				return err
+			}
+			if have.Entries = 0; have != s {
+				w.failf("account %s has %d with %d held, not %d with %d", a, have.Balance, have.Held, s.Balance, s.Held)
+			}
+			if a.kept() && have.Available() < 0 {
+				w.failf("account %s has %d available", a, have.Available())
+			}
+		}
+		return r.Scan(accountKey("u/"), storage.PrefixEnd(accountKey("u/")), func(key, _ []byte) bool {
+			if _, known := want[Account(key[len(accountPrefix):])]; !known {
+				w.failf("%s is there, and nothing was done that concerns it", key)
+			}
+			return true
+		})
+	})
+}
+
+func (w *world) checkCalls() {
+	for _, c := range w.calls {
+		record := w.record(c)
+		_, sum := c.total()
+		switch {
+		case record.Number != len(c.paid):
+			w.failf("call %s has %d settlements in the store, %d were made", c.ID, record.Number, len(c.paid))
+		case record.Cost != sum:
+			w.failf("call %s has cost %d in the store, it was charged %d", c.ID, record.Cost, sum)
+		case record.Number > 0 && record.Ended != c.ended:
+			w.failf("call %s has ended as %q in the store, not as %q", c.ID, record.Ended, c.ended)
+		}
+		c.durable = record.Number
+	}
+}
+
+// checkPurses looks whether what stands in memory is what the store has.
+func (w *world) checkPurses() {
+	reserved := w.reserved()
+	for _, user := range []string{"ann", "bob"} {
+		p := w.ledger.purses.find(user)
+		if p == nil || !p.loaded {
+			continue
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		w.view(func(r storage.Reader) error {
+			for a, pot := range p.pots {
+				state, err := ReadState(r, a)
+				if err != nil {
+					return err
+				}
+				if pot.reserved != reserved[a] {
+					w.failf("the purse of %s has %d reserved of %s, not %d", user, pot.reserved, a, reserved[a])
+				}
+				if listed := a == Wallet(user) || slices.Contains(p.order, pot); listed && pot.durable != state.Available() {
+					w.failf("the purse of %s has %d of %s, the store has %d", user, pot.durable, a, state.Available())
+				}
+			}
+			for _, tally := range p.caps {
+				if !tally.known {
+					continue
+				}
+				state, err := ReadState(r, tally.account)
+				if err != nil {
+					return err
+				}
+				if used := state.Held - state.Balance; tally.used != used || tally.reserved != reserved[tally.account] {
+					w.failf("the purse of %s counts %d and %d reserved on %s, not %d and %d",
+						user, tally.used, tally.reserved, tally.account, used, reserved[tally.account])
+				}
+			}
+			return nil
+		})
+	}
+}
