@@ -95,7 +95,7 @@ func (v *verification) moves(o *orderRecord) error {
 			v.problem("order %s: the transfer %s does not exist", o.TradeNo, id)
 		}
 		for _, leg := range x.Legs {
-			if leg.Account == ledger.Paid(o.Provider) {
+			if leg.Account.Family() == ledger.Paid(o.Provider) {
 				left -= leg.Amount
 			}
 		}

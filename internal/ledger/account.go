@@ -16,7 +16,9 @@ import (
 // all that is his lies together; those of the house begin with "s/".
 type Account string
 
-// The accounts of the house. Each is the other side of what users have.
+// The accounts of the house. Each is the other side of what users have. A
+// transfer enters them by the UTC day, as s/spent/20261120, so that no sum over
+// the years leaves the range of an amount.
 const (
 	Spent    Account = "s/spent"    // what calls and tasks have cost
 	Sold     Account = "s/sold"     // what was paid for plans
@@ -52,6 +54,24 @@ func (a Account) Owner() string {
 		return owner
 	}
 	return ""
+}
+
+// on returns the account that takes the entries of a moment: for an account of
+// the house that of the day, for any other itself.
+func (a Account) on(t time.Time) Account {
+	if !strings.HasPrefix(string(a), "s/") {
+		return a
+	}
+	return a + "/" + Account(DayOf(t))
+}
+
+// Family returns the account of the house that this one is a day of; any other
+// account is its own.
+func (a Account) Family() Account {
+	if !strings.HasPrefix(string(a), "s/") {
+		return a
+	}
+	return a[:strings.LastIndexByte(string(a), '/')]
 }
 
 // own returns the account's name among those of its user: "wallet".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,29 @@ type callRecord struct {
 	Call
 	Number int       `json:"n"` // of its last settlement
 	Paid   []payment `json:"paid,omitempty"`
+}
+
+// maxPaid is how many payments a record tells one by one. A call that is settled
+// more often, because it takes long, tells the first ones together: its record
+// is written anew each time.
+const maxPaid = 8
+
+// pay adds a payment.
+func (c *callRecord) pay(p payment) {
+	c.Paid = append(c.Paid, p)
+	if len(c.Paid) <= maxPaid {
+		return
+	}
+	for i := range c.Paid[:len(c.Paid)-1] {
+		first := c.Paid[i]
+		for j := i + 1; j < len(c.Paid); j++ {
+			if c.Paid[j].Account == first.Account {
+				c.Paid[j].Amount += first.Amount
+				c.Paid = slices.Delete(c.Paid, i, i+1)
+				return
+			}
+		}
+	}
 }
 
 // payment is what one settlement took from an account, by the transfer it is in.

@@ -328,6 +328,57 @@ func (r *Reservation) charge(total money.Amount) []change {
 	return changes
 }
 
+// shrink gives back at once what the final settlement leaves, so that the next
+// call does not wait for a commit to have it. What an earlier settlement took
+// and this one gives back is free only when that is durable.
+func (r *Reservation) shrink(before []change) {
+	if r.purse == nil {
+		return
+	}
+	r.purse.mu.Lock()
+	defer r.purse.mu.Unlock()
+	var freed money.Amount
+	for i := range r.parts {
+		part := &r.parts[i]
+		keep := part.charged
+		for _, c := range before {
+			if c.pot == part.pot && c.by < 0 {
+				keep -= c.by
+			}
+		}
+		part.pot.reserved -= part.amount - keep
+		freed += part.amount - keep
+		part.amount = keep
+	}
+	for _, c := range r.caps {
+		c.reserved -= freed
+	}
+	r.amount -= freed
+	r.ledger.reserved.Add(-int64(freed))
+}
+
+// forgive follows a settlement that can never be written: what it charged is the
+// operator's loss.
+func (r *Reservation) forgive(changes []change, final bool) {
+	if r.purse == nil {
+		return
+	}
+	r.purse.mu.Lock()
+	defer r.purse.mu.Unlock()
+	var sum money.Amount
+	for _, c := range changes {
+		c.pot.reserved -= c.by
+		sum += c.by
+	}
+	for _, c := range r.caps {
+		c.reserved -= sum
+	}
+	r.ledger.reserved.Add(-int64(sum))
+	if final {
+		r.close()
+	}
+}
+
 // committed follows a settlement that is durable; after the final one whatever
 // else is reserved is free again. It runs on the goroutine that commits.
 func (r *Reservation) committed(changes []change, final bool) {

@@ -167,6 +167,11 @@ func (s *settler) commit(b *batch) bool {
 			return false
 		case errors.Is(err, storage.ErrUnknown):
 			continue // write looks which of them are there
+		case !passing(err):
+			if b.split(); len(b.settlements) == 0 {
+				return true
+			}
+			continue
 		}
 		if !told {
 			s.ledger.log.Error("settlements wait for the store; no more calls are taken", zap.Error(err))
@@ -176,6 +181,12 @@ func (s *settler) commit(b *batch) bool {
 		case <-s.ledger.store.Failed():
 		}
 	}
+}
+
+// passing tells whether an error of the store goes away by itself, so that the
+// same batch is to be offered again.
+func passing(err error) bool {
+	return errors.Is(err, storage.ErrLowSpace) || errors.Is(err, storage.ErrConflict)
 }
 
 // batch is what one transaction settles. It is drawn from the queue when the
@@ -199,6 +210,37 @@ func (b *batch) draw(now time.Time) {
 		s.waiting = nil
 	}
 	b.id = timedID(now)
+}
+
+// split makes a batch that the store refuses smaller, so that one settlement
+// that cannot be written ends up alone, and is given up: it must not keep those
+// of everybody else from being written. What it charged is the operator's loss,
+// and an alarm.
+func (b *batch) split() {
+	s := b.settler
+	n := len(b.settlements)
+	if n > 1 {
+		s.mu.Lock()
+		s.waiting = append(b.settlements[n/2:n:n], s.waiting...)
+		s.mu.Unlock()
+		b.settlements = b.settlements[:n/2]
+		return
+	}
+	if n == 0 {
+		return
+	}
+	x := b.settlements[0]
+	s.ledger.mismatches.Add(1)
+	s.ledger.log.Error("a settlement cannot be written and is given up", zap.String("request_id", x.call.ID),
+		zap.String("user_id", x.call.User), zap.Stringer("cost", x.call.Cost), zap.Error(s.failing()))
+	x.reservation.forgive(x.changes, x.final)
+	b.settlements = nil
+	s.mu.Lock()
+	for _, c := range x.changes {
+		s.atRisk -= c.by
+	}
+	s.mu.Unlock()
+	<-s.slots
 }
 
 // write writes the records of the calls, one transfer for all of them, and what
@@ -227,7 +269,7 @@ func (b *batch) write(t storage.Txn) error {
 		f.count(x)
 		for _, c := range x.changes {
 			f.owed[c.pot.account] += c.by
-			record.Paid = append(record.Paid, payment{b.id, c.pot.account.own(), c.by})
+			record.pay(payment{b.id, c.pot.account.own(), c.by})
 			for _, a := range x.reservation.caps {
 				f.owed[a.account] += c.by
 			}
@@ -292,7 +334,9 @@ func (r *Reservation) Settle(c Call, cost money.Amount, final bool) (charged mon
 		panic("ledger: a call is settled after its end")
 	}
 	x := &settlement{reservation: r, changes: r.charge(cost), final: final, before: r.counted}
-	r.ended = final
+	if r.ended = final; final {
+		r.shrink(x.changes)
+	}
 	r.settlements++
 	x.number = r.settlements
 	c.Cost, c.Lost = r.charged, cost-r.charged

@@ -147,6 +147,7 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 		if leg.Amount == 0 && leg.Held == 0 {
 			continue
 		}
+		leg.Account = leg.Account.on(now)
 		var err error
 		if leg.Number, err = enter(t, now, x.Kind, x.ID, leg); err != nil {
 			return false, err

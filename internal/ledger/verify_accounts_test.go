@@ -54,16 +54,16 @@ var harmsToAccounts = []harm{
 	{
 		"entries that are missing at the beginning",
 		func(d damage) {
-			d.remove(entryKey(Granted, 1))
-			d.remove(entryKey(Operator, 1))
-			d.remove(entryKey(Operator, 2))
+			d.remove(entryKey(Granted+"/20261120", 1))
+			d.remove(entryKey(Operator+"/20261120", 1))
+			d.remove(entryKey(Operator+"/20261120", 2))
 		},
 		[]string{
-			"account s/granted: entry 1 is missing",
-			"account s/operator: the entries 1 to 2 are missing",
-			"transfer {credit of bob}: its leg on s/operator is entry 2 there, which is missing",
-			fmt.Sprintf("transfer %v: its leg on s/granted is entry 1 there, which is missing", purchaseID),
-			fmt.Sprintf("transfer %v: its leg on s/operator is entry 1 there, which is missing", creditID),
+			"account s/granted/20261120: entry 1 is missing",
+			"account s/operator/20261120: the entries 1 to 2 are missing",
+			"transfer {credit of bob}: its leg on s/operator/20261120 is entry 2 there, which is missing",
+			fmt.Sprintf("transfer %v: its leg on s/granted/20261120 is entry 1 there, which is missing", purchaseID),
+			fmt.Sprintf("transfer %v: its leg on s/operator/20261120 is entry 1 there, which is missing", creditID),
 		},
 	},
 	{
@@ -85,10 +85,10 @@ var harmsToAccounts = []harm{
 	},
 	{
 		"a first entry that does not begin with nothing",
-		func(d damage) { d.entry(Sold, 1, func(e *Entry) { e.Amount -= money.Unit }) },
+		func(d damage) { d.entry(Sold+"/20261120", 1, func(e *Entry) { e.Amount -= money.Unit }) },
 		[]string{
-			"account s/sold: its first entry began with 1.00",
-			fmt.Sprintf("transfer %v: its leg on s/sold is 20.00, entry 1 there is 19.00", purchaseID),
+			"account s/sold/20261120: its first entry began with 1.00",
+			fmt.Sprintf("transfer %v: its leg on s/sold/20261120 is 20.00, entry 1 there is 19.00", purchaseID),
 		},
 	},
 	{

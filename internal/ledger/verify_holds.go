@@ -66,7 +66,7 @@ func (v *verification) hold(where string, h holdRecord, b *books) error {
 	default:
 		var spent money.Amount
 		for _, leg := range end.Legs {
-			if leg.Account == Spent {
+			if leg.Account.Family() == Spent {
 				spent += leg.Amount
 			}
 		}

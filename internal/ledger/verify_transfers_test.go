@@ -13,7 +13,7 @@ var harmsToTransfers = []harm{
 		"a transfer that is missing",
 		func(d damage) { d.remove(transferKey(creditID)) },
 		[]string{
-			fmt.Sprintf("account s/operator: entry 1 is of transfer %v, which is missing", creditID),
+			fmt.Sprintf("account s/operator/20261120: entry 1 is of transfer %v, which is missing", creditID),
 			fmt.Sprintf("account u/ann/wallet: entry 1 is of transfer %v, which is missing", creditID),
 		},
 	},
@@ -61,7 +61,7 @@ var harmsToTransfers = []harm{
 		"a transfer of another kind than its entries",
 		func(d damage) { edit(d, transferKey(creditID), func(x *Transfer) { x.Kind = TopUp }) },
 		[]string{
-			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of s/operator is a credit of 2026-11-20T12:00:00Z", creditID),
+			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of s/operator/20261120 is a credit of 2026-11-20T12:00:00Z", creditID),
 			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of u/ann/wallet is a credit of 2026-11-20T12:00:00Z", creditID),
 		},
 	},
@@ -74,8 +74,8 @@ var harmsToTransfers = []harm{
 	},
 	{
 		"an entry of another time than its transfer",
-		func(d damage) { d.entry(Sold, 1, func(e *Entry) { e.Time = e.Time.Add(time.Hour) }) },
-		[]string{fmt.Sprintf("transfer %v: it is a purchase of 2026-11-20T12:06:00Z, entry 1 of s/sold is a purchase of 2026-11-20T13:06:00Z", purchaseID)},
+		func(d damage) { d.entry(Sold+"/20261120", 1, func(e *Entry) { e.Time = e.Time.Add(time.Hour) }) },
+		[]string{fmt.Sprintf("transfer %v: it is a purchase of 2026-11-20T12:06:00Z, entry 1 of s/sold/20261120 is a purchase of 2026-11-20T13:06:00Z", purchaseID)},
 	},
 	{
 		"a transfer that cannot be read",
