@@ -137,7 +137,7 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	cleanRequest(r, c.request.stream)
 	if c.route.asksUsage && c.request.stream {
-		c.request.askForUsage(c.body)
+		c.request.askForUsage(c.body, c.bill.price != nil)
 	}
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)

@@ -66,8 +66,10 @@ func (c *call) ask() catalog.Ask {
 			a.Choices = max(a.Choices, n)
 		}
 	}
+	// Some backends know only one of the two names, and some take 0 for no
+	// bound at all: the greater counts, and 0 does not.
 	for _, slot := range []int{slotMaxCompletionTokens, slotMaxTokens} {
-		if n, ok := c.request.fields[slot].Int(json); ok && !a.HasMaxTokens {
+		if n, ok := c.request.fields[slot].Int(json); ok && n > a.MaxTokens {
 			a.MaxTokens, a.HasMaxTokens = n, true
 		}
 	}
@@ -206,7 +208,7 @@ const settleEvery = 10 * time.Second
 var errMoneyOut = errors.New("the money has run out")
 
 // moneyOut is what its caller hears.
-var moneyOut = fault.New(fault.InsufficientQuota, "the balance does not suffice for the rest of this answer")
+var moneyOut = fault.New(fault.InsufficientQuota, "the balance, or a budget, does not suffice for the rest of this answer")
 
 // pay looks at a stream while it runs: once it has begun, whether the input that
 // was reported comes to more than is reserved, and every now and then what is to

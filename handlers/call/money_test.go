@@ -296,7 +296,7 @@ func TestAStreamThatRunsDryEndsWithAnErrorEventAndIsChargedWhatThereIs(t *testin
 	got := post(t, g, messages, key.Secret, "priced", streamed)
 	<-gone
 	want := start + strings.Join(messageEvents[1:4], "") + errorEvent(messages, "billing_error", "",
-		"the balance does not suffice for the rest of this answer", got.RequestID())
+		"the balance, or a budget, does not suffice for the rest of this answer", got.RequestID())
 	if got.Body != want {
 		t.Errorf("the caller got %q", got.Body)
 	}

@@ -49,9 +49,11 @@ const (
 	askInside = `"include_usage":true`
 )
 
-// askForUsage has a completions stream report its usage, where the caller has
-// not said whether it should. Everything else of the body stays byte for byte.
-func (q *request) askForUsage(b *body) {
+// askForUsage has a completions stream report its usage where the caller has not
+// said whether it should, and where he has said no to what has a price: it would
+// be billed by an estimate of what can be seen of it, which leaves out what the
+// model thinks and what it was shown. Everything else of the body stays byte for byte.
+func (q *request) askForUsage(b *body, priced bool) {
 	options := q.fields[slotStreamOptions]
 	switch {
 	case options.Kind == strictjson.Object && q.fields[slotIncludeUsage].Kind == 0:
@@ -60,7 +62,8 @@ func (q *request) askForUsage(b *body) {
 			inside += ","
 		}
 		b.splice(options.Start+1, options.Start+1, inside)
-	case options.Kind == strictjson.Object && q.fields[slotIncludeUsage].Kind == strictjson.Null:
+	case options.Kind == strictjson.Object &&
+		(q.fields[slotIncludeUsage].Kind == strictjson.Null || priced && !q.fields[slotIncludeUsage].Bool(b.bytes())):
 		asked := q.fields[slotIncludeUsage]
 		b.splice(asked.Start, asked.End, "true")
 	case options.Kind == strictjson.Null:

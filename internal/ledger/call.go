@@ -112,6 +112,17 @@ func (d Day) String() string {
 	return string(d)
 }
 
+// counted returns the row that a call counts in. What a backend refuses costs
+// nothing and may name any model: all of that is in one row, or a key could
+// fill the store with rows that are never purged.
+func (c *Call) counted() Usage {
+	u := Usage{Day: c.day(), User: c.User, Key: c.Key, Model: c.Model}
+	if c.Ended == usage.Refused {
+		u.Model = ""
+	}
+	return u
+}
+
 func (c *Call) day() Day { return DayOf(time.UnixMilli(c.Time)) }
 
 // Usage is what the calls of a day by one key to one model came to. A call

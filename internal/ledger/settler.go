@@ -356,7 +356,7 @@ type fold struct {
 // count adds what a settlement tells more than those before it.
 func (f *fold) count(x *settlement) {
 	c := &x.call
-	day := Usage{Day: c.day(), User: c.User, Key: c.Key, Model: c.Model}
+	day := c.counted()
 	key := string(day.key())
 	if have, met := f.days[key]; met {
 		day = have
