@@ -74,6 +74,57 @@ func BenchmarkPost(b *testing.B) {
 	report(b, s)
 }
 
+// BenchmarkScan measures closures that scan what they have just written, beside
+// what the rest of their batch has: it should not matter how large that is.
+func BenchmarkScan(b *testing.B) {
+	for _, writers := range []int{1, 64, 512} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			s := storage.New(memory.New(), storage.Options{})
+			defer s.Close()
+			var next atomic.Uint64
+			var wg sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range writers {
+				wg.Go(func() {
+					for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
+						if err := s.Update(b.Context(), sell(n)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			report(b, s)
+		})
+	}
+}
+
+// sell writes as a purchase does: records of many kinds of one buyer, some of
+// which it looks for.
+func sell(n uint64) func(storage.Txn) error {
+	return func(txn storage.Txn) error {
+		for kind := range byte(16) {
+			prefix := binary.BigEndian.AppendUint64([]byte{'a' + kind, '/'}, n%10_000)
+			if err := txn.Set(binary.BigEndian.AppendUint64(prefix, n), make([]byte, 100), time.Time{}); err != nil {
+				return err
+			}
+			if kind%4 != 0 {
+				continue
+			}
+			found := false
+			err := txn.Scan(prefix, storage.PrefixEnd(prefix), func(_, _ []byte) bool {
+				found = true
+				return false
+			})
+			if err != nil || !found {
+				return fmt.Errorf("what was written is not found: %w", err)
+			}
+		}
+		return nil
+	}
+}
+
 // settle writes as a settlement does: a record of its own and a balance that
 // everybody changes.
 func settle(n uint64) func(storage.Txn) error {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// recordVersion is the first byte of every JSON record. Fields are only ever
+// RecordVersion is the first byte of every JSON record. Fields are only ever
 // added; when the meaning of one changes, the byte rises and DecodeRecord
 // learns to read the old form.
-const recordVersion = 1
+const RecordVersion = 1
 
 // EncodeRecord returns v as a record: one version byte and JSON. It panics
 // when v cannot be written as JSON, which is a mistake in the code.
@@ -20,7 +20,7 @@ func EncodeRecord(v any) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("storage: record %T: %v", v, err))
 	}
-	return append([]byte{recordVersion}, body...)
+	return append([]byte{RecordVersion}, body...)
 }
 
 // DecodeRecord reads a record that EncodeRecord wrote into v.
@@ -28,8 +28,8 @@ func DecodeRecord(record []byte, v any) error {
 	if len(record) == 0 {
 		return errors.New("storage: empty record")
 	}
-	if record[0] != recordVersion {
-		return fmt.Errorf("storage: record version %d, this build reads %d", record[0], recordVersion)
+	if record[0] != RecordVersion {
+		return fmt.Errorf("storage: record version %d, this build reads %d", record[0], RecordVersion)
 	}
 	return json.Unmarshal(record[1:], v)
 }

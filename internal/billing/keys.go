@@ -24,7 +24,7 @@ import (
 //	subdue/<time>/<user>            when time will change a user's subscriptions
 //
 //	order/<trade_no>                orders
-//	userorder/<user>/<^time>/<no>   those of a user, latest first
+//	userorder/<user>/<^number>/<no> those of a user, latest first
 //	orderopen/<user>/<no>           those that are pending
 //	orderdue/<expiry>/<no>          those that are pending, by expiry
 //	orderkey/<user>/<hash of key>   idempotency keys of orders

@@ -432,6 +432,10 @@ func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
 	if err != nil || x.Amount != -20 || x.WrittenOff != 50 {
 		t.Fatalf("cleared %+v, %v", x, err)
 	}
+	lines, _, err := f.ledger.Lines(t.Context(), ledger.Receivable(f.user), 0, 10)
+	if err != nil || len(lines) != 2 || lines[0].Kind != ledger.Clear || lines[0].Amount != 70 || lines[0].Reference != "written off 0.00000005" {
+		t.Errorf("the receivable shows %+v, %v", lines, err)
+	}
 	f.owes(0, 0)
 	f.tell(noticeOf(o, payments.Restored, 100), Applied)
 	f.owes(50, 0) // the 30 and the 20 that were taken; the 50 are the operator's

@@ -54,6 +54,7 @@ type Order struct {
 // orderRecord is an order as it is stored.
 type orderRecord struct {
 	Order
+	Number   int64     `json:"number"`            // among those of its user, from 1
 	Page     string    `json:"page,omitempty"`    // the service's id of the page it opened
 	Undated  bool      `json:"undated,omitempty"` // its notices carry no time
 	Disputes []dispute `json:"disputes,omitempty"`
@@ -79,9 +80,10 @@ func (x dispute) open() money.Amount { return max(0, x.Amount-x.Restored) }
 
 func orderKey(tradeNo string) []byte { return keyOf(orderPrefix, tradeNo) }
 
-// createdKey is where an order stands among those of its user.
+// createdKey is where an order stands among those of its user: by its number,
+// since many may be opened within a second.
 func (o *orderRecord) createdKey() []byte {
-	return keyOf(userOrderPrefix, o.User, inverted(o.Created), o.TradeNo)
+	return keyOf(userOrderPrefix, o.User, inverted(o.Number), o.TradeNo)
 }
 
 // openKeys are the keys that an order has while it is pending.
@@ -89,8 +91,17 @@ func (o *orderRecord) openKeys() [][]byte {
 	return [][]byte{keyOf(openPrefix, o.User, o.TradeNo), keyOf(orderDuePrefix, o.ExpiresAt, o.TradeNo)}
 }
 
-// create writes an order that is new.
+// create writes an order that is new, as the latest of its user.
 func (o *orderRecord) create(t storage.Txn) error {
+	lo, hi := below(userOrderPrefix, o.User)
+	latest, err := keysBetween(t, lo, hi, 1)
+	if err != nil {
+		return err
+	}
+	o.Number = 1
+	if len(latest) > 0 {
+		o.Number += inverted(integer(latest[0], len(lo)))
+	}
 	for _, key := range append(o.openKeys(), o.createdKey()) {
 		if err := t.Set(key, nil, never); err != nil {
 			return err

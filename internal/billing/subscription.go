@@ -207,7 +207,7 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 }
 
 func alreadyCancelled(id int64) error {
-	return fault.At(fault.SubscriptionCancelled, "subscription_id", "the subscription %d was cancelled", id)
+	return fault.At(fault.SubscriptionCancelled, "subscription_id", "the subscription %d was cancelled already", id)
 }
 
 // detail joins the words of an audit line that are there.

@@ -139,10 +139,13 @@ func (d *Desk) change(ctx context.Context, c change) (WalletChange, error) {
 			return x, event, err
 		}
 		transfer := ledger.Transfer{ID: id, Kind: c.kind, User: user.ID, Legs: legs, Actor: c.actor, Reason: c.reason}
+		if x.WrittenOff > 0 {
+			transfer.Reference = "written off " + x.WrittenOff.String()
+		}
 		if _, err := ledger.Book(t, now, transfer); err != nil {
 			return x, event, err
 		}
-		event.Detail = detail(x.Amount.String(), c.reason)
+		event.Detail = detail(x.Amount.String(), transfer.Reference, c.reason)
 		wallet, err := ledger.ReadState(t, ledger.Wallet(user.ID))
 		if err != nil {
 			return x, event, err

@@ -84,7 +84,7 @@ func TestNamesAreUniqueInAnyCaseAndFoundInAnyCase(t *testing.T) {
 			t.Errorf("%q is not found as %q: %v", name, user.Name, err)
 		}
 	}
-	for _, name := range []string{"", "two words", "tab\t", "new\nline", "\x00", "a\xff", "\u202eann", strings.Repeat("a", 65)} {
+	for _, name := range []string{"", "two words", "tab\t", "new\nline", "\x00", "a\xff", "\u202eann", strings.Repeat("a", 65), "usr_1", "Usr_ann", "ｕｓｒ_x"} {
 		if _, err := f.CreateUser(t.Context(), "operator", name); codeOf(err) != fault.InvalidParameter {
 			t.Errorf("%q was answered %v", name, err)
 		}

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/secure/precis"
@@ -49,13 +50,20 @@ func foldName(name string) (string, *fault.Fault) {
 	return folded, nil
 }
 
-// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT.
+// idClass begins the ids of users.
+const idClass = "usr"
+
+// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one
+// that could be read as an id is refused.
 func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
 	folded, refusal := foldName(name)
-	if refusal != nil {
+	switch {
+	case refusal != nil:
 		return User{}, refusal
+	case strings.HasPrefix(folded, idClass+"_"):
+		return User{}, fault.At(fault.InvalidParameter, "name", "a user name does not begin with %s_, as ids do", idClass)
 	}
-	user := User{ID: newID("usr"), Name: name, Created: d.store.Now().Unix()}
+	user := User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
 		taken, err := t.Get(usernameKey(folded))
 		if err != nil {

@@ -112,15 +112,14 @@ func (d Day) String() string {
 	return string(d)
 }
 
-// counted returns the row that a call counts in. What a backend refuses costs
-// nothing and may name any model: all of that is in one row, or a key could
-// fill the store with rows that are never purged.
-func (c *Call) counted() Usage {
-	u := Usage{Day: c.day(), User: c.User, Key: c.Key, Model: c.Model}
+// countedModel returns the model by which a call counts. What a backend refuses
+// costs nothing and may name any model: all of that counts together, without
+// one, or a key could fill the store with rows that are never purged.
+func (c *Call) countedModel() string {
 	if c.Ended == usage.Refused {
-		u.Model = ""
+		return ""
 	}
-	return u
+	return c.Model
 }
 
 func (c *Call) day() Day { return DayOf(time.UnixMilli(c.Time)) }

@@ -253,7 +253,7 @@ func (b *batch) write(t storage.Txn) error {
 		b.draw(now)
 	}
 	b.seen = make(map[string]*reading)
-	f := fold{owed: make(map[Account]money.Amount), days: make(map[string]Usage)}
+	f := fold{owed: make(map[Account]money.Amount), rows: make(map[row]*Usage)}
 	for _, x := range b.settlements {
 		var have callRecord
 		if x.number > 1 || again {
@@ -274,7 +274,7 @@ func (b *batch) write(t storage.Txn) error {
 				f.owed[a.account] += c.by
 			}
 		}
-		if err := t.Set(x.call.key(), storage.EncodeRecord(record), now.Add(l.opts.CallsKept)); err != nil {
+		if err := t.Set(x.call.key(), record.encode(), now.Add(l.opts.CallsKept)); err != nil {
 			return err
 		}
 		var err error
@@ -349,23 +349,30 @@ func (r *Reservation) Settle(c Call, cost money.Amount, final bool) (charged mon
 // fold gathers what a batch does to each account and each day.
 type fold struct {
 	owed  map[Account]money.Amount
-	days  map[string]Usage
+	rows  map[row]*Usage
 	calls int
+}
+
+// row is where a call counts: that of Usage, cheaper to find.
+type row struct {
+	day              int64 // since 1970
+	user, key, model string
 }
 
 // count adds what a settlement tells more than those before it.
 func (f *fold) count(x *settlement) {
 	c := &x.call
-	day := c.counted()
-	key := string(day.key())
-	if have, met := f.days[key]; met {
-		day = have
+	model := c.countedModel()
+	at := row{c.Time / (24 * 60 * 60 * 1000), c.User, c.Key, model}
+	u := f.rows[at]
+	if u == nil {
+		u = &Usage{Day: c.day(), User: c.User, Key: c.Key, Model: model}
+		f.rows[at] = u
 	}
-	day.add(Usage{
+	u.add(Usage{
 		Calls: 1 - x.before.Calls, Tokens: c.Tokens.Minus(x.before.Tokens),
 		Cost: c.Cost - x.before.Cost, Lost: c.Lost - x.before.Lost,
 	})
-	f.days[key] = day
 	f.calls++
 }
 
@@ -393,13 +400,15 @@ func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
 			return err
 		}
 	}
-	for key, day := range f.days {
+	for _, u := range f.rows {
 		var have Usage
-		if _, err := storage.GetRecord(t, []byte(key), &have); err != nil {
+		key := u.key()
+		if _, err := storage.GetRecord(t, key, &have); err != nil {
 			return err
 		}
-		day.add(have)
-		if err := storage.SetRecord(t, []byte(key), day); err != nil {
+		have.Day, have.User, have.Key, have.Model = u.Day, u.User, u.Key, u.Model
+		have.add(*u)
+		if err := storage.SetRecord(t, key, have); err != nil {
 			return err
 		}
 	}

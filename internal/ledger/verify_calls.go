@@ -64,9 +64,10 @@ func (v *verification) call(c callRecord, indexed bool, b *books) {
 		v.tell(where, "it has cost %v, and paid %v", c.Cost, c.Cost-left)
 	}
 	if c.day() >= v.wholeFrom {
-		u := c.counted()
-		u.add(Usage{Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost})
-		b.count(u)
+		b.count(Usage{
+			Day: c.day(), User: c.User, Key: c.Key, Model: c.countedModel(),
+			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost,
+		})
 	}
 }
 

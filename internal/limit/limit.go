@@ -61,11 +61,12 @@ const (
 	Streams
 )
 
-// kinds has a row for each kind: the name of its limit, and what is said of it.
-var kinds = [...]struct{ name, words string }{
-	Requests: {"requests_per_second", "requests per second"},
-	Tokens:   {"tokens_per_minute", "tokens per minute"},
-	Streams:  {"streams", "streams at once"},
+// kinds has a row for each kind: the name of its limit, and what is said of it,
+// where that is one and where it is more.
+var kinds = [...]struct{ name, one, more string }{
+	Requests: {"requests_per_second", "request per second", "requests per second"},
+	Tokens:   {"tokens_per_minute", "token per minute", "tokens per minute"},
+	Streams:  {"streams", "stream at once", "streams at once"},
 }
 
 // String returns the name of the kind's limit, as configurations have it.
@@ -110,7 +111,11 @@ func (r *Refusal) Fault() *fault.Fault {
 	if r.OfUser {
 		whose = "account"
 	}
-	return fault.New(fault.RateLimited, "the limit of %d %s of your %s is reached", r.Limit, kinds[r.What].words, whose).After(r.RetryAfter)
+	words := kinds[r.What].more
+	if r.Limit == 1 {
+		words = kinds[r.What].one
+	}
+	return fault.New(fault.RateLimited, "the limit of %d %s of your %s is reached", r.Limit, words, whose).After(r.RetryAfter)
 }
 
 // Grant is a call's leave to run. Whoever has it ends it. The zero Grant is that

@@ -255,6 +255,9 @@ func TestARefusalIsARateLimitedFault(t *testing.T) {
 		{Refusal{What: Requests, Limit: 5}, "the limit of 5 requests per second of your key is reached"},
 		{Refusal{What: Tokens, Limit: 6, OfUser: true}, "the limit of 6 tokens per minute of your account is reached"},
 		{Refusal{What: Streams, Limit: 7}, "the limit of 7 streams at once of your key is reached"},
+		{Refusal{What: Requests, Limit: 1}, "the limit of 1 request per second of your key is reached"},
+		{Refusal{What: Tokens, Limit: 1, OfUser: true}, "the limit of 1 token per minute of your account is reached"},
+		{Refusal{What: Streams, Limit: 1}, "the limit of 1 stream at once of your key is reached"},
 	} {
 		c.refusal.RetryAfter = 3 * time.Second
 		got := c.refusal.Fault()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
 	"strings"
 )
 
@@ -27,8 +28,9 @@ const (
 
 // Errors of [Parse], for callers that say more than it does.
 var (
-	ErrSyntax = errors.New("not a decimal number such as 9.90")
-	ErrRange  = errors.New("out of range")
+	ErrSyntax    = errors.New("not a decimal number such as 9.90")
+	ErrPrecision = errors.New("more than nine decimal places")
+	ErrRange     = errors.New("out of range")
 )
 
 // Parse reads a decimal number, such as 9.90 or -0.000000001: an optional minus,
@@ -37,14 +39,14 @@ var (
 func Parse(text string) (Amount, error) {
 	digits, negative := strings.CutPrefix(text, "-")
 	whole, fraction, point := strings.Cut(digits, ".")
-	if whole == "" || point && fraction == "" || len(fraction) > scale {
+	switch noDigit := func(c rune) bool { return c < '0' || c > '9' }; {
+	case whole == "", point && fraction == "", strings.ContainsFunc(whole+fraction, noDigit):
 		return 0, fmt.Errorf("%q: %w", text, ErrSyntax)
+	case len(fraction) > scale:
+		return 0, fmt.Errorf("%q: %w", text, ErrPrecision)
 	}
 	var n uint64
 	for _, c := range []byte(whole + fraction + strings.Repeat("0", scale-len(fraction))) {
-		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("%q: %w", text, ErrSyntax)
-		}
 		if n > (math.MaxInt64-uint64(c-'0'))/10 {
 			return 0, fmt.Errorf("%q: %w", text, ErrRange)
 		}
@@ -58,14 +60,19 @@ func Parse(text string) (Amount, error) {
 
 // String returns the amount with two decimal places at least and no zero
 // behind them: 9.90, 0.000000001, -3.00.
-func (a Amount) String() string { return string(a.append(nil)) }
+func (a Amount) String() string { return string(a.Append(nil)) }
 
-func (a Amount) append(dst []byte) []byte {
+// Append appends the amount, as String writes it, to dst.
+func (a Amount) Append(dst []byte) []byte {
 	n := uint64(a)
 	if a < 0 {
 		dst, n = append(dst, '-'), -n
 	}
-	dst = fmt.Appendf(dst, "%d.%09d", n/uint64(Unit), n%uint64(Unit))
+	dst = append(strconv.AppendUint(dst, n/uint64(Unit), 10), '.')
+	fraction := n % uint64(Unit)
+	for place := uint64(Unit) / 10; place > 0; place /= 10 {
+		dst = append(dst, '0'+byte(fraction/place%10))
+	}
 	end := len(dst)
 	for dst[end-1] == '0' && dst[end-3] != '.' {
 		end--
@@ -75,7 +82,7 @@ func (a Amount) append(dst []byte) []byte {
 
 // MarshalJSON writes the amount as a decimal string.
 func (a Amount) MarshalJSON() ([]byte, error) {
-	return append(a.append([]byte{'"'}), '"'), nil
+	return append(a.Append([]byte{'"'}), '"'), nil
 }
 
 // UnmarshalJSON reads a decimal string. A JSON number is refused: whoever wrote

@@ -2,6 +2,7 @@ package money
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"math/big"
 	"testing"
@@ -46,6 +47,19 @@ func TestWhatIsNoAmountIsRefused(t *testing.T) {
 		var a Amount
 		if err := json.Unmarshal([]byte(`{"a":`+text+`}`), &struct{ A *Amount }{&a}); err == nil && text != "null" {
 			t.Errorf("JSON %s was read as %v", text, a)
+		}
+	}
+}
+
+func TestARefusalSaysWhatIsWrongWithAnAmount(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]error{
+		"ten": ErrSyntax, "1.00000000x1": ErrSyntax, "-x": ErrSyntax,
+		"1.0000000001": ErrPrecision, "-0.1000000000": ErrPrecision,
+		"9223372036.854775808": ErrRange, "99999999999999999999.0000000001": ErrPrecision,
+	} {
+		if _, err := Parse(text); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", text, err, want)
 		}
 	}
 }
