@@ -191,6 +191,9 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		a.firstByte = now
 	}
 	a.lastByte, a.lastSign = now, now
+	if a.lost {
+		return a.overhear(p)
+	}
 	a.bytes += int64(len(p))
 	switch {
 	case a.trim != nil:
@@ -200,6 +203,10 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		fallthrough
 	default:
 		n, err = a.ResponseWriter.Write(p)
+	}
+	if err != nil && a.awaitsReport() {
+		a.lost = true
+		return len(p), nil // the caller has left, and leave ends the waiting
 	}
 	if err == nil && a.stream && a.meter != nil {
 		if out := a.call.pay(now); out != nil {
@@ -213,6 +220,27 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		return 0, errTooLong
 	}
 	return n, err
+}
+
+// overhear reads what comes after the caller has left, for its usage alone.
+func (a *answer) overhear(p []byte) (int, error) {
+	if a.awaitsReport() {
+		a.meter.Write(p)
+	}
+	if !a.awaitsReport() {
+		return 0, errDropped
+	}
+	return len(p), nil
+}
+
+// awaitsReport tells whether a stream is complete but for the report of its
+// usage, which the gate has asked for. The mutex is held.
+func (a *answer) awaitsReport() bool {
+	if !a.stream || a.meter == nil || !a.call.route.asksUsage || a.call.bill.price == nil || !a.meter.Finished() {
+		return false
+	}
+	_, _, reported := a.meter.Tokens()
+	return !reported
 }
 
 func (a *answer) emit(p []byte) error {
@@ -230,7 +258,7 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || !a.head {
+	if a.closed || !a.head || a.lost {
 		return nil // a flush without a head would be an empty 200
 	}
 	return a.control.Flush()

@@ -142,10 +142,13 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)
 
-	c.ctx, c.cancel = context.WithCancelCause(r.Context())
+	// The caller's leaving is told by leave, which may know better than to end
+	// the call to the backend at once.
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer c.cancel(nil)
 	defer c.node.OnEnd(func() { c.cancel(errDrained) })()
 	c.answer = newAnswer(w, c)
+	defer context.AfterFunc(r.Context(), c.leave)()
 	c.answer.watch.start(c.answer)
 
 	c.route.metrics.InFlight.Inc()
@@ -155,6 +158,31 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 		err = c.settle(r, recover(), err)
 	}()
 	return c.block.backend.ServeHTTP(c.answer, r.WithContext(c.ctx))
+}
+
+// reportPatience is how long a caller who leaves is outlived by a call whose
+// backend has said all but what it came to.
+const reportPatience = 800 * time.Millisecond
+
+// leave ends the call to the backend when its caller has left: at once, unless
+// the answer is complete but for the report of its usage. Leaving just before
+// that would otherwise be a way to be billed by an estimate, which leaves out
+// what the model has thought.
+func (c *call) leave() {
+	c.answer.mu.Lock()
+	awaits := c.answer.awaitsReport()
+	c.answer.mu.Unlock()
+	if !awaits {
+		c.cancel(context.Canceled)
+		return
+	}
+	timer := time.NewTimer(reportPatience)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		c.cancel(context.Canceled)
+	case <-c.ctx.Done():
+	}
 }
 
 // cause is why the call to the backend was cancelled, or nil.

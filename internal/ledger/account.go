@@ -76,7 +76,12 @@ func (a Account) Family() Account {
 
 // own returns the account's name among those of its user: "wallet".
 func (a Account) own() string {
-	return strings.TrimPrefix(string(a), "u/"+a.Owner()+"/")
+	if rest, ok := strings.CutPrefix(string(a), "u/"); ok {
+		if _, own, ok := strings.Cut(rest, "/"); ok {
+			return own
+		}
+	}
+	return string(a)
 }
 
 // memo tells whether the account only counts: no money is in it.

@@ -278,11 +278,11 @@ func (b *batch) write(t storage.Txn) error {
 			return err
 		}
 		var err error
-		switch open := x.call.keyUnder(openPrefix); {
+		switch {
 		case !x.final:
-			err = t.Set(open, nil, time.Time{})
+			err = t.Set(x.call.keyUnder(openPrefix), nil, time.Time{})
 		case x.number > 1:
-			err = t.Delete(open)
+			err = t.Delete(x.call.keyUnder(openPrefix))
 		}
 		if err != nil {
 			return err

@@ -2,11 +2,9 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -39,7 +37,8 @@ type Check func(r storage.Reader, problem func(Problem)) error
 // Verify rebuilds every balance from its entries, and looks whether all that is
 // written twice says the same: entries and transfers, holds and what is held,
 // calls and what they have paid, the sums of days and their calls, indexes and
-// their records. problem is called for each thing that does not add up; then
+// their records; and whether each transfer changes only what one of its kind may.
+// problem is called for each thing that does not add up; then
 // the checks run. Verify changes nothing.
 //
 // r is one snapshot, of a store in use or of a copy. Of calls it knows that those
@@ -53,7 +52,8 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, callsKept time
 	kept := now.Add(min(keptMargin, callsKept/2) - callsKept)
 	v := &verification{
 		Reader: interruptible{ctx, r}, problem: problem,
-		paidFrom: firstTimed(kept), wholeFrom: DayOf(kept.AddDate(0, 0, 1)), ties: newTies(),
+		paidFrom: firstTimed(kept), tracedFrom: firstTimed(now.Add(-callsKept)), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
+		ties: newTies(), traces: newTraces(),
 	}
 	var err error
 	for _, step := range []func() error{v.accounts, v.transfers, v.untied, v.claims} {
@@ -79,11 +79,13 @@ const keptMargin = 24 * time.Hour
 type verification struct {
 	storage.Reader
 	Report
-	problem   func(Problem)
-	paidFrom  ID           // the settlements from here on are in records of calls
-	wholeFrom Day          // all calls from this day on are there
-	sum       money.Amount // of the balances of all accounts with money
-	ties      *ties
+	problem    func(Problem)
+	paidFrom   ID           // the settlements from here on are in records of calls
+	tracedFrom ID           // those from here on leave traces
+	wholeFrom  Day          // all calls from this day on are there
+	sum        money.Amount // of the balances of all accounts with money
+	ties       *ties
+	traces     *traces
 }
 
 func (v *verification) report(p Problem) {
@@ -130,26 +132,3 @@ func (v *verification) houseAccounts(from, to string) error {
 	}
 	return nil
 }
-
-// claims looks whether what was answered once can be answered again.
-func (v *verification) claims() error {
-	records := newCursor(v.Reader, claimPrefix, "", "")
-	for {
-		key, val, err := records.peek()
-		if err != nil || key == nil {
-			return err
-		}
-		records.advance()
-		v.Claims++
-		var c claimRecord
-		scope, hash, _ := strings.Cut(strings.TrimPrefix(string(key), claimPrefix), "/")
-		where := fmt.Sprintf("claim %s of %s", hash, scope)
-		if err := storage.DecodeRecord(val, &c); err != nil {
-			v.tell(where, "its record cannot be read: %v", err)
-		} else if !json.Valid(c.Result) {
-			v.tell(where, "its record has no answer")
-		}
-	}
-}
-
-const claimPrefix = "idem/"

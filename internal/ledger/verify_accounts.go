@@ -141,7 +141,12 @@ func (f *folding) entry(key, val []byte) {
 
 func (f *folding) follow(e Entry) {
 	f.ties.entry(f.account, e)
-	f.owner.entry(f.account, e, f.paidFrom)
+	if e.Kind == Calls && f.account.kept() {
+		f.owner.taken(f.account, e, f.paidFrom)
+		if !e.Transfer.before(f.tracedFrom) {
+			f.traces.leave(f.account, e.Transfer)
+		}
+	}
 	if f.after != nil && (e.After.Balance != f.after.Balance || e.After.Held != f.after.Held) {
 		if f.last == 0 {
 			f.tell("it has %s, its last entry left %s", funds(*f.after), funds(e.After))

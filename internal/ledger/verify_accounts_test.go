@@ -108,40 +108,44 @@ var harmsToAccounts = []harm{
 	{
 		"a wallet that fell below zero",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Debit, Legs: Move(Wallet("eve"), Operator, 4*money.Unit)})
-			d.book(Transfer{ID: IDOf("more"), Kind: Debit, Legs: Move(Wallet("eve"), Operator, 1*money.Unit)})
-			d.book(Transfer{ID: IDOf("back"), Kind: Credit, Legs: Move(Operator, Wallet("eve"), 5*money.Unit)})
+			d.book(Transfer{ID: extra, Kind: Debit, User: "eve", Legs: Move(Wallet("eve"), Operator, 4*money.Unit)})
+			d.book(Transfer{ID: IDOf("more"), Kind: Debit, User: "eve", Legs: Move(Wallet("eve"), Operator, 1*money.Unit)})
+			d.book(Transfer{ID: IDOf("back"), Kind: Credit, User: "eve", Legs: Move(Operator, Wallet("eve"), 5*money.Unit)})
 		},
 		[]string{"account u/eve/wallet: less than nothing is available: entry 1 left -4.00, the first of 2 that did so"},
 	},
 	{
 		"a receivable above zero",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Clear, Legs: Move(Operator, Receivable("bob"), 4*money.Unit)})
+			d.book(Transfer{ID: extra, Kind: Clear, User: "bob", Legs: Move(Operator, Receivable("bob"), 4*money.Unit)})
 		},
 		[]string{"account u/bob/receivable: a receivable is above zero: entry 2 left 1.00, the first of 1 that did so"},
 	},
 	{
 		"less than nothing held",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Dispute, Legs: []Leg{{Account: Receivable("bob"), Held: -2 * money.Unit}}})
+			d.book(Transfer{ID: extra, Kind: Dispute, User: "bob", Legs: []Leg{{Account: Receivable("bob"), Held: -2 * money.Unit}}})
 		},
 		[]string{
 			"account u/bob/receivable: less than nothing is held: entry 2 left -3.00 with -2.00 held, the first of 1 that did so",
 			"account u/bob/receivable: what is held differs by -2.00 from what its open holds come to",
+			fmt.Sprintf("transfer %v: it is a dispute, which does not change u/bob/receivable by 0.00 with -2.00 held", extra),
 		},
 	},
 	{
 		"money of the house that is held",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Dispute, Legs: []Leg{{Account: Sold, Held: 2 * money.Unit}}})
+			d.book(Transfer{ID: extra, Kind: Dispute, User: "bob", Legs: []Leg{{Account: Sold, Held: 2 * money.Unit}}})
 		},
-		[]string{"account s/sold: 2.00 is held, and nothing of the house is ever held"},
+		[]string{
+			"account s/sold/20261120: 2.00 is held, and nothing of the house is ever held",
+			fmt.Sprintf("transfer %v: it is a dispute, which does not change s/sold/20261120 by 0.00 with 2.00 held", extra),
+		},
 	},
 	{
 		"money from nowhere",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Credit, Legs: []Leg{{Account: wallet, Amount: money.Unit}}})
+			d.book(Transfer{ID: extra, Kind: Credit, User: "ann", Legs: []Leg{{Account: wallet, Amount: money.Unit}}})
 		},
 		[]string{
 			"all accounts: the sum of their balances is 1.00, not zero: money has come from nowhere or gone",

@@ -36,12 +36,14 @@ func (v *verification) calls(records, open *cursor, b *books) error {
 			v.tell(whereCall(b.user, rest), "its record is that of call %s of %s at %s", c.ID, c.User, moment(time.UnixMilli(c.Time)))
 			continue
 		}
-		v.call(c, indexed, b)
+		if err := v.call(&c, indexed, b); err != nil {
+			return err
+		}
 	}
 }
 
 // call looks at one record.
-func (v *verification) call(c callRecord, indexed bool, b *books) {
+func (v *verification) call(c *callRecord, indexed bool, b *books) error {
 	where := "call " + c.ID + " of " + c.User
 	switch {
 	case c.Ended == "" && !indexed:
@@ -52,12 +54,8 @@ func (v *verification) call(c callRecord, indexed bool, b *books) {
 	left := c.Cost
 	for _, p := range c.Paid {
 		left -= p.Amount
-		account := Account(userPrefix + c.User + "/" + p.Account)
-		switch {
-		case !account.kept():
-			v.tell(where, "it has paid from %s, where no money is kept", account)
-		case !p.Transfer.before(v.paidFrom):
-			add(b.paid, account, -p.Amount)
+		if err := v.payment(where, c, p, b); err != nil {
+			return err
 		}
 	}
 	if left != 0 {
@@ -69,6 +67,36 @@ func (v *verification) call(c callRecord, indexed bool, b *books) {
 			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost,
 		})
 	}
+	return nil
+}
+
+// payment looks at one payment of a call. Its transfer need not have a leg on the
+// account: what several calls paid and were given back there may come to nothing.
+func (v *verification) payment(where string, c *callRecord, p payment, b *books) error {
+	account := Account(userPrefix + c.User + "/" + p.Account)
+	if !account.kept() {
+		v.tell(where, "it has paid from %s, where no money is kept", account)
+		return nil
+	}
+	if !p.Transfer.before(v.paidFrom) {
+		add(b.paid, account, -p.Amount)
+		if len(c.Paid) >= maxPaid && firstTimed(time.UnixMilli(c.Time)).before(v.paidFrom) {
+			b.vague[account] = true
+		}
+	}
+	if v.traces.found(account, p.Transfer) {
+		return nil
+	}
+	x, found, err := v.transfer(p.Transfer)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		v.tell(where, "it has paid from %s by transfer %v, which is missing", account, p.Transfer)
+	case x != nil && x.Kind != Calls:
+		v.tell(where, "it has paid from %s by transfer %v, which is a %s", account, p.Transfer, x.Kind)
+	}
+	return nil
 }
 
 // indexed tells whether the call whose key ends with rest is in the index of

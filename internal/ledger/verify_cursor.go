@@ -66,6 +66,21 @@ func (c *cursor) rest() (string, bool, error) {
 // advance goes on to the next record.
 func (c *cursor) advance() { c.chunk = c.chunk[1:] }
 
+// eachRecord calls fn for every record whose key begins with prefix.
+func eachRecord(r storage.Reader, prefix string, fn func(key, record []byte) error) error {
+	records := newCursor(r, prefix, "", "")
+	for {
+		key, record, err := records.peek()
+		if err != nil || key == nil {
+			return err
+		}
+		records.advance()
+		if err := fn(key, record); err != nil {
+			return err
+		}
+	}
+}
+
 // interruptible reads until a context ends.
 type interruptible struct {
 	ctx context.Context

@@ -69,7 +69,9 @@ func (d damage) entry(a Account, number uint64, change func(*Entry)) {
 // be.
 func (d damage) book(x Transfer) {
 	x.Time = 1795176360000
-	for i, leg := range x.Legs {
+	for i := range x.Legs {
+		x.Legs[i].Account = x.Legs[i].Account.on(time.UnixMilli(x.Time))
+		leg := x.Legs[i]
 		before, err := ReadState(d, leg.Account)
 		if err != nil {
 			d.t.Fatal(err)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -11,16 +12,17 @@ import (
 
 // transfers looks at every transfer by itself.
 func (v *verification) transfers() error {
-	return v.eachTransfer(func(x Transfer, err error) error {
+	return eachTransfer(v.Reader, func(record []byte, x Transfer, err error) error {
 		v.Transfers++
 		where := x.where()
 		if err != nil {
 			v.tell(where, "its record cannot be read: %v", err)
 			return nil
 		}
-		if _, known := kindCodes[x.Kind]; !known {
-			v.tell(where, "%q is no kind of transfer", x.Kind)
+		if kind, told := kindIn(record); told && kind != x.Kind {
+			v.tell(where, "its record says that it is a %s, and that it is a %s", kind, x.Kind)
 		}
+		v.shape(&x)
 		var sum money.Amount
 		for _, leg := range x.Legs {
 			if !leg.Account.memo() {
@@ -35,31 +37,54 @@ func (v *verification) transfers() error {
 	})
 }
 
+// ScanTransfers calls fn for every transfer but those of calls, which are most of
+// what there is, in the order of ids. What cannot be read is left out: [Verify]
+// tells of that.
+func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
+	return eachRecord(r, transferPrefix, func(key, record []byte) error {
+		if kind, told := kindIn(record); told && kind == Calls {
+			return nil
+		}
+		x, err := decodeTransfer(key, record)
+		if err != nil || x.Kind == Calls {
+			return nil
+		}
+		return fn(x)
+	})
+}
+
+// kindIn reads the kind in the record of a transfer, which comes after the id,
+// without the rest: that of calls is long.
+func kindIn(record []byte) (kind Kind, told bool) {
+	const before = len(`.{"id":"`) + 2*len(ID{})
+	rest, told := bytes.CutPrefix(record[min(before, len(record)):], []byte(`","kind":"`))
+	word, _, more := bytes.Cut(rest, []byte{'"'})
+	return Kind(word), told && more
+}
+
 // eachTransfer calls fn for every transfer, in the order of ids. One that cannot
 // be read has its id only, and comes with the reason.
-func (v *verification) eachTransfer(fn func(Transfer, error) error) error {
-	records := newCursor(v.Reader, transferPrefix, "", "")
-	for {
-		key, val, err := records.peek()
-		if err != nil || key == nil {
-			return err
-		}
-		records.advance()
-		var x Transfer
-		bad := storage.DecodeRecord(val, &x)
-		var id ID
-		if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
-			bad = fmt.Errorf("%q is not its key", key)
-		} else if bad == nil && x.ID != id {
-			bad = fmt.Errorf("it says that it is %v", x.ID)
-		}
-		if bad != nil {
-			x = Transfer{ID: id}
-		}
-		if err := fn(x, bad); err != nil {
-			return err
-		}
+func eachTransfer(r storage.Reader, fn func(record []byte, x Transfer, err error) error) error {
+	return eachRecord(r, transferPrefix, func(key, record []byte) error {
+		x, err := decodeTransfer(key, record)
+		return fn(record, x, err)
+	})
+}
+
+// decodeTransfer reads a transfer from its key and its record. One that cannot be
+// read has its id only.
+func decodeTransfer(key, record []byte) (x Transfer, err error) {
+	err = storage.DecodeRecord(record, &x)
+	var id ID
+	if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
+		err = fmt.Errorf("%q is not its key", key)
+	} else if err == nil && x.ID != id {
+		err = fmt.Errorf("it says that it is %v", x.ID)
 	}
+	if err != nil {
+		x = Transfer{ID: id}
+	}
+	return x, err
 }
 
 func (x *Transfer) where() string { return "transfer " + x.ID.String() }
@@ -78,7 +103,7 @@ func (v *verification) untied() error {
 	if v.ties.match() {
 		return nil
 	}
-	err := v.eachTransfer(func(x Transfer, err error) error {
+	err := eachTransfer(v.Reader, func(_ []byte, x Transfer, err error) error {
 		if err != nil || v.ties.matches(x.ID) {
 			return nil
 		}
@@ -96,21 +121,13 @@ func (v *verification) untied() error {
 	if err != nil {
 		return err
 	}
-	entries := newCursor(v.Reader, entryPrefix, "", "")
-	for {
-		key, val, err := entries.peek()
-		if err != nil || key == nil {
-			return err
-		}
-		entries.advance()
+	return eachRecord(v.Reader, entryPrefix, func(key, val []byte) error {
 		e, account, err := decodeEntry(key, val)
 		if err != nil || v.ties.matches(e.Transfer) {
-			continue // told already, or well
+			return nil // told already, or well
 		}
-		if err := v.legOf(account, e); err != nil {
-			return err
-		}
-	}
+		return v.legOf(account, e)
+	})
 }
 
 // entryOf looks for the entry of a leg. One that cannot be read was told of.

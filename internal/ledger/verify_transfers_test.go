@@ -61,6 +61,7 @@ var harmsToTransfers = []harm{
 		"a transfer of another kind than its entries",
 		func(d damage) { edit(d, transferKey(creditID), func(x *Transfer) { x.Kind = TopUp }) },
 		[]string{
+			fmt.Sprintf("transfer %v: it is a topup, which does not change s/operator/20261120 by -100.00", creditID),
 			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of s/operator/20261120 is a credit of 2026-11-20T12:00:00Z", creditID),
 			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of u/ann/wallet is a credit of 2026-11-20T12:00:00Z", creditID),
 		},
