@@ -13,29 +13,21 @@ import (
 // written once: so rolling back one closure costs the engine nothing, and a key
 // that a hundred closures change costs it one write.
 type batch struct {
-	base   Txn
-	writes map[string]write
-	undo   []undo // what the closure that runs has replaced
+	base    Txn
+	pending pending
+	undo    []undo // what the closure that runs has replaced
 
 	readErr error // the first error of base in the closure that ran last
 }
 
-// write is the last change of a key.
-type write struct {
-	key, val []byte
-	purge    time.Time
-	deleted  bool
-}
-
 // undo restores the state of a key before a write.
 type undo struct {
-	key     string
-	old     write
-	existed bool
+	of  *write
+	old write
 }
 
 func newBatch(base Txn) *batch {
-	return &batch{base: base, writes: make(map[string]write)}
+	return &batch{base: base, pending: newPending()}
 }
 
 // run runs fn and keeps its writes if it returns nil. A closure that could not
@@ -48,11 +40,7 @@ func (b *batch) run(fn func(Txn) error) error {
 	}
 	if err != nil {
 		for _, u := range slices.Backward(b.undo) {
-			if u.existed {
-				b.writes[u.key] = u.old
-			} else {
-				delete(b.writes, u.key)
-			}
+			*u.of = u.old
 		}
 	}
 	clear(b.undo)
@@ -61,24 +49,11 @@ func (b *batch) run(fn func(Txn) error) error {
 }
 
 // apply hands the writes to the engine.
-func (b *batch) apply() error {
-	for _, w := range b.writes {
-		var err error
-		if w.deleted {
-			err = b.base.Delete(w.key)
-		} else {
-			err = b.base.Set(w.key, w.val, w.purge)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (b *batch) apply() error { return b.pending.apply(b.base) }
 
 // Get implements [Txn].
 func (b *batch) Get(key []byte) ([]byte, error) {
-	if w, ok := b.writes[string(key)]; ok {
+	if w := b.pending.find(key); w != nil {
 		return w.val, nil
 	}
 	val, err := b.base.Get(key)
@@ -91,32 +66,26 @@ func (b *batch) Set(key, val []byte, purge time.Time) error {
 	if val == nil {
 		val = []byte{} // nil is the answer for an absent key
 	}
-	b.put(write{key: key, val: val, purge: purge})
+	b.put(write{key: key, val: val, purge: purge, kind: set})
 	return nil
 }
 
 // Delete implements [Txn].
 func (b *batch) Delete(key []byte) error {
-	b.put(write{key: key, deleted: true})
+	b.put(write{key: key, kind: deleted})
 	return nil
 }
 
 // Scan implements [Txn]: it merges the engine's keys with those of the batch,
 // of which it takes a copy first, so that fn may write.
 func (b *batch) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
-	var own []write
-	for _, w := range b.writes {
-		if bytes.Compare(w.key, lo) >= 0 && (hi == nil || bytes.Compare(w.key, hi) < 0) {
-			own = append(own, w)
-		}
-	}
-	slices.SortFunc(own, func(x, y write) int { return bytes.Compare(x.key, y.key) })
+	own := b.pending.between(lo, hi)
 
 	// ownBelow hands out the batch's keys below limit, all when limit is nil.
 	more := true
 	ownBelow := func(limit []byte) {
-		for more && len(own) > 0 && (limit == nil || bytes.Compare(own[0].key, limit) < 0) {
-			if w := own[0]; !w.deleted {
+		for more && len(own) > 0 && (limit == nil || own[0].compare(limit) < 0) {
+			if w := own[0]; w.kind == set {
 				more = fn(w.key, w.val)
 			}
 			own = own[1:]
@@ -140,10 +109,9 @@ func (b *batch) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 
 // put records a write and how to take it back.
 func (b *batch) put(w write) {
-	key := string(w.key)
-	old, existed := b.writes[key]
-	b.undo = append(b.undo, undo{key, old, existed})
-	b.writes[key] = w
+	have := b.pending.of(w.key)
+	b.undo = append(b.undo, undo{have, *have})
+	*have = w
 }
 
 // note keeps the first error that the engine answered a read with.

@@ -90,8 +90,11 @@ func (s *Store) gather() []*job {
 		}
 	}
 	// Those whom the last batch woke are about to ask again. Letting them run
-	// first makes batches of waiting writers half as large again.
-	runtime.Gosched()
+	// first, for as long as more of them come, fills the batch.
+	for came := -1; came < len(s.queue) && len(jobs)+len(s.queue) < full; {
+		came = len(s.queue)
+		runtime.Gosched()
+	}
 	for len(jobs) < full {
 		select {
 		case j, ok := <-s.queue:

@@ -45,7 +45,8 @@ type orderKeyRecord struct {
 // OpenOrder opens the payment of an order at a service. The order is durable
 // before the service hears of it. The same key answers the same order, and
 // replayed is true; the key of an order that the service did not open is free
-// again. While it is open, an order counts against a bound for its user.
+// again. While it is open, an order counts against a bound for its user, and
+// against another for a day when it is not paid.
 func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ Order, replayed bool, err error) {
 	if o.Amount <= 0 || o.Amount < o.Min || o.Amount > o.Max {
 		return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
@@ -120,7 +121,10 @@ func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provid
 		Undated: undated != nil && undated.Undated(),
 	}
 	fingerprint := ledger.IDOf("topup", o.Provider, o.Amount.String(), o.Currency)
-	key := keyOf(orderKeyPrefix, o.User, ledger.IDOf(o.Key).String())
+	if o.Key != "" {
+		fresh.KeyHash = ledger.IDOf(o.Key).String()
+	}
+	key := keyOf(orderKeyPrefix, o.User, fresh.KeyHash)
 	err = d.ledger.Update(ctx, o.User, nil, func(t storage.Txn) error {
 		replayed = false
 		have, found, err := readOrder(t, fresh.TradeNo)
@@ -166,16 +170,27 @@ func replay(t storage.Txn, key []byte, fingerprint ledger.ID) (order orderRecord
 	return order, false, err
 }
 
-// roomForOrder refuses a user who has too many orders open.
+// roomForOrder refuses a user who has begun too many orders, and one who has too
+// many open.
 func roomForOrder(t storage.Txn, user string, now time.Time) error {
-	lo, hi := below(openPrefix, user)
-	keys, err := keysBetween(t, lo, hi, 0)
+	lo := keyOf(begunPrefix, user, inverted(now.Unix()))
+	begun, err := keysBetween(t, lo, keyOf(begunPrefix, user, inverted(now.Add(-OrderLife).Unix())), maxUnpaid)
+	if err != nil {
+		return err
+	}
+	if len(begun) == maxUnpaid {
+		oldest := inverted(integer(begun[maxUnpaid-1], len(lo)-8))
+		return fault.New(fault.RateLimited, "%d orders were opened within %v and not paid: wait before you open another", maxUnpaid, OrderLife).
+			After(time.Unix(oldest, 0).Add(OrderLife).Sub(now))
+	}
+	prefix, hi := below(openPrefix, user)
+	keys, err := keysBetween(t, prefix, hi, 0)
 	if err != nil {
 		return err
 	}
 	open, soonest := 0, now.Add(OrderLife).Unix()
 	for _, key := range keys {
-		o, _, err := readOrder(t, string(key[len(lo):]))
+		o, _, err := readOrder(t, string(key[len(prefix):]))
 		if err != nil {
 			return err
 		}

@@ -141,6 +141,13 @@ func (f *desk) sound() {
 	}
 }
 
+func (f *desk) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // credit gives ann money.
 func (f *desk) credit(amount money.Amount) {
 	f.t.Helper()

@@ -15,7 +15,7 @@ import (
 //	meta/subscriptions              number of the last subscription
 //	sub/<user>/<id>                 subscriptions
 //	subid/<id>                      whose they are
-//	sublive/<user>/<end>/<id>       those that may be spent from, soonest to end first
+//	sublive/<user>/<end>/<id>       those that were not cancelled, by their end
 //	sale/<user>/<id>/<^from>        what was sold of a subscription, latest first
 //	quota/<user>/<id>/<start>       periods of quota that were opened
 //	purchases/<user>/<plan>         how often a plan was bought
@@ -26,6 +26,7 @@ import (
 //	order/<trade_no>                orders
 //	userorder/<user>/<^number>/<no> those of a user, latest first
 //	orderopen/<user>/<no>           those that are pending
+//	orderbegun/<user>/<^time>/<no>  those of the last day that were not paid
 //	orderdue/<expiry>/<no>          those that are pending, by expiry
 //	orderkey/<user>/<hash of key>   idempotency keys of orders
 //	payref/<provider>/<payment>     which order a payment has paid
@@ -47,6 +48,7 @@ const (
 	orderPrefix      = "order"
 	userOrderPrefix  = "userorder"
 	openPrefix       = "orderopen"
+	begunPrefix      = "orderbegun"
 	orderDuePrefix   = "orderdue"
 	orderKeyPrefix   = "orderkey"
 	paymentPrefix    = "payref"

@@ -32,7 +32,7 @@ type Outcome struct {
 	Reason string // of a mismatch
 }
 
-// eventRecord tells that a notice has been applied.
+// eventRecord tells that a notice has been applied. It goes with its order.
 type eventRecord struct {
 	Time    int64     `json:"time"`
 	TradeNo string    `json:"trade_no"`
@@ -242,7 +242,7 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 	if err := identity.Record(t, now, *a.event); err != nil {
 		return err
 	}
-	return storage.SetRecord(t, key, eventRecord{now.Unix(), order.TradeNo, a.attempt})
+	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt}), order.purge())
 }
 
 // told is the amount that a notice is about.

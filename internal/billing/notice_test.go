@@ -4,12 +4,15 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
@@ -359,6 +362,50 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 	f.owes(70, 0)
 	f.stands(o.TradeNo, Paid)
 	f.mustSpend(70)
+}
+
+// held is an engine whose transactions wait while something holds them up.
+type held struct {
+	storage.Engine
+	by chan struct{} // nil: nothing does
+}
+
+func (e *held) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	if e.by != nil {
+		<-e.by
+	}
+	return e.Engine.Update(ctx, fn)
+}
+
+// TestADisputeToldTwiceAtOnceFindsTheWholeWallet holds that the notices of one
+// order wait for each other: what one has reserved of the wallet would be missing
+// to another that comes to the store before it, and become a receivable beside a
+// full wallet.
+func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newDesk(t)
+		o := f.paid()
+		engine := &held{Engine: f.base}
+		f.on(engine)
+		f.mustSpend(30)
+		engine.by = make(chan struct{})
+		f.engine.Plan(storagetest.UnknownLost) // whoever is first comes again, behind the second
+		var both sync.WaitGroup
+		for i := range 2 {
+			both.Go(func() {
+				n := noticeOf(o, payments.Disputed, 100)
+				n.Event = "evt_" + strconv.Itoa(i)
+				if _, err := f.Apply(t.Context(), "till", n); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(engine.by)
+		both.Wait()
+		f.owes(0, 30)
+	})
 }
 
 func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {

@@ -32,6 +32,14 @@ const OrderLife = 24 * time.Hour
 // maxOpen is how many orders of one user may be pending.
 const maxOpen = 20
 
+// maxUnpaid is how many orders of one user that were not paid may have begun in
+// OrderLife: those too that a service did not open, of which it was asked.
+const maxUnpaid = 100
+
+// unpaidKept is how long an order is kept after its life when it was not paid.
+// Money that comes later fits no order, and is listed for operators.
+const unpaidKept = 90 * 24 * time.Hour
+
 // Order is money that a user wants to pay in, by a payment service. Times are
 // Unix seconds.
 type Order struct {
@@ -56,6 +64,7 @@ type orderRecord struct {
 	Order
 	Number   int64     `json:"number"`            // among those of its user, from 1
 	Page     string    `json:"page,omitempty"`    // the service's id of the page it opened
+	KeyHash  string    `json:"key,omitempty"`     // of the idempotency key it was opened with, if any
 	Undated  bool      `json:"undated,omitempty"` // its notices carry no time
 	Disputes []dispute `json:"disputes,omitempty"`
 
@@ -86,6 +95,11 @@ func (o *orderRecord) createdKey() []byte {
 	return keyOf(userOrderPrefix, o.User, inverted(o.Number), o.TradeNo)
 }
 
+// begunKey is where it stands among those that were not paid.
+func (o *orderRecord) begunKey() []byte {
+	return keyOf(begunPrefix, o.User, inverted(o.Created), o.TradeNo)
+}
+
 // openKeys are the keys that an order has while it is pending.
 func (o *orderRecord) openKeys() [][]byte {
 	return [][]byte{keyOf(openPrefix, o.User, o.TradeNo), keyOf(orderDuePrefix, o.ExpiresAt, o.TradeNo)}
@@ -102,29 +116,60 @@ func (o *orderRecord) create(t storage.Txn) error {
 	if len(latest) > 0 {
 		o.Number += inverted(integer(latest[0], len(lo)))
 	}
-	for _, key := range append(o.openKeys(), o.createdKey()) {
+	for _, key := range o.openKeys() {
 		if err := t.Set(key, nil, never); err != nil {
 			return err
 		}
+	}
+	if err := t.Set(o.begunKey(), nil, time.Unix(o.Created, 0).Add(OrderLife)); err != nil {
+		return err
 	}
 	return o.write(t)
 }
 
 // become changes the status of an order and writes it.
 func (o *orderRecord) become(t storage.Txn, status OrderStatus) error {
+	var gone [][]byte
 	if o.Status == Pending && status != Pending {
-		for _, key := range o.openKeys() {
-			if err := t.Delete(key); err != nil {
-				return err
-			}
+		gone = o.openKeys()
+	}
+	if o.PaidAt != 0 {
+		gone = append(gone, o.begunKey())
+	}
+	for _, key := range gone {
+		if err := t.Delete(key); err != nil {
+			return err
 		}
 	}
 	o.Status = status
 	return o.write(t)
 }
 
+// purge is when the engine may forget an order: never while it waits to be paid,
+// and never one that was paid, or of which money was told.
+func (o *orderRecord) purge() time.Time {
+	over := o.Status == Failed || o.Status == Lapsed
+	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {
+		return never
+	}
+	return time.Unix(o.ExpiresAt, 0).Add(unpaidKept)
+}
+
+// write writes the record of an order, and what goes when it goes.
 func (o *orderRecord) write(t storage.Txn) error {
-	return storage.SetRecord(t, orderKey(o.TradeNo), *o)
+	purge := o.purge()
+	if err := t.Set(orderKey(o.TradeNo), storage.EncodeRecord(*o), purge); err != nil {
+		return err
+	}
+	if err := t.Set(o.createdKey(), nil, purge); err != nil || o.KeyHash == "" {
+		return err
+	}
+	key := keyOf(orderKeyPrefix, o.User, o.KeyHash)
+	var have orderKeyRecord
+	if _, err := storage.GetRecord(t, key, &have); err != nil || have.TradeNo != o.TradeNo {
+		return err // it was free, and has been given for another order
+	}
+	return t.Set(key, storage.EncodeRecord(have), purge)
 }
 
 // show returns the order as it stands now.
@@ -186,11 +231,13 @@ func (d *Desk) Orders(ctx context.Context, user string, skip, limit int) (orders
 			return err
 		}
 		for _, tradeNo := range wanted {
-			o, _, err := readOrder(r, tradeNo)
+			o, found, err := readOrder(r, tradeNo)
 			if err != nil {
 				return err
 			}
-			orders = append(orders, o.show(d.store.Now()))
+			if found { // else it goes at this moment
+				orders = append(orders, o.show(d.store.Now()))
+			}
 		}
 		return nil
 	})

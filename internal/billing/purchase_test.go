@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -275,17 +275,11 @@ func TestAnOperatorGrantsAPlanThatIsNotOnSale(t *testing.T) {
 func TestWhoOwesBuysNothing(t *testing.T) {
 	t.Parallel()
 	f := newDesk(t)
+	o := f.paid()
+	f.mustSpend(5)
+	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
 	f.credit(100)
-	err := f.ledger.Update(t.Context(), f.user, nil, func(txn storage.Txn) error {
-		_, err := ledger.Book(txn, f.clock.Now(), ledger.Transfer{
-			ID: ledger.IDOf("debt"), Kind: ledger.Dispute, User: f.user,
-			Legs: ledger.Move(ledger.Receivable(f.user), ledger.Operator, 5),
-		})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.owes(100, 5)
 	if _, err := f.buy(1, "k"); codeOf(err) != fault.InsufficientBalance || !strings.Contains(err.Error(), "paused") {
 		t.Errorf("who owes was answered %v", err)
 	}

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -74,10 +75,23 @@ type periodRecord struct {
 // period is the period of quota of a subscription at a moment.
 type period struct {
 	start  int64
+	from   int64        // since when start, until and resets have been the same
 	quota  money.Amount // granted, or to be granted when it is opened
 	opened bool
 	until  int64 // when to look again at the latest
 	resets int64 // when the next period begins; math.MaxInt64 when none does
+}
+
+// at returns the period at a moment that the sale is for, as far as the sale
+// alone tells.
+func (s *sale) at(moment time.Time) period {
+	began := s.QuotaReset.Start(moment).Unix()
+	p := period{start: max(began, s.Since), from: max(began, s.From), until: s.Until, resets: math.MaxInt64}
+	if next := s.QuotaReset.Next(moment); !next.IsZero() {
+		p.resets = next.Unix()
+	}
+	p.until = min(p.until, p.resets)
+	return p
 }
 
 // periodAt returns the period at a moment, and false when none was sold.
@@ -86,10 +100,7 @@ func periodAt(r storage.Reader, user string, id int64, moment time.Time) (p peri
 	if err != nil || !found || moment.Unix() >= s.Until {
 		return p, false, err
 	}
-	p = period{start: max(s.QuotaReset.Start(moment).Unix(), s.Since), until: s.Until, resets: math.MaxInt64}
-	if next := s.QuotaReset.Next(moment); !next.IsZero() {
-		p.resets = next.Unix()
-	}
+	p = s.at(moment)
 	if p.resets > s.Until {
 		next, _, err := saleAt(r, user, id, s.Until)
 		if err != nil {
@@ -99,7 +110,6 @@ func periodAt(r storage.Reader, user string, id int64, moment time.Time) (p peri
 			p.resets = s.Until
 		}
 	}
-	p.until = min(p.until, p.resets)
 
 	var have periodRecord
 	if p.opened, err = storage.GetRecord(r, keyOf(periodPrefix, user, id, p.start), &have); err != nil {
@@ -125,19 +135,28 @@ func (p *period) used(r storage.Reader, user string, id int64) (money.Amount, er
 	return p.quota - state.Balance, err
 }
 
-// open grants the quota of a period that has not been opened.
+// open grants the quota of a period that has not been opened. When it fails,
+// nothing has been written: the account of the period is new, so that only its
+// other side, which comes first, can have no room for it.
 func (p *period) open(t storage.Txn, now time.Time, user string, id int64) error {
 	if p.opened {
 		return nil
 	}
-	p.opened = true
+	account := quotaAccount(user, id, p.start)
+	switch before, err := ledger.ReadState(t, account); {
+	case err != nil:
+		return err
+	case before.Entries > 0:
+		return fmt.Errorf("billing: the account %s is in use, and its period was never opened", account)
+	}
 	_, err := ledger.Book(t, now, ledger.Transfer{
 		ID: grantID(id, p.start), Kind: ledger.Grant, User: user, Reference: reference(id),
-		Legs: ledger.Move(ledger.Granted, quotaAccount(user, id, p.start), p.quota),
+		Legs: ledger.Move(ledger.Granted, account, p.quota),
 	})
 	if err != nil {
 		return err
 	}
+	p.opened = true
 	return storage.SetRecord(t, keyOf(periodPrefix, user, id, p.start), periodRecord{p.quota})
 }
 
@@ -159,61 +178,71 @@ func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, err e
 	if err != nil {
 		return s, err
 	}
-	quotas, until, err := quotaSources(t, now, user)
+	quotas, err := openQuotas(t, now, user)
 	if err != nil {
 		return s, err
 	}
 	wallet := []ledger.Account{ledger.Wallet(user)}
 	switch account.preference() {
 	case SubscriptionFirst:
-		s.Order = append(quotas, wallet...)
+		s.Order = append(quotas.accounts, wallet...)
 	case WalletFirst:
-		s.Order = append(wallet, quotas...)
+		s.Order = append(wallet, quotas.accounts...)
 	case SubscriptionOnly:
-		s.Order = quotas
+		s.Order = quotas.accounts
 	case WalletOnly:
 		s.Order = wallet
 	}
-	if until != 0 {
-		s.Until = time.Unix(until, 0)
+	if quotas.until != 0 {
+		s.Until = time.Unix(quotas.until, 0)
 	}
-	return s, account.setDue(t, user, until)
+	return s, account.setDue(t, user, quotas.until)
 }
 
-// quotaSources opens the periods that are due, and returns the accounts of all
-// present ones and when that changes; zero: never.
-func quotaSources(t storage.Txn, now time.Time, user string) (quotas []ledger.Account, until int64, err error) {
-	lo, hi := below(livePrefix, user)
-	live, err := keysBetween(t, lo, hi, 0)
+// quotas are what the subscriptions of a user have to spend at a moment.
+type quotas struct {
+	accounts []ledger.Account // of the present periods, soonest to end first
+	until    int64            // when this must be looked at again, in Unix seconds; zero: never
+	unopened map[int64]error  // subscriptions whose period could not be opened, and why
+}
+
+// again asks for another look at a time.
+func (q *quotas) again(at int64) {
+	if q.until == 0 || at < q.until {
+		q.until = at
+	}
+}
+
+// openQuotas opens the periods that are due, and returns all present ones.
+//
+// What has ended is passed over and stays in the index: a clock that was ahead
+// for a while must not take from anybody what is not over. It costs nothing
+// there, since the look begins at those that end after now.
+//
+// A period that cannot be opened is left out, so that it keeps nobody from his
+// wallet and from his other subscriptions, and is tried again within a minute.
+// What the engine itself could not read ends the transaction all the same: the
+// store sees to that.
+func openQuotas(t storage.Txn, now time.Time, user string) (q quotas, err error) {
+	all, err := runningAfter(t, user, now)
 	if err != nil {
-		return nil, 0, err
+		return q, err
 	}
-	earliest := func(at int64) {
-		if until == 0 || at < until {
-			until = at
-		}
-	}
-	for _, key := range live {
-		end, id := integer(key, len(lo)), integer(key, len(lo)+9)
-		if now.Unix() >= end {
-			if err := t.Delete(key); err != nil {
-				return nil, 0, err
+	for _, s := range all {
+		x, found, err := s.present(t, now, user)
+		switch {
+		case err != nil:
+			if q.unopened == nil {
+				q.unopened = make(map[int64]error)
 			}
-			continue
+			q.unopened[s.id] = err
+			q.again(min(s.end, now.Truncate(time.Minute).Add(time.Minute).Unix()))
+		case !found: // the clock was set back behind the purchase
+			q.again(now.Unix() + 1)
+		default:
+			q.accounts = append(q.accounts, quotaAccount(user, s.id, x.start))
+			q.again(x.until)
 		}
-		p, found, err := periodAt(t, user, id, now)
-		if err != nil {
-			return nil, 0, err
-		}
-		if !found { // the clock was set back behind the purchase
-			earliest(now.Unix() + 1)
-			continue
-		}
-		if err := p.open(t, now, user, id); err != nil {
-			return nil, 0, err
-		}
-		quotas = append(quotas, quotaAccount(user, id, p.start))
-		earliest(p.until)
 	}
-	return quotas, until, nil
+	return q, nil
 }

@@ -48,14 +48,15 @@ var actions = map[saleKind]string{
 	bought: "subscription.buy", claimed: "subscription.claim", granted: "subscription.grant", renewed: "subscription.renew",
 }
 
-// maxLive is how many running subscriptions one user may have: calls look
-// through all of them.
-const maxLive = 1000
+// maxLive is how many running subscriptions one user may have: whenever his
+// money changes, all of them are looked through, and after midnight all of their
+// periods opened in one transaction.
+const maxLive = 100
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
-	lo, hi := below(livePrefix, user)
-	live, err := keysBetween(t, lo, hi, maxLive)
+	_, hi := below(livePrefix, user)
+	live, err := keysBetween(t, keyOf(livePrefix, user, now.Unix()+1), hi, maxLive)
 	if err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
@@ -101,8 +102,11 @@ func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt,
 	err = errors.Join(
 		storage.SetRecord(t, keyOf(salePrefix, s.User, s.ID, inverted(deed.From)), deed),
 		storage.SetRecord(t, s.key(), s),
-		t.Set(s.liveKey(), nil, never),
 	)
+	if err != nil {
+		return Receipt{}, event, err
+	}
+	p, err := enlist(t, now, &s, deed)
 	if err != nil {
 		return Receipt{}, event, err
 	}
@@ -112,9 +116,25 @@ func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt,
 		return receipt, event, err
 	}
 	receipt.Wallet = WalletCharge{Balance: wallet.Balance, Charged: x.price}
-	receipt.Subscription, err = s.show(t, now)
+	receipt.Subscription, err = s.showIn(t, now, p)
 	event.Detail = detail(reference(s.ID), "plan "+strconv.FormatInt(s.PlanID, 10), amountOf(x.price, x.currency), x.reason)
 	return receipt, event, err
+}
+
+// enlist puts a subscription that was sold among those that may be spent from,
+// and returns the period that it is in now.
+func enlist(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
+	if made.From == made.Time { // the period begins with the sale, which has granted it
+		p = made.at(now)
+		p.quota, p.opened = made.Quota, true
+	} else if p, _, err = periodAt(t, s.User, s.ID, now); err != nil {
+		return p, err
+	}
+	var known []byte
+	if p.opened {
+		known = p.presence().encode()
+	}
+	return p, t.Set(s.liveKey(), known, never)
 }
 
 // deed returns the sale that a deal makes of a subscription.
@@ -128,8 +148,11 @@ func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale
 			Quota: x.plan.Quota, QuotaReset: x.plan.QuotaReset,
 		},
 	}
+	if from == now.Unix() { // after a gap, if anything was before
+		return made, nil
+	}
 	last, found, err := saleAt(r, s.User, s.ID, from)
-	if found && last.Until == from && last.QuotaReset == made.QuotaReset && from > now.Unix() {
+	if found && last.Until == from && last.QuotaReset == made.QuotaReset {
 		made.Since = last.Since
 	}
 	return made, err
@@ -145,8 +168,10 @@ func (x deal) move(t storage.Txn, now time.Time, s *subscriptionRecord, made sal
 	if start, ok := made.grants(); ok {
 		key := keyOf(periodPrefix, s.User, s.ID, start)
 		var have periodRecord
-		if _, err := storage.GetRecord(t, key, &have); err != nil {
-			return err
+		if made.From > made.Time { // it may add to a period that was opened before
+			if _, err := storage.GetRecord(t, key, &have); err != nil {
+				return err
+			}
 		}
 		have.Granted += made.Quota // cannot overflow unnoticed: the account is checked below
 		if err := storage.SetRecord(t, key, have); err != nil {

@@ -80,29 +80,32 @@ func (s *subscriptionRecord) status(now time.Time) Status {
 // show returns the subscription as it stands now. One that has ended shows its
 // last period.
 func (s *subscriptionRecord) show(r storage.Reader, now time.Time) (Subscription, error) {
-	shown := Subscription{
-		ID: s.ID, User: s.User, PlanID: s.PlanID, Title: s.Title, Status: s.status(now),
-		StartTime: s.Start, EndTime: s.End, Terms: s.Terms,
-	}
 	moment := now
-	switch shown.Status {
+	switch s.status(now) {
 	case Expired:
 		moment = time.Unix(s.End-1, 0)
 	case Cancelled:
 		moment = time.Unix(max(s.Start, min(s.Cancelled, s.End-1)), 0)
 	}
-	p, found, err := periodAt(r, s.User, s.ID, moment)
-	if err != nil || !found {
-		return shown, err
+	p, _, err := periodAt(r, s.User, s.ID, moment)
+	if err != nil {
+		return Subscription{}, err
 	}
-	shown.QuotaTotal = p.quota
-	if shown.QuotaUsed, err = p.used(r, s.User, s.ID); err != nil {
-		return shown, err
+	return s.showIn(r, now, p)
+}
+
+// showIn returns the subscription as it stands now, with a period of it; the
+// zero one when there is none.
+func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (shown Subscription, err error) {
+	shown = Subscription{
+		ID: s.ID, User: s.User, PlanID: s.PlanID, Title: s.Title, Status: s.status(now),
+		QuotaTotal: p.quota, StartTime: s.Start, EndTime: s.End, Terms: s.Terms,
 	}
 	if shown.Status == Active && p.resets < s.End {
 		shown.NextResetTime = p.resets
 	}
-	return shown, nil
+	shown.QuotaUsed, err = p.used(r, s.User, s.ID)
+	return shown, err
 }
 
 // reference names a subscription in transfers.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -31,14 +33,26 @@ func (d *Desk) Sweep(ctx context.Context) error {
 	}
 	var failed []error // one user's trouble does not keep the others waiting
 	for _, key := range users {
-		user := string(key[len(duePrefix)+1+9:])
-		// The ledger looks at what the user may spend, which brings it up to now.
-		failed = append(failed, d.ledger.Update(ctx, user, nil, func(storage.Txn) error { return nil }))
+		failed = append(failed, d.sweepUser(ctx, string(key[len(duePrefix)+1+9:])))
 	}
 	if len(orders) > 0 {
 		failed = append(failed, unavailable(d.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
 	}
 	return errors.Join(failed...)
+}
+
+// sweepUser brings what a user may spend up to now.
+func (d *Desk) sweepUser(ctx context.Context, user string) error {
+	var q quotas
+	err := d.ledger.Update(ctx, user, nil, func(t storage.Txn) (err error) {
+		q, err = openQuotas(t, d.store.Now(), user)
+		return err
+	})
+	for id, why := range q.unopened {
+		d.log.Error("a period of quota cannot be opened; until it can, the user spends without it",
+			zap.String("user_id", user), zap.Int64("subscription_id", id), zap.Error(why))
+	}
+	return err
 }
 
 // expire ends the orders at these keys that are still pending.

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -13,15 +12,18 @@ import (
 
 // Verify looks whether what is sold and paid in is in the ledger as it should
 // be: that every sale and every credit has its transfer, that quotas were granted
-// as sold, that what was taken of an order is what was refunded and disputed, and
-// that every index has its record and the reverse. problem is called for each
-// thing that does not add up. r is one snapshot; the error is that of reading.
-// It takes the memory of one subscription, of one order.
+// as sold, that what was taken of an order is what was refunded and disputed;
+// that every transfer of these kinds belongs to what it was booked for, and every
+// answer that is kept to what was done; and that every index has its record and
+// the reverse. problem is called for each thing that does not add up. r is one
+// snapshot; the error is that of reading. It takes the memory of one
+// subscription, of one order.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
-	v := &verification{Reader: r, now: now, problem: problem}
+	v := &verification{Reader: r, now: now, problem: problem, accounted: newPairs(), answered: newPairs()}
 	for _, step := range []func() error{
 		v.subscriptions, v.subscriptionIndexes, v.counts, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
+		v.transfers, v.answers,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -32,8 +34,10 @@ func Verify(r storage.Reader, now time.Time, problem func(format string, args ..
 
 type verification struct {
 	storage.Reader
-	now     time.Time
-	problem func(format string, args ...any)
+	now       time.Time
+	problem   func(format string, args ...any)
+	accounted *pairs // transfers, by what they were booked for
+	answered  *pairs // sales, by the answers to claims
 }
 
 // subscriptions checks each subscription with its sales and periods.
@@ -58,18 +62,35 @@ func (v *verification) subscriptions() error {
 		if err != nil {
 			return err
 		}
-		if status := s.status(v.now); (status == Active) && live == nil || status == Cancelled && live != nil {
+		if status := s.status(v.now); (status == Cancelled) != (live == nil) {
 			v.problem("subscription %d: it is %s, and among those that are spent: %t", s.ID, status, live != nil)
+		}
+		if err := v.presence(&s, live); err != nil {
+			return err
 		}
 		return v.sales(&s)
 	})
+}
+
+// presence checks what the index says of the period that a subscription is in.
+func (v *verification) presence(s *subscriptionRecord, live []byte) error {
+	if len(live) == 0 {
+		return nil // nobody has looked
+	}
+	said := decodePresence(live)
+	p, _, err := periodAt(v, s.User, s.ID, time.Unix(said.from, 0))
+	if err == nil && (!p.opened || p.presence() != said) {
+		v.problem("subscription %d: among those that are spent it is said to be in the period from %d, which is not so from %d until %d",
+			s.ID, said.start, said.from, said.until)
+	}
+	return err
 }
 
 // sales checks the chain of sales of a subscription, from the latest to the
 // first, and what their periods were granted.
 func (v *verification) sales(s *subscriptionRecord) error {
 	var later *sale
-	never := make(map[int64]money.Amount) // quotas that never reset, by the start of their run
+	granted := make(map[int64]money.Amount) // with sales, by the start of the period
 	lo, hi := below(salePrefix, s.User, s.ID)
 	var failed error
 	err := scan(v, lo, hi, func(_ []byte, have sale) bool {
@@ -80,8 +101,8 @@ func (v *verification) sales(s *subscriptionRecord) error {
 		} else {
 			v.link(s, &have, later)
 		}
-		if have.QuotaReset == calendar.Never {
-			never[have.Since] += have.Quota
+		if start, ok := have.grants(); ok {
+			granted[start] += have.Quota
 		}
 		failed = v.sold(s, &have)
 		later = &have
@@ -100,7 +121,7 @@ func (v *verification) sales(s *subscriptionRecord) error {
 	if err := v.first(s, later); err != nil {
 		return err
 	}
-	return v.periods(s, never)
+	return v.periods(s, granted)
 }
 
 // link checks that a sale follows the one before.
@@ -116,38 +137,17 @@ func (v *verification) link(s *subscriptionRecord, before, after *sale) {
 
 // sold checks the transfer of a sale.
 func (v *verification) sold(s *subscriptionRecord, have *sale) error {
+	v.accounted.count(have.Transfer, +1)
+	v.answered.count(have.Transfer, +1)
 	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
 	if start, ok := have.grants(); ok {
 		want[quotaAccount(s.User, s.ID, start)] = have.Quota
 		want[ledger.Granted] = -have.Quota
 	}
-	return v.transfer("subscription "+strconv.FormatInt(s.ID, 10), have.Transfer, transferKinds[have.Kind], want)
+	return v.transfer(s.what(), have.Transfer, booked{transferKinds[have.Kind], s.User, reference(s.ID), want})
 }
 
-// transfer checks that a transfer exists and moves what it should.
-func (v *verification) transfer(what string, id ledger.ID, kind ledger.Kind, want map[ledger.Account]money.Amount) error {
-	x, found, err := ledger.ReadTransfer(v, id)
-	if err != nil {
-		return err
-	}
-	if !found {
-		v.problem("%s: the transfer %s does not exist", what, id)
-		return nil
-	}
-	same := x.Kind == kind
-	for _, leg := range x.Legs {
-		account := leg.Account.Family()
-		same = same && want[account] == leg.Amount
-		delete(want, account)
-	}
-	for _, left := range want {
-		same = same && left == 0
-	}
-	if !same {
-		v.problem("%s: the transfer %s is not what it should be: a %s of %v", what, id, x.Kind, x.Legs)
-	}
-	return nil
-}
+func (s *subscriptionRecord) what() string { return "subscription " + strconv.FormatInt(s.ID, 10) }
 
 // first checks what is counted of first sales.
 func (v *verification) first(s *subscriptionRecord, have *sale) error {
@@ -170,21 +170,17 @@ func (v *verification) first(s *subscriptionRecord, have *sale) error {
 }
 
 // periods checks that each period was granted what was sold, in its record and
-// in the ledger.
-func (v *verification) periods(s *subscriptionRecord, never map[int64]money.Amount) error {
+// in the ledger: with sales, or when it was opened.
+func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Amount) error {
 	lo, hi := below(periodPrefix, s.User, s.ID)
 	var failed error
 	err := scan(v, lo, hi, func(key []byte, have periodRecord) bool {
 		start := integer(key, len(lo))
-		want, runs := never[start]
-		delete(never, start)
-		if !runs {
-			var sold sale
-			if sold, _, failed = saleAt(v, s.User, s.ID, start); failed != nil {
+		want, withSale := granted[start]
+		delete(granted, start)
+		if !withSale {
+			if want, failed = v.opened(s, start); failed != nil {
 				return false
-			}
-			if begins := max(sold.QuotaReset.Start(time.Unix(start, 0)).Unix(), sold.Since); begins == start && start < sold.Until {
-				want = sold.Quota
 			}
 		}
 		var entered money.Amount
@@ -196,10 +192,27 @@ func (v *verification) periods(s *subscriptionRecord, never map[int64]money.Amou
 		}
 		return true
 	})
-	for start, quota := range never {
+	for start, quota := range granted {
 		v.problem("subscription %d: the quota of %v from %d was not granted", s.ID, quota, start)
 	}
 	return cmp.Or(err, failed)
+}
+
+// opened checks the transfer that has opened a period, and returns what was sold
+// for it; zero when no period begins then.
+func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.Amount, err error) {
+	sold, _, err := saleAt(v, s.User, s.ID, start)
+	if err != nil {
+		return 0, err
+	}
+	if begins := max(sold.QuotaReset.Start(time.Unix(start, 0)).Unix(), sold.Since); begins == start && start < sold.Until {
+		quota = sold.Quota
+	}
+	id := grantID(s.ID, start)
+	v.accounted.count(id, +1)
+	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
+		ledger.Granted: -quota, quotaAccount(s.User, s.ID, start): quota,
+	}})
 }
 
 // entered is what an account was granted.
@@ -237,7 +250,7 @@ func (v *verification) subscriptionIndexes() error {
 			v.problem("key %q: there is no subscription that ends then", key)
 		}
 		account, err := readAccount(v, user)
-		if account.Due == 0 || account.Due > end {
+		if err == nil && end > v.now.Unix() && (account.Due == 0 || account.Due > end) {
 			v.problem("subscription %d: nobody will look at it when it ends", id)
 		}
 		return err

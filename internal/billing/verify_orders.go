@@ -28,11 +28,27 @@ func (v *verification) orders() error {
 				v.problem("order %s: it is %s, and among those that are pending: %t", o.TradeNo, o.Status, have != nil)
 			}
 		}
+		if err := v.begun(&o); err != nil {
+			return err
+		}
+		for _, id := range o.Moves {
+			v.accounted.count(id, +1)
+		}
 		if o.PaidAt == 0 {
 			return v.unpaid(&o)
 		}
 		return v.paid(&o)
 	})
+}
+
+// begun checks that a paid order does not stand among those that were begun and
+// not paid. That others do is not checked: the engine drops them by its own clock.
+func (v *verification) begun(o *orderRecord) error {
+	have, err := v.Get(o.begunKey())
+	if err == nil && have != nil && o.PaidAt != 0 {
+		v.problem("order %s: it is %s, and among those that were begun and not paid", o.TradeNo, o.Status)
+	}
+	return err
 }
 
 // unpaid checks that an order without a payment has moved nothing.
@@ -71,20 +87,21 @@ func (v *verification) paid(o *orderRecord) error {
 		v.problem("order %s: it is paid and does not name its credit", o.TradeNo)
 		return nil
 	}
-	err := v.transfer("order "+o.TradeNo, o.Moves[0], ledger.TopUp, map[ledger.Account]money.Amount{
+	err := v.transfer("order "+o.TradeNo, o.Moves[0], booked{ledger.TopUp, o.User, o.TradeNo, map[ledger.Account]money.Amount{
 		ledger.Paid(o.Provider): -o.Amount, ledger.Wallet(o.User): o.Amount,
-	})
+	}})
 	if err != nil {
 		return err
 	}
 	return v.moves(o)
 }
 
-// moves checks that the transfers of an order leave what it says.
+// moves checks that the transfers of an order that follow its credit have taken
+// what it says.
 func (v *verification) moves(o *orderRecord) error {
-	var left money.Amount
-	for i, id := range o.Moves {
-		if i > 0 && id != moveID(o.TradeNo, i) {
+	var taken orderRecord
+	for i, id := range o.Moves[1:] {
+		if id != moveID(o.TradeNo, i+1) {
 			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
 		}
 		x, found, err := ledger.ReadTransfer(v, id)
@@ -93,21 +110,43 @@ func (v *verification) moves(o *orderRecord) error {
 		}
 		if !found {
 			v.problem("order %s: the transfer %s does not exist", o.TradeNo, id)
+			continue
 		}
-		for _, leg := range x.Legs {
-			if leg.Account.Family() == ledger.Paid(o.Provider) {
-				left -= leg.Amount
-			}
+		if !taken.replay(&x, o) {
+			v.problem("order %s: the transfer %s is not one of it: a %s of %v for %q, about %q", o.TradeNo, id, x.Kind, x.Legs, x.User, x.Reference)
 		}
 	}
-	if left != o.Amount-o.TakenWallet-o.TakenOwed {
-		v.problem("order %s: its transfers leave %v, its record %v", o.TradeNo, left, o.Amount-o.TakenWallet-o.TakenOwed)
+	if taken.TakenWallet != o.TakenWallet || taken.TakenOwed != o.TakenOwed {
+		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, its record says %v and %v",
+			o.TradeNo, taken.TakenWallet, taken.TakenOwed, o.TakenWallet, o.TakenOwed)
 	}
 	_, more, err := ledger.ReadTransfer(v, moveID(o.TradeNo, len(o.Moves)))
 	if more {
 		v.problem("order %s: there is a transfer that it does not name", o.TradeNo)
 	}
 	return err
+}
+
+// replay takes again what a transfer of an order has taken, or gives it back. It
+// returns false for one that is of something else.
+func (o *orderRecord) replay(x *ledger.Transfer, of *orderRecord) bool {
+	legs := make(map[ledger.Account]money.Amount)
+	for _, leg := range x.Legs {
+		legs[leg.Account.Family()] += leg.Amount
+	}
+	paid := legs[ledger.Paid(of.Provider)]
+	switch x.Kind {
+	case ledger.Refund, ledger.Dispute:
+		o.TakenWallet -= legs[ledger.Wallet(of.User)]
+		o.TakenOwed -= legs[ledger.Receivable(of.User)]
+	case ledger.Restore:
+		owed := min(-paid, o.TakenOwed)
+		o.TakenOwed -= owed
+		o.TakenWallet -= -paid - owed
+	default:
+		return false
+	}
+	return paid != 0 && x.User == of.User && x.Reference == of.TradeNo
 }
 
 // orderIndexes checks that what points to an order points to one.
@@ -117,6 +156,7 @@ func (v *verification) orderIndexes() error {
 		userOrderPrefix: func(o orderRecord) []byte { return o.createdKey() },
 		openPrefix:      func(o orderRecord) []byte { return o.openKeys()[0] },
 		orderDuePrefix:  func(o orderRecord) []byte { return o.openKeys()[1] },
+		begunPrefix:     func(o orderRecord) []byte { return o.begunKey() },
 	} {
 		err = cmp.Or(err, v.scan(prefix, func(key []byte) error {
 			o, found, err := readOrder(v, string(key[bytes.LastIndexByte(key, '/')+1:]))

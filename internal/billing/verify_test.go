@@ -167,7 +167,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "it should be 0.00000004 in all"},
 		"a refund taken without a transfer": {func(f *desk, paid, _ Order) func(storage.Txn) error {
 			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Moves = o.Moves[:1] })
-		}, "its transfers leave 0.0000001"},
+		}, "its transfers have taken 0.00 from the wallet"},
 		"another status": {func(f *desk, paid, _ Order) func(storage.Txn) error {
 			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Status = Refunded })
 		}, "it is refunded and should be paid"},

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -80,10 +79,10 @@ type verification struct {
 	storage.Reader
 	Report
 	problem    func(Problem)
-	paidFrom   ID           // the settlements from here on are in records of calls
-	tracedFrom ID           // those from here on leave traces
-	wholeFrom  Day          // all calls from this day on are there
-	sum        money.Amount // of the balances of all accounts with money
+	paidFrom   ID  // the settlements from here on are in records of calls
+	tracedFrom ID  // those from here on leave traces
+	wholeFrom  Day // all calls from this day on are there
+	sum        sum // of the balances of all accounts with money
 	ties       *ties
 	traces     *traces
 }
@@ -110,8 +109,8 @@ func (v *verification) accounts() error {
 	if err := v.houseAccounts(string(storage.PrefixEnd([]byte(userPrefix))), ""); err != nil {
 		return err
 	}
-	if v.sum != 0 {
-		v.tell("all accounts", "the sum of their balances is %v, not zero: money has come from nowhere or gone", v.sum)
+	if !v.sum.zero() {
+		v.tell("all accounts", "the sum of their balances is %v, not zero: money has come from nowhere or gone", &v.sum)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (f *folding) begin(states *cursor) error {
 	}
 	f.state, f.after, f.next = &state, &state, state.Entries
 	if !f.account.memo() {
-		f.sum += state.Balance
+		f.sum.add(state.Balance)
 	}
 	add(f.owner.held, f.account, state.Held)
 	return nil

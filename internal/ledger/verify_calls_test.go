@@ -43,6 +43,20 @@ var harmsToCalls = []harm{
 		},
 	},
 	{
+		"a call that was paid by no transfer",
+		func(d damage) {
+			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Transfer = extra })
+		},
+		[]string{fmt.Sprintf("call a of ann: it has paid from u/ann/wallet by transfer %v, which is missing", extra)},
+	},
+	{
+		"a call that was paid by a transfer of another kind",
+		func(d damage) {
+			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Transfer = purchaseID })
+		},
+		[]string{fmt.Sprintf("call a of ann: it has paid from u/ann/wallet by transfer %v, which is a purchase", purchaseID)},
+	},
+	{
 		"a call under way that is not in the index",
 		func(d damage) { d.remove(call(openPrefix, "c")) },
 		[]string{"call c of ann: it is under way, but not in the index of those"},

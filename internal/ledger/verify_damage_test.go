@@ -108,7 +108,7 @@ type harm struct {
 
 func TestVerifyNamesEachDamage(t *testing.T) {
 	t.Parallel()
-	for _, test := range slices.Concat(harmsToAccounts, harmsToTransfers, harmsToCalls) {
+	for _, test := range slices.Concat(harmsToAccounts, harmsToTransfers, harmsToShapes, harmsToCalls) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := newHistory(t)

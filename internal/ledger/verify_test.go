@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -100,6 +101,34 @@ func TestVerifyKnowsThatOldCallsAreGone(t *testing.T) {
 	f.change(func(tx storage.Txn) error { return tx.Delete(c.key()) })
 	forget("b")
 	f.verified()
+}
+
+func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
+	t.Parallel()
+	f := newHistory(t)
+	began := f.clock.Now()
+	r := f.reserve(history, 2*maxPaid*money.Unit)
+	c := aCall(f, "z", "ann")
+	for n := range money.Amount(2 * maxPaid) {
+		if c.Ended = ""; n == 2*maxPaid-1 {
+			c.Ended = usage.Complete
+		}
+		r.Settle(c, n*money.Unit, c.Ended != "")
+		f.settled()
+		f.clock.pass(time.Minute)
+	}
+	f.verified()
+	// What is not relied on any more ends in the midst of the call.
+	ends := began.Add(maxPaid * time.Minute)
+	f.clock.pass(ends.Add(f.opts.CallsKept - keptMargin).Sub(f.clock.Now()))
+	f.verified()
+	f.change(func(tx storage.Txn) error {
+		edit(damage{tx, t}, c.key(), func(c *callRecord) { c.Paid[0].Transfer = extra })
+		return nil
+	})
+	if problems, _ := f.verify(); len(problems) != 1 || !strings.Contains(problems[0], "which is missing") {
+		t.Errorf("of a payment by no transfer it said %q", problems)
+	}
 }
 
 func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -23,15 +22,15 @@ func (v *verification) transfers() error {
 			v.tell(where, "its record says that it is a %s, and that it is a %s", kind, x.Kind)
 		}
 		v.shape(&x)
-		var sum money.Amount
+		var sum sum
 		for _, leg := range x.Legs {
 			if !leg.Account.memo() {
-				sum += leg.Amount
+				sum.add(leg.Amount)
 			}
 			v.ties.leg(leg.Account, x.entry(leg))
 		}
-		if sum != 0 {
-			v.tell(where, "the sum of its legs is %v, not zero", sum)
+		if !sum.zero() {
+			v.tell(where, "the sum of its legs is %v, not zero", &sum)
 		}
 		return v.holdOf(x)
 	})

@@ -1,0 +1,114 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/badger"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+// BenchmarkBuy measures purchases by 64 at once, each of whom waits until his is
+// durable. Users come in turn, and buy more than once: how many subscriptions
+// they have in the end is told as subscriptions/user.
+func BenchmarkBuy(b *testing.B) {
+	for name, open := range map[string]func(*testing.B) storage.Engine{
+		"memory": func(*testing.B) storage.Engine { return memory.New() },
+		"badger": onDisk,
+	} {
+		b.Run("engine="+name, func(b *testing.B) {
+			const buyers, users = 64, 4000
+			d, s := busyDesk(b, open(b), users)
+			plans := plansOf(b, Plan{
+				ID: 1, Title: "Starter", Price: money.Unit, Quota: money.Unit,
+				Duration: calendar.Duration{Count: 1, Unit: calendar.Months}, QuotaReset: calendar.Month,
+			})
+			before := s.Stats()
+			var next atomic.Int64
+			var crew sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range buyers {
+				crew.Go(func() {
+					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+						if _, err := d.Buy(b.Context(), plans, "USD", userNumber(n%users), 1, strconv.FormatInt(n, 10)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			crew.Wait()
+			stats := s.Stats()
+			b.ReportMetric(float64(stats.Committed-before.Committed)/float64(stats.Batches-before.Batches), "closures/commit")
+			b.ReportMetric(float64(b.N)/users, "subscriptions/user")
+		})
+	}
+}
+
+// busyDesk is a desk over an engine whose users have money.
+func busyDesk(b *testing.B, engine storage.Engine, users int64) (*Desk, *storage.Store) {
+	b.Helper()
+	s := storage.New(engine, storage.Options{Gather: -1})
+	directory, err := identity.Open(b.Context(), s, zap.NewNop())
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := ledger.Open(b.Context(), s, ledger.Options{Sources: Sources(s.Now)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		l.Close(context.Background())
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	err = s.Update(b.Context(), func(t storage.Txn) error {
+		for n := range users {
+			user := userNumber(n)
+			_, err := ledger.Book(t, s.Now(), ledger.Transfer{
+				ID: ledger.IDOf("opening", user), Kind: ledger.Credit, User: user,
+				Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), 1_000_000*money.Unit),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return NewDesk(s, l, directory, zap.NewNop()), s
+}
+
+func userNumber(n int64) string { return fmt.Sprintf("usr_%06d", n) }
+
+// onDisk opens the engine that gateways have, in a new directory.
+func onDisk(b *testing.B) storage.Engine {
+	b.Helper()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	module := &badger.Badger{Path: b.TempDir()}
+	if err := module.Provision(ctx); err != nil {
+		b.Fatal(err)
+	}
+	engine, err := module.Open(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return engine
+}

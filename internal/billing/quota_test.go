@@ -1,0 +1,159 @@
+package billing
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// huge is a plan of which the books have room for one period a day.
+var huge = Plan{
+	ID: 9, Title: "Huge", Price: 1, Quota: money.Max / 3 * 2,
+	Duration: calendar.Duration{Count: 3, Unit: calendar.Days}, QuotaReset: calendar.Day,
+}
+
+// sources are the accounts of periods that ann may spend from now.
+func (f *desk) sources() (accounts []ledger.Account) {
+	f.t.Helper()
+	err := f.store.Update(f.t.Context(), func(t storage.Txn) error {
+		q, err := openQuotas(t, f.clock.Now(), f.user)
+		accounts = q.accounts
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return accounts
+}
+
+func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.plans = plansOf(t, append(testPlans[:len(testPlans):len(testPlans)], huge)...)
+	core, logs := observer.New(zap.ErrorLevel)
+	f.log = zap.New(core)
+	f.credit(100)
+	f.mustBuy(huge.ID, "k")
+	f.mustBuy(1, "l")
+
+	f.clock.set(date(2026, 2, 1, 0))
+	bob, err := f.directory.CreateUser(t.Context(), "operator", "bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Credit(t.Context(), "operator", bob.ID, 1, "for the test", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Buy(t.Context(), f.plans, "USD", bob.ID, huge.ID, "k"); err != nil {
+		t.Fatal(err) // which takes all the room that the books have on this day
+	}
+	if _, err := f.buy(huge.ID, "m"); codeOf(err) != fault.AmountOutOfRange {
+		t.Fatalf("one more was answered %v: there is room for ann's period, too", err)
+	}
+
+	f.mustSpend(13)
+	f.has(88)
+	f.credit(2)
+	f.tell(noticeOf(f.mustOpen(newTill()), "paid", 100), Applied)
+	f.has(190)
+	if logs.Len() != 0 {
+		t.Errorf("logged is %v", logs.All())
+	}
+	f.clock.set(date(2026, 2, 1, 1))
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if logs.Len() != 1 || logs.All()[0].ContextMap()["subscription_id"] != int64(1) {
+		t.Errorf("the sweeper has logged %v", logs.All())
+	}
+
+	f.clock.set(date(2026, 2, 2, 0)) // another day, with room
+	f.mustSpend(huge.Quota)
+	f.has(190)
+	f.shows(1, Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))
+}
+
+func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.damaged = true // the grant below belongs to no period
+	f.credit(100)
+	f.mustBuy(2, "k")
+	february := date(2026, 2, 1, 0)
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		_, err := ledger.Book(txn, f.clock.Now(), ledger.Transfer{
+			ID: ledger.IDOf("before"), Kind: ledger.Grant, User: f.user,
+			Legs: ledger.Move(ledger.Granted, ledger.Quota(f.user, 1, february), 5),
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.clock.set(february)
+	f.mustSpend(1)
+	f.has(79)
+	if left := f.quotaLeft(1, february); left != 5 {
+		t.Errorf("the period has %d, want the 5 that were there", left)
+	}
+}
+
+func TestAClockThatWasAheadForAWhileTakesNoSubscription(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(f *desk){
+		"a call":        func(f *desk) { f.mustSpend(1) },
+		"a sweep":       func(f *desk) { f.must(f.Sweep(f.t.Context())) },
+		"a credit":      func(f *desk) { f.credit(1) },
+		"one more sold": func(f *desk) { f.mustBuy(1, "other") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newDesk(t)
+			f.credit(100)
+			f.mustBuy(1, "a") // until February 28th
+			f.mustBuy(2, "b") // until April 30th, 5 a month
+			before := f.clock.Now()
+			f.clock.set(before.AddDate(2, 0, 0))
+			f.must(f.Sweep(t.Context()))
+			meanwhile(f)
+			f.clock.set(before.Add(time.Hour))
+			f.close()
+			f.open()
+			left := f.funds().Wallet.Balance
+			f.mustSpend(17)
+			f.has(left)
+
+			r := f.mustRenew(1, "r")
+			if r.EndTime != date(2026, 3, 28, 12).Unix() {
+				t.Errorf("renewed, it ends %s", time.Unix(r.EndTime, 0).UTC())
+			}
+			f.mustSpend(12)
+			f.has(left - 10)
+		})
+	}
+}
+
+func TestCallsLookThroughRunningSubscriptionsOnly(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	f.mustBuy(6, "a") // for three days
+	f.mustBuy(1, "b") // for a month
+	for _, row := range []struct {
+		day  time.Time
+		want int
+	}{{date(2026, 2, 3, 11), 2}, {date(2026, 2, 3, 12), 1}, {date(2026, 2, 28, 12), 0}} {
+		f.clock.set(row.day)
+		if sources := f.sources(); len(sources) != row.want {
+			t.Errorf("at %s the sources are %v, want %d", row.day, sources, row.want)
+		}
+	}
+}

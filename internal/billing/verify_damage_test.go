@@ -1,0 +1,274 @@
+package billing
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// book books a transfer of ann that is whole, and that nothing here books.
+func (f *desk) book(kind ledger.Kind, reference string, legs []ledger.Leg) func(storage.Txn) error {
+	return func(t storage.Txn) error {
+		_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
+			ID: ledger.IDOf("planted"), Kind: kind, User: f.user, Reference: reference, Legs: legs,
+		})
+		return err
+	}
+}
+
+// keep keeps an answer under a claim of ann.
+func (f *desk) keep(a any) func(storage.Txn) error {
+	_, _, err := f.ledger.Once(context.Background(), f.user, ledger.Claim{Scope: f.user, Key: "planted"}, nil,
+		func(storage.Txn) (any, error) { return a, nil })
+	return func(storage.Txn) error { return err }
+}
+
+// keyWith returns the key of the one record in which a text stands.
+func (f *desk) keyWith(text string) (key []byte) {
+	f.t.Helper()
+	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
+		return r.Scan([]byte{0}, []byte{0xff}, func(have, val []byte) bool {
+			if bytes.Contains(val, []byte(text)) {
+				if key != nil {
+					f.t.Fatalf("%s stands in %q and %q", text, key, have)
+				}
+				key = bytes.Clone(have)
+			}
+			return true
+		})
+	})
+	if err != nil || key == nil {
+		f.t.Fatalf("%s stands nowhere, %v", text, err)
+	}
+	return key
+}
+
+// transferOf is the transfer of the sale of ann's subscription from a time.
+func (f *desk) transferOf(id, from int64) ledger.ID {
+	f.t.Helper()
+	var s sale
+	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
+		s, _, err = saleAt(r, f.user, id, from)
+		return err
+	})
+	if err != nil || s.From != from {
+		f.t.Fatalf("the sale is %+v, %v", s, err)
+	}
+	return s.Transfer
+}
+
+// damages are transfers without what they are for, and what has lost its
+// transfer, its period or its answer; each leaves the books of the ledger whole.
+var damages = map[string]struct {
+	damage func(f *desk, paid Order) func(storage.Txn) error
+	want   string // % is the transfer that was planted
+}{
+	"an order that was credited a second time": {func(f *desk, paid Order) func(storage.Txn) error {
+		return f.book(ledger.TopUp, paid.TradeNo, ledger.Move(ledger.Paid("till"), ledger.Wallet(f.user), 100))
+	}, "transfer %: it is a topup of order"},
+	"a top-up of no order": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.TopUp, strings.Repeat("A", 32), ledger.Move(ledger.Paid("till"), ledger.Wallet(f.user), 100))
+	}, "transfer %: it is a topup of order"},
+	"a top-up about nothing": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.TopUp, "", ledger.Move(ledger.Paid("till"), ledger.Wallet(f.user), 100))
+	}, "transfer %: it is a topup of order"},
+	"a refund that no notice told of": {func(f *desk, paid Order) func(storage.Txn) error {
+		return f.book(ledger.Refund, paid.TradeNo, ledger.Move(ledger.Wallet(f.user), ledger.Paid("till"), 1))
+	}, "transfer %: it is a refund of order"},
+	"a dispute that no notice told of": {func(f *desk, paid Order) func(storage.Txn) error {
+		return f.book(ledger.Dispute, paid.TradeNo, ledger.Move(ledger.Receivable(f.user), ledger.Paid("till"), 1))
+	}, "transfer %: it is a dispute of order"},
+	"a dispute that came back without a notice": {func(f *desk, paid Order) func(storage.Txn) error {
+		return f.book(ledger.Restore, paid.TradeNo, ledger.Move(ledger.Paid("till"), ledger.Wallet(f.user), 30))
+	}, "transfer %: it is a restore of order"},
+	"an order that names a transfer of another kind": {func(f *desk, paid Order) func(storage.Txn) error {
+		return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Moves[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })
+	}, "is not one of it: a purchase of"},
+	"an order of which something else was taken": {func(_ *desk, paid Order) func(storage.Txn) error {
+		return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
+	}, "its transfers have taken 0.00000003 from the wallet and 0.00 as a receivable, its record says 0.00000002 and 0.00000001"},
+	"a paid order that is begun": {func(f *desk, paid Order) func(storage.Txn) error {
+		return plant(keyOf(begunPrefix, f.user, inverted(paid.Created), paid.TradeNo), nil)
+	}, "it is paid, and among those that were begun and not paid"},
+	"an order that is begun and not there": {func(f *desk, _ Order) func(storage.Txn) error {
+		return plant(keyOf(begunPrefix, f.user, int64(1), strings.Repeat("A", 32)), nil)
+	}, "there is no such order"},
+
+	"a purchase without a sale": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.Purchase, reference(1), ledger.Move(ledger.Wallet(f.user), ledger.Sold, 10))
+	}, "transfer %: it is a purchase of subscription/1, and 0 sales and periods of it are by this transfer"},
+	"a renewal of no subscription": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.Renewal, reference(99), ledger.Move(ledger.Wallet(f.user), ledger.Sold, 10))
+	}, "transfer %: it is a renewal of subscription/99, and 0 sales and periods of it are by this transfer"},
+	"a purchase of what is no subscription": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.Purchase, "subscription/+1", ledger.Move(ledger.Wallet(f.user), ledger.Sold, 10))
+	}, `transfer %: it is a purchase of "subscription/+1", which is no subscription`},
+	"two sales by one transfer": {func(f *desk, _ Order) func(storage.Txn) error {
+		renewed := f.mustRenew(2, "again")
+		return func(t storage.Txn) error {
+			s, err := readSubscription(t, f.user, 2)
+			if err != nil {
+				return err
+			}
+			last, _, err := saleAt(t, f.user, 2, s.End)
+			if err != nil {
+				return err
+			}
+			last.From, last.Until = s.End, s.Duration.After(date(2026, 7, 30, 12)).Unix()
+			live := s.liveKey()
+			value, err := t.Get(live)
+			if err != nil || last.From != renewed.EndTime || value == nil {
+				return fmt.Errorf("the subscription ends at %d, %w", last.From, err)
+			}
+			s.End = last.Until
+			for _, change := range []func(storage.Txn) error{
+				remove(live), plant(s.key(), s), plant(keyOf(salePrefix, f.user, int64(2), inverted(last.From)), last),
+			} {
+				if err := change(t); err != nil {
+					return err
+				}
+			}
+			return t.Set(s.liveKey(), value, never)
+		}
+	}, ": it is a renewal of subscription/2, and 2 sales and periods of it are by this transfer"},
+	"a sale by a transfer about another subscription": {func(f *desk, _ Order) func(storage.Txn) error {
+		bought := date(2026, 1, 31, 12).Unix()
+		key, other := keyOf(salePrefix, f.user, int64(2), inverted(bought)), f.transferOf(1, bought)
+		return damage(key, func(s *sale) { s.Transfer = other })
+	}, "is not what it should be: a purchase of"},
+	"a transfer of a sale that is about another subscription": {func(f *desk, _ Order) func(storage.Txn) error {
+		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
+		return damage(f.keyWith(`{"id":"`+id.String()+`","kind"`), func(x *ledger.Transfer) { x.Reference = reference(1) })
+	}, "is not what it should be: a purchase of"},
+	"a period that is forgotten, and could be granted again": {func(f *desk, _ Order) func(storage.Txn) error {
+		return remove(keyOf(periodPrefix, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
+	}, ": it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
+	"a period with a sale that is forgotten": {func(f *desk, _ Order) func(storage.Txn) error {
+		return remove(keyOf(periodPrefix, f.user, int64(2), date(2026, 1, 31, 12).Unix()))
+	}, "subscription 2: the quota of 0.000000005 from 1769860800 was not granted"},
+	"a period without a grant": {func(f *desk, _ Order) func(storage.Txn) error {
+		return plant(keyOf(periodPrefix, f.user, int64(2), date(2026, 3, 1, 0).Unix()), periodRecord{5})
+	}, "subscription 2: the transfer " + grantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
+	"a quota of a subscription that does not exist": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.Grant, reference(99), ledger.Move(ledger.Granted, quotaAccount(f.user, 99, 1), 5))
+	}, "transfer %: it is a grant of subscription/99, and 0 sales and periods of it are by this transfer"},
+	"a quota of a period that does not exist": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.book(ledger.Grant, reference(2), ledger.Move(ledger.Granted, quotaAccount(f.user, 2, date(2026, 3, 1, 0).Unix()), 5))
+	}, "transfer %: it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
+	"a quota of a user who has no subscription": {func(f *desk, _ Order) func(storage.Txn) error {
+		return func(t storage.Txn) error {
+			_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
+				ID: ledger.IDOf("planted"), Kind: ledger.Grant, User: "usr_x", Reference: reference(2),
+				Legs: ledger.Move(ledger.Granted, quotaAccount("usr_x", 2, date(2026, 2, 1, 0).Unix()), 5),
+			})
+			return err
+		}
+	}, "transfer %: it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
+	"the period of a sale, opened once more": {func(f *desk, _ Order) func(storage.Txn) error {
+		bought := date(2026, 1, 31, 12).Unix()
+		return func(t storage.Txn) error {
+			_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
+				ID: grantID(1, bought), Kind: ledger.Grant, User: f.user, Reference: reference(1),
+				Legs: ledger.Move(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
+			})
+			return err
+		}
+	}, ": it is a grant of subscription/1, and 0 sales and periods of it are by this transfer"},
+	"a subscription that is said to be in a period that is over": {func(f *desk, _ Order) func(storage.Txn) error {
+		return func(t storage.Txn) error {
+			x := presence{from: date(2026, 1, 31, 12).Unix(), until: date(2026, 3, 1, 0).Unix(), start: date(2026, 1, 31, 12).Unix()}
+			return t.Set(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)), x.encode(), never)
+		}
+	}, "subscription 2: among those that are spent it is said to be in the period from 1769860800"},
+	"a subscription of which the index says what cannot be read": {func(f *desk, _ Order) func(storage.Txn) error {
+		return func(t storage.Txn) error {
+			return t.Set(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)), []byte{1}, never)
+		}
+	}, "subscription 2: among those that are spent"},
+
+	"a claim that was answered a transfer that does not exist": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.keep(WalletChange{User: f.user, Order: ledger.IDOf("planted").String(), Amount: 5})
+	}, "it was answered the transfer %, which does not exist"},
+	"a claim that was answered no transfer": {func(f *desk, _ Order) func(storage.Txn) error {
+		return f.keep(WalletChange{User: f.user, Order: "x"})
+	}, `it was answered the order "x": a transfer id has 32 hexadecimal digits`},
+	"a claim that was answered the credit of an order": {func(f *desk, paid Order) func(storage.Txn) error {
+		return f.keep(WalletChange{User: f.user, Order: topUpID(paid.TradeNo).String(), Amount: 100})
+	}, "which is another: a topup of"},
+	"a claim of somebody else": {func(f *desk, _ Order) func(storage.Txn) error {
+		return damage(f.keyWith(`"amount":"0.000001"`), func(c *map[string]any) { (*c)["result"].(map[string]any)["user"] = "usr_x" })
+	}, "which is another: a credit of"},
+	"a claim that was answered another amount": {func(f *desk, _ Order) func(storage.Txn) error {
+		return damage(f.keyWith(`"amount":"0.000001"`), func(c *map[string]any) { (*c)["result"].(map[string]any)["amount"] = "0.000002" })
+	}, "which is another: a credit of"},
+	"a claim that was answered another price": {func(f *desk, _ Order) func(storage.Txn) error {
+		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
+		return damage(f.keyWith(`"order":"`+id.String()), func(c *map[string]any) {
+			(*c)["result"].(map[string]any)["wallet"].(map[string]any)["charged"] = "0.00"
+		})
+	}, "which is another: a purchase of"},
+	"a claim that was answered another subscription": {func(f *desk, _ Order) func(storage.Txn) error {
+		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
+		return damage(f.keyWith(`"order":"`+id.String()), func(c *map[string]any) { (*c)["result"].(map[string]any)["subscription_id"] = 1 })
+	}, "which is another: a purchase of"},
+	"a sale without an answer": {func(f *desk, _ Order) func(storage.Txn) error {
+		return remove(f.keyWith(`"order":"` + f.transferOf(2, date(2026, 1, 31, 12).Unix()).String()))
+	}, "is the answer to 0 claims"},
+	"a sale with two answers": {func(f *desk, _ Order) func(storage.Txn) error {
+		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
+		return f.keep(Receipt{Order: id.String(), Subscription: Subscription{ID: 2, User: f.user}, Wallet: WalletCharge{Charged: 20}})
+	}, "is the answer to 2 claims"},
+}
+
+func TestVerifyNamesWhatBelongsToNothing(t *testing.T) {
+	t.Parallel()
+	for name, row := range damages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, paid, _ := rich(t)
+			if problems := f.problems(); len(problems) != 0 {
+				t.Fatalf("before the damage: %q", problems)
+			}
+			f.damaged = true
+			if err := f.store.Update(t.Context(), row.damage(f, paid)); err != nil {
+				t.Fatal(err)
+			}
+			want := strings.ReplaceAll(row.want, "%", ledger.IDOf("planted").String())
+			if problems := f.problems(); !strings.Contains(strings.Join(problems, "\n"), want) {
+				t.Errorf("found are %q, want %q", problems, want)
+			}
+		})
+	}
+}
+
+func TestVerifyFindsNothingInARichHistory(t *testing.T) {
+	t.Parallel()
+	f, paid, _ := rich(t)
+	f.mustRenew(2, "e")
+	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 4, "sorry", ""); err != nil {
+		t.Fatal(err)
+	}
+	left := f.funds().Wallet.Balance
+	if _, err := f.Debit(t.Context(), "operator", "ann", left, "all of it", "key"); err != nil {
+		t.Fatal(err)
+	}
+	f.tell(noticeOf(paid, payments.Disputed, money.Amount(100)), Applied)
+	if _, err := f.Clear(t.Context(), "operator", "ann", "good will", ""); err != nil {
+		t.Fatal(err)
+	}
+	f.tell(noticeOf(paid, payments.Restored, money.Amount(100)), Applied)
+	f.clock.set(date(2026, 5, 1, 1))
+	f.mustSpend(1)
+	f.sound()
+	f.clock.set(date(2027, 5, 1, 1))
+	f.credit(100)
+	f.mustRenew(2, "f")
+	f.sound()
+}

@@ -1,0 +1,114 @@
+package billing
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// booked is what a transfer that is booked here is about.
+type booked struct {
+	kind            ledger.Kind
+	user, reference string
+	legs            map[ledger.Account]money.Amount // by families of accounts
+}
+
+// transfer checks that a transfer exists and is what it should be.
+func (v *verification) transfer(what string, id ledger.ID, want booked) error {
+	x, found, err := ledger.ReadTransfer(v, id)
+	if err != nil {
+		return err
+	}
+	if !found {
+		v.problem("%s: the transfer %s does not exist", what, id)
+		return nil
+	}
+	same := x.Kind == want.kind && x.User == want.user && x.Reference == want.reference
+	for _, leg := range x.Legs {
+		account := leg.Account.Family()
+		same = same && want.legs[account] == leg.Amount
+		delete(want.legs, account)
+	}
+	for _, left := range want.legs {
+		same = same && left == 0
+	}
+	if !same {
+		v.problem("%s: the transfer %s is not what it should be: a %s of %v for %q, about %q", what, id, x.Kind, x.Legs, x.User, x.Reference)
+	}
+	return nil
+}
+
+// purposes are the kinds of transfers that are booked for something that names
+// them, and where to look for that.
+var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
+	ledger.TopUp: (*verification).forOrder, ledger.Refund: (*verification).forOrder,
+	ledger.Dispute: (*verification).forOrder, ledger.Restore: (*verification).forOrder,
+	ledger.Purchase: (*verification).forSubscription, ledger.Renewal: (*verification).forSubscription,
+	ledger.Grant: (*verification).forSubscription,
+}
+
+// transfers checks that each transfer of these kinds is named once by what it was
+// booked for. What names transfers has been counted before.
+func (v *verification) transfers() error {
+	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+		if purposes[x.Kind] != nil {
+			v.accounted.count(x.ID, -1)
+		}
+		return nil
+	})
+	if err != nil || v.accounted.even() {
+		return err
+	}
+	return ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+		if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.evenFor(x.ID) {
+			return purpose(v, &x)
+		}
+		return nil
+	})
+}
+
+// forOrder looks for the order of a transfer.
+func (v *verification) forOrder(x *ledger.Transfer) error {
+	o, found, err := readOrder(v, x.Reference)
+	if err == nil && (!found || !slices.Contains(o.Moves, x.ID)) {
+		v.problem("transfer %s: it is a %s of order %q, which does not name it", x.ID, x.Kind, x.Reference)
+	}
+	return err
+}
+
+// forSubscription looks for the sale of a transfer, or the period that it has
+// opened.
+func (v *verification) forSubscription(x *ledger.Transfer) error {
+	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, reference(0)[:len(reference(0))-1]), 10, 64)
+	if err != nil || reference(id) != x.Reference {
+		v.problem("transfer %s: it is a %s of %q, which is no subscription", x.ID, x.Kind, x.Reference)
+		return nil
+	}
+	names := 0
+	sold := make(map[int64]bool) // the periods whose quota came with a sale
+	lo, hi := below(salePrefix, x.User, id)
+	err = scan(v, lo, hi, func(_ []byte, s sale) bool {
+		if s.Transfer == x.ID {
+			names++
+		}
+		if start, ok := s.grants(); ok {
+			sold[start] = true
+		}
+		return true
+	})
+	lo, hi = below(periodPrefix, x.User, id)
+	err = cmp.Or(err, scan(v, lo, hi, func(key []byte, _ periodRecord) bool {
+		if start := integer(key, len(lo)); grantID(id, start) == x.ID && !sold[start] {
+			names++
+		}
+		return true
+	}))
+	if err == nil && names != 1 {
+		v.problem("transfer %s: it is a %s of %s, and %d sales and periods of it are by this transfer", x.ID, x.Kind, x.Reference, names)
+	}
+	return err
+}

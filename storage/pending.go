@@ -1,0 +1,104 @@
+package storage
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// pending are the writes of a batch, found by key and in the order of keys. A
+// key that has come stays: taking a write back leaves it absent.
+//
+// The order is made when somebody asks for it, and most batches never do. Then
+// only what has come since is sorted, and moved in between the rest in one go:
+// so closures that scan and write in turn pay for what they write, and not for
+// what their neighbours have written.
+type pending struct {
+	byKey map[string]*write
+	order []*write // ascending by key
+	fresh []*write // those that are not in order yet
+}
+
+// write is the last change of a key.
+type write struct {
+	key, val []byte
+	purge    time.Time
+	kind     writeKind
+}
+
+type writeKind byte
+
+const (
+	absent  writeKind = iota // taken back: the engine's version holds
+	set                      // to val
+	deleted                  // from the engine, if it is there
+)
+
+func (w *write) compare(key []byte) int { return bytes.Compare(w.key, key) }
+
+func newPending() pending { return pending{byKey: make(map[string]*write)} }
+
+// find returns the write of a key, nil when there is none.
+func (p *pending) find(key []byte) *write {
+	if w := p.byKey[string(key)]; w != nil && w.kind != absent {
+		return w
+	}
+	return nil
+}
+
+// of returns the write of a key for a change, absent when there was none.
+func (p *pending) of(key []byte) *write {
+	w := p.byKey[string(key)]
+	if w == nil {
+		w = &write{key: key}
+		p.byKey[string(key)] = w
+		p.fresh = append(p.fresh, w)
+	}
+	return w
+}
+
+// between returns copies of the writes in [lo, hi), ascending by key.
+func (p *pending) between(lo, hi []byte) (found []write) {
+	p.sort()
+	from, _ := slices.BinarySearchFunc(p.order, lo, (*write).compare)
+	for _, w := range p.order[from:] {
+		if hi != nil && w.compare(hi) >= 0 {
+			break
+		}
+		if w.kind != absent {
+			found = append(found, *w)
+		}
+	}
+	return found
+}
+
+// sort brings the order up to date. It places the fresh ones from the last to
+// the first, so that each of the others moves once at most.
+func (p *pending) sort() {
+	slices.SortFunc(p.fresh, func(x, y *write) int { return x.compare(y.key) })
+	left := len(p.order) // of the others, those that have not been placed
+	p.order = slices.Grow(p.order, len(p.fresh))[:left+len(p.fresh)]
+	for i, w := range slices.Backward(p.fresh) {
+		at, _ := slices.BinarySearchFunc(p.order[:left], w.key, (*write).compare)
+		copy(p.order[at+i+1:], p.order[at:left])
+		p.order[at+i] = w
+		left = at
+	}
+	p.fresh = p.fresh[:0]
+}
+
+// apply hands the writes to the engine.
+func (p *pending) apply(t Txn) (err error) {
+	for _, w := range p.byKey {
+		switch w.kind {
+		case set:
+			err = t.Set(w.key, w.val, w.purge)
+		case deleted:
+			err = t.Delete(w.key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
