@@ -39,7 +39,7 @@ var identityRoutes = []adminRoute{
 		return struct{}{}, n.Directory.RevokeToken(r.Context(), operator, r.PathValue("user"))
 	}},
 	{"GET /modelgate/keys", func(n *Node, r *http.Request) (any, error) {
-		return listed(n.Directory.Keys(r.Context(), r.URL.Query().Get("user")))
+		return adminKeys(n, r)
 	}},
 	{"POST /modelgate/keys", adminCreateKey},
 	{"POST /modelgate/keys/{key}/limits", func(n *Node, r *http.Request) (any, error) {
@@ -78,10 +78,35 @@ func adminMintToken(n *Node, r *http.Request) (any, error) {
 	return shownToken{secret.Reveal()}, err
 }
 
-// shownKey is a key with its secret, which is shown this once.
+// shownKey is a key with the name of its user, where it is listed, and with its
+// secret, which is shown this once.
 type shownKey struct {
 	identity.Key
-	Secret string `json:"api_key,omitempty"`
+	UserName string `json:"user_name,omitempty"`
+	Secret   string `json:"api_key,omitempty"`
+}
+
+func adminKeys(n *Node, r *http.Request) (any, error) {
+	keys, err := n.Directory.Keys(r.Context(), r.URL.Query().Get("user"))
+	if err != nil {
+		return nil, err
+	}
+	names, err := userNames(n, r)
+	shown := make([]shownKey, len(keys))
+	for i, key := range keys {
+		shown[i] = shownKey{Key: key, UserName: names[key.UserID]}
+	}
+	return listed(shown, err)
+}
+
+// userNames returns the names of all users by their ids.
+func userNames(n *Node, r *http.Request) (map[string]string, error) {
+	users, err := n.Directory.Users(r.Context())
+	names := make(map[string]string, len(users))
+	for _, user := range users {
+		names[user.ID] = user.Name
+	}
+	return names, err
 }
 
 func adminCreateKey(n *Node, r *http.Request) (any, error) {
@@ -101,7 +126,7 @@ func adminCreateKey(n *Node, r *http.Request) (any, error) {
 	}
 	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires, Limits: in.Limits}
 	key, secret, err := n.Directory.CreateKey(r.Context(), operator, in.User, spec)
-	return shownKey{key, secret.Reveal()}, err
+	return shownKey{Key: key, Secret: secret.Reveal()}, err
 }
 
 func adminRotateKey(n *Node, r *http.Request) (any, error) {
@@ -115,5 +140,5 @@ func adminRotateKey(n *Node, r *http.Request) (any, error) {
 		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", int64(identity.MaxGrace/time.Second))
 	}
 	key, secret, err := n.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
-	return shownKey{key, secret.Reveal()}, err
+	return shownKey{Key: key, Secret: secret.Reveal()}, err
 }

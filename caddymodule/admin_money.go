@@ -34,7 +34,7 @@ var moneyRoutes = []adminRoute{
 		if err != nil {
 			return nil, err
 		}
-		return listed(n.Billing.AllSubscriptions(r.Context(), user.ID))
+		return adminSubscriptions(n, r, user.ID)
 	}},
 	{"POST /modelgate/subscriptions", adminGrantPlan},
 	{"POST /modelgate/subscriptions/{id}/cancel", adminCancelSubscription},
@@ -134,7 +134,11 @@ func adminLedger(n *Node, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, total, err := n.Ledger.Lines(r.Context(), ledger.Wallet(user.ID), uint64(skip), int(limit))
+	account, err := billing.AccountOf(user.ID, r.URL.Query().Get("account"))
+	if err != nil {
+		return nil, err
+	}
+	lines, total, err := n.Ledger.Lines(r.Context(), account, uint64(skip), int(limit))
 	return struct {
 		Items []ledger.Line `json:"items"`
 		Total uint64        `json:"total"`
@@ -152,6 +156,25 @@ func number(r *http.Request, name string, otherwise, least, most int64) (int64, 
 		return 0, fault.At(fault.InvalidParameter, name, "%s is a number from %d to %d", name, least, most)
 	}
 	return n, nil
+}
+
+// shownSubscription is a subscription with the name of its user.
+type shownSubscription struct {
+	billing.Subscription
+	UserName string `json:"user_name,omitempty"`
+}
+
+func adminSubscriptions(n *Node, r *http.Request, user string) (any, error) {
+	subscriptions, err := n.Billing.AllSubscriptions(r.Context(), user)
+	if err != nil {
+		return nil, err
+	}
+	names, err := userNames(n, r)
+	shown := make([]shownSubscription, len(subscriptions))
+	for i, s := range subscriptions {
+		shown[i] = shownSubscription{s, names[s.User]}
+	}
+	return listed(shown, err)
 }
 
 func adminGrantPlan(n *Node, r *http.Request) (any, error) {

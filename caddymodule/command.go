@@ -28,7 +28,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused,
 			cmd.PersistentFlags().Bool("json", false, "Print the answer as one line of JSON")
 			cmd.PersistentFlags().String("address", "", "Address of Caddy's admin endpoint (default: "+caddy.DefaultAdminListen+")")
 			cmd.PersistentFlags().Bool("yes", false, "Do not ask before what cannot be undone")
-			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exit(cmd, exitUsage, err) })
+			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, minusIsNoFlag(err)) })
 			cmd.Args, cmd.RunE = usageIfCalled()
 			cmd.AddCommand(
 				noun("user", "Users", userCommands()...),
@@ -58,10 +58,27 @@ func exit(cmd *cobra.Command, code int, err error) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Root().SilenceErrors, cmd.Root().SilenceUsage = true, true
 	fmt.Fprintln(cmd.ErrOrStderr(), "Error: "+err.Error())
-	if code == exitUsage {
-		fmt.Fprint(cmd.ErrOrStderr(), cmd.UsageString())
-	}
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return code, nil })(cmd, nil)
+}
+
+// misused ends a command that was called in another form than it has, and shows
+// the form.
+func misused(cmd *cobra.Command, err error) error {
+	err = exit(cmd, exitUsage, err)
+	fmt.Fprint(cmd.ErrOrStderr(), cmd.UsageString())
+	return err
+}
+
+// minusIsNoFlag says of a negative number among the arguments what it was taken
+// for; other errors stay.
+func minusIsNoFlag(err error) error {
+	var unknown interface{ GetSpecifiedShortnames() string }
+	if errors.As(err, &unknown) {
+		if word := unknown.GetSpecifiedShortnames(); word != "" && word[0] >= '0' && word[0] <= '9' {
+			return fmt.Errorf("-%s was read as a flag: amounts have no minus here, debit takes money away", word)
+		}
+	}
+	return err
 }
 
 // errExit is what a command returns to end with a code other than 1.
@@ -87,7 +104,7 @@ func command(use, short string, run func(*cobra.Command, []string) error) *cobra
 		Short: short,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) != args {
-				return exit(cmd, exitUsage, fmt.Errorf("%d arguments given, %d needed", len(given), args))
+				return misused(cmd, fmt.Errorf("%s given, %d needed", counted(len(given), "argument", "arguments"), args))
 			}
 			return nil
 		},
@@ -121,9 +138,9 @@ func noun(name, short string, verbs ...*cobra.Command) *cobra.Command {
 func usageIfCalled() (cobra.PositionalArgs, func(*cobra.Command, []string) error) {
 	return cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return exit(cmd, exitUsage, fmt.Errorf("unknown command %q", args[0]))
+			return misused(cmd, fmt.Errorf("unknown command %q", args[0]))
 		}
-		return exit(cmd, exitUsage, errors.New("a command is missing"))
+		return misused(cmd, errors.New("a command is missing"))
 	}
 }
 
@@ -136,6 +153,21 @@ func printed(cmd *cobra.Command, answer any, words func(io.Writer)) error {
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	words(table)
 	return table.Flush()
+}
+
+// counted writes a number with what it counts.
+func counted[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// replayed says of what was done before that nothing was done now.
+func replayed(w io.Writer, before bool) {
+	if before {
+		fmt.Fprintln(w, "This was done before, with this idempotency key; nothing was done now.")
+	}
 }
 
 // confirmed asks before what cannot be undone, unless --yes was given.

@@ -83,6 +83,7 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 }
 
 http://{{.Listen}} {
+	bind {{.Host}}
 	modelgate_health
 	modelgate_console
 	modelgate_messages {
@@ -156,9 +157,14 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 }
 
 func adaptDemo(listen, admin, data string) ([]byte, error) {
+	// Without its host the site would listen at all addresses of the machine.
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, err
+	}
 	var caddyfile strings.Builder
-	err := demoCaddyfile.Execute(&caddyfile, map[string]string{
-		"Listen": listen, "Admin": admin, "Data": filepath.ToSlash(data),
+	err = demoCaddyfile.Execute(&caddyfile, map[string]string{
+		"Listen": listen, "Host": host, "Admin": admin, "Data": filepath.ToSlash(data),
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +188,7 @@ func freeAddress(address string) (string, error) {
 }
 
 // demoMoney is what the demo's user has to begin with.
-const demoMoney = 5 * money.Unit
+const demoMoney = 20 * money.Unit
 
 // provide makes a key and an access token for the demo's user, who may be there
 // from an earlier run, and gives him money, once.

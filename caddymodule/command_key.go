@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -110,7 +111,7 @@ func onKeys(cmd *cobra.Command, method, path string, in any) error {
 		return err
 	}
 	return printed(cmd, key, func(w io.Writer) {
-		printKeys(w, key.Key)
+		printKeys(w, key)
 		if key.Secret != "" {
 			fmt.Fprintf(w, "\nThe key, shown this once:\n\n%s\n", key.Secret)
 		}
@@ -124,7 +125,7 @@ func listKeys(cmd *cobra.Command, _ []string) error {
 	}
 	user, _ := cmd.Flags().GetString("user")
 	var list struct {
-		Items []identity.Key `json:"items"`
+		Items []shownKey `json:"items"`
 	}
 	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/keys?user="+url.QueryEscape(user), nil, &list); err != nil {
 		return err
@@ -132,7 +133,7 @@ func listKeys(cmd *cobra.Command, _ []string) error {
 	return printed(cmd, list, func(w io.Writer) { printKeys(w, list.Items...) })
 }
 
-func printKeys(w io.Writer, keys ...identity.Key) {
+func printKeys(w io.Writer, keys ...shownKey) {
 	fmt.Fprintln(w, "ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tLIMITS\tEXPIRES\tSTATE")
 	now := time.Now().Unix()
 	for _, k := range keys {
@@ -149,7 +150,7 @@ func printKeys(w io.Writer, keys ...identity.Key) {
 		for i, m := range k.Models {
 			models[i] = string(m)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.UserID, dash(k.Name), k.Hint,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.UserName, k.UserID), dash(k.Name), k.Hint,
 			all(models), all(words(k.Ranges)), k.Limits, moment(k.Expires), state)
 	}
 }

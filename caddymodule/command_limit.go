@@ -51,7 +51,7 @@ func limitsGiven(cmd *cobra.Command) (change identity.LimitsChange, err error) {
 		word, _ := flags.GetString("budget")
 		budget, err := money.Parse(word)
 		if err != nil {
-			return change, errUsage("--budget %q is no amount such as 9.90", word)
+			return change, errUsage("--budget %v", err)
 		}
 		change.Budget = &budget
 	}

@@ -3,8 +3,11 @@ package caddymodule_test
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +87,112 @@ func TestAnOperatorMovesMoneyAndSeesWhatBecameOfIt(t *testing.T) {
 	g.Verify(t)
 }
 
+// table is what a command prints for people: rows of cells.
+func table(t *testing.T, g *gatetest.Gate, args ...string) (rows []string) {
+	t.Helper()
+	code, stdout, stderr := run(t, g, "", args...)
+	if code != 0 {
+		t.Fatalf("%v ended with %d: %s%s", args, code, stdout, stderr)
+	}
+	columns := regexp.MustCompile(` {2,}`)
+	for line := range strings.Lines(stdout) {
+		rows = append(rows, columns.ReplaceAllString(strings.TrimSpace(line), " | "))
+	}
+	return rows
+}
+
+func TestWhatIsWrittenOffIsShownAndStandsInTheLedgerAndInTheAudit(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold + "base_url http://127.0.0.1:PORT\npayment demo\n", Site: gatetest.Proxied + "\nmodelgate_console\n"})
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
+	token := asked[struct {
+		Secret string `json:"access_token"`
+	}](t, g, "user", "token", "ann")
+	var order struct {
+		Data struct {
+			TradeNo string `json:"trade_no"`
+		} `json:"data"`
+	}
+	opened := g.Do(t, http.MethodPost, "/api/user/demo/pay", "Authorization: Bearer "+token.Secret+"\nContent-Type: application/json", `{"amount":"10.00"}`)
+	if err := json.Unmarshal([]byte(opened.Body), &order); err != nil || opened.Status != http.StatusOK {
+		t.Fatalf("%d %s", opened.Status, opened.Body)
+	}
+	onPage := func(action string) {
+		t.Helper()
+		got := g.Do(t, http.MethodPost, "/api/user/demo/page/"+order.Data.TradeNo, "Content-Type: application/x-www-form-urlencoded\nSec-Fetch-Site: same-origin", "action="+action)
+		if got.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", action, got.Status, got.Body)
+		}
+	}
+	onPage("pay")
+	asked[struct{}](t, g, "wallet", "debit", "ann", "7.00", "--reason", "spent")
+	onPage("dispute") // 3.00 of the wallet, and 7.00 are owed
+	asked[struct{}](t, g, "wallet", "credit", "ann", "2.00", "--reason", "a part")
+
+	if got := table(t, g, "wallet", "clear", "ann", "--reason", "settled"); !slices.Equal(got, []string{"AMOUNT | BALANCE | OWED | WRITTEN OFF", "-2.00 | 0.00 | 0.00 | 5.00"}) {
+		t.Errorf("clearing prints %q", got)
+	}
+	got := table(t, g, "wallet", "ledger", "ann", "--account", "receivable")
+	if len(got) < 3 || got[0] != "TIME | KIND | AMOUNT | BALANCE | REFERENCE | REASON" ||
+		!strings.HasSuffix(got[1], " | clear | 7.00 | 0.00 | written off 5.00 | settled") || !strings.Contains(got[2], " | dispute | -7.00 | -7.00 | "+order.Data.TradeNo) {
+		t.Errorf("the receivable is %q", got)
+	}
+	g.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "wallet.clear" && l.Text("detail") == "-2.00, written off 5.00, settled"
+	})
+	g.Verify(t)
+}
+
+func TestListsNameUsersAndSayWhatWasDoneBefore(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
+	asked[struct{}](t, g, "key", "create", "ann")
+	grant := []string{"subscription", "grant", "ann", "1", "--reason", "sorry", "--idempotency-key", "g1"}
+	if got := table(t, g, grant...); strings.Contains(got[0], "before") {
+		t.Errorf("a first grant prints %q", got)
+	}
+	if got := table(t, g, grant...); got[0] != "This was done before, with this idempotency key; nothing was done now." {
+		t.Errorf("a second grant prints %q", got)
+	}
+	for _, noun := range []string{"key", "subscription"} {
+		if got := table(t, g, noun, "list"); len(got) != 2 || !strings.Contains(got[1], " | ann | ") {
+			t.Errorf("the list of each %s is %q", noun, got)
+		}
+	}
+	cancel := []string{"subscription", "cancel", "1", "--reason", "x", "--yes"}
+	table(t, g, cancel...)
+	if code, _, stderr := run(t, g, "", cancel...); code != 4 || !strings.Contains(stderr, "was cancelled already") {
+		t.Errorf("cancelling twice ended with %d: %s", code, stderr)
+	}
+}
+
+func TestWhatNobodyHadIsAColumnOfTheReport(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	call := func(model string, input int) {
+		t.Helper()
+		g.Backend.On(model, gatetest.JSON(http.StatusOK, fmt.Sprintf(`{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":3}}`, input)))
+		body := `{"model":"` + model + `","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
+		if got := g.Do(t, http.MethodPost, "/v1/messages", "X-Api-Key: "+key.Secret+"\nAnthropic-Version: 2023-06-01\nContent-Type: application/json", body); got.Status != http.StatusOK {
+			t.Fatalf("%d %s", got.Status, got.Body)
+		}
+		g.WalletAtRest(t, key.UserID)
+	}
+	call("a", 7)
+	if got := table(t, g, "usage", "report", "--by", "model"); !slices.Equal(got, []string{"MODEL | CALLS | INPUT | OUTPUT | COST", "a | 1 | 7 | 3 | 0.000037"}) {
+		t.Errorf("the report is %q", got)
+	}
+	if got := table(t, g, "wallet", "ledger", key.UserID); !strings.HasSuffix(got[1], " | 1 settlement |") && !strings.HasSuffix(got[1], " | 1 settlement") {
+		t.Errorf("the ledger is %q", got)
+	}
+	asked[struct{}](t, g, "key", "limit", key.ID, "--budget", "0.0002")
+	call("b", 900) // more than its body let expect, and than the budget has
+	if got := table(t, g, "usage", "report", "--by", "model"); len(got) != 3 || got[0] != "MODEL | CALLS | INPUT | OUTPUT | COST | UNCOLLECTED" ||
+		!strings.HasSuffix(got[1], " | 0.00") || strings.HasSuffix(got[2], " | 0.00") {
+		t.Errorf("the report is %q", got)
+	}
+}
+
 func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
 	const answer = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
@@ -130,7 +239,7 @@ func TestABackupIsVerifiedWithoutItsServer(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "verify", "--backup", file)
-	if code != 0 || !strings.Contains(stdout, "Everything adds up.") || !strings.Contains(stdout, "2 accounts, 2 entries, 1 transfers") {
+	if code != 0 || !strings.Contains(stdout, "Everything adds up.") || !strings.Contains(stdout, "2 accounts, 2 entries, 1 transfer,") {
 		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
 	}
 }

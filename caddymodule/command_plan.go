@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,7 +56,7 @@ func listSubscriptions(cmd *cobra.Command, _ []string) error {
 	}
 	user, _ := cmd.Flags().GetString("user")
 	var list struct {
-		Items []billing.Subscription `json:"items"`
+		Items []shownSubscription `json:"items"`
 	}
 	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/subscriptions?user="+url.QueryEscape(user), nil, &list); err != nil {
 		return err
@@ -63,10 +64,10 @@ func listSubscriptions(cmd *cobra.Command, _ []string) error {
 	return printed(cmd, list, func(w io.Writer) { printSubscriptions(w, list.Items...) })
 }
 
-func printSubscriptions(w io.Writer, list ...billing.Subscription) {
+func printSubscriptions(w io.Writer, list ...shownSubscription) {
 	fmt.Fprintln(w, "ID\tUSER\tPLAN\tSTATUS\tQUOTA\tUSED\tENDS\tRESETS")
 	for _, s := range list {
-		fmt.Fprintf(w, "%d\t%s\t%d %s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.User, s.PlanID, s.Title, s.Status,
+		fmt.Fprintf(w, "%d\t%s\t%d %s\t%s\t%s\t%s\t%s\t%s\n", s.ID, cmp.Or(s.UserName, s.User), s.PlanID, s.Title, s.Status,
 			s.QuotaTotal, s.QuotaUsed, moment(s.EndTime), moment(s.NextResetTime))
 	}
 }
@@ -99,7 +100,10 @@ func grantPlan(cmd *cobra.Command, args []string) error {
 	if err := c.call(cmd.Context(), http.MethodPost, "/modelgate/subscriptions", in, &receipt); err != nil {
 		return err
 	}
-	return printed(cmd, receipt, func(w io.Writer) { printSubscriptions(w, receipt.Subscription) })
+	return printed(cmd, receipt, func(w io.Writer) {
+		replayed(w, receipt.Replayed)
+		printSubscriptions(w, shownSubscription{Subscription: receipt.Subscription})
+	})
 }
 
 func cancelSubscription(cmd *cobra.Command, args []string) error {
@@ -119,5 +123,5 @@ func cancelSubscription(cmd *cobra.Command, args []string) error {
 	if err := c.call(cmd.Context(), http.MethodPost, path, map[string]string{"reason": reason}, &ended); err != nil {
 		return err
 	}
-	return printed(cmd, ended, func(w io.Writer) { printSubscriptions(w, ended) })
+	return printed(cmd, ended, func(w io.Writer) { printSubscriptions(w, shownSubscription{Subscription: ended}) })
 }

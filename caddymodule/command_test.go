@@ -36,7 +36,8 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"unknown noun":             {[]string{"person"}, 2, `unknown command "person"`},
 		"unknown verb":             {[]string{"user", "kill"}, 2, `unknown command "kill"`},
 		"unknown flag":             {[]string{"user", "list", "--fast"}, 2, "unknown flag"},
-		"an argument is missing":   {[]string{"user", "create"}, 2, "0 arguments given, 1 needed"},
+		"an argument is missing":   {[]string{"user", "create"}, 2, "0 arguments given, 1 needed\nUsage:"},
+		"one argument of two":      {[]string{"wallet", "credit", "ann"}, 2, "1 argument given, 2 needed"},
 		"an argument too many":     {[]string{"user", "create", "a", "b"}, 2, "2 arguments given, 1 needed"},
 		"bad expiry":               {[]string{"key", "create", "ann", "--expires", "soon"}, 2, "--expires"},
 		"bad grace":                {[]string{"key", "rotate", "key_0", "--grace", "soon"}, 2, "--grace"},
@@ -54,8 +55,8 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"a name with a slash":      {[]string{"user", "enable", "a/b"}, 3, `there is no user "a/b"`},
 		"no limit":                 {[]string{"user", "limit", "ann"}, 2, "no limit is given"},
 		"some limit and none":      {[]string{"user", "limit", "ann", "--rps", "1", "--none"}, 2, "goes with no other"},
-		"a budget of words":        {[]string{"user", "limit", "ann", "--budget", "ten"}, 2, "no amount such as 9.90"},
-		"a budget of nothing":      {[]string{"key", "create", "ann", "--budget", ""}, 2, "no amount such as 9.90"},
+		"a budget of words":        {[]string{"user", "limit", "ann", "--budget", "ten"}, 2, "not a decimal number such as 9.90"},
+		"a budget of nothing":      {[]string{"key", "create", "ann", "--budget", ""}, 2, "not a decimal number such as 9.90"},
 		"a reset of no calendar":   {[]string{"key", "limit", "key_0", "--reset", "year"}, 2, "not never, day, week or month"},
 		"a reset of nothing":       {[]string{"key", "limit", "key_0", "--reset="}, 2, "not never, day, week or month"},
 		"half a call a second":     {[]string{"key", "limit", "key_0", "--rps", "0.5"}, 2, "--rps"},
@@ -69,6 +70,11 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"a token not confirmed":    {[]string{"user", "token", "ann", "--revoke"}, 4, "not confirmed"},
 		"a credit without reason":  {[]string{"wallet", "credit", "ann", "5.00"}, 2, "--reason is required"},
 		"a credit of words":        {[]string{"wallet", "credit", "ann", "five", "--reason", "x"}, 4, "not a decimal number"},
+		"a credit too fine":        {[]string{"wallet", "credit", "ann", "0.0000000001", "--reason", "x"}, 4, "more than nine decimal places"},
+		"a credit below nothing":   {[]string{"wallet", "credit", "ann", "-1.5", "--reason", "x"}, 2, "-1.5 was read as a flag: amounts have no minus here"},
+		"two forms of a report":    {[]string{"usage", "report", "--csv", "--json"}, 2, "give one of them"},
+		"an account of nothing":    {[]string{"wallet", "ledger", "ann", "--account", "safe"}, 4, "wallet, receivable or quota/"},
+		"a name like an id":        {[]string{"user", "create", "USR_ann"}, 4, "does not begin with usr_"},
 		"a credit of nothing":      {[]string{"wallet", "credit", "ann", "0", "--reason", "x"}, 4, "more than zero"},
 		"a credit to nobody":       {[]string{"wallet", "credit", "nobody", "5", "--reason", "x"}, 3, `there is no user "nobody"`},
 		"more than there is":       {[]string{"wallet", "debit", "ann", "5", "--reason", "x"}, 4, "5.00"},
@@ -94,6 +100,25 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 				t.Errorf("ended with %d, want %d (%q)\n%s%s", code, c.code, c.stderr, stdout, stderr)
 			}
 		})
+	}
+}
+
+func TestUsageIsShownToWhoHasTheFormOfACommandWrongAndToNobodyElse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args  []string
+		shown bool
+	}{
+		"an argument is missing": {[]string{"user", "create"}, true},
+		"an unknown flag":        {[]string{"user", "list", "--fast"}, true},
+		"no verb":                {[]string{"user"}, true},
+		"a bad value":            {[]string{"key", "create", "ann", "--expires", "soon"}, false},
+		"no reason":              {[]string{"wallet", "credit", "ann", "5.00"}, false},
+	} {
+		code, stdout, stderr := gatetest.Caddy(t, "", append([]string{"modelgate"}, c.args...)...)
+		if code != 2 || strings.Contains(stderr, "Usage:") != c.shown || stdout != "" {
+			t.Errorf("%s: ended with %d: %s%s", name, code, stdout, stderr)
+		}
 	}
 }
 

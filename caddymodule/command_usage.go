@@ -26,6 +26,10 @@ func usageCommands() []*cobra.Command {
 }
 
 func reportUsage(cmd *cobra.Command, _ []string) error {
+	asCSV, _ := cmd.Flags().GetBool("csv")
+	if asJSON, _ := cmd.Flags().GetBool("json"); asCSV && asJSON {
+		return errUsage("--csv and --json are two forms of one answer: give one of them")
+	}
 	by, _ := cmd.Flags().GetStringSlice("by")
 	query := url.Values{"group": by}
 	for _, name := range []string{"user", "from", "to"} {
@@ -42,16 +46,25 @@ func reportUsage(cmd *cobra.Command, _ []string) error {
 	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/usage?"+query.Encode(), nil, &list); err != nil {
 		return err
 	}
-	if asCSV, _ := cmd.Flags().GetBool("csv"); asCSV {
+	if asCSV {
 		return writeUsageCSV(cmd.OutOrStdout(), list.Items)
 	}
 	return printed(cmd, list, func(w io.Writer) {
-		fmt.Fprintln(w, strings.ToUpper(strings.Join(by, "\t"))+"\tCALLS\tINPUT\tOUTPUT\tCOST")
+		lost := slices.ContainsFunc(list.Items, func(row usageRow) bool { return row.Lost != 0 })
+		fmt.Fprint(w, strings.ToUpper(strings.Join(by, "\t"))+"\tCALLS\tINPUT\tOUTPUT\tCOST")
+		if lost {
+			fmt.Fprint(w, "\tUNCOLLECTED")
+		}
+		fmt.Fprintln(w)
 		for _, row := range list.Items {
 			for _, group := range by {
 				fmt.Fprint(w, row.cell(group)+"\t")
 			}
-			fmt.Fprintf(w, "%d\t%d\t%d\t%s\n", row.Calls, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost)
+			fmt.Fprintf(w, "%d\t%d\t%d\t%s", row.Calls, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost)
+			if lost {
+				fmt.Fprint(w, "\t"+row.Lost.String())
+			}
+			fmt.Fprintln(w)
 		}
 	})
 }

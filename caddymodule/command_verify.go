@@ -31,7 +31,7 @@ func verifyCommand() *cobra.Command {
 			return err
 		}
 		if v.Report.Problems > 0 {
-			return fmt.Errorf("%d problems", v.Report.Problems)
+			return errors.New(counted(v.Report.Problems, "problem", "problems"))
 		}
 		return nil
 	})
@@ -70,8 +70,9 @@ func verifyBackup(ctx context.Context, engine, file string) (v verified, err err
 }
 
 func printVerified(w io.Writer, v verified) {
-	fmt.Fprintf(w, "%d accounts, %d entries, %d transfers, %d calls, %d holds of %d users in %v\n",
-		v.Accounts, v.Entries, v.Transfers, v.Calls, v.Holds, v.Users, v.Took.Round(time.Millisecond))
+	fmt.Fprintf(w, "%s, %s, %s, %s, %s of %s in %v\n",
+		counted(v.Accounts, "account", "accounts"), counted(v.Entries, "entry", "entries"), counted(v.Transfers, "transfer", "transfers"),
+		counted(v.Calls, "call", "calls"), counted(v.Holds, "hold", "holds"), counted(v.Users, "user", "users"), v.Took.Round(time.Millisecond))
 	if v.Report.Problems == 0 {
 		fmt.Fprintln(w, "Everything adds up.")
 		return

@@ -13,7 +13,8 @@ import (
 )
 
 func walletCommands() []*cobra.Command {
-	ledger := command("ledger <user>", "Lists what has moved in a wallet, newest first", showLedger)
+	ledger := command("ledger <user>", "Lists what has moved in a wallet, or in another account of a user, newest first", showLedger)
+	ledger.Flags().String("account", "wallet", "Which: wallet; receivable, below zero by what is owed; or quota/<subscription>/<start of the period in Unix seconds>")
 	ledger.Flags().Int("limit", 100, "How many lines")
 	ledger.Flags().Uint64("skip", 0, "How many of the newest lines to leave out")
 	return []*cobra.Command{
@@ -25,7 +26,7 @@ func walletCommands() []*cobra.Command {
 		}),
 		changeCommand("credit <user> <amount>", "Gives a user money"),
 		changeCommand("debit <user> <amount>", "Takes money from a user; never more than is available"),
-		changeCommand("clear <user>", "Ends a receivable: takes what the wallet has of it, writes off the rest, and lets the user spend again"),
+		changeCommand("clear <user>", "Ends a receivable: takes what the wallet has of it, writes off the rest, and lets the user spend again; both stand in ledger --account receivable"),
 		ledger,
 		command("mismatches", "Lists what payment services have signed and what fitted no order: it credited nothing", listMismatches),
 	}
@@ -63,18 +64,18 @@ func changeCommand(use, short string) *cobra.Command {
 		if len(args) > 1 {
 			in["amount"] = args[1]
 		}
-		return onWallet(cmd, http.MethodPost, args[0], "/"+cmd.Name(), in, new(billing.WalletChange), printWalletChange)
+		return onWallet(cmd, http.MethodPost, args[0], "/"+cmd.Name(), in, new(billing.WalletChange), func(w io.Writer, change *billing.WalletChange) {
+			replayed(w, change.Replayed)
+			heads, cells := "AMOUNT\tBALANCE\tOWED", fmt.Sprintf("%s\t%s\t%s", change.Amount, change.Balance, change.Owed)
+			if cmd.Name() == "clear" {
+				heads, cells = heads+"\tWRITTEN OFF", cells+"\t"+change.WrittenOff.String()
+			}
+			fmt.Fprintf(w, "%s\n%s\n", heads, cells)
+		})
 	})
 	cmd.Flags().String("reason", "", "Why; it stands in the ledger and in the audit log")
 	cmd.Flags().String("idempotency-key", "", "A word of your own: with the same one this is done once")
 	return cmd
-}
-
-func printWalletChange(w io.Writer, change *billing.WalletChange) {
-	if change.Replayed {
-		fmt.Fprintln(w, "This was done before, with this idempotency key; nothing was done now.")
-	}
-	fmt.Fprintf(w, "AMOUNT\tBALANCE\tOWED\n%s\t%s\t%s\n", change.Amount, change.Balance, change.Owed)
 }
 
 // onWallet sends a request that concerns a wallet and prints the answer.
@@ -96,13 +97,14 @@ func showLedger(cmd *cobra.Command, args []string) error {
 		Items []ledger.Line `json:"items"`
 		Total uint64        `json:"total"`
 	}
-	what := fmt.Sprintf("/ledger?limit=%d&skip=%d", limit, skip)
+	account, _ := cmd.Flags().GetString("account")
+	what := fmt.Sprintf("/ledger?limit=%d&skip=%d&account=%s", limit, skip, url.QueryEscape(account))
 	return onWallet(cmd, http.MethodGet, args[0], what, nil, new(answer), func(w io.Writer, lines *answer) {
 		fmt.Fprintln(w, "TIME\tKIND\tAMOUNT\tBALANCE\tREFERENCE\tREASON")
 		for _, line := range lines.Items {
 			reference := line.Reference
 			if line.Count > 0 {
-				reference = fmt.Sprintf("%d settlements", line.Count)
+				reference = counted(line.Count, "settlement", "settlements")
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", moment(line.Time), line.Kind, line.Amount, line.Balance, reference, line.Reason)
 		}

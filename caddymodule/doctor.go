@@ -73,7 +73,7 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
 	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkBlocks, checkMoney} {
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL} {
 		findings = append(findings, check(config)...)
 	}
 	return findings
@@ -87,16 +87,19 @@ func checkAdmin(config any) []Finding {
 		return nil
 	}
 	address, err := caddy.ParseNetworkAddress(listen)
-	if err != nil || address.IsUnixNetwork() || address.Host == "localhost" {
-		return nil
-	}
-	if ip := net.ParseIP(address.Host); ip != nil && ip.IsLoopback() {
+	if err != nil || address.IsUnixNetwork() || isLoopback(address.Host) {
 		return nil
 	}
 	return []Finding{{
 		"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; whoever reaches it can make API keys and read the store", listen),
 		"let it listen at localhost:2019 or at a unix socket",
 	}}
+}
+
+// isLoopback tells whether a host is this machine, for itself alone.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // secretHeaders are the request headers that hold credentials, or prove who has
@@ -163,6 +166,27 @@ func takesNoRequests(log any) bool {
 	return len(include) > 0
 }
 
+// checkExit looks for a gateway that waits for its streams for ever when it is
+// to end.
+func checkExit(config any) []Finding {
+	if !hasHandler(config, "modelgate_messages", "modelgate_completions") || at(config, "apps", "http", "grace_period") != nil {
+		return nil
+	}
+	return []Finding{{
+		"warning", "apps.http.grace_period", "there is none: Caddy waits for open streams without end when it is stopped",
+		"add to the global options: grace_period 5m",
+	}}
+}
+
+// hasHandler tells whether one of these handlers is anywhere.
+func hasHandler(config any, names ...string) (found bool) {
+	walk(config, "", func(_ string, object map[string]any) {
+		handler, _ := object["handler"].(string)
+		found = found || slices.Contains(names, handler)
+	})
+	return found
+}
+
 // checkBlocks looks into the blocks of model calls.
 func checkBlocks(config any) []Finding {
 	var findings []Finding
@@ -186,22 +210,31 @@ func checkBlocks(config any) []Finding {
 	return findings
 }
 
+// inClear tells whether a secret of the configuration is the secret itself.
+func inClear(value any) bool {
+	word, _ := value.(string)
+	return !strings.Contains(word, "{")
+}
+
+// fromElsewhere is the remedy for secrets in clear.
+const fromElsewhere = "take it from the environment or a file: {env.NAME} or {file./path}"
+
 func checkProxy(path string, proxy map[string]any) []Finding {
 	var findings []Finding
 	retries, _ := at(proxy, "load_balancing", "retries").(float64)
 	if (retries > 0 || at(proxy, "load_balancing", "try_duration") != nil) && at(proxy, "request_buffers") == nil {
 		findings = append(findings, Finding{
 			"error", path, "a call is tried again without request_buffers: the second attempt would have no body, and good upstreams would be struck for it",
-			"add to the reverse_proxy: request_buffers 32MiB",
+			"add to the reverse_proxy: request_buffers 33MiB",
 		})
 	}
 	for _, name := range []string{"Authorization", "X-Api-Key"} {
 		values, _ := at(proxy, "headers", "request", "set", name).([]any)
 		for _, value := range values {
-			if word, _ := value.(string); !strings.Contains(word, "{") {
+			if inClear(value) {
 				findings = append(findings, Finding{
 					"warning", path, "a key stands in clear in the configuration, which Caddy saves and logs at debug level",
-					"take it from the environment or a file: {env.NAME} or {file./path}",
+					fromElsewhere,
 				})
 			}
 		}
@@ -213,37 +246,6 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 		})
 	}
 	return findings
-}
-
-// checkMoney looks for a gateway that gives money away.
-func checkMoney(config any) []Finding {
-	var findings []Finding
-	if slices.Contains(paymentsOf(config), "demo") {
-		findings = append(findings, Finding{
-			"warning", "apps.modelgate.payments", "the demo payment service lets every user fill his wallet without paying",
-			"take payment demo out before people use this gateway",
-		})
-	}
-	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
-	plans, _ := at(config, "apps", "modelgate", "plans").([]any)
-	if len(prices) == 0 && len(plans)+len(paymentsOf(config)) > 0 {
-		findings = append(findings, Finding{
-			"warning", "apps.modelgate", "plans or top-ups are sold, and no model has a price: every call is free",
-			"add a price block for what is sold: price <pattern> { input … output … context … max_output … }",
-		})
-	}
-	return findings
-}
-
-// paymentsOf returns the names of the payment services.
-func paymentsOf(config any) (names []string) {
-	services, _ := at(config, "apps", "modelgate", "payments").([]any)
-	for _, service := range services {
-		if name, ok := at(service, "provider").(string); ok {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // at returns the value at a path of names within decoded JSON, or nil.

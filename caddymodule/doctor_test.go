@@ -11,9 +11,11 @@ import (
 )
 
 const filtered = `
+	grace_period 5m
 	log default {
 		format filter {
 			request>headers>X-Api-Key delete
+			request>headers>Stripe-Signature delete
 			request>uri query {
 				delete key
 			}
@@ -26,14 +28,23 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 	site := func(inner string) string {
 		return "http://:8080 {\n modelgate_messages {\n" + inner + "\n}\n}\n"
 	}
+	// selling is a gateway that sells, with more words in its option and its block.
+	selling := func(option, block string) string {
+		return "{\n" + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
+			"http://:8080 {\n modelgate_console\n modelgate_messages {\n" + block + "\nrespond ok\n}\n}\n"
+	}
+	const (
+		secure = "base_url https://x.example\n"
+		stripe = "payment stripe {\n secret_key {env.NOPE}\n webhook_secret {file./nope}\n}\n"
+	)
 	proxy := func(inner string) string { return site("reverse_proxy 127.0.0.1:1 {\n" + inner + "\n}") }
 	for name, c := range map[string]struct {
 		caddyfile string
 		findings  []string // "level where: words of what", in order
 	}{
 		"all is well":              {"{\n" + filtered + "}\n" + site("reverse_proxy 127.0.0.1:1"), nil},
-		"logs in clear":            {site("reverse_proxy 127.0.0.1:1"), []string{"error logging.logs.default: X-Api-Key in clear", "warning logging.logs.default: query strings"}},
-		"a log to nowhere":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), nil},
+		"logs in clear":            {"{\ngrace_period 5m\n}\n" + site("reverse_proxy 127.0.0.1:1"), []string{"error logging.logs.default: X-Api-Key in clear", "warning logging.logs.default: query strings"}},
+		"a log to nowhere":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), []string{"warning apps.http.grace_period: without end"}},
 		"a log of its own calls":   {"{\n" + filtered + "log calls {\n include http.handlers.modelgate_messages\n}\n}\n" + site("respond ok"), nil},
 		"an access log in clear":   {"{\n" + filtered + "log access {\n include http.log.access\n}\n}\n" + site("respond ok"), []string{"error logging.logs.access: X-Api-Key in clear", "warning logging.logs.access: query strings"}},
 		"an open admin endpoint":   {"{\n" + filtered + "admin :2019\n}\n" + site("respond ok"), []string{"error admin.listen: whoever reaches it"}},
@@ -48,9 +59,26 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"credentials in the log":   {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error apps.http.servers.srv0.logs.should_log_credentials: keys that callers send"}},
 		"response buffers":         {"{\n" + filtered + "}\n" + proxy("response_buffers 1MiB"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
 		"within a handle":          {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
-		"money without paying":     {"{\n" + filtered + "modelgate {\n base_url http://x\n price * {\n request 1\n }\n payment demo\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate.payments: without paying"}},
+		"all is sold well":         {selling(secure+stripe, "models a-1"), nil},
+		"money without paying":     {selling("base_url http://localhost:8080\n payment demo", ""), []string{"warning apps.modelgate.payments: without paying"}},
 		"plans and nothing to pay": {"{\n" + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
-		"signatures in the log":    {"{\n" + filtered + "modelgate {\n base_url http://x\n price * {\n request 1\n }\n payment stripe {\n secret_key sk_test_x\n webhook_secret whsec_x\n }\n}\n}\n" + site("respond ok"), []string{"error logging.logs.default: Stripe-Signature in clear"}},
+		"signatures in the log":    {strings.Replace(selling(secure+stripe, ""), "request>headers>Stripe-Signature delete", "", 1), []string{"error logging.logs.default: Stripe-Signature in clear"}},
+		"payments and no console":  {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: nobody can order"}},
+		"secrets in clear": {
+			selling(secure+"payment stripe {\n secret_key sk_live_x\n webhook_secret whsec_x\n}\npayment epay {\n url https://x.example\n pid 1\n key hush\n currency USD\n}", ""),
+			[]string{
+				"warning apps.modelgate.payments[0].secret_key: in clear", "warning apps.modelgate.payments[0].webhook_secret: in clear",
+				"warning apps.modelgate.payments[1].key: in clear",
+			},
+		},
+		"a model without a price": {
+			selling("", "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price"},
+		},
+		"a free model":             {selling("unpriced allow", "models a-1 b"), nil},
+		"people in clear":          {selling("base_url http://x.example", ""), []string{"warning apps.modelgate.base_url: not encrypted"}},
+		"people on this machine":   {selling("base_url http://[::1]:8080", ""), nil},
+		"an exit without end":      {strings.Replace(selling("", ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
+		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
 		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,5 +117,37 @@ func TestTheDoctorLooksAtTheRunningConfiguration(t *testing.T) {
 	code, stdout, _ := run(t, g, "", "doctor")
 	if code != 1 || !strings.Contains(stdout, "logging.logs.default") || !strings.Contains(stdout, "→") {
 		t.Errorf("ended with %d: %s", code, stdout)
+	}
+}
+
+// TestTheConfigurationsOfTheREADMEAreSound reads the Caddyfile that sells with
+// the global options of the one before it, as the README says.
+func TestTheConfigurationsOfTheREADMEAreSound(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(has string) string {
+		for _, block := range strings.Split(string(text), "```caddyfile\n")[1:] {
+			if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, has) {
+				return block
+			}
+		}
+		t.Fatalf("no Caddyfile of the README has %q", has)
+		return ""
+	}
+	serving := block("grace_period")
+	options, _, _ := strings.Cut(serving, "\tmodelgate {")
+	selling := options + strings.TrimPrefix(block("payment stripe"), "{\n")
+	for name, caddyfile := range map[string]string{"serving": serving, "selling": selling} {
+		file := filepath.Join(t.TempDir(), "Caddyfile")
+		if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
+		if code != 0 || !strings.Contains(stdout, "nothing found") {
+			t.Errorf("%s: ended with %d: %s%s\n%s", name, code, stdout, stderr, caddyfile)
+		}
 	}
 }

@@ -29,11 +29,12 @@ type Node struct {
 	Billing   *billing.Desk
 	Rates     *limit.Table
 
-	bodyBytes atomic.Int64 // of request bodies in memory
-	calls     atomic.Int64 // under way
-	verified  atomic.Int64 // problems that the last verify found
-	draining  atomic.Bool
-	logger    *zap.Logger
+	bodyBytes     atomic.Int64 // of request bodies in memory
+	strangerBytes atomic.Int64 // of those of strangers, which are not in bodyBytes
+	calls         atomic.Int64 // under way
+	verified      atomic.Int64 // problems that the last verify found
+	draining      atomic.Bool
+	logger        *zap.Logger
 
 	key    string        // of the storage
 	closed chan struct{} // closed when the store is
@@ -216,9 +217,17 @@ var errDraining = errors.New("draining: the process is about to end")
 
 // ReserveBody takes n bytes from the budget for request bodies, if it has them.
 // They are given back with a negative n.
-func (n *Node) ReserveBody(bytes, budget int64) bool {
-	if n.bodyBytes.Add(bytes) > budget && bytes > 0 {
-		n.bodyBytes.Add(-bytes)
+func (n *Node) ReserveBody(bytes, budget int64) bool { return reserve(&n.bodyBytes, bytes, budget) }
+
+// ReserveStranger does so from another budget, for the bodies of callers who are
+// not known yet: they must not be able to use up that of those who are.
+func (n *Node) ReserveStranger(bytes, budget int64) bool {
+	return reserve(&n.strangerBytes, bytes, budget)
+}
+
+func reserve(taken *atomic.Int64, bytes, budget int64) bool {
+	if taken.Add(bytes) > budget && bytes > 0 {
+		taken.Add(-bytes)
 		return false
 	}
 	return true

@@ -40,6 +40,14 @@ type Undated interface {
 	Undated() bool
 }
 
+// HeadChecker is a provider that can tell by the head of some webhooks that they
+// are not from the service, so that nothing of their body need be read.
+type HeadChecker interface {
+	// CheckHead returns an error that is [ErrSignature] for a webhook that Read
+	// would refuse whatever its body is. w has no Body.
+	CheckHead(w Webhook) error
+}
+
 // Pager is a provider that serves the page of an order itself, at
 // /api/user/<provider>/page/<trade_no>.
 type Pager interface {
@@ -62,6 +70,10 @@ type Order struct {
 	NotifyURL string       // of the webhook
 	ReturnURL string       // where the page sends people afterwards; it credits nothing
 	Expires   time.Time    // after which the page should not take money any more
+
+	// Told is what has become of the order, for the page of a [Pager]: Paid,
+	// Failed, Refunded or Disputed; empty while it waits to be paid.
+	Told Kind
 }
 
 // Page is where the person pays.

@@ -14,9 +14,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// bodyPatience is how long a caller may take to send the whole of a body.
-// Caddy's own idle limit does not stop a trickle.
-const bodyPatience = 30 * time.Second
+// How long a caller may take to send the whole of a body: one who is known, and
+// one who is not yet, such as a payment service. Caddy's own idle limit does not
+// stop a trickle.
+const (
+	bodyPatience     = 30 * time.Second
+	strangerPatience = 10 * time.Second
+)
+
+// strangerMemory is how many bytes of the bodies of callers who are not known yet
+// may be in memory at once, on a node. They have a budget of their own: else
+// anybody could keep the customers' calls from being read.
+const strangerMemory = 16 << 20
 
 // errBusy is why reading ends when bodies take all the memory they may.
 var errBusy = errors.New("too many request bodies are being read")
@@ -39,8 +48,12 @@ func (v *visit) readBody(takes intake) *fault.Fault {
 		return tooLarge(takes.limit)
 	}
 
+	patience := bodyPatience
+	if v.account == nil {
+		patience = strangerPatience
+	}
 	control := http.NewResponseController(v.w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyPatience))
+	_ = control.SetReadDeadline(time.Now().Add(patience))
 	body, err := io.ReadAll(&budgeted{http.MaxBytesReader(v.w, v.r.Body, takes.limit), v})
 	maxBytes := new(http.MaxBytesError)
 	switch {
@@ -50,7 +63,7 @@ func (v *visit) readBody(takes intake) *fault.Fault {
 	case errors.As(err, &maxBytes):
 		return tooLarge(maxBytes.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.New(fault.RequestTimeout, "the body did not arrive within %v", bodyPatience)
+		return fault.New(fault.RequestTimeout, "the body did not arrive within %v", patience)
 	default:
 		return fault.New(fault.InvalidJSON, "the body ended early")
 	}
@@ -80,6 +93,15 @@ func checkMedia(header http.Header, wanted string) *fault.Fault {
 	return fault.New(fault.UnsupportedMediaType, "send the body as Content-Type: %s", wanted)
 }
 
+// reserve takes bytes of the node's memory for bodies, or gives them back with a
+// negative n.
+func (v *visit) reserve(n int64) bool {
+	if v.account == nil {
+		return v.node.ReserveStranger(n, strangerMemory)
+	}
+	return v.node.ReserveBody(n, v.console.app.Limits.BodyMemory)
+}
+
 // budgeted counts what is read against the node's memory for bodies.
 type budgeted struct {
 	io.Reader
@@ -88,7 +110,7 @@ type budgeted struct {
 
 func (b *budgeted) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if !b.node.ReserveBody(int64(n), b.console.app.Limits.BodyMemory) {
+	if !b.reserve(int64(n)) {
 		return 0, errBusy
 	}
 	b.taken += int64(n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
 // clocked is an answer whose connection remembers its deadline.
@@ -36,26 +37,45 @@ func (s trickle) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
+// visitWith is a visit of a customer with a body.
 func visitWith(body io.Reader) (*visit, *clocked) {
 	app := &caddymodule.App{Limits: caddymodule.Limits{BodyMemory: 100}}
 	w := &clocked{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequest(http.MethodPost, "/", body)
 	r.ContentLength = -1
 	r.Header.Set("Content-Type", "application/json")
-	return &visit{console: &Console{app: app}, node: new(caddymodule.Node), w: w, r: r}, w
+	account := &identity.Account{UserID: "usr_1"}
+	return &visit{console: &Console{app: app}, account: account, node: new(caddymodule.Node), w: w, r: r}, w
 }
 
-func TestABodyHasToArriveWithinHalfAMinute(t *testing.T) {
+func TestABodyHasToArriveInTime(t *testing.T) {
 	t.Parallel()
-	v, w := visitWith(nil)
-	v.r.Body = io.NopCloser(trickle{w})
-	before := time.Now()
-	f := v.readBody(jsonBody)
-	if f == nil || f.Code != fault.RequestTimeout {
-		t.Errorf("answered %v", f)
-	}
-	if patience := w.deadline.Sub(before); patience < 29*time.Second || patience > 31*time.Second {
-		t.Errorf("the deadline is %v away", patience)
+	for name, c := range map[string]struct {
+		stranger bool
+		takes    intake
+		want     time.Duration
+	}{
+		"of a customer":          {false, jsonBody, 30 * time.Second},
+		"of a payment service":   {true, notice, 10 * time.Second},
+		"of the form of a payer": {true, form, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, w := visitWith(nil)
+			v.r.Body = io.NopCloser(trickle{w})
+			v.r.Header.Set("Content-Type", c.takes.media)
+			if c.stranger {
+				v.account = nil
+			}
+			before := time.Now()
+			f := v.readBody(c.takes)
+			if f == nil || f.Code != fault.RequestTimeout {
+				t.Errorf("answered %v", f)
+			}
+			if patience := w.deadline.Sub(before) - c.want; patience < -time.Second || patience > time.Second {
+				t.Errorf("the deadline is %v away", w.deadline.Sub(before))
+			}
+		})
 	}
 }
 
@@ -81,9 +101,31 @@ func TestBodiesTogetherTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 	if f := second.readBody(jsonBody); f == nil || f.Code != fault.Overloaded {
 		t.Errorf("answered %v", f)
 	}
-	first.node.ReserveBody(-first.taken, 0)
-	first.node.ReserveBody(-second.taken, 0)
+	first.reserve(-first.taken)
+	second.reserve(-second.taken)
 	if !first.node.ReserveBody(100, 100) {
 		t.Error("what was taken has not been given back")
+	}
+}
+
+func TestBodiesOfStrangersTakeNothingFromCustomers(t *testing.T) {
+	t.Parallel()
+	customer, _ := visitWith(strings.NewReader(strings.Repeat(" ", 100)))
+	stranger, _ := visitWith(strings.NewReader(strings.Repeat(" ", 200<<10)))
+	another, _ := visitWith(strings.NewReader(strings.Repeat(" ", 200<<10)))
+	for _, v := range []*visit{stranger, another} {
+		v.node, v.account = customer.node, nil
+	}
+	if !customer.node.ReserveStranger(16<<20-300<<10, 16<<20) {
+		t.Fatal("there is no room for strangers")
+	}
+	if f := stranger.readBody(notice); f != nil {
+		t.Errorf("within the bound of strangers one is answered %v", f)
+	}
+	if f := another.readBody(notice); f == nil || f.Code != fault.Overloaded {
+		t.Errorf("above the bound of strangers one is answered %v", f)
+	}
+	if f := customer.readBody(jsonBody); f != nil {
+		t.Errorf("a customer is answered %v", f)
 	}
 }

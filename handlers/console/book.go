@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 // showLedger answers the lines of one of the user's accounts, newest first: a
@@ -16,9 +18,13 @@ func showLedger(v *visit) error {
 	q := v.query()
 	p := q.paging()
 	format := q.word("format", "json", "csv")
-	account := q.account(v.account.UserID)
+	name := q.text("account")
 	if q.fault != nil {
 		return q.fault
+	}
+	account, err := billing.AccountOf(v.account.UserID, name)
+	if err != nil {
+		return err
 	}
 	if format == "csv" {
 		return v.csv(account)
@@ -27,26 +33,17 @@ func showLedger(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.answer(listed(lines, int64(total), p))
+	shown := make([]shownLine, len(lines))
+	for i, line := range lines {
+		shown[i] = shownLine{line, line.Held}
+	}
+	return v.answer(listed(shown, int64(total), p))
 }
 
-// account returns the parameter of this name as an account of a user: wallet,
-// which it is by default, or quota/<subscription_id>/<start of the period>.
-func (q *query) account(user string) ledger.Account {
-	word := q.text("account")
-	if word == "" || word == "wallet" {
-		return ledger.Wallet(user)
-	}
-	if rest, ok := strings.CutPrefix(word, "quota/"); ok {
-		id, start, _ := strings.Cut(rest, "/")
-		subscription, err := strconv.ParseInt(id, 10, 64)
-		seconds, err2 := strconv.ParseInt(start, 10, 64)
-		if err == nil && err2 == nil {
-			return ledger.Quota(user, subscription, time.Unix(seconds, 0))
-		}
-	}
-	q.refuse("account", "must be wallet or quota/<subscription_id>/<start of the period in Unix seconds>")
-	return ""
+// shownLine is a line as its user sees it, with held always there.
+type shownLine struct {
+	ledger.Line
+	Held money.Amount `json:"held"`
 }
 
 // csvBatch is how many lines are read at once. Between the batches the store is
@@ -66,7 +63,7 @@ func (v *visit) csv(account ledger.Account) error {
 	header.Set("Content-Disposition", `attachment; filename="ledger.csv"`)
 	out := csv.NewWriter(v.w)
 	out.UseCRLF = true // RFC 4180
-	_ = out.Write([]string{"number", "time", "kind", "amount", "held", "balance", "reference", "reason", "transfer_id"})
+	_ = out.Write([]string{"number", "time", "kind", "amount", "held", "balance", "reference", "reason", "count", "transfer_id"})
 	var skip, last uint64
 	for len(lines) > 0 {
 		for _, line := range lines {
@@ -74,10 +71,14 @@ func (v *visit) csv(account ledger.Account) error {
 				continue // newer lines have moved it here from the batch before
 			}
 			last = line.Number
+			count := "" // of what is no sum of calls
+			if line.Count > 0 {
+				count = strconv.Itoa(line.Count)
+			}
 			_ = out.Write([]string{
 				strconv.FormatUint(line.Number, 10), time.Unix(line.Time, 0).UTC().Format(time.RFC3339),
 				string(line.Kind), line.Amount.String(), line.Held.String(), line.Balance.String(),
-				plainCell(line.Reference), plainCell(line.Reason), line.Transfer.String(),
+				plainCell(line.Reference), plainCell(line.Reason), count, line.Transfer.String(),
 			})
 		}
 		if out.Error() != nil {

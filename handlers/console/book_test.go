@@ -22,6 +22,8 @@ type line struct {
 	Transfer  string       `json:"transfer_id"`
 	Reference string       `json:"reference"`
 	Reason    string       `json:"reason"`
+	Count     int          `json:"count"`
+	Held      string       `json:"held"`
 }
 
 func TestTheLedgerIsShownNewestFirstAndAddsUp(t *testing.T) {
@@ -38,6 +40,9 @@ func TestTheLedgerIsShownNewestFirstAndAddsUp(t *testing.T) {
 	for i, l := range lines.Items {
 		kinds = append(kinds, l.Kind)
 		sum += l.Amount
+		if l.Held != "0.00" {
+			t.Errorf("line %d does not say that nothing is held", i)
+		}
 		if l.Number != uint64(len(lines.Items)-i) || len(l.Transfer) != 32 || l.Time < time.Now().Add(-time.Minute).Unix() {
 			t.Errorf("line %d is %+v", i, l)
 		}
@@ -67,14 +72,45 @@ func TestTheLedgerIsShownNewestFirstAndAddsUp(t *testing.T) {
 	}
 }
 
+func TestWhatIsOwedAndWhatWasWrittenOffStandInTheReceivable(t *testing.T) {
+	g := start(t)
+	a := newAccount(t, g)
+	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"5.00"}`)
+	onPage := func(action string) {
+		if got := g.Do(t, "POST", "/api/user/demo/page/"+o.TradeNo, fromThePage, "action="+action); got.Status != 200 {
+			t.Fatalf("%s: %d %s", action, got.Status, got.Body)
+		}
+	}
+	onPage("pay")
+	g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+a.name+"/debit", map[string]any{"amount": "3.00", "reason": "spent"}, nil)
+	onPage("dispute")
+	g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+a.name+"/clear", map[string]any{"reason": "settled"}, nil)
+	var told []string
+	for _, l := range get[page[line]](t, a, "/api/user/ledger?account=receivable").Items {
+		told = append(told, fmt.Sprintf("%s %s %s %s", l.Kind, l.Amount, l.Balance, l.Reference))
+	}
+	if got, want := strings.Join(told, "; "), "clear 3.00 0.00 written off 3.00; dispute -3.00 -3.00 "+o.TradeNo; got != want {
+		t.Errorf("the receivable says %q, want %q", got, want)
+	}
+	g.Verify(t)
+}
+
 func TestTheLedgerAsCSVIsTheSameAndHoldsNoFormula(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	for _, reason := range []string{`=HYPERLINK("http://evil.example")`, "+1", "-1", "@SUM(A1)", `plain, "quoted"`} {
 		g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+a.name+"/credit", map[string]any{"amount": "1.00", "reason": reason}, nil)
 	}
-	post[bought](t, a, "/api/subscription/free/pay", `{"plan_id":2}`)
+	key := g.NewKey(t, map[string]any{"user": a.name})
+	g.Backend.On("priced", gatetest.JSON(http.StatusOK, `{"choices":[{"text":"four"}],"usage":{"prompt_tokens":7,"completion_tokens":2}}`))
+	if got := g.Do(t, "POST", "/v1/completions", "X-Api-Key: "+key.Secret, `{"model":"priced","prompt":"hello"}`); got.Status != 200 {
+		t.Fatalf("a call is answered %d %s", got.Status, got.Body)
+	}
+	g.WalletAtRest(t, a.name)
 	lines := get[page[line]](t, a, "/api/user/ledger").Items
+	if lines[0].Count != 1 {
+		t.Errorf("the line of one call is %+v", lines[0])
+	}
 
 	answer := g.Do(t, "GET", "/api/user/ledger?format=csv", a.auth, "")
 	if answer.Header.Get("Content-Type") != "text/csv; charset=utf-8" || !strings.HasPrefix(answer.Header.Get("Content-Disposition"), "attachment;") {
@@ -84,7 +120,7 @@ func TestTheLedgerAsCSVIsTheSameAndHoldsNoFormula(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(rows[0], " "); got != "number time kind amount held balance reference reason transfer_id" {
+	if got := strings.Join(rows[0], " "); got != "number time kind amount held balance reference reason count transfer_id" {
 		t.Errorf("the columns are %s", got)
 	}
 	if len(rows)-1 != len(lines) {
@@ -93,10 +129,13 @@ func TestTheLedgerAsCSVIsTheSameAndHoldsNoFormula(t *testing.T) {
 	for i, row := range rows[1:] {
 		l := lines[i]
 		at, err := time.Parse(time.RFC3339, row[1])
-		if err != nil || at.Unix() != l.Time || row[0] != fmt.Sprint(l.Number) || row[2] != l.Kind || row[3] != l.Amount.String() || row[5] != l.Balance.String() || row[8] != l.Transfer {
+		if err != nil || at.Unix() != l.Time || row[0] != fmt.Sprint(l.Number) || row[2] != l.Kind || row[3] != l.Amount.String() || row[5] != l.Balance.String() || row[9] != l.Transfer {
 			t.Errorf("row %q of line %+v", row, l)
 		}
-		if bare := strings.TrimPrefix(row[7], "'"); bare != l.Reason || (bare == row[7]) != strings.HasPrefix(bare, "plain") {
+		if count := strings.TrimSuffix(fmt.Sprint(l.Count), "0"); row[8] != count {
+			t.Errorf("the count %q is written %q", count, row[8])
+		}
+		if bare := strings.TrimPrefix(row[7], "'"); bare != l.Reason || (bare == row[7]) != (bare == "" || strings.HasPrefix(bare, "plain")) {
 			t.Errorf("the reason %q is written %q", l.Reason, row[7])
 		}
 	}

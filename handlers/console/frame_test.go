@@ -199,7 +199,7 @@ func TestQueriesThatWillNotDoAreRefused(t *testing.T) {
 	for _, path := range []string{
 		"/api/user/ledger?p=0", "/api/user/ledger?p=-1", "/api/user/ledger?p=x", "/api/user/ledger?p=1.0", "/api/user/ledger?p=99999999999999999999",
 		"/api/user/ledger?page_size=0", "/api/user/ledger?page_size=101", "/api/user/ledger?p=1&p=2", "/api/user/ledger?format=xml", "/api/user/ledger?a=%zz",
-		"/api/user/ledger?account=quota", "/api/user/ledger?account=quota/1", "/api/user/ledger?account=quota/a/b", "/api/user/ledger?account=receivable",
+		"/api/user/ledger?account=quota", "/api/user/ledger?account=quota/1", "/api/user/ledger?account=quota/a/b", "/api/user/ledger?account=Receivable",
 		"/api/user/ledger?account=../usr_x/wallet", "/api/log/self?start=yesterday", "/api/log/self?start=-1", "/api/log/self?start=20&end=20",
 		"/api/log/self?p=100000&page_size=100", "/api/data/self?group=user", "/api/data/self?tz=Asia/Shanghai", "/api/data/self?start=0", "/api/data/self?start=253402300799",
 		"/api/log/self?model=" + strings.Repeat("m", 257), "/api/subscription/self?p=0", "/api/subscription/plans?p=0", "/api/user/topup/self?p=0",
@@ -207,6 +207,36 @@ func TestQueriesThatWillNotDoAreRefused(t *testing.T) {
 		got, e := a.ask(t, "GET", path, "")
 		if got.Status != 400 || e.Code != "INVALID_PARAMETER" {
 			t.Errorf("%s: answered %d %s", path, got.Status, got.Body)
+		}
+	}
+}
+
+func TestParametersThatAPathDoesNotKnowAreRefusedAndOthersRead(t *testing.T) {
+	g := start(t)
+	a := newAccount(t, g)
+	for _, row := range console.Rows() {
+		if !row.User || row.Method != "GET" {
+			continue
+		}
+		path := pathOf(row)
+		there := "there are none"
+		if len(row.Params) > 0 {
+			there = "there are " + strings.Join(row.Params, ", ")
+		}
+		for _, query := range []string{"page=2", "Page_Size=1", "p=1&%25d%00=1", "=", "a[]=1"} {
+			got, e := a.ask(t, "GET", path+"?"+query, "")
+			if got.Status != 400 || e.Code != "INVALID_PARAMETER" || !strings.Contains(e.Message, "is no parameter") || !strings.HasSuffix(e.Message, there) {
+				t.Errorf("%s?%s: answered %d %s, want %q", path, query, got.Status, got.Body, there)
+			}
+			if head := g.Do(t, "HEAD", path+"?"+query, a.auth, ""); head.Status != 400 {
+				t.Errorf("HEAD %s?%s: answered %d", path, query, head.Status)
+			}
+		}
+		for _, name := range row.Params { // what is read is refused twice
+			got, e := a.ask(t, "GET", path+"?"+name+"=1&"+name+"=1", "")
+			if got.Status != 400 || !strings.Contains(e.Message, "`"+name+"` is given twice") {
+				t.Errorf("%s: %s is not read: %d %s", path, name, got.Status, got.Body)
+			}
 		}
 	}
 }

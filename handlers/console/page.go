@@ -23,6 +23,13 @@ func (v *visit) urls(provider string) billing.URLs {
 // an order that is another service's, and none of an order that is not there.
 func noPage() error { return fault.New(fault.NotFound, "there is no such payment page") }
 
+// told is what a payment service has told of an order in each status; of one
+// that waits to be paid, or has waited too long, nothing.
+var told = map[billing.OrderStatus]payments.Kind{
+	billing.Paid: payments.Paid, billing.Failed: payments.Failed,
+	billing.Refunded: payments.Refunded, billing.Disputed: payments.Disputed,
+}
+
 // servePage has a payment service show the page of an order, where it serves
 // pages itself. There is no credential: whoever knows the number of the order,
 // which is random and long, may pay it.
@@ -49,6 +56,7 @@ func servePage(v *visit) error {
 		Title:     order.Title,
 		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),
 		Expires: time.Unix(order.ExpiresAt, 0),
+		Told:    told[order.Status],
 	})
 	return nil
 }

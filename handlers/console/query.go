@@ -1,6 +1,8 @@
 package console
 
 import (
+	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -24,6 +26,31 @@ func (v *visit) query() *query {
 		q.fault = fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
 	return q
+}
+
+// checkQuery refuses parameters that a route does not know: a misspelt one must
+// not be taken for none. Only what users read is held to it; the bodies of what
+// they change have their own names.
+func (v *visit) checkQuery(rt *route) *fault.Fault {
+	if rt.who != user || rt.method != http.MethodGet {
+		return nil
+	}
+	q := v.query()
+	if q.fault != nil {
+		return q.fault
+	}
+	known := strings.Fields(rt.params)
+	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+		if slices.Contains(known, name) {
+			continue
+		}
+		there := "there are none"
+		if len(known) > 0 {
+			there = "there are " + strings.Join(known, ", ")
+		}
+		return fault.At(fault.InvalidParameter, name, "%.64q is no parameter of this path: %s", name, there)
+	}
+	return nil
 }
 
 func (q *query) refuse(name, format string, args ...any) {

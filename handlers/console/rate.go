@@ -33,25 +33,42 @@ func (c *Console) perMinute(class rate) int64 {
 	return c.Webhooks
 }
 
+// strangersAtOnce is how many requests of a class one address may have under way
+// while it is not known who sends them: who sends a body slowly takes a place
+// until it is read.
+const strangersAtOnce = 32
+
 // admit counts the request. What the table of rates calls tokens, which it
-// counts by the minute, are requests here.
+// counts by the minute, are requests here, and streams are those of strangers
+// that are under way.
 func (v *visit) admit(class rate) *fault.Fault {
-	whose := v.address()
-	if v.account != nil {
+	whose, rates := v.address(), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
+	stranger := v.account == nil
+	if !stranger {
 		whose = v.account.UserID
 	}
-	most := v.console.perMinute(class)
-	now := v.node.Store.Now()
-	grant, refused := v.node.Rates.Admit(now, limit.Call{
-		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: limit.Rates{TokensPerMinute: most}},
+	grant, refused := v.node.Rates.Admit(v.node.Store.Now(), limit.Call{
+		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
 		Tokens: 1,
+		Stream: stranger,
 	})
-	if refused != nil {
-		return fault.New(fault.RateLimited, "%d %s a minute are answered", most, class).After(refused.RetryAfter)
+	switch {
+	case refused == nil:
+	case refused.What == limit.Streams:
+		return fault.New(fault.RateLimited, "%d %s of one address are read at once", strangersAtOnce, class).After(refused.RetryAfter)
+	default:
+		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.TokensPerMinute, class).After(refused.RetryAfter)
 	}
-	grant.End(now, 1)
+	v.grant = grant
+	if !stranger {
+		v.proved()
+	}
 	return nil
 }
+
+// proved makes room for another stranger: it is known that this one may be here,
+// or the request has ended.
+func (v *visit) proved() { v.grant.End(v.node.Store.Now(), 1) }
 
 // address is the caller's as Caddy has determined it, with the operator's
 // trusted proxies. An IPv6 address is cut to its network: whoever has one

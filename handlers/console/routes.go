@@ -20,6 +20,10 @@ type route struct {
 	// stepUp demands a fresh proof of the user's second factor.
 	stepUp bool
 
+	// params are the names that the query of a user's GET may have, between
+	// spaces. Another is refused, as an unknown name in a body is.
+	params string
+
 	serve func(*visit) error
 }
 
@@ -52,25 +56,25 @@ type table []route
 // routes are those of users and of the pages of payment services. All of them
 // refuse what another site has a browser send.
 var routes = table{
-	{"GET", "/api/user/self", user, nothing, reads, false, showSelf},
+	{"GET", "/api/user/self", user, nothing, reads, false, "", showSelf},
 
-	{"GET", "/api/subscription/plans/", user, nothing, reads, false, listPlans},
-	{"GET", "/api/subscription/self/", user, nothing, reads, false, listSubscriptions},
-	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, false, setPreference},
-	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, false, buyPlan},
-	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, false, claimPlan},
-	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, false, renewSubscription},
+	{"GET", "/api/subscription/plans/", user, nothing, reads, false, "p page_size", listPlans},
+	{"GET", "/api/subscription/self/", user, nothing, reads, false, "p page_size", listSubscriptions},
+	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, false, "", setPreference},
+	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, false, "", buyPlan},
+	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, false, "", claimPlan},
+	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, false, "", renewSubscription},
 
-	{"GET", "/api/user/topup/info", user, nothing, reads, false, showTopUp},
-	{"GET", "/api/user/topup/self/", user, nothing, reads, false, listOrders},
-	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, false, openOrder},
-	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, false, showOrder},
-	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, false, servePage},
-	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, false, servePage},
+	{"GET", "/api/user/topup/info", user, nothing, reads, false, "", showTopUp},
+	{"GET", "/api/user/topup/self/", user, nothing, reads, false, "p page_size", listOrders},
+	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, false, "", openOrder},
+	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, false, "", showOrder},
+	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, false, "", servePage},
+	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, false, "", servePage},
 
-	{"GET", "/api/user/ledger/", user, nothing, reads, false, showLedger},
-	{"GET", "/api/log/self/", user, nothing, reads, false, listCalls},
-	{"GET", "/api/data/self/", user, nothing, reads, false, showUsage},
+	{"GET", "/api/user/ledger/", user, nothing, reads, false, "account format p page_size", showLedger},
+	{"GET", "/api/log/self/", user, nothing, reads, false, "start end key_id model p page_size", listCalls},
+	{"GET", "/api/data/self/", user, nothing, reads, false, "start end tz group", showUsage},
 }
 
 // webhooks are those of payment services. They come from other sites by their
@@ -78,8 +82,8 @@ var routes = table{
 // that, instead of in a list of exceptions to it. Which of the methods a
 // service uses is for its adapter to say.
 var webhooks = table{
-	{"POST", "/api/user/{provider}/webhook", service, notice, notices, false, takeNotice},
-	{"GET", "/api/user/{provider}/webhook", service, notice, notices, false, takeNotice},
+	{"POST", "/api/user/{provider}/webhook", service, notice, notices, false, "", takeNotice},
+	{"GET", "/api/user/{provider}/webhook", service, notice, notices, false, "", takeNotice},
 }
 
 // of returns the routes of a request's path, and puts the values in the path

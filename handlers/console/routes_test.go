@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,9 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		}
 		if !slices.Contains([]class{user, service, nobody}, rt.who) {
 			t.Errorf("%s has no class of credential", name)
+		}
+		if rt.params != "" && (changes || rt.who != user) {
+			t.Errorf("%s names parameters and is not held to them", name)
 		}
 		if rt.who == service != slices.ContainsFunc(webhooks, func(w route) bool { return w.path == rt.path }) {
 			t.Errorf("%s stands in the table of others", name)
@@ -132,6 +136,29 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 		for name, value := range c.values {
 			if got := r.PathValue(name); got != value {
 				t.Errorf("%s: %s is %q", c.wire, name, got)
+			}
+		}
+	}
+}
+
+func TestTheDocumentHasEveryRouteWithItsParameters(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/console.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, rt := range slices.Concat(routes, webhooks) {
+		i := slices.IndexFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, "| `") && strings.Contains(line, rt.path+"` |") && strings.Contains(line, rt.method)
+		})
+		if i < 0 {
+			t.Errorf("%s %s is not there", rt.method, rt.path)
+			continue
+		}
+		for _, name := range strings.Fields(rt.params) {
+			if !strings.Contains(strings.Split(lines[i], "|")[2], "`"+name+"`") {
+				t.Errorf("%s %s lacks the parameter %s", rt.method, rt.path, name)
 			}
 		}
 	}

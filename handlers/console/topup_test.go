@@ -63,14 +63,26 @@ func TestTheWholeWayOfADemoTopUp(t *testing.T) {
 	refused(t, "the form of another site", g.Do(t, "POST", pagePath, "Content-Type: application/x-www-form-urlencoded\nSec-Fetch-Site: cross-site", "action=pay"), 403, "CROSS_ORIGIN")
 	refused(t, "no form", g.Do(t, "POST", pagePath, "Content-Type: text/plain", "action=pay"), 415, "UNSUPPORTED_MEDIA_TYPE")
 
-	for _, step := range []struct{ action, balance, status string }{
-		{"pay", "25.00", "paid"},
-		{"pay", "25.00", "paid"},
-		{"refund", "0.00", "refunded"},
-		{"refund", "0.00", "refunded"},
+	for _, step := range []struct {
+		action, balance, status string
+		answer                  int
+		says                    string // when the page is opened again
+	}{
+		{"decline", "0.00", "failed", 200, "The payment was declined."},
+		{"pay", "25.00", "paid", 200, "The order is paid."},
+		{"pay", "25.00", "paid", 200, "The order is paid."},
+		{"decline", "25.00", "paid", 409, "The order is paid."},
+		{"dispute", "0.00", "disputed", 200, "The payer disputes the payment"},
+		{"restore", "25.00", "paid", 200, "The order is paid."},
+		{"refund", "0.00", "refunded", 200, "The money was given back"},
+		{"refund", "0.00", "refunded", 200, "The money was given back"},
+		{"decline", "0.00", "refunded", 409, "The money was given back"},
 	} {
-		if got := g.Do(t, "POST", pagePath, fromThePage, "action="+step.action); got.Status != 200 {
+		if got := g.Do(t, "POST", pagePath, fromThePage, "action="+step.action); got.Status != step.answer {
 			t.Fatalf("%s: %d %s", step.action, got.Status, got.Body)
+		}
+		if got := g.Do(t, "GET", pagePath, "", ""); !strings.Contains(got.Body, step.says) || strings.Contains(got.Body, `value="pay"`) != (step.status == "failed") {
+			t.Errorf("after %s the page is %s", step.action, got.Body)
 		}
 		if balance := a.balance(t); balance != step.balance {
 			t.Errorf("after %s the balance is %s, want %s", step.action, balance, step.balance)
@@ -117,6 +129,8 @@ func TestOrdersThatCannotBePaidAreRefused(t *testing.T) {
 		"no decimal":           {"/api/user/demo/pay", `{"amount":"5e0"}`, 400, "INVALID_PARAMETER"},
 		"out of all range":     {"/api/user/demo/pay", `{"amount":"99999999999999999999"}`, 400, "INVALID_PARAMETER"},
 		"a key used otherwise": {"/api/user/demo/pay", `{"amount":"3.00","idempotency_key":"used"}`, 422, "IDEMPOTENCY_KEY_REUSED"},
+		"finer than a cent":    {"/api/user/demo/pay", `{"amount":"5.001"}`, 400, "AMOUNT_OUT_OF_RANGE"},
+		"finer than a nano":    {"/api/user/demo/pay", `{"amount":"5.0000000001"}`, 400, "INVALID_PARAMETER"},
 		"an unknown service":   {"/api/user/paypal/pay", `{"amount":"5.00"}`, 404, "PROVIDER_NOT_FOUND"},
 		"one not configured":   {"/api/user/stripe/pay", `{"amount":"5.00"}`, 404, "PROVIDER_NOT_FOUND"},
 	} {
@@ -124,8 +138,9 @@ func TestOrdersThatCannotBePaidAreRefused(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want %d %s", name, got.Status, got.Body, c.status, c.code)
 		}
 	}
-	if list := get[page[order]](t, a, "/api/user/topup/self"); list.Total != 1 {
-		t.Errorf("%d orders were opened", list.Total)
+	// One was opened; the service did not take the other.
+	if list := get[page[order]](t, a, "/api/user/topup/self"); list.Total != 2 || list.Items[0].Status != "failed" || list.Items[1].Status != "pending" {
+		t.Errorf("the orders are %+v", list)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
 // visit is one request to the console on its way.
@@ -25,6 +26,7 @@ type visit struct {
 	node    *caddymodule.Node
 	account *identity.Account // nil where the route asks for no credential
 	body    []byte            // read whole, as far as the route takes one
+	grant   limit.Grant       // of the rates; ended once it is known who comes
 	taken   int64             // of the node's budget for bodies
 	read    bool              // the body was read to its end
 }
@@ -79,7 +81,10 @@ func (v *visit) run(fn func() error) {
 		return
 	}
 	defer leave()
-	defer func() { v.node.ReserveBody(-v.taken, 0) }()
+	defer func() {
+		v.proved()
+		v.reserve(-v.taken)
+	}()
 	if err := fn(); err != nil {
 		v.refuse(err)
 	}
@@ -96,6 +101,14 @@ func (v *visit) enter(rt *route) (f *fault.Fault) {
 	}
 	if f = v.admit(rt.rate); f != nil {
 		return f
+	}
+	if f = v.checkQuery(rt); f != nil {
+		return f
+	}
+	if rt.who == service {
+		if f = v.checkHead(); f != nil {
+			return f
+		}
 	}
 	return v.readBody(rt.takes)
 }

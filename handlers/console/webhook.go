@@ -38,6 +38,44 @@ func (v *visit) listens() *fault.Fault {
 	return nil
 }
 
+// head is all of a webhook but its body.
+func (v *visit) head() (w payments.Webhook, f *fault.Fault) {
+	query, err := url.ParseQuery(v.r.URL.RawQuery)
+	if err != nil {
+		return w, fault.New(fault.InvalidParameter, "the query cannot be read")
+	}
+	return payments.Webhook{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.node.Store.Now()}, nil
+}
+
+// checkHead refuses a webhook whose head tells that it is not from the service,
+// before anything of the body is read.
+func (v *visit) checkHead() *fault.Fault {
+	name := v.r.PathValue("provider")
+	provider, f := v.provider(name)
+	if f != nil {
+		return f
+	}
+	checker, ok := provider.(payments.HeadChecker)
+	if !ok {
+		return nil
+	}
+	w, f := v.head()
+	if f != nil {
+		return f
+	}
+	if err := checker.CheckHead(w); err != nil {
+		return v.unproved(name, err)
+	}
+	return nil
+}
+
+// unproved refuses what is not proved to be from a service.
+func (v *visit) unproved(provider string, why error) *fault.Fault {
+	v.console.logger.Warn("a payment webhook was refused", zap.String("request_id", v.id),
+		zap.String("provider", provider), zap.String("address", v.address()), zap.Error(why))
+	return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
+}
+
 // takeNotice does what a payment service tells, and acknowledges it once that
 // is durable. What is not acknowledged the service sends again: so nothing is
 // refused but what is not proved to be from it, and what the store cannot take.
@@ -47,19 +85,17 @@ func takeNotice(v *visit) error {
 	if f != nil {
 		return f
 	}
-	query, err := url.ParseQuery(v.r.URL.RawQuery)
-	if err != nil {
-		return fault.New(fault.InvalidParameter, "the query cannot be read")
+	w, f := v.head()
+	if f != nil {
+		return f
 	}
-	notice, err := provider.Read(payments.Webhook{
-		Method: v.r.Method, Header: v.r.Header, Query: query, Body: v.body, Now: v.node.Store.Now(),
-	})
-	switch {
-	case errors.Is(err, payments.ErrSignature):
-		v.console.logger.Warn("a payment webhook was refused", zap.String("request_id", v.id),
-			zap.String("provider", name), zap.String("address", v.address()), zap.Error(err))
-		return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
-	case err != nil:
+	w.Body = v.body
+	notice, err := provider.Read(w)
+	if errors.Is(err, payments.ErrSignature) {
+		return v.unproved(name, err)
+	}
+	v.proved()
+	if err != nil {
 		// It comes from the service, and would be as unreadable the next time.
 		notice = unreadable(v.r, v.body, err)
 	}

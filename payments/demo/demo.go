@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/payments/settings"
 )
@@ -153,9 +154,15 @@ func (d *Demo) UnmarshalCaddyfile(dispenser *caddyfile.Dispenser) error {
 	}.Unmarshal(dispenser)
 }
 
+// cent is the least that a person can pay, as at the services with money.
+const cent = money.Unit / 100
+
 // Checkout implements payments.Provider: the page lies beside the webhook, and
 // is served by [Demo.ServePage].
 func (d *Demo) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
+	if o.Amount%cent != 0 {
+		return payments.Page{}, fmt.Errorf("%w: %s %s is not a multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)
+	}
 	base, found := strings.CutSuffix(o.NotifyURL, "/webhook")
 	if !found {
 		return payments.Page{}, errors.New("the address of the webhook does not end in /webhook")

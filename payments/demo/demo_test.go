@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -153,6 +154,19 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	for _, format := range []string{"%v", "%+v", "%#v"} {
 		if text := fmt.Sprintf(format, provisioned(t)); strings.Contains(text, "hush") {
 			t.Errorf("%s prints %s", format, text)
+		}
+	}
+}
+
+func TestAnAmountFinerThanACentIsNotTaken(t *testing.T) {
+	t.Parallel()
+	d := provisioned(t)
+	for amount, taken := range map[string]bool{"0.01": true, "9.90": true, "0.009": false, "5.000000001": false} {
+		o := order("https://ai.example.com/api/user/demo/webhook")
+		o.Amount = paymentstest.Amount(amount)
+		_, err := d.Checkout(t.Context(), o)
+		if taken != (err == nil) || !taken && !errors.Is(err, payments.ErrAmount) {
+			t.Errorf("%s: %v", amount, err)
 		}
 	}
 }

@@ -33,23 +33,45 @@ type action struct {
 	next    []string // the buttons that it then has
 }
 
-// actions are the buttons by the word their form sends. The page keeps no state
-// of an order: any of them may be sent at any time, as a service may send any
-// notice at any time, and the gateway has to cope.
+// actions are the buttons by the word their form sends. All but declining what
+// was paid may be sent at any time, as a service may send any notice at any
+// time, and the gateway has to cope.
 var actions = map[string]action{
 	"pay":     {label: "Pay", kind: payments.Paid, done: "The order is paid.", next: paid},
 	"delay":   {label: "Pay later", kind: payments.Paid, delayed: true, done: "The notice of the payment is on its way.", next: paid},
-	"decline": {label: "Decline", kind: payments.Failed, done: "The payment was declined."},
+	"decline": {label: "Decline", kind: payments.Failed, done: "The payment was declined.", next: retry},
 	"refund":  {label: "Refund", kind: payments.Refunded, done: "The money was given back to the payer."},
 	"dispute": {label: "Dispute", kind: payments.Disputed, done: "The payer disputes the payment, and the money was taken back.", next: []string{"restore"}},
-	"restore": {label: "Win the dispute", kind: payments.Restored, done: "The dispute was won, and the money has come back."},
+	"restore": {label: "Win the dispute", kind: payments.Restored, done: "The dispute was won, and the money has come back.", next: paid},
 }
 
-// The buttons of a page that was just opened, and of one that was paid.
+// The buttons of a page that was just opened, of one that was declined, and of
+// one that was paid.
 var (
 	opened = []string{"pay", "decline", "delay"}
+	retry  = []string{"pay", "delay"}
 	paid   = []string{"refund", "dispute"}
 )
+
+// stands are the words of actions after which an order stands as it was told.
+var stands = map[payments.Kind]string{
+	payments.Paid: "pay", payments.Failed: "decline", payments.Refunded: "refund", payments.Disputed: "dispute",
+}
+
+// standing is what the page says of an order, and the buttons it has for that.
+func (d *Demo) standing(o payments.Order) (outcome string, words []string) {
+	last, told := actions[stands[o.Told]]
+	switch {
+	case told && (hasBeenPaid(o) || !d.expired(o)):
+		return last.done, last.next
+	case d.expired(o):
+		return "The order has expired.", nil
+	}
+	return "", opened
+}
+
+// hasBeenPaid tells whether there was a payment, whatever became of it.
+func hasBeenPaid(o payments.Order) bool { return o.Told != "" && o.Told != payments.Failed }
 
 // ServePage implements payments.Pager. A GET shows the order and changes
 // nothing; a POST of the page's own form sends a notice to the webhook.
@@ -60,11 +82,8 @@ var (
 func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		if d.expired(o) {
-			d.show(w, http.StatusOK, o, "The order has expired.", nil)
-			return
-		}
-		d.show(w, http.StatusOK, o, "", opened)
+		outcome, words := d.standing(o)
+		d.show(w, http.StatusOK, o, outcome, words)
 	case http.MethodPost:
 		if err := new(http.CrossOriginProtection).Check(r); err != nil {
 			d.show(w, http.StatusForbidden, o, "This form was sent by another site. Nothing was done.", nil)
@@ -81,17 +100,21 @@ func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Orde
 func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	word, ok := readAction(w, r)
 	a, known := actions[word]
-	if !ok || !known {
-		d.show(w, http.StatusBadRequest, o, "The form has no action that is known. Nothing was done.", opened)
+	_, words := d.standing(o)
+	switch {
+	case !ok || !known:
+		d.show(w, http.StatusBadRequest, o, "The form has no action that is known. Nothing was done.", words)
 		return
-	}
-	if a.kind == payments.Paid && d.expired(o) {
+	case a.kind == payments.Failed && hasBeenPaid(o):
+		d.show(w, http.StatusConflict, o, "The order was paid already. Nothing was done.", words)
+		return
+	case a.kind == payments.Paid && !hasBeenPaid(o) && d.expired(o):
 		d.show(w, http.StatusConflict, o, "The order has expired. Nothing was done.", nil)
 		return
 	}
 	if a.delayed {
 		if err := d.deliverLater(a.kind, o); err != nil {
-			d.show(w, http.StatusServiceUnavailable, o, "Nothing was done: "+err.Error()+".", opened)
+			d.show(w, http.StatusServiceUnavailable, o, "Nothing was done: "+err.Error()+".", words)
 			return
 		}
 		d.show(w, http.StatusAccepted, o, a.done, a.next)
@@ -99,6 +122,11 @@ func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	}
 	if err := d.deliver(a.kind, o); err != nil {
 		d.show(w, http.StatusBadGateway, o, "The gateway did not take the notice: "+err.Error()+".", []string{word})
+		return
+	}
+	if a.kind == payments.Paid && hasBeenPaid(o) { // told once more, which changes nothing
+		outcome, words := d.standing(o)
+		d.show(w, http.StatusOK, o, outcome, words)
 		return
 	}
 	d.show(w, http.StatusOK, o, a.done, a.next)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
@@ -180,10 +181,10 @@ func TestButtonsTellTheGateway(t *testing.T) {
 		want   payments.Kind
 		next   string
 	}{
-		{"decline", payments.Failed, ""},
+		{"decline", payments.Failed, "pay delay"},
 		{"pay", payments.Paid, "refund dispute"},
 		{"dispute", payments.Disputed, "restore"},
-		{"restore", payments.Restored, ""},
+		{"restore", payments.Restored, "refund dispute"},
 		{"refund", payments.Refunded, ""},
 	} {
 		answer, page := g.ask(t, http.MethodPost, "action="+row.action, http.Header{"Sec-Fetch-Site": {"same-origin"}})
@@ -201,6 +202,57 @@ func TestButtonsTellTheGateway(t *testing.T) {
 	}
 	if got := len(g.told()); got != 5 {
 		t.Errorf("told %d times", got)
+	}
+}
+
+func TestThePageShowsWhereAnOrderStands(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for _, row := range []struct {
+		told          payments.Kind
+		late          bool
+		says, buttons string
+	}{
+		{"", false, "", "pay decline delay"},
+		{"", true, "The order has expired.", ""},
+		{payments.Failed, false, "The payment was declined.", "pay delay"},
+		{payments.Failed, true, "The order has expired.", ""},
+		{payments.Paid, false, "The order is paid.", "refund dispute"},
+		{payments.Paid, true, "The order is paid.", "refund dispute"},
+		{payments.Refunded, false, "The money was given back", ""},
+		{payments.Disputed, true, "The payer disputes", "restore"},
+	} {
+		g.order.Told, g.order.Expires = row.told, paymentstest.Now.Add(time.Hour)
+		if row.late {
+			g.order.Expires = paymentstest.Now
+		}
+		answer, page := g.ask(t, http.MethodGet, "", nil)
+		status := strings.Contains(page, `role="status"`)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, row.says) || status != (row.says != "") || buttons(page) != row.buttons {
+			t.Errorf("%q, late %v: answered %d, offers %q\n%s", row.told, row.late, answer.StatusCode, buttons(page), page)
+		}
+	}
+	if told := g.told(); len(told) > 0 {
+		t.Errorf("looking has told %+v", told)
+	}
+}
+
+func TestWhatWasPaidIsNotDeclinedAndMayBeToldAgain(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for told, says := range map[payments.Kind]string{
+		payments.Paid: "The order is paid.", payments.Refunded: "The money was given back", payments.Disputed: "The payer disputes",
+	} {
+		g.order.Told = told
+		before := len(g.told())
+		answer, page := g.ask(t, http.MethodPost, "action=decline", nil)
+		if answer.StatusCode != http.StatusConflict || !strings.Contains(page, "was paid already. Nothing was done.") || len(g.told()) != before {
+			t.Errorf("%s: declining is answered %d, told %v\n%s", told, answer.StatusCode, g.told(), page)
+		}
+		answer, page = g.ask(t, http.MethodPost, "action=pay", nil)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, says) || len(g.told()) != before+1 {
+			t.Errorf("%s: paying is answered %d, told %v\n%s", told, answer.StatusCode, g.told(), page)
+		}
 	}
 }
 

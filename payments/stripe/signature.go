@@ -20,6 +20,13 @@ const (
 	maxSignatures      = 16
 )
 
+// CheckHead implements payments.HeadChecker: without a signature, and with one
+// that is out of time, the body does not matter.
+func (s *Stripe) CheckHead(w payments.Webhook) error {
+	_, _, err := s.signatures(w)
+	return err
+}
+
 // verify checks that a webhook was signed with our secret, and within five
 // minutes of now.
 //
@@ -27,19 +34,9 @@ const (
 // signature: it accepts an empty secret, compares the time with the process's
 // clock and in the past alone, and takes the last of several times.
 func (s *Stripe) verify(w payments.Webhook) error {
-	if s.WebhookSecret == "" {
-		return fmt.Errorf("%w: there is no webhook_secret", payments.ErrSignature)
-	}
-	values := w.Header.Values("Stripe-Signature")
-	if len(values) != 1 {
-		return fmt.Errorf("%w: there are %d Stripe-Signature headers", payments.ErrSignature, len(values))
-	}
-	at, signatures, err := parseSignature(values[0])
+	at, signatures, err := s.signatures(w)
 	if err != nil {
-		return fmt.Errorf("%w: %w", payments.ErrSignature, err)
-	}
-	if !w.Timely(at) {
-		return fmt.Errorf("%w: it was signed at %s", payments.ErrSignature, at.UTC().Format(time.RFC3339))
+		return err
 	}
 	want := webhook.ComputeSignature(at, w.Body, s.WebhookSecret.Reveal())
 	for _, signature := range signatures {
@@ -48,6 +45,25 @@ func (s *Stripe) verify(w payments.Webhook) error {
 		}
 	}
 	return fmt.Errorf("%w: it was not made with webhook_secret", payments.ErrSignature)
+}
+
+// signatures returns the signatures that a webhook has, made within five minutes
+// of now, as its head says.
+func (s *Stripe) signatures(w payments.Webhook) (at time.Time, signatures [][]byte, err error) {
+	if s.WebhookSecret == "" {
+		return at, nil, fmt.Errorf("%w: there is no webhook_secret", payments.ErrSignature)
+	}
+	values := w.Header.Values("Stripe-Signature")
+	if len(values) != 1 {
+		return at, nil, fmt.Errorf("%w: there are %d Stripe-Signature headers", payments.ErrSignature, len(values))
+	}
+	if at, signatures, err = parseSignature(values[0]); err != nil {
+		return at, nil, fmt.Errorf("%w: %w", payments.ErrSignature, err)
+	}
+	if !w.Timely(at) {
+		return at, nil, fmt.Errorf("%w: it was signed at %s", payments.ErrSignature, at.UTC().Format(time.RFC3339))
+	}
+	return at, signatures, nil
 }
 
 // parseSignature reads a header such as t=1800000000,v1=0af3…,v0=…: one time in

@@ -157,4 +157,5 @@ var (
 	_ caddy.CleanerUpper    = (*Stripe)(nil)
 	_ caddyfile.Unmarshaler = (*Stripe)(nil)
 	_ payments.Provider     = (*Stripe)(nil)
+	_ payments.HeadChecker  = (*Stripe)(nil)
 )
