@@ -51,7 +51,7 @@ var actions = map[saleKind]string{
 // maxLive is how many running subscriptions one user may have: whenever his
 // money changes, all of them are looked through, and after midnight all of their
 // periods opened in one transaction.
-const maxLive = 100
+const maxLive = 1000
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identity.Event, error) {

@@ -85,6 +85,7 @@ func (l *Ledger) Close(ctx context.Context) {
 // reading is what a transaction saw of a user's money.
 type reading struct {
 	load  bool // it was made to fill the purse
+	at    time.Time
 	pots  []source
 	owed  money.Amount
 	until time.Time
@@ -108,7 +109,7 @@ func (l *Ledger) read(t storage.Txn, user string, budgets ...capKey) (*reading, 
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{until: sources.Until, owed: -owed.Balance, caps: make(map[capKey]money.Amount)}
+	r := &reading{at: l.store.Now(), until: sources.Until, owed: -owed.Balance, caps: make(map[capKey]money.Amount)}
 	if p := l.purses.find(user); p != nil {
 		budgets = append(budgets, p.budgets()...)
 	}

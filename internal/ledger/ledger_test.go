@@ -158,3 +158,28 @@ func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
 	}
 	r.Release()
 }
+
+func TestAPurseReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
+	t.Parallel()
+	var f *fixture
+	f = newFixture(t, Options{Sources: func(_ storage.Txn, user string) (Sources, error) {
+		if f != nil && f.clock.Now().Year() > 2027 {
+			return Sources{}, nil // all that the user had has ended
+		}
+		return Sources{Order: []Account{Wallet(user)}}, nil
+	}})
+	f.credit("ann", 10)
+	const years = 2 * 366 * 24 * time.Hour
+	f.clock.pass(years)
+	var short *Short
+	f.purses.forget("ann")
+	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5); !errors.As(err, &short) {
+		t.Fatalf("with nothing to spend, the answer was %v", err)
+	}
+	f.clock.pass(-years)
+	r, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Release()
+}

@@ -17,7 +17,8 @@ type purse struct {
 	mu     sync.Mutex
 	gone   bool             // it was dropped; look for the one in its place
 	loaded bool             // pots are those of the store
-	until  time.Time        // when pots must be read again; zero: only when changed
+	read   time.Time        // when pots were
+	until  time.Time        // when they must be again; zero: only when changed
 	pots   map[Account]*pot // all that are in order or have reservations
 	order  []*pot           // those that may be spent, in the user's order
 	owed   money.Amount     // receivable: while there is one, nothing is spent
@@ -50,9 +51,14 @@ type tally struct {
 	reserved money.Amount
 }
 
+// setBack is by how much the clock may lie before the time of reading: calls ask
+// for the time a little before they use it. More is a clock that was ahead and
+// was set back, and what was read then may not hold any more.
+const setBack = time.Minute
+
 // fresh tells whether the purse may be used as it stands. The mutex is held.
 func (p *purse) fresh(now time.Time) bool {
-	return p.loaded && (p.until.IsZero() || now.Before(p.until))
+	return p.loaded && (p.until.IsZero() || now.Before(p.until)) && now.Add(setBack).After(p.read)
 }
 
 // available is what the pots in order have together. The mutex is held.
@@ -97,7 +103,7 @@ func (p *purse) replace(r *reading) {
 	if p.gone || !p.loaded && !r.load {
 		return // a load will read what this one has
 	}
-	p.loaded, p.until, p.owed = true, r.until, r.owed
+	p.loaded, p.read, p.until, p.owed = true, r.at, r.until, r.owed
 	p.order = p.order[:0]
 	listed := make(map[Account]bool, len(r.pots))
 	for _, source := range r.pots {

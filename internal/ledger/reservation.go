@@ -99,8 +99,7 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 	if amount == 0 {
 		return r, nil
 	}
-	now := l.store.Now()
-	p, err := l.unlock(ctx, payer, now)
+	p, now, err := l.unlock(ctx, payer)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +133,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 	if amount == 0 {
 		return r, nil
 	}
-	p, err := l.unlock(ctx, Payer{User: user}, l.store.Now())
+	p, _, err := l.unlock(ctx, Payer{User: user})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +151,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 // is paused: for what is owed already.
 func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
-	p, err := l.unlock(ctx, Payer{User: user}, l.store.Now())
+	p, _, err := l.unlock(ctx, Payer{User: user})
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +162,14 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 	return r, nil
 }
 
-// unlock returns the payer's purse, its mutex held, as it stands at now. The
-// caller unlocks the mutex.
-func (l *Ledger) unlock(ctx context.Context, payer Payer, now time.Time) (*purse, error) {
+// unlock returns the payer's purse, its mutex held, as it stands at the time
+// that it returns with it. The caller unlocks the mutex.
+func (l *Ledger) unlock(ctx context.Context, payer Payer) (*purse, time.Time, error) {
 	if err := l.stuck(); err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	for range maxLoads {
-		p := l.purses.of(payer.User)
+		p, now := l.purses.of(payer.User), l.store.Now()
 		p.mu.Lock()
 		switch {
 		case p.gone:
@@ -178,7 +177,7 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer, now time.Time) (*purse
 			continue
 		case p.fresh(now) && p.knows(payer, now):
 			p.used = now
-			return p, nil
+			return p, now, nil
 		}
 		p.loads++
 		for _, b := range payer.Budgets {
@@ -192,10 +191,10 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer, now time.Time) (*purse
 		p.loads--
 		p.mu.Unlock()
 		if err != nil {
-			return nil, err
+			return nil, now, err
 		}
 	}
-	return nil, fmt.Errorf("ledger: the purse of %s is never up to date", payer.User)
+	return nil, time.Time{}, fmt.Errorf("ledger: the purse of %s is never up to date", payer.User)
 }
 
 // maxLoads is how often a purse may be found out of date, or dropped, between
