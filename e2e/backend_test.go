@@ -49,7 +49,10 @@ func newBackend(t *testing.T, play script) *backend {
 		if err != nil {
 			return // cut off in the middle: recorded, but nobody is there to be answered
 		}
-		b.asks <- a
+		select {
+		case b.asks <- a:
+		default: // a test that makes so many calls waits for none of them
+		}
 		play(&stage{w, http.NewResponseController(w)}, a)
 	}))
 	t.Cleanup(b.server.Close)

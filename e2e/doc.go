@@ -11,5 +11,15 @@
 //
 // Two flags make the tests of endurance longer: -stream.length, for how long a
 // stream lives through reloads, and -kill.rounds, how often the process is
-// killed.
+// killed. What the tests of money leave to chance they draw from a seed, which
+// they tell, and which -seed gives them again.
+//
+// The tests of money share these parts:
+//
+//	amount_test.go   nano-units, prices and their arithmetic, none of it the gateway's
+//	talk_test.go     a call as both its sides conduct it, and the billing rule
+//	conduct_test.go  the two sides
+//	deed_test.go     what moves money once: purchases, renewals, top-ups, credits
+//	market_test.go   all of that at once, and what the books must say afterwards
+//	books_test.go    what the operator and the customer are shown
 package e2e

@@ -132,9 +132,7 @@ func newGateway(t *testing.T, s site, backends ...*backend) *gateway {
 		if g.process != nil { // the last one, if there were several
 			g.process.kill()
 			g.checkSecrets()
-			if wrong := g.process.log.lines("DATA RACE", "panic serving", "panic: ", "fatal error: "); len(wrong) > 0 {
-				t.Errorf("the gateway has gone wrong %d times, first: %.300s", len(wrong), wrong[0])
-			}
+			g.process.checkLog()
 			if t.Failed() {
 				t.Logf("log of the gateway:\n%s", g.process.log.tail(20))
 			}
@@ -278,10 +276,19 @@ func (g *gateway) admin(req *http.Request) ([]byte, error) {
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %s", req.Method, req.URL.Path, resp.Status, answer)
+		err = &refusal{resp.StatusCode, fmt.Sprintf("%s %s: %s: %s", req.Method, req.URL.Path, resp.Status, answer)}
 	}
 	return answer, err
 }
+
+// refusal is an answer that says no. Any other error is of an answer that never
+// came.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
 
 // ports hands out each port once, from below the range from which systems take
 // the ports of outgoing connections, so that none is taken before its process

@@ -75,6 +75,15 @@ func (p *process) code(within time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// checkLog looks for what no process may ever log.
+func (p *process) checkLog() {
+	p.t.Helper()
+	wrong := p.log.lines("DATA RACE", "panic serving", "panic: ", "fatal error: ", "an account has less than was promised")
+	if len(wrong) > 0 {
+		p.t.Errorf("the gateway has gone wrong %d times, first: %.300s", len(wrong), wrong[0])
+	}
+}
+
 // logbook keeps what a process writes, and wakes who waits for a line.
 type logbook struct {
 	mu    sync.Mutex

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+func TestABackupOfMovingMoneyIsOneMomentOfIt(t *testing.T) {
+	t.Parallel()
+	scripts := new(repertoire)
+	b := newBackend(t, scripts.play)
+	g := newGateway(t, priced(b, shop(planPrice)), b)
+	g.start()
+	markets := []*market{g.newMarket("one", scripts, imagine(t)), g.newMarket("two", scripts, imagine(t))}
+	first := markets[0].deeds[0]
+	ctx, closing := context.WithCancel(t.Context())
+	traded := make(chan struct{}, len(markets))
+	more := make(chan struct{}, 1<<16)
+	for _, m := range markets {
+		m.moved = func() { more <- struct{}{} }
+		go func() {
+			m.trade(ctx)
+			traded <- struct{}{}
+		}()
+	}
+
+	type backup struct {
+		file          string
+		before, after []int // lines of the wallets
+	}
+	count := func() (lines []int) {
+		for _, m := range markets {
+			lines = append(lines, len(g.ledger(m.c.name)))
+		}
+		return lines
+	}
+	var taken []backup
+	for n := range 3 {
+		for range 200 {
+			receive(t, more, "more movements")
+		}
+		k := backup{file: filepath.Join(g.Dir, "backup-"+strconv.Itoa(n)), before: count()}
+		if p := g.command("modelgate", "backup", k.file, "--address", g.Admin); p.code(patience) != 0 {
+			t.Fatalf("the backup failed:\n%s", p.log.tail(10))
+		}
+		k.after = count()
+		taken = append(taken, k)
+		g.verifyByCommand("--backup", k.file)
+	}
+	closing()
+	for range markets {
+		receive(t, traded, "the end of the trade")
+	}
+	for _, m := range markets {
+		m.finish()
+	}
+	var histories [][]entry
+	for _, m := range markets {
+		g.walletAtRest(m.c.name)
+		histories = append(histories, g.ledger(m.c.name))
+	}
+
+	transport := newTransport(http1)
+	defer transport.CloseIdleConnections()
+	for n, k := range taken {
+		copied := newGateway(t, g.Site, b)
+		copied.operatorKey = g.operatorKey
+		if p := copied.command("modelgate", "restore", k.file, copied.Store); p.code(patience) != 0 {
+			t.Fatalf("the backup was not restored:\n%s", p.log.tail(10))
+		}
+		copied.start()
+		copied.verify()
+		copied.verifyByCommand("--address", copied.Admin)
+		for i, m := range markets {
+			lines := copied.ledger(m.c.name)
+			if len(lines) < k.before[i] || len(lines) > k.after[i] {
+				t.Errorf("backup %d of the wallet %s has %d lines; there were %d before it and %d after", n, m.c.name, len(lines), k.before[i], k.after[i])
+			}
+			for j, line := range lines {
+				if line != histories[i][j] {
+					t.Errorf("backup %d: line %d of %s is %+v, and was %+v", n, j, m.c.name, line, histories[i][j])
+				}
+			}
+			if w := copied.wallet(m.c.name); w.Balance != lines[len(lines)-1].Balance || w.Reserved != 0 || w.Held != 0 {
+				t.Errorf("backup %d: the wallet of %s is %+v after the line %+v", n, m.c.name, w, lines[len(lines)-1])
+			}
+		}
+
+		// It serves on: what was done is not done again, and what is new is.
+		c := &customer{g: copied, name: markets[0].c.name, key: markets[0].c.key, token: markets[0].c.token, http: markets[0].c.http}
+		before := copied.wallet(c.name).Balance
+		again := c.gift("opening", 1000*unit)
+		if err := again.ask(); err != nil || again.moved != first.moved {
+			t.Errorf("backup %d: the first credit was %+v, and asked for again is %+v (%v)", n, first.moved, again.moved, err)
+		}
+		if err := c.purchase("after", func(int64) {}).ask(); err != nil {
+			t.Errorf("backup %d: %v", n, err)
+		}
+		if now := copied.wallet(c.name).Balance; now != before-planPrice {
+			t.Errorf("backup %d: after one purchase of %v the balance went from %v to %v", n, planPrice, before, now)
+		}
+		k := markets[0].wholeTalk()
+		scripts.add(k)
+		if err := copied.conduct(t.Context(), transport, c.key, k); err != nil {
+			t.Errorf("backup %d: a call: %v", n, err)
+		}
+		copied.walletAtRest(c.name)
+		copied.verify()
+		copied.process.kill()
+	}
+}

@@ -1,0 +1,325 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// What the operator is shown of the money.
+
+// wallet is what a user has.
+type wallet struct {
+	Balance  nano `json:"balance"`
+	Held     nano `json:"held"`
+	Reserved nano `json:"reserved"`
+	Owed     nano `json:"owed"`
+}
+
+// entry is a line of a ledger.
+type entry struct {
+	Number    int    `json:"number"`
+	Kind      string `json:"kind"`
+	Amount    nano   `json:"amount"`
+	Balance   nano   `json:"balance"`
+	Transfer  string `json:"transfer_id"`
+	Reference string `json:"reference"`
+}
+
+// used is what calls came to: a row of a report, or one call.
+type used struct {
+	Request string `json:"request_id"`
+	Model   string `json:"model"`
+	Ended   string `json:"ended"`
+	Usage   string `json:"usage"`
+	Calls   int    `json:"calls"`
+	Tokens  tokens `json:"tokens"`
+	Cost    nano   `json:"cost"`
+	Lost    nano   `json:"uncollected"`
+}
+
+// change is what was done to a wallet.
+type change struct {
+	Order string `json:"order"`
+}
+
+// see reads an admin route that must answer.
+func (g *gateway) see(path string, out any) {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "http://"+g.Admin+path, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	text, err := g.admin(req)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *gateway) wallet(user string) (w wallet) {
+	g.t.Helper()
+	g.see("/modelgate/wallets/"+user, &w)
+	return w
+}
+
+// walletAtRest returns what a user has when no call of his is under way: a call
+// is settled a little after its caller has the answer.
+func (g *gateway) walletAtRest(user string) wallet {
+	g.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		if w := g.wallet(user); w.Reserved == 0 {
+			return w
+		} else if time.Now().After(deadline) {
+			g.t.Fatalf("%v of %s is still reserved", w.Reserved, user)
+		}
+		g.verify() // waits for the store, and so for what it gathers
+	}
+}
+
+// awaitCalls waits until so many calls of a user are in the books. Those that
+// cost nothing have nothing reserved while they are on their way there.
+func (g *gateway) awaitCalls(user string, n int) {
+	g.t.Helper()
+	for deadline := time.Now().Add(patience); total(g.report(user)).Calls < n; {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("%d of the %d calls of %s are in the books", total(g.report(user)).Calls, n, user)
+		}
+		g.verify()
+	}
+}
+
+// ledger returns the lines of a user's wallet, oldest first, and checks that
+// they add up.
+func (g *gateway) ledger(user string) []entry {
+	g.t.Helper()
+	var list struct {
+		Items []entry `json:"items"`
+		Total int     `json:"total"`
+	}
+	g.see("/modelgate/wallets/"+user+"/ledger?limit=10000", &list)
+	if len(list.Items) != list.Total {
+		g.t.Fatalf("of %d lines %d were shown", list.Total, len(list.Items))
+	}
+	lines := make([]entry, 0, list.Total)
+	var balance nano
+	for i := range list.Items {
+		line := list.Items[list.Total-1-i]
+		balance += line.Amount
+		if line.Number != i+1 || line.Balance != balance {
+			g.t.Errorf("line %d of %s is number %d with a balance of %v, want %v", i+1, user, line.Number, line.Balance, balance)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// sumOf adds up the lines of some kinds.
+func sumOf(lines []entry, kinds ...string) (sum nano) {
+	for _, line := range lines {
+		for _, kind := range kinds {
+			if line.Kind == kind {
+				sum += line.Amount
+			}
+		}
+	}
+	return sum
+}
+
+// report is the usage of a user, grouped by the words.
+func (g *gateway) report(user string, groups ...string) (rows []used) {
+	g.t.Helper()
+	var list struct {
+		Items []used `json:"items"`
+	}
+	g.see("/modelgate/usage?"+url.Values{"user": {user}, "group": groups}.Encode(), &list)
+	return list.Items
+}
+
+// total adds rows up.
+func total(rows []used) (sum used) {
+	for _, row := range rows {
+		sum.Calls += row.Calls
+		sum.Tokens = sum.Tokens.plus(row.Tokens)
+		sum.Cost += row.Cost
+		sum.Lost += row.Lost
+	}
+	return sum
+}
+
+// verify has all the books checked.
+func (g *gateway) verify() {
+	g.t.Helper()
+	var found struct {
+		Problems []struct{ Where, What string }
+	}
+	g.post("/modelgate/verify", nil, &found)
+	for _, p := range found.Problems {
+		g.t.Errorf("verify: %s: %s", p.Where, p.What)
+	}
+}
+
+// verifyByCommand has the books checked as an operator does, of the running
+// gateway or, with arguments, of something else.
+func (g *gateway) verifyByCommand(args ...string) {
+	g.t.Helper()
+	p := g.command(append([]string{"modelgate", "verify"}, args...)...)
+	if code := p.code(patience); code != 0 || !strings.Contains(p.log.String(), "Everything adds up.") {
+		g.t.Errorf("verify %q: exit code %d:\n%s", args, code, p.log.tail(10))
+	}
+}
+
+// A customer is a user of the console.
+type customer struct {
+	g     *gateway
+	name  string
+	key   string // for calls
+	token string // for the console
+	http  *http.Client
+}
+
+// newCustomer makes a user with a key and an access token.
+func (g *gateway) newCustomer(name string) *customer {
+	g.t.Helper()
+	c := &customer{g: g, name: name}
+	g.post("/modelgate/users", map[string]any{"name": name}, nil)
+	c.key = g.newKey(name).Secret
+	var minted issued
+	g.post("/modelgate/users/"+name+"/token", nil, &minted)
+	c.token = minted.Token
+	transport := newTransport(http1)
+	transport.MaxIdleConnsPerHost = 64
+	g.t.Cleanup(transport.CloseIdleConnections)
+	c.http = &http.Client{Transport: g.witness.over(transport), Timeout: patience}
+	return c
+}
+
+// ask asks the console. What it returns without an error has been acknowledged.
+func (c *customer) ask(method, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(c.g.t.Context(), method, c.g.url(path), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Success bool            `json:"success"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || !answer.Success {
+		return &refusal{resp.StatusCode, fmt.Sprintf("%s %s %s: %s: %s", method, path, body, resp.Status, text)}
+	}
+	return json.Unmarshal(answer.Data, out)
+}
+
+// mustAsk asks the console what must be answered.
+func (c *customer) mustAsk(path string, out any) {
+	c.g.t.Helper()
+	if err := c.ask(http.MethodGet, path, nil, out); err != nil {
+		c.g.t.Fatal(err)
+	}
+}
+
+// calls returns all calls of the customer as the console lists them.
+func (c *customer) calls() (calls []used) {
+	c.g.t.Helper()
+	for p := 1; ; p++ {
+		var list struct {
+			Items []used `json:"items"`
+			Total int    `json:"total"`
+		}
+		c.mustAsk(fmt.Sprintf("/api/log/self?page_size=100&p=%d", p), &list)
+		if calls = append(calls, list.Items...); len(calls) >= list.Total || len(list.Items) == 0 {
+			return calls
+		}
+	}
+}
+
+// subscription is a plan that a customer has.
+type subscription struct {
+	ID    int  `json:"subscription_id"`
+	Total nano `json:"quota_total"`
+	Used  nano `json:"quota_used"`
+}
+
+func (c *customer) subscriptions() (all []subscription) {
+	c.g.t.Helper()
+	for p := 1; ; p++ {
+		var list struct {
+			Items []subscription `json:"items"`
+			Total int            `json:"total"`
+		}
+		c.mustAsk(fmt.Sprintf("/api/subscription/self?page_size=100&p=%d", p), &list)
+		if all = append(all, list.Items...); len(all) >= list.Total || len(list.Items) == 0 {
+			return all
+		}
+	}
+}
+
+// credit gives the customer money.
+func (c *customer) credit(amount string) {
+	c.g.t.Helper()
+	c.g.post("/modelgate/wallets/"+c.name+"/credit", map[string]any{"amount": amount, "reason": "a test"}, nil)
+}
+
+// priced is the site whose calls all go to the backend, for money.
+func priced(b *backend, more string) site {
+	s := forwarding(b)
+	s.Log = "INFO" // at DEBUG there is more log than calls
+	for _, model := range []string{"m-1", "m-2"} {
+		s.Money += prices[model].lines(model)
+	}
+	s.Money += more
+	return s
+}
+
+// callLine is what the log says of a call.
+type callLine struct {
+	Request string `json:"request_id"`
+	Ended   string `json:"ended"`
+	Usage   string `json:"usage"`
+	Cost    nano   `json:"cost"`
+	Lost    string `json:"uncollected"`
+}
+
+// callLines returns the lines of the calls in a log, by request, as soon as
+// there are so many.
+func (p *process) callLines(n int) map[string]callLine {
+	p.t.Helper()
+	const mark = `"msg":"call"`
+	if !p.log.awaitCount(mark, n) {
+		p.t.Fatalf("there are not %d calls in the log", n)
+	}
+	lines := make(map[string]callLine)
+	for _, text := range p.log.lines(mark) {
+		var line callLine
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			p.t.Fatalf("%v: %s", err, text)
+		}
+		if _, twice := lines[line.Request]; twice {
+			p.t.Errorf("the call %s is logged twice", line.Request)
+		}
+		lines[line.Request] = line
+	}
+	return lines
+}

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestALongCallIsChargedAllButItsLastSecondsByACrash(t *testing.T) {
+	t.Parallel()
+	const text = "ten bytes!"
+	start := event("message_start", `{"type":"message_start","message":{"content":[],"usage":{"input_tokens":100,"output_tokens":1}}}`)
+	piece := event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+text+`"}}`)
+	b := newBackend(t, func(s *stage, a *ask) {
+		s.head(http.StatusOK, "Content-Type", "text/event-stream")
+		s.say(start)
+		beat := time.NewTicker(20 * time.Millisecond)
+		defer beat.Stop()
+		for {
+			select {
+			case <-a.Gone:
+				return
+			case <-beat.C:
+				s.say(piece)
+			}
+		}
+	})
+	g := running(t, priced(b, ""), b)
+	c := g.newCustomer("caller")
+	c.credit("100.00")
+	k := &talk{path: "/v1/messages", model: "m-1", most: 8000, asks: "Tell me a story without an end."}
+	req := g.request(t.Context(), k.path, k.request(), "Authorization", "Bearer "+c.key)
+	transport := newTransport(http1)
+	defer transport.CloseIdleConnections()
+	resp, err := g.witness.over(transport).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	expect(t, resp.Body, start)
+
+	// cost is what so many pieces cost.
+	cost := func(pieces int) nano {
+		return prices["m-1"].of(tokens{Input: 100, Output: third(int64(pieces * len(text)))})
+	}
+	var delivered []time.Time
+	var seen used
+	for seen.Cost == 0 {
+		expect(t, resp.Body, piece)
+		delivered = append(delivered, time.Now())
+		if since := time.Since(delivered[0]); since > 12*time.Second {
+			t.Fatalf("after %v nothing of the call is settled", since)
+		}
+		if listed := c.calls(); len(listed) > 0 {
+			seen = listed[0]
+		}
+	}
+	killed := time.Now()
+	g.process.kill()
+
+	g.start()
+	g.verify()
+	record := c.calls()[0]
+	old := 0 // pieces that were delivered longer ago than may be forgotten
+	for old < len(delivered) && killed.Sub(delivered[old]) > 10*time.Second+500*time.Millisecond {
+		old++
+	}
+	if seen.Ended != "" || record.Ended != "crash" || record.Cost != seen.Cost || record.Tokens != seen.Tokens {
+		t.Errorf("a call that was listed as %+v is recorded as %+v after the crash", seen, record)
+	}
+	if record.Cost < cost(old) || record.Cost > cost(len(delivered)+1) {
+		t.Errorf("the call is charged %v; what was delivered cost %v, and %v some seconds before", record.Cost, cost(len(delivered)), cost(old))
+	}
+	if w := g.wallet("caller"); w.Balance != 100*unit-record.Cost || w.Reserved != 0 || w.Held != 0 {
+		t.Errorf("the wallet is %+v, the call has cost %v", w, record.Cost)
+	}
+	t.Logf("charged for %d of %d tokens", record.Tokens.Output, third(int64(len(delivered)*len(text))))
+}

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// site is one with the prices of a tariff.
+func (t tariffs) site(b *backend, tariff int) site {
+	s := forwarding(b)
+	s.Log = "INFO"
+	s.Money = shop(t.plan(tariff))
+	for _, model := range []string{"m-1", "m-2"} {
+		s.Money += t.of(model, tariff).lines(model)
+	}
+	// Shorter than the calls: on a reload it must end none of them.
+	s.Global = "grace_period 100ms"
+	return s
+}
+
+func TestMoneyMovesOnThroughReloadsAtThePricesOfItsBeginning(t *testing.T) {
+	t.Parallel()
+	scripts := new(repertoire)
+	b := newBackend(t, scripts.play)
+	g := running(t, tariffs{}.site(b, 0), b)
+	m := g.newMarket("trader", scripts, imagine(t))
+	m.reopens = true
+	ctx, closing := context.WithCancel(t.Context())
+	traded := make(chan struct{})
+	go func() {
+		defer close(traded)
+		m.trade(ctx)
+	}()
+
+	// Beside all that moves, one call is held from before each change of the
+	// prices until after the last.
+	transport := newTransport(http2)
+	t.Cleanup(transport.CloseIdleConnections)
+	release := make(chan struct{})
+	var held []*talk
+	ended := make(chan error, reloads)
+	for tariff := range reloads {
+		k := m.wholeTalk()
+		k.span = span{tariff, tariff}
+		k.waits, k.release = make(chan struct{}), release
+		scripts.add(k)
+		held = append(held, k)
+		go func() { ended <- g.conduct(context.WithoutCancel(ctx), transport, m.c.key, k) }()
+		receive(t, k.waits, "a call in its middle")
+
+		g.Site = m.tariffs.site(b, tariff+1)
+		m.tariffs.changes.Add(1)
+		if err := g.reload(); err != nil {
+			t.Fatalf("reload %d: %v", tariff, err)
+		}
+		m.tariffs.changes.Add(1)
+		g.verify()
+	}
+	close(release)
+	for range held {
+		if err := receive(t, ended, "the end of a call that was held"); err != nil {
+			t.Error(err)
+		}
+	}
+	closing()
+	receive(t, traded, "the end of the trade")
+	m.finish()
+
+	now := time.Now()
+	for _, k := range held {
+		k.ended = now
+	}
+	m.talks = append(m.talks, held...)
+	answered := 0
+	for _, k := range m.talks {
+		if k.id != "" && k.outlived() {
+			receive(t, k.gone, "the end of a call whose client has left")
+		}
+		if _, ended := k.over(); ended {
+			answered++
+		}
+	}
+	g.awaitCalls(m.c.name, answered)
+	if forgotten, _ := m.check(now); forgotten > 0 {
+		t.Errorf("%d calls are forgotten", forgotten)
+	}
+	t.Logf("%d calls, %d deeds", len(m.talks), len(m.deeds))
+	if n := strings.Count(g.process.log.String(), "servers shutting down"); n != reloads {
+		t.Errorf("the servers were replaced %d times, want %d", n, reloads)
+	}
+	g.verify()
+}

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// sumCalls is how many calls are added up.
+const sumCalls = 2000
+
+func TestTheLedgerTheLogAndTheBackendAgreeToTheNanoUnit(t *testing.T) {
+	t.Parallel()
+	stage := new(repertoire)
+	b := newBackend(t, stage.play)
+	g := running(t, priced(b, ""), b)
+	ada := g.newCustomer("buyer")
+	ada.credit("1000.00")
+
+	chance := imagine(t)
+	talks := make([]*talk, sumCalls)
+	for n := range talks {
+		talks[n] = chance.talk(n)
+		stage.add(talks[n])
+	}
+	began := time.Now()
+	one, two := newTransport(http1), newTransport(http2)
+	one.MaxIdleConnsPerHost = 64
+	t.Cleanup(one.CloseIdleConnections)
+	t.Cleanup(two.CloseIdleConnections)
+	inParallel(64, len(talks), func(n int) {
+		transport := one
+		if n%2 == 0 {
+			transport = two
+		}
+		if err := g.conduct(t.Context(), transport, ada.key, talks[n]); err != nil {
+			t.Errorf("talk %d, %s: %v", n, talks[n].path, err)
+		}
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	g.awaitCalls("buyer", len(talks))
+	w := g.walletAtRest("buyer")
+	t.Logf("%d calls in %v", len(talks), time.Since(began).Round(time.Millisecond))
+
+	// The backend's own count, call by call against the log and the console.
+	var due used
+	kinds := map[string]int{}    // of ends
+	byModel := map[string]used{} // what a backend has refused is of none
+	logged, listed := g.process.callLines(len(talks)), map[string]used{}
+	for _, c := range ada.calls() {
+		listed[c.Request] = c
+	}
+	if len(listed) != len(talks) || len(logged) != len(talks) {
+		t.Errorf("of %d calls %d are in the ledger and %d in the log", len(talks), len(listed), len(logged))
+	}
+	for _, k := range talks {
+		want, ended, usage := k.charge()
+		cost := k.cost(prices[k.model])
+		kinds[ended+" "+usage]++
+		line, record := logged[k.id], listed[k.id]
+		if line.Ended != ended || line.Usage != usage || line.Cost != cost || line.Lost != "" {
+			t.Errorf("talk %d on %s, %s after %d of %d, is logged as %+v, want %s %s %v", k.number, k.path, k.end, k.stop, len(k.said), line, ended, usage, cost)
+		}
+		if record.Ended != ended || record.Usage != usage || record.Cost != cost || record.Tokens != want {
+			t.Errorf("talk %d on %s, %s after %d of %d, is recorded as %+v, want %s %s %v %+v", k.number, k.path, k.end, k.stop, len(k.said), record, ended, usage, cost, want)
+		}
+		sum := used{Calls: 1, Tokens: want, Cost: cost}
+		due = total([]used{due, sum})
+		model := k.model
+		if ended == "refused" {
+			model = ""
+		}
+		byModel[model] = total([]used{byModel[model], sum})
+	}
+
+	for _, kind := range []string{
+		"complete reported", "complete estimated", "client_gone none", "client_gone estimated", "client_gone reported",
+		"upstream_error none", "upstream_error estimated", "upstream_error reported", "refused none",
+	} {
+		if kinds[kind] == 0 {
+			t.Errorf("chance has made no call that ends as %q: %v", kind, kinds)
+		}
+	}
+	t.Logf("ended as %v", kinds)
+
+	// And its sums against those of the wallet and of the reports.
+	if w.Balance != 1000*unit-due.Cost || w.Held != 0 || w.Owed != 0 {
+		t.Errorf("the wallet is %+v, want a balance of %v", w, 1000*unit-due.Cost)
+	}
+	if got := -sumOf(g.ledger("buyer"), "calls"); got != due.Cost {
+		t.Errorf("the wallet's lines come to %v, want %v", got, due.Cost)
+	}
+	for _, groups := range [][]string{nil, {"day"}, {"user"}, {"key"}, {"model"}, {"day", "user", "key", "model"}} {
+		rows := g.report("buyer", groups...)
+		if got := total(rows); got != due {
+			t.Errorf("the usage by %q comes to %+v, want %+v", groups, got, due)
+		}
+		for _, row := range rows {
+			if want := byModel[row.Model]; slices.Equal(groups, []string{"model"}) && total([]used{row}) != want {
+				t.Errorf("the usage of %s is %+v, want %+v", row.Model, row, want)
+			}
+		}
+	}
+	var own struct{ Total used }
+	if ada.mustAsk("/api/data/self?group=model", &own); own.Total != due {
+		t.Errorf("the customer is shown %+v, want %+v", own.Total, due)
+	}
+	g.verify()
+	g.verifyByCommand("--address", g.Admin)
+}
