@@ -19,7 +19,7 @@ import (
 // snapshot; the error is that of reading. It takes the memory of one
 // subscription, of one order.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
-	v := &verification{Reader: r, now: now, problem: problem, accounted: newPairs(), answered: newPairs()}
+	v := &verification{Reader: r, now: now, problem: problem, accounted: newPairs(), answered: newPairs(), borne: newPairs()}
 	for _, step := range []func() error{
 		v.subscriptions, v.subscriptionIndexes, v.counts, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
@@ -38,6 +38,7 @@ type verification struct {
 	problem   func(format string, args ...any)
 	accounted *pairs // transfers, by what they were booked for
 	answered  *pairs // sales, by the answers to claims
+	borne     *pairs // users, by what operators have borne for them
 }
 
 // subscriptions checks each subscription with its sales and periods.
@@ -137,8 +138,8 @@ func (v *verification) link(s *subscriptionRecord, before, after *sale) {
 
 // sold checks the transfer of a sale.
 func (v *verification) sold(s *subscriptionRecord, have *sale) error {
-	v.accounted.count(have.Transfer, +1)
-	v.answered.count(have.Transfer, +1)
+	v.accounted.count(have.Transfer[:], +1)
+	v.answered.count(have.Transfer[:], +1)
 	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
 	if start, ok := have.grants(); ok {
 		want[quotaAccount(s.User, s.ID, start)] = have.Quota
@@ -209,7 +210,7 @@ func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.A
 		quota = sold.Quota
 	}
 	id := grantID(s.ID, start)
-	v.accounted.count(id, +1)
+	v.accounted.count(id[:], +1)
 	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
 		ledger.Granted: -quota, quotaAccount(s.User, s.ID, start): quota,
 	}})
@@ -295,6 +296,7 @@ func (v *verification) bought(user string, plan int64) (n int64, err error) {
 // dues checks that users and the sweeper's index agree.
 func (v *verification) dues() error {
 	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
+		v.borne.count(key[len(accountPrefix)+1:], int64(a.WrittenOff))
 		if a.Due == 0 {
 			return nil
 		}

@@ -26,7 +26,7 @@ func readAnswer(result json.RawMessage) (a answer, is bool) {
 
 // answers checks that what was answered to a claim has happened, and that each
 // sale was answered once: all are made under a claim. A change of a wallet may
-// have been made without one.
+// be booked without one.
 func (v *verification) answers() error {
 	err := ledger.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
 		if a, is := readAnswer(result); is {
@@ -38,7 +38,7 @@ func (v *verification) answers() error {
 		return err
 	}
 	return each(v, salePrefix, func(key []byte, s sale) error {
-		if v.answered.evenFor(s.Transfer) {
+		if v.answered.evenFor(s.Transfer[:]) {
 			return nil
 		}
 		return v.fields(key, salePrefix, 2, func(user string, n ...int64) error {
@@ -55,7 +55,7 @@ func (v *verification) answer(where, scope string, a answer) error {
 		return nil
 	}
 	if a.Wallet != nil {
-		v.answered.count(id, -1)
+		v.answered.count(id[:], -1)
 	}
 	x, found, err := ledger.ReadTransfer(v, id)
 	if err != nil {

@@ -101,6 +101,26 @@ var damages = map[string]struct {
 		return plant(keyOf(begunPrefix, f.user, int64(1), strings.Repeat("A", 32)), nil)
 	}, "there is no such order"},
 
+	"something written off that nobody has borne": {func(f *desk, _ Order) func(storage.Txn) error {
+		return damage(keyOf(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff = 5 })
+	}, "operators have borne 0.00 of what was owed, written down are 0.000000005"},
+	"something borne that is not written off": {func(f *desk, paid Order) func(storage.Txn) error {
+		f.mustSpend(f.funds().Wallet.Balance)
+		f.tell(noticeOf(paid, payments.Disputed, 100), Applied)
+		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
+			f.t.Fatal(err)
+		}
+		return damage(keyOf(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff -= 5 })
+	}, "operators have borne 0.000000047 of what was owed, written down are 0.000000042"},
+	"something borne for a user of whom nothing is written": {func(f *desk, paid Order) func(storage.Txn) error {
+		f.mustSpend(f.funds().Wallet.Balance)
+		f.tell(noticeOf(paid, payments.Disputed, 100), Applied)
+		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
+			f.t.Fatal(err)
+		}
+		return remove(keyOf(accountPrefix, f.user))
+	}, "operators have borne 0.000000047 of what was owed, which is not written down"},
+
 	"a purchase without a sale": {func(f *desk, _ Order) func(storage.Txn) error {
 		return f.book(ledger.Purchase, reference(1), ledger.Move(ledger.Wallet(f.user), ledger.Sold, 10))
 	}, "transfer %: it is a purchase of subscription/1, and 0 sales and periods of it are by this transfer"},

@@ -32,7 +32,7 @@ func (v *verification) orders() error {
 			return err
 		}
 		for _, id := range o.Moves {
-			v.accounted.count(id, +1)
+			v.accounted.count(id[:], +1)
 		}
 		if o.PaidAt == 0 {
 			return v.unpaid(&o)

@@ -1,16 +1,11 @@
 package billing
 
-import (
-	"encoding/binary"
-	"hash/maphash"
+import "hash/maphash"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
-)
-
-// pairs hold what is named against what names it, and keep neither: they are sums
-// of hashes in which a transfer counts up where it is named, and down where it
-// is. There are many sums, so that one that is not zero in the end leaves a few
-// transfers to be looked at.
+// pairs hold two sides against each other, name by name, and keep neither: they
+// are sums of hashes in which a name counts up on the one side, and down on the
+// other. There are many sums, so that one that is not zero in the end leaves a few
+// names to be looked at.
 type pairs struct {
 	seed maphash.Seed
 	sums [1 << 10]uint64
@@ -18,17 +13,16 @@ type pairs struct {
 
 func newPairs() *pairs { return &pairs{seed: maphash.MakeSeed()} }
 
-// count counts a transfer up or down by one.
-func (p *pairs) count(id ledger.ID, by int) {
-	*p.sum(id) += uint64(by) * maphash.Bytes(p.seed, id[:])
+// count counts a name so often, or down when that is below zero.
+func (p *pairs) count(name []byte, by int64) {
+	hash := maphash.Bytes(p.seed, name)
+	p.sums[hash%uint64(len(p.sums))] += hash * uint64(by)
 }
 
-// even tells whether each transfer was counted up as often as down.
+// even tells whether each name was counted up as often as down.
 func (p *pairs) even() bool { return p.sums == [len(p.sums)]uint64{} }
 
-// evenFor tells whether that is so of a transfer and those in one sum with it.
-func (p *pairs) evenFor(id ledger.ID) bool { return *p.sum(id) == 0 }
-
-func (p *pairs) sum(id ledger.ID) *uint64 {
-	return &p.sums[int(binary.BigEndian.Uint16(id[14:]))%len(p.sums)]
+// evenFor tells whether that is so of a name and of those in one sum with it.
+func (p *pairs) evenFor(name []byte) bool {
+	return p.sums[maphash.Bytes(p.seed, name)%uint64(len(p.sums))] == 0
 }

@@ -52,23 +52,66 @@ var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 }
 
 // transfers checks that each transfer of these kinds is named once by what it was
-// booked for. What names transfers has been counted before.
+// booked for, and that what operators have borne is what their clears say. What
+// names transfers has been counted before.
 func (v *verification) transfers() error {
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
 		if purposes[x.Kind] != nil {
-			v.accounted.count(x.ID, -1)
+			v.accounted.count(x.ID[:], -1)
 		}
+		v.borne.count([]byte(x.User), -int64(borneBy(&x)))
 		return nil
 	})
-	if err != nil || v.accounted.even() {
-		return err
+	if err == nil && !v.accounted.even() {
+		err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+			if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.evenFor(x.ID[:]) {
+				return purpose(v, &x)
+			}
+			return nil
+		})
 	}
-	return ledger.ScanTransfers(v, func(x ledger.Transfer) error {
-		if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.evenFor(x.ID) {
-			return purpose(v, &x)
+	if err == nil && !v.borne.even() {
+		err = v.writtenOff()
+	}
+	return err
+}
+
+// borneBy is what an operator has borne by a transfer of what a user owed; below
+// zero: what came back to him.
+func borneBy(x *ledger.Transfer) (borne money.Amount) {
+	if x.Kind != ledger.Clear && x.Kind != ledger.Restore {
+		return 0
+	}
+	for _, leg := range x.Legs {
+		if leg.Account.Family() == ledger.Operator {
+			borne -= leg.Amount
+		}
+	}
+	return borne
+}
+
+// writtenOff finds the users for whom operators have borne something else than
+// is written down, among the few of whom that may be so.
+func (v *verification) writtenOff() error {
+	borne := make(map[string]money.Amount)
+	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+		if by := borneBy(&x); by != 0 && !v.borne.evenFor([]byte(x.User)) {
+			borne[x.User] += by
 		}
 		return nil
 	})
+	err = cmp.Or(err, each(v, accountPrefix, func(key []byte, a accountRecord) error {
+		user := string(key[len(accountPrefix)+1:])
+		if !v.borne.evenFor([]byte(user)) && a.WrittenOff != borne[user] {
+			v.problem("user %s: operators have borne %v of what was owed, written down are %v", user, borne[user], a.WrittenOff)
+		}
+		delete(borne, user)
+		return nil
+	}))
+	for user, by := range borne {
+		v.problem("user %s: operators have borne %v of what was owed, which is not written down", user, by)
+	}
+	return err
 }
 
 // forOrder looks for the order of a transfer.

@@ -55,8 +55,11 @@ func (v *verification) shape(x *Transfer) {
 		v.tell(x.where(), "%q is no kind of transfer", x.Kind)
 		return
 	}
-	if (x.User == "") != (x.Kind == Calls) {
-		v.tell(x.where(), "it is a %s of user %q", x.Kind, x.User)
+	switch {
+	case x.Kind == Calls && x.User != "":
+		v.tell(x.where(), "it is of calls, and said to be of user %q alone", x.User)
+	case x.Kind != Calls && x.User == "":
+		v.tell(x.where(), "it is a %s of no user", x.Kind)
 	}
 	for _, leg := range x.Legs {
 		owner, class := leg.Account.Owner(), leg.Account.class()
