@@ -86,7 +86,6 @@ func (a *answer) writeHeader(status int) {
 		return
 	}
 	reply.Stamp(header, a.call.route.dialect, a.call.id)
-	a.call.showStanding(header, nil)
 	if a.stream {
 		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
 	}
@@ -154,7 +153,6 @@ func (a *answer) judge(header http.Header) *fault.Fault {
 // refuse answers f in the backend's place.
 func (a *answer) refuse(f *fault.Fault) {
 	a.fault = f
-	a.call.showStanding(a.Header(), f)
 	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
 	_ = a.control.Flush() // the routes return only when the backend's body has ended
 }
@@ -236,7 +234,7 @@ func (a *answer) overhear(p []byte) (int, error) {
 // awaitsReport tells whether a stream is complete but for the report of its
 // usage, which the gate has asked for. The mutex is held.
 func (a *answer) awaitsReport() bool {
-	if !a.stream || a.meter == nil || !a.call.route.asksUsage || a.call.bill.price == nil || !a.meter.Finished() {
+	if !a.stream || a.meter == nil || !a.call.mayAwaitReport() || !a.meter.Finished() {
 		return false
 	}
 	_, _, reported := a.meter.Tokens()

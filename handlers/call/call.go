@@ -142,13 +142,19 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)
 
-	// The caller's leaving is told by leave, which may know better than to end
-	// the call to the backend at once.
-	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
+	ctx := r.Context()
+	if c.mayAwaitReport() {
+		// Then the caller's leaving is told by leave, which may know better than
+		// to end the call to the backend at once.
+		ctx = context.WithoutCancel(ctx)
+	}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer c.cancel(nil)
 	defer c.node.OnEnd(func() { c.cancel(errDrained) })()
 	c.answer = newAnswer(w, c)
-	defer context.AfterFunc(r.Context(), c.leave)()
+	if c.mayAwaitReport() {
+		defer context.AfterFunc(r.Context(), c.leave)()
+	}
 	c.answer.watch.start(c.answer)
 
 	c.route.metrics.InFlight.Inc()
@@ -163,6 +169,12 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 // reportPatience is how long a caller who leaves is outlived by a call whose
 // backend has said all but what it came to.
 const reportPatience = 800 * time.Millisecond
+
+// mayAwaitReport tells whether the answer is a stream whose usage comes last, and
+// has a price.
+func (c *call) mayAwaitReport() bool {
+	return c.route.asksUsage && c.request.stream && c.bill.price != nil
+}
 
 // leave ends the call to the backend when its caller has left: at once, unless
 // the answer is complete but for the report of its usage. Leaving just before

@@ -367,11 +367,11 @@ func TestRatesRefuseWithWhenToTryAgain(t *testing.T) {
 			for second.Status == http.StatusOK { // a second may have gone by on a slow machine
 				second = post(t, g, c.path, key.Secret, model, "")
 			}
-			if first.Status != http.StatusOK || first.Header.Get(c.header) != "1" {
-				t.Errorf("the first was answered %d %q", first.Status, first.Header)
+			if first.Status != http.StatusOK {
+				t.Errorf("the first was answered %d", first.Status)
 			}
 			if second.Status != http.StatusTooManyRequests || second.Header.Get("Retry-After") == "" ||
-				second.Header.Get("Retry-After-Ms") == "" || !strings.Contains(second.Body, "rate_limit_error") {
+				second.Header.Get("Retry-After-Ms") == "" || second.Header.Get(c.header) != "1" || !strings.Contains(second.Body, "rate_limit_error") {
 				t.Errorf("the second was answered %d %q %s", second.Status, second.Header, second.Body)
 			}
 		})

@@ -252,8 +252,17 @@ type Funds struct {
 	Reserved money.Amount // in memory, by calls under way
 }
 
-// Funds returns what a user has in the wallet.
+// Funds returns what a user has in the wallet. What is reserved is looked at
+// first: what has been committed since then counts twice for a moment, and never
+// not at all.
 func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
+	if p := l.purses.find(user); p != nil {
+		p.mu.Lock()
+		if wallet := p.pots[Wallet(user)]; wallet != nil {
+			f.Reserved = wallet.reserved
+		}
+		p.mu.Unlock()
+	}
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		if f.Wallet, err = ReadState(r, Wallet(user)); err != nil {
 			return err
@@ -262,13 +271,6 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 		f.Owed = -owed.Balance
 		return err
 	})
-	if p := l.purses.find(user); p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if wallet := p.pots[Wallet(user)]; wallet != nil {
-			f.Reserved = wallet.reserved
-		}
-	}
 	return f, unavailable(err)
 }
 
