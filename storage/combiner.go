@@ -14,6 +14,10 @@ import (
 // conflictTries is how often a batch runs before its callers hear of a conflict.
 const conflictTries = 8
 
+// turns is how often a batch lets others run before it begins, at most: where
+// much else is to run, such as calls, each turn takes time.
+const turns = 4
+
 // errGoexit is why the store stops when a closure ends the combiner's goroutine.
 var errGoexit = errors.New("a closure called runtime.Goexit")
 
@@ -90,8 +94,8 @@ func (s *Store) gather() []*job {
 		}
 	}
 	// Those whom the last batch woke are about to ask again. Letting them run
-	// first, for as long as more of them come, fills the batch.
-	for came := -1; came < len(s.queue) && len(jobs)+len(s.queue) < full; {
+	// first, while more of them come, nearly fills the batch.
+	for turn, came := 0, -1; turn < turns && came < len(s.queue) && len(jobs)+len(s.queue) < full; turn++ {
 		came = len(s.queue)
 		runtime.Gosched()
 	}
