@@ -24,13 +24,16 @@ import (
 // durable. Users come in turn, and buy more than once: how many subscriptions
 // they have in the end is told as subscriptions/user.
 func BenchmarkBuy(b *testing.B) {
-	for name, open := range map[string]func(*testing.B) storage.Engine{
-		"memory": func(*testing.B) storage.Engine { return memory.New() },
-		"badger": onDisk,
+	for _, engine := range []struct {
+		name string
+		open func(*testing.B) storage.Engine
+	}{
+		{"memory", func(*testing.B) storage.Engine { return memory.New() }},
+		{"badger", onDisk},
 	} {
-		b.Run("engine="+name, func(b *testing.B) {
+		b.Run("engine="+engine.name, func(b *testing.B) {
 			const buyers, users = 64, 4000
-			d, s := busyDesk(b, open(b), users)
+			d, s := busyDesk(b, engine.open(b), users)
 			plans := plansOf(b, Plan{
 				ID: 1, Title: "Starter", Price: money.Unit, Quota: money.Unit,
 				Duration: calendar.Duration{Count: 1, Unit: calendar.Months}, QuotaReset: calendar.Month,

@@ -229,6 +229,18 @@ func TestThePurchaseLimitCountsPurchasesOnly(t *testing.T) {
 	f.has(96)
 }
 
+func TestWhoMustNotBuyIsToldSoAlsoWithoutMoney(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(2)
+	f.mustBuy(5, "a")
+	f.mustBuy(5, "b")
+	f.has(0)
+	if _, err := f.buy(5, "c"); codeOf(err) != fault.PurchaseLimitReached {
+		t.Errorf("a third purchase was answered %v", err)
+	}
+}
+
 func TestAFreePlanIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	f := newDesk(t)

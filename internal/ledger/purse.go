@@ -109,10 +109,10 @@ func (p *purse) replace(r *reading) {
 	for _, source := range r.pots {
 		have := p.pots[source.account]
 		if have == nil {
-			have = new(pot)
+			have = &pot{account: source.account} // which others read without the mutex
 			p.pots[source.account] = have
 		}
-		have.account, have.durable = source.account, source.available
+		have.durable = source.available
 		if source.spendable {
 			p.order = append(p.order, have)
 		}
