@@ -356,9 +356,11 @@ func (r *Reservation) shrink(before []change) {
 	r.ledger.reserved.Add(-int64(freed))
 }
 
-// forgive follows a settlement that can never be written: what it charged is the
-// operator's loss.
-func (r *Reservation) forgive(changes []change, final bool) {
+// end follows a settlement that is durable, or that can never be written and has
+// not been paid: then what it charged is the operator's loss. After the final one
+// whatever else is reserved is free again. It runs where the order of commits is
+// kept: on the goroutine that commits, or between two batches of the settler.
+func (r *Reservation) end(changes []change, final, paid bool) {
 	if r.purse == nil {
 		return
 	}
@@ -368,33 +370,15 @@ func (r *Reservation) forgive(changes []change, final bool) {
 	for _, c := range changes {
 		c.pot.reserved -= c.by
 		sum += c.by
+		if paid {
+			c.pot.durable -= c.by
+		}
 	}
 	for _, c := range r.caps {
 		c.reserved -= sum
-	}
-	r.ledger.reserved.Add(-int64(sum))
-	if final {
-		r.close()
-	}
-}
-
-// committed follows a settlement that is durable; after the final one whatever
-// else is reserved is free again. It runs on the goroutine that commits.
-func (r *Reservation) committed(changes []change, final bool) {
-	if r.purse == nil {
-		return
-	}
-	r.purse.mu.Lock()
-	defer r.purse.mu.Unlock()
-	var sum money.Amount
-	for _, c := range changes {
-		c.pot.durable -= c.by
-		c.pot.reserved -= c.by
-		sum += c.by
-	}
-	for _, c := range r.caps {
-		c.used += sum
-		c.reserved -= sum
+		if paid {
+			c.used += sum
+		}
 	}
 	r.ledger.reserved.Add(-int64(sum))
 	if final {

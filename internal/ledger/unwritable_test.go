@@ -1,0 +1,47 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// TestOneSettlementThatCannotBeWrittenKeepsNobodyElse has a damaged row in the
+// store, which no settlement that counts there can be added to.
+func TestOneSettlementThatCannotBeWrittenKeepsNobodyElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	users := []string{"ann", "cat", "bob"} // none comes after the damage to clear it
+	for _, user := range users {
+		f.credit(user, 10)
+	}
+	damaged := aCall(f, "a", "bob")
+	row := Usage{Day: damaged.day(), User: damaged.User, Key: damaged.Key, Model: damaged.Model}
+	err := f.store.Update(t.Context(), func(t storage.Txn) error { return t.Set(row.key(), []byte("?"), time.Time{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range users {
+		r, err := f.Reserve(t.Context(), Payer{User: user, Budgets: [2]Budget{UserBudget(9, "day")}}, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Settle(aCall(f, "call of "+user, user), 5, true)
+	}
+	f.settled()
+	for user, left := range map[string]int64{"ann": 5, "bob": 10, "cat": 5} {
+		if w := f.wallet(user); int64(w.Balance) != left {
+			t.Errorf("the wallet of %s has %d, want %d", user, w.Balance, left)
+		}
+	}
+	if s := f.Stats(); s.Open != 0 || s.Reserved != 0 || s.AtRisk != 0 || s.Queued != 0 || s.Mismatches != 1 {
+		t.Errorf("left over: %+v", s)
+	}
+	// Nothing more is queued: calls are taken all the same, with what was free.
+	r, err := f.Reserve(t.Context(), Payer{User: "bob", Budgets: [2]Budget{UserBudget(9, "day")}}, 9)
+	if err != nil {
+		t.Fatalf("afterwards a call was answered %v", err)
+	}
+	r.Release()
+}
