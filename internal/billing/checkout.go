@@ -55,7 +55,7 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		if refused := (ledger.Claim{Key: o.Key}).Validate("idempotency_key"); refused != nil {
 			return Order{}, false, refused
 		}
-		done, err := d.turn(ctx, "key/"+o.User+"/"+o.Key)
+		done, err := d.turns.Take(ctx, "key/"+o.User+"/"+o.Key)
 		if err != nil {
 			return Order{}, false, err
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -28,7 +27,7 @@ type Desk struct {
 	directory *identity.Directory
 	log       *zap.Logger
 
-	turns sync.Map // string → chan struct{}, closed when the turn ends
+	turns ledger.Turns // of orders, and of keys given for them
 }
 
 // NewDesk returns the desk of a store. The ledger has been opened with
@@ -100,26 +99,6 @@ func checkReason(reason string, required bool) error {
 		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 without control characters")
 	}
 	return nil
-}
-
-// turn waits until nobody else of this node has a name, and takes it until done
-// is called.
-func (d *Desk) turn(ctx context.Context, name string) (done func(), err error) {
-	for {
-		mine := make(chan struct{})
-		other, taken := d.turns.LoadOrStore(name, mine)
-		if !taken {
-			return func() {
-				d.turns.Delete(name)
-				close(mine)
-			}, nil
-		}
-		select {
-		case <-other.(chan struct{}):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // view reads.

@@ -49,11 +49,6 @@ type claimRecord struct {
 	Result      json.RawMessage `json:"result"`
 }
 
-// claims order the attempts that have the same claim, so that the second finds
-// what the first has done, and is not refused for the money that the first has
-// reserved.
-type claims = locks
-
 // Once does something of one user once. reserve is called for what it debits,
 // and may return nil; do runs in the transaction as in [Ledger.Update], and
 // returns what is to be answered, now and whenever the claim comes again. A
@@ -62,10 +57,16 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 	reserve func() (*Reservation, error), do func(storage.Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
 	if c.Key != "" {
-		defer l.claims.take(string(c.key()))()
+		// The second attempt finds what the first has done, and is not refused
+		// for the money that the first has reserved.
+		done, err := l.claims.Take(ctx, string(c.key()))
+		if err != nil {
+			return nil, false, err
+		}
+		defer done()
 		var have claimRecord
 		var found bool
-		err := l.store.View(ctx, func(r storage.Reader) (err error) {
+		err = l.store.View(ctx, func(r storage.Reader) (err error) {
 			found, err = storage.GetRecord(r, c.key(), &have)
 			return err
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +21,7 @@ type Ledger struct {
 	log     *zap.Logger
 	purses  purses
 	settler settler
-	claims  claims
+	claims  Turns
 
 	open       atomic.Int64 // reservations that have not ended
 	reserved   atomic.Int64 // nano-units that they hold, without what is committed
@@ -285,39 +284,4 @@ func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used mo
 		return err
 	})
 	return used, b.Reset.Next(l.store.Now()), unavailable(err)
-}
-
-// locks are mutexes by name, each there as long as somebody wants it.
-type locks struct {
-	mu   sync.Mutex
-	held map[string]*lock
-}
-
-type lock struct {
-	sync.Mutex
-	wanted int
-}
-
-// take locks name and returns how to unlock it.
-func (ls *locks) take(name string) (unlock func()) {
-	ls.mu.Lock()
-	if ls.held == nil {
-		ls.held = make(map[string]*lock)
-	}
-	l := ls.held[name]
-	if l == nil {
-		l = new(lock)
-		ls.held[name] = l
-	}
-	l.wanted++
-	ls.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		ls.mu.Lock()
-		defer ls.mu.Unlock()
-		if l.wanted--; l.wanted == 0 {
-			delete(ls.held, name)
-		}
-	}
 }
