@@ -1,0 +1,292 @@
+package billing
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.paid()
+	refund := func(event string, amount money.Amount, want Result) {
+		t.Helper()
+		n := noticeOf(o, payments.Refunded, amount)
+		n.Event = event
+		f.tell(n, want)
+	}
+	refund("a", 30, Applied)
+	f.owes(70, 0)
+	refund("a", 30, Repeated)
+	refund("b", 50, Applied)
+	f.owes(50, 0)
+	refund("c", 40, Repeated) // older, told late
+	f.owes(50, 0)
+	if got := f.stands(o.TradeNo, Paid); got.Refunded != 50 {
+		t.Errorf("refunded are %d", got.Refunded)
+	}
+	f.mustSpend(20)
+	refund("d", 100, Applied)
+	f.owes(0, 20)
+	f.stands(o.TradeNo, Refunded)
+	refund("e", 1000, Applied) // more than was paid takes no more
+	f.owes(0, 20)
+}
+
+func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.paid()
+	for _, err := range parallel(200, func(i int) error {
+		n := noticeOf(o, payments.Refunded, 90)
+		n.Event = strconv.Itoa(i % 3)
+		_, err := f.Apply(t.Context(), "till", n)
+		return err
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	f.owes(10, 0)
+}
+
+func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(20)
+	f.mustBuy(1, "k") // quota does not help who owes
+	o := f.paid()
+	call, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 82)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+	f.owes(70, 60) // 12 of the quota and 70 of the wallet are the call's
+	f.stands(o.TradeNo, Disputed)
+	call.Release()
+	if _, err := f.spend(1); err == nil {
+		t.Error("who owes has spent")
+	}
+	x, err := f.Clear(t.Context(), "operator", "ann", "settled by mail", "k")
+	if err != nil || x.Amount != -60 || x.WrittenOff != 0 || x.Owed != 0 || x.Balance != 10 {
+		t.Fatalf("cleared %+v, %v", x, err)
+	}
+	again, err := f.Clear(t.Context(), "operator", "ann", "settled by mail", "k")
+	if x.Replayed = true; err != nil || again != x {
+		t.Errorf("the key was answered %+v, %v", again, err)
+	}
+	f.mustSpend(22)
+	f.owes(0, 0)
+	f.tell(noticeOf(o, payments.Restored, 100), Applied)
+	f.owes(100, 0)
+}
+
+func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.paid()
+	f.mustSpend(30)
+	for _, err := range parallel(20, func(i int) error {
+		n := noticeOf(o, payments.Disputed, 100)
+		n.Event = "evt_" + strconv.Itoa(i)
+		return second(f.Apply(t.Context(), "till", n))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	f.owes(0, 30)
+	for _, err := range parallel(20, func(i int) error {
+		n := noticeOf(o, payments.Restored, 100)
+		n.Event = "evt_r" + strconv.Itoa(i)
+		return second(f.Apply(t.Context(), "till", n))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	f.owes(70, 0)
+	f.stands(o.TradeNo, Paid)
+	f.mustSpend(70)
+}
+
+// held is an engine whose transactions wait while something holds them up.
+type held struct {
+	storage.Engine
+	by chan struct{} // nil: nothing does
+}
+
+func (e *held) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	if e.by != nil {
+		<-e.by
+	}
+	return e.Engine.Update(ctx, fn)
+}
+
+// TestADisputeToldTwiceAtOnceFindsTheWholeWallet holds that the notices of one
+// order wait for each other: what one has reserved of the wallet would be missing
+// to another that comes to the store before it, and become a receivable beside a
+// full wallet.
+func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newDesk(t)
+		o := f.paid()
+		engine := &held{Engine: f.base}
+		f.on(engine)
+		f.mustSpend(30)
+		engine.by = make(chan struct{})
+		f.engine.Plan(storagetest.UnknownLost) // whoever is first comes again, behind the second
+		var both sync.WaitGroup
+		for i := range 2 {
+			both.Go(func() {
+				n := noticeOf(o, payments.Disputed, 100)
+				n.Event = "evt_" + strconv.Itoa(i)
+				if _, err := f.Apply(t.Context(), "till", n); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(engine.by)
+		both.Wait()
+		f.owes(0, 30)
+	})
+}
+
+func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		kind   payments.Kind
+		id     string // of the dispute
+		amount money.Amount
+		wallet money.Amount // afterwards
+		status OrderStatus
+	}
+	for name, steps := range map[string][]step{
+		"refund, then dispute of all, then won": {
+			{payments.Refunded, "", 40, 60, Paid},
+			{payments.Disputed, "a", 100, 0, Disputed},
+			{payments.Restored, "a", 100, 60, Paid},
+		},
+		"dispute, refund meanwhile, then won": {
+			{payments.Disputed, "a", 100, 0, Disputed},
+			{payments.Refunded, "", 100, 0, Disputed},
+			{payments.Restored, "a", 100, 0, Refunded},
+		},
+		"two disputes": {
+			{payments.Disputed, "a", 60, 40, Disputed},
+			{payments.Disputed, "b", 60, 0, Disputed},
+			{payments.Restored, "a", 60, 40, Disputed},
+			{payments.Restored, "b", 60, 100, Paid},
+		},
+		"won before it was told to be lost": {
+			{payments.Restored, "a", 100, 100, Paid},
+			{payments.Disputed, "a", 100, 100, Paid},
+		},
+		"won in part": {
+			{payments.Disputed, "a", 100, 0, Disputed},
+			{payments.Restored, "a", 30, 30, Disputed},
+			{payments.Restored, "a", 100, 30, Disputed},
+		},
+		"more than was paid": {
+			{payments.Disputed, "a", money.Max, 0, Disputed},
+			{payments.Disputed, "b", money.Max, 0, Disputed},
+			{payments.Refunded, "", money.Max, 0, Disputed},
+			{payments.Restored, "a", money.Max, 0, Disputed},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newDesk(t)
+			o := f.paid()
+			for i, s := range steps {
+				n := noticeOf(o, s.kind, s.amount)
+				n.Event, n.Dispute = strconv.Itoa(i), s.id
+				if _, err := f.Apply(t.Context(), "till", n); err != nil {
+					t.Fatal(err)
+				}
+				f.owes(s.wallet, 0)
+				f.stands(o.TradeNo, s.status)
+			}
+		})
+	}
+}
+
+func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.paid()
+	f.mustSpend(70)
+	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+	f.owes(0, 70)
+	f.credit(20)
+	x, err := f.Clear(t.Context(), "operator", "ann", "good will", "")
+	if err != nil || x.Amount != -20 || x.WrittenOff != 50 {
+		t.Fatalf("cleared %+v, %v", x, err)
+	}
+	lines, _, err := f.ledger.Lines(t.Context(), ledger.Receivable(f.user), 0, 10)
+	if err != nil || len(lines) != 2 || lines[0].Kind != ledger.Clear || lines[0].Amount != 70 || lines[0].Reference != "written off 0.00000005" {
+		t.Errorf("the receivable shows %+v, %v", lines, err)
+	}
+	f.owes(0, 0)
+	f.tell(noticeOf(o, payments.Restored, 100), Applied)
+	f.owes(50, 0) // the 30 and the 20 that were taken; the 50 are the operator's
+}
+
+func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		early func(o Order) payments.Notice
+		told  Result
+	}{
+		"by the order":   {func(o Order) payments.Notice { return noticeOf(o, payments.Refunded, 30) }, Applied},
+		"by the payment": {func(o Order) payments.Notice { return noticeOf(o, payments.Disputed, 30) }, Mismatched},
+		"by the payment alone": {func(o Order) payments.Notice {
+			n := noticeOf(o, payments.Refunded, 30)
+			n.TradeNo = ""
+			return n
+		}, Mismatched},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newDesk(t)
+			o := f.mustOpen(newTill())
+			f.tell(row.early(o), row.told)
+			f.has(0)
+			f.tell(noticeOf(o, payments.Paid, 100), Applied)
+			f.owes(70, 0)
+			f.tell(row.early(o), Repeated)
+			f.owes(70, 0)
+			if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
+				t.Errorf("what was applied is listed: %v, %v", listed, err)
+			}
+			if n := f.keys(waitingPrefix); n != 0 {
+				t.Errorf("%d notices wait", n)
+			}
+		})
+	}
+}
+
+func TestAWaitingNoticeInAnotherCurrencyStaysListed(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.mustOpen(newTill())
+	early := noticeOf(o, payments.Disputed, 30)
+	early.Currency = "EUR"
+	f.tell(early, Mismatched)
+	f.tell(noticeOf(o, payments.Paid, 100), Applied)
+	f.owes(100, 0)
+	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 1 {
+		t.Errorf("listed are %v, %v", listed, err)
+	}
+}
