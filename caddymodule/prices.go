@@ -20,23 +20,19 @@ const (
 // Prices returns what models cost.
 func (a *App) Prices() *catalog.Prices { return a.prices }
 
-// PriceOf returns the price of a model, nil where calls of it are free, and
+// PriceOf returns what calls of a model cost, nil where they are free, and
 // whether it may be called. A configuration without any price charges nothing
-// for any model; where there are prices, a model without one is refused unless
-// the configuration says unpriced allow.
+// for any model; where there are prices, a model without one for calls is refused
+// unless the configuration says unpriced allow.
 func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	if a.prices.Len() == 0 {
 		return nil, true
 	}
-	if price, ok = a.prices.Find(model); ok {
+	if price, ok = a.prices.Find(model); ok && price.ForCalls() {
 		return price, true
 	}
 	return nil, a.Unpriced == allowUnpriced
 }
-
-// AllowsUnpriced tells whether models without a price may be called, and are
-// free.
-func (a *App) AllowsUnpriced() bool { return a.Unpriced == allowUnpriced }
 
 // unmarshalPrice reads one price:
 //

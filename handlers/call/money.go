@@ -41,10 +41,10 @@ func (c *call) findPrice() *fault.Fault {
 		return nil
 	}
 	price, ok := c.block.app.PriceOf(c.request.model)
-	if !ok || price != nil && !price.ForCalls() && !c.block.app.AllowsUnpriced() {
+	if !ok {
 		return fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for calls", c.request.model)
 	}
-	if price == nil || !price.ForCalls() {
+	if price == nil {
 		return nil
 	}
 	var f *fault.Fault
