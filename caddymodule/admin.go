@@ -75,15 +75,24 @@ func (Admin) Routes() []caddy.AdminRoute {
 	})}}
 }
 
-// withNode calls fn with the node of the running configuration. The admin
-// endpoint is set up before the apps are, so it is looked up at each request.
-func withNode(w http.ResponseWriter, r *http.Request, fn func(*Node)) {
+// activeApp returns the app of the running configuration. The admin endpoint is
+// set up before the apps are, so it is looked up at each request.
+func activeApp() (*App, error) {
 	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
 	if err != nil {
-		adminFault(w, fault.New(fault.NotFound, "the running configuration has no modelgate in it"))
+		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
+	}
+	return module.(*App), nil
+}
+
+// withNode calls fn with the node of the running configuration.
+func withNode(w http.ResponseWriter, r *http.Request, fn func(*Node)) {
+	app, err := activeApp()
+	if err != nil {
+		adminFault(w, err)
 		return
 	}
-	node, release, err := module.(*App).Node(r.Context())
+	node, release, err := app.Node(r.Context())
 	if err != nil {
 		adminFault(w, fault.New(fault.StoreUnavailable, "%v", err))
 		return
@@ -151,11 +160,10 @@ type Status struct {
 }
 
 func adminStatus(n *Node, r *http.Request) (any, error) {
-	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
+	app, err := activeApp()
 	if err != nil {
-		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
+		return nil, err
 	}
-	app := module.(*App)
 	models, _ := app.Offered()
 	version, _ := caddy.Version()
 	status := Status{

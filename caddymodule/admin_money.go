@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
@@ -43,15 +41,6 @@ var moneyRoutes = []adminRoute{
 		return listed(n.Billing.Mismatches(r.Context(), 1000))
 	}},
 	{"POST /modelgate/verify", adminVerify},
-}
-
-// activeApp returns the app of the running configuration.
-func activeApp() (*App, error) {
-	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
-	if err != nil {
-		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
-	}
-	return module.(*App), nil
 }
 
 // userOf returns the user with this id or name; the zero User, who stands for
