@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 const usagePath = "/v1/usage"
@@ -24,8 +23,8 @@ type keyUsage struct {
 	Currency string      `json:"currency"`
 	Budget   *budgetUsed `json:"budget"` // null: there is none
 	Rates    keyRates    `json:"rates"`
-	Today    usageSum    `json:"today"` // the present day, in UTC
-	Month    usageSum    `json:"month"` // the present calendar month, in UTC
+	Today    ledger.Sum  `json:"today"` // the present day, in UTC
+	Month    ledger.Sum  `json:"month"` // the present calendar month, in UTC
 }
 
 type budgetUsed struct {
@@ -41,18 +40,6 @@ type keyRates struct {
 	RequestsPerSecond *int64 `json:"requests_per_second"`
 	Streams           *int64 `json:"streams"`
 	TokensPerMinute   *int64 `json:"tokens_per_minute"`
-}
-
-type usageSum struct {
-	Calls  int64        `json:"calls"`
-	Tokens usage.Tokens `json:"tokens"`
-	Cost   money.Amount `json:"cost"`
-}
-
-func (s *usageSum) add(u ledger.Usage) {
-	s.Calls += u.Calls
-	s.Tokens = s.Tokens.Plus(u.Tokens)
-	s.Cost += u.Cost
 }
 
 // serveUsage answers the limits of a key and what it has used.
@@ -76,9 +63,9 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, node *caddymo
 	today := ledger.DayOf(now)
 	err := node.Ledger.ScanUsage(r.Context(), p.UserID, ledger.DayOf(calendar.Month.Start(now)), today, func(u ledger.Usage) bool {
 		if u.Key == p.KeyID {
-			answer.Month.add(u)
+			answer.Month.Add(u)
 			if u.Day == today {
-				answer.Today.add(u)
+				answer.Today.Add(u)
 			}
 		}
 		return true

@@ -6,37 +6,22 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
-	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
-
-// used is what calls came to together.
-type used struct {
-	Calls  int64        `json:"calls"`
-	Tokens usage.Tokens `json:"tokens"`
-	Cost   money.Amount `json:"cost"`
-}
-
-func (u *used) add(by ledger.Usage) {
-	u.Calls += by.Calls
-	u.Tokens = u.Tokens.Plus(by.Tokens)
-	u.Cost += by.Cost
-}
 
 // group is a day, a model or a key, and what was used on it, of it or by it.
 type group struct {
 	Day   string `json:"day,omitempty"` // 2026-11-20, in UTC
 	Model string `json:"model,omitempty"`
 	KeyID string `json:"key_id,omitempty"`
-	used
+	ledger.Sum
 }
 
 // usageReport is what a user has used in a span of whole days.
 type usageReport struct {
-	Start int64   `json:"start"` // Unix seconds, of a midnight in UTC
-	End   int64   `json:"end"`   // the midnight after the last day
-	Total used    `json:"total"`
-	Items []group `json:"items"`
+	Start int64      `json:"start"` // Unix seconds, of a midnight in UTC
+	End   int64      `json:"end"`   // the midnight after the last day
+	Total ledger.Sum `json:"total"`
+	Items []group    `json:"items"`
 }
 
 // Bounds of a report.
@@ -63,14 +48,14 @@ func showUsage(v *visit) error {
 		return q.fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
-	sums := make(map[group]*used)
+	sums := make(map[group]*ledger.Sum)
 	err := v.node.Ledger.ScanUsage(v.r.Context(), v.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
 		of := groupOf(u)
 		if sums[of] == nil {
-			sums[of] = new(used)
+			sums[of] = new(ledger.Sum)
 		}
-		sums[of].add(u)
-		report.Total.add(u)
+		sums[of].Add(u)
+		report.Total.Add(u)
 		return true
 	})
 	if err != nil {
@@ -78,7 +63,7 @@ func showUsage(v *visit) error {
 	}
 	report.Items = make([]group, 0, len(sums))
 	for of, sum := range sums {
-		of.used = *sum
+		of.Sum = *sum
 		report.Items = append(report.Items, of)
 	}
 	slices.SortFunc(report.Items, func(a, b group) int {

@@ -149,6 +149,20 @@ func (u *Usage) add(by Usage) {
 	u.Lost += by.Lost
 }
 
+// Sum is what calls came to together, as users are shown it.
+type Sum struct {
+	Calls  int64        `json:"calls"`
+	Tokens usage.Tokens `json:"tokens"`
+	Cost   money.Amount `json:"cost"`
+}
+
+// Add counts a row of usage.
+func (s *Sum) Add(u Usage) {
+	s.Calls += u.Calls
+	s.Tokens = s.Tokens.Plus(u.Tokens)
+	s.Cost += u.Cost
+}
+
 // CallFilter says which calls are wanted. Empty fields want all.
 type CallFilter struct {
 	Key, Model  string
