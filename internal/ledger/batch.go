@@ -77,9 +77,11 @@ func (b *batch) write(t storage.Txn) error {
 	b.seen = make(map[string]*reading)
 	f := fold{owed: make(map[Account]money.Amount), rows: make(map[row]*Usage)}
 	for _, x := range b.settlements {
+		key := x.call.key()
 		var have callRecord
 		if x.number > 1 || again {
-			if _, err := storage.GetRecord(t, x.call.key(), &have); err != nil {
+			var err error
+			if have, _, err = readCall(t, key); err != nil {
 				return err
 			}
 			if have.Number >= x.number {
@@ -96,7 +98,7 @@ func (b *batch) write(t storage.Txn) error {
 				f.owed[a.account] += c.by
 			}
 		}
-		if err := t.Set(x.call.key(), record.encode(), now.Add(l.opts.CallsKept)); err != nil {
+		if err := t.Set(key, record.encode(key), now.Add(l.opts.CallsKept)); err != nil {
 			return err
 		}
 		var err error

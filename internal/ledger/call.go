@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
@@ -184,12 +185,18 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 	}
 	hi := binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-from.UnixMilli()+1))
 	return unavailable(l.store.View(ctx, func(r storage.Reader) error {
-		return scan(r, lo, hi, func(c callRecord) bool {
+		var bad error
+		err := r.Scan(lo, hi, func(key, val []byte) bool {
+			var c callRecord
+			if c, bad = decodeCall(key, val); bad != nil {
+				return false
+			}
 			if f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model {
 				return true
 			}
 			return fn(c.Call)
 		})
+		return cmp.Or(err, bad)
 	}))
 }
 
@@ -247,14 +254,13 @@ func (l *Ledger) closeCrashed(ctx context.Context) error {
 		}
 		err = l.store.Update(ctx, func(t storage.Txn) error {
 			key := []byte(callPrefix + strings.TrimPrefix(string(open), openPrefix))
-			var c callRecord
-			found, err := storage.GetRecord(t, key, &c)
+			c, found, err := readCall(t, key)
 			if err != nil {
 				return err
 			}
 			if found && c.Ended == "" {
 				c.Ended = Crashed
-				if err := t.Set(key, storage.EncodeRecord(c), l.store.Now().Add(l.opts.CallsKept)); err != nil {
+				if err := t.Set(key, c.encode(key), l.store.Now().Add(l.opts.CallsKept)); err != nil {
 					return err
 				}
 			}

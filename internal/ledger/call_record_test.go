@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/binary"
 	"reflect"
 	"testing"
 
@@ -8,7 +9,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
@@ -18,10 +18,10 @@ func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
 		amount := rapid.Custom(func(t *rapid.T) money.Amount { return money.Amount(number.Draw(t, "n")) })
 		want := callRecord{
 			Call: Call{
-				ID: rapid.String().Draw(t, "id"), Time: number.Draw(t, "time"), User: rapid.String().Draw(t, "user"),
+				ID: rapid.String().Draw(t, "id"), Time: number.Draw(t, "time"), User: rapid.StringMatching(`[^/]*`).Draw(t, "user"),
 				Key: rapid.String().Draw(t, "key"), Model: rapid.String().Draw(t, "model"), Route: rapid.StringMatching(`[<>&"\\ -~é]*`).Draw(t, "route"),
 				Stream: rapid.Bool().Draw(t, "stream"), Status: int(rapid.Int16().Draw(t, "status")),
-				Ended: usage.Ended(rapid.StringMatching(`[a-z]*`).Draw(t, "ended")), Usage: usage.Basis(rapid.StringMatching(`[a-z]*`).Draw(t, "usage")),
+				Ended: rapid.SampledFrom(endedWords).Draw(t, "ended"), Usage: rapid.SampledFrom(basisWords).Draw(t, "usage"),
 				Tokens: usage.Tokens{
 					Input: number.Draw(t, "input"), Output: number.Draw(t, "output"), CacheRead: number.Draw(t, "read"),
 					CacheWrite5m: number.Draw(t, "5m"), CacheWrite1h: number.Draw(t, "1h"), Reasoning: number.Draw(t, "reasoning"),
@@ -36,15 +36,69 @@ func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
 				IDOf(rapid.String().Draw(t, "transfer")), rapid.String().Draw(t, "account"), max(amount.Draw(t, "paid"), -money.Max),
 			})
 		}
-		var got, standard callRecord
-		if err := storage.DecodeRecord(want.encode(), &got); err != nil {
-			t.Fatalf("%v: %s", err, want.encode())
-		}
-		if err := storage.DecodeRecord(storage.EncodeRecord(want), &standard); err != nil {
+		key := want.key()
+		record := want.encode(key)
+		got, err := decodeCall(key, record)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(got, standard) {
-			t.Fatalf("it was written as %s, and by the standard library as %s", want.encode(), storage.EncodeRecord(want))
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v was written, and %+v read", want, got)
+		}
+		if _, err := decodeCall(append(key, 'x'), record); err == nil {
+			t.Fatal("it is taken for the record of another call")
+		}
+		at := rapid.IntRange(0, len(record)-1).Draw(t, "at")
+		record[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
+		if _, err := decodeCall(key, record); err == nil {
+			t.Fatalf("it is read though byte %d is damaged", at)
+		}
+	})
+}
+
+func TestARecordOfACallReadsAsItWasWrittenAtFirst(t *testing.T) {
+	t.Parallel()
+	// As a build before the binary layout wrote it.
+	record := "\x01" + `{"id":"req_A","time":1793188800000,"user":"usr_1","key":"key_1","model":"m","route":"messages","stream":true,"status":200,` +
+		`"ended":"complete","usage":"reported","tokens":{"input":10,"output":5},"cost":"0.000105","duration":12,"n":1,` +
+		`"paid":[{"t":"00000000000000000000000000000007","a":"wallet","m":"0.000105"}]}`
+	want := callRecord{
+		Call: Call{
+			ID: "req_A", Time: 1793188800000, User: "usr_1", Key: "key_1", Model: "m", Route: "messages", Stream: true, Status: 200,
+			Ended: usage.Complete, Usage: usage.Reported, Tokens: usage.Tokens{Input: 10, Output: 5}, Cost: 105_000, Duration: 12,
+		},
+		Number: 1, Paid: []payment{{ID{15: 7}, "wallet", 105_000}},
+	}
+	got, err := decodeCall(want.key(), []byte(record))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("it reads %+v, and should %+v", got, want)
+	}
+	want.ID = "req_B"
+	if _, err := decodeCall(want.key(), []byte(record)); err == nil {
+		t.Error("it is taken for the record of another call")
+	}
+}
+
+// FuzzCallRecord reads any bytes as the record of a call, with a right sum.
+func FuzzCallRecord(f *testing.F) {
+	c := callRecord{Call: Call{ID: "req_A", User: "usr_1", Key: "key_1", Model: "m", Ended: usage.Complete}, Number: 1, Paid: []payment{{ID{1}, "wallet", 5}}}
+	key := c.key()
+	record := c.encode(key)
+	f.Add(record[:len(record)-4])
+	f.Add([]byte("\x02"))
+	f.Add([]byte("\x01{}"))
+	f.Fuzz(func(t *testing.T, record []byte) {
+		record = binary.BigEndian.AppendUint32(record, callSum(key, record))
+		c, err := decodeCall(key, record)
+		if err != nil {
+			return
+		}
+		again, err := decodeCall(key, c.encode(key))
+		if err != nil || !reflect.DeepEqual(c, again) {
+			t.Errorf("%q reads %+v, and written again %+v: %v", record, c, again, err)
 		}
 	})
 }

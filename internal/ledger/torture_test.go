@@ -134,8 +134,7 @@ func (t tormentor) call(caller int) error {
 		}
 		for found := false; !found; {
 			err := t.store.Update(ctx, func(tx storage.Txn) error {
-				var record callRecord
-				_, err := storage.GetRecord(tx, c.key(), &record)
+				record, _, err := readCall(tx, c.key())
 				found = record.Ended != ""
 				return err
 			})

@@ -27,13 +27,9 @@ func (v *verification) calls(records, open *cursor, b *books) error {
 		if err != nil {
 			return err
 		}
-		var c callRecord
-		if err := storage.DecodeRecord(val, &c); err != nil {
+		c, err := decodeCall(key, val)
+		if err != nil {
 			v.tell(whereCall(b.user, rest), "its record cannot be read: %v", err)
-			continue
-		}
-		if string(c.key()) != string(key) {
-			v.tell(whereCall(b.user, rest), "its record is that of call %s of %s at %s", c.ID, c.User, moment(time.UnixMilli(c.Time)))
 			continue
 		}
 		if err := v.call(&c, indexed, b); err != nil {

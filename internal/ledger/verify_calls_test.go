@@ -20,7 +20,7 @@ var harmsToCalls = []harm{
 	{
 		"a call that has paid more than was taken",
 		func(d damage) {
-			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Amount += money.Unit })
+			d.call(call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Amount += money.Unit })
 		},
 		[]string{
 			"call a of ann: it has cost 5.00, and paid 6.00",
@@ -29,13 +29,13 @@ var harmsToCalls = []harm{
 	},
 	{
 		"a call that has cost more than the sums of its day know",
-		func(d damage) { edit(d, call(callPrefix, "d"), func(c *callRecord) { c.Lost = money.Unit }) },
+		func(d damage) { d.call(call(callPrefix, "d"), func(c *callRecord) { c.Lost = money.Unit }) },
 		[]string{"usage ann/20261120/key_1/m: its calls differ from it by 0 calls, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
 	},
 	{
 		"a call that was paid from a budget",
 		func(d damage) {
-			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Account = underKey.own() })
+			d.call(call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Account = underKey.own() })
 		},
 		[]string{
 			fmt.Sprintf("call a of ann: it has paid from %s, where no money is kept", underKey),
@@ -45,14 +45,14 @@ var harmsToCalls = []harm{
 	{
 		"a call that was paid by no transfer",
 		func(d damage) {
-			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Transfer = extra })
+			d.call(call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Transfer = extra })
 		},
 		[]string{fmt.Sprintf("call a of ann: it has paid from u/ann/wallet by transfer %v, which is missing", extra)},
 	},
 	{
 		"a call that was paid by a transfer of another kind",
 		func(d damage) {
-			edit(d, call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Transfer = purchaseID })
+			d.call(call(callPrefix, "a"), func(c *callRecord) { c.Paid[0].Transfer = purchaseID })
 		},
 		[]string{fmt.Sprintf("call a of ann: it has paid from u/ann/wallet by transfer %v, which is a purchase", purchaseID)},
 	},
@@ -90,14 +90,14 @@ var harmsToCalls = []harm{
 		"a call that cannot be read",
 		func(d damage) { d.set(call(callPrefix, "d"), nil) },
 		[]string{
-			"call d of ann: its record cannot be read: storage: empty record",
+			"call d of ann: its record cannot be read: it is damaged, or that of another call",
 			"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
 		},
 	},
 	{
 		"a call in the place of another",
 		func(d damage) { d.set(call(callPrefix, "f"), d.get(call(callPrefix, "a"))) },
-		[]string{"call f of ann: its record is that of call a of ann at 2026-11-20T12:00:00Z"},
+		[]string{"call f of ann: its record cannot be read: it is damaged, or that of another call"},
 	},
 	{
 		"sums of a day that are too high",

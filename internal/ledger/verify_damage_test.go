@@ -46,6 +46,15 @@ func edit[T any](d damage, key []byte, change func(*T)) {
 	d.set(key, storage.EncodeRecord(record))
 }
 
+func (d damage) call(key []byte, change func(*callRecord)) {
+	c, err := decodeCall(key, d.get(key))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	change(&c)
+	d.set(key, c.encode(key))
+}
+
 func (d damage) state(a Account, change func(*State)) {
 	s, err := decodeState(d.get(accountKey(a)))
 	if err != nil {

@@ -123,7 +123,7 @@ func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
 	f.clock.pass(ends.Add(f.opts.CallsKept - keptMargin).Sub(f.clock.Now()))
 	f.verified()
 	f.change(func(tx storage.Txn) error {
-		edit(damage{tx, t}, c.key(), func(c *callRecord) { c.Paid[0].Transfer = extra })
+		damage{tx, t}.call(c.key(), func(c *callRecord) { c.Paid[0].Transfer = extra })
 		return nil
 	})
 	if problems, _ := f.verify(); len(problems) != 1 || !strings.Contains(problems[0], "which is missing") {

@@ -305,8 +305,8 @@ func (w *world) view(fn func(storage.Reader) error) {
 }
 
 func (w *world) record(c *madeCall) (record callRecord) {
-	w.view(func(r storage.Reader) error {
-		_, err := storage.GetRecord(r, c.key(), &record)
+	w.view(func(r storage.Reader) (err error) {
+		record, _, err = readCall(r, c.key())
 		return err
 	})
 	return record

@@ -20,6 +20,9 @@ func (t Tokens) ByKind() [Kinds]int64 {
 	return [Kinds]int64{t.Input, t.Output, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.Reasoning}
 }
 
+// OfKinds returns the tokens of a table.
+func OfKinds(n [Kinds]int64) Tokens { return Tokens{n[0], n[1], n[2], n[3], n[4], n[5]} }
+
 // AllInput is the input of all kinds.
 func (t Tokens) AllInput() int64 { return t.Input + t.CacheRead + t.CacheWrite5m + t.CacheWrite1h }
 
