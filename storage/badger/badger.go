@@ -155,6 +155,12 @@ func (b *Badger) Key() string {
 	return "badger:" + b.dir
 }
 
+// KeyFile returns where the key of this store is kept: beside the directory, not
+// inside, so that a copy of the store is not also a copy of its key.
+func (b *Badger) KeyFile() string {
+	return b.dir + ".key"
+}
+
 // Open implements storage.Opener.
 func (b *Badger) Open(ctx context.Context) (storage.Engine, error) {
 	if err := ctx.Err(); err != nil {

@@ -71,7 +71,11 @@ func open(c config) (_ *engine, err error) {
 		return nil, err
 	}
 	log := &logger{zap: c.logger}
-	db, err := badger.Open(c.size.options(c.dir, log))
+	opts := c.size.options(c.dir, log)
+	if err := verifyTables(c.dir, opts); err != nil {
+		return nil, err
+	}
+	db, err := badger.Open(opts)
 	if err != nil {
 		return nil, err
 	}

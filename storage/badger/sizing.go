@@ -59,9 +59,8 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 		// Close, because files are removed before Open.
 		WithBypassLockGuard(true).
 
-		// Badger takes a block it cannot read for one without keys. So a table
-		// is checked as a whole when it is opened, where a failure is an error.
-		WithChecksumVerificationMode(options.OnTableRead).
+		// verifyTables has looked at the tables before they are opened.
+		WithChecksumVerificationMode(options.NoVerification).
 		WithVerifyValueChecksum(true).
 		WithValueThreshold(maxInline).
 		WithValueLogFileSize(valueLogSize).
