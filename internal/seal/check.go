@@ -1,0 +1,121 @@
+package seal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// checkRecord, at meta/seal, is a known text under each master key that may have
+// sealed something in the store: who opens them all has the right ones.
+type checkRecord struct {
+	Sealed [][]byte `json:"sealed"`
+}
+
+var checkKey = []byte("meta/seal")
+
+const (
+	checkPurpose = "check"
+	checkText    = "modelgate"
+)
+
+// ErrWrongKey means that a store was sealed by a key that the keyring lacks.
+var ErrWrongKey = errors.New("the store was sealed by another master key: put that one back, after the new one if you want to change it")
+
+// Sealed tells whether a store may hold anything sealed.
+func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) {
+	err = store.View(ctx, func(r storage.Reader) error {
+		record, err := r.Get(checkKey)
+		sealed = record != nil
+		return err
+	})
+	return sealed, err
+}
+
+// Check refuses a keyring that lacks a key by which the store may have been
+// sealed, with [ErrWrongKey]. In a store that holds something sealed, the
+// keyring's newest key is one of those from now on.
+func (k *Keyring) Check(ctx context.Context, store *storage.Store) error {
+	return store.Update(ctx, func(t storage.Txn) error {
+		record, marked, err := k.verify(t)
+		if err != nil || marked || len(record.Sealed) == 0 {
+			return err
+		}
+		return k.mark(t, record.Sealed)
+	})
+}
+
+// Mark says that the store holds something sealed by the newest key. It belongs
+// before the first secret is sealed: a store that never had one may be opened
+// with any key, such as a backup that is restored elsewhere.
+func (k *Keyring) Mark(ctx context.Context, store *storage.Store) error {
+	var marked bool
+	err := store.View(ctx, func(r storage.Reader) (err error) {
+		_, marked, err = k.verify(r)
+		return err
+	})
+	if err != nil || marked {
+		return err
+	}
+	return store.Update(ctx, func(t storage.Txn) error {
+		record, marked, err := k.verify(t)
+		if err != nil || marked {
+			return err
+		}
+		return k.mark(t, record.Sealed)
+	})
+}
+
+// verify opens the known texts of the store, and tells whether one of them is
+// of the newest key.
+func (k *Keyring) verify(r storage.Reader) (record checkRecord, marked bool, err error) {
+	if _, err := storage.GetRecord(r, checkKey, &record); err != nil {
+		return record, false, err
+	}
+	box := k.For(checkPurpose)
+	for _, sealed := range record.Sealed {
+		text, err := box.Open(string(checkKey), sealed)
+		if err != nil || string(text) != checkText {
+			return record, false, fmt.Errorf("%w: %w", ErrWrongKey, cmp.Or(err, ErrBroken))
+		}
+		marked = marked || box.upToDate(sealed)
+	}
+	return record, marked, nil
+}
+
+// Renew leaves only the newest master key as one by which the store is sealed.
+// It belongs after all other records were sealed by that: from then on a start
+// needs it alone. A store without anything sealed stays so.
+func (k *Keyring) Renew(ctx context.Context, store *storage.Store) error {
+	return store.Update(ctx, func(t storage.Txn) error {
+		if before, err := t.Get(checkKey); err != nil || before == nil {
+			return err
+		}
+		return k.mark(t, nil)
+	})
+}
+
+// mark adds the newest master key to those that may have sealed something.
+func (k *Keyring) mark(t storage.Txn, before [][]byte) error {
+	sealed, err := k.For(checkPurpose).Seal(string(checkKey), []byte(checkText))
+	if err != nil {
+		return err
+	}
+	return storage.SetRecord(t, checkKey, checkRecord{append([][]byte{sealed}, before...)})
+}
+
+// Become takes over the keys of other, as a reload of the configuration brings
+// them, for all who hold this keyring. Keys that are not the store's are refused
+// with [ErrWrongKey], and nothing changes.
+func (k *Keyring) Become(ctx context.Context, store *storage.Store, other *Keyring) error {
+	if err := other.Check(ctx, store); err != nil {
+		return err
+	}
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	k.now.Store(other.now.Load())
+	return nil
+}

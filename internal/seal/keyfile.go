@@ -1,0 +1,150 @@
+package seal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// fileHead begins a key file that is made here. Lines that begin with # are for
+// people.
+const fileHead = `# The master key of modelgate, newest first. It seals what the store keeps secret:
+# without this file those secrets are lost. Back it up apart from the store.
+`
+
+// FromFile reads the keys of the key file at path, newest first, one a line. It
+// makes the file, once, where there is none and the store has never been sealed.
+// A store whose key file is gone is refused, since a new key would silently lose
+// what is sealed, and so is a file that others on this machine may read.
+func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
+	keys, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		sealed, err := Sealed(ctx, store)
+		if err != nil {
+			return nil, err
+		}
+		if sealed {
+			return nil, fmt.Errorf("the key file %s is missing: the store holds secrets that only it can open; put it back, or its copy of your backup", path)
+		}
+		if err := makeFile(path); err != nil {
+			return nil, fmt.Errorf("making the key file %s: %w", path, err)
+		}
+		// What is used is what is durable.
+		keys, err = readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return fileKeyring(path, keys)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return fileKeyring(path, keys)
+}
+
+func fileKeyring(path string, texts []string) (*Keyring, error) {
+	k, err := FromTexts(texts...)
+	if err != nil {
+		return nil, fmt.Errorf("the key file %s: %w", path, err)
+	}
+	return newKeyring(k.all(), path), nil
+}
+
+// CheckFile tells whether the file at path may be used as a key file: a plain
+// file that only its owner may read. Its error wraps [fs.ErrNotExist] when there
+// is none.
+func CheckFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("the key file %s is not a plain file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("the key file %s may be used by others (mode %#o): chmod 600 it, and draw a new key if anybody could have read it", path, info.Mode().Perm())
+	}
+	return nil
+}
+
+func readFile(path string) (texts []string, err error) {
+	if err := CheckFile(path); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			texts = append(texts, line)
+		}
+	}
+	return texts, nil
+}
+
+// makeFile makes a key file with a new key. One that came to be meanwhile stays
+// as it is.
+func makeFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return writeFile(path, []masterKey{drawKey()}, func(temp string) error {
+		// Unlike a rename, a link never replaces what is there.
+		if err := os.Link(temp, path); err == nil || errors.Is(err, fs.ErrExist) {
+			return os.Remove(temp)
+		}
+		return os.Rename(temp, path) // a file system without links
+	})
+}
+
+// writeFile writes keys to a file beside path, durably, and lets place put it
+// in its place, durably too.
+func writeFile(path string, keys []masterKey, place func(temp string) error) error {
+	dir := filepath.Dir(path)
+	file, err := os.CreateTemp(dir, filepath.Base(path)+".*.new") // O_EXCL, mode 0600
+	if err != nil {
+		return err
+	}
+	content := fileHead
+	for _, key := range keys {
+		content += key.text() + "\n"
+	}
+	_, err = file.WriteString(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = place(file.Name())
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(file.Name()))
+	}
+	return syncDir(dir)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// syncDir makes a new name in a directory durable. Windows has no way to ask
+// for that, and needs none.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,296 @@
+package seal
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+func newStore(t *testing.T) *storage.Store {
+	t.Helper()
+	store := storage.New(memory.New(), storage.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// opened opens the key file as a start does.
+func opened(t *testing.T, store *storage.Store, path string) *Keyring {
+	t.Helper()
+	k, err := FromFile(t.Context(), store, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Check(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// uses marks that something was sealed.
+func uses(t *testing.T, k *Keyring, store *storage.Store) {
+	t.Helper()
+	for range 2 { // the second changes nothing
+		if err := k.Mark(t.Context(), store); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A backup without anything sealed may be restored without its key file.
+func TestAStoreWithoutAnythingSealedTakesAnyKey(t *testing.T) {
+	t.Parallel()
+	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
+	k := opened(t, store, path)
+	if err := k.Renew(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if sealed, err := Sealed(t.Context(), store); err != nil || sealed {
+		t.Fatal(sealed, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	uses(t, opened(t, store, path), store)
+	if sealed, err := Sealed(t.Context(), store); err != nil || !sealed {
+		t.Error(sealed, err)
+	}
+	if err := k.Mark(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+		t.Errorf("another key seals beside the first: %v", err)
+	}
+}
+
+func TestAKeyFileIsMadeOnceAndReadFromThenOn(t *testing.T) {
+	t.Parallel()
+	store, path := newStore(t), filepath.Join(t.TempDir(), "made", "modelgate.key")
+	first := opened(t, store, path)
+	envelope := sealed(t, first, "p", "id", "x")
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	second := opened(t, store, path)
+	if _, err := second.For("p").Open("id", envelope); err != nil || second.Path() != path {
+		t.Errorf("after a restart: %v, %q", err, second.Path())
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
+		t.Errorf("beside the key file lies %q", left)
+	}
+}
+
+func TestManyWhoMakeAKeyFileAtOnceHaveOneKey(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "modelgate.key")
+	rings := make([]*Keyring, 8)
+	var all sync.WaitGroup
+	for i := range rings {
+		store := newStore(t)
+		all.Go(func() { rings[i], _ = FromFile(t.Context(), store, path) })
+	}
+	all.Wait()
+	for i, k := range rings {
+		if k == nil {
+			t.Fatalf("the %dth has no key", i)
+		}
+		if _, err := k.For("p").Open("id", sealed(t, rings[0], "p", "id", "x")); err != nil {
+			t.Errorf("the %dth has another key: %v", i, err)
+		}
+	}
+}
+
+func TestAMissingKeyFileBesideASealedStoreStopsTheStart(t *testing.T) {
+	t.Parallel()
+	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
+	uses(t, opened(t, store, path), store)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := FromFile(t.Context(), store, path)
+	if err == nil || !strings.Contains(err.Error(), path) {
+		t.Fatalf("%v, want an error that says where the file should be", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a new key was made beside an old store")
+	}
+}
+
+func TestAWrongKeyStopsTheStart(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	uses(t, ring(t, key(1)), store)
+	for what, c := range map[string]struct {
+		ring *Keyring
+		want error
+	}{
+		"the same": {ring(t, key(1)), nil},
+		"another":  {ring(t, key(2)), ErrWrongKey},
+		"none":     {nil, ErrWrongKey},
+		"others":   {ring(t, key(2), key(3)), ErrWrongKey},
+	} {
+		if err := c.ring.Check(t.Context(), store); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+	}
+	// A new key before the old one may have sealed something: from then on both
+	// are needed, until all is sealed anew.
+	both := ring(t, key(4), key(1))
+	for range 2 {
+		if err := both.Check(t.Context(), store); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, alone := range []string{key(1), key(4)} {
+		if err := ring(t, alone).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+			t.Errorf("one of two keys alone: %v", err)
+		}
+	}
+	uses(t, ring(t, key(9), key(4), key(1)), store) // as a running process does after a rotation
+	if err := ring(t, key(9), key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+		t.Errorf("without one of three keys: %v", err)
+	}
+	both = ring(t, key(4), key(1), key(9))
+	if err := both.Renew(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if err := ring(t, key(4)).Check(t.Context(), store); err != nil {
+		t.Errorf("the new key alone, after the end of the rotation: %v", err)
+	}
+	if err := ring(t, key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+		t.Errorf("the old key alone, after the end of the rotation: %v", err)
+	}
+}
+
+func TestAKeyFileThatOthersMayReadIsRefused(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("modes of files mean nothing here")
+	}
+	dir := t.TempDir()
+	for name, mode := range map[string]fs.FileMode{"group": 0o640, "world": 0o604, "writable": 0o620, "run": 0o611} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(key(1)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := FromFile(t.Context(), newStore(t), path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("mode %#o: %v", mode, err)
+		}
+	}
+	if _, err := FromFile(t.Context(), newStore(t), dir); err == nil {
+		t.Error("a directory is taken for a key file")
+	}
+}
+
+func TestAKeyFileHoldsKeysAndRemarks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for what, c := range map[string]struct {
+		content string
+		keys    int
+	}{
+		"one":     {key(1), 1},
+		"two":     {"# new\n" + key(1) + "\n\n  # old\n" + key(2) + "\r\n", 2},
+		"nothing": {"", 0},
+		"remarks": {"# " + key(1), 0},
+		"junk":    {key(1) + "\nnot a key\n", 0},
+	} {
+		path := filepath.Join(dir, what)
+		if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		k, err := FromFile(t.Context(), newStore(t), path)
+		if (err == nil) != (c.keys > 0) || k.Count() != c.keys {
+			t.Errorf("%s: %d keys, %v; want %d", what, k.Count(), err, c.keys)
+		}
+		if content, _ := os.ReadFile(path); string(content) != c.content {
+			t.Errorf("%s: the file was changed", what)
+		}
+	}
+}
+
+func TestARotationKeepsTheOldKeyUntilItIsDropped(t *testing.T) {
+	t.Parallel()
+	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
+	k := opened(t, store, path)
+	uses(t, k, store)
+	before := sealed(t, k, "p", "id", "x")
+	if err := k.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	after := sealed(t, k, "p", "id", "x")
+	// A crash here: the next start has both keys.
+	again := opened(t, store, path)
+	for _, r := range []*Keyring{k, again} {
+		for what, envelope := range map[string][]byte{"before": before, "after": after} {
+			if _, err := r.For("p").Open("id", envelope); err != nil || r.Count() != 2 {
+				t.Errorf("sealed %s the rotation, %d keys: %v", what, r.Count(), err)
+			}
+		}
+	}
+	if err := k.Renew(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.DropOld(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Keyring{k, opened(t, store, path)} {
+		if _, err := r.For("p").Open("id", after); err != nil || r.Count() != 1 {
+			t.Errorf("the new key, %d keys: %v", r.Count(), err)
+		}
+		if _, err := r.For("p").Open("id", before); !errors.Is(err, ErrNoKey) {
+			t.Errorf("the old key is not dropped: %v", err)
+		}
+	}
+	if runtime.GOOS != "windows" {
+		if err := CheckFile(path); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, fixed := range []*Keyring{ring(t, key(1)), Random()} {
+		if err := errors.Join(fixed.Rotate(), fixed.DropOld()); !errors.Is(err, ErrConfigured) {
+			t.Errorf("keys without a file were rotated: %v", err)
+		}
+	}
+}
+
+func TestARotationThatCannotBeWrittenChangesNothing(t *testing.T) {
+	t.Parallel()
+	store, path := newStore(t), filepath.Join(t.TempDir(), "dir", "modelgate.key")
+	k := opened(t, store, path)
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Rotate(); err == nil || k.Count() != 1 {
+		t.Errorf("%d keys, %v", k.Count(), err)
+	}
+}
+
+func TestAReloadChangesTheKeysForAllWhoHoldThem(t *testing.T) {
+	t.Parallel()
+	store, k := newStore(t), ring(t, key(1))
+	uses(t, k, store)
+	if err := k.Become(t.Context(), store, ring(t, key(2))); !errors.Is(err, ErrWrongKey) || k.Count() != 1 {
+		t.Errorf("a wrong key was taken over: %d, %v", k.Count(), err)
+	}
+	box := k.For("p")
+	before, _ := box.Seal("id", []byte("x"))
+	if err := k.Become(t.Context(), store, ring(t, key(2), key(1))); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := box.Seal("id", []byte("x"))
+	if _, err := box.Open("id", before); err != nil {
+		t.Error(err)
+	}
+	if _, err := ring(t, key(2)).For("p").Open("id", after); err != nil {
+		t.Errorf("the box still seals by the old key: %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Keyring is the master keys: the first seals, all of them open. A nil Keyring
+// has none: what needs one is closed. It may be used by many at once.
+type Keyring struct {
+	now      atomic.Pointer[keys]
+	changing sync.Mutex // held by whoever replaces the keys
+}
+
+// keys is what a keyring holds at one time.
+type keys struct {
+	list []masterKey // newest first
+	path string      // of the key file; empty when the keys stand in the configuration
+}
+
+// errForm tells what a master key looks like. Errors never quote the text: it is
+// a secret that was mistyped.
+var errForm = errors.New("a master key is 32 random bytes as base64 or hex, such as `openssl rand -base64 32` prints")
+
+// FromTexts makes a keyring of keys that stand in a configuration, newest first:
+// 32 bytes each, as base64 of any kind or as hex. Empty ones are refused, those
+// of one byte repeated, and those given twice.
+func FromTexts(texts ...string) (*Keyring, error) {
+	if len(texts) == 0 {
+		return nil, errForm
+	}
+	list := make([]masterKey, 0, len(texts))
+	for i, text := range texts {
+		key, err := parseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("master key %d of %d: %w", i+1, len(texts), err)
+		}
+		for _, other := range list {
+			if other.id == key.id {
+				return nil, fmt.Errorf("master key %d of %d is given twice", i+1, len(texts))
+			}
+		}
+		list = append(list, key)
+	}
+	return newKeyring(list, ""), nil
+}
+
+// Random makes a keyring of a key that lives as long as the process, for a store
+// that does too.
+func Random() *Keyring { return newKeyring([]masterKey{drawKey()}, "") }
+
+func newKeyring(list []masterKey, path string) *Keyring {
+	k := new(Keyring)
+	k.now.Store(&keys{list, path})
+	return k
+}
+
+func (k *Keyring) all() []masterKey {
+	if k == nil {
+		return nil
+	}
+	return k.now.Load().list
+}
+
+func drawKey() masterKey {
+	var secret [KeySize]byte
+	_, _ = rand.Read(secret[:]) // never fails: it ends the process instead
+	return newMasterKey(secret)
+}
+
+// parseKey reads the text of a master key.
+func parseKey(text string) (masterKey, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return masterKey{}, fmt.Errorf("it is empty: %w", errForm)
+	}
+	secret, err := hex.DecodeString(text)
+	if err != nil || len(secret) != KeySize {
+		plain := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
+		secret, err = base64.RawStdEncoding.Strict().DecodeString(plain)
+	}
+	if err != nil || len(secret) != KeySize {
+		return masterKey{}, errForm
+	}
+	if bytes.Count(secret, secret[:1]) == KeySize {
+		return masterKey{}, fmt.Errorf("it is one byte repeated: %w", errForm)
+	}
+	return newMasterKey([KeySize]byte(secret)), nil
+}
+
+// text returns the key as it stands in a key file.
+func (k masterKey) text() string { return base64.StdEncoding.EncodeToString(k.secret[:]) }
