@@ -72,6 +72,15 @@ func TestABadConfigurationDoesNotStart(t *testing.T) {
 		"a header that is no version": {"version_header x-thing", "", "must end in -version"},
 		"a header that is none":       {`version_header "a version"`, "", "letters, digits"},
 		"too little memory":           {"limits {\n body_memory 1MiB\n}", "", "at least 32 MiB"},
+		"an idle without lifetime":    {"session {\n idle 31d\n}", "", "lifetime from idle"},
+		"a session for ever":          {"session {\n lifetime 500d\n}", "", "to 9600h"},
+		"an idle of a moment":         {"session {\n idle 1s\n}", "", "idle is at least 1m"},
+		"a stamp of a moment":         {"verification {\n lifetime 1s\n}", "", "from 30s to 1h"},
+		"a stamp for ever":            {"verification {\n lifetime 2h\n}", "", "from 30s to 1h"},
+		"passkeys of another site":    {"base_url https://a.example\npasskey {\n rp_id b.example\n}", "", "browsers would refuse it"},
+		"passkeys of a neighbour":     {"base_url https://a.b.example\npasskey {\n rp_id ab.example\n origin https://xab.example\n}", "", "browsers would refuse it"},
+		"passkeys of no site":         {"passkey {\n rp_id b.example\n}", "", "there is no origin"},
+		"passkeys for an address":     {"base_url http://127.0.0.1:8080\npasskey {\n rp_id localhost\n}", "", "https, and for http://localhost, alone"},
 		"a pattern among the names":   {"", "modelgate_messages {\n models a-*\n respond ok\n}", "is a pattern, at "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,6 +46,7 @@ var adminRoutes = slices.Concat(
 	[]adminRoute{{"GET /modelgate/status", adminStatus}},
 	identityRoutes,
 	moneyRoutes,
+	[]adminRoute{{"POST /modelgate/secret/rotate", adminRotateSecret}},
 )
 
 // Routes returns the one prefix that is ours.

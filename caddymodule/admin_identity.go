@@ -11,28 +11,36 @@ import (
 // identityRoutes are the routes that concern users, their keys and their access
 // tokens.
 var identityRoutes = []adminRoute{
-	{"GET /modelgate/users", func(n *Node, r *http.Request) (any, error) {
-		return listed(n.Directory.Users(r.Context()))
-	}},
+	{"GET /modelgate/users", adminUsers},
 	{"POST /modelgate/users", adminCreateUser},
 	{"GET /modelgate/users/{user}", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.User(r.Context(), r.PathValue("user"))
+		return n.shown(r)(n.Directory.User(r.Context(), r.PathValue("user")))
+	}},
+	{"DELETE /modelgate/users/{user}/factors", func(n *Node, r *http.Request) (any, error) {
+		return struct{}{}, n.Directory.ResetFactors(r.Context(), operator, r.PathValue("user"))
+	}},
+	{"POST /modelgate/users/{user}/reset-password", func(n *Node, r *http.Request) (any, error) {
+		code, err := n.Directory.IssueResetCode(r.Context(), operator, r.PathValue("user"))
+		return shownCode{code.Reveal()}, err
+	}},
+	{"POST /modelgate/users/{user}/sign-out", func(n *Node, r *http.Request) (any, error) {
+		return struct{}{}, n.Directory.SignOut(r.Context(), operator, r.PathValue("user"))
 	}},
 	{"POST /modelgate/users/{user}/disable", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true)
+		return n.shown(r)(n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true))
 	}},
 	{"POST /modelgate/users/{user}/enable", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false)
+		return n.shown(r)(n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false))
 	}},
 	{"POST /modelgate/users/{user}/limits", func(n *Node, r *http.Request) (any, error) {
 		var change identity.LimitsChange
 		if err := decode(r, &change); err != nil {
 			return nil, err
 		}
-		return n.Directory.ChangeUserLimits(r.Context(), operator, r.PathValue("user"), change)
+		return n.shown(r)(n.Directory.ChangeUserLimits(r.Context(), operator, r.PathValue("user"), change))
 	}},
 	{"DELETE /modelgate/users/{user}/limits", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.SetUserLimits(r.Context(), operator, r.PathValue("user"), identity.Limits{})
+		return n.shown(r)(n.Directory.SetUserLimits(r.Context(), operator, r.PathValue("user"), identity.Limits{}))
 	}},
 	{"POST /modelgate/users/{user}/token", adminMintToken},
 	{"DELETE /modelgate/users/{user}/token", func(n *Node, r *http.Request) (any, error) {
@@ -58,14 +66,74 @@ var identityRoutes = []adminRoute{
 	{"POST /modelgate/keys/{key}/rotate", adminRotateKey},
 }
 
+// shownUser is a user with what he can prove himself by, beside his password.
+type shownUser struct {
+	identity.User
+	Factors shownFactors `json:"factors"`
+}
+
+type shownFactors struct {
+	TOTP        bool `json:"totp"`
+	BackupCodes int  `json:"backup_codes"` // how many are left
+	Passkeys    int  `json:"passkeys"`
+}
+
+func (n *Node) withFactors(r *http.Request, user identity.User) (shownUser, error) {
+	factors, err := n.Directory.Factors(r.Context(), user.ID)
+	return shownUser{user, shownFactors{factors.TOTP, factors.BackupCodes, len(factors.Passkeys)}}, err
+}
+
+// shown returns what shows a user that somebody was asked for.
+func (n *Node) shown(r *http.Request) func(identity.User, error) (any, error) {
+	return func(user identity.User, err error) (any, error) {
+		if err != nil {
+			return nil, err
+		}
+		return n.withFactors(r, user)
+	}
+}
+
+func adminUsers(n *Node, r *http.Request) (any, error) {
+	users, err := n.Directory.Users(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]shownUser, len(users))
+	for i, user := range users {
+		if shown[i], err = n.withFactors(r, user); err != nil {
+			return nil, err
+		}
+	}
+	return listed(shown, nil)
+}
+
+// shownCode is a one-time code, which is shown this once.
+type shownCode struct {
+	Code string `json:"code"`
+}
+
+// adminCreateUser makes a user, with a password if one is given: people log in by
+// it, programs need none.
 func adminCreateUser(n *Node, r *http.Request) (any, error) {
 	var in struct {
-		Name string `json:"name"`
+		Name     string  `json:"name"`
+		Password *string `json:"password"`
 	}
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	return n.Directory.CreateUser(r.Context(), operator, in.Name)
+	if in.Password != nil {
+		// Before anything is made: else a refused password would leave a user
+		// without one behind.
+		if f := identity.CheckPassword(in.Name, *in.Password); f != nil {
+			return nil, f
+		}
+	}
+	user, err := n.Directory.CreateUser(r.Context(), operator, in.Name)
+	if err == nil && in.Password != nil {
+		err = n.Directory.SetPassword(r.Context(), operator, user.ID, *in.Password)
+	}
+	return shownUser{User: user}, err
 }
 
 // shownToken is an access token, which is shown this once.

@@ -56,6 +56,13 @@ func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
 		{"POST", "/modelgate/users/nobody/token", nil, 404, "NOT_FOUND", "user"},
 		{"POST", "/modelgate/users/shut/token", nil, 409, "CONFLICT", "user"},
 		{"DELETE", "/modelgate/users/nobody/token", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/users", body{"name": "weak", "password": "short"}, 400, "INVALID_PARAMETER", "password"},
+		{"POST", "/modelgate/users", body{"name": "weak", "password": ""}, 400, "MISSING_PARAMETER", "password"},
+		{"GET", "/modelgate/users/weak", nil, 404, "NOT_FOUND", "user"},
+		{"DELETE", "/modelgate/users/nobody/factors", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/users/nobody/reset-password", nil, 404, "NOT_FOUND", "user"},
+		{"POST", "/modelgate/users/nobody/sign-out", nil, 404, "NOT_FOUND", "user"},
+		{"GET", "/modelgate/secret/rotate", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/nothing", nil, 404, "NOT_FOUND", ""},
 		{"DELETE", "/modelgate/users/taken", nil, 404, "NOT_FOUND", ""},
@@ -86,9 +93,10 @@ func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
 	if !strings.HasPrefix(minted.Token, "mgat_") || g.Logged(minted.Token) {
 		t.Errorf("the access token %q, in the log: %v", minted.Token, g.Logged(minted.Token))
 	}
-	for _, path := range []string{"/modelgate/keys", "/modelgate/users", "/modelgate/users/" + key.UserID, "/modelgate/status", "/modelgate/keys?user=" + key.UserID} {
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "person", "password": goodPassword}, nil)
+	for _, path := range []string{"/modelgate/keys", "/modelgate/users", "/modelgate/users/person", "/modelgate/users/" + key.UserID, "/modelgate/status", "/modelgate/keys?user=" + key.UserID} {
 		_, answer := g.Admin(t, http.MethodGet, path, nil)
-		for _, secret := range []string{key.Secret, rotated.Secret, minted.Token, `"hash"`, `"previous":`, `"token_hash"`} {
+		for _, secret := range []string{key.Secret, rotated.Secret, minted.Token, `"hash"`, `"previous":`, `"token_hash"`, `"password"`, "argon2", goodPassword} {
 			if strings.Contains(string(answer), secret) {
 				t.Errorf("%s shows %s", path, answer)
 			}

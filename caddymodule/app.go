@@ -30,6 +30,9 @@ func init() {
 // AppID is the id of the app in Caddy's configuration.
 const AppID = "modelgate"
 
+// ModulePath is the path of this Go module.
+const ModulePath = "github.com/caddy-modelgate/modelgate"
+
 // App is the account side of the gateway: where users, keys and money are kept,
 // and what holds for every model call. The directives of a site are its doors.
 //
@@ -68,7 +71,29 @@ type App struct {
 	// How much may be paid in at once.
 	TopUp TopUp `json:"topup,omitzero"`
 
-	// Bounds that hold for every model call and every key.
+	// Who may make an account: with `open`, whoever reaches the console; with
+	// `closed`, operators alone. Default: `closed`.
+	Registration string `json:"registration,omitempty"`
+
+	// How long people stay logged in.
+	Session Session `json:"session,omitzero"`
+
+	// When people must prove their second factor anew.
+	Verification Verification `json:"verification,omitzero"`
+
+	// For which site passkeys are made. Without it they are made for base_url, if
+	// that is https with a name, or http://localhost; else there are none.
+	Passkey Passkey `json:"passkey,omitzero"`
+
+	// The master keys, by which the secrets in the store are sealed: 32 random
+	// bytes each, in base64 or hexadecimal. The first one seals, all of them
+	// open. Placeholders are resolved, such as `{env.MODELGATE_SECRET}` and
+	// `{file./path}`. Default: a key that is made once, in a file beside the
+	// store, `<directory of the store>.key`. Without its key a store does not
+	// open: keep a copy, and not with the backups of the store.
+	Secrets masterKeys `json:"secrets,omitempty"`
+
+	// Bounds that hold for every model call, every key and every log-in.
 	Limits Limits `json:"limits,omitzero"`
 
 	logger   *zap.Logger
@@ -78,6 +103,7 @@ type App struct {
 	plans    *billing.Plans
 	payments map[string]payments.Provider // by name
 	started  int64                        // Unix seconds of this configuration's provisioning
+	console  bool                         // somebody can be logged in: a site has the console
 
 	offers *offers
 	lease  *lease
@@ -107,6 +133,12 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.Currency = cmp.Or(a.Currency, "USD")
 	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
 	a.Limits.setDefaults()
+	if err := a.setPeopleDefaults(); err != nil {
+		return err
+	}
+	if err := a.Secrets.resolve(); err != nil {
+		return err
+	}
 
 	var err error
 	if a.prices, err = catalog.NewPrices(a.PriceRows); err != nil {
@@ -150,6 +182,7 @@ func (a *App) Validate() error {
 		validateHeaderName(a.VersionHeader),
 		validateCurrency(a.Currency),
 		validateUnpriced(a.Unpriced),
+		a.validatePeople(),
 	}
 	if a.BaseURL != "" {
 		errs = append(errs, validateBaseURL(a.BaseURL))
@@ -167,12 +200,25 @@ func validateBaseURL(text string) error {
 }
 
 // Start opens the node, or joins the one that the configuration before this
-// one has open. It refuses a currency that is not that of the money there.
+// one has open. It refuses a currency that is not that of the money there, and
+// master keys that do not open what is sealed there.
 func (a *App) Start() error {
-	if err := a.lease.start(a.opener); err != nil {
+	ctx := context.Background()
+	if err := a.lease.start(a.opener, a.Secrets); err != nil {
 		return err
 	}
-	return a.lease.node.Ledger.UseCurrency(context.Background(), a.Currency)
+	node := a.lease.node
+	if err := node.Ledger.UseCurrency(ctx, a.Currency); err != nil {
+		return err
+	}
+	if err := node.useKeys(ctx, a.Secrets, a.opener); err != nil {
+		return err
+	}
+	node.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
+	if a.console {
+		node.announceSetup(ctx)
+	}
+	return nil
 }
 
 // Stop lets go of the node. It stays open while calls of this configuration

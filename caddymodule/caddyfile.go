@@ -42,6 +42,11 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		plan <id> <title> { ... }
 //		payment <provider> { ... }
 //		topup { ... }
+//		secret <key>...
+//		registration open|closed
+//		session { ... }
+//		verification { ... }
+//		passkey { ... }
 //		limits {
 //			body_read   <duration>
 //			body_memory <size>
@@ -52,6 +57,9 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //			requests_per_second <count>
 //			streams             <count>
 //			tokens_per_minute   <count>
+//
+//			login_per_user    <count>
+//			login_per_address <count>
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -69,9 +77,14 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"plan":           a.unmarshalPlan,
 		"payment":        a.unmarshalPayment(),
 		"topup":          a.TopUp.unmarshalCaddyfile,
+		"secret":         a.unmarshalSecret,
+		"registration":   checkedArg(&a.Registration, validateRegistration),
+		"session":        a.Session.unmarshalCaddyfile,
+		"verification":   a.Verification.unmarshalCaddyfile,
+		"passkey":        a.Passkey.unmarshalCaddyfile,
 		"limits":         a.Limits.unmarshalCaddyfile,
 	}
-	return Block(d, words, "price", "plan", "payment")
+	return Block(d, words, "price", "plan", "payment", "secret")
 }
 
 func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {
@@ -114,6 +127,8 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"requests_per_second": func(d *caddyfile.Dispenser) error { return count(d, &l.RequestsPerSecond, identity.MaxCalls) },
 		"streams":             func(d *caddyfile.Dispenser) error { return count(d, &l.Streams, identity.MaxCalls) },
 		"tokens_per_minute":   func(d *caddyfile.Dispenser) error { return count(d, &l.TokensPerMinute, identity.MaxTokens) },
+		"login_per_user":      func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerUser, maxLogins) },
+		"login_per_address":   func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerAddress, maxLogins) },
 	})
 }
 

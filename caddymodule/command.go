@@ -33,6 +33,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused,
 			cmd.AddCommand(
 				noun("user", "Users", userCommands()...),
 				noun("key", "API keys", keyCommands()...),
+				noun("secret", "The master key, by which secrets in the store are sealed", secretCommands()...),
 				noun("wallet", "Prepaid money", walletCommands()...),
 				noun("plan", "Plans on sale", planCommands()...),
 				noun("subscription", "Plans that users have", subscriptionCommands()...),

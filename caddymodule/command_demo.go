@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +57,8 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		include http.handlers.modelgate_messages http.handlers.modelgate_completions
 	}
 	modelgate {
-		base_url http://{{.Listen}}
+		base_url {{.BaseURL}}
+		registration open
 		storage badger "{{.Data}}/store" {
 			memory small
 		}
@@ -82,7 +84,7 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	}
 }
 
-http://{{.Listen}} {
+{{.Sites}} {
 	bind {{.Host}}
 	modelgate_health
 	modelgate_console
@@ -102,6 +104,7 @@ type demoRun struct {
 	BaseURL     string `json:"base_url"`
 	Admin       string `json:"admin"` // for --address
 	User        string `json:"user"`
+	Password    string `json:"password"`
 	APIKey      string `json:"api_key"`
 	AccessToken string `json:"access_token"`
 }
@@ -152,7 +155,7 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 	if err := caddy.Load(config, true); err != nil {
 		return demoRun{}, err
 	}
-	run := demoRun{BaseURL: "http://" + listen, Admin: admin, User: "demo"}
+	run := demoRun{BaseURL: demoBaseURL(listen), Admin: admin, User: "demo", Password: rand.Text()}
 	return run, run.provide(cmd.Context())
 }
 
@@ -162,9 +165,14 @@ func adaptDemo(listen, admin, data string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	base := demoBaseURL(listen)
+	sites := "http://" + listen
+	if base != sites {
+		sites += ", " + base // who uses the address is served, too
+	}
 	var caddyfile strings.Builder
 	err = demoCaddyfile.Execute(&caddyfile, map[string]string{
-		"Listen": listen, "Host": host, "Admin": admin, "Data": filepath.ToSlash(data),
+		"Listen": listen, "Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data),
 	})
 	if err != nil {
 		return nil, err
@@ -174,6 +182,16 @@ func adaptDemo(listen, admin, data string) ([]byte, error) {
 		err = fmt.Errorf("the demo's Caddyfile: %v", warnings)
 	}
 	return config, err
+}
+
+// demoBaseURL is where people find the demo. Of this machine they are told its
+// name: for an address browsers make no passkeys.
+func demoBaseURL(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || !isLoopback(host) {
+		return "http://" + listen
+	}
+	return "http://" + net.JoinHostPort("localhost", port)
 }
 
 // freeAddress returns address with a port that is free at this moment in place
@@ -190,8 +208,8 @@ func freeAddress(address string) (string, error) {
 // demoMoney is what the demo's user has to begin with.
 const demoMoney = 20 * money.Unit
 
-// provide makes a key and an access token for the demo's user, who may be there
-// from an earlier run, and gives him money, once.
+// provide makes a password, a key and an access token for the demo's user, who
+// may be there from an earlier run, and gives him money, once.
 func (d *demoRun) provide(ctx context.Context) error {
 	app, err := activeApp()
 	if err != nil {
@@ -204,6 +222,10 @@ func (d *demoRun) provide(ctx context.Context) error {
 	defer release()
 	var taken *fault.Fault
 	if _, err := node.Directory.CreateUser(ctx, operator, d.User); err != nil && (!errors.As(err, &taken) || taken.Code != fault.Conflict) {
+		return err
+	}
+	// The password goes first: a new one ends the access token.
+	if err := node.Directory.SetPassword(ctx, operator, d.User, d.Password); err != nil {
 		return err
 	}
 	_, key, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo"})
@@ -236,7 +258,8 @@ func (d demoRun) introduce(w io.Writer) {
 		Messages  []message `json:"messages"`
 	}
 	hello := []message{{"user", "Hello, who is there?"}}
-	fmt.Fprintf(w, "modelgate demo\n\n  base URL      %s\n  API key       %s\n  access token  %s\n  admin         %s\n", d.BaseURL, d.APIKey, d.AccessToken, d.Admin)
+	fmt.Fprintf(w, "modelgate demo\n\n  base URL      %s\n  user          %s\n  password      %s\n  API key       %s\n  access token  %s\n  admin         %s\n",
+		d.BaseURL, d.User, d.Password, d.APIKey, d.AccessToken, d.Admin)
 	fmt.Fprintf(w, "\nA message, as JSON:\n\n  curl -s %s/v1/messages -H 'x-api-key: %s' -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' -d '%s'\n",
 		d.BaseURL, d.APIKey, quoted(call{"demo-1", 64, false, hello}))
 	fmt.Fprintf(w, "\nA chat, as a stream:\n\n  curl -sN %s/v1/chat/completions -H 'authorization: Bearer %s' -H 'content-type: application/json' -d '%s'\n",
@@ -255,6 +278,12 @@ func (d demoRun) introduce(w io.Writer) {
 		Plan int    `json:"plan_id"`
 		Key  string `json:"idempotency_key"`
 	}
+	type login struct {
+		Name     string `json:"username"`
+		Password string `json:"password"`
+	}
+	fmt.Fprintf(w, "\nA log-in, as a browser does it, and what it opens:\n\n  curl -s -c modelgate-demo.cookies %s/api/user/login -H 'content-type: application/json' -d '%s'\n  curl -s -b modelgate-demo.cookies %s/api/user/self\n",
+		d.BaseURL, quoted(login{d.User, d.Password}), d.BaseURL)
 	console("What the calls have cost", http.MethodGet, "/api/log/self", nil)
 	console("More money; open the pay_url of the answer in a browser", http.MethodPost, "/api/user/demo/pay", order{10 * money.Unit})
 	console("A plan, paid from the wallet, once for its key", http.MethodPost, "/api/subscription/wallet/pay", purchase{1, "first"})

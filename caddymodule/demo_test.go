@@ -10,7 +10,7 @@ import (
 
 func TestTheDemoListensWhereItIsToldAlone(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"127.0.0.1:8080", "[::1]:8080"} {
+	for _, address := range []string{"127.0.0.1:8080", "[::1]:8080", "192.0.2.1:8080"} {
 		adapted, err := caddymodule.AdaptDemo(address, "127.0.0.1:2020", t.TempDir())
 		if err != nil {
 			t.Fatal(err)

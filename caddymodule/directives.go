@@ -6,13 +6,14 @@ import "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 // order of all stands here, because the doors must come before anything that
 // answers and after what only prepares (header, request_header, encode).
 //
-// modelgate_auth comes last: the directives before it demand their credential
-// themselves, what comes behind it has none of its own.
+// modelgate_stepup and modelgate_auth come last: the directives before them demand
+// their credential themselves, what comes behind them has none of its own.
 var directives = []string{
 	"modelgate_health",
 	"modelgate_messages",
 	"modelgate_completions",
 	"modelgate_console",
+	"modelgate_stepup",
 	"modelgate_auth",
 	"modelgate_demo",
 }

@@ -43,7 +43,7 @@ func doctorCommand() *cobra.Command {
 
 // Finding is one thing that the doctor names.
 type Finding struct {
-	Level  string `json:"level"` // "error" or "warning"
+	Level  string `json:"level"` // "error", "warning" or "note"
 	Where  string `json:"where"` // a path in the JSON configuration
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
@@ -73,7 +73,7 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
 	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL} {
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets} {
 		findings = append(findings, check(config)...)
 	}
 	return findings

@@ -83,15 +83,19 @@ func checkPayments(config any) []Finding {
 	return findings
 }
 
-// checkBaseURL looks for a site to which people would send their keys and
-// tokens in clear.
+// checkBaseURL looks for a site to which people would send their passwords, keys
+// and tokens in clear.
 func checkBaseURL(config any) []Finding {
 	base, _ := at(config, "apps", "modelgate", "base_url").(string)
-	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) {
+	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) || isLocalhost(u.Hostname()) {
 		return nil
 	}
+	level := "warning"
+	if hasHandler(config, "modelgate_console") {
+		level = "error" // people send passwords there
+	}
 	return []Finding{{
-		"warning", "apps.modelgate.base_url", base + " is not encrypted: whoever is on the way reads what people send there, and can change what they pay",
+		level, "apps.modelgate.base_url", base + " is not encrypted: whoever is on the way reads what people send there, passwords and cookies of sessions too, and can change what they pay",
 		"serve the site over https and let base_url say so",
 	}}
 }

@@ -72,12 +72,18 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 			},
 		},
 		"a model without a price": {
-			selling("", "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price"},
+			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price"},
 		},
-		"a free model":             {selling("unpriced allow", "models a-1 b"), nil},
-		"people in clear":          {selling("base_url http://x.example", ""), []string{"warning apps.modelgate.base_url: not encrypted"}},
+		"a free model":             {selling(secure+"unpriced allow", "models a-1 b"), nil},
+		"people in clear":          {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
 		"people on this machine":   {selling("base_url http://[::1]:8080", ""), nil},
-		"an exit without end":      {strings.Replace(selling("", ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
+		"a site without a name":    {selling("", ""), []string{"warning apps.modelgate.base_url: in clear"}},
+		"passkeys for another":     {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
+		"passkeys for a parent":    {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
+		"passkeys elsewhere":       {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: at that address nobody"}},
+		"a master key in clear":    {selling(secure+"secret AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", ""), []string{"error apps.modelgate.secrets[0]: in clear"}},
+		"a master key elsewhere":   {selling(secure+"secret {env.NOPE} {file./nope}", ""), nil},
+		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
 		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
 		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
 	} {
@@ -109,6 +115,36 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 				t.Errorf("ended with %d, want %d", code, failed)
 			}
 		})
+	}
+}
+
+func TestTheDoctorLooksAtTheKeyFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "Caddyfile")
+	config := "{\n" + filtered + "modelgate {\n storage badger " + dir + "/store\n base_url https://x.example\n}\n}\n:8080 {\n modelgate_console\n}\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	examined := func() (int, string) {
+		code, stdout, _ := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
+		return code, stdout
+	}
+	if code, found := examined(); code != 0 || !strings.Contains(found, "nothing found") {
+		t.Errorf("before there is one: %d %s", code, found)
+	}
+	key := filepath.Join(dir, "store.key")
+	if err := os.WriteFile(key, []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, found := examined(); code != 0 || !strings.Contains(found, "note") || !strings.Contains(found, "keep a copy of the key") || strings.Contains(found, "AAEC") {
+		t.Errorf("of a good one: %d %s", code, found)
+	}
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, found := examined(); code != 1 || !strings.Contains(found, "chmod 600 "+key) {
+		t.Errorf("of one that is open to others: %d %s", code, found)
 	}
 }
 

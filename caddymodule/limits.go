@@ -50,7 +50,19 @@ type Limits struct {
 	// How many tokens of every kind, in and out, may be used in a minute by a
 	// key that has no such limit of its own. Default: as many as come.
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
+
+	// How many log-ins by password one user name may be tried with in 15
+	// minutes. They are counted in the store, whether the name is known or not,
+	// and end nobody's session or passkey. Default: 10.
+	LoginPerUser int64 `json:"login_per_user,omitempty"`
+
+	// How many log-ins and registrations may come from one address in an hour; an
+	// IPv6 address counts by its first 64 bits. Default: 100.
+	LoginPerAddress int64 `json:"login_per_address,omitempty"`
 }
+
+// maxLogins bounds the limits of log-ins: more is no protection.
+const maxLogins = 1_000_000
 
 func (l *Limits) setDefaults() {
 	setDefault(&l.BodyRead, 2*time.Minute)
@@ -60,6 +72,8 @@ func (l *Limits) setDefaults() {
 	if l.BodyMemory == 0 {
 		l.BodyMemory = 512 << 20
 	}
+	l.LoginPerUser = cmp.Or(l.LoginPerUser, 10)
+	l.LoginPerAddress = cmp.Or(l.LoginPerAddress, 100)
 }
 
 func setDefault(d *caddy.Duration, value time.Duration) {
@@ -86,6 +100,8 @@ func (l *Limits) validate() error {
 		{"requests_per_second", l.RequestsPerSecond, identity.MaxCalls},
 		{"streams", l.Streams, identity.MaxCalls},
 		{"tokens_per_minute", l.TokensPerMinute, identity.MaxTokens},
+		{"login_per_user", l.LoginPerUser, maxLogins},
+		{"login_per_address", l.LoginPerAddress, maxLogins},
 	} {
 		if limit.given < 0 || limit.given > limit.most {
 			errs = append(errs, fmt.Errorf("limits: %s is from 1 to %d, or left out", limit.name, limit.most))

@@ -2,11 +2,13 @@ package caddymodule
 
 import (
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
@@ -24,6 +26,7 @@ type Metrics struct {
 	spend      *prometheus.CounterVec
 	lost       *prometheus.CounterVec
 	cut        *prometheus.CounterVec
+	auth       *prometheus.CounterVec
 }
 
 var makeMetrics = sync.OnceValue(func() *Metrics {
@@ -46,6 +49,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		spend:      counter("spend_total", "What calls were charged, in units of the currency.", "route"),
 		lost:       counter("uncollected_total", "What calls came to beyond what anybody had: the operator's loss, in units of the currency.", "route"),
 		cut:        counter("usage_cut_total", "Calls whose backend reported more usage than a call can have.", "route"),
+		auth:       counter("auth_events_total", "What people have tried to be let in or to prove themselves by, and how it went.", "event", "outcome"),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "in_flight", Help: "Model calls under way.",
 		}, []string{"route"}),
@@ -55,7 +59,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 // provideMetrics registers the collectors with a configuration's registry.
 func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
 	m := makeMetrics()
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, nodeCollector{}} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, nodeCollector{}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
@@ -130,6 +134,24 @@ func (r *RouteMetrics) Charged(charged, lost money.Amount, cut bool) {
 	if cut {
 		r.all.cut.WithLabelValues(r.route).Inc()
 	}
+}
+
+// Auth counts an attempt to be let in or to prove oneself. Its name is a word of
+// the code, and so are the outcomes: success, failure, which was the person's,
+// limited, which means too often, and error, which was ours.
+func (m *Metrics) Auth(event string, refused *fault.Fault) {
+	outcome := "success"
+	if refused != nil {
+		switch status := refused.Status(); {
+		case status == http.StatusTooManyRequests:
+			outcome = "limited"
+		case status >= http.StatusInternalServerError:
+			outcome = "error"
+		default:
+			outcome = "failure"
+		}
+	}
+	m.auth.WithLabelValues(event, outcome).Inc()
 }
 
 // units is an amount as a metric shows it. Metrics are floats by their nature:

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -28,6 +29,7 @@ type Node struct {
 	Ledger    *ledger.Ledger
 	Billing   *billing.Desk
 	Rates     *limit.Table
+	Keyring   *seal.Keyring
 
 	bodyBytes     atomic.Int64 // of request bodies in memory
 	strangerBytes atomic.Int64 // of those of strangers, which are not in bodyBytes
@@ -44,6 +46,9 @@ type Node struct {
 
 	closing sync.Once
 	swept   chan struct{} // closed when the sweeper has ended
+
+	announcing sync.Once  // of the setup code
+	rotating   sync.Mutex // held while the master key is changed
 
 	probe struct {
 		sync.Mutex
@@ -77,7 +82,7 @@ func init() {
 
 // openNode opens the engine and loads what stands in memory. The pool sees to it
 // that a place is opened once at a time; one that is still closing is awaited.
-func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*Node, error) {
+func openNode(ctx context.Context, opener storage.Opener, keys masterKeys, logger *zap.Logger) (*Node, error) {
 	if before, ok := ends.Load(opener.Key()); ok {
 		select {
 		case <-before.(chan struct{}):
@@ -89,13 +94,16 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	store := storage.New(engine, storage.Options{Logger: logger.Named("store")})
+	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
 	node := &Node{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
 	node.life, node.end = context.WithCancel(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if node.Directory, err = identity.Open(ctx, store, logger.Named("audit")); err != nil {
+	if node.Keyring, err = keys.open(ctx, store, opener); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if node.Directory, err = identity.Open(ctx, store, node.Keyring, logger.Named("audit")); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	node.Ledger, err = ledger.Open(ctx, store, ledger.Options{
@@ -108,6 +116,15 @@ func openNode(ctx context.Context, opener storage.Opener, logger *zap.Logger) (*
 	go node.sweep()
 	ends.Store(node.key, node.closed)
 	return node, nil
+}
+
+// clockOf returns the clock of a store that has one of its own, as one that
+// several machines share would; nil is the clock of this machine.
+func clockOf(opener storage.Opener) func() time.Time {
+	if own, ok := opener.(interface{ Now() time.Time }); ok {
+		return own.Now
+	}
+	return nil
 }
 
 // Destruct closes the store when the last configuration and the last call have
@@ -238,6 +255,7 @@ func reserve(taken *atomic.Int64, bytes, budget int64) bool {
 type lease struct {
 	logger *zap.Logger
 	opener storage.Opener
+	keys   masterKeys
 	opened chan struct{} // closed once start has run
 	node   *Node         // nil when start failed; written before opened is closed
 	holds  atomic.Int64  // one for the configuration, one for each call
@@ -248,9 +266,9 @@ func newLease(logger *zap.Logger) *lease {
 	return &lease{logger: logger, opened: make(chan struct{})}
 }
 
-func (l *lease) start(opener storage.Opener) error {
+func (l *lease) start(opener storage.Opener, keys masterKeys) error {
 	defer close(l.opened)
-	l.opener = opener
+	l.opener, l.keys = opener, keys
 	node, err := l.take()
 	if err != nil {
 		return err
@@ -263,7 +281,7 @@ func (l *lease) start(opener storage.Opener) error {
 // take joins the node of the pool, opening it if it is not there.
 func (l *lease) take() (*Node, error) {
 	value, joined, err := nodes.LoadOrNew(l.opener.Key(), func() (caddy.Destructor, error) {
-		return openNode(context.Background(), l.opener, l.logger)
+		return openNode(context.Background(), l.opener, l.keys, l.logger)
 	})
 	if err != nil {
 		return nil, err

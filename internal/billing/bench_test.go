@@ -65,7 +65,7 @@ func BenchmarkBuy(b *testing.B) {
 func busyDesk(b *testing.B, engine storage.Engine, users int64) (*Desk, *storage.Store) {
 	b.Helper()
 	s := storage.New(engine, storage.Options{Gather: -1})
-	directory, err := identity.Open(b.Context(), s, zap.NewNop())
+	directory, err := identity.Open(b.Context(), s, nil, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}

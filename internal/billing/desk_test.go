@@ -103,7 +103,7 @@ func (f *desk) open() {
 	f.t.Helper()
 	f.engine = storagetest.NewFaulty(f.base)
 	store := storage.New(f.engine, storage.Options{Clock: f.clock.Now, Gather: -1})
-	directory, err := identity.Open(context.Background(), store, zap.NewNop())
+	directory, err := identity.Open(context.Background(), store, nil, zap.NewNop())
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -270,7 +270,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	f := newDesk(t)
 	f.credit(100) // before the log is watched
 	core, logs := observer.New(zap.InfoLevel)
-	directory, err := identity.Open(t.Context(), f.store, zap.New(core))
+	directory, err := identity.Open(t.Context(), f.store, nil, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}

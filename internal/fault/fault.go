@@ -14,8 +14,7 @@ import (
 // of the interface.
 type Code string
 
-// The codes of the interface. Those of people and of tasks join with the rooms
-// that use them.
+// The codes of the interface. Those of tasks join with the rooms that use them.
 const (
 	InvalidJSON          Code = "INVALID_JSON"
 	InvalidParameter     Code = "INVALID_PARAMETER"
@@ -53,6 +52,15 @@ const (
 	IdempotencyKeyReused  Code = "IDEMPOTENCY_KEY_REUSED"
 	ProviderNotFound      Code = "PROVIDER_NOT_FOUND"
 	AmountOutOfRange      Code = "AMOUNT_OUT_OF_RANGE"
+
+	SecondFactorRequired Code = "SECOND_FACTOR_REQUIRED"
+	UserDisabled         Code = "USER_DISABLED"
+	VerificationRequired Code = "VERIFICATION_REQUIRED"
+	VerificationExpired  Code = "VERIFICATION_EXPIRED"
+	VerificationFailed   Code = "VERIFICATION_FAILED"
+	NoFactor             Code = "NO_FACTOR"
+	PasskeyNotCompleted  Code = "PASSKEY_NOT_COMPLETED"
+	TooManyAttempts      Code = "TOO_MANY_ATTEMPTS"
 )
 
 // statuses is the one place where a code becomes an HTTP status.
@@ -93,6 +101,15 @@ var statuses = map[Code]int{
 	IdempotencyKeyReused:  http.StatusUnprocessableEntity,
 	ProviderNotFound:      http.StatusNotFound,
 	AmountOutOfRange:      http.StatusBadRequest,
+
+	SecondFactorRequired: http.StatusUnauthorized,
+	UserDisabled:         http.StatusForbidden,
+	VerificationRequired: http.StatusForbidden,
+	VerificationExpired:  http.StatusForbidden,
+	VerificationFailed:   http.StatusForbidden,
+	NoFactor:             http.StatusBadRequest,
+	PasskeyNotCompleted:  http.StatusBadRequest,
+	TooManyAttempts:      http.StatusTooManyRequests,
 }
 
 // Fault is a refusal. It is an error, so that it travels through code that

@@ -3,6 +3,8 @@ package gatetest
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -41,6 +43,10 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Key implements storage.Opener.
 func (s *Storage) Key() string { return "gatetest:" + s.Name }
 
+// Now is the clock of the store, which runs ahead as a test wills: see
+// [Gate.Wait].
+func (s *Storage) Now() time.Time { return time.Now().Add(clockOf(s.Name).ahead()) }
+
 // Open implements storage.Opener.
 func (s *Storage) Open(context.Context) (storage.Engine, error) {
 	inner := memory.New()
@@ -48,6 +54,26 @@ func (s *Storage) Open(context.Context) (storage.Engine, error) {
 	engines.Store(s.Name, e)
 	return e, nil
 }
+
+// clock is how far the clock of a store runs ahead of the machine's.
+type clock struct{ by atomic.Int64 }
+
+func (c *clock) ahead() time.Duration { return time.Duration(c.by.Load()) }
+
+// clocks are those of the stores, by name.
+var clocks sync.Map
+
+func clockOf(name string) *clock {
+	c, _ := clocks.LoadOrStore(name, new(clock))
+	return c.(*clock)
+}
+
+// Wait lets time pass for the store, at once: for the expiry of sessions, stamps
+// and codes. What is bounded in memory, such as rates, goes by the same clock.
+func (g *Gate) Wait(d time.Duration) { clockOf(g.Store).by.Add(int64(d)) }
+
+// Now is the time of the store.
+func (g *Gate) Now() time.Time { return time.Now().Add(clockOf(g.Store).ahead()) }
 
 // engines are the ones that were opened last, by name.
 var engines sync.Map

@@ -20,27 +20,37 @@ type Event struct {
 	User   string `json:"user,omitempty"`   // whose account it concerns
 	Key    string `json:"key,omitempty"`    // which key, if one
 	Detail string `json:"detail,omitempty"` // never a secret
+
+	// Address is where it was done from, where that tells a person something.
+	Address string `json:"address,omitempty"`
 }
 
 // AuditKept is how long events are kept.
 const AuditKept = 400 * 24 * time.Hour
 
 // Record writes an event of the time now, in the transaction of what it tells,
-// at audit/<inverted time, ns>/<random>, newest first. When the transaction is
-// durable, [Directory.Told] tells the log of it.
+// at audit/<inverted time, ns>/<random>, newest first; and again among the
+// activity of the user whom it concerns, if it concerns one. When the
+// transaction is durable, [Directory.Told] tells the log of it.
 func Record(t storage.Txn, now time.Time, e Event) error {
 	e.Time = now.Unix()
-	key := binary.BigEndian.AppendUint64([]byte("audit/"), uint64(math.MaxInt64-now.UnixNano()))
-	key = append(key, '/')
-	key = appendRandom62(key, 8)
-	return t.Set(key, storage.EncodeRecord(e), now.Add(AuditKept))
+	place := binary.BigEndian.AppendUint64(nil, uint64(math.MaxInt64-now.UnixNano()))
+	place = append(place, '/')
+	place = appendRandom62(place, 8)
+	record, purge := storage.EncodeRecord(e), now.Add(AuditKept)
+	if e.User != "" {
+		if err := t.Set(append(activityPrefix(e.User), place...), record, purge); err != nil {
+			return err
+		}
+	}
+	return t.Set(append([]byte("audit/"), place...), record, purge)
 }
 
 // Told writes an event that was recorded to the audit log. It belongs after the
 // commit: the log must not tell what did not happen.
 func (d *Directory) Told(e Event) {
 	d.audit.Info(e.Action, zap.String("actor", e.Actor), zap.String("user_id", e.User),
-		zap.String("key_id", e.Key), zap.String("detail", e.Detail))
+		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("address", e.Address))
 }
 
 // change runs fn in one transaction with the event that it returns, if one, and

@@ -9,18 +9,25 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Directory is the users, keys and tokens of one store.
 type Directory struct {
-	store *storage.Store
-	audit *zap.Logger
+	store   *storage.Store
+	keyring *seal.Keyring
+	audit   *zap.Logger
+	hasher  *hasher
+
+	// skew is how many steps of 30 s a TOTP code may be early or late.
+	skew atomic.Int32
 
 	// One table for each class, so that no credential is taken for another.
 	keys   credentials[Principal]
@@ -32,9 +39,17 @@ type Directory struct {
 }
 
 // Open loads the credentials of all users that are not disabled. What is changed
-// afterwards is told to the audit log, when it is durable.
-func Open(ctx context.Context, store *storage.Store, audit *zap.Logger) (*Directory, error) {
-	d := &Directory{store: store, audit: audit}
+// afterwards is told to the audit log, when it is durable. A keyring that is not
+// the store's is refused. Without one, nil, nothing that must be sealed can be
+// made or used: TOTP is closed.
+func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audit *zap.Logger) (*Directory, error) {
+	d := &Directory{store: store, keyring: keyring, audit: audit, hasher: newHasher()}
+	d.skew.Store(defaultSkew)
+	if keyring != nil {
+		if err := keyring.Check(ctx, store); err != nil {
+			return nil, fmt.Errorf("checking the master key: %w", err)
+		}
+	}
 	err := store.View(ctx, func(r storage.Reader) error {
 		users := make(map[string]userRecord)
 		if err := scanRecords(r, userPrefix, func(u userRecord) { users[u.ID] = u }); err != nil {
@@ -74,7 +89,7 @@ func (d *Directory) Authenticate(key string) (*Principal, bool) {
 	if !ok {
 		return nil, false
 	}
-	return d.keys.find(hash, d.store.Now())
+	return d.keys.find(hash, d.store.Now)
 }
 
 // Count returns the number of credentials that are in force or will expire.

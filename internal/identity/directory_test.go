@@ -57,7 +57,7 @@ func newFixture(t testing.TB) fixture {
 // reopened loads the directory anew from the store, as a restart would.
 func (f fixture) reopened(t testing.TB) *Directory {
 	t.Helper()
-	d, err := Open(t.Context(), f.store, zap.NewNop())
+	d, err := Open(t.Context(), f.store, testKeyring, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

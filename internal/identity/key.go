@@ -28,6 +28,15 @@ type Key struct {
 	// PreviousUntil is when the secret before the last rotation ends, in Unix
 	// seconds; zero when there is none.
 	PreviousUntil int64 `json:"previous_until,omitempty"`
+
+	// CallbackURL is where the ends of this key's tasks are told.
+	CallbackURL string `json:"callback_url,omitempty"`
+
+	// CallbackSecretCreated is since when the secret by which callbacks are
+	// signed is in force, and CallbackPreviousUntil when the one before it ends,
+	// in Unix seconds; zero when there is none.
+	CallbackSecretCreated int64 `json:"callback_secret_created,omitempty"`
+	CallbackPreviousUntil int64 `json:"callback_previous_until,omitempty"`
 }
 
 // keyRecord is a key as it is stored: with the SHA-256 of its secret and, in a
@@ -36,6 +45,11 @@ type keyRecord struct {
 	Key
 	Hash     []byte `json:"hash"`
 	Previous []byte `json:"previous,omitempty"`
+
+	// The secrets by which callbacks are signed, sealed with the purpose
+	// "callback" and the key's id.
+	CallbackSecret   []byte `json:"callback_secret,omitempty"`
+	CallbackPrevious []byte `json:"callback_previous,omitempty"`
 }
 
 // KeySpec is what its owner decides about a key.
@@ -45,6 +59,8 @@ type KeySpec struct {
 	IPRanges []string `json:"ip_ranges"` // addresses or CIDR; none: everywhere
 	Expires  int64    `json:"expires"`   // Unix seconds; zero: never
 	Limits   Limits   `json:"limits"`
+
+	CallbackURL string `json:"callback_url"` // absolute, http or https; empty: none
 }
 
 // Keys of the store: key/<id> is the record, userkey/<user>/<id> lists the keys
@@ -94,6 +110,10 @@ func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
 		return key, fault.At(refusal.Code, "limits."+refusal.Param, "%s", refusal.Message)
 	}
 	key.Limits = limits
+	if refusal := checkCallbackURL(spec.CallbackURL); refusal != nil {
+		return key, refusal
+	}
+	key.CallbackURL = spec.CallbackURL
 	return key, nil
 }
 
@@ -112,6 +132,11 @@ func parseRange(word string) (netip.Prefix, bool) {
 // CreateKey makes a key for a user and returns it with its secret, which is
 // shown this once. A disabled user gets none.
 func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec KeySpec) (Key, Secret, error) {
+	return d.createKey(ctx, actor, idOrName, spec, func(storage.Txn) error { return nil })
+}
+
+// createKey makes a key for a user, unless may refuses it.
+func (d *Directory) createKey(ctx context.Context, actor, idOrName string, spec KeySpec, may func(storage.Txn) error) (Key, Secret, error) {
 	now := d.store.Now()
 	key, refusal := spec.draft(now)
 	if refusal != nil {
@@ -127,6 +152,9 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 		}
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
+		}
+		if err := may(t); err != nil {
+			return nil, err
 		}
 		key.UserID = user.ID
 		if err := t.Set(userKeyKey(user.ID, key.ID), nil, time.Time{}); err != nil {
@@ -175,13 +203,15 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 // RevokeKey ends a key for good; calls that have begun run on. Revoking a
 // revoked key changes nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
-	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
-		if key.Revoked != 0 {
-			return nil, nil
-		}
-		key.Revoked = max(d.store.Now().Unix(), 1)
-		return &Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
-	})
+	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) { return d.revoke(actor, key) })
+}
+
+func (d *Directory) revoke(actor string, key *keyRecord) (*Event, error) {
+	if key.Revoked != 0 {
+		return nil, nil
+	}
+	key.Revoked = max(d.store.Now().Unix(), 1)
+	return &Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
 }
 
 // MaxGrace bounds how long a rotated key may live on.
@@ -191,11 +221,18 @@ const MaxGrace = 30 * 24 * time.Hour
 // old secret works for grace longer, at most 30 days; one that was still in
 // grace from a rotation before ends now.
 func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.Duration) (Key, Secret, error) {
+	return d.rotateKey(actor, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
+		return d.changeKey(ctx, id, fn)
+	})
+}
+
+// rotateKey rotates the key that change finds.
+func (d *Directory) rotateKey(actor string, grace time.Duration, change func(func(*keyRecord) (*Event, error)) (Key, error)) (Key, Secret, error) {
 	if grace < 0 || grace > MaxGrace {
 		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
 	}
 	secret := keyForm.draw()
-	key, err := d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
+	key, err := change(func(key *keyRecord) (*Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
@@ -231,9 +268,16 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 
 // changeKey runs fn over a key in one transaction and brings memory up to it.
 func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
+	return d.changeKeyIn(ctx, id, func(r storage.Reader) (keyRecord, error) { return findKey(r, id) }, fn)
+}
+
+// changeKeyIn is changeKey for whoever finds the key in a way of his own.
+func (d *Directory) changeKeyIn(ctx context.Context, id string,
+	find func(storage.Reader) (keyRecord, error), fn func(*keyRecord) (*Event, error),
+) (Key, error) {
 	var key keyRecord
 	err := d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
-		if key, err = findKey(t, id); err != nil {
+		if key, err = find(t); err != nil {
 			return nil, err
 		}
 		event, err := fn(&key)
@@ -251,9 +295,13 @@ func findKey(r storage.Reader, id string) (keyRecord, error) {
 	var key keyRecord
 	found, err := storage.GetRecord(r, keyKey(id), &key)
 	if err == nil && !found {
-		err = fault.At(fault.NotFound, "key", "there is no key %q", id)
+		err = noKey(id)
 	}
 	return key, err
+}
+
+func noKey(id string) *fault.Fault {
+	return fault.At(fault.NotFound, "key", "there is no key %q", id)
 }
 
 // userKeyIDs returns the ids of all keys of a user.

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Limits bound what a key may take, or a user with all of his keys. Each is
@@ -165,7 +166,7 @@ func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string
 }
 
 func (d *Directory) limitUser(ctx context.Context, actor, idOrName string, next func(Limits) Limits) (User, error) {
-	return d.changeUser(ctx, idOrName, func(user *userRecord) (*Event, error) {
+	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*Event, error) {
 		changed, err := user.Limits.become(next)
 		if err != nil || !changed {
 			return nil, err

@@ -48,7 +48,7 @@ func TestOpenLoadsEveryCredential(t *testing.T) {
 	t.Parallel()
 	const users = 5000
 	store, last := populated(t, users)
-	d, err := Open(t.Context(), store, zap.NewNop())
+	d, err := Open(t.Context(), store, nil, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func BenchmarkOpen(b *testing.B) {
 	store, _ := populated(b, 100_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Open(b.Context(), store, zap.NewNop()); err != nil {
+		if _, err := Open(b.Context(), store, nil, zap.NewNop()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func BenchmarkOpen(b *testing.B) {
 // BenchmarkAuthenticate is what every call pays.
 func BenchmarkAuthenticate(b *testing.B) {
 	store, secret := populated(b, 100_000)
-	d, err := Open(b.Context(), store, zap.NewNop())
+	d, err := Open(b.Context(), store, nil, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 // one part in 256 of the table.
 func BenchmarkChange(b *testing.B) {
 	store, _ := populated(b, 100_000)
-	d, err := Open(b.Context(), store, zap.NewNop())
+	d, err := Open(b.Context(), store, nil, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}

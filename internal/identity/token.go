@@ -17,14 +17,6 @@ type Token struct {
 	Created int64  `json:"created"` // Unix seconds
 }
 
-// Account is who uses the console. It never changes; a change of the records
-// makes a new one.
-type Account struct {
-	UserID   string
-	UserName string
-	TokenID  string
-}
-
 // MintToken makes the access token of a user and returns it, which is done this
 // once. The token before it ends at once. A disabled user gets none.
 func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secret, error) {
@@ -65,20 +57,14 @@ func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
 	if !ok {
 		return nil, false
 	}
-	return d.tokens.find(hash, d.store.Now())
+	return d.tokens.find(hash, d.store.Now)
 }
 
 // changeToken runs fn over a user in one transaction and brings the token in
 // memory up to it.
 func (d *Directory) changeToken(ctx context.Context, idOrName string, fn func(*userRecord) (*Event, error)) error {
-	var user userRecord
-	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
-		user, event, err = alterUser(t, idOrName, fn)
-		return event, err
-	})
-	// Also after an error: an unknown outcome must not leave a revoked token in.
-	d.refreshToken(user.ID)
-	return unavailable(err)
+	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*Event, error) { return fn(user) })
+	return err
 }
 
 // inForce returns the hash by which the token of a user is taken, if it is.
@@ -86,6 +72,6 @@ func (u userRecord) inForce() map[Hash]credential[Account] {
 	if u.Disabled || u.Token == nil {
 		return nil
 	}
-	account := &Account{UserID: u.ID, UserName: u.Name, TokenID: u.Token.ID}
+	account := &Account{UserID: u.ID, UserName: u.Name, Credential: u.Token.ID}
 	return map[Hash]credential[Account]{Hash(u.TokenHash): {account, time.Time{}}}
 }

@@ -42,7 +42,7 @@ func TestATokenLeadsToItsUser(t *testing.T) {
 	}
 	for _, d := range []*Directory{f.Directory, f.reopened(t)} {
 		account, ok := d.AuthenticateToken(token)
-		if want := (Account{UserID: ann.ID, UserName: "ann", TokenID: shown.Token.ID}); !ok || *account != want {
+		if want := (Account{UserID: ann.ID, UserName: "ann", Credential: shown.Token.ID}); !ok || *account != want {
 			t.Errorf("%+v, %v; want %+v", account, ok, want)
 		}
 		if account, ok := d.AuthenticateToken(other); !ok || account.UserName != "bob" {
@@ -117,10 +117,10 @@ func TestKeysAndTokensDoNotStandInForEachOther(t *testing.T) {
 	// Nor when the form is taken off: the tables themselves are apart.
 	keyHash, _ := keyForm.hash(key)
 	tokenHash, _ := tokenForm.hash(token)
-	if _, ok := f.keys.find(tokenHash, f.clock.Now()); ok {
+	if _, ok := f.keys.find(tokenHash, f.clock.Now); ok {
 		t.Error("a token's hash stands among the keys")
 	}
-	if _, ok := f.tokens.find(keyHash, f.clock.Now()); ok {
+	if _, ok := f.tokens.find(keyHash, f.clock.Now); ok {
 		t.Error("a key's hash stands among the tokens")
 	}
 	if n := f.Count(); n != 2 {

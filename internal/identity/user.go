@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/secure/precis"
@@ -17,14 +16,29 @@ type User struct {
 	Name     string `json:"name"`
 	Created  int64  `json:"created"` // Unix seconds
 	Disabled bool   `json:"disabled,omitempty"`
-	Limits   Limits `json:"limits,omitzero"`
-	Token    *Token `json:"token,omitempty"` // nil when there is none
+	Admin    bool   `json:"admin,omitempty"` // made by the first run's one-time code
+
+	// DisplayName is how he wants to be called. Nothing is found by it.
+	DisplayName string `json:"display_name,omitempty"`
+
+	Limits Limits `json:"limits,omitzero"`
+	Token  *Token `json:"token,omitempty"` // nil when there is none
 }
 
-// userRecord is a user as it is stored: with the SHA-256 of his access token.
+// userRecord is a user as it is stored: with the hashes of what he is known by.
 type userRecord struct {
 	User
-	TokenHash []byte `json:"token_hash,omitempty"`
+	TokenHash []byte `json:"token_hash,omitempty"` // SHA-256 of the access token
+
+	// Password is a PHC string; empty while he has none.
+	Password string `json:"password,omitempty"`
+
+	// Epoch is what a session of his must have been opened or renewed in. A
+	// higher one ends all sessions by this one write.
+	Epoch int64 `json:"epoch,omitempty"`
+
+	// ResetHash is of the operator's code in force, if one is.
+	ResetHash []byte `json:"reset_hash,omitempty"`
 }
 
 // Keys of the store: user/<id> is the record, username/<folded name> holds the
@@ -56,29 +70,14 @@ const idClass = "usr"
 // CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one
 // that could be read as an id is refused.
 func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
-	folded, refusal := foldName(name)
-	switch {
-	case refusal != nil:
+	folded, refusal := newName(name)
+	if refusal != nil {
 		return User{}, refusal
-	case strings.HasPrefix(folded, idClass+"_"):
-		return User{}, fault.At(fault.InvalidParameter, "name", "a user name does not begin with %s_, as ids do", idClass)
 	}
 	user := User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
-		taken, err := t.Get(usernameKey(folded))
-		if err != nil {
-			return nil, err
-		}
-		if taken != nil {
-			return nil, fault.At(fault.Conflict, "name", "there is a user named %q already", name)
-		}
-		if err := storage.SetRecord(t, usernameKey(folded), user.ID); err != nil {
-			return nil, err
-		}
-		if err := storage.SetRecord(t, userKey(user.ID), userRecord{User: user}); err != nil {
-			return nil, err
-		}
-		return &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}, nil
+		event := &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
+		return event, addUser(t, userRecord{User: user}, folded)
 	})
 	return user, unavailable(err)
 }
@@ -102,29 +101,29 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 	return user, unavailable(err)
 }
 
-// SetUserDisabled shuts a user out, with all keys and the access token, or lets
-// him in again. It holds from the next request on.
+// SetUserDisabled shuts a user out, with all keys, the access token and all
+// sessions, or lets him in again, by what he had but for the sessions. It holds
+// from the next request on.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
-	return d.changeUser(ctx, idOrName, func(user *userRecord) (*Event, error) {
+	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*Event, error) {
 		if user.Disabled == disabled {
 			return nil, nil
 		}
 		user.Disabled = disabled
-		action := "user.enable"
-		if disabled {
-			action = "user.disable"
+		if !disabled {
+			return &Event{Actor: actor, Action: "user.enable", User: user.ID}, nil
 		}
-		return &Event{Actor: actor, Action: action, User: user.ID}, nil
+		_, err := endSessions(t, user, nil, d.store.Now())
+		return &Event{Actor: actor, Action: "user.disable", User: user.ID}, err
 	})
 }
 
 // changeUser runs fn over a user in one transaction and brings all of his keys
 // and his token in memory up to it.
-func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(*userRecord) (*Event, error)) (User, error) {
-	var user userRecord
+func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
 	var keys []string
-	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
-		if user, event, err = alterUser(t, idOrName, fn); err != nil {
+	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *Event, err error) {
+		if event, err = fn(t, user); err != nil {
 			return nil, err
 		}
 		keys, err = userKeyIDs(t, user.ID)
@@ -132,6 +131,18 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(*us
 	})
 	// Also after an error: an unknown outcome must not leave a shut-out user in.
 	d.refreshKeys(keys...)
+	return user, err
+}
+
+// changeAccess runs fn over a user in one transaction and brings his access token
+// in memory up to it.
+func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
+	var user userRecord
+	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
+		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*Event, error) { return fn(t, user) })
+		return event, err
+	})
+	// Also after an error: an unknown outcome must not leave a revoked token in.
 	d.refreshToken(user.ID)
 	return user.User, unavailable(err)
 }

@@ -1,0 +1,221 @@
+package caddymodule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Who may make an account.
+const (
+	openRegistration   = "open"
+	closedRegistration = "closed"
+)
+
+// Session says how long people stay logged in. What is changed here holds for
+// log-ins after it: a session keeps the terms under which it began.
+type Session struct {
+	// After how long without a request a session ends. Default: 24h.
+	Idle caddy.Duration `json:"idle,omitempty"`
+
+	// After how long a session ends however much it is used. Default: 30d.
+	Lifetime caddy.Duration `json:"lifetime,omitempty"`
+
+	// What the cookie is called. Where base_url is https, `__Host-` is put before
+	// the name, so that browsers take it from this host alone, and encrypted.
+	// Default: `modelgate_session`.
+	Cookie string `json:"cookie,omitempty"`
+}
+
+// Verification says when people must prove their second factor anew.
+type Verification struct {
+	// How long a proof holds, for the session or the access token by which it was
+	// given: from 30s to 1h. Default: 5m.
+	Lifetime caddy.Duration `json:"lifetime,omitempty"`
+
+	// How many steps of 30 s a clock that makes codes may go wrong, either way:
+	// 0 or 1. Default: 1.
+	TOTPSkew *int `json:"totp_skew,omitempty"`
+
+	// Above which price a purchase from the wallet needs such a proof, where the
+	// user has a second factor. Default: none does.
+	StepUpAbove *money.Amount `json:"step_up_above,omitempty"`
+}
+
+const (
+	usualIdle         = 24 * time.Hour
+	usualLifetime     = 30 * 24 * time.Hour
+	usualCookie       = "modelgate_session"
+	usualVerification = 5 * time.Minute
+)
+
+func (s *Session) setDefaults() {
+	setDefault(&s.Idle, usualIdle)
+	setDefault(&s.Lifetime, usualLifetime)
+	s.Cookie = cmp.Or(s.Cookie, usualCookie)
+}
+
+func (s *Session) validate() error {
+	var errs []error
+	if s.Idle < caddy.Duration(time.Minute) || s.Lifetime < s.Idle || s.Lifetime > caddy.Duration(longestSession) {
+		errs = append(errs, fmt.Errorf("session: idle is %v and lifetime is %v: idle is at least 1m, and lifetime from idle to %v",
+			time.Duration(s.Idle), time.Duration(s.Lifetime), longestSession))
+	}
+	return errors.Join(append(errs, validateCookie(s.Cookie))...)
+}
+
+// longestSession is as long as browsers keep a cookie (RFC 6265bis, section
+// 5.5: 400 days).
+const longestSession = 400 * 24 * time.Hour
+
+// validateCookie refuses names that are no tokens, and the prefixes that browsers
+// give a meaning, which are for the gateway to put.
+func validateCookie(name string) error {
+	if name == "" || len(name) > 64 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return fmt.Errorf("session: cookie %q: a name has 1 to 64 letters, digits, \"_\" and \"-\"", name)
+	}
+	if strings.HasPrefix(name, "__") {
+		return fmt.Errorf("session: cookie %q: names that begin with __ have a meaning for browsers; the gateway puts __Host- before the name where it can", name)
+	}
+	return nil
+}
+
+func (v *Verification) setDefaults() {
+	setDefault(&v.Lifetime, usualVerification)
+	if v.TOTPSkew == nil {
+		one := 1
+		v.TOTPSkew = &one
+	}
+}
+
+func (v *Verification) validate() error {
+	var errs []error
+	if v.Lifetime < caddy.Duration(30*time.Second) || v.Lifetime > caddy.Duration(time.Hour) {
+		errs = append(errs, fmt.Errorf("verification: lifetime is from 30s to 1h, not %v", time.Duration(v.Lifetime)))
+	}
+	if skew := *v.TOTPSkew; skew < 0 || skew > 1 {
+		errs = append(errs, fmt.Errorf("verification: totp_skew is 0 or 1, not %d", skew))
+	}
+	if above := v.StepUpAbove; above != nil && *above < 0 {
+		errs = append(errs, errors.New("verification: step_up_above is not negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// setPeopleDefaults fills in what is not said about people.
+func (a *App) setPeopleDefaults() error {
+	a.Registration = cmp.Or(a.Registration, closedRegistration)
+	a.Session.setDefaults()
+	a.Verification.setDefaults()
+	return a.Passkey.provision(a.BaseURL)
+}
+
+func (a *App) validatePeople() error {
+	return errors.Join(validateRegistration(a.Registration), a.Session.validate(), a.Verification.validate())
+}
+
+func validateRegistration(word string) error {
+	if word != openRegistration && word != closedRegistration {
+		return fmt.Errorf("registration is %s or %s, not %q", openRegistration, closedRegistration, word)
+	}
+	return nil
+}
+
+// unmarshalCaddyfile reads
+//
+//	session {
+//		idle     <duration>
+//		lifetime <duration>
+//		cookie   <name>
+//	}
+func (s *Session) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"idle":     func(d *caddyfile.Dispenser) error { return duration(d, &s.Idle) },
+		"lifetime": func(d *caddyfile.Dispenser) error { return duration(d, &s.Lifetime) },
+		"cookie":   checkedArg(&s.Cookie, validateCookie),
+	})
+}
+
+// unmarshalCaddyfile reads
+//
+//	verification {
+//		lifetime      <duration>
+//		totp_skew     0|1
+//		step_up_above <amount>
+//	}
+func (v *Verification) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"lifetime": func(d *caddyfile.Dispenser) error { return duration(d, &v.Lifetime) },
+		"totp_skew": func(d *caddyfile.Dispenser) error {
+			var word string
+			if err := oneArg(d, &word); err != nil {
+				return err
+			}
+			n, err := strconv.Atoi(word)
+			if err != nil || n < 0 || n > 1 {
+				return d.Errf("totp_skew is 0 or 1, not %q", word)
+			}
+			v.TOTPSkew = &n
+			return nil
+		},
+		"step_up_above": func(d *caddyfile.Dispenser) error {
+			v.StepUpAbove = new(money.Amount)
+			return amount(d, v.StepUpAbove)
+		},
+	})
+}
+
+// ServePeople is called by what lets people log in, while it is provisioned.
+func (a *App) ServePeople() { a.console = true }
+
+// OpenRegistration tells whether whoever reaches the console may make an account.
+func (a *App) OpenRegistration() bool { return a.Registration == openRegistration }
+
+// hostPrefix has browsers keep a cookie only where it came encrypted, from this
+// very host and for all its paths (RFC 6265bis, section 4.1.3.2): neither a
+// neighbouring host nor somebody on the way can plant one.
+const hostPrefix = "__Host-"
+
+// Cookie returns what the cookie of sessions is called, and whether browsers may
+// send it encrypted alone. That is for base_url to say, never for a request.
+func (a *App) Cookie() (name string, secure bool) {
+	if strings.HasPrefix(a.BaseURL, "https://") {
+		return hostPrefix + a.Session.Cookie, true
+	}
+	return a.Session.Cookie, false
+}
+
+// Terms returns how long sessions last that begin now, and how often one may try
+// to begin one.
+func (a *App) Terms() identity.Terms {
+	return identity.Terms{Idle: time.Duration(a.Session.Idle), Lifetime: time.Duration(a.Session.Lifetime), Pace: a.Pace()}
+}
+
+// Pace returns how often one may log in or register.
+func (a *App) Pace() identity.Pace {
+	return identity.Pace{PerUser: int(a.Limits.LoginPerUser), PerAddress: int(a.Limits.LoginPerAddress)}
+}
+
+// Issuer is what the apps that make codes call this gateway: its host.
+func (a *App) Issuer() string {
+	if u, err := url.Parse(a.BaseURL); err == nil && u.Hostname() != "" {
+		return u.Hostname()
+	}
+	return AppID
+}

@@ -1,0 +1,153 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/seal"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// masterKeys are those of a configuration, newest first; none: there is a key
+// file.
+type masterKeys []settings.Secret
+
+// resolve reads the keys from where the configuration has them, and refuses what
+// is no key.
+func (keys masterKeys) resolve() error {
+	for i := range keys {
+		if err := settings.Resolve(fmt.Sprintf("secret %d", i+1), &keys[i]); err != nil {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := keys.ring()
+	return err
+}
+
+func (keys masterKeys) ring() (*seal.Keyring, error) {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = key.Reveal()
+	}
+	ring, err := seal.FromTexts(texts...)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	return ring, nil
+}
+
+// keyFile is where the key of a store is kept that has a place on this machine;
+// empty where it has none.
+func keyFile(opener storage.Opener) string {
+	if kept, ok := opener.(interface{ KeyFile() string }); ok {
+		return kept.KeyFile()
+	}
+	return ""
+}
+
+// open returns the keys of the configuration, else those of the key file, which
+// is made for a store that is new. A store without a place is gone with the
+// process, and so is its key.
+func (keys masterKeys) open(ctx context.Context, store *storage.Store, opener storage.Opener) (*seal.Keyring, error) {
+	if len(keys) > 0 {
+		return keys.ring()
+	}
+	path := keyFile(opener)
+	if path == "" {
+		return seal.Random(), nil
+	}
+	return seal.FromFile(ctx, store, path)
+}
+
+// announceSetup writes into the log, once for each time the store is opened, by
+// what code the first administrator may be made, as long as there is no user. It
+// is the one secret that stands in a log: without it whoever comes first would
+// be the administrator.
+func (n *Node) announceSetup(ctx context.Context) {
+	n.announcing.Do(func() {
+		code, err := n.Directory.SetupCode(ctx)
+		switch {
+		case err != nil:
+			n.logger.Error("making the code for the first administrator", zap.Error(err))
+		case code != "":
+			n.logger.Info("there is no user yet; make the first administrator with this code, once, by POST /api/setup {code, username, password}, or make users by `caddy modelgate user create`",
+				zap.String("code", code.Reveal()))
+		}
+	})
+}
+
+// rotation is what became of a rotation of the master key.
+type rotation struct {
+	Resealed int    `json:"resealed"`           // records that were sealed by another key than the first
+	KeyFile  string `json:"key_file,omitempty"` // empty where the configuration has the keys
+}
+
+// adminRotateSecret seals everything by a new master key: one that is drawn, where
+// there is a key file, else the first one of the configuration. The old ones
+// leave the key file when nothing needs them any more, so that wherever it is cut
+// off, everything opens, and a second run ends it.
+func adminRotateSecret(n *Node, r *http.Request) (any, error) {
+	n.rotating.Lock()
+	defer n.rotating.Unlock()
+	done := rotation{KeyFile: n.Keyring.Path()}
+	if done.KeyFile != "" {
+		if err := n.Keyring.Rotate(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if done.Resealed, err = n.Directory.Reseal(r.Context()); err != nil {
+		return nil, err
+	}
+	if done.KeyFile != "" {
+		err = n.Keyring.DropOld()
+	}
+	return done, err
+}
+
+// unmarshalSecret reads
+//
+//	secret <key>...
+//
+// in one line or several, the newest key first. What a key is stands in no
+// error.
+func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
+	keys := d.RemainingArgs()
+	if len(keys) == 0 {
+		return d.ArgErr()
+	}
+	for _, key := range keys {
+		if key == "" {
+			return d.Err("the secret is empty")
+		}
+		a.Secrets = append(a.Secrets, settings.Secret(key))
+	}
+	return nil
+}
+
+// useKeys puts the keys of a configuration in force at a node that is open
+// already. Keys that do not open what is sealed there are refused now, rather
+// than at the next start.
+func (n *Node) useKeys(ctx context.Context, keys masterKeys, opener storage.Opener) error {
+	if len(keys) == 0 && (n.Keyring.Path() != "" || keyFile(opener) == "") {
+		return nil // the node has opened the key file, or drawn a key for its life
+	}
+	n.rotating.Lock()
+	defer n.rotating.Unlock()
+	ring, err := keys.open(ctx, n.Store, opener)
+	if err != nil {
+		return err
+	}
+	if err := n.Keyring.Become(ctx, n.Store, ring); err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	return nil
+}

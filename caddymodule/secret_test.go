@@ -1,0 +1,218 @@
+package caddymodule_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// masterKey is the text of a master key, another one for each letter.
+func masterKey(letter byte) string {
+	key := make([]byte, 32)
+	for i := range key {
+		key[i] = letter + byte(i)
+	}
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// verifies tells whether what is sealed for a user can be opened.
+func verifies(t *testing.T, g *gatetest.Gate, app *authenticator) int {
+	t.Helper()
+	cookie := login(t, g, "ann", goodPassword)
+	return g.Do(t, http.MethodPost, "/api/user/login/2fa", cookie+"\nContent-Type: application/json", app.code(t)).Status
+}
+
+func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
+	dir := t.TempDir()
+	config := console
+	config.Storage = small(filepath.Join(dir, "store"))
+	g := gatetest.Start(t, config)
+	file := filepath.Join(dir, "store.key")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the key file is %v (%v)", info, err)
+	}
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	first, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Another store comes between, so that this one is closed and opened anew.
+	elsewhere := config
+	elsewhere.Storage = small(filepath.Join(dir, "elsewhere"))
+	reopen := func() error {
+		if err := g.Reload(elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		return g.Reload(config)
+	}
+	if err := reopen(); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := os.ReadFile(file); string(again) != string(first) {
+		t.Error("a second start changed the key file")
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("a code is answered %d after a second start", got)
+	}
+
+	other, err := os.ReadFile(filepath.Join(dir, "elsewhere.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		spoil func() error
+		says  string
+	}{
+		"gone":                 {func() error { return os.Remove(file) }, "store.key is missing"},
+		"another one":          {func() error { return os.WriteFile(file, other, 0o600) }, "sealed by another master key"},
+		"open to others":       {func() error { return os.Chmod(file, 0o644) }, "chmod 600"},
+		"in the configuration": {func() error { config.App = "secret " + masterKey(1); return nil }, "sealed by another master key"},
+	} {
+		if err := g.Reload(elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.spoil(); err != nil {
+			t.Fatal(err)
+		}
+		err := g.Reload(config)
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), masterKey(1)) {
+			t.Errorf("%s: answered %v, want %q", what, err, c.says)
+		}
+		config.App = ""
+		os.Remove(file)
+		if err := os.WriteFile(file, first, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("with its key back, a code is answered %d", got)
+	}
+}
+
+func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
+	dir := t.TempDir()
+	config := console
+	config.Storage = small(filepath.Join(dir, "store"))
+	g := gatetest.Start(t, config)
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	file := filepath.Join(dir, "store.key")
+	first, _ := os.ReadFile(file)
+
+	if code, _, stderr := run(t, g, "", "secret", "rotate"); code != 4 || !strings.Contains(stderr, "not confirmed") {
+		t.Errorf("without a yes it ended with %d: %s", code, stderr)
+	}
+	ended, stdout, stderr := run(t, g, "", "secret", "rotate", "--yes", "--json")
+	var done struct {
+		Resealed int    `json:"resealed"`
+		KeyFile  string `json:"key_file"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &done); ended != 0 || err != nil || done.Resealed < 1 || done.KeyFile != file {
+		t.Fatalf("ended with %d: %s%s", ended, stdout, stderr)
+	}
+	second, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(first)) {
+		if !strings.HasPrefix(line, "#") && strings.Contains(string(second), line) {
+			t.Error("the old key stands in the file")
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key file is %v (%v)", info.Mode(), err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("a code is answered %d after the rotation", got)
+	}
+	elsewhere := config
+	elsewhere.Storage = small(filepath.Join(dir, "elsewhere"))
+	if err := g.Reload(elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("a code is answered %d after the rotation and a start", got)
+	}
+}
+
+func TestAKeyThatLeavesTheConfigurationIsMissedAtTheReload(t *testing.T) {
+	dir := t.TempDir()
+	config := console
+	config.Storage, config.App = small(filepath.Join(dir, "store")), "secret "+masterKey(1)
+	g := gatetest.Start(t, config)
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	file := filepath.Join(dir, "store.key")
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a key file was made beside a configured key")
+	}
+	config.App = ""
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "store.key is missing") {
+		t.Errorf("answered %v", err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("the configuration before it answers a code %d", got)
+	}
+	if err := os.WriteFile(file, []byte(masterKey(1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("with the key in the file a code is answered %d", got)
+	}
+}
+
+func TestConfiguredKeysAreChangedByAReload(t *testing.T) {
+	config := console
+	config.App = "secret " + masterKey(1)
+	g := gatetest.Start(t, config)
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+
+	config.App = "secret " + masterKey(2)
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
+		t.Errorf("a key that opens nothing was answered %v", err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("the configuration before it answers a code %d", got)
+	}
+	config.App = "secret " + masterKey(2) + " " + masterKey(1)
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := run(t, g, "", "secret", "rotate", "--yes"); code != 0 || !strings.Contains(stdout, "taken out of the configuration") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	config.App = "secret " + masterKey(2)
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if got := verifies(t, g, app); got != http.StatusOK {
+		t.Errorf("a code is answered %d after the change", got)
+	}
+	for _, letter := range []byte{1, 2} {
+		if g.Logged(masterKey(letter)) {
+			t.Error("a master key stands in the log")
+		}
+	}
+	if err := g.Reload(gatetest.Config{Site: console.Site, App: "secret AAAA"}); err == nil || !strings.Contains(err.Error(), "32 random bytes") || strings.Contains(err.Error(), "AAAA") {
+		t.Errorf("what is no key was answered %v", err)
+	}
+	if err := g.Reload(gatetest.Config{Site: console.Site, App: "secret {env.MODELGATE_NOT_SET}"}); err == nil {
+		t.Error("an empty secret was taken")
+	}
+}

@@ -1,0 +1,28 @@
+package identity
+
+import "net/netip"
+
+// Account is who uses the console, and by which credential he came. It never
+// changes; a change of the records makes a new one.
+type Account struct {
+	UserID   string
+	UserName string
+
+	// Credential is the id of the session (ses_…) or of the access token
+	// (tok_…) that opened the console. What is proved about a person, such as a
+	// second factor, is proved of his credential and dies with it.
+	Credential string
+
+	// Session tells a session from an access token.
+	Session bool
+
+	// HalfOpen says that the password was right and the second factor is still
+	// due. Such a session may give that factor and log out, and nothing else.
+	HalfOpen bool
+}
+
+// Device is where a session was opened from, as far as one can tell.
+type Device struct {
+	Address netip.Addr // the zero Addr when it is not known
+	Agent   string     // what the browser calls itself
+}

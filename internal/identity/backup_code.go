@@ -1,0 +1,139 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Backup codes stand in for an authenticator app that is lost. Each has 12
+// digits of Crockford's base 32, 60 bit, written in groups of four.
+const (
+	backupCodes  = 10
+	backupDigits = 12
+	backupGroup  = 4
+)
+
+// crockford is Crockford's base 32: no letter that could be taken for another.
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// backupPurpose is what the hashes of backup codes are sealed for, with the id
+// of their user: at 60 bit a stolen store could be searched for them otherwise.
+const backupPurpose = "backup"
+
+// backupRecord, at backup/<user>, is the backup codes that a user has left.
+type backupRecord struct {
+	Left    int    `json:"left"`
+	Sealed  []byte `json:"sealed"`  // the hashes of those left, one after another
+	Created int64  `json:"created"` // Unix seconds
+}
+
+const backupPrefix = "backup/"
+
+func backupKey(userID string) []byte { return []byte(backupPrefix + userID) }
+
+// drawBackupCodes draws a new set.
+func drawBackupCodes() []Secret {
+	codes := make([]Secret, backupCodes)
+	for i := range codes {
+		var draw [backupDigits]byte
+		_, _ = rand.Read(draw[:]) // never fails: it ends the process instead
+		var code strings.Builder
+		for n, b := range draw {
+			if n > 0 && n%backupGroup == 0 {
+				code.WriteByte('-')
+			}
+			code.WriteByte(crockford[b%32]) // 256 is a multiple of 32
+		}
+		codes[i] = Secret(code.String())
+	}
+	return codes
+}
+
+// readBackupCode returns the digits of a backup code as somebody types it: in
+// any case, with or without dashes and spaces, with O for 0 and I or L for 1.
+func readBackupCode(text string) (string, bool) {
+	if len(text) > 4*backupDigits {
+		return "", false
+	}
+	code := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
+	if len(code) != backupDigits || strings.Trim(code, crockford) != "" {
+		return "", false
+	}
+	return code, true
+}
+
+func hashBackupCode(userID, digits string) Hash {
+	return sha256.Sum256([]byte("backup code\x00" + userID + "\x00" + digits))
+}
+
+// setBackupCodes gives a user these codes in place of those he had.
+func (d *Directory) setBackupCodes(t storage.Txn, userID string, codes []Secret) error {
+	hashes := make([]byte, 0, len(codes)*len(Hash{}))
+	for _, code := range codes {
+		digits, _ := readBackupCode(code.Reveal())
+		hash := hashBackupCode(userID, digits)
+		hashes = append(hashes, hash[:]...)
+	}
+	return d.putBackupCodes(t, userID, backupRecord{Created: d.store.Now().Unix()}, hashes)
+}
+
+func (d *Directory) putBackupCodes(t storage.Txn, userID string, record backupRecord, hashes []byte) (err error) {
+	if record.Sealed, err = d.keyring.For(backupPurpose).Seal(userID, hashes); err != nil {
+		return err
+	}
+	record.Left = len(hashes) / len(Hash{})
+	return storage.SetRecord(t, backupKey(userID), record)
+}
+
+// useBackupCode takes a code out of those that a user has left, and tells
+// whether it was among them. All of them are compared.
+func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
+	var record backupRecord
+	found, err := storage.GetRecord(t, backupKey(userID), &record)
+	if err != nil || !found {
+		return false, err
+	}
+	hashes, err := d.keyring.For(backupPurpose).Open(userID, record.Sealed)
+	if err != nil {
+		return false, fmt.Errorf("the backup codes of %s: %w", userID, err)
+	}
+	hash := hashBackupCode(userID, digits)
+	var left []byte
+	for len(hashes) >= len(hash) {
+		if subtle.ConstantTimeCompare(hashes[:len(hash)], hash[:]) == 0 {
+			left = append(left, hashes[:len(hash)]...)
+		}
+		hashes = hashes[len(hash):]
+	}
+	if len(left)/len(hash) == record.Left {
+		return false, nil
+	}
+	return true, d.putBackupCodes(t, userID, record, left)
+}
+
+// RenewBackupCodes gives a user ten new backup codes in place of those he had,
+// by a TOTP code or one of the old ones. It returns the new secret of the
+// session too.
+func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
+	if err := whole(a); err != nil {
+		return nil, "", err
+	}
+	codes = drawBackupCodes()
+	err = d.proveCode(ctx, a.UserID, code, func(t storage.Txn) (*Event, error) {
+		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
+			return nil, err
+		}
+		renewed, err = d.renewSession(t, a)
+		return &Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID}, err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return codes, renewed, nil
+}

@@ -1,0 +1,179 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/seal"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Factors is what a user has to prove himself by, beside his password.
+type Factors struct {
+	TOTP        bool      `json:"totp"`
+	BackupCodes int       `json:"backup_codes"` // how many are left
+	Passkeys    []Passkey `json:"passkeys"`     // oldest first
+}
+
+// The names of the factors, as verification and log-in ask for them.
+const (
+	methodCode    = "2fa"     // a TOTP code, or a backup code in its place
+	methodPasskey = "passkey" // an answer of a passkey
+)
+
+// factorRecord, at factor/<user>, is what all factors of a user have in common.
+type factorRecord struct {
+	// Handle is the user handle of WebAuthn: 64 random bytes, since passkeys
+	// keep it and show it to whoever holds them (WebAuthn section 14.6.1).
+	Handle []byte `json:"handle,omitempty"`
+
+	// Epoch is in every stamp, mark and ceremony of the user: a higher one ends
+	// them all by this one write.
+	Epoch int64 `json:"epoch,omitempty"`
+}
+
+func factorKey(userID string) []byte { return []byte("factor/" + userID) }
+
+func findFactors(r storage.Reader, userID string) (factorRecord, error) {
+	var record factorRecord
+	_, err := storage.GetRecord(r, factorKey(userID), &record)
+	return record, err
+}
+
+// Factors returns what a user has.
+func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
+	var has Factors
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		var totp totpRecord
+		var codes backupRecord
+		if _, err := storage.GetRecord(r, totpKey(userID), &totp); err != nil {
+			return err
+		}
+		if _, err := storage.GetRecord(r, backupKey(userID), &codes); err != nil {
+			return err
+		}
+		has = Factors{TOTP: totp.Seed != nil, BackupCodes: codes.Left, Passkeys: []Passkey{}}
+		passkeys, err := passkeysOf(r, userID)
+		for _, passkey := range passkeys {
+			has.Passkeys = append(has.Passkeys, passkey.Passkey)
+		}
+		return err
+	})
+	return has, unavailable(err)
+}
+
+// factorsDue returns the names of the factors that a user has: what is still
+// due after his password.
+func factorsDue(r storage.Reader, userID string) ([]string, error) {
+	var due []string
+	var totp totpRecord
+	if _, err := storage.GetRecord(r, totpKey(userID), &totp); err != nil {
+		return nil, err
+	}
+	if totp.Seed != nil {
+		due = append(due, methodCode)
+	}
+	prefix := passkeyKey(userID, "")
+	err := r.Scan(prefix, storage.PrefixEnd(prefix), func(_, _ []byte) bool {
+		due = append(due, methodPasskey)
+		return false
+	})
+	return due, err
+}
+
+// whole refuses a session whose second factor is still due.
+func whole(a *Account) error {
+	if a.HalfOpen {
+		return fault.New(fault.SecondFactorRequired, "the second factor of this log-in is still due")
+	}
+	return nil
+}
+
+// mayEnrol asks for what a new factor demands: the first one the password, so
+// that a stolen cookie does not become a key for ever; each further one a
+// verification by a factor that is there.
+func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) error {
+	if err := whole(a); err != nil {
+		return err
+	}
+	var due []string
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		if due, err = factorsDue(r, a.UserID); err != nil || due == nil {
+			return err
+		}
+		return d.fresh(r, a)
+	})
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case due != nil:
+		return nil
+	case password == "":
+		return fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
+	}
+	return d.provePassword(ctx, a.UserID, password)
+}
+
+// locked turns an error of the store or of the master key into what a caller may
+// hear of it. The rest is for the log.
+func locked(err error) error {
+	for _, of := range []error{seal.ErrNoKey, seal.ErrBroken, seal.ErrWrongKey} {
+		if errors.Is(err, of) {
+			return fmt.Errorf("%w: %w", fault.New(fault.Internal, "what is sealed for this account cannot be used: the master key is missing or another one"), err)
+		}
+	}
+	return unavailable(err)
+}
+
+// ResetFactors takes away all that a user has lost: TOTP, backup codes,
+// passkeys, the attempts that were counted and what he has proven by them. He
+// logs in by his password alone and enrols anew.
+func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
+	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+		user, err := FindUser(t, idOrName)
+		if err != nil {
+			return nil, err
+		}
+		passkeys, err := passkeysOf(t, user.ID)
+		if err != nil {
+			return nil, err
+		}
+		gone := [][]byte{totpKey(user.ID), backupKey(user.ID), totpGuard.key(user.ID), backupGuard.key(user.ID)}
+		for _, passkey := range passkeys {
+			gone = append(gone, passkey.keys()...)
+		}
+		for _, key := range gone {
+			if err := t.Delete(key); err != nil {
+				return nil, err
+			}
+		}
+		return &Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, dropStamps(t, user.ID)
+	})
+	return unavailable(err)
+}
+
+// handle returns the user handle of a user, and draws it the first time.
+func (d *Directory) handle(ctx context.Context, userID string) ([]byte, error) {
+	drawn := make([]byte, 64)
+	_, _ = rand.Read(drawn) // never fails: it ends the process instead
+	var record factorRecord
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		record, err = findFactors(r, userID)
+		return err
+	})
+	if err != nil || record.Handle != nil {
+		return record.Handle, err
+	}
+	err = d.store.Update(ctx, func(t storage.Txn) (err error) {
+		if record, err = findFactors(t, userID); err != nil || record.Handle != nil {
+			return err
+		}
+		record.Handle = slices.Clone(drawn)
+		return storage.SetRecord(t, factorKey(userID), record)
+	})
+	return record.Handle, err
+}

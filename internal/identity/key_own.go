@@ -1,0 +1,169 @@
+package identity
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// MaxKeys is how many keys in force a user may make by himself.
+const MaxKeys = 1000
+
+// KeyChange changes what its owner decides about a key. What is nil stays as it
+// is; what is given stands in place of all that was there, but for the limits,
+// of which those that are nil stay.
+type KeyChange struct {
+	Name        *string       `json:"name,omitempty"`
+	Models      *[]string     `json:"models,omitempty"`
+	IPRanges    *[]string     `json:"ip_ranges,omitempty"`
+	Expires     *int64        `json:"expires,omitempty"`
+	Limits      *LimitsChange `json:"limits,omitempty"`
+	CallbackURL *string       `json:"callback_url,omitempty"`
+}
+
+// CreateOwnKey makes a key for the user who asks and returns it with its secret,
+// which is shown this once.
+func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) (Key, Secret, error) {
+	if err := whole(a); err != nil {
+		return Key{}, "", err
+	}
+	return d.createKey(ctx, a.UserID, a.UserID, spec, func(t storage.Txn) error {
+		if _, _, err := d.own(t, a); err != nil {
+			return err
+		}
+		return d.roomForKey(t, a.UserID)
+	})
+}
+
+// roomForKey refuses one key too many. Those that have ended do not count; they
+// are looked at only where there are very many.
+func (d *Directory) roomForKey(r storage.Reader, userID string) error {
+	ids, err := userKeyIDs(r, userID)
+	if err != nil || len(ids) < MaxKeys {
+		return err
+	}
+	inForce := 0
+	for _, id := range ids {
+		key, err := findKey(r, id)
+		if err != nil {
+			return err
+		}
+		if key.ended(d.store.Now()) == nil {
+			inForce++
+		}
+	}
+	if inForce >= MaxKeys {
+		return fault.New(fault.Conflict, "an account has at most %d keys; revoke one that is not used", MaxKeys)
+	}
+	return nil
+}
+
+// OwnKeys returns the keys of the user who asks.
+func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
+	if err := whole(a); err != nil {
+		return nil, err
+	}
+	return d.Keys(ctx, a.UserID)
+}
+
+// OwnKey returns a key of the user who asks. One of somebody else is not there:
+// NOT_FOUND, as for one that never was; so it is in all that follows.
+func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, error) {
+	if err := whole(a); err != nil {
+		return Key{}, err
+	}
+	var key keyRecord
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		key, err = findOwnKey(r, a.UserID, id)
+		return err
+	})
+	return key.Key, unavailable(err)
+}
+
+// ChangeOwnKey changes what the user who asks decides about his key.
+func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
+	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
+		now := d.store.Now()
+		if refusal := key.ended(now); refusal != nil {
+			return nil, refusal
+		}
+		spec := key.spec()
+		change.of(&spec)
+		draft, refusal := spec.draft(now)
+		if refusal != nil {
+			return nil, refusal
+		}
+		key.Name, key.Models, key.Ranges = draft.Name, draft.Models, draft.Ranges
+		key.Expires, key.Limits, key.CallbackURL = draft.Expires, draft.Limits, draft.CallbackURL
+		return &Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: key.Name}, nil
+	})
+}
+
+// spec returns what was decided about a key, as its owner would write it.
+func (k keyRecord) spec() KeySpec {
+	spec := KeySpec{Name: k.Name, Expires: k.Expires, Limits: k.Limits, CallbackURL: k.CallbackURL}
+	for _, pattern := range k.Models {
+		spec.Models = append(spec.Models, string(pattern))
+	}
+	for _, r := range k.Ranges {
+		spec.IPRanges = append(spec.IPRanges, rangeText(r))
+	}
+	return spec
+}
+
+func rangeText(r netip.Prefix) string {
+	if r.IsSingleIP() {
+		return r.Addr().String()
+	}
+	return r.String()
+}
+
+// of changes a spec.
+func (c KeyChange) of(spec *KeySpec) {
+	replace(&spec.Name, c.Name)
+	replace(&spec.Models, c.Models)
+	replace(&spec.IPRanges, c.IPRanges)
+	replace(&spec.Expires, c.Expires)
+	replace(&spec.CallbackURL, c.CallbackURL)
+	if c.Limits != nil {
+		spec.Limits = c.Limits.of(spec.Limits)
+	}
+}
+
+// RotateOwnKey is [Directory.RotateKey] for the user who asks.
+func (d *Directory) RotateOwnKey(ctx context.Context, a *Account, id string, grace time.Duration) (Key, Secret, error) {
+	return d.rotateKey(a.UserID, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
+		return d.changeOwnKey(ctx, a, id, fn)
+	})
+}
+
+// RevokeOwnKey is [Directory.RevokeKey] for the user who asks.
+func (d *Directory) RevokeOwnKey(ctx context.Context, a *Account, id string) (Key, error) {
+	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) { return d.revoke(a.UserID, key) })
+}
+
+// changeOwnKey runs fn over a key of the user who asks.
+func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
+	if err := whole(a); err != nil {
+		return Key{}, err
+	}
+	return d.changeKeyIn(ctx, id, func(r storage.Reader) (keyRecord, error) {
+		if _, _, err := d.own(r, a); err != nil {
+			return keyRecord{}, err
+		}
+		return findOwnKey(r, a.UserID, id)
+	}, fn)
+}
+
+// findOwnKey returns a key of a user. The owner is part of the look-up: what is
+// another's is not found.
+func findOwnKey(r storage.Reader, userID, id string) (keyRecord, error) {
+	key, err := findKey(r, id)
+	if err == nil && key.UserID != userID {
+		return keyRecord{}, noKey(id)
+	}
+	return key, err
+}

@@ -1,0 +1,232 @@
+package identity
+
+import (
+	"context"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// stranger is the one answer to a log-in with an unknown name, a wrong password,
+// or the name of a user who has none.
+var stranger = fault.New(fault.NotLoggedIn, "the user name or the password is wrong")
+
+// Login logs a user in by his name and password. Where he has a factor the
+// session is half-open, and Entry.Factors says which may be given next.
+//
+// The attempt is counted before anything is looked up. A hash is computed for
+// whatever name, so that neither the answer nor the time it takes tells whether
+// there is such a user. Only whoever has the right password learns that a user
+// is disabled.
+func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
+	leave, err := d.hasher.enter()
+	if err != nil {
+		return Entry{}, err
+	}
+	defer leave()
+	byName := terms.Pace.byName(name)
+	if err := d.countAttempts(ctx, terms.Pace.fromAddress(from), byName); err != nil {
+		return Entry{}, err
+	}
+	user, want, err := d.named(ctx, name)
+	if err != nil {
+		return Entry{}, err
+	}
+	right, err := d.hasher.matches(ctx, password, want)
+	switch {
+	case err != nil:
+		return Entry{}, err
+	case !right || user.Password == "":
+		d.refused(ctx, Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
+		return Entry{}, stranger
+	case user.Disabled:
+		return Entry{}, disabled()
+	}
+	raised := user.Password
+	if want.weaker(currentCost) {
+		if raised, err = d.hasher.hash(ctx, password); err != nil {
+			return Entry{}, err
+		}
+	}
+	var entry Entry
+	err = d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
+		entry, err = d.enter(t, user, raised, from, terms, byName)
+		event := &Event{Actor: user.ID, Action: "login", User: user.ID, Detail: "password", Address: from.address()}
+		if entry.Factors != nil {
+			event.Action = "login.half"
+		}
+		return event, err
+	})
+	if err != nil {
+		return Entry{}, unavailable(err)
+	}
+	return entry, nil
+}
+
+// enter opens the session of a user who has given his password, if it still is
+// his password, and stores the hash of it that costs more, if there is one.
+func (d *Directory) enter(t storage.Txn, known userRecord, raised string, from Device, terms Terms, byName attempt) (Entry, error) {
+	var user userRecord
+	if err := mustRead(t, userKey(known.ID), &user); err != nil {
+		return Entry{}, err
+	}
+	if user.Password != known.Password && user.Epoch != known.Epoch {
+		// It was changed while this one was checked. One that was only hashed anew,
+		// by another log-in, is of the same epoch.
+		return Entry{}, stranger
+	}
+	due, err := factorsDue(t, user.ID)
+	if err != nil {
+		return Entry{}, err
+	}
+	if raised != known.Password && user.Password == known.Password {
+		user.Password = raised
+		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
+			return Entry{}, err
+		}
+	}
+	if due == nil {
+		if err := byName.forgive(t, byName.whom); err != nil {
+			return Entry{}, err
+		}
+	}
+	entry, err := d.openSession(t, user.ID, from, terms, due != nil)
+	entry.Factors = due
+	return entry, err
+}
+
+// LoginCode ends a half-open log-in by a TOTP code or a backup code. The session
+// gets a new secret and is whole.
+func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (Entry, error) {
+	if !half.HalfOpen {
+		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
+	}
+	var entry Entry
+	err := d.proveCode(ctx, half.UserID, code, func(t storage.Txn) (_ *Event, err error) {
+		byName := Pace{}.byName(half.UserName)
+		if err := byName.forgive(t, byName.whom); err != nil {
+			return nil, err
+		}
+		var address string
+		entry, err = d.renewEntry(t, half, func(s *stored) error {
+			if !s.Half {
+				return loggedOut() // another request was quicker: this secret is not its own any more
+			}
+			s.Half, address = false, s.Address
+			return nil
+		})
+		return &Event{Actor: half.UserID, Action: "login", User: half.UserID, Detail: "password, code", Address: address}, err
+	})
+	if err != nil {
+		return Entry{}, err
+	}
+	return entry, nil
+}
+
+// named returns the user of this name, and the hash that his password must have;
+// for one that is not there, or has no password, a hash that nothing has.
+func (d *Directory) named(ctx context.Context, name string) (userRecord, phc, error) {
+	var user userRecord
+	folded, refusal := foldName(name)
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		var id string
+		if refusal != nil {
+			return nil
+		}
+		found, err := storage.GetRecord(r, usernameKey(folded), &id)
+		if err != nil || !found {
+			return err
+		}
+		_, err = storage.GetRecord(r, userKey(id), &user)
+		return err
+	})
+	if err != nil {
+		return user, nobodys, unavailable(err)
+	}
+	want, err := user.hash()
+	return user, want, err
+}
+
+// hash returns the hash that the password of a user must have.
+func (u userRecord) hash() (phc, error) {
+	if u.Password == "" {
+		return nobodys, nil
+	}
+	want, err := parsePHC(u.Password)
+	if err != nil {
+		return nobodys, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
+	}
+	return want, nil
+}
+
+// Unknown is who did something that needs no proof of who it was.
+const Unknown = "unknown"
+
+// refused tells of a password that was wrong: the user whom it concerns, if there
+// is one, and the log. Nobody waits for the writing, which would tell that there
+// is such a user. A name that is nobody's is not told: it may be a password that
+// was typed in the wrong place.
+func (d *Directory) refused(ctx context.Context, event Event) {
+	if event.User == "" {
+		d.Told(event)
+		return
+	}
+	now := d.store.Now()
+	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return Record(t, now, event) }, func(err error) {
+		if err == nil {
+			d.Told(event)
+		}
+	})
+}
+
+// provePassword asks a user who is logged in for his password again. One that is
+// wrong is VERIFICATION_FAILED, too many of them are TOO_MANY_ATTEMPTS. A user
+// without a password cannot be asked.
+func (d *Directory) provePassword(ctx context.Context, userID, password string) error {
+	leave, err := d.hasher.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = d.proved(ctx, userID, password)
+	return err
+}
+
+// proved is provePassword for whoever has entered, and returns the user as he
+// was when his password was right.
+func (d *Directory) proved(ctx context.Context, userID, password string) (userRecord, error) {
+	var user userRecord
+	err := d.store.View(ctx, func(r storage.Reader) error { return mustRead(r, userKey(userID), &user) })
+	switch {
+	case err != nil:
+		return user, unavailable(err)
+	case user.Password == "":
+		return user, fault.New(fault.Conflict, "this account has no password yet; ask an operator for a one-time code to set one")
+	case password == "":
+		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
+	}
+	if err := d.countAttempts(ctx, attempt{ofProof, userID}); err != nil {
+		return user, err
+	}
+	want, err := user.hash()
+	if err != nil {
+		return user, err
+	}
+	right, err := d.hasher.matches(ctx, password, want)
+	if err != nil {
+		return user, err
+	}
+	if !right {
+		d.refused(ctx, Event{Actor: userID, Action: "password.refuse", User: userID})
+		return user, fault.At(fault.VerificationFailed, "password", "the password is wrong")
+	}
+	return user, unavailable(d.store.Update(ctx, func(t storage.Txn) error { return ofProof.forgive(t, userID) }))
+}
+
+// ProvePassword asks who is logged in for his password again; see provePassword.
+func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
+	if err := whole(a); err != nil {
+		return err
+	}
+	return d.provePassword(ctx, a.UserID, password)
+}

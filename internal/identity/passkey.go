@@ -1,0 +1,114 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Passkey is a passkey as it is shown.
+type Passkey struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Created  int64  `json:"created"`             // Unix seconds
+	LastUsed int64  `json:"last_used,omitempty"` // Unix seconds, zero: never
+	BackedUp bool   `json:"backed_up"`           // whether it is kept on more than one device
+}
+
+// passkeyRecord is a passkey as it is stored: what WebAuthn section 4 calls a
+// credential record.
+type passkeyRecord struct {
+	Passkey
+	UserID       string   `json:"user_id"`
+	CredentialID []byte   `json:"credential_id"`
+	PublicKey    []byte   `json:"public_key"` // COSE
+	Counter      uint32   `json:"counter,omitempty"`
+	Flags        byte     `json:"flags"`
+	Transports   []string `json:"transports,omitempty"`
+	AAGUID       []byte   `json:"aaguid,omitempty"`
+	Format       string   `json:"format,omitempty"` // of the attestation
+}
+
+// passkeyOwner, at passkeyid/<SHA-256 of the credential id>, says whose passkey
+// that is, and makes the credential id unique over all users.
+type passkeyOwner struct {
+	UserID string `json:"user_id"`
+	ID     string `json:"id"`
+}
+
+// passkeyKey is passkey/<user>/<id>.
+func passkeyKey(userID, id string) []byte { return []byte("passkey/" + userID + "/" + id) }
+
+func passkeyOwnerKey(credentialID []byte) []byte {
+	sum := sha256.Sum256(credentialID)
+	return []byte("passkeyid/" + hex.EncodeToString(sum[:]))
+}
+
+// keys are all keys under which a passkey is stored.
+func (p passkeyRecord) keys() [][]byte {
+	return [][]byte{passkeyKey(p.UserID, p.ID), passkeyOwnerKey(p.CredentialID)}
+}
+
+// maxPasskeys bounds the passkeys of a user.
+const maxPasskeys = 20
+
+// passkeysOf returns the passkeys of a user, oldest first.
+func passkeysOf(r storage.Reader, userID string) ([]passkeyRecord, error) {
+	var passkeys []passkeyRecord
+	err := scanRecords(r, string(passkeyKey(userID, "")), func(p passkeyRecord) { passkeys = append(passkeys, p) })
+	slices.SortStableFunc(passkeys, func(a, b passkeyRecord) int { return cmp.Compare(a.Created, b.Created) })
+	return passkeys, err
+}
+
+// passkeyName checks what its owner calls a passkey.
+func passkeyName(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	if name == "" {
+		return "Passkey", nil
+	}
+	if n := utf8.RuneCountInString(name); n > 64 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", fault.At(fault.InvalidParameter, "name", "the name of a passkey has 1 to 64 printable characters")
+	}
+	return name, nil
+}
+
+// RemovePasskey removes a passkey of the account's own user; one of another is
+// NOT_FOUND as is one that is not there. It needs a verification, and gives the
+// session a new secret.
+func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (renewed Secret, err error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+		if err := d.fresh(t, a); err != nil {
+			return nil, err
+		}
+		var record passkeyRecord
+		found, err := storage.GetRecord(t, passkeyKey(a.UserID, id), &record)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, fault.At(fault.NotFound, "id", "there is no passkey %q", id)
+		}
+		for _, key := range record.keys() {
+			if err := t.Delete(key); err != nil {
+				return nil, err
+			}
+		}
+		renewed, err = d.renewSession(t, a)
+		return &Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID}, err
+	})
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return renewed, nil
+}

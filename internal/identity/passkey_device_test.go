@@ -1,0 +1,134 @@
+package identity
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/descope/virtualwebauthn"
+)
+
+// here is the relying party of these tests, and page the one page of it.
+var (
+	here = RelyingParty{ID: "gate.example", Origins: []string{"https://gate.example:8443"}, Name: "Gate"}
+	page = virtualwebauthn.RelyingParty{ID: "gate.example", Origin: "https://gate.example:8443", Name: "Gate"}
+)
+
+// device is an authenticator with one passkey, and the page it stands on.
+type device struct {
+	page virtualwebauthn.RelyingParty
+	auth virtualwebauthn.Authenticator
+	cred virtualwebauthn.Credential
+}
+
+func newDevice() *device {
+	v := &device{page: page, auth: virtualwebauthn.NewAuthenticator()}
+	for {
+		v.cred = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
+		// The authenticator drops leading zeros of the two coordinates, which is no
+		// key of RFC 9053 section 7.1.1 then: one in 128 is drawn anew.
+		if len(v.cred.Key.AttestationData()) == wholeKey {
+			return v
+		}
+	}
+}
+
+// wholeKey is the size of a public key on P-256 as COSE, in bytes.
+const wholeKey = 77
+
+// create answers the options of a registration.
+func (v *device) create(t testing.TB, options any) []byte {
+	t.Helper()
+	asked, err := virtualwebauthn.ParseAttestationOptions(asText(t, options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.auth.Options.UserHandle = []byte(asked.UserID)
+	return []byte(virtualwebauthn.CreateAttestationResponse(v.page, v.auth, v.cred, *asked))
+}
+
+// get answers the options of a log-in or a verification, and counts it.
+func (v *device) get(t testing.TB, options any) []byte {
+	t.Helper()
+	v.cred.Counter++
+	return v.repeat(t, options)
+}
+
+func (v *device) repeat(t testing.TB, options any) []byte {
+	t.Helper()
+	asked, err := virtualwebauthn.ParseAssertionOptions(asText(t, options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(virtualwebauthn.CreateAssertionResponse(v.page, v.auth, v.cred, *asked))
+}
+
+func asText(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// askForPasskeyOf begins a registration past the question for a password.
+func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
+	t.Helper()
+	library, err := here.webAuthn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := f.askForPasskey(t.Context(), library, a, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options
+}
+
+// withPasskey registers a device for an account.
+func (f fixture) withPasskey(t testing.TB, a *Account) (*device, Passkey) {
+	t.Helper()
+	v := newDevice()
+	return v, f.registered(t, a, v)
+}
+
+func (f fixture) registered(t testing.TB, a *Account, v *device) Passkey {
+	t.Helper()
+	passkey, _, err := f.FinishPasskey(t.Context(), here, a, v.create(t, f.askForPasskeyOf(t, a, "Passkey")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return passkey
+}
+
+// entering logs in by a device.
+func (f fixture) entering(t testing.TB, v *device) (Entry, error) {
+	t.Helper()
+	options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.FinishPasskeyLogin(t.Context(), here, ceremony.Reveal(), v.get(t, options), testDevice, testTerms)
+}
+
+// asked begins a verification.
+func (f fixture) asked(t testing.TB, a *Account) any {
+	t.Helper()
+	options, err := f.BeginPasskeyVerify(t.Context(), here, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options
+}
+
+// answered begins and finishes one.
+func (f fixture) answered(t testing.TB, a *Account, v *device) error {
+	t.Helper()
+	return f.FinishPasskeyVerify(t.Context(), here, a, v.get(t, f.asked(t, a)))
+}
+
+func (f fixture) verifyByPasskey(t testing.TB, a *Account) error {
+	t.Helper()
+	return third(f.Verify(t.Context(), a, methodPasskey, "", 300*time.Second))
+}

@@ -1,0 +1,210 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// BeginPasskeyLogin begins a log-in by passkey: it returns the options for
+// navigator.credentials.get(), which name no user and no passkey, and the secret
+// by which the same browser, and no other, finishes it within 2 minutes.
+func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (options any, ceremony Secret, err error) {
+	library, err := rp.webAuthn()
+	if err != nil {
+		return nil, "", err
+	}
+	assertion, session, err := library.BeginDiscoverableLogin()
+	if err != nil {
+		return nil, "", err
+	}
+	ceremony = Secret(appendRandom62(nil, randomDigits))
+	err = d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
+	if err != nil {
+		return nil, "", unavailable(err)
+	}
+	return assertion, ceremony, nil
+}
+
+// FinishPasskeyLogin opens a session for the owner of the passkey that has
+// answered: it is possession, and PIN or body, so nothing else is due. Unknown
+// passkeys and wrong answers are one VERIFICATION_FAILED; a disabled user with a
+// right one is USER_DISABLED.
+func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, ceremony string, response []byte, from Device, terms Terms) (Entry, error) {
+	library, err := rp.webAuthn()
+	if err != nil {
+		return Entry{}, err
+	}
+	begun, err := d.takeCeremony(ctx, purposeLogin, loginOwner(ceremony), "")
+	if err != nil {
+		return Entry{}, err
+	}
+	answer, err := protocol.ParseCredentialRequestResponseBytes(response)
+	if err != nil {
+		return Entry{}, errPasskeyForm
+	}
+	var owner passkeyOwner
+	var broken error // of the store, which the library would report as a wrong answer
+	_, _, err = library.ValidatePasskeyLogin(func(credentialID, _ []byte) (webauthn.User, error) {
+		var user passkeyUser
+		broken = d.store.View(ctx, func(r storage.Reader) error {
+			found, err := storage.GetRecord(r, passkeyOwnerKey(credentialID), &owner)
+			if err != nil || !found {
+				return err
+			}
+			user, err = findPasskeyUser(r, owner.UserID, "")
+			return err
+		})
+		if broken != nil || user.handle == nil {
+			return nil, errGone
+		}
+		return user, nil
+	}, begun.Session, answer)
+	switch {
+	case broken != nil:
+		return Entry{}, unavailable(broken)
+	case err != nil:
+		return Entry{}, d.refusePasskey(owner.UserID, err)
+	}
+	var entry Entry
+	err = d.usePasskey(ctx, owner.UserID, answer, func(t storage.Txn, p passkeyRecord) (*Event, error) {
+		var err error
+		entry, err = d.openSession(t, owner.UserID, from, terms, false)
+		return &Event{Actor: owner.UserID, Action: "login", User: owner.UserID, Detail: "passkey " + p.ID, Address: from.address()}, err
+	})
+	if err != nil {
+		return Entry{}, err
+	}
+	return entry, nil
+}
+
+// BeginPasskeyVerify begins a verification by one of the account's passkeys, and
+// returns the options for navigator.credentials.get(). A user without a passkey
+// is NO_FACTOR.
+func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account) (options any, err error) {
+	if err := whole(a); err != nil {
+		return nil, err
+	}
+	library, err := rp.webAuthn()
+	if err != nil {
+		return nil, err
+	}
+	user, err := d.passkeyUser(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if len(user.passkeys) == 0 {
+		return nil, fault.New(fault.NoFactor, "no passkey is registered for this account")
+	}
+	assertion, session, err := library.BeginLogin(user)
+	if err != nil {
+		return nil, err
+	}
+	err = d.keepCeremony(ctx, purposeVerify, a.Credential, ceremonyRecord{UserID: a.UserID, Session: *session})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return assertion, nil
+}
+
+// FinishPasskeyVerify checks the answer of a passkey to the options of
+// [Directory.BeginPasskeyVerify], by the same session or token. It leaves a mark
+// with that session or token, by which [Directory.Verify] succeeds once within
+// 60 s.
+func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account, response []byte) error {
+	if err := whole(a); err != nil {
+		return err
+	}
+	library, err := rp.webAuthn()
+	if err != nil {
+		return err
+	}
+	begun, err := d.takeCeremony(ctx, purposeVerify, a.Credential, a.UserID)
+	if err != nil {
+		return err
+	}
+	answer, err := protocol.ParseCredentialRequestResponseBytes(response)
+	if err != nil {
+		return errPasskeyForm
+	}
+	user, err := d.passkeyUser(ctx, a)
+	if err != nil {
+		return err
+	}
+	if _, err := library.ValidateLogin(user, begun.Session, answer); err != nil {
+		return d.refusePasskey(a.UserID, err)
+	}
+	return d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p passkeyRecord) (*Event, error) {
+		return nil, d.setMark(t, a, begun.Epoch, p.ID)
+	})
+}
+
+// usePasskey takes note that a passkey of a user has answered, and runs effect
+// in the same transaction. The record is read anew: it may be gone, or its
+// counter may have been raised by another answer.
+//
+// A counter that does not rise tells of a copy. A passkey that never leaves its
+// device is refused then; one that is kept on several has several counters, or
+// none (WebAuthn section 6.1.1).
+func (d *Directory) usePasskey(ctx context.Context, userID string, answer *protocol.ParsedCredentialAssertionData,
+	effect func(storage.Txn, passkeyRecord) (*Event, error),
+) error {
+	var refused bool
+	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+		refused = false
+		passkeys, err := passkeysOf(t, userID)
+		if err != nil {
+			return nil, err
+		}
+		var used passkeyRecord
+		for _, p := range passkeys {
+			if bytes.Equal(p.CredentialID, answer.RawID) {
+				used = p
+			}
+		}
+		if used.ID == "" {
+			return nil, errPasskeyRefused
+		}
+		data := answer.Response.AuthenticatorData
+		if copied(used.Counter, data.Counter) {
+			if !data.Flags.HasBackupEligible() {
+				refused = true
+				return &Event{Action: "passkey.copied", User: userID, Detail: used.ID}, nil
+			}
+		} else {
+			used.Counter = data.Counter
+		}
+		flags := webauthn.NewCredentialFlags(protocol.AuthenticatorFlags(used.Flags)).Update(data.Flags)
+		used.Flags, used.BackedUp, used.LastUsed = byte(flags.ProtocolValue()), flags.BackupState, d.store.Now().Unix()
+		if err := storage.SetRecord(t, passkeyKey(userID, used.ID), used); err != nil {
+			return nil, err
+		}
+		return effect(t, used)
+	})
+	if err == nil && refused {
+		err = errPasskeyRefused
+	}
+	return unavailable(err)
+}
+
+// copied tells whether a counter did not rise. Zero twice means that the device
+// does not count.
+func copied(last, now uint32) bool { return now <= last && (now != 0 || last != 0) }
+
+// refusePasskey tells the audit log why an answer was refused, and the caller
+// only that it was.
+func (d *Directory) refusePasskey(userID string, why error) error {
+	detail := "not verified"
+	var told *protocol.Error
+	if errors.As(why, &told) {
+		detail = told.Details
+	}
+	d.Told(Event{Action: "passkey.refuse", User: userID, Detail: detail})
+	return errPasskeyRefused
+}

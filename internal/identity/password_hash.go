@@ -1,0 +1,191 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/argon2"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// cost is what one Argon2id hash costs (RFC 9106): passes over the memory, KiB
+// of memory, and threads.
+type cost struct {
+	time    uint32
+	memory  uint32
+	threads uint8
+}
+
+// currentCost is the cost of new hashes. Those stored with less are raised when
+// their owner logs in.
+var currentCost = cost{time: 2, memory: 19 * 1024, threads: 1}
+
+// mostCost is the most that a stored hash may cost: beyond it, a damaged record
+// could take the memory of the whole process.
+var mostCost = cost{time: 16, memory: 256 * 1024, threads: 16}
+
+// phc is a password's hash, in the PHC string format
+// ($argon2id$v=19$m=…,t=…,p=…$salt$hash, base64 without padding).
+type phc struct {
+	cost
+	salt, sum []byte
+}
+
+func (p phc) String() string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.memory, p.time, p.threads,
+		base64.RawStdEncoding.EncodeToString(p.salt), base64.RawStdEncoding.EncodeToString(p.sum))
+}
+
+// parsePHC reads what String wrote.
+func parsePHC(text string) (phc, error) {
+	var p phc
+	parts := strings.Split(text, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
+		return p, errPHC
+	}
+	var err error
+	if _, err = fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.time, &p.threads); err != nil {
+		return p, errPHC
+	}
+	if p.salt, err = base64.RawStdEncoding.Strict().DecodeString(parts[4]); err != nil {
+		return p, errPHC
+	}
+	if p.sum, err = base64.RawStdEncoding.Strict().DecodeString(parts[5]); err != nil {
+		return p, errPHC
+	}
+	switch {
+	case p.time < 1 || p.time > mostCost.time, p.threads < 1 || p.threads > mostCost.threads, p.memory > mostCost.memory,
+		len(p.salt) < 8, len(p.sum) < 16 || len(p.sum) > 64, p.String() != text:
+		return p, errPHC
+	}
+	return p, nil
+}
+
+// errPHC does not say what is wrong: the text is a secret.
+var errPHC = fmt.Errorf("a stored password is not an argon2id hash in the PHC format")
+
+// nobodys is the hash that is compared where there is no user or no password, so
+// that it costs the same to be told so. No password has it.
+var nobodys = phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
+
+// weaker tells whether a hash costs less than a new one would.
+func (c cost) weaker(than cost) bool {
+	return c.time < than.time || c.memory < than.memory || c.threads < than.threads
+}
+
+// The most hashes at once, and the most that wait for one of those to end. A
+// hash takes 19 MiB and some 20 ms of a core, so the last in line waits a tenth
+// of a second on a small machine, and nobody can make the process grow.
+const (
+	maxHashes  = 4
+	maxWaiting = 16
+)
+
+// hasher computes the hashes of passwords, few at a time.
+type hasher struct {
+	places chan struct{} // one token for each that computes or waits
+	slots  chan slot     // those in which nothing is computed
+	derive func(password []byte, salt []byte, c cost, size int) []byte
+
+	collecting sync.Mutex
+	released   atomic.Uint64 // hashes that have ended
+	collected  atomic.Uint64 // of those, how many certainly have no memory any more
+}
+
+// slot is the right to the memory of one hash. What the hash before took in it
+// is garbage, and memory all the same until it is collected.
+type slot struct {
+	ended uint64 // which hash, counted by those that have ended, was the last in it
+	cycle uint64 // of the garbage collector, at that time
+}
+
+func newHasher() *hasher {
+	h := &hasher{
+		places: make(chan struct{}, maxHashes+maxWaiting),
+		slots:  make(chan slot, maxHashes),
+		derive: func(password, salt []byte, c cost, size int) []byte {
+			return argon2.IDKey(password, salt, c.time, c.memory, c.threads, uint32(size))
+		},
+	}
+	for range maxHashes {
+		h.slots <- slot{}
+	}
+	return h
+}
+
+// enter takes a place in the line, or refuses: OVERLOADED. It does not wait, so
+// it comes before an attempt is counted: one that is turned away at the door was
+// none. Whoever entered must leave.
+func (h *hasher) enter() (leave func(), err error) {
+	select {
+	case h.places <- struct{}{}:
+		return func() { <-h.places }, nil
+	default:
+		return nil, fault.New(fault.Overloaded, "too many passwords are being checked at this moment").After(time.Second)
+	}
+}
+
+// matches tells whether a password has a hash. Whoever asks has entered.
+func (h *hasher) matches(ctx context.Context, password string, p phc) (bool, error) {
+	sum, err := h.sum(ctx, password, p)
+	return err == nil && subtle.ConstantTimeCompare(sum, p.sum) == 1, err
+}
+
+// hash returns the hash of a new password. Whoever asks has entered.
+func (h *hasher) hash(ctx context.Context, password string) (string, error) {
+	p := phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
+	_, _ = rand.Read(p.salt) // never fails: it ends the process instead
+	var err error
+	p.sum, err = h.sum(ctx, password, p)
+	return p.String(), err
+}
+
+func (h *hasher) sum(ctx context.Context, password string, p phc) ([]byte, error) {
+	select {
+	case free := <-h.slots:
+		h.clean(free)
+		defer func() { h.slots <- slot{h.released.Add(1), cycles()} }()
+		return h.derive([]byte(password), p.salt, p.cost, len(p.sum)), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// clean sees that the memory of the hash before in a slot is collected. Without
+// it a burst of log-ins would hold, beside the memory of four hashes, that of as
+// many more as the collector lets be. Where log-ins are rare it has come by
+// already; under load it is called once for all four slots.
+func (h *hasher) clean(s slot) {
+	isClean := func() bool {
+		// The cycle that was under way when the hash ended may have seen it alive.
+		return s.ended <= h.collected.Load() || cycles() >= s.cycle+2
+	}
+	if isClean() {
+		return
+	}
+	h.collecting.Lock()
+	defer h.collecting.Unlock()
+	if isClean() {
+		return
+	}
+	ended := h.released.Load()
+	runtime.GC()
+	h.collected.Store(ended)
+}
+
+// cycles returns how many cycles the garbage collector has completed.
+func cycles() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,173 @@
+package identity
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/badger"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+var (
+	scaleUsers    = flag.Int("people.users", 500, "how many users the large store has")
+	scaleSessions = flag.Int("people.sessions", 10, "how many sessions each of them has")
+)
+
+// openBadger opens the store that gateways have, in a directory.
+func openBadger(t testing.TB, dir string) *storage.Store {
+	t.Helper()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	module := &badger.Badger{Path: dir}
+	if err := module.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := module.Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return storage.New(engine, storage.Options{})
+}
+
+// crowd fills a store with users of a key and some sessions each, and returns
+// the secret of one session of every thousandth.
+func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
+	t.Helper()
+	const together = 100 // in one transaction
+	d := &Directory{store: store}
+	var known []Secret
+	for from := 0; from < users; from += together {
+		err := store.Update(context.Background(), func(txn storage.Txn) error {
+			for i := from; i < min(from+together, users); i++ {
+				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: nobodys.String()}
+				key := keyRecord{Key: Key{ID: "key_" + strconv.Itoa(i), UserID: user.ID, Created: 1}}
+				key.take(keyForm.draw())
+				if err := addUser(txn, user, user.Name); err != nil {
+					return err
+				}
+				if err := storage.SetRecord(txn, keyKey(key.ID), key); err != nil {
+					return err
+				}
+				for n := range sessions {
+					entry, err := d.openSession(txn, user.ID, testDevice, testTerms, false)
+					if err != nil {
+						return err
+					}
+					if i%1000 == 0 && n == 0 {
+						known = append(known, entry.Secret)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return known
+}
+
+// TestAStoreOfManyPeople opens a store of many users and sessions, and tells how
+// long that takes and a look-up in it. Sessions are nowhere but in the store, so
+// neither hangs on how many there are. As in the note:
+//
+//	go test -run ManyPeople -v -args -people.users 100000 -people.sessions 10
+func TestAStoreOfManyPeople(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := openBadger(t, dir)
+	began := time.Now()
+	known := crowd(t, store, *scaleUsers, *scaleSessions)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d users and %d sessions were made in %s", *scaleUsers, *scaleUsers**scaleSessions, time.Since(began).Round(time.Millisecond))
+
+	began = time.Now()
+	store = openBadger(t, dir)
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	engine := time.Since(began)
+	d, err := Open(t.Context(), store, testKeyring, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := time.Since(began)
+	runtime.GC()
+	began = time.Now()
+	runtime.GC()
+	t.Logf("a collection takes %s", time.Since(began))
+	t.Logf("opened in %s, of it the engine %s", opened.Round(time.Millisecond), engine.Round(time.Millisecond))
+	if d.Count() != *scaleUsers {
+		t.Errorf("%d credentials, want %d", d.Count(), *scaleUsers)
+	}
+	const times = 200
+	began = time.Now()
+	for range times {
+		for _, secret := range known {
+			if _, ok, err := d.AuthenticateSession(t.Context(), secret.Reveal()); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+	}
+	t.Logf("a session is read in %s", time.Since(began)/time.Duration(times*len(known)))
+}
+
+// BenchmarkAuthenticateSession is what a request to the console pays, in a store
+// of 10,000 sessions.
+func BenchmarkAuthenticateSession(b *testing.B) {
+	for name, store := range map[string]*storage.Store{
+		"memory": storage.New(memory.New(), storage.Options{}),
+		"badger": openBadger(b, b.TempDir()),
+	} {
+		b.Cleanup(func() { _ = store.Close() })
+		known := crowd(b, store, 1000, 10)
+		d, err := Open(b.Context(), store, testKeyring, zap.NewNop())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, ok, err := d.AuthenticateSession(b.Context(), known[0].Reveal()); err != nil || !ok {
+					b.Fatal(ok, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkLogin is a log-in, hashed in earnest, by as many at once as there may
+// be; it tells how much memory was in use at most.
+func BenchmarkLogin(b *testing.B) {
+	f := newFixture(b)
+	f.person(b, "ann")
+	terms := testTerms
+	terms.Pace = Pace{PerUser: MaxPace, PerAddress: MaxPace}
+	var most atomic.Uint64
+	b.SetParallelism((maxHashes + maxWaiting) / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		for n := 0; pb.Next(); n++ {
+			if _, err := f.Login(b.Context(), "ann", goodPassword, address(n), terms); err != nil {
+				b.Error(fmt.Errorf("log-in: %w", err))
+				return
+			}
+			for now, m := heap(), most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+			}
+		}
+	})
+	b.ReportMetric(float64(most.Load()>>20), "MiB-at-most")
+}

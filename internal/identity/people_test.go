@@ -1,0 +1,122 @@
+package identity
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+	"golang.org/x/crypto/argon2"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// What people are in these tests. The password is nobody's name and on no list.
+const (
+	goodPassword  = "brown bag, blue rain"
+	otherPassword = "seven sheep at six"
+)
+
+var (
+	testTerms  = Terms{Idle: time.Hour, Lifetime: 10 * time.Hour}
+	testDevice = Device{Address: netip.MustParseAddr("192.0.2.7"), Agent: "Test/1.0"}
+)
+
+// newPeople is a fixture whose passwords are hashed at the least cost that
+// Argon2id has: what a test shows does not hang on it.
+func newPeople(t testing.TB) fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.hasher.derive = cheapHash
+	return f
+}
+
+func cheapHash(password, salt []byte, _ cost, size int) []byte {
+	return argon2.IDKey(password, salt, 1, 8, 1, uint32(size))
+}
+
+// person makes a user who has goodPassword.
+func (f fixture) person(t testing.TB, name string) User {
+	t.Helper()
+	user := f.user(t, name)
+	if err := f.SetPassword(t.Context(), "operator", name, goodPassword); err != nil {
+		t.Fatal(err)
+	}
+	return user
+}
+
+// login logs a person in by goodPassword.
+func (f fixture) login(t testing.TB, name string) Entry {
+	t.Helper()
+	entry, err := f.Login(t.Context(), name, goodPassword, testDevice, testTerms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry
+}
+
+// lets tells whether a session's secret lets somebody in.
+func (f fixture) lets(t testing.TB, secret Secret) (*Account, bool) {
+	t.Helper()
+	account, ok, err := f.AuthenticateSession(t.Context(), secret.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return account, ok
+}
+
+// open checks whether a session is in force.
+func (f fixture) open(t testing.TB, what string, secret Secret, want bool) {
+	t.Helper()
+	if _, got := f.lets(t, secret); got != want {
+		t.Errorf("%s lets in: %v, want %v", what, got, want)
+	}
+}
+
+// enrolled gives whoever is logged in by entry TOTP. It returns his session's new
+// secret, and what shows his codes from then on: each waits until one is there
+// that was not used.
+func (f fixture) enrolled(t testing.TB, entry Entry) (renewed Secret, code func() string) {
+	t.Helper()
+	enrolment, err := f.SetUpTOTP(t.Context(), entry.Account, goodPassword, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code = func() string {
+		t.Helper()
+		f.clock.pass(time.Minute)
+		code, err := totp.GenerateCode(enrolment.Secret.Reveal(), f.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code
+	}
+	_, renewed, err = f.EnableTOTP(t.Context(), entry.Account, code())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return renewed, code
+}
+
+// refusedAs checks the code of a refusal.
+func refusedAs(t testing.TB, what string, err error, want fault.Code) {
+	t.Helper()
+	if codeOf(err) != want {
+		t.Errorf("%s: %v, want %s", what, err, want)
+	}
+}
+
+// must passes a result on, and ends the test where there is none.
+func must[T any](result T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+}
+
+// second and third are the errors of calls that return more.
+func second[T any](_ T, err error) error        { return err }
+func third[T, U any](_ T, _ U, err error) error { return err }

@@ -1,0 +1,183 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Register makes a user who comes by himself, with a password. Whether that is
+// open to everybody is the caller's to know. Each attempt counts as one to log
+// in from its address.
+func (d *Directory) Register(ctx context.Context, name, password string, from Device, pace Pace) (User, error) {
+	folded, refusal := newName(name)
+	if refusal == nil {
+		refusal = CheckPassword(name, password)
+	}
+	if refusal != nil {
+		return User{}, refusal
+	}
+	leave, err := d.hasher.enter()
+	if err != nil {
+		return User{}, err
+	}
+	defer leave()
+	if err := d.countAttempts(ctx, pace.fromAddress(from)); err != nil {
+		return User{}, err
+	}
+	err = d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
+	if err != nil {
+		return User{}, unavailable(err)
+	}
+	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
+	if user.Password, err = d.hasher.hash(ctx, password); err != nil {
+		return User{}, err
+	}
+	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+		event := &Event{Actor: user.ID, Action: "user.register", User: user.ID, Detail: user.Name, Address: from.address()}
+		return event, addUser(t, user, folded)
+	})
+	if err != nil {
+		return User{}, unavailable(err)
+	}
+	return user.User, nil
+}
+
+// setupRecord, at setup/code, is the one-time code of the first run.
+type setupRecord struct {
+	Hash    []byte `json:"hash"`
+	Created int64  `json:"created"` // Unix seconds
+}
+
+var setupKey = []byte("setup/code")
+
+const setupPurpose = "setup"
+
+// SetupCode returns a new one-time code by which the first user may be made, in
+// place of the one before; none once there is a user. It is shown to whoever can
+// read the log, and to nobody else.
+func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
+	var code Secret
+	err := d.store.Update(ctx, func(t storage.Txn) error {
+		code = ""
+		if due, err := setupDue(t); err != nil || !due {
+			return errors.Join(err, t.Delete(setupKey))
+		}
+		code = drawCode()
+		hash, _ := hashCode(setupPurpose, code.Reveal())
+		return storage.SetRecord(t, setupKey, setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
+	})
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return code, nil
+}
+
+// SetupDue tells whether there is no user yet.
+func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
+	err = d.store.View(ctx, func(r storage.Reader) error {
+		due, err = setupDue(r)
+		return err
+	})
+	return due, unavailable(err)
+}
+
+func setupDue(r storage.Reader) (bool, error) {
+	due := true
+	err := r.Scan([]byte(userPrefix), storage.PrefixEnd([]byte(userPrefix)), func(_, _ []byte) bool {
+		due = false
+		return false
+	})
+	return due, err
+}
+
+// Setup makes the first user, an administrator, by the one-time code in the log.
+// The code is used up in the transaction that makes him, so of two who come with
+// it one is the first. What is wrong with a name or a password does not use it
+// up.
+func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {
+	folded, refusal := newName(name)
+	if refusal == nil {
+		refusal = CheckPassword(name, password)
+	}
+	if refusal != nil {
+		return User{}, refusal
+	}
+	hash, _ := hashCode(setupPurpose, code)
+	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
+	if err != nil {
+		return User{}, unavailable(err)
+	}
+	leave, err := d.hasher.enter()
+	if err != nil {
+		return User{}, err
+	}
+	defer leave()
+	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
+	if user.Password, err = d.hasher.hash(ctx, password); err != nil {
+		return User{}, err
+	}
+	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+		if err := mayBeFirst(t, hash); err != nil {
+			return nil, err
+		}
+		if err := t.Delete(setupKey); err != nil {
+			return nil, err
+		}
+		return &Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
+	})
+	if err != nil {
+		return User{}, unavailable(err)
+	}
+	return user.User, nil
+}
+
+// mayBeFirst refuses a code that is not the one in force, or that comes too late.
+func mayBeFirst(r storage.Reader, hash Hash) error {
+	due, err := setupDue(r)
+	if err != nil {
+		return err
+	}
+	if !due {
+		return fault.New(fault.Conflict, "there are users already; an operator makes further ones")
+	}
+	var record setupRecord
+	found, err := storage.GetRecord(r, setupKey, &record)
+	if err == nil && (!found || string(record.Hash) != string(hash[:])) {
+		err = fault.At(fault.VerificationFailed, "code", "this is not the one-time code in the server's log; each start writes a new one")
+	}
+	return err
+}
+
+// newName checks the name of a new user and returns the form by which it is
+// unique. One that could be read as an id is refused.
+func newName(name string) (string, *fault.Fault) {
+	folded, refusal := foldName(name)
+	if refusal == nil && strings.HasPrefix(folded, idClass+"_") {
+		refusal = fault.At(fault.InvalidParameter, "name", "a user name does not begin with %s_, as ids do", idClass)
+	}
+	return folded, refusal
+}
+
+// free refuses a name that is taken, in any case.
+func free(r storage.Reader, name, folded string) error {
+	taken, err := r.Get(usernameKey(folded))
+	if err == nil && taken != nil {
+		err = fault.At(fault.Conflict, "name", "there is a user named %q already", name)
+	}
+	return err
+}
+
+// addUser writes a new user.
+func addUser(t storage.Txn, user userRecord, folded string) error {
+	if err := free(t, user.Name, folded); err != nil {
+		return err
+	}
+	if err := storage.SetRecord(t, usernameKey(folded), user.ID); err != nil {
+		return err
+	}
+	return storage.SetRecord(t, userKey(user.ID), user)
+}

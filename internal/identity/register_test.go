@@ -1,0 +1,125 @@
+package identity
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+func TestWhoRegistersCanLogIn(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	user := must(f.Register(ctx, "Ann", goodPassword, testDevice, Pace{}))(t)
+	if user.Name != "Ann" || user.Admin || user.Disabled || !strings.HasPrefix(user.ID, "usr_") {
+		t.Errorf("%+v", user)
+	}
+	if entry := f.login(t, "ann"); entry.Account.UserID != user.ID {
+		t.Errorf("%+v", entry)
+	}
+	for _, c := range []struct {
+		what, name, password string
+		want                 fault.Code
+		param                string
+	}{
+		{"a name that is taken, in another case", "ANN", goodPassword, fault.Conflict, "name"},
+		{"a name with a space", "a b", goodPassword, fault.InvalidParameter, "name"},
+		{"no name", "", goodPassword, fault.InvalidParameter, "name"},
+		{"a name that could be an id", "usr_x", goodPassword, fault.InvalidParameter, "name"},
+		{"a weak password", "bob", "password1", fault.InvalidParameter, "password"},
+		{"his name as his password", "bobbobbob", "BobBobBob", fault.InvalidParameter, "password"},
+		{"no password", "bob", "", fault.MissingParameter, "password"},
+	} {
+		_, err := f.Register(ctx, c.name, c.password, testDevice, Pace{})
+		if codeOf(err) != c.want || paramOf(err) != c.param {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	if users := must(f.Users(ctx))(t); len(users) != 1 {
+		t.Errorf("%d users", len(users))
+	}
+}
+
+func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	var wg sync.WaitGroup
+	var made atomic.Int32
+	for i := range maxHashes + maxWaiting {
+		wg.Go(func() {
+			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), Pace{}); codeOf(err) {
+			case "":
+				made.Add(1)
+			case fault.Conflict:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if users := must(f.Users(t.Context()))(t); made.Load() != 1 || len(users) != 1 {
+		t.Errorf("%d registrations, %d users", made.Load(), len(users))
+	}
+}
+
+func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	setup := func(code, name, password string) error { return second(f.Setup(ctx, code, name, password)) }
+
+	refusedAs(t, "before there is a code", setup("", "ann", goodPassword), fault.VerificationFailed)
+	old := must(f.SetupCode(ctx))(t).Reveal()
+	code := must(f.SetupCode(ctx))(t).Reveal()
+	if due := must(f.SetupDue(ctx))(t); !due {
+		t.Error("no user, and no set-up due")
+	}
+	for what, wrong := range map[string]string{
+		"none": "", "junk": "x", "one of another start": old, "one digit short": code[:len(code)-1],
+		"a reset code's hash": must(drawCode(), nil)(t).Reveal(),
+	} {
+		refusedAs(t, what, setup(wrong, "ann", goodPassword), fault.VerificationFailed)
+	}
+	refusedAs(t, "a weak password", setup(code, "ann", "password"), fault.InvalidParameter)
+	refusedAs(t, "a name that is none", setup(code, "a b", goodPassword), fault.InvalidParameter)
+
+	// As a person types it; and of all who come with it, one is the first.
+	typed := strings.ToLower(strings.ReplaceAll(code, "-", " "))
+	var wg sync.WaitGroup
+	var made atomic.Int32
+	for _, name := range []string{"ann", "bob", "cat", "dan"} {
+		wg.Go(func() {
+			switch err := setup(typed, name, goodPassword); codeOf(err) {
+			case "":
+				made.Add(1)
+			case fault.Conflict:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	users := must(f.Users(ctx))(t)
+	if made.Load() != 1 || len(users) != 1 || !users[0].Admin {
+		t.Fatalf("%d were made: %+v", made.Load(), users)
+	}
+	f.login(t, users[0].Name)
+	refusedAs(t, "the code again", setup(code, "eve", goodPassword), fault.Conflict)
+	if next := must(f.SetupCode(ctx))(t); next != "" {
+		t.Error("a code beside a user")
+	}
+	if due := must(f.SetupDue(ctx))(t); due {
+		t.Error("set-up is due beside a user")
+	}
+}
+
+func TestACodeInTheLogIsWorthNothingOnceAnOperatorMadeAUser(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	code := must(f.SetupCode(t.Context()))(t).Reveal()
+	f.user(t, "ann")
+	refusedAs(t, "it", second(f.Setup(t.Context(), code, "eve", goodPassword)), fault.Conflict)
+}

@@ -1,0 +1,227 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/seal"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ann := f.comes(t, f.user(t, "ann"), false)
+	pending, err := f.enrolTOTP(t.Context(), ann, "Gate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, codes := f.withTOTP(t, ann)
+	all := f.contents(t)
+	raw := func(seed string) []string {
+		secret := mustBase32(t, seed)
+		asJSON, _ := json.Marshal(secret)
+		return []string{seed, string(secret), strings.Trim(string(asJSON), `"`), fmt.Sprintf("%x", secret)}
+	}
+	for _, secret := range append(raw(seed), raw(pending.Secret.Reveal())...) {
+		if strings.Contains(all, secret) {
+			t.Errorf("a seed stands in the store as %q", secret)
+		}
+	}
+	for _, code := range codes {
+		digits, _ := readBackupCode(code)
+		hash := hashBackupCode(ann.UserID, digits)
+		asJSON, _ := json.Marshal(hash[:])
+		for _, secret := range []string{code, digits, string(hash[:]), strings.Trim(string(asJSON), `"`), fmt.Sprintf("%x", hash)} {
+			if strings.Contains(all, secret) {
+				t.Errorf("a backup code, or the hash of one, stands in the store as %q", secret)
+			}
+		}
+	}
+}
+
+func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const users = 2*resealStep + 3
+	var last *Account
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		for i := range users { // as many as need three transactions
+			id := fmt.Sprintf("usr_%04d", i)
+			sealed, err := f.keyring.For(totpPurpose).Seal(id, make([]byte, seedSize))
+			if err != nil {
+				return err
+			}
+			if err := storage.SetRecord(txn, totpKey(id), totpRecord{Seed: sealed, LastStep: int64(i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last = f.comes(t, f.user(t, "ann"), false)
+	seed, codes := f.withTOTP(t, last)
+	key, _ := f.key(t, "ann", KeySpec{})
+	_, callback, err := f.RenewCallbackSecret(t.Context(), last, key.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := seal.FromTexts(strings.Repeat("1f", 31)+"2e", testKeyText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(t.Context(), f.store, newest, f.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := d.Reseal(t.Context()); err != nil || n != users+3 {
+		t.Fatalf("%d records, %v; want %d", n, err, users+3)
+	}
+	if n, err := d.Reseal(t.Context()); err != nil || n != 0 {
+		t.Errorf("a second time %d records, %v", n, err)
+	}
+	alone, err := seal.FromTexts(strings.Repeat("1f", 31) + "2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Directory, err = Open(t.Context(), f.store, alone, f.audit); err != nil {
+		t.Fatalf("the new key alone: %v", err)
+	}
+	expect(t, "a TOTP code by the new key", f.verify(t, last, f.code(t, seed, 0)), "")
+	expect(t, "a backup code by the new key", f.verify(t, last, codes[0]), "")
+	if secrets, err := f.CallbackSecrets(t.Context(), key.ID); err != nil || len(secrets) != 1 || secrets[0] != callback {
+		t.Errorf("a callback secret by the new key: %d, %v", len(secrets), err)
+	}
+	if _, err := Open(t.Context(), f.store, testKeyring, f.audit); err == nil {
+		t.Error("the old key opens the store still")
+	}
+	var kept totpRecord
+	err = f.store.View(context.Background(), func(r storage.Reader) error {
+		return mustRead(r, totpKey(fmt.Sprintf("usr_%04d", users-1)), &kept)
+	})
+	if err != nil || kept.LastStep != users-1 {
+		t.Errorf("the rest of a record was lost: %+v, %v", kept, err)
+	}
+}
+
+// A store is bound to its master key from the first secret on, and not before.
+func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
+	t.Parallel()
+	for what, seals := range map[string]func(f fixture, a *Account) error{
+		"TOTP": func(f fixture, a *Account) error { return second(f.enrolTOTP(t.Context(), a, "Gate")) },
+		"a callback": func(f fixture, a *Account) error {
+			key, _ := f.key(t, a.UserID, KeySpec{})
+			return third(f.RenewCallbackSecret(t.Context(), a, key.ID))
+		},
+	} {
+		f := newFixture(t)
+		ann := f.comes(t, f.user(t, "ann"), false)
+		if sealed, err := seal.Sealed(t.Context(), f.store); err != nil || sealed {
+			t.Errorf("before %s: %v, %v", what, sealed, err)
+		}
+		if err := seals(f, ann); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), f.store, seal.Random(), f.audit); !errors.Is(err, seal.ErrWrongKey) {
+			t.Errorf("after %s, opened by another key: %v", what, err)
+		}
+	}
+}
+
+// A rotation that was cut off leaves records of both keys; it is run again.
+func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	accounts, seeds := make([]*Account, 3), make([]string, 3)
+	for i := range accounts {
+		accounts[i] = f.comes(t, f.user(t, fmt.Sprintf("user%d", i)), false)
+		seeds[i], _ = f.withTOTP(t, accounts[i])
+	}
+	path := filepath.Join(t.TempDir(), "modelgate.key")
+	if err := os.WriteFile(path, []byte(testKeyText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for cut := range 5 { // at each transaction
+		ring, err := seal.FromFile(t.Context(), f.store, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Directory, err = Open(t.Context(), f.store, ring, f.audit); err != nil {
+			t.Fatal(err)
+		}
+		if err := ring.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		f.engine.Plan(storagetest.After(cut, storagetest.UnknownLost)...)
+		if _, err := f.Reseal(t.Context()); err == nil {
+			t.Fatalf("cut at %d, it ended well", cut)
+		}
+		f.engine.Plan()
+		for i, a := range accounts { // after a restart, halfway
+			if ring, err = seal.FromFile(t.Context(), f.store, path); err != nil {
+				t.Fatal(err)
+			}
+			if f.Directory, err = Open(t.Context(), f.store, ring, f.audit); err != nil {
+				t.Fatal(err)
+			}
+			f.clock.pass(stepSeconds * time.Second)
+			expect(t, fmt.Sprintf("a code, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
+		}
+		if _, err := f.Reseal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := ring.DropOld(); err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range accounts {
+			f.clock.pass(stepSeconds * time.Second)
+			expect(t, fmt.Sprintf("a code by the new key alone, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
+		}
+	}
+}
+
+// A missing key closes what it sealed, and nothing besides.
+func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ann := f.comes(t, f.user(t, "ann"), false)
+	seed, codes := f.withTOTP(t, ann)
+	v, _ := f.withPasskey(t, ann)
+	f.keyring = nil
+	expect(t, "a code", f.verify(t, ann, f.code(t, seed, 0)), fault.Internal)
+	expect(t, "a backup code", f.verify(t, ann, codes[0]), fault.Internal)
+	expect(t, "an enrolment", second(f.enrolTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false), "Gate")), fault.Internal)
+	if _, err := f.entering(t, v); err != nil {
+		t.Errorf("a passkey, which needs no key: %v", err)
+	}
+	expect(t, "fresh, without a verification", f.Fresh(t.Context(), ann), fault.VerificationRequired)
+}
+
+func TestResealStopsAtWhatItCannotOpen(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	foreign, err := seal.Random().For(totpPurpose).Seal("usr_x", make([]byte, seedSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.store.Update(t.Context(), func(txn storage.Txn) error {
+		return storage.SetRecord(txn, totpKey("usr_x"), totpRecord{Seed: foreign})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Reseal(t.Context()); err == nil || !strings.Contains(err.Error(), "totp/usr_x") {
+		t.Errorf("%v, want an error that names the record", err)
+	}
+}

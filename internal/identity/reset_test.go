@@ -1,0 +1,112 @@
+package identity
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+func TestAnOperatorsCodeSetsANewPasswordOnce(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	entry, token := f.login(t, "ann"), f.token(t, "ann")
+	_, key := f.key(t, "ann", KeySpec{})
+	reset := func(code, password string) error { return f.ResetPassword(ctx, code, password, testDevice, Pace{}) }
+
+	replaced := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
+	code := must(f.IssueResetCode(ctx, "operator", "ANN"))(t).Reveal()
+	f.open(t, "a session, while a code is out", entry.Secret, true)
+	refusedAs(t, "the old password, while a code is out", f.attempt(t, "ann", goodPassword, testDevice), "")
+	for what, wrong := range map[string]string{"junk": "x", "a code that was replaced": replaced, "one digit short": code[1:]} {
+		refusedAs(t, what, reset(wrong, otherPassword), fault.VerificationFailed)
+	}
+	refusedAs(t, "no code", reset("", otherPassword), fault.MissingParameter)
+	for _, weak := range []string{"", "short", "password1", "Ann"} {
+		if err := reset(code, weak); paramOf(err) != "password" {
+			t.Errorf("%q: %v", weak, err)
+		}
+	}
+	if err := reset(strings.ToLower(code), otherPassword); err != nil {
+		t.Fatalf("after refused passwords: %v", err)
+	}
+	f.open(t, "a session from before", entry.Secret, false)
+	f.admitted(t, "an access token from before", token, false)
+	f.accepted(t, "an API key, which calls models and nothing else,", key, true)
+	refusedAs(t, "the old password", f.attempt(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
+	refusedAs(t, "the new one", f.attempt(t, "ann", otherPassword, testDevice), "")
+	refusedAs(t, "the code again", reset(code, goodPassword), fault.VerificationFailed)
+}
+
+func TestAResetCodeIsUsedOnceByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.user(t, "ann") // has no password yet
+	code := must(f.IssueResetCode(t.Context(), "operator", "ann"))(t).Reveal()
+	var wg sync.WaitGroup
+	var set atomic.Int32
+	for i := range maxHashes + maxWaiting {
+		wg.Go(func() {
+			switch err := f.ResetPassword(t.Context(), code, goodPassword, address(i), Pace{}); codeOf(err) {
+			case "":
+				set.Add(1)
+			case fault.VerificationFailed:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if set.Load() != 1 {
+		t.Errorf("it was used %d times", set.Load())
+	}
+	f.login(t, "ann")
+}
+
+func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.user(t, "ann")
+	reset := func(code string) error { return f.ResetPassword(ctx, code, goodPassword, testDevice, Pace{}) }
+
+	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
+	f.clock.pass(24 * time.Hour)
+	refusedAs(t, "after 24 hours", reset(code), fault.VerificationFailed)
+
+	code = must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
+	must(f.SetUserDisabled(ctx, "operator", "ann", true))(t)
+	refusedAs(t, "of a disabled user", reset(code), fault.VerificationFailed)
+	_, err := f.IssueResetCode(ctx, "operator", "ann")
+	refusedAs(t, "a code for a disabled user", err, fault.Conflict)
+	must(f.SetUserDisabled(ctx, "operator", "ann", false))(t)
+
+	f.clock.pass(24*time.Hour - time.Second)
+	refusedAs(t, "a second before the day is over", reset(code), "")
+	_, err = f.IssueResetCode(ctx, "operator", "eve")
+	refusedAs(t, "a code for nobody", err, fault.NotFound)
+}
+
+func TestAResetCodeIsNoSetupCode(t *testing.T) {
+	t.Parallel()
+	code := drawCode().Reveal()
+	one, _ := hashCode(setupPurpose, code)
+	two, _ := hashCode(resetPurpose, code)
+	if one == two {
+		t.Error("one hash for two purposes")
+	}
+	typed, ok := hashCode(setupPurpose, " "+strings.NewReplacer("0", "o", "1", "l", "-", "").Replace(strings.ToLower(code))+" ")
+	if !ok || typed != one {
+		t.Errorf("%q as a person types it is another code", code)
+	}
+	for _, junk := range []string{"", "u", code + "0", strings.Repeat("0", 21), strings.Repeat("U", 20), strings.Repeat(" ", 200)} {
+		if _, ok := hashCode(setupPurpose, junk); ok {
+			t.Errorf("%q passes as a code", junk)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package identity
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Sessions returns the sessions of a user that are in force, last used first.
+// Half-open ones are not among them: nobody is logged in by them.
+func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error) {
+	if err := whole(a); err != nil {
+		return nil, err
+	}
+	shown := []Session{}
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		var user userRecord
+		if err := mustRead(r, userKey(a.UserID), &user); err != nil {
+			return err
+		}
+		sessions, err := userSessions(r, a.UserID)
+		for _, s := range sessions {
+			if s.Half || !s.inForce(user, d.store.Now()) {
+				continue
+			}
+			shown = append(shown, Session{
+				ID: s.ID, Created: s.Created, Seen: s.Seen, Expires: s.until(),
+				Address: s.Address, Agent: s.Agent, Current: a.Session && s.ID == a.Credential,
+			})
+		}
+		return err
+	})
+	return shown, unavailable(err)
+}
+
+// Logout ends the session that asks, half-open or whole; or, for a program, its
+// access token. One that has ended already changes nothing.
+func (d *Directory) Logout(ctx context.Context, a *Account) error {
+	if !a.Session {
+		return d.changeToken(ctx, a.UserID, func(user *userRecord) (*Event, error) {
+			if user.Token == nil || user.Token.ID != a.Credential {
+				return nil, nil
+			}
+			user.Token, user.TokenHash = nil, nil
+			return &Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential}, nil
+		})
+	}
+	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+		session, found, err := findSession(t, a.UserID, a.Credential)
+		if err != nil || !found {
+			return nil, err
+		}
+		return &Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: session.Address},
+			removeSession(t, session.hash, session.sessionRecord)
+	}))
+}
+
+// EndSession ends a session of the user who asks. One of somebody else is not
+// there: NOT_FOUND, as for one that never was.
+func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error {
+	if err := whole(a); err != nil {
+		return err
+	}
+	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+		session, found, err := findSession(t, a.UserID, id)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, fault.At(fault.NotFound, "id", "there is no session %q", id)
+		}
+		return &Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: session.Address},
+			removeSession(t, session.hash, session.sessionRecord)
+	}))
+}
+
+// EndSessions ends the sessions of the user who asks: all of them, or all but
+// the one that asks. That one gets a new secret, which is returned.
+func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	var renewed Secret
+	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+		session, user, err := d.own(t, a)
+		if err != nil {
+			return nil, err
+		}
+		event := &Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID}
+		var kept *stored
+		if !all && a.Session {
+			kept, event.Action, event.Detail = &session, "session.end_others", session.ID
+		}
+		if renewed, err = endSessions(t, &user, kept, d.store.Now()); err != nil {
+			return nil, err
+		}
+		return event, storage.SetRecord(t, userKey(user.ID), user)
+	})
+	return renewed, unavailable(err)
+}
+
+// SignOut ends all sessions of a user, and what was proved of his credentials.
+// His password, keys and access token stay.
+func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
+	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*Event, error) {
+			_, err := endSessions(t, user, nil, d.store.Now())
+			return &Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
+		})
+		return event, err
+	}))
+}
+
+// endSessions ends all sessions of a user but the one to be kept, if any, and
+// returns the new secret of that one. Where none is kept, it ends what was proved
+// by his access token too. The user's record, which the caller
+// writes, is what ends them: whatever of them is still there is of an old epoch.
+// That it is removed besides only frees space.
+func endSessions(t storage.Txn, user *userRecord, kept *stored, now time.Time) (Secret, error) {
+	user.Epoch++
+	sessions, err := userSessions(t, user.ID)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range sessions {
+		if kept != nil && s.ID == kept.ID {
+			continue
+		}
+		if err := removeSession(t, s.hash, s.sessionRecord); err != nil {
+			return "", err
+		}
+	}
+	if kept == nil {
+		return "", dropStamps(t, user.ID)
+	}
+	kept.Epoch = user.Epoch
+	return moveSession(t, kept, now)
+}
+
+// endAccess ends everything by which a user came in before: sessions but the one
+// to be kept, and the access token.
+func endAccess(t storage.Txn, user *userRecord, kept *stored, now time.Time) (Secret, error) {
+	if user.Token != nil {
+		if err := dropStamp(t, user.Token.ID); err != nil {
+			return "", err
+		}
+		user.Token, user.TokenHash = nil, nil
+	}
+	return endSessions(t, user, kept, now)
+}

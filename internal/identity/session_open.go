@@ -1,0 +1,222 @@
+package identity
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// AuthenticateSession returns whose session this is, by the secret in the
+// cookie. It answers false alike for junk, unknown, idle, expired and ended
+// sessions and for those of disabled users. It reads the store at every request,
+// so what ends a session ends it before the next one; an error means that the
+// store does not answer, and nothing about the session.
+func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Account, bool, error) {
+	hash, ok := hashSession(secret)
+	if !ok {
+		return nil, false, nil
+	}
+	now := d.store.Now()
+	var session sessionRecord
+	var user userRecord
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		if ok, err = storage.GetRecord(r, sessionKey(hash), &session); err != nil || !ok {
+			return err
+		}
+		ok, err = storage.GetRecord(r, userKey(session.UserID), &user)
+		return err
+	})
+	if err != nil {
+		return nil, false, unavailable(err)
+	}
+	if !ok || !session.inForce(user, now) {
+		return nil, false, nil
+	}
+	d.see(ctx, hash, session, now)
+	return session.account(user), true, nil
+}
+
+// see writes down that a session is in use, now and then. Nobody waits for it:
+// what a crash forgets ends a session a little earlier.
+func (d *Directory) see(ctx context.Context, hash Hash, session sessionRecord, now time.Time) {
+	every := min(session.Idle/10, int64(5*time.Minute/time.Second))
+	if session.Half || now.Unix() < session.Seen+max(every, 1) {
+		return
+	}
+	_ = d.store.Post(ctx, func(t storage.Txn) error {
+		var have sessionRecord
+		found, err := storage.GetRecord(t, sessionKey(hash), &have)
+		if err != nil || !found || have.Seen >= now.Unix() {
+			return err // ended or renewed meanwhile, or another request was quicker
+		}
+		have.Seen = now.Unix()
+		return t.Set(sessionKey(hash), storage.EncodeRecord(have), time.Unix(have.last(), 0))
+	}, nil)
+}
+
+// Entry is a log-in.
+type Entry struct {
+	// Secret is what the cookie has to hold from now on.
+	Secret Secret
+
+	// Account is who has logged in, half or whole.
+	Account *Account
+
+	// Expires is when the session is over if it is not used, in Unix seconds.
+	Expires int64
+
+	// Factors are the factors of which one is still due, "2fa" and "passkey";
+	// empty when the log-in is whole.
+	Factors []string
+}
+
+func (s stored) entry(secret Secret, user userRecord) Entry {
+	return Entry{Secret: secret, Account: s.account(user), Expires: s.until()}
+}
+
+// openSession opens a session of a user, in somebody's transaction. Its id and
+// its secret are new: nothing that the client brought goes into them. A disabled
+// user gets none.
+func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms Terms, half bool) (Entry, error) {
+	var user userRecord
+	if err := mustRead(t, userKey(userID), &user); err != nil {
+		return Entry{}, err
+	}
+	if user.Disabled {
+		return Entry{}, disabled()
+	}
+	now := d.store.Now()
+	if err := makeRoom(t, user, now, half); err != nil {
+		return Entry{}, err
+	}
+	secret := drawSession()
+	hash, _ := hashSession(secret.Reveal())
+	session := stored{hash, sessionRecord{
+		ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
+		Created: now.Unix(), Seen: now.Unix(),
+		Idle:     seconds(terms.Idle, defaultIdle),
+		Lifetime: seconds(terms.Lifetime, defaultLifetime),
+		Half:     half, Address: from.address(), Agent: from.agent(),
+	}}
+	return session.entry(secret, user), writeSession(t, hash, session.sessionRecord)
+}
+
+// makeRoom removes the sessions of a user that have ended, and those that were
+// not used for the longest time where one more would be too many.
+func makeRoom(t storage.Txn, user userRecord, now time.Time, half bool) error {
+	sessions, err := userSessions(t, user.ID)
+	if err != nil {
+		return err
+	}
+	room := maxSessions
+	if half {
+		room = maxHalfSessions
+	}
+	for _, s := range sessions { // last used first
+		keep := s.inForce(user, now)
+		if keep && s.Half == half {
+			room--
+			keep = room > 0
+		}
+		if keep {
+			continue
+		}
+		if err := removeSession(t, s.hash, s.sessionRecord); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renewSession gives the session of an account a new secret, after a proof or a
+// change that a stolen one must not outlive, and returns it. The session's id
+// stays, and what is bound to it. For an access token, which is no cookie, it
+// does nothing but see that it is still in force, and returns none.
+func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	entry, err := d.renewEntry(t, a, func(*stored) error { return nil })
+	return entry.Secret, err
+}
+
+// renewEntry is renewSession with a change of the session besides.
+func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*stored) error) (Entry, error) {
+	session, user, err := d.own(t, a)
+	if err != nil || !a.Session {
+		return Entry{}, err
+	}
+	if err := change(&session); err != nil {
+		return Entry{}, err
+	}
+	secret, err := moveSession(t, &session, d.store.Now())
+	return session.entry(secret, user), err
+}
+
+// own returns the user of an account and his session. Whoever's credential has
+// ended is NOT_LOGGED_IN; an access token has no session.
+func (d *Directory) own(r storage.Reader, a *Account) (stored, userRecord, error) {
+	var user userRecord
+	found, err := storage.GetRecord(r, userKey(a.UserID), &user)
+	switch {
+	case err != nil:
+		return stored{}, user, err
+	case !found || user.Disabled:
+		return stored{}, user, loggedOut()
+	case !a.Session:
+		if user.Token == nil || user.Token.ID != a.Credential {
+			return stored{}, user, loggedOut()
+		}
+		return stored{}, user, nil
+	}
+	session, found, err := findSession(r, a.UserID, a.Credential)
+	if err == nil && (!found || !session.inForce(user, d.store.Now())) {
+		err = loggedOut()
+	}
+	return session, user, err
+}
+
+// moveSession writes a session under a new secret and takes it from the old one.
+func moveSession(t storage.Txn, session *stored, now time.Time) (Secret, error) {
+	if err := t.Delete(sessionKey(session.hash)); err != nil {
+		return "", err
+	}
+	secret := drawSession()
+	hash, _ := hashSession(secret.Reveal())
+	session.Seen = now.Unix()
+	return secret, writeSession(t, hash, session.sessionRecord)
+}
+
+// maxAgent is how many bytes are kept of what a browser calls itself.
+const maxAgent = 256
+
+func (d Device) agent() string {
+	agent := d.Agent
+	if len(agent) > maxAgent {
+		agent = agent[:maxAgent]
+	}
+	return strings.ToValidUTF8(agent, "") // a character cut in two goes whole
+}
+
+func (d Device) address() string {
+	if !d.Address.IsValid() {
+		return ""
+	}
+	return d.Address.Unmap().String()
+}
+
+// seconds is a duration in whole seconds, or the default where there is none.
+func seconds(d, byDefault time.Duration) int64 {
+	if d <= 0 {
+		d = byDefault
+	}
+	return max(int64(d/time.Second), 1)
+}
+
+// disabled is the answer to a user who has proved who he is and is shut out.
+func disabled() *fault.Fault {
+	return fault.New(fault.UserDisabled, "this account is disabled; ask an operator")
+}

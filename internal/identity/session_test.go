@@ -1,0 +1,278 @@
+package identity
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func TestASessionLeadsToItsUserAndNobodyElseIsLetIn(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ann := f.person(t, "Ann")
+	entry := f.login(t, "ann")
+	account, ok := f.lets(t, entry.Secret)
+	want := Account{UserID: ann.ID, UserName: "Ann", Credential: account.Credential, Session: true}
+	if !ok || *account != want || *entry.Account != want || !strings.HasPrefix(account.Credential, "ses_") {
+		t.Errorf("%+v, %v; want %+v", account, ok, want)
+	}
+	if len(entry.Secret.Reveal()) != 43 || entry.Factors != nil || entry.Expires != f.clock.Now().Add(time.Hour).Unix() {
+		t.Errorf("%d digits, factors %v, expires %d", len(entry.Secret.Reveal()), entry.Factors, entry.Expires)
+	}
+	secret := entry.Secret.Reveal()
+	token, _ := f.MintToken(t.Context(), "operator", "ann")
+	_, key := f.key(t, "ann", KeySpec{})
+	for _, other := range []string{
+		"", secret[:42], secret + "x", " " + secret[1:], secret[:42] + "-", secret[:42] + "\x00",
+		strings.Repeat("a", 43), account.Credential, token.Reveal(), key, key[:43],
+	} {
+		f.open(t, fmt.Sprintf("%q", other), Secret(other), false)
+	}
+	if _, ok := f.AuthenticateToken(secret); ok {
+		t.Error("a session passes as an access token")
+	}
+	if _, ok := f.Authenticate(secret); ok {
+		t.Error("a session passes as an API key")
+	}
+}
+
+func TestASessionsSecretIsNowhereInTheStore(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	entry := f.login(t, "ann")
+	token := f.token(t, "ann")
+	code := must(f.IssueResetCode(t.Context(), "operator", "ann"))(t).Reveal()
+	key, _, err := f.CreateOwnKey(t.Context(), entry.Account, KeySpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, callback, err := f.RenewCallbackSecret(t.Context(), entry.Account, key.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{
+		goodPassword, entry.Secret.Reveal(), token, code, strings.ReplaceAll(code, "-", ""),
+		callback.Reveal(), strings.TrimPrefix(callback.Reveal(), callbackPrefix),
+	}
+	err = f.store.View(t.Context(), func(r storage.Reader) error {
+		return r.Scan(nil, nil, func(key, val []byte) bool {
+			for _, secret := range secrets {
+				if strings.Contains(string(key)+string(val), secret) {
+					t.Errorf("%q holds a secret", key)
+				}
+			}
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := fmt.Sprintf("%v %+v %#v", entry, entry, entry); strings.Contains(shown, entry.Secret.Reveal()) {
+		t.Error("an entry prints its secret")
+	}
+}
+
+func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	idle := f.login(t, "ann")
+	f.clock.pass(time.Hour - time.Second)
+	if err := f.store.View(t.Context(), func(storage.Reader) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	// A look at the records, since to come by the session would be to use it.
+	inForce := func(secret Secret) bool {
+		hash, _ := hashSession(secret.Reveal())
+		var s sessionRecord
+		var user userRecord
+		err := f.store.View(t.Context(), func(r storage.Reader) error {
+			if err := mustRead(r, sessionKey(hash), &s); err != nil {
+				return err
+			}
+			return mustRead(r, userKey(s.UserID), &user)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.inForce(user, f.clock.Now())
+	}
+	if !inForce(idle.Secret) {
+		t.Error("it has ended a second before its idle time")
+	}
+	f.clock.pass(time.Second - time.Nanosecond)
+	if !inForce(idle.Secret) {
+		t.Error("it has ended a nanosecond before its idle time")
+	}
+	f.clock.pass(time.Nanosecond)
+	f.open(t, "a session that was idle for an hour", idle.Secret, false)
+
+	used := f.login(t, "ann")
+	begun := f.clock.Now()
+	for f.clock.Now().Before(begun.Add(10*time.Hour - 30*time.Minute)) {
+		f.clock.pass(30 * time.Minute)
+		if f.clock.Now().Before(begun.Add(10 * time.Hour)) {
+			f.open(t, "a session in use", used.Secret, true)
+		}
+		if err := f.store.Flush(t.Context()); err != nil { // its use is written down
+			t.Fatal(err)
+		}
+	}
+	f.clock.pass(begun.Add(10*time.Hour - time.Second).Sub(f.clock.Now()))
+	f.open(t, "a session in use, a second before its lifetime ends", used.Secret, true)
+	f.clock.pass(time.Second)
+	f.open(t, "a session in use, at the end of its lifetime", used.Secret, false)
+}
+
+func TestUseIsWrittenDownNowAndThenAndKeepsASessionOpen(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	entry := f.login(t, "ann")
+	seen := func() int64 {
+		if err := f.store.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return must(f.Sessions(t.Context(), entry.Account))(t)[0].Seen
+	}
+	begun := seen()
+	f.clock.pass(5*time.Minute - time.Second)
+	f.open(t, "it", entry.Secret, true)
+	if got := seen(); got != begun {
+		t.Errorf("written down after %d s", got-begun)
+	}
+	f.clock.pass(time.Second)
+	f.open(t, "it", entry.Secret, true)
+	if got := seen(); got != f.clock.Now().Unix() {
+		t.Errorf("after 5 minutes it was last seen %d s ago", f.clock.Now().Unix()-got)
+	}
+	f.clock.pass(time.Hour - time.Second)
+	f.open(t, "an hour after its first use, and less after its last, it", entry.Secret, true)
+}
+
+func TestALogInNeverTakesAnIdOrASecretThatWasThere(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	seen := map[string]bool{}
+	for range 5 {
+		entry := f.login(t, "ann")
+		if seen[entry.Secret.Reveal()] || seen[entry.Account.Credential] {
+			t.Fatal("given twice")
+		}
+		seen[entry.Secret.Reveal()], seen[entry.Account.Credential] = true, true
+	}
+	// What a client made up opens nothing, before and after.
+	planted := strings.Repeat("Planted", 6) + "0"
+	f.open(t, "a secret that a client made up", Secret(planted), false)
+	f.login(t, "ann")
+	f.open(t, "it, after a log-in", Secret(planted), false)
+}
+
+func TestSessionsAreShownToTheirUserAndEndedByHim(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	f.person(t, "bob")
+	agent := strings.Repeat("x", 255) + "ü" + "y"
+	from := Device{Address: netip.MustParseAddr("::ffff:198.51.100.9"), Agent: agent}
+	first := must(f.Login(ctx, "ann", goodPassword, from, testTerms))(t)
+	f.clock.pass(time.Second)
+	second := f.login(t, "ann")
+	bobs := f.login(t, "bob")
+
+	list := must(f.Sessions(ctx, first.Account))(t)
+	if len(list) != 2 || list[0].ID != second.Account.Credential || list[1].ID != first.Account.Credential ||
+		list[0].Current || !list[1].Current {
+		t.Fatalf("%+v", list)
+	}
+	if s := list[1]; s.Address != "198.51.100.9" || s.Agent != strings.Repeat("x", 255) || !utf8.ValidString(s.Agent) {
+		t.Errorf("device %q %q", s.Address, s.Agent)
+	}
+	if list[0].Expires != second.Expires {
+		t.Errorf("it expires at %d, the log-in said %d", list[0].Expires, second.Expires)
+	}
+
+	notHis := f.EndSession(ctx, first.Account, bobs.Account.Credential)
+	never := f.EndSession(ctx, first.Account, "ses_0000000000000000")
+	refusedAs(t, "ending another's session", notHis, fault.NotFound)
+	if a, b := strings.ReplaceAll(notHis.Error(), bobs.Account.Credential, "ID"), strings.ReplaceAll(never.Error(), "ses_0000000000000000", "ID"); a != b {
+		t.Errorf("another's: %q, nobody's: %q", a, b)
+	}
+	sly := f.EndSession(ctx, first.Account, "../"+bobs.Account.UserID+"/"+bobs.Account.Credential)
+	refusedAs(t, "ending another's session by a path", sly, fault.NotFound)
+	f.open(t, "another's session", bobs.Secret, true)
+
+	if err := f.EndSession(ctx, first.Account, second.Account.Credential); err != nil {
+		t.Fatal(err)
+	}
+	f.open(t, "a session that was ended", second.Secret, false)
+	f.open(t, "the session that ended it", first.Secret, true)
+	refusedAs(t, "ending it again", f.EndSession(ctx, first.Account, second.Account.Credential), fault.NotFound)
+}
+
+func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	user := f.person(t, "ann")
+	opened := func(half bool) Entry {
+		f.clock.pass(time.Second)
+		var entry Entry
+		err := f.store.Update(t.Context(), func(txn storage.Txn) (err error) {
+			entry, err = f.openSession(txn, user.ID, testDevice, testTerms, half)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry
+	}
+	var entries []Entry
+	for range maxSessions {
+		entries = append(entries, opened(false))
+	}
+	var halves []Entry
+	for range maxHalfSessions + 1 {
+		halves = append(halves, opened(true))
+	}
+	f.open(t, "the oldest of as many as there may be, beside half-open ones", entries[0].Secret, true)
+	f.open(t, "the oldest of too many half-open ones", halves[0].Secret, false)
+	f.open(t, "the second of those", halves[1].Secret, true)
+	opened(false)
+	f.open(t, "the oldest of too many", entries[0].Secret, false)
+	f.open(t, "the second", entries[1].Secret, true)
+	f.open(t, "a half-open one beside them", halves[1].Secret, true)
+
+	f.clock.pass(11 * time.Hour) // all have ended: the next log-in takes them away
+	opened(false)
+	err := f.store.View(t.Context(), func(r storage.Reader) error {
+		sessions, err := userSessions(r, user.ID)
+		if len(sessions) != 1 {
+			t.Errorf("%d records are left", len(sessions))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStoreThatDoesNotAnswerIsNotALogOut(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	entry := f.login(t, "ann")
+	f.engine.Plan(storagetest.SyncFailed)
+	_ = f.SignOut(t.Context(), "operator", "ann")
+	_, _, err := f.AuthenticateSession(t.Context(), entry.Secret.Reveal())
+	refusedAs(t, "a session", err, fault.StoreUnavailable)
+}

@@ -1,0 +1,153 @@
+package identity
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// A stamp says that a person was verified a short while ago. It belongs to the
+// session or access token that was used, never to the user: another session of
+// his has to be verified itself.
+
+// stampRecord, at stamp/<credential>, is one stamp.
+type stampRecord struct {
+	UserID  string `json:"user_id"`
+	Epoch   int64  `json:"epoch,omitempty"` // of the user's factors
+	Method  string `json:"method"`
+	Expires int64  `json:"expires"` // Unix seconds
+}
+
+// markRecord, at mark/<credential>, says that a passkey has answered for this
+// credential. It is good for one verification.
+type markRecord struct {
+	UserID  string `json:"user_id"`
+	Epoch   int64  `json:"epoch,omitempty"` // of the user's factors
+	Passkey string `json:"passkey"`         // which one; it must still be there
+	Expires int64  `json:"expires"`         // Unix seconds
+}
+
+func stampKey(credential string) []byte { return []byte("stamp/" + credential) }
+func markKey(credential string) []byte  { return []byte("mark/" + credential) }
+
+const (
+	// markLife is how long a passkey's answer waits for its verification.
+	markLife = 60 * time.Second
+
+	// stampKept is how long a stamp that has ended is kept: as long as that, its
+	// owner is told that it has, rather than that there is none.
+	stampKept = 24 * time.Hour
+)
+
+// Fresh lets pass who was verified a short while ago by the credential he
+// comes with, and who has no factor to be verified by. Others are refused with
+// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+func (d *Directory) Fresh(ctx context.Context, a *Account) error {
+	if err := whole(a); err != nil {
+		return err
+	}
+	return unavailable(d.store.View(ctx, func(r storage.Reader) error { return d.fresh(r, a) }))
+}
+
+func (d *Directory) fresh(r storage.Reader, a *Account) error {
+	due, err := factorsDue(r, a.UserID)
+	if err != nil || due == nil {
+		return err
+	}
+	factors, err := findFactors(r, a.UserID)
+	if err != nil {
+		return err
+	}
+	var stamp stampRecord
+	found, err := storage.GetRecord(r, stampKey(a.Credential), &stamp)
+	switch {
+	case err != nil:
+		return err
+	case !found || stamp.UserID != a.UserID || stamp.Epoch != factors.Epoch:
+		return fault.New(fault.VerificationRequired, "this needs a verification first: by %s", either(due))
+	case d.store.Now().Unix() >= stamp.Expires:
+		return fault.New(fault.VerificationExpired, "the verification has expired; verify again by %s", either(due))
+	}
+	return nil
+}
+
+func either(methods []string) string {
+	if len(methods) == 1 {
+		return methods[0]
+	}
+	return methods[0] + " or " + methods[1]
+}
+
+// setStamp stamps the credential of an account until a time in Unix seconds.
+func (d *Directory) setStamp(t storage.Txn, a *Account, method string, expires int64) error {
+	factors, err := findFactors(t, a.UserID)
+	if err != nil {
+		return err
+	}
+	stamp := stampRecord{UserID: a.UserID, Epoch: factors.Epoch, Method: method, Expires: expires}
+	return t.Set(stampKey(a.Credential), storage.EncodeRecord(stamp), time.Unix(expires, 0).Add(stampKept))
+}
+
+// setMark marks that a passkey has answered for the credential of an account, in
+// a ceremony of this epoch.
+func (d *Directory) setMark(t storage.Txn, a *Account, epoch int64, passkeyID string) error {
+	until := d.store.Now().Add(markLife)
+	mark := markRecord{UserID: a.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
+	return t.Set(markKey(a.Credential), storage.EncodeRecord(mark), until)
+}
+
+// useMark takes the mark of a credential away, or refuses when there is none in
+// force.
+func (d *Directory) useMark(t storage.Txn, a *Account) error {
+	due, err := factorsDue(t, a.UserID)
+	if err != nil {
+		return err
+	}
+	if due == nil {
+		return fault.New(fault.NoFactor, "no second factor is set up for this account")
+	}
+	factors, err := findFactors(t, a.UserID)
+	if err != nil {
+		return err
+	}
+	var mark markRecord
+	found, err := storage.GetRecord(t, markKey(a.Credential), &mark)
+	if err != nil {
+		return err
+	}
+	passkey, err := t.Get(passkeyKey(a.UserID, mark.Passkey))
+	switch {
+	case err != nil:
+		return err
+	case !found, mark.UserID != a.UserID, mark.Epoch != factors.Epoch, passkey == nil, d.store.Now().Unix() >= mark.Expires:
+		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session in the last %s: begin and finish that first", inWords(markLife))
+	}
+	return t.Delete(markKey(a.Credential))
+}
+
+// dropStamp ends what a credential has proven, and what it was about to prove.
+// Ids of credentials are never given twice, so this frees space: nobody comes
+// by a stamp whose credential has ended.
+func dropStamp(t storage.Txn, credentialID string) error {
+	for _, key := range [][]byte{
+		stampKey(credentialID), markKey(credentialID),
+		ceremonyKey(purposeRegister, credentialID), ceremonyKey(purposeVerify, credentialID),
+	} {
+		if err := t.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropStamps ends what all credentials of a user have proven.
+func dropStamps(t storage.Txn, userID string) error {
+	factors, err := findFactors(t, userID)
+	if err != nil {
+		return err
+	}
+	factors.Epoch++
+	return storage.SetRecord(t, factorKey(userID), factors)
+}

@@ -1,0 +1,159 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// EnrolmentLife is how long a TOTP enrolment waits for its first code.
+const EnrolmentLife = 10 * time.Minute
+
+// Enrolment is a TOTP enrolment under way, as it is shown this once. All of it
+// is secret, the picture too.
+type Enrolment struct {
+	Secret  Secret // the seed as base32, to be typed
+	URI     Secret // otpauth://…
+	QR      Secret // of the URI: a PNG as a data: URL
+	Expires int64  // Unix seconds
+}
+
+// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force once
+// [Directory.EnableTOTP] was given a code of it, by the same session or token,
+// within 10 minutes. A first factor demands the password, a second one a
+// verification by the first. It replaces an enrolment under way; TOTP that is
+// on is a CONFLICT.
+func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer string) (Enrolment, error) {
+	if err := d.mayEnrol(ctx, a, password); err != nil {
+		return Enrolment{}, err
+	}
+	return d.enrolTOTP(ctx, a, issuer)
+}
+
+func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string) (Enrolment, error) {
+	if err := d.keyring.Mark(ctx, d.store); err != nil {
+		return Enrolment{}, locked(err)
+	}
+	seed := make([]byte, seedSize)
+	_, _ = rand.Read(seed) // never fails: it ends the process instead
+	uri := enrolmentURI(issuer, a.UserName, seed)
+	qr, err := picture(uri)
+	if err != nil {
+		return Enrolment{}, err
+	}
+	enrolment := Enrolment{Secret(seedText(seed)), Secret(uri), Secret(qr), d.store.Now().Add(EnrolmentLife).Unix()}
+	err = d.store.Update(ctx, func(t storage.Txn) error {
+		var record totpRecord
+		if _, err := storage.GetRecord(t, totpKey(a.UserID), &record); err != nil {
+			return err
+		}
+		if record.Seed != nil {
+			return errTOTPOn
+		}
+		sealed, err := d.keyring.For(totpPurpose).Seal(a.UserID, seed)
+		if err != nil {
+			return err
+		}
+		record.Pending, record.PendingUntil, record.PendingBy = sealed, enrolment.Expires, a.Credential
+		return storage.SetRecord(t, totpKey(a.UserID), record)
+	})
+	if err != nil {
+		return Enrolment{}, locked(err)
+	}
+	return enrolment, nil
+}
+
+var errTOTPOn = fault.New(fault.Conflict, "an authenticator app is set up already; disable it first")
+
+// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is
+// used up. It returns the backup codes, which are shown this once, and the new
+// secret of the session.
+func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
+	if err := whole(a); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case code == "":
+		return nil, "", errNoCode
+	case !isCode(code):
+		return nil, "", fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
+	}
+	codes = drawBackupCodes()
+	err = d.prove(ctx, a.UserID, d.enrolmentProof(a, code), func(t storage.Txn) (*Event, error) {
+		var record totpRecord
+		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
+			return nil, err
+		}
+		record.Seed, record.Created = record.Pending, d.store.Now().Unix()
+		record.Pending, record.PendingUntil, record.PendingBy = nil, 0, ""
+		if err := storage.SetRecord(t, totpKey(a.UserID), record); err != nil {
+			return nil, err
+		}
+		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
+			return nil, err
+		}
+		renewed, err = d.renewSession(t, a)
+		return &Event{Actor: a.UserID, Action: "totp.enable", User: a.UserID}, err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return codes, renewed, nil
+}
+
+// enrolmentProof proves a code of the seed that is being enrolled.
+func (d *Directory) enrolmentProof(a *Account, code string) proof {
+	find := func(r storage.Reader) (totpRecord, error) {
+		var record totpRecord
+		_, err := storage.GetRecord(r, totpKey(a.UserID), &record)
+		switch {
+		case err != nil:
+			return record, err
+		case record.Seed != nil:
+			return record, errTOTPOn
+		case record.Pending == nil || record.PendingBy != a.Credential || d.store.Now().Unix() >= record.PendingUntil:
+			return record, fault.New(fault.NoFactor, "no authenticator app is being set up here, or not in the last %s; begin again", inWords(EnrolmentLife))
+		}
+		return record, nil
+	}
+	return proof{
+		guard: totpGuard,
+		due:   func(r storage.Reader) error { _, err := find(r); return err },
+		check: func(t storage.Txn) (bool, error) {
+			record, err := find(t)
+			if err != nil {
+				return false, err
+			}
+			return d.acceptCode(t, a.UserID, &record, record.Pending, code)
+		},
+	}
+}
+
+// DisableTOTP turns TOTP off, by a TOTP code or a backup code, and ends the
+// backup codes with it. It returns the new secret of the session.
+func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (renewed Secret, err error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	err = d.proveCode(ctx, a.UserID, code, func(t storage.Txn) (*Event, error) {
+		var record totpRecord
+		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
+			return nil, err
+		}
+		if err := storage.SetRecord(t, totpKey(a.UserID), totpRecord{LastStep: record.LastStep}); err != nil {
+			return nil, err
+		}
+		if err := t.Delete(backupKey(a.UserID)); err != nil {
+			return nil, err
+		}
+		renewed, err = d.renewSession(t, a)
+		return &Event{Actor: a.UserID, Action: "totp.disable", User: a.UserID}, err
+	})
+	if err != nil {
+		return "", err
+	}
+	return renewed, nil
+}
