@@ -1,40 +1,99 @@
 package auth
 
 import (
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// stranger is the one answer to whoever the console does not know: without a
+// Stranger is the one answer to whoever the console does not know: without a
 // credential, with one of another class, or with one that is malformed, unknown,
-// replaced, revoked, or of a disabled user.
-var stranger = fault.New(fault.NotLoggedIn, "nobody is logged in; send an access token as \"Authorization: Bearer mgat_...\"")
+// ended, replaced, revoked, or of a disabled user.
+var Stranger = fault.New(fault.NotLoggedIn, "nobody is logged in; log in, or send an access token as \"Authorization: Bearer mgat_...\"")
 
-// AccessToken returns who uses the console by the access token of r. It is taken
-// from Authorization and from nowhere else; an API key opens nothing here.
-// Sessions join it at this place: whichever of the two came, the console sees
-// an account.
-func AccessToken(r *http.Request, directory *identity.Directory) (*identity.Account, *fault.Fault) {
-	authorization, f := single(r.Header, "Authorization")
+// HalfOpen is the answer to whoever has given his password and not yet his
+// second factor, wherever anything else than that is asked for.
+var HalfOpen = fault.New(fault.SecondFactorRequired, "the second factor is still due: send its code to /api/user/login/2fa, or log in by passkey")
+
+// Account returns who uses the console: by the access token in Authorization, or
+// by the session in the cookie of this name. It is taken from nowhere else; an
+// API key opens nothing here. A session may be half-open, which the caller must
+// look at.
+//
+// A Bearer token counts before the cookie, which browsers send by themselves.
+// Where both are in force and of different users, neither counts: whoever is
+// asked next might pick the other one.
+func Account(r *http.Request, directory *identity.Directory, cookie string) (*identity.Account, *fault.Fault) {
+	token, f := accessToken(r.Header)
 	if f != nil {
 		return nil, f
 	}
-	key, f := single(r.Header, "X-Api-Key")
+	secret, f := Cookie(r.Header, cookie)
 	if f != nil {
 		return nil, f
 	}
-	token, ok := bearer(authorization)
-	if !ok {
-		return nil, stranger
+	var session *identity.Account
+	if secret != "" {
+		found, ok, err := directory.AuthenticateSession(r.Context(), secret)
+		if err != nil {
+			return nil, silent(err)
+		}
+		if ok {
+			session = found
+		}
 	}
-	if key != "" && key != token {
-		return nil, differ
+	if token == "" {
+		if session == nil {
+			return nil, Stranger
+		}
+		return session, nil
 	}
 	account, ok := directory.AuthenticateToken(token)
-	if !ok {
-		return nil, stranger
+	switch {
+	case !ok:
+		return nil, Stranger
+	case session != nil && session.UserID != account.UserID:
+		return nil, twoUsers
 	}
 	return account, nil
+}
+
+// silent is what a caller hears of a store that does not tell who he is: an
+// outage, and never that he is not logged in.
+func silent(err error) *fault.Fault {
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
+}
+
+// twoUsers is the answer to a token and a cookie that name different users.
+var twoUsers = fault.At(fault.InvalidParameter, "Authorization", "the access token and the session's cookie are of different users; send one")
+
+// accessToken returns what was sent as an access token, of whatever class it is,
+// or "". Other schemes than Bearer are not ours: an operator may demand Basic of
+// everybody, in front.
+func accessToken(header http.Header) (string, *fault.Fault) {
+	authorization, f := single(header, "Authorization")
+	if f != nil {
+		return "", f
+	}
+	key, f := single(header, "X-Api-Key")
+	if f != nil {
+		return "", f
+	}
+	token, ok := bearer(authorization)
+	switch {
+	case !ok && key == "":
+		return "", nil
+	case !ok || token == "":
+		return "", Stranger
+	case key != "" && key != token:
+		return "", differ
+	}
+	return token, nil
 }

@@ -18,7 +18,7 @@ func directory(t *testing.T) (d *identity.Directory, token, key string) {
 	t.Helper()
 	store := storage.New(memory.New(), storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
-	d, err := identity.Open(t.Context(), store, zap.NewNop())
+	d, err := identity.Open(t.Context(), store, nil, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTheConsoleIsOpenedByAnAccessTokenInOneHeaderAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			account, f := AccessToken(&http.Request{Header: c.header}, d)
+			account, f := Account((&http.Request{Header: c.header}).WithContext(t.Context()), d, "modelgate_session")
 			if c.code == "" {
 				if f != nil || account.UserName != "ann" {
 					t.Errorf("%+v, %v", account, f)
@@ -75,7 +75,7 @@ func TestTheConsoleIsOpenedByAnAccessTokenInOneHeaderAlone(t *testing.T) {
 			if f == nil || f.Code != c.code || account != nil {
 				t.Fatalf("answered %v, want %s", f, c.code)
 			}
-			if c.code == fault.NotLoggedIn && f != stranger {
+			if c.code == fault.NotLoggedIn && f != Stranger {
 				t.Errorf("a text of its own: %v", f)
 			}
 		})
@@ -93,14 +93,14 @@ func TestAnAccessTokenThatHasEndedIsAnsweredAsNone(t *testing.T) {
 		},
 	} {
 		d, token, _ := directory(t)
-		r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}
-		if _, f := AccessToken(r, d); f != nil {
+		r := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}).WithContext(t.Context())
+		if _, f := Account(r, d, "modelgate_session"); f != nil {
 			t.Fatal(f)
 		}
 		if err := end(d); err != nil {
 			t.Fatal(err)
 		}
-		if account, f := AccessToken(r, d); f != stranger {
+		if account, f := Account(r, d, "modelgate_session"); f != Stranger {
 			t.Errorf("%s: %+v, %v", what, account, f)
 		}
 	}

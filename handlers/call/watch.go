@@ -44,9 +44,10 @@ func (w *watch) start(a *answer) {
 	w.ping = max(time.Duration(limits.Ping), 0)
 	w.sign = signs[a.call.route.dialect]
 	w.patience = min(time.Second, w.idle)
-	w.firstBy = time.Now().Add(time.Duration(limits.FirstByte))
+	patience := time.Duration(limits.FirstByte)
+	w.firstBy = time.Now().Add(patience)
 	w.timer = time.AfterFunc(24*time.Hour, func() { w.look(a) })
-	w.timer.Reset(time.Until(w.firstBy)) // only now: look uses the timer
+	w.timer.Reset(patience) // only now: look uses the timer
 }
 
 // stop ends the watch. One that is looking at this moment ends when it finds

@@ -33,7 +33,7 @@ var errBusy = errors.New("too many request bodies are being read")
 // readBody reads what a route takes as the body, and leaves it in the request
 // as well. It is refused unread where the head tells that it will not do.
 func (v *visit) readBody(takes intake) *fault.Fault {
-	if takes == nothing {
+	if takes == nothing || takes.optional && v.r.ContentLength == 0 {
 		return nil
 	}
 	for _, coding := range v.r.Header["Content-Encoding"] {
@@ -115,6 +115,14 @@ func (b *budgeted) Read(p []byte) (int, error) {
 	}
 	b.taken += int64(n)
 	return n, err
+}
+
+// decodeMaybe is decode where there may be no body at all.
+func decodeMaybe[T any](v *visit) (in T, f *fault.Fault) {
+	if len(v.body) == 0 {
+		return in, nil
+	}
+	return decode[T](v)
 }
 
 // decode reads a body strictly into a T. Names that T does not have are refused:

@@ -1,6 +1,7 @@
-// Package console is what people and their programs do with their accounts: buy
-// plans, fill the wallet, see every figure. The directive modelgate_console
-// serves it below /api; routes.go has all of it in one table.
+// Package console is what people and their programs do with their accounts: log
+// in, keep what proves who they are, make API keys, buy plans, fill the wallet,
+// see every figure. The directive modelgate_console serves it below /api;
+// routes.go has all of it in one table.
 package console
 
 import (
@@ -28,9 +29,9 @@ func init() {
 	})
 }
 
-// Console serves the accounts below /api, to users with an access token, and
-// the webhooks and pages of the payment services. It lets every other path
-// pass.
+// Console serves the accounts below /api, to people who are logged in and to
+// programs with an access token, and the webhooks and pages of the payment
+// services. It lets every other path pass.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -46,9 +47,15 @@ type Console struct {
 	// balance, not by this.
 	Writes int64 `json:"writes_per_minute,omitempty"`
 
-	// How many requests for payment pages may come from one address in a
-	// minute; an IPv6 address counts by its first 64 bits. Default: 600.
+	// How many requests for payment pages and for what is public may come from one
+	// address in a minute; an IPv6 address counts by its first 64 bits. Default:
+	// 600.
 	Pages int64 `json:"pages_per_minute,omitempty"`
+
+	// How many requests by which people are let in may come from one address in a
+	// minute: log-ins, registrations, codes. How often a password may be tried is
+	// bounded beside it, in the limits of the app. Default: 300.
+	Logins int64 `json:"logins_per_minute,omitempty"`
 
 	// How many webhooks may come from one address in a minute. Default: 6000.
 	Webhooks int64 `json:"webhooks_per_minute,omitempty"`
@@ -70,9 +77,13 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	c.Reads = cmp.Or(c.Reads, 6000)
 	c.Writes = cmp.Or(c.Writes, 3000)
 	c.Pages = cmp.Or(c.Pages, 600)
+	c.Logins = cmp.Or(c.Logins, 300)
 	c.Webhooks = cmp.Or(c.Webhooks, 6000)
-	c.app, err = caddymodule.Of(ctx)
-	return err
+	if c.app, err = caddymodule.Of(ctx); err != nil {
+		return err
+	}
+	c.app.ServePeople()
+	return nil
 }
 
 // maxRate bounds the requests of a minute; more is no limit.
@@ -83,7 +94,7 @@ func (c *Console) Validate() error {
 	var errs []error
 	for word, rate := range map[string]int64{
 		"reads_per_minute": c.Reads, "writes_per_minute": c.Writes,
-		"pages_per_minute": c.Pages, "webhooks_per_minute": c.Webhooks,
+		"pages_per_minute": c.Pages, "logins_per_minute": c.Logins, "webhooks_per_minute": c.Webhooks,
 	} {
 		if rate < 1 || rate > maxRate {
 			errs = append(errs, fmt.Errorf("%s is from 1 to %d, not %d", word, maxRate, rate))
@@ -111,6 +122,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 //		reads_per_minute    <count>
 //		writes_per_minute   <count>
 //		pages_per_minute    <count>
+//		logins_per_minute   <count>
 //		webhooks_per_minute <count>
 //	}
 func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -122,6 +134,7 @@ func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"reads_per_minute":    rateInto(&c.Reads),
 		"writes_per_minute":   rateInto(&c.Writes),
 		"pages_per_minute":    rateInto(&c.Pages),
+		"logins_per_minute":   rateInto(&c.Logins),
 		"webhooks_per_minute": rateInto(&c.Webhooks),
 	})
 }

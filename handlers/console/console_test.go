@@ -14,6 +14,11 @@ import (
 // app is what the tests configure: a payment service without money, and plans.
 const app = `
 	base_url http://127.0.0.1:PORT
+	registration open
+	passkey {
+		rp_id localhost
+		origin http://localhost:PORT
+	}
 	payment demo
 	topup {
 		min 1.00
@@ -53,6 +58,7 @@ const site = `
 		writes_per_minute   100000
 		pages_per_minute    100000
 		webhooks_per_minute 100000
+		logins_per_minute   100000
 	}
 	modelgate_completions {
 		reverse_proxy BACKEND

@@ -29,10 +29,10 @@ func (v *visit) query() *query {
 }
 
 // checkQuery refuses parameters that a route does not know: a misspelt one must
-// not be taken for none. Only what users read is held to it; the bodies of what
-// they change have their own names.
+// not be taken for none. Only what users ask for without a body is held to it;
+// bodies have their own names.
 func (v *visit) checkQuery(rt *route) *fault.Fault {
-	if rt.who != user || rt.method != http.MethodGet {
+	if !rt.who.known() || rt.method != http.MethodGet && rt.method != http.MethodDelete {
 		return nil
 	}
 	q := v.query()

@@ -10,13 +10,14 @@ import (
 )
 
 // rate is a class of requests that are counted together: by user where there is
-// one, else by address.
+// one, else by address, and log-ins always by address.
 type rate string
 
 const (
 	reads   rate = "reads"
 	writes  rate = "writes"
 	pages   rate = "pages"
+	logins  rate = "log-ins"
 	notices rate = "webhooks"
 )
 
@@ -29,6 +30,8 @@ func (c *Console) perMinute(class rate) int64 {
 		return c.Writes
 	case pages:
 		return c.Pages
+	case logins:
+		return c.Logins
 	}
 	return c.Webhooks
 }
@@ -44,7 +47,7 @@ const strangersAtOnce = 32
 func (v *visit) admit(class rate) *fault.Fault {
 	whose, rates := v.address(), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
 	stranger := v.account == nil
-	if !stranger {
+	if !stranger && class != logins {
 		whose = v.account.UserID
 	}
 	grant, refused := v.node.Rates.Admit(v.node.Store.Now(), limit.Call{

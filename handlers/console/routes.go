@@ -16,12 +16,10 @@ type route struct {
 	who    class
 	takes  intake
 	rate   rate
+	asks   protection
 
-	// stepUp demands a fresh proof of the user's second factor.
-	stepUp bool
-
-	// params are the names that the query of a user's GET may have, between
-	// spaces. Another is refused, as an unknown name in a body is.
+	// params are the names that the query of a user's GET or DELETE may have,
+	// between spaces. Another is refused, as an unknown name in a body is.
 	params string
 
 	serve func(*visit) error
@@ -31,20 +29,45 @@ type route struct {
 type class string
 
 const (
-	user    class = "user"    // with an access token
+	user    class = "user"    // logged in, by a session or an access token
+	half    class = "half"    // as user, and also by a session whose second factor is still due
 	service class = "service" // a payment service: the signature of what it sends tells who it is
-	nobody  class = "nobody"  // without a credential: the path has a secret in it
+	nobody  class = "nobody"  // without a credential: what is sent is one, or what is read is public
+)
+
+// known tells whether a class has an account.
+func (c class) known() bool { return c == user || c == half }
+
+// protection is what a route asks for beyond the credential.
+type protection string
+
+const (
+	nothingMore protection = "nothing more"
+
+	// stepUp is a fresh proof of the second factor, if the user has one. Without
+	// it a stolen cookie could take the account over.
+	stepUp protection = "step-up"
+
+	// stepUpOrPassword is stepUp, and of a user without a factor the password
+	// again, in the body: else a stolen cookie would become a credential that
+	// lasts.
+	stepUpOrPassword protection = "step-up or password"
+
+	// stepUpAbove is stepUp where the price is above step_up_above.
+	stepUpAbove protection = "step-up above a price"
 )
 
 // intake is what a route takes as the body of a request.
 type intake struct {
-	limit int64  // bytes; zero: there is no body, and what comes is not read
-	media string // the one type there may be; empty: the route looks at it itself
+	limit    int64  // bytes; zero: there is no body, and what comes is not read
+	media    string // the one type there may be; empty: the route looks at it itself
+	optional bool   // there may be no body, and then no type
 }
 
 var (
 	nothing  = intake{}
 	jsonBody = intake{limit: 64 << 10, media: "application/json"}
+	maybe    = intake{limit: 64 << 10, media: "application/json", optional: true}
 	form     = intake{limit: 64 << 10, media: "application/x-www-form-urlencoded"}
 	notice   = intake{limit: 256 << 10}
 )
@@ -56,25 +79,67 @@ type table []route
 // routes are those of users and of the pages of payment services. All of them
 // refuse what another site has a browser send.
 var routes = table{
-	{"GET", "/api/user/self", user, nothing, reads, false, "", showSelf},
+	{"GET", "/api/status", nobody, nothing, pages, nothingMore, "", showStatus},
+	{"POST", "/api/setup", nobody, jsonBody, logins, nothingMore, "", setUp},
 
-	{"GET", "/api/subscription/plans/", user, nothing, reads, false, "p page_size", listPlans},
-	{"GET", "/api/subscription/self/", user, nothing, reads, false, "p page_size", listSubscriptions},
-	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, false, "", setPreference},
-	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, false, "", buyPlan},
-	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, false, "", claimPlan},
-	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, false, "", renewSubscription},
+	{"POST", "/api/user/register", nobody, jsonBody, logins, nothingMore, "", register},
+	{"POST", "/api/user/login", nobody, jsonBody, logins, nothingMore, "", logIn},
+	{"POST", "/api/user/login/2fa", half, jsonBody, logins, nothingMore, "", logInCode},
+	{"POST", "/api/user/logout", half, maybe, writes, nothingMore, "", logOut},
+	{"POST", "/api/user/password", user, jsonBody, writes, stepUp, "", changePassword},
+	{"POST", "/api/user/password/reset", nobody, jsonBody, logins, nothingMore, "", resetPassword},
 
-	{"GET", "/api/user/topup/info", user, nothing, reads, false, "", showTopUp},
-	{"GET", "/api/user/topup/self/", user, nothing, reads, false, "p page_size", listOrders},
-	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, false, "", openOrder},
-	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, false, "", showOrder},
-	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, false, "", servePage},
-	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, false, "", servePage},
+	{"GET", "/api/user/self", user, nothing, reads, nothingMore, "", showSelf},
+	{"PUT", "/api/user/self", user, jsonBody, writes, nothingMore, "", changeSelf},
+	{"GET", "/api/user/self/sessions/", user, nothing, reads, nothingMore, "p page_size", listSessions},
+	{"DELETE", "/api/user/self/sessions/", user, nothing, writes, nothingMore, "which", endSessions},
+	{"DELETE", "/api/user/self/sessions/{id}", user, nothing, writes, nothingMore, "", endSession},
+	{"GET", "/api/user/activity/", user, nothing, reads, nothingMore, "p page_size", listActivity},
 
-	{"GET", "/api/user/ledger/", user, nothing, reads, false, "account format p page_size", showLedger},
-	{"GET", "/api/log/self/", user, nothing, reads, false, "start end key_id model p page_size", listCalls},
-	{"GET", "/api/data/self/", user, nothing, reads, false, "start end tz group", showUsage},
+	{"GET", "/api/user/2fa/status", user, nothing, reads, nothingMore, "", showFactors},
+	{"POST", "/api/user/2fa/setup", user, maybe, writes, stepUpOrPassword, "", setUpTOTP},
+	{"POST", "/api/user/2fa/enable", user, jsonBody, writes, nothingMore, "", enableTOTP},
+	{"POST", "/api/user/2fa/disable", user, jsonBody, writes, stepUp, "", disableTOTP},
+	{"POST", "/api/user/2fa/backup_codes", user, jsonBody, writes, stepUp, "", renewBackupCodes},
+
+	{"GET", "/api/user/passkey/", user, nothing, reads, nothingMore, "", listPasskeys},
+	{"POST", "/api/user/passkey/register/begin", user, maybe, writes, stepUpOrPassword, "", beginPasskey},
+	{"POST", "/api/user/passkey/register/finish", user, jsonBody, writes, nothingMore, "", finishPasskey},
+	{"POST", "/api/user/passkey/login/begin", nobody, maybe, logins, nothingMore, "", beginPasskeyLogin},
+	{"POST", "/api/user/passkey/login/finish", nobody, jsonBody, logins, nothingMore, "", finishPasskeyLogin},
+	{"POST", "/api/user/passkey/verify/begin", user, maybe, writes, nothingMore, "", beginPasskeyVerify},
+	{"POST", "/api/user/passkey/verify/finish", user, jsonBody, writes, nothingMore, "", finishPasskeyVerify},
+	{"DELETE", "/api/user/self/passkeys/{id}", user, nothing, writes, stepUp, "", removePasskey},
+
+	{"POST", "/api/verify", user, jsonBody, writes, nothingMore, "", verify},
+
+	{"POST", "/api/user/token", user, maybe, writes, stepUp, "", mintToken},
+	{"DELETE", "/api/user/token", user, nothing, writes, nothingMore, "", revokeToken},
+	{"GET", "/api/token/", user, nothing, reads, nothingMore, "p page_size", listKeys},
+	{"POST", "/api/token/", user, jsonBody, writes, stepUpOrPassword, "", createKey},
+	{"GET", "/api/token/{id}", user, nothing, reads, nothingMore, "", showKey},
+	{"PUT", "/api/token/{id}", user, jsonBody, writes, nothingMore, "", changeKey},
+	{"DELETE", "/api/token/{id}", user, nothing, writes, nothingMore, "", revokeKey},
+	{"POST", "/api/token/{id}/rotate", user, maybe, writes, stepUp, "", rotateKey},
+	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUp, "", renewCallbackSecret},
+
+	{"GET", "/api/subscription/plans/", user, nothing, reads, nothingMore, "p page_size", listPlans},
+	{"GET", "/api/subscription/self/", user, nothing, reads, nothingMore, "p page_size", listSubscriptions},
+	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, nothingMore, "", setPreference},
+	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, stepUpAbove, "", buyPlan},
+	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, nothingMore, "", claimPlan},
+	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, stepUpAbove, "", renewSubscription},
+
+	{"GET", "/api/user/topup/info", user, nothing, reads, nothingMore, "", showTopUp},
+	{"GET", "/api/user/topup/self/", user, nothing, reads, nothingMore, "p page_size", listOrders},
+	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, nothingMore, "", openOrder},
+	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, nothingMore, "", showOrder},
+	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, nothingMore, "", servePage},
+	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, nothingMore, "", servePage},
+
+	{"GET", "/api/user/ledger/", user, nothing, reads, nothingMore, "account format p page_size", showLedger},
+	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model p page_size", listCalls},
+	{"GET", "/api/data/self/", user, nothing, reads, nothingMore, "start end tz group", showUsage},
 }
 
 // webhooks are those of payment services. They come from other sites by their
@@ -82,8 +147,27 @@ var routes = table{
 // that, instead of in a list of exceptions to it. Which of the methods a
 // service uses is for its adapter to say.
 var webhooks = table{
-	{"POST", "/api/user/{provider}/webhook", service, notice, notices, false, "", takeNotice},
-	{"GET", "/api/user/{provider}/webhook", service, notice, notices, false, "", takeNotice},
+	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", takeNotice},
+	{"GET", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", takeNotice},
+}
+
+// events are the routes by which people are let in or prove themselves, by what
+// the metrics call them.
+var events = map[string]string{
+	"POST /api/setup":                        "setup",
+	"POST /api/user/register":                "register",
+	"POST /api/user/login":                   "login",
+	"POST /api/user/login/2fa":               "login_2fa",
+	"POST /api/user/passkey/login/finish":    "login_passkey",
+	"POST /api/user/logout":                  "logout",
+	"POST /api/user/password":                "password_change",
+	"POST /api/user/password/reset":          "password_reset",
+	"POST /api/user/2fa/enable":              "2fa_enable",
+	"POST /api/user/2fa/disable":             "2fa_disable",
+	"POST /api/user/2fa/backup_codes":        "backup_codes",
+	"POST /api/user/passkey/register/finish": "passkey_register",
+	"POST /api/user/passkey/verify/finish":   "passkey_verify",
+	"POST /api/verify":                       "verify",
 }
 
 // of returns the routes of a request's path, and puts the values in the path

@@ -31,10 +31,10 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		if !strings.HasPrefix(rt.path, "/api/") || rt.serve == nil {
 			t.Errorf("%s leads nowhere", name)
 		}
-		if !slices.Contains([]class{user, service, nobody}, rt.who) {
+		if !slices.Contains([]class{user, half, service, nobody}, rt.who) {
 			t.Errorf("%s has no class of credential", name)
 		}
-		if rt.params != "" && (changes || rt.who != user) {
+		if rt.params != "" && (!rt.who.known() || rt.method == "POST" || rt.method == "PUT") {
 			t.Errorf("%s names parameters and is not held to them", name)
 		}
 		if rt.who == service != slices.ContainsFunc(webhooks, func(w route) bool { return w.path == rt.path }) {
@@ -45,18 +45,72 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 			if rt.takes.limit != 256<<10 {
 				t.Errorf("%s takes %d bytes", name, rt.takes.limit)
 			}
-		case changes && (rt.takes.limit <= 0 || rt.takes.limit > most || rt.takes.media == ""):
+		case rt.method == "GET" || rt.method == "DELETE":
+			if rt.takes != nothing {
+				t.Errorf("%s takes a body", name)
+			}
+		case rt.takes.limit <= 0 || rt.takes.limit > most || rt.takes.media == "":
 			t.Errorf("%s takes a body of %d bytes of type %q", name, rt.takes.limit, rt.takes.media)
-		case !changes && rt.takes != nothing:
-			t.Errorf("%s takes a body", name)
 		}
-		wanted := map[class]rate{service: notices, nobody: pages, user: reads}[rt.who]
-		if rt.who == user && changes {
-			wanted = writes
+		wanted := []rate{reads}
+		switch {
+		case rt.who == service:
+			wanted = []rate{notices}
+		case rt.who == nobody && rt.takes.media == "application/json":
+			wanted = []rate{logins}
+		case rt.who == nobody:
+			wanted = []rate{pages}
+		case rt.who == half:
+			wanted = []rate{logins, writes}
+		case changes:
+			wanted = []rate{writes}
 		}
-		if rt.rate != wanted {
+		if !slices.Contains(wanted, rt.rate) {
 			t.Errorf("%s is counted among the %s, want %s", name, rt.rate, wanted)
 		}
+		if !slices.Contains([]protection{nothingMore, stepUp, stepUpOrPassword, stepUpAbove}, rt.asks) || rt.asks != nothingMore && rt.who != user {
+			t.Errorf("%s asks for %q", name, rt.asks)
+		}
+	}
+	for name := range events {
+		if !seen[name] {
+			t.Errorf("%s counts and is no route", name)
+		}
+	}
+}
+
+// TestWhatIsProtectedIsWhatTheContractNames holds the protected operations
+// against the list of the interface, section 5: a row that loses its protection
+// is found here.
+func TestWhatIsProtectedIsWhatTheContractNames(t *testing.T) {
+	t.Parallel()
+	want := map[string]protection{
+		"POST /api/user/password":               stepUp,
+		"POST /api/user/2fa/setup":              stepUpOrPassword,
+		"POST /api/user/2fa/disable":            stepUp,
+		"POST /api/user/2fa/backup_codes":       stepUp,
+		"POST /api/user/passkey/register/begin": stepUpOrPassword,
+		"DELETE /api/user/self/passkeys/{id}":   stepUp,
+		"POST /api/user/token":                  stepUp,
+		"POST /api/token/":                      stepUpOrPassword,
+		"POST /api/token/{id}/rotate":           stepUp,
+		"POST /api/token/{id}/callback_secret":  stepUp,
+		"POST /api/subscription/wallet/pay":     stepUpAbove,
+		"POST /api/subscription/wallet/renew":   stepUpAbove,
+	}
+	for _, rt := range slices.Concat(routes, webhooks) {
+		name := rt.method + " " + rt.path
+		asks, named := want[name]
+		if !named {
+			asks = nothingMore
+		}
+		if rt.asks != asks {
+			t.Errorf("%s asks for %s, want %s", name, rt.asks, asks)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("%s is not there", name)
 	}
 }
 
@@ -69,7 +123,7 @@ func TestNoMisspeltRouteSlipsPast(t *testing.T) {
 		return nil
 	})
 	for _, rt := range slices.Concat(routes, webhooks) {
-		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB").Replace(rt.path)
+		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB", "{id}", "0aB").Replace(rt.path)
 		bare := strings.TrimSuffix(path, "/")
 		wrong := []string{
 			strings.Replace(bare, "/api/", "/API/", 1), "/" + bare, bare + "//", bare + "/.", bare + "%00", bare + ";x",
@@ -110,8 +164,14 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 	}{
 		{"GET", "/api/user/self", "/api/user/self", "", nil},
 		{"HEAD", "/api/user/self", "/api/user/self", "", nil},
-		{"get", "/api/user/self", "", "GET, HEAD", nil},
-		{"OPTIONS", "/api/user/self", "", "GET, HEAD", nil},
+		{"get", "/api/user/self", "", "GET, HEAD, PUT", nil},
+		{"OPTIONS", "/api/user/activity", "", "GET, HEAD", nil},
+		{"GET", "/api/user/login", "", "POST", nil},
+		{"DELETE", "/api/user/self/sessions", "/api/user/self/sessions/", "", nil},
+		{"DELETE", "/api/user/self/sessions/ses_0aB", "/api/user/self/sessions/{id}", "", map[string]string{"id": "ses_0aB"}},
+		{"PUT", "/api/token/key_0aB", "/api/token/{id}", "", map[string]string{"id": "key_0aB"}},
+		{"POST", "/api/token", "/api/token/", "", nil},
+		{"PATCH", "/api/token/key_0aB", "", "GET, HEAD, PUT, DELETE", nil},
 		{"GET", "/api/user/ledger", "/api/user/ledger/", "", nil},
 		{"GET", "/api/user/ledger/", "/api/user/ledger/", "", nil},
 		{"POST", "/api/user/stripe/pay", "/api/user/{provider}/pay", "", map[string]string{"provider": "stripe"}},
@@ -141,6 +201,10 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 	}
 }
 
+// marks are those of the protections in the document. What depends on a price is
+// said there in a sentence.
+var marks = map[protection]string{stepUp: " ⇧", stepUpOrPassword: " ⇧P"}
+
 func TestTheDocumentHasEveryRouteWithItsParameters(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/console.md")
@@ -150,7 +214,8 @@ func TestTheDocumentHasEveryRouteWithItsParameters(t *testing.T) {
 	lines := strings.Split(string(text), "\n")
 	for _, rt := range slices.Concat(routes, webhooks) {
 		i := slices.IndexFunc(lines, func(line string) bool {
-			return strings.HasPrefix(line, "| `") && strings.Contains(line, rt.path+"` |") && strings.Contains(line, rt.method)
+			// "| `GET /path` ⇧ |": the mark is that of the protection.
+			return strings.HasPrefix(line, "| `") && strings.Contains(line, rt.path+"`"+marks[rt.asks]+" |") && strings.Contains(line, rt.method)
 		})
 		if i < 0 {
 			t.Errorf("%s %s is not there", rt.method, rt.path)

@@ -1,33 +1,94 @@
 package console
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 // self is what a user is told of his account.
 type self struct {
-	ID         string             `json:"id"`
-	Name       string             `json:"name"`
-	Currency   string             `json:"currency"`
-	Balance    money.Amount       `json:"balance"` // of the wallet
-	Held       money.Amount       `json:"held"`    // of the balance, what tasks hold and calls under way have reserved
-	Owed       money.Amount       `json:"owed"`    // while it is more than zero, spending pauses
-	Preference billing.Preference `json:"preference"`
+	ID          string             `json:"id"`
+	Name        string             `json:"name"`
+	DisplayName string             `json:"display_name,omitempty"`
+	Created     int64              `json:"created"` // Unix seconds
+	Admin       bool               `json:"admin,omitempty"`
+	Currency    string             `json:"currency"`
+	Balance     money.Amount       `json:"balance"` // of the wallet
+	Held        money.Amount       `json:"held"`    // of the balance, what tasks hold and calls under way have reserved
+	Owed        money.Amount       `json:"owed"`    // while it is more than zero, spending pauses
+	Preference  billing.Preference `json:"preference"`
+	Plans       []planUse          `json:"subscriptions"` // those in force, soonest to end first
+	Factors     factors            `json:"factors"`
+	Token       *identity.Token    `json:"access_token,omitempty"` // by what it may be recognised
+}
+
+// planUse is how much of a subscription is used.
+type planUse struct {
+	ID         int64        `json:"subscription_id"`
+	PlanID     int64        `json:"plan_id"`
+	Title      string       `json:"title"`
+	QuotaTotal money.Amount `json:"quota_total"` // of the present period
+	QuotaUsed  money.Amount `json:"quota_used"`
+	End        int64        `json:"end_time"`
+	NextReset  int64        `json:"next_reset_time,omitempty"`
 }
 
 func showSelf(v *visit) error {
-	funds, err := v.node.Ledger.Funds(v.r.Context(), v.account.UserID)
+	ctx, id := v.r.Context(), v.account.UserID
+	user, err := v.node.Directory.User(ctx, id)
 	if err != nil {
 		return err
 	}
-	preference, err := v.node.Billing.Preference(v.r.Context(), v.account.UserID)
+	factors, err := v.node.Directory.Factors(ctx, id)
+	if err != nil {
+		return err
+	}
+	funds, err := v.node.Ledger.Funds(ctx, id)
+	if err != nil {
+		return err
+	}
+	preference, err := v.node.Billing.Preference(ctx, id)
+	if err != nil {
+		return err
+	}
+	plans, err := v.planUse()
 	if err != nil {
 		return err
 	}
 	return v.answer(self{
-		ID: v.account.UserID, Name: v.account.UserName, Currency: v.console.app.Currency,
-		Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
-		Preference: preference,
+		ID: id, Name: user.Name, DisplayName: user.DisplayName, Created: user.Created, Admin: user.Admin,
+		Currency: v.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
+		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token,
 	})
+}
+
+func (v *visit) planUse() ([]planUse, error) {
+	subscriptions, err := v.node.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+	if err != nil {
+		return nil, err
+	}
+	used := []planUse{}
+	for _, s := range subscriptions {
+		if s.Status == billing.Active {
+			used = append(used, planUse{s.ID, s.PlanID, s.Title, s.QuotaTotal, s.QuotaUsed, s.EndTime, s.NextResetTime})
+		}
+	}
+	slices.SortStableFunc(used, func(a, b planUse) int { return cmp.Compare(a.End, b.End) })
+	return used, nil
+}
+
+// changeSelf changes what a user says of himself, and shows the account.
+func changeSelf(v *visit) error {
+	profile, f := decode[identity.Profile](v)
+	if f != nil {
+		return f
+	}
+	if _, err := v.node.Directory.ChangeProfile(v.r.Context(), v.account, profile); err != nil {
+		return err
+	}
+	return showSelf(v)
 }

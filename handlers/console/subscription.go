@@ -86,6 +86,9 @@ func buyPlan(v *visit) error {
 	case in.PlanID == nil:
 		return missing("plan_id")
 	}
+	if err := v.protectPurchase(*in.PlanID); err != nil {
+		return err
+	}
 	app := v.console.app
 	return v.receipt(v.node.Billing.Buy(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID, in.IdempotencyKey))
 }
@@ -109,6 +112,9 @@ func renewSubscription(v *visit) error {
 		return f
 	case in.SubscriptionID == nil:
 		return missing("subscription_id")
+	}
+	if err := v.protectRenewal(*in.SubscriptionID); err != nil {
+		return err
 	}
 	app := v.console.app
 	return v.receipt(v.node.Billing.Renew(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.SubscriptionID, in.IdempotencyKey))

@@ -60,16 +60,21 @@ func (v *visit) route(rows table) {
 	})
 }
 
-// serve lets the request in by the route of its method.
+// serve lets the request in by the route of its method, and counts what came of
+// it where that concerns how people are let in.
 func (v *visit) serve(rows table) error {
 	rt, f := rows.by(v.r.Method)
-	if f == nil {
-		f = v.enter(rt)
-	}
 	if f != nil {
 		return f
 	}
-	return rt.serve(v)
+	err := v.enter(rt)
+	if err == nil {
+		err = rt.serve(v)
+	}
+	if event := events[rt.method+" "+rt.path]; event != "" {
+		v.console.app.Metrics().Auth(event, v.fault(err))
+	}
+	return err
 }
 
 // run answers what fn refuses, and gives back what it has taken.
@@ -92,37 +97,65 @@ func (v *visit) run(fn func() error) {
 
 // enter decides whether a request may come in by a route. Nothing of the body
 // is read before it is known who comes.
-func (v *visit) enter(rt *route) (f *fault.Fault) {
-	if rt.who == user {
-		if v.account, f = auth.AccessToken(v.r, v.node.Directory); f != nil {
-			return f
-		}
-		v.name("http.auth.user.id", v.account.UserID)
-	}
-	if f = v.admit(rt.rate); f != nil {
+func (v *visit) enter(rt *route) error {
+	if f := v.identify(rt.who); f != nil {
 		return f
 	}
-	if f = v.checkQuery(rt); f != nil {
+	if f := v.admit(rt.rate); f != nil {
+		return f
+	}
+	if f := v.checkQuery(rt); f != nil {
 		return f
 	}
 	if rt.who == service {
-		if f = v.checkHead(); f != nil {
+		if f := v.checkHead(); f != nil {
 			return f
 		}
 	}
-	return v.readBody(rt.takes)
+	if err := v.protect(rt); err != nil {
+		return err
+	}
+	if f := v.readBody(rt.takes); f != nil {
+		return f
+	}
+	return nil
 }
 
-// refuse answers an error: a fault as it is, and of anything else no more than
-// that it happened.
-func (v *visit) refuse(err error) {
+// identify asks who comes, where a class has an account, and refuses whoever is
+// not of the class.
+func (v *visit) identify(who class) *fault.Fault {
+	if !who.known() {
+		return nil
+	}
+	cookie, _ := v.console.app.Cookie()
+	account, f := auth.Account(v.r, v.node.Directory, cookie)
+	switch {
+	case f != nil:
+		return f
+	case account.HalfOpen && who != half:
+		return auth.HalfOpen
+	}
+	v.account = account
+	v.name("http.auth.user.id", account.UserID)
+	return nil
+}
+
+// fault returns what a caller hears of an error: a fault as it is, and of
+// anything else no more than that it happened.
+func (v *visit) fault(err error) *fault.Fault {
 	var f *fault.Fault
-	if !errors.As(err, &f) {
-		f = fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
-		if !errors.Is(err, context.Canceled) { // else the caller has left
-			v.console.logger.Error("a console request failed", zap.String("request_id", v.id),
-				zap.String("path", v.r.URL.Path), zap.Error(err))
-		}
+	if err == nil || errors.As(err, &f) {
+		return f
+	}
+	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
+}
+
+// refuse answers an error, and logs one that is no fault.
+func (v *visit) refuse(err error) {
+	f := v.fault(err)
+	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has left
+		v.console.logger.Error("a console request failed", zap.String("request_id", v.id),
+			zap.String("path", v.r.URL.Path), zap.Error(err))
 	}
 	if v.read {
 		reply.Console.Refuse(v.w, f, v.id)

@@ -1,0 +1,127 @@
+package auth
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+func init() {
+	caddy.RegisterModule(StepUp{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_stepup", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		s := new(StepUp)
+		return s, s.UnmarshalCaddyfile(h.Dispenser)
+	})
+}
+
+// StepUp lets a request pass only if its user is logged in, by a session or an
+// access token, and has proved his second factor by this credential a short
+// while ago, at POST /api/verify. Who has no second factor does not pass: he has
+// nothing to prove it by. It guards what an operator serves beside the gateway;
+// the console's own routes know what they demand. Refusals are in the shape of
+// the console: 401 NOT_LOGGED_IN or SECOND_FACTOR_REQUIRED, 403
+// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+//
+// The credential does not go further: neither the gateway's cookies, nor
+// Authorization, nor X-Api-Key. What the page of another site has a browser
+// send with the cookie is refused, unless it only reads.
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.auth.user.id}` | The id of the user
+type StepUp struct {
+	app         *caddymodule.App
+	crossOrigin *http.CrossOriginProtection
+}
+
+// CaddyModule returns the Caddy module information.
+func (StepUp) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_stepup", New: func() caddy.Module { return new(StepUp) }}
+}
+
+// Provision finds the app.
+func (s *StepUp) Provision(ctx caddy.Context) (err error) {
+	s.crossOrigin = http.NewCrossOriginProtection()
+	s.app, err = caddymodule.Of(ctx)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (s *StepUp) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	account, f := s.account(r)
+	s.app.Metrics().Auth("stepup", f)
+	if f != nil {
+		reply.Console.RefuseUnread(w, r, f, reply.NewRequestID())
+		return nil
+	}
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set("http.auth.user.id", account.UserID)
+	}
+	cookie, _ := s.app.Cookie()
+	dropCookies(r.Header, cookie, CeremonyCookie(cookie))
+	r.Header.Del("Authorization")
+	r.Header.Del("X-Api-Key")
+	return reply.Pass(w, r, next, s.app.VersionHeader)
+}
+
+// CeremonyCookie is what the cookie is called that binds a log-in by passkey to
+// the browser in which it was begun, by the name of the session's.
+func CeremonyCookie(session string) string { return session + "_passkey" }
+
+// account returns who may pass.
+func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
+	node, leave, f := s.app.Enter(r.Context())
+	if f != nil {
+		return nil, f
+	}
+	// The node is needed for the look-ups alone: what comes behind does not use it.
+	defer leave()
+	cookie, _ := s.app.Cookie()
+	account, f := Account(r, node.Directory, cookie)
+	switch {
+	case f != nil:
+		return nil, f
+	case account.HalfOpen:
+		return nil, HalfOpen
+	case account.Session && s.crossOrigin.Check(r) != nil:
+		return nil, fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
+	}
+	if err := node.Directory.Fresh(r.Context(), account); err != nil {
+		return nil, silent(err)
+	}
+	// Fresh asks nothing of who has no factor.
+	factors, err := node.Directory.Factors(r.Context(), account.UserID)
+	if err != nil {
+		return nil, silent(err)
+	}
+	if !factors.TOTP && len(factors.Passkeys) == 0 {
+		return nil, fault.New(fault.VerificationRequired, "this needs a second factor, and there is none on your account; set one up, then verify")
+	}
+	return account, nil
+}
+
+// UnmarshalCaddyfile reads
+//
+//	modelgate_stepup [<matcher>]
+func (s *StepUp) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() || d.NextBlock(0) {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*StepUp)(nil)
+	_ caddyhttp.MiddlewareHandler = (*StepUp)(nil)
+	_ caddyfile.Unmarshaler       = (*StepUp)(nil)
+)

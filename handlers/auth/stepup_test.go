@@ -1,0 +1,164 @@
+package auth_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// guarded is a site in which modelgate_stepup guards an app of the operator's own.
+const guarded = `
+	modelgate_console
+	@app path /app/*
+	modelgate_stepup @app
+	reverse_proxy /app/* BACKEND {
+		header_up X-User {http.auth.user.id}
+	}
+	respond /open "open"
+`
+
+const secretWord = "correct horse battery staple"
+
+// login registers a user and returns the cookie of his session.
+func login(t *testing.T, g *gatetest.Gate, name string) (cookie string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, name, secretWord)
+	post(t, g, "", "/api/user/register", body)
+	return cookieOf(t, post(t, g, "", "/api/user/login", body))
+}
+
+// post sends JSON to the console, which must take it.
+func post(t *testing.T, g *gatetest.Gate, headers, path, body string) gatetest.Answer {
+	t.Helper()
+	answer := g.Do(t, http.MethodPost, path, "Content-Type: application/json\n"+headers, body)
+	if answer.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, answer.Status, answer.Body)
+	}
+	return answer
+}
+
+func cookieOf(t *testing.T, answer gatetest.Answer) string {
+	t.Helper()
+	crumb, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	if crumb == "" {
+		t.Fatal("no cookie came")
+	}
+	return "Cookie: " + crumb
+}
+
+// enrol gives a user an authenticator app, and returns its secret and the cookie
+// that the session has then.
+func enrol(t *testing.T, g *gatetest.Gate, cookie string) (seed, renewed string) {
+	t.Helper()
+	var e struct {
+		Data struct{ Secret string }
+	}
+	answer := post(t, g, cookie, "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, secretWord))
+	if err := json.Unmarshal([]byte(answer.Body), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e.Data.Secret, cookieOf(t, post(t, g, cookie, "/api/user/2fa/enable", code(t, g, e.Data.Secret)))
+}
+
+// code is a body with a code that was not used before.
+func code(t *testing.T, g *gatetest.Gate, seed string) string {
+	t.Helper()
+	g.Wait(30 * time.Second)
+	code, err := totp.GenerateCode(seed, g.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"code":%q}`, code)
+}
+
+func TestStepUpLetsPassWhoHasProvedHisFactorAShortWhileAgo(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "registration open", Site: guarded})
+	key := g.NewKey(t, nil)
+	ask := func(method, headers string) gatetest.Answer { return g.Do(t, method, "/app/x?q=1", headers, "") }
+	refused := func(what string, got gatetest.Answer, status int, code string) {
+		t.Helper()
+		if got.Status != status || !strings.HasPrefix(got.Body, `{"success":false,"message":`) || !strings.Contains(got.Body, `"code":"`+code+`"`) || got.RequestID() == "" {
+			t.Errorf("%s is answered %d %s, want %d %s", what, got.Status, got.Body, status, code)
+		}
+	}
+	refused("nobody", ask("GET", ""), 401, "NOT_LOGGED_IN")
+	refused("an API key", ask("GET", "Authorization: Bearer "+key.Secret), 401, "NOT_LOGGED_IN")
+
+	cookie := login(t, g, "ann")
+	refused("who has no factor", ask("GET", cookie), 403, "VERIFICATION_REQUIRED")
+	seed, cookie := enrol(t, g, cookie)
+	refused("who has not verified", ask("GET", cookie), 403, "VERIFICATION_REQUIRED")
+	half := cookieOf(t, post(t, g, "", "/api/user/login", fmt.Sprintf(`{"username":"ann","password":%q}`, secretWord)))
+	refused("who is half in", ask("GET", half), 401, "SECOND_FACTOR_REQUIRED")
+
+	cookie = cookieOf(t, post(t, g, cookie, "/api/verify", `{"method":"2fa",`+code(t, g, seed)[1:]))
+	if n := g.Backend.Total(); n != 0 {
+		t.Fatalf("%d requests passed", n)
+	}
+	got := ask("GET", cookie+"; theirs=1\nAuthorization: Basic Zm9vOmJhcg==")
+	if got.Status != http.StatusOK {
+		t.Fatalf("answered %d %s", got.Status, got.Body)
+	}
+	seen := g.Backend.Seen("")[0]
+	if seen.Header.Get("Authorization") != "" || seen.Header.Get("Cookie") != "theirs=1" || seen.URI != "/app/x?q=1" || !strings.HasPrefix(seen.Header.Get("X-User"), "usr_") {
+		t.Errorf("the app saw %+v", seen)
+	}
+
+	// A page of another site has the browser send the cookie, too.
+	refused("another site's page", ask("POST", cookie+"\nSec-Fetch-Site: cross-site"), 403, "CROSS_ORIGIN")
+	refused("a neighbour's page", ask("DELETE", cookie+"\nOrigin: https://elsewhere.example"), 403, "CROSS_ORIGIN")
+	if got := ask("POST", cookie+"\nSec-Fetch-Site: same-origin"); got.Status != http.StatusOK {
+		t.Errorf("its own page is answered %d %s", got.Status, got.Body)
+	}
+
+	// Another credential of the same user has proved nothing.
+	var minted struct {
+		Data struct {
+			Token string `json:"access_token"`
+		}
+	}
+	if err := json.Unmarshal([]byte(post(t, g, cookie, "/api/user/token", "").Body), &minted); err != nil {
+		t.Fatal(err)
+	}
+	token := "Authorization: Bearer " + minted.Data.Token
+	refused("the user's token", ask("GET", token), 403, "VERIFICATION_REQUIRED")
+	post(t, g, token, "/api/verify", `{"method":"2fa",`+code(t, g, seed)[1:])
+	if got := ask("POST", token+"\nSec-Fetch-Site: cross-site"); got.Status != http.StatusOK {
+		t.Errorf("a token, which no browser sends by itself, is answered %d %s", got.Status, got.Body)
+	}
+	refused("a token and another's cookie", ask("GET", token+"\n"+login(t, g, "bob")), 400, "INVALID_PARAMETER")
+
+	g.Wait(301 * time.Second)
+	refused("a stamp that is over", ask("GET", cookie), 403, "VERIFICATION_EXPIRED")
+	if got := g.Do(t, http.MethodGet, "/open", "", ""); got.Body != "open" {
+		t.Errorf("what is not guarded is answered %d", got.Status)
+	}
+	metrics := func() string {
+		_, body := g.Admin(t, http.MethodGet, "/metrics", nil)
+		return string(body)
+	}()
+	for _, line := range []string{`modelgate_auth_events_total{event="stepup",outcome="failure"}`, `modelgate_auth_events_total{event="stepup",outcome="success"}`, `modelgate_auth_events_total{event="login",outcome="success"}`} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("the metrics lack %s", line)
+		}
+	}
+}
+
+func TestStepUpFailsClosedWithoutAStore(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "registration open", Site: guarded})
+	cookie := login(t, g, "ann")
+	g.FailStore(t)
+	if got := g.Do(t, http.MethodGet, "/app/x", cookie, ""); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "STORE_UNAVAILABLE") {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+	if n := g.Backend.Total(); n != 0 {
+		t.Errorf("%d requests passed", n)
+	}
+}

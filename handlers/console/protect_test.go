@@ -1,0 +1,150 @@
+package console_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/handlers/console"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// protecting is the gate with a price above which purchases need a step-up.
+func protecting(t *testing.T) *gatetest.Gate {
+	t.Helper()
+	return gatetest.Start(t, gatetest.Config{App: app + "verification {\n step_up_above 5.00\n}\n", Site: site})
+}
+
+// bodies are those by which a protection is tried, where another than {} is
+// needed to come so far.
+var bodies = map[string]string{
+	"/api/subscription/wallet/pay":   `{"plan_id":1,"idempotency_key":"again"}`,
+	"/api/subscription/wallet/renew": `{"subscription_id":1,"idempotency_key":"more"}`,
+}
+
+func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
+	g := protecting(t)
+	b := newBrowser(g)
+	name := b.registers(t)
+	b.enrols(t)
+	g.Credit(t, name, "100.00")
+	b.verifies(t)
+	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":1,"idempotency_key":"first"}`)
+	var minted struct {
+		Secret string `json:"access_token"`
+	}
+	into(t, b.does(t, "POST", "/api/user/token", ""), &minted)
+	program := account{gate: g, auth: "Authorization: Bearer " + minted.Secret}
+
+	protected := 0
+	for _, row := range console.Rows() {
+		if row.Asks == "nothing more" {
+			continue
+		}
+		protected++
+		body := bodies[row.Path]
+		if body == "" && row.Method != "DELETE" {
+			body = "{}"
+		}
+		answer, _ := program.ask(t, row.Method, pathOf(row), body)
+		refused(t, row.Path+" without a stamp", answer, 403, "VERIFICATION_REQUIRED")
+
+		b.verifies(t)
+		g.Wait(299 * time.Second)
+		// A password is not asked of who has a factor.
+		if answer, e := b.ask(t, row.Method, pathOf(row), refusable(row, body)); strings.HasPrefix(e.Code, "VERIFICATION_REQ") || strings.HasPrefix(e.Code, "VERIFICATION_EXP") {
+			t.Errorf("%s %s with a stamp of 299 s: %d %s", row.Method, row.Path, answer.Status, answer.Body)
+		}
+		g.Wait(2 * time.Second)
+		answer, _ = b.ask(t, row.Method, pathOf(row), body)
+		refused(t, row.Path+" after 301 s", answer, 403, "VERIFICATION_EXPIRED")
+	}
+	if protected < 12 {
+		t.Errorf("%d routes are protected", protected)
+	}
+	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":3,"idempotency_key":"cheap"}`)
+	b.verifies(t)
+	b.does(t, "POST", "/api/subscription/wallet/renew", `{"subscription_id":1,"idempotency_key":"longer"}`)
+}
+
+// refusable is a body with which a route that lets its caller in refuses him for
+// another reason, where success would end what the test stands on.
+func refusable(row console.Row, body string) string {
+	switch row.Path {
+	case "/api/user/token":
+		return `{"other":1}`
+	}
+	return body
+}
+
+func TestWithoutAFactorALastingCredentialAsksForThePassword(t *testing.T) {
+	g := protecting(t)
+	b := newBrowser(g)
+	b.registers(t)
+	asked := 0
+	for _, row := range console.Rows() {
+		if row.Asks != "step-up or password" {
+			continue
+		}
+		asked++
+		for body, code := range map[string]string{
+			`{}`:              "MISSING_PARAMETER",
+			`{"password":""}`: "MISSING_PARAMETER",
+			fmt.Sprintf(`{"password":%q}`, "x"+password): "VERIFICATION_FAILED",
+		} {
+			answer, e := b.ask(t, row.Method, pathOf(row), body)
+			if e.Code != code || answer.Status < 400 || strings.Contains(answer.Body, "api_key") {
+				t.Errorf("%s with %s: %d %s, want %s", row.Path, body, answer.Status, answer.Body, code)
+			}
+		}
+		b.does(t, row.Method, pathOf(row), fmt.Sprintf(`{"password":%q}`, password))
+	}
+	if asked != 3 {
+		t.Errorf("%d routes ask for the password", asked)
+	}
+}
+
+func TestAPurchaseAboveTheBoundAsksNothingOfWhoHasNoFactor(t *testing.T) {
+	g := protecting(t)
+	b := newBrowser(g)
+	name := b.registers(t)
+	g.Credit(t, name, "100.00")
+	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":1,"idempotency_key":"dear"}`)
+}
+
+func TestAVerificationThatFailsNeverReadsAsOne(t *testing.T) {
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	try := func(body string, status int, code string) {
+		t.Helper()
+		answer, _ := b.ask(t, "POST", "/api/verify", body)
+		refused(t, body, answer, status, code)
+		if strings.Contains(answer.Body, `"verified":true`) || strings.Contains(answer.Body, "验证成功") {
+			t.Errorf("%s reads as a success: %s", body, answer.Body)
+		}
+	}
+	try(`{"method":"2fa","code":"123456"}`, 400, "NO_FACTOR")
+	try(`{"method":"passkey"}`, 400, "NO_FACTOR")
+	b.enrols(t)
+	for body, want := range map[string]string{
+		`{}`:                                   "400 MISSING_PARAMETER",
+		`{"method":""}`:                        "400 MISSING_PARAMETER",
+		`{"method":"2FA","code":"123456"}`:     "400 INVALID_PARAMETER",
+		`{"method":"password","code":"x"}`:     "400 INVALID_PARAMETER",
+		`{"method":"2fa"}`:                     "400 MISSING_PARAMETER",
+		`{"method":"2fa","code":" 123456"}`:    "400 INVALID_PARAMETER",
+		`{"method":"2fa","code":123456}`:       "400 INVALID_PARAMETER",
+		`{"method":"2fa","code":"000000"}`:     "403 VERIFICATION_FAILED",
+		`{"method":"passkey","code":"000000"}`: "400 PASSKEY_NOT_COMPLETED",
+		`{"method":"2fa","verified":true}`:     "400 INVALID_PARAMETER",
+	} {
+		status, code, _ := strings.Cut(want, " ")
+		n := 400
+		if status == "403" {
+			n = 403
+		}
+		try(body, n, code)
+	}
+}

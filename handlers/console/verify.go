@@ -1,0 +1,89 @@
+package console
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// verifiedMessage is what a success says (service document, section 4.3).
+const verifiedMessage = "验证成功"
+
+// verified is the result (service document, section 2.3).
+type verified struct {
+	Verified bool  `json:"verified"`
+	Expires  int64 `json:"expires_at"` // Unix seconds
+}
+
+// verify stamps the credential by which the request came: for so long, what asks
+// for a step-up may be done by it.
+func verify(v *visit) error {
+	in, f := decode[struct {
+		Method string `json:"method"`
+		Code   string `json:"code"`
+	}](v)
+	switch {
+	case f != nil:
+		return f
+	case in.Method == "":
+		return missing("method")
+	}
+	lifetime := time.Duration(v.console.app.Verification.Lifetime)
+	expires, renewed, err := v.node.Directory.Verify(v.r.Context(), v.account, in.Method, in.Code, lifetime)
+	if err != nil {
+		return err
+	}
+	v.renew(renewed)
+	return v.send(envelope{Message: verifiedMessage, Data: verified{true, expires}})
+}
+
+// protect refuses what a route protects, before anything of the body is read.
+func (v *visit) protect(rt *route) error {
+	if rt.asks != stepUp && rt.asks != stepUpOrPassword {
+		return nil
+	}
+	return v.node.Directory.Fresh(v.r.Context(), v.account)
+}
+
+// proveAgain refuses a user without a second factor whose password is not this
+// one. Of who has a factor, protect has asked more.
+func (v *visit) proveAgain(password string) error {
+	factors, err := v.node.Directory.Factors(v.r.Context(), v.account.UserID)
+	if err != nil || shownFactors(factors).Enabled {
+		return err
+	}
+	if password == "" {
+		return fault.At(fault.MissingParameter, "password", "`password` is required: without a second factor, a lasting credential is made only by who knows it")
+	}
+	return v.node.Directory.ProvePassword(v.r.Context(), v.account, password)
+}
+
+// protectPurchase asks for a step-up where a plan costs more than the operator
+// lets pass without. What is not on sale costs nothing: it is not sold either.
+func (v *visit) protectPurchase(planID int64) error {
+	above := v.console.app.Verification.StepUpAbove
+	if above == nil {
+		return nil
+	}
+	if plan, found := v.console.app.Plans().Find(planID); !found || plan.Price <= *above {
+		return nil
+	}
+	return v.node.Directory.Fresh(v.r.Context(), v.account)
+}
+
+// protectRenewal does so for a renewal, which costs what its plan costs today.
+func (v *visit) protectRenewal(subscriptionID int64) error {
+	if v.console.app.Verification.StepUpAbove == nil {
+		return nil
+	}
+	subscriptions, err := v.node.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+	if err != nil {
+		return err
+	}
+	for _, s := range subscriptions {
+		if s.ID == subscriptionID {
+			return v.protectPurchase(s.PlanID)
+		}
+	}
+	return nil // there is none of this number: it is not renewed either
+}
