@@ -70,7 +70,7 @@ func setCookie(w http.ResponseWriter, name, value string, lifetime time.Duration
 	if lifetime > 0 {
 		seconds = max(int(lifetime/time.Second), 1)
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // secure is as base_url says: http is for trying on one machine
 		Name: name, Value: value, Path: "/", MaxAge: seconds,
 		HttpOnly: true, Secure: secure, SameSite: sameSite,
 	})

@@ -51,7 +51,7 @@ const (
 	// stepUpOrPassword is stepUp, and of a user without a factor the password
 	// again, in the body: else a stolen cookie would become a credential that
 	// lasts.
-	stepUpOrPassword protection = "step-up or password"
+	stepUpOrPassword protection = "step-up or password" //nolint:gosec // words, no password
 
 	// stepUpAbove is stepUp where the price is above step_up_above.
 	stepUpAbove protection = "step-up above a price"

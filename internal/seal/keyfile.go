@@ -112,11 +112,12 @@ func writeFile(path string, keys []masterKey, place func(temp string) error) err
 	if err != nil {
 		return err
 	}
-	content := fileHead
+	var content strings.Builder
+	content.WriteString(fileHead)
 	for _, key := range keys {
-		content += key.text() + "\n"
+		content.WriteString(key.text() + "\n")
 	}
-	_, err = file.WriteString(content)
+	_, err = file.WriteString(content.String())
 	if err == nil {
 		err = file.Sync()
 	}
