@@ -22,4 +22,13 @@
 //	deed_test.go     what moves money once: purchases, renewals, top-ups, credits
 //	market_test.go   all of that at once, and what the books must say afterwards
 //	books_test.go    what the operator and the customer are shown
+//
+// Those of people share people_client_test.go: a person with cookies, an app that
+// shows codes and a passkey in software. browser_test.go has a real Chromium do
+// the same by the script in the directory browser, which needs node and
+//
+//	cd browser && npm ci
+//
+// Without them it is skipped; with CI_BROWSER=required in the environment, that
+// is a failure.
 package e2e

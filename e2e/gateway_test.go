@@ -23,8 +23,11 @@ type site struct {
 	Log         string // the least level that is logged; all there is by default
 	Limits      string // inside the option modelgate, limits
 	Money       string // inside the option modelgate: prices, plans, payments; there is a console then
+	People      string // inside the option modelgate, beside that; the site has a page then, and is localhost too
 	Messages    string // inside the block of modelgate_messages
 	Completions string // inside the block of modelgate_completions
+	Routes      string // beside the directives of the gateway
+	Secure      bool   // people come by https, to a site of its own beside the other
 }
 
 // forwarding is the site whose calls all go to the backend, with the operator's
@@ -58,7 +61,11 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 			request>headers>X-Api-Key delete
 			request>uri query {
 				delete key
+				delete api_key
+				delete token
+				delete sign
 			}
+			request>headers>Stripe-Signature delete
 		}
 	}
 	modelgate {
@@ -68,24 +75,43 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		limits {
 			{{.Site.Limits}}
 		}
-		{{with .Site.Money}}
-		base_url http://{{$.Address}}
-		{{.}}
+		{{if .Site.People}}
+		base_url {{.Origin}}
+		{{else if .Site.Money}}
+		base_url http://{{.Address}}
 		{{end}}
+		{{.Site.Money}}
+		{{.Site.People}}
 	}
 	{{.Site.Global}}
 }
 
-http://{{.Address}} {
+{{if .Site.Secure}}
+{{.Origin}} {
+	log
+	tls {{.Dir}}/certificate.pem {{.Dir}}/certificate.pem
+	modelgate_console
+	header / Content-Type text/html
+	respond / "<!doctype html><title>A page beside the console</title>"
+}
+{{end}}
+
+http://{{.Address}}{{if and .Site.People (not .Site.Secure)}}, {{.Origin}}{{end}} {
 	log
 	modelgate_health
-	{{if .Site.Money}}
+	{{if or .Site.Money .Site.People}}
 	modelgate_console {
 		reads_per_minute    1000000
 		writes_per_minute   1000000
 		pages_per_minute    1000000
+		logins_per_minute   1000000
 		webhooks_per_minute 1000000
 	}
+	{{end}}
+	{{.Site.Routes}}
+	{{if .Site.People}}
+	header / Content-Type text/html
+	respond / "<!doctype html><title>A page beside the console</title>"
 	{{end}}
 	modelgate_messages {
 		models m-1
@@ -105,6 +131,7 @@ type gateway struct {
 	Store   string
 	Admin   string // address of the admin endpoint
 	Address string // of the site
+	TLS     string // of the site by https, where there is one
 	Site    site
 	Key     string // an API key in force
 
@@ -124,7 +151,7 @@ func newGateway(t *testing.T, s site, backends ...*backend) *gateway {
 	dir := t.TempDir()
 	g := &gateway{
 		t: t, Dir: dir, Store: filepath.Join(dir, "store"), Site: s,
-		Admin: freeAddress(t), Address: freeAddress(t),
+		Admin: freeAddress(t), Address: freeAddress(t), TLS: freeAddress(t),
 		operatorKey: "operator-" + rand.Text(), backends: backends, witness: newWitness(),
 	}
 	g.secrets = []string{g.operatorKey}
@@ -186,6 +213,17 @@ func (g *gateway) config() []byte {
 
 // url is the address of a path of the site.
 func (g *gateway) url(path string) string { return "http://" + g.Address + path }
+
+// Origin is the site under the one name without a certificate for which browsers
+// have passkeys.
+func (g *gateway) Origin() string {
+	scheme, address := "http", g.Address
+	if g.Site.Secure {
+		scheme, address = "https", g.TLS
+	}
+	_, port, _ := net.SplitHostPort(address)
+	return scheme + "://localhost:" + port
+}
 
 // reload gives the running process its configuration anew.
 func (g *gateway) reload() error {

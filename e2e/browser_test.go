@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// browserRequired, set to "required", makes it a failure that what a browser test
+// needs is not there.
+const browserRequired = "CI_BROWSER"
+
+// browserPatience is how long the whole walk may take, on a machine that has
+// other things to do.
+const browserPatience = 4 * time.Minute
+
+// missing skips a test for want of something, or fails it where that was asked
+// for.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv(browserRequired) == "required" {
+		t.Fatalf("%s, and %s says that it has to be there", what, browserRequired)
+	}
+	t.Skipf("%s: what needs a real browser is not tested; .ci/run installs it where it can", what)
+}
+
+// findChromium returns where the system has Chromium.
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	missing(t, "there is no Chromium")
+	return ""
+}
+
+// TestThePathOfAPersonInAChromium runs the script of the directory browser. Each
+// of its steps is a test of its own here.
+func TestThePathOfAPersonInAChromium(t *testing.T) {
+	chromium := findChromium(t)
+	node, err := exec.LookPath("node")
+	if err != nil {
+		missing(t, "there is no node")
+	}
+	if exec.CommandContext(t.Context(), node, "-e", "process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)").Run() != nil {
+		missing(t, "node is older than version 20")
+	}
+	if _, err := os.Stat(filepath.Join("browser", "node_modules", "playwright-core")); err != nil {
+		missing(t, "`npm ci` has not been run in e2e/browser")
+	}
+	t.Parallel()
+	g, secure := peopleOf(t), secureGateway(t)
+	order, err := json.Marshal(map[string]string{
+		"origin": g.Origin(), "secure": secure.Origin(), "elsewhere": pageOf(t, "localhost"), "foreign": pageOf(t, "127.0.0.1"), "executablePath": chromium,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), browserPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, "walk.mjs")
+	var complaints bytes.Buffer
+	cmd.Dir, cmd.Stdin, cmd.Stderr = "browser", bytes.NewReader(order), &complaints
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends the browser
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	steps, secrets := g.readSteps(t, out)
+	if err := cmd.Wait(); err != nil && !t.Failed() || steps == 0 {
+		t.Errorf("the script ended with %v after %d steps:\n%s", err, steps, complaints.Bytes())
+	}
+	if secrets == 0 && !t.Failed() {
+		t.Error("the script has told no secrets to look for")
+	}
+}
+
+// readSteps makes each line of the script a test.
+func (g *gateway) readSteps(t *testing.T, out io.Reader) (steps, secrets int) {
+	t.Helper()
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Step    string
+			OK      bool
+			Error   string
+			Took    int // milliseconds
+			Secrets []string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Errorf("the script wrote %q", lines.Bytes())
+			continue
+		}
+		if len(line.Secrets) > 0 {
+			secrets += len(line.Secrets)
+			g.mu.Lock()
+			g.secrets = append(g.secrets, line.Secrets...)
+			g.mu.Unlock()
+			continue
+		}
+		steps++
+		t.Run(line.Step, func(t *testing.T) {
+			t.Logf("%d ms", line.Took)
+			if !line.OK {
+				t.Error(line.Error)
+			}
+		})
+	}
+	if err := lines.Err(); err != nil {
+		t.Error(err)
+	}
+	return steps, secrets
+}
+
+// secureGateway starts a gateway to which people come by https, with a
+// certificate that nobody vouches for.
+func secureGateway(t *testing.T) *gateway {
+	t.Helper()
+	b := newBackend(t, speaks)
+	s := peopled(b)
+	s.Secure = true
+	g := newGateway(t, s, b)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	itself := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, itself, itself, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
+	if err := os.WriteFile(filepath.Join(g.Dir, "certificate.pem"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.start()
+	return g
+}
+
+// pageOf serves an empty page that is not the gateway's, under a name of this
+// machine, and returns its address.
+func pageOf(t *testing.T, host string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><title>Another page</title><body></body>")
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,443 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/descope/virtualwebauthn"
+	"github.com/pquerna/otp/totp"
+)
+
+// peopled is a site with a console in which everybody may make an account, and
+// whose calls all go to the backend.
+func peopled(b *backend) site {
+	s := forwarding(b)
+	s.People = "registration open"
+	s.Limits = "login_per_user 1000\nlogin_per_address 10000"
+	return s
+}
+
+// A person is somebody with a program that keeps cookies, as a browser does. His
+// console shows secrets, each once: what it answers is not looked at by the
+// witness.
+type person struct {
+	*belongings
+	g    *gateway
+	jar  *cookiejar.Jar
+	http *http.Client
+}
+
+// belongings are what somebody has with him at every browser.
+type belongings struct {
+	name     string
+	password string
+	seen     map[string]bool // every secret that there was
+
+	seed   string   // of the authenticator app; base32
+	step   int64    // of the last code that it has shown
+	backup []string // codes that are left
+
+	page    virtualwebauthn.RelyingParty
+	device  virtualwebauthn.Authenticator
+	passkey virtualwebauthn.Credential
+}
+
+// newPerson makes up somebody who is not known to the gateway yet.
+func (g *gateway) newPerson(name string) *person {
+	g.t.Helper()
+	p := &person{g: g, belongings: &belongings{
+		name: name, password: "a password of " + name + ", long enough", seen: make(map[string]bool),
+		page:   virtualwebauthn.RelyingParty{ID: "localhost", Name: "localhost", Origin: g.Origin()},
+		device: virtualwebauthn.NewAuthenticator(), passkey: newPasskey(),
+	}}
+	p.keepSecret(p.password)
+	return p.elsewhere()
+}
+
+// elsewhere is the same person at a browser that has no cookies.
+func (p *person) elsewhere() *person {
+	p.g.t.Helper()
+	jar := must(cookiejar.New(nil)) // it never fails
+	transport := newTransport(http1)
+	p.g.t.Cleanup(transport.CloseIdleConnections)
+	return &person{p.belongings, p.g, jar, &http.Client{Transport: transport, Jar: jar, Timeout: patience}}
+}
+
+// newPasskey draws a key. This authenticator drops leading zeros of the two
+// coordinates, which is no key of RFC 9053 section 7.1.1 then: it is drawn anew.
+func newPasskey() virtualwebauthn.Credential {
+	const whole = 77 // bytes of a key on P-256 as COSE
+	for {
+		if key := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2); len(key.Key.AttestationData()) == whole {
+			return key
+		}
+	}
+}
+
+// stolen is somebody else's browser with the cookies that this one has now.
+func (p *person) stolen() *person {
+	p.g.t.Helper()
+	thief := p.elsewhere()
+	thief.jar.SetCookies(p.address(), p.jar.Cookies(p.address()))
+	return thief
+}
+
+// keepSecret notes what must be found nowhere.
+func (p *person) keepSecret(secrets ...string) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	for _, secret := range secrets {
+		if secret != "" && !p.seen[secret] {
+			p.seen[secret] = true
+			p.g.secrets = append(p.g.secrets, secret)
+		}
+	}
+}
+
+// address is the site as the cookie jar wants it.
+func (p *person) address() *url.URL {
+	at, err := url.Parse(p.page.Origin)
+	if err != nil {
+		p.g.t.Fatal(err)
+	}
+	return at
+}
+
+// session is the secret in the cookie.
+func (p *person) session() string {
+	for _, cookie := range p.jar.Cookies(p.address()) {
+		if cookie.Name == "modelgate_session" {
+			return cookie.Value
+		}
+	}
+	return ""
+}
+
+// consoleAnswer is what the console says.
+type consoleAnswer struct {
+	Status  int
+	Success bool            `json:"success"`
+	Message string          `json:"message"`
+	Code    string          `json:"code"`
+	Data    json.RawMessage `json:"data"`
+	Text    string          // all of it
+}
+
+// send asks the console. An error is of an answer that never came.
+func (p *person) send(method, path string, in any, header ...string) (a consoleAnswer, err error) {
+	var body []byte
+	switch in := in.(type) {
+	case nil:
+	case string:
+		body = []byte(in)
+	default:
+		if body, err = json.Marshal(in); err != nil {
+			return a, err
+		}
+	}
+	req, err := http.NewRequestWithContext(p.g.t.Context(), method, p.page.Origin+path, bytes.NewReader(body))
+	if err != nil {
+		return a, err
+	}
+	req.Header.Set("User-Agent", "a browser of "+p.name)
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return a, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return a, err
+	}
+	for _, cookie := range resp.Cookies() {
+		p.keepSecret(cookie.Value)
+	}
+	a.Status, a.Text = resp.StatusCode, string(text)
+	err = json.Unmarshal(text, &a)
+	return a, err
+}
+
+// tries is send for what must be answered, in whatever way.
+func (p *person) tries(method, path string, in any, header ...string) consoleAnswer {
+	p.g.t.Helper()
+	a, err := p.send(method, path, in, header...)
+	if err != nil {
+		p.g.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// does does what must succeed, and reads the data into out, if it is not nil.
+func (p *person) does(method, path string, in, out any) {
+	p.g.t.Helper()
+	a := p.tries(method, path, in)
+	if a.Status != http.StatusOK || !a.Success {
+		p.g.t.Fatalf("%s %s by %s: %d %s", method, path, p.name, a.Status, a.Text)
+	}
+	if out != nil {
+		if err := json.Unmarshal(a.Data, out); err != nil {
+			p.g.t.Fatalf("%s %s: %v: %s", method, path, err, a.Text)
+		}
+	}
+}
+
+// isRefused wants a refusal with this code.
+func (p *person) isRefused(method, path string, in any, status int, code string) {
+	p.g.t.Helper()
+	if a := p.tries(method, path, in); a.Status != status || a.Success || a.Code != code || strings.Contains(a.Text, `"verified":true`) {
+		p.g.t.Errorf("%s %s by %s: %d %s, want %d %s", method, path, p.name, a.Status, a.Text, status, code)
+	}
+}
+
+// in tells whether the cookie opens the account.
+func (p *person) in() bool {
+	p.g.t.Helper()
+	switch a := p.tries(http.MethodGet, "/api/user/self", nil); {
+	case a.Status == http.StatusOK:
+		return true
+	case a.Status == http.StatusUnauthorized && a.Code == "NOT_LOGGED_IN":
+		return false
+	default:
+		p.g.t.Fatalf("%s is neither in nor out: %d %s", p.name, a.Status, a.Text)
+		panic("unreachable")
+	}
+}
+
+func (p *person) credentials() map[string]string {
+	return map[string]string{"username": p.name, "password": p.password}
+}
+
+// registers makes the account and logs in.
+func (p *person) registers() {
+	p.g.t.Helper()
+	p.does(http.MethodPost, "/api/user/register", p.credentials(), nil)
+	p.logsIn()
+}
+
+// logsIn gives name and password, and a backup code if a factor is due.
+func (p *person) logsIn() {
+	p.g.t.Helper()
+	var due struct {
+		SecondFactor bool `json:"require_2fa"`
+	}
+	p.does(http.MethodPost, "/api/user/login", p.credentials(), &due)
+	if due.SecondFactor {
+		p.does(http.MethodPost, "/api/user/login/2fa", map[string]string{"code": p.backupCode()}, nil)
+	}
+}
+
+// enrols sets the authenticator app up.
+func (p *person) enrols() {
+	p.g.t.Helper()
+	var made struct{ Secret, URI, QR string }
+	p.does(http.MethodPost, "/api/user/2fa/setup", map[string]string{"password": p.password}, &made)
+	p.seed, p.step = made.Secret, 0
+	var shown struct {
+		Codes []string `json:"backup_codes"`
+	}
+	p.does(http.MethodPost, "/api/user/2fa/enable", map[string]string{"code": p.code()}, &shown)
+	p.backup = shown.Codes
+	p.keepSecret(made.Secret, made.URI, made.QR)
+	for _, code := range shown.Codes {
+		p.keepSecret(code, strings.ReplaceAll(code, "-", ""))
+	}
+	if len(shown.Codes) != 10 || made.URI == "" || !strings.HasPrefix(made.QR, "data:image/png;base64,") {
+		p.g.t.Errorf("enrolment shows %d backup codes, %q and %.40q", len(shown.Codes), made.URI, made.QR)
+	}
+}
+
+// The gateway takes codes of three steps of 30 s, the one of now and one to
+// either side, each at most once and in their order.
+const codeStep = 30
+
+// nextStep is the first step whose code may still be given, if it is given soon.
+func (p *person) nextStep() int64 {
+	const soon = 8 // seconds that may pass until it is looked at
+	return max(p.step+1, (time.Now().Unix()+soon)/codeStep-1)
+}
+
+// code is a code that was not made before. A fourth within 30 s is waited for.
+func (p *person) code() string {
+	p.g.t.Helper()
+	p.step = p.nextStep()
+	if early := time.Until(time.Unix((p.step-1)*codeStep, 0)); early > 0 {
+		select {
+		case <-time.After(early):
+		case <-p.g.t.Context().Done():
+		}
+	}
+	code := p.codeOf(p.step)
+	p.keepSecret(strconv.Quote(code)) // six digits by themselves may be part of any number
+	return code
+}
+
+func (p *person) codeOf(step int64) string {
+	p.g.t.Helper()
+	code, err := totp.GenerateCode(p.seed, time.Unix(step*codeStep, 0))
+	if err != nil {
+		p.g.t.Fatal(err)
+	}
+	return code
+}
+
+// wrongCode is a code of no step that is near.
+func (p *person) wrongCode() string {
+	now := time.Now().Unix() / codeStep
+	for n := range 1000 {
+		wrong := fmt.Sprintf("%06d", n)
+		if !slices.ContainsFunc([]int64{-2, -1, 0, 1, 2, 3}, func(by int64) bool { return p.codeOf(now+by) == wrong }) {
+			return wrong
+		}
+	}
+	panic("unreachable: a thousand codes cannot all be right")
+}
+
+// backupCode takes a backup code from the list.
+func (p *person) backupCode() string {
+	p.g.t.Helper()
+	if len(p.backup) == 0 {
+		p.g.t.Fatalf("%s has no backup code left", p.name)
+	}
+	code := p.backup[0]
+	p.backup = p.backup[1:]
+	return code
+}
+
+// verifies proves the second factor by a code.
+func (p *person) verifies(code string) {
+	p.g.t.Helper()
+	p.checkVerified(p.tries(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": code}))
+}
+
+func (p *person) checkVerified(a consoleAnswer) {
+	p.g.t.Helper()
+	var done struct {
+		Verified bool  `json:"verified"`
+		Expires  int64 `json:"expires_at"`
+	}
+	if err := json.Unmarshal(a.Data, &done); err != nil {
+		p.g.t.Fatalf("%v: %d %s", err, a.Status, a.Text)
+	}
+	const lifetime, slow = 300, 30
+	if left := done.Expires - time.Now().Unix(); a.Status != http.StatusOK || a.Message != "验证成功" || !done.Verified || left > lifetime || left < lifetime-slow {
+		p.g.t.Errorf("verify answers %d %s", a.Status, a.Text)
+	}
+}
+
+// makesPasskey registers the passkey; a factor that there is was proved before.
+func (p *person) makesPasskey(in any) {
+	p.g.t.Helper()
+	p.answersRegistration(p.tries(http.MethodPost, "/api/user/passkey/register/begin", in))
+}
+
+// answersRegistration finishes what was begun with these options.
+func (p *person) answersRegistration(options consoleAnswer) {
+	p.g.t.Helper()
+	asked, err := virtualwebauthn.ParseAttestationOptions(string(options.Data))
+	if err != nil {
+		p.g.t.Fatalf("%v: %s", err, options.Text)
+	}
+	p.device.Options.UserHandle = []byte(asked.UserID)
+	p.does(http.MethodPost, "/api/user/passkey/register/finish", virtualwebauthn.CreateAttestationResponse(p.page, p.device, p.passkey, *asked), nil)
+}
+
+// usesPasskey answers what begin asks, at finish.
+func (p *person) usesPasskey(what string) {
+	p.g.t.Helper()
+	options := p.tries(http.MethodPost, "/api/user/passkey/"+what+"/begin", nil)
+	p.does(http.MethodPost, "/api/user/passkey/"+what+"/finish", p.signs(options), nil)
+}
+
+// signs is the answer of the passkey to options.
+func (p *person) signs(options consoleAnswer) string {
+	p.g.t.Helper()
+	asked, err := virtualwebauthn.ParseAssertionOptions(string(options.Data))
+	if err != nil {
+		p.g.t.Fatalf("%v: %s", err, options.Text)
+	}
+	p.passkey.Counter++
+	return virtualwebauthn.CreateAssertionResponse(p.page, p.device, p.passkey, *asked)
+}
+
+// verifiesByPasskey proves the second factor by the passkey.
+func (p *person) verifiesByPasskey() {
+	p.g.t.Helper()
+	p.usesPasskey("verify")
+	p.checkVerified(p.tries(http.MethodPost, "/api/verify", map[string]string{"method": "passkey"}))
+}
+
+// makesKey makes an API key.
+func (p *person) makesKey(name string) issued {
+	p.g.t.Helper()
+	var key issued
+	p.does(http.MethodPost, "/api/token/", map[string]string{"name": name, "password": p.password}, &key)
+	p.keepSecret(key.Secret)
+	return key
+}
+
+// factors is what the console says of the second factors.
+type factors struct {
+	Enabled     bool `json:"enabled"`
+	TOTP        bool `json:"totp"`
+	BackupCodes int  `json:"backup_codes"`
+	Passkeys    int  `json:"passkeys"`
+}
+
+func (p *person) factors() (f factors) {
+	p.g.t.Helper()
+	p.does(http.MethodGet, "/api/user/2fa/status", nil, &f)
+	return f
+}
+
+// calls tells whether a call with the key reaches the backend.
+func (p *person) calls(key issued) bool {
+	p.g.t.Helper()
+	a := p.g.call("/v1/messages", callBodies["/v1/messages"], "X-Api-Key", key.Secret)
+	if a.Status != http.StatusOK && a.Status != http.StatusUnauthorized {
+		p.g.t.Fatalf("the call with a key of %s: %d %s", p.name, a.Status, cmp.Or(a.Body, fmt.Sprint(a.Err)))
+	}
+	return a.Status == http.StatusOK
+}
+
+// takeKey puts a copy of a key file where the gateway looks for its own; with no
+// name, there is none.
+func (g *gateway) takeKey(from string) {
+	g.t.Helper()
+	if from == "" {
+		return
+	}
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(g.Store+".key", text, 0o600)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// peopleOf starts a gateway with a backend and a console.
+func peopleOf(t *testing.T) *gateway {
+	t.Helper()
+	b := newBackend(t, speaks)
+	g := newGateway(t, peopled(b), b)
+	g.start()
+	return g
+}
