@@ -64,16 +64,12 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 func (g *gateway) await(ctx context.Context, s *site) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	var key string
-	if len(s.keys) > 0 {
-		key = s.keys[0]
-	}
-	first := request(g.address, key, "", smallBody(false))
+	at := target{Address: g.address, Keys: s.keys, Reads: s.reads}
 	for {
-		line, err := dial(ctx, g.address, first)
+		line, err := at.dial(ctx, 0, "", smallBody(false))
 		if err == nil {
 			defer line.close()
-			if key == "" {
+			if len(s.keys) == 0 {
 				return nil
 			}
 			return line.call()

@@ -18,6 +18,8 @@ type line struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	request []byte
+	others  [][]byte       // requests that are sent in turn with it
+	size    int64          // of the answers, in bytes; or anySize
 	events  *bufio.Reader  // the body of the answer, when it is a stream
 	sent    chan time.Time // when calls were due, in the order in which they were sent; for paced
 }
@@ -27,8 +29,11 @@ func dial(ctx context.Context, address string, request []byte) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &line{conn: conn, in: bufio.NewReader(conn), request: request}, nil
+	return &line{conn: conn, in: bufio.NewReader(conn), request: request, size: int64(len(answerJSON))}, nil
 }
+
+// anySize is the size of answers that are not all alike.
+const anySize = -1
 
 func (l *line) close() { _ = l.conn.Close() }
 
@@ -59,6 +64,16 @@ func request(address, key, want string, body []byte) []byte {
 	return b.Bytes()
 }
 
+// reading is the request by which a browser reads a path of the console.
+func reading(address, path, session string) []byte {
+	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n"+
+		"Accept-Language: en-US,en;q=0.9\r\nCookie: modelgate_session=%s\r\nSec-Fetch-Dest: empty\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Site: same-origin\r\n"+
+		"User-Agent: %s\r\n\r\n", path, address, session, browserName)
+}
+
+// browserName is what a common browser calls itself.
+const browserName = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
+
 // call makes a call and reads its answer to the end.
 func (l *line) call() error {
 	if err := l.send(); err != nil {
@@ -69,6 +84,11 @@ func (l *line) call() error {
 
 func (l *line) send() error {
 	_, err := l.conn.Write(l.request)
+	if last := len(l.others) - 1; last >= 0 {
+		next := l.others[0]
+		copy(l.others, l.others[1:])
+		l.others[last], l.request = l.request, next
+	}
 	return err
 }
 
@@ -80,8 +100,8 @@ func (l *line) answer() error {
 	}
 	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
-	if err == nil && n != int64(len(answerJSON)) {
-		err = fmt.Errorf("an answer of %d bytes came with %d", len(answerJSON), n)
+	if err == nil && l.size != anySize && n != l.size {
+		err = fmt.Errorf("an answer of %d bytes came with %d", l.size, n)
 	}
 	return err
 }

@@ -42,11 +42,44 @@ type target struct {
 	Address string
 	PID     int
 	Keys    []string // to call with; connections take one after the other
+	Reads   string   // path that is read by sessions, whose secrets the keys are; empty: models are called
 }
 
 // request is what the nth connection sends.
 func (t target) request(n int, want string, body []byte) []byte {
-	return request(t.Address, t.Keys[n%len(t.Keys)], want, body)
+	if len(t.Keys) == 0 {
+		return nil
+	}
+	key := t.Keys[n%len(t.Keys)]
+	if t.Reads != "" {
+		return reading(t.Address, t.Reads, key)
+	}
+	return request(t.Address, key, want, body)
+}
+
+// dial opens the nth connection.
+func (t target) dial(ctx context.Context, n int, want string, body []byte) (*line, error) {
+	line, err := dial(ctx, t.Address, t.request(n, want, body))
+	if err == nil && t.Reads != "" {
+		line.size = anySize
+	}
+	return line, err
+}
+
+// dialAll opens so many connections. Where the console is read by more sessions
+// than there are connections, each goes through its share of them.
+func (t target) dialAll(ctx context.Context, connections int, want string, body []byte) (lines []*line, err error) {
+	for n := range connections {
+		line, err := t.dial(ctx, n, want, body)
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, line)
+		for next := n + connections; t.Reads != "" && next < len(t.Keys); next += connections {
+			line.others = append(line.others, t.request(next, want, body))
+		}
+	}
+	return lines, nil
 }
 
 // serveLoad is the process that loads gateways.
@@ -134,16 +167,13 @@ func (l *load) ready(ctx context.Context) error {
 	if l.Job.Kind == streams {
 		want = wantStream
 	}
-	for n := range l.Job.Connections {
-		line, err := dial(ctx, l.Address, l.request(n, want, l.Job.Body))
-		if err != nil {
+	var err error
+	if l.lines, err = l.dialAll(ctx, l.Job.Connections, want, l.Job.Body); err != nil || l.Job.Kind != streams {
+		return err
+	}
+	for _, line := range l.lines {
+		if err := line.open(); err != nil {
 			return err
-		}
-		l.lines = append(l.lines, line)
-		if l.Job.Kind == streams {
-			if err := line.open(); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -28,6 +28,7 @@ const (
 	roleLoad    = "load"    // calls gateways
 	roleShop    = "shop"    // sells plans
 	roleClerk   = "clerk"   // fills a ledger
+	roleUsher   = "usher"   // fills a store with people
 )
 
 // ledgerEntries is how many entries the ledger has that is verified; a quick run
@@ -51,7 +52,7 @@ func main() {
 
 // run is the program. It returns false when something that must hold does not.
 func run(ctx context.Context) (met bool, err error) {
-	quick := flag.Bool("quick", false, "fewer and shorter samples, under two minutes, judged with some leeway for noise")
+	quick := flag.Bool("quick", false, "fewer and shorter samples, under three minutes, judged with some leeway for noise")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	write := flag.Bool("write", false, "put the table into README.md, too")
 	only := flag.String("only", "", "measure only this: "+strings.Join(names(), ", "))
@@ -94,7 +95,7 @@ func serve(role string) error {
 		runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	}
 	roles := map[string]func(io.Reader, io.Writer) error{
-		roleBackend: serveBackend, roleLoad: serveLoad, roleShop: serveShop, roleClerk: serveClerk,
+		roleBackend: serveBackend, roleLoad: serveLoad, roleShop: serveShop, roleClerk: serveClerk, roleUsher: serveUsher,
 	}
 	if roles[role] == nil {
 		return fmt.Errorf("there is no role %q", role)

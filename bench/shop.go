@@ -68,7 +68,7 @@ var plan = billing.Plan{
 
 // sell lets commits and purchases take turns.
 func (o shopOrder) sell(ctx context.Context, b *books) (p pair, err error) {
-	directory, err := identity.Open(ctx, b.store, unread())
+	directory, err := identity.Open(ctx, b.store, nil, unread())
 	if err != nil {
 		return p, err
 	}

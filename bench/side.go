@@ -19,6 +19,11 @@ type side struct {
 	users     int   // who may call
 	keys      int   // of each of them
 	entries   int64 // of the ledger that it finds
+
+	// A side whose console is read, instead of its models called.
+	reads  string // the path
+	logins int    // how many people log in to read it, one session each
+	crowd  crowd  // or who is logged in, in the store that it finds
 }
 
 // The sides of measures under load.
@@ -91,7 +96,7 @@ var keyLimits = map[string]any{
 type site struct {
 	side
 	dir  string   // all that its processes keep
-	keys []string // API keys in force
+	keys []string // API keys in force; where the console is read, the secrets of sessions
 }
 
 // prepare makes the site of a side, unless this run has it already.
@@ -108,6 +113,11 @@ func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	case s.entries > 0:
 		progress("%s: filling the ledger", s.name)
 		err = b.fillLedger(ctx, at)
+	case s.crowd.Sessions > 0:
+		progress("%s: filling the store", s.name)
+		err = b.fillCrowd(ctx, at)
+	case s.logins > 0:
+		err = b.logIn(ctx, at)
 	case s.users > 0:
 		err = b.openAccounts(ctx, at)
 	default:

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"text/template"
+	"time"
+)
+
+// selfPath is what is read of the console: the account of who asks. Nothing of
+// the answer is kept anywhere but in the store.
+const selfPath = "/api/user/self"
+
+// The sides of measures of people.
+var (
+	respond = side{name: "respond", caddyfile: respondCaddyfile, reads: selfPath}
+	console = side{name: "console", caddyfile: consoleCaddyfile, reads: selfPath, logins: 64}
+)
+
+// selfJSON is an answer such as the console gives, in shape and size.
+const selfJSON = `{"success":true,"message":"","data":{"id":"usr_01XFDUDYJgAACzvnptvVoYEL","name":"bench-0","created":1797898858,"currency":"USD",` +
+	`"balance":"0.00","held":"0.00","owed":"0.00","preference":"subscription_first","subscriptions":[],` +
+	`"factors":{"enabled":false,"totp":false,"backup_codes":0,"passkeys":0}}}`
+
+// respondCaddyfile is Caddy's respond: the least that Caddy does for an answer.
+var respondCaddyfile = template.Must(template.New("respond").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+}
+
+http://{{.Address}} {
+	header Content-Type application/json
+	respond ` + selfPath + " `" + selfJSON + "`" + `
+}
+`))
+
+// consoleCaddyfile is the console with a store on disk. What bounds log-ins and
+// reads is far above the load.
+var consoleCaddyfile = template.Must(template.New("console").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+	modelgate {
+		base_url http://{{.Address}}
+		storage badger "{{.Dir}}/store"
+		limits {
+			login_per_user    1000000
+			login_per_address 1000000
+		}
+	}
+}
+
+http://{{.Address}} {
+	modelgate_console {
+		reads_per_minute  1000000
+		logins_per_minute 1000000
+	}
+}
+`))
+
+// password is that of everybody.
+const password = "of a benchmark, and long enough"
+
+// credentials are by what a user logs in.
+func credentials(n int) map[string]any {
+	return map[string]any{"username": userName(n), "password": password}
+}
+
+// logIn makes people with a password, as an operator does, and logs them in.
+func (b *bench) logIn(ctx context.Context, s *site) error {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return err
+	}
+	for n := range s.logins {
+		if _, err := g.post(ctx, "/modelgate/users", map[string]any{"name": userName(n), "password": password}); err != nil {
+			return err
+		}
+		session, err := g.logIn(ctx, n)
+		if err != nil {
+			return err
+		}
+		s.keys = append(s.keys, session)
+	}
+	return nil
+}
+
+// errBusy means that a gateway checks as many passwords as it does at once.
+var errBusy = errors.New("the gateway checks too many passwords")
+
+// logIn returns the secret of a session that it opens.
+func (g *gateway) logIn(ctx context.Context, n int) (session string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.address+"/api/user/login", bytes.NewReader(marshal(credentials(n))))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var answer struct{ Code, Message string }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return "", fmt.Errorf("a log-in was answered %s: %w", resp.Status, err)
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" {
+		return "", errBusy
+	}
+	for _, cookie := range resp.Cookies() {
+		if resp.StatusCode == http.StatusOK && cookie.Name == "modelgate_session" {
+			return cookie.Value, nil
+		}
+	}
+	return "", fmt.Errorf("a log-in was answered %s: %s %s", resp.Status, answer.Code, answer.Message)
+}
+
+// loggingIn is the trial of people who log in again and again, few at once and
+// many. Each of them uses a password hash of 19 MiB, so what is read is by how
+// much the memory of the gateway grows.
+type loggingIn struct{ Few, Many int }
+
+// afterBusy is how long somebody waits who was told that too many log in.
+const afterBusy = 50 * time.Millisecond
+
+// pair implements trial.
+func (l loggingIn) pair(ctx context.Context, b *bench, _ string) (p pair, err error) {
+	s, err := b.prepare(ctx, console)
+	if err != nil {
+		return p, err
+	}
+	for n, hands := range [2]int{l.Few, l.Many} {
+		if p[n], err = b.logInAtOnce(ctx, s, hands); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// logInAtOnce lets so many people log in for a while. What has grown is the most
+// that the gateway's memory was meanwhile, over what it was at rest, after a
+// little traffic of another kind.
+func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample, err error) {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return p, err
+	}
+	defer g.stop()
+	pid := g.cmd.Process.Pid
+	reads := order{Job: job{Kind: saturate, Connections: people}}
+	warm := &load{order: reads, target: target{g.address, pid, s.keys, s.reads}}
+	err = warm.slice(ctx, settling)
+	warm.hangUp()
+	if err != nil {
+		return p, err
+	}
+	if err := atRest(ctx, pid); err != nil {
+		return p, err
+	}
+	before, err := resident(pid)
+	if err != nil {
+		return p, err
+	}
+
+	c := &crew{do: func(n int64) error {
+		for {
+			_, err := g.logIn(ctx, int(n)%s.logins)
+			if !errors.Is(err, errBusy) {
+				return err
+			}
+			if err := pause(ctx, afterBusy); err != nil {
+				return err
+			}
+		}
+	}}
+	worked := make(chan error, 1)
+	go func() { worked <- c.work(people, b.turns.length()/2) }()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-worked:
+			p.Units, p.Took = c.sample.Units, c.sample.Took
+			p.Grown = p.Resident - before
+			if err == nil && p.Units == 0 {
+				err = errors.New("nobody was let in")
+			}
+			return p, err
+		case <-tick.C:
+			now, err := resident(pid)
+			if err != nil {
+				return p, err
+			}
+			p.Resident = max(p.Resident, now)
+		}
+	}
+}
