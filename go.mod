@@ -3,6 +3,7 @@ module github.com/caddy-modelgate/modelgate
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/caddyserver/caddy/v2 v2.11.9
 	github.com/descope/virtualwebauthn v1.0.3

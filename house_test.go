@@ -38,7 +38,11 @@ var house = []struct {
 	{"caddymodule", []string{"internal", "storage", "payments"}, true},
 	{"internal/gatetest", []string{".", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
 	{"internal/money", nil, false},
-	{"internal", []string{"internal", "storage", "payments"}, false},
+	{"internal", []string{"internal", "storage", "payments", "backends"}, false},
+	{"backends/demo/film", nil, false},
+	{"backends/backendstest", []string{"backends"}, false},
+	{"backends/wire", []string{"backends", "payments/settings"}, false},
+	{"backends", []string{"backends", "payments/settings"}, true},
 	{"payments", []string{"payments", "internal/money"}, true},
 	{"storage/badger", []string{"storage"}, true},
 	{"storage", []string{"storage"}, false},

@@ -1,6 +1,7 @@
-// Package settings is what the configurations of payment services have in
-// common: a block of words with one value each, and values whose placeholders
-// are resolved once, when the configuration is provisioned.
+// Package settings is what the configurations of guest modules, payment
+// services and task backends, have in common: a block of words with one value
+// each, and values whose placeholders are resolved once, when the configuration
+// is provisioned.
 package settings
 
 import (
@@ -26,11 +27,31 @@ func Text[T ~string](into *T) func(string) error {
 	}
 }
 
+// Pairs are the words of a block that name something and give it a value, and
+// may be there for each name once.
+type Pairs map[string]func(name, value string) error
+
+// Entries takes pairs into a map.
+func Entries(into *map[string]string) func(name, value string) error {
+	return func(name, value string) error {
+		if *into == nil {
+			*into = make(map[string]string)
+		}
+		(*into)[name] = value
+		return nil
+	}
+}
+
 // Unmarshal reads a module's segment of a Caddyfile: its name, without
 // arguments, and a block in which each word is there at most once and has one
 // value that is not empty. Anything else is refused with file and line, and
 // without the value: it may be a secret.
 func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
+	return words.UnmarshalWith(d, nil)
+}
+
+// UnmarshalWith is Unmarshal for a block that has pairs as well.
+func (words Words) UnmarshalWith(d *caddyfile.Dispenser, pairs Pairs) error {
 	d.Next() // the module's name
 	name := d.Val()
 	if d.NextArg() {
@@ -39,10 +60,17 @@ func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
 	seen := make(map[string]bool)
 	for d.NextBlock(0) {
 		word := d.Val()
+		if take, known := pairs[word]; known {
+			if err := takePair(d, word, take, seen); err != nil {
+				return err
+			}
+			continue
+		}
 		take, known := words[word]
 		if !known {
-			return d.Errf("unknown word %q in %s; there are %s",
-				word, name, strings.Join(slices.Sorted(maps.Keys(words)), ", "))
+			there := slices.AppendSeq(slices.Sorted(maps.Keys(words)), maps.Keys(pairs))
+			slices.Sort(there)
+			return d.Errf("unknown word %q in %s; there are %s", word, name, strings.Join(there, ", "))
 		}
 		if seen[word] {
 			return d.Errf("%q is there twice", word)
@@ -59,6 +87,21 @@ func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
 		if err := take(value); err != nil {
 			return d.WrapErr(err)
 		}
+	}
+	return nil
+}
+
+func takePair(d *caddyfile.Dispenser, word string, take func(name, value string) error, seen map[string]bool) error {
+	var name, value string
+	if !d.AllArgs(&name, &value) || name == "" || value == "" {
+		return d.Errf("%s takes a name and a value", word)
+	}
+	if seen[word+" "+name] {
+		return d.Errf("%s %q is there twice", word, name)
+	}
+	seen[word+" "+name] = true
+	if err := take(name, value); err != nil {
+		return d.WrapErr(err)
 	}
 	return nil
 }

@@ -55,6 +55,38 @@ func TestBlocksHaveWordsWithOneValue(t *testing.T) {
 	})
 }
 
+// directory has a word and pairs.
+type directory struct {
+	Key   settings.Secret   `json:"key,omitempty"`
+	Names map[string]string `json:"names,omitempty"`
+}
+
+func (m *directory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{"key": settings.Text(&m.Key)}.UnmarshalWith(d, settings.Pairs{
+		"name": settings.Entries(&m.Names),
+		"odd":  func(string, string) error { return errors.New("it is odd") },
+	})
+}
+
+func TestBlocksHavePairsOncePerName(t *testing.T) {
+	t.Parallel()
+	paymentstest.Caddyfiles(t, func() *directory { return new(directory) }, map[string]string{
+		"d {\n}":                                `{}`,
+		"d {\nname a 1\nkey hush\nname b 2\n}":  `{"key":"hush","names":{"a":"1","b":"2"}}`,
+		"d {\nname a 1\nname a 2\n}":            ``,
+		"d {\nname a\n}":                        ``,
+		"d {\nname\n}":                          ``,
+		"d {\nname a hush 2\n}":                 ``,
+		"d {\nname \"\" hush\n}":                ``,
+		"d {\nname a \"\"\n}":                   ``,
+		"d {\nodd a hush\n}":                    ``,
+		"d {\nnames a hush\n}":                  ``,
+		"d {\nname a hush {\nx\n}\n}":           ``,
+		"d {\nkey hush\nname a 1\nkey hush\n}":  ``,
+		"d {\nname a hush\n}\nname b hush\n}\n": `{"names":{"a":"hush"}}`,
+	})
+}
+
 func TestPlaceholdersAreResolvedOnceAndNeverToNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	write := func(name, text string) string {

@@ -1,0 +1,369 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"image"
+	_ "image/jpeg"
+	_ "image/png"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/backendstest"
+	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
+)
+
+// clock is a demo whose time is set by hand. It remembers its last job.
+type clock struct {
+	*Demo
+	at   time.Time
+	last backends.Ref
+}
+
+func provisioned(t *testing.T) *clock {
+	t.Helper()
+	c := &clock{Demo: new(Demo), at: time.Unix(1_800_000_000, 0)}
+	c.now = func() time.Time { return c.at }
+	if err := paymentstest.Provision(t, c.Demo); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *clock) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	ref, err := c.Demo.Submit(ctx, job)
+	c.last = ref
+	return ref, err
+}
+
+// Turn implements backendstest.Stages by moving the clock.
+func (c *clock) Turn(state backends.State) {
+	switch state {
+	case backends.Running:
+		c.at = c.at.Add(2 * time.Second)
+	case backends.Succeeded:
+		c.at = c.at.Add(2 * time.Second)
+	case backends.Failed:
+		c.at = c.at.Add(-time.Second)
+		_ = c.Cancel(context.Background(), c.last)
+	}
+}
+
+func video(prompt string) backends.Job {
+	return backends.Job{
+		Token: backends.Token(prompt), Kind: backends.Video, Model: "video-demo-1", Prompt: prompt,
+		Output: backends.Output{Duration: 1, Width: 64, Height: 48},
+	}
+}
+
+func TestJobsWalkToTheirEnd(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []backends.JobKind{backends.Video, backends.Image, backends.Generations} {
+		job := video("a fox")
+		job.Kind = kind
+		c := provisioned(t)
+		backendstest.Walk(t, c, c, job)
+	}
+}
+
+func TestAReferenceOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	ref, err := c.Submit(t.Context(), video("a fox"))
+	if err != nil || !backends.IsID(ref.ID) {
+		t.Fatalf("%+v, %v", ref, err)
+	}
+	raw, err := json.Marshal(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read backends.Ref
+	if err := json.Unmarshal(raw, &read); err != nil {
+		t.Fatal(err)
+	}
+	later := provisioned(t)
+	later.at = c.at.Add(4 * time.Second)
+	if status, err := later.Poll(t.Context(), read); err != nil || status.State != backends.Succeeded {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if !bytes.Equal(fetched(t, later, read, 0), fetched(t, later, read, 0)) {
+		t.Error("the file differs from one time to the next")
+	}
+}
+
+func TestTheLongestJobFitsItsReference(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	job := video(strings.Repeat("long ", 5000) + "demo:overloaded demo:slow=1h")
+	job.Kind, job.Output = backends.Generations, backends.Output{Duration: 59.123456789012345, Width: 4096, Height: 4096, Count: 10}
+	if ref, err := c.Submit(t.Context(), job); err != nil || !backends.IsID(ref.ID) {
+		t.Errorf("%d bytes, %v", len(ref.ID), err)
+	}
+}
+
+func fetched(t *testing.T, b backends.Fetcher, ref backends.Ref, index int) []byte {
+	t.Helper()
+	file, content, err := b.Fetch(t.Context(), ref, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	read, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content.Size != -1 && content.Size != int64(len(read)) {
+		t.Errorf("%d bytes were announced, %d came", content.Size, len(read))
+	}
+	return read
+}
+
+func TestFilesAreWhatTheResultSays(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		kind   backends.JobKind
+		output backends.Output
+		want   backends.Result
+		count  int
+		begins string
+	}{
+		{backends.Video, backends.Output{Duration: 1, Resolution: "540P", AspectRatio: "9:16"}, backends.Result{Duration: 1, Width: 540, Height: 960, Format: "mp4"}, 1, "\x00\x00\x00\x20ftypisom"},
+		{backends.Video, backends.Output{Width: 64, Height: 64}, backends.Result{Duration: 5, Width: 64, Height: 64, Format: "mp4"}, 1, "\x00\x00\x00\x20ftypisom"},
+		{backends.Generations, backends.Output{Duration: 0.5, Width: 99, Height: 1, Count: 2}, backends.Result{Duration: 0.5, Width: 100, Height: 32, Format: "mp4"}, 2, "\x00\x00\x00\x20ftypisom"},
+		{backends.Image, backends.Output{Width: 90, Height: 60}, backends.Result{Width: 90, Height: 60, Format: "png"}, 1, "\x89PNG"},
+		{backends.Image, backends.Output{Width: 90, Height: 60, Count: 3, Format: "jpeg"}, backends.Result{Width: 90, Height: 60, Format: "jpeg"}, 3, "\xff\xd8"},
+		{backends.Image, backends.Output{Width: 32, Height: 32, Count: 99}, backends.Result{Width: 32, Height: 32, Format: "png"}, 10, "\x89PNG"},
+	} {
+		c := provisioned(t)
+		job := video("a fox")
+		job.Kind, job.Output = row.kind, row.output
+		ref, err := c.Submit(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.at = c.at.Add(time.Hour)
+		status, err := c.Poll(t.Context(), ref)
+		if err != nil || len(status.Results) != row.count {
+			t.Fatalf("%+v, %v", status, err)
+		}
+		row.want.Type = row.kind.Makes()
+		files := make(map[string]bool)
+		for i, result := range status.Results {
+			if result != row.want {
+				t.Errorf("got %+v, want %+v", result, row.want)
+			}
+			file := fetched(t, c, ref, i)
+			files[string(file)] = true
+			if !bytes.HasPrefix(file, []byte(row.begins)) {
+				t.Errorf("%s begins % x", result.Format, file[:8])
+			}
+			if row.kind == backends.Image {
+				if got, format, err := image.DecodeConfig(bytes.NewReader(file)); err != nil || format != result.Format || got.Width != result.Width || got.Height != result.Height {
+					t.Errorf("%s of %v, %v", format, got, err)
+				}
+			}
+		}
+		if len(files) != row.count {
+			t.Errorf("%d files differ, of %d", len(files), row.count)
+		}
+	}
+}
+
+func TestWordsRehearseABadDay(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		submit backends.Kind
+		during backends.State
+		after  backends.State
+		reason backends.Reason
+	}
+	going := outcome{during: backends.Running, after: backends.Succeeded}
+	for prompt, want := range map[string]outcome{
+		"a fox":                        going,
+		"a fox demo:nonsense=1 demo:":  going,
+		"pandemo:fail":                 going,
+		"demo:fail":                    {"", backends.Running, backends.Failed, backends.ModelFailed},
+		"a fox. demo:unsafe.":          {"", backends.Running, backends.Failed, backends.ContentRejected},
+		"demo:overloaded":              {"", backends.Running, backends.Failed, backends.UpstreamBusy},
+		"demo:stuck":                   {"", backends.Unknown, backends.Succeeded, ""},
+		"demo:slow":                    {"", backends.Queued, backends.Queued, ""},
+		"demo:slow=5s, please":         {"", backends.Running, backends.Running, ""},
+		"demo:slow=4s demo:fail":       {"", backends.Running, backends.Failed, backends.ModelFailed},
+		"demo:slow=61m":                {submit: backends.Refused},
+		"demo:slow=0":                  {submit: backends.Refused},
+		"demo:slow=soon":               {submit: backends.Refused},
+		"demo:fail=1":                  {submit: backends.Refused},
+		"demo:fail=5s":                 {submit: backends.Refused},
+		"demo:refuse":                  {submit: backends.Refused},
+		"demo:doubt":                   {submit: backends.Doubtful},
+		"demo:lost":                    {submit: backends.Doubtful},
+		"demo:busy":                    {submit: backends.Busy},
+		"demo:busy demo:unsafe a fox.": {submit: backends.Busy},
+	} {
+		c := provisioned(t)
+		ref, err := c.Submit(t.Context(), video(prompt))
+		if want.submit != "" {
+			if e := backendstest.SoundError(t, err, ""); e == nil || e.Kind != want.submit {
+				t.Errorf("%q: %v, want %s", prompt, err, want.submit)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", prompt, err)
+			continue
+		}
+		for at, state := range map[time.Duration]backends.State{3999 * time.Millisecond: want.during, 4 * time.Second: want.after} {
+			c.at = time.Unix(1_800_000_000, 0).Add(at)
+			status, err := c.Poll(t.Context(), ref)
+			if err != nil || status.State != state {
+				t.Errorf("%q after %s: %+v, %v, want %s", prompt, at, status, err, state)
+			}
+			backendstest.Sound(t, status, "")
+			if status.Failure != nil && status.Failure.Reason != want.reason {
+				t.Errorf("%q: %+v", prompt, status.Failure)
+			}
+		}
+	}
+}
+
+func TestABusyDemoTakesTheSecondSubmission(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	_, err := c.Submit(t.Context(), video("demo:busy"))
+	if e, ok := errors.AsType[*backends.Error](err); !ok || e.RetryAfter != time.Second {
+		t.Errorf("got %v", err)
+	}
+	if _, err := c.Submit(t.Context(), video("demo:busy")); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Submit(t.Context(), video("another, demo:busy")); backends.KindOf(err) != backends.Busy {
+		t.Errorf("another job is not put off: %v", err)
+	}
+}
+
+func TestADoubtfulSubmissionIsFoundAndALostOneIsNot(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	ref, err := c.Reconcile(t.Context(), video("demo:doubt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, err := c.Poll(t.Context(), ref); err != nil || status.State != backends.Queued {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if _, err := c.Reconcile(t.Context(), video("demo:lost")); backends.KindOf(err) != backends.Gone {
+		t.Errorf("the lost one: %v", err)
+	}
+}
+
+func TestReferencesThatAreNotTheDemosNameNoJob(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	for _, id := range []string{"", "x", "!", "e30", "bnVsbA", "W10", strings.Repeat("A", 400), written(`{"s":"x","d":1,"n":11}`), written(`{"s":"x","d":1,"n":0}`), written(`{"s":"x","d":0,"n":1}`), written(`{"d":1,"n":1}`)} {
+		if status, err := c.Poll(t.Context(), backends.Ref{ID: id}); backends.KindOf(err) != backends.Gone {
+			t.Errorf("%q: %+v, %v", id, status, err)
+		}
+		if err := c.Cancel(t.Context(), backends.Ref{ID: id}); backends.KindOf(err) != backends.Gone {
+			t.Errorf("%q: %v", id, err)
+		}
+		if _, _, err := c.Fetch(t.Context(), backends.Ref{ID: id}, 0); backends.KindOf(err) != backends.Gone {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+func written(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+func TestFilesThatAreNotThereAreNotFetched(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	ref, _ := c.Submit(t.Context(), video("a fox"))
+	if _, _, err := c.Fetch(t.Context(), ref, 0); err == nil {
+		t.Error("a job that is not done has a file")
+	}
+	c.at = c.at.Add(time.Minute)
+	for _, index := range []int{-1, 1} {
+		if _, _, err := c.Fetch(t.Context(), ref, index); err == nil {
+			t.Errorf("there is a result %d", index)
+		}
+	}
+	if err := c.Cancel(t.Context(), ref); backends.KindOf(err) != backends.Refused {
+		t.Errorf("cancelling what is done: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	file, _, err := c.Fetch(ctx, ref, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.ReadAll(file); !errors.Is(err, context.Canceled) {
+		t.Errorf("reading goes on: %v", err)
+	}
+	if _, err := c.Submit(ctx, video("a fox")); backends.KindOf(err) != backends.Busy {
+		t.Errorf("submitting too late: %v", err)
+	}
+}
+
+func TestWhatIsNotedIsBounded(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	for i := range maxNoted + 1 {
+		c.first(c.putOff, string(rune(i)))
+	}
+	if len(c.putOff) > maxNoted {
+		t.Errorf("%d are noted", len(c.putOff))
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	paymentstest.Caddyfiles(t, func() *Demo { return new(Demo) }, map[string]string{
+		"demo":                          `{}`,
+		"demo {\ntakes 90s\n}":          `{"takes":90000000000}`,
+		"demo {\ntakes 0s\n}":           ``,
+		"demo {\ntakes -1s\n}":          ``,
+		"demo {\ntakes 61m\n}":          ``,
+		"demo {\ntakes soon\n}":         ``,
+		"demo {\ntakes\n}":              ``,
+		"demo {\ntakes 1s\ntakes 1s\n}": ``,
+		"demo {\nkey hush\n}":           ``,
+		"demo hush":                     ``,
+	})
+	for takes, good := range map[time.Duration]bool{0: true, time.Hour: true, time.Hour + 1: false, -1: false} {
+		if err := paymentstest.Provision(t, &Demo{Takes: caddy.Duration(takes)}); (err == nil) != good {
+			t.Errorf("%s: %v", takes, err)
+		}
+	}
+}
+
+func TestTheDocumentationListsTheWords(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("demo.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, found := range regexp.MustCompile(`(?m)^//\tdemo:([a-z]+) `).FindAllStringSubmatch(string(source), -1) {
+		listed = append(listed, found[1])
+	}
+	var known []string
+	for word := range table {
+		known = append(known, word)
+	}
+	slices.Sort(listed)
+	slices.Sort(known)
+	if !slices.Equal(listed, known) {
+		t.Errorf("listed are %q, known are %q", listed, known)
+	}
+}

@@ -1,0 +1,70 @@
+// Package film draws a moving picture from a seed and writes it as a file that
+// any player opens: H.264 in MP4, by nothing but Go.
+//
+// The stream is of the constrained baseline profile of ITU-T H.264. Its first
+// picture carries its samples as they are (macroblocks of type I_PCM), the
+// later ones skip what has not changed. That needs no transform, no prediction
+// and no entropy tables, and every decoder takes it. bits.go writes bits,
+// avc.go pictures, mp4.go the file, scene.go what is to be seen.
+package film
+
+import "math/bits"
+
+// bitstream is a raw byte sequence payload (RBSP) that is being written.
+type bitstream struct {
+	bytes []byte
+	free  uint // unused bits at the end of the last byte
+}
+
+// u writes the n low bits of v, the highest first.
+func (b *bitstream) u(n uint, v uint32) {
+	for ; n > 0; n-- {
+		if b.free == 0 {
+			b.bytes = append(b.bytes, 0)
+			b.free = 8
+		}
+		b.free--
+		b.bytes[len(b.bytes)-1] |= byte(v>>(n-1)&1) << b.free
+	}
+}
+
+// ue writes an unsigned Exp-Golomb code (section 9.1).
+func (b *bitstream) ue(v uint32) {
+	length := uint(bits.Len32(v + 1))
+	b.u(length-1, 0)
+	b.u(length, v+1)
+}
+
+// align writes zero bits up to the next byte.
+func (b *bitstream) align() { b.free = 0 }
+
+// raw writes whole bytes; the stream is aligned.
+func (b *bitstream) raw(samples []byte) { b.bytes = append(b.bytes, samples...) }
+
+// end writes the trailing bits (section 7.3.2.11).
+func (b *bitstream) end() {
+	b.u(1, 1)
+	b.align()
+}
+
+// unit returns the payload as a NAL unit with this head: wherever it has two
+// zero bytes and then one up to 3, an emulation prevention byte comes between
+// (section 7.4.1).
+func (b *bitstream) unit(head byte) []byte {
+	unit := make([]byte, 1, len(b.bytes)+len(b.bytes)/64+1)
+	unit[0] = head
+	zeros := 0
+	for _, c := range b.bytes {
+		if zeros >= 2 && c <= 3 {
+			unit = append(unit, 3)
+			zeros = 0
+		}
+		unit = append(unit, c)
+		if c == 0 {
+			zeros++
+		} else {
+			zeros = 0
+		}
+	}
+	return unit
+}

@@ -1,0 +1,123 @@
+package film
+
+import "encoding/binary"
+
+// track is what the file tells of its one track.
+type track struct {
+	width, height int
+	rate          int // pictures per second
+	sps, pps      []byte
+	sizes         []int // of the samples, in bytes, each a NAL unit with its length before it
+}
+
+// lengthBytes is the size of the length before each NAL unit.
+const lengthBytes = 4
+
+// box is an ISO base media box (ISO/IEC 14496-12, section 4.2): its size, its
+// type, its content.
+func box(kind string, content ...[]byte) []byte {
+	size := 8
+	for _, c := range content {
+		size += len(c)
+	}
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, size), uint32(size))
+	b = append(b, kind...)
+	for _, c := range content {
+		b = append(b, c...)
+	}
+	return b
+}
+
+// u16 and u32 are numbers in the order of the network.
+func u16(values ...int) (b []byte) {
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint16(b, uint16(v))
+	}
+	return b
+}
+
+func u32(values ...int) (b []byte) {
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint32(b, uint32(v))
+	}
+	return b
+}
+
+// matrix leaves the picture as it is (section 6.2.2).
+var matrix = u32(0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
+
+// The version and flags of full boxes.
+var (
+	plain  = u32(0)
+	inUse  = u32(7) // tkhd: enabled, in the movie, in the preview
+	noLean = u32(1) // vmhd
+	inFile = u32(1) // url: the samples are in this file
+)
+
+// millisecond is the time scale of the movie.
+const millisecond = 1000
+
+// undetermined is the language "und", three letters of five bits (section 8.4.2.3).
+const undetermined = 0x55C4
+
+// head returns all of a file before its samples: ftyp, moov and the head of
+// mdat, so that it plays while it arrives.
+func (t track) head() []byte {
+	total := 0
+	for _, size := range t.sizes {
+		total += size
+	}
+	ftyp := box("ftyp", []byte("isom"), u32(0x200), []byte("isomiso2avc1mp41"))
+	// The place of the samples stands in moov, which has the same size whatever
+	// the place is.
+	offset := len(ftyp) + len(t.moov(0)) + 8
+	head := append(ftyp, t.moov(offset)...)
+	head = append(head, u32(8+total)...)
+	return append(head, "mdat"...)
+}
+
+func (t track) moov(offset int) []byte {
+	frames := len(t.sizes)
+	length := frames * millisecond / t.rate
+	return box("moov",
+		box("mvhd", plain, u32(0, 0, millisecond, length, 0x10000), u16(0x100, 0), u32(0, 0), matrix, u32(0, 0, 0, 0, 0, 0, 2)),
+		box("trak",
+			box("tkhd", inUse, u32(0, 0, 1, 0, length, 0, 0), u16(0, 0, 0, 0), matrix, u32(t.width<<16, t.height<<16)),
+			box("mdia",
+				box("mdhd", plain, u32(0, 0, t.rate, frames), u16(undetermined, 0)),
+				box("hdlr", plain, u32(0), []byte("vide"), u32(0, 0, 0), []byte("video\x00")),
+				box("minf",
+					box("vmhd", noLean, u16(0, 0, 0, 0)),
+					box("dinf", box("dref", plain, u32(1), box("url ", inFile))),
+					t.samples(offset),
+				),
+			),
+		),
+	)
+}
+
+// samples is the table of samples (section 8.5): one chunk holds them all, and
+// the first alone can be begun with.
+func (t track) samples(offset int) []byte {
+	return box("stbl",
+		box("stsd", plain, u32(1), t.avc1()),
+		box("stts", plain, u32(1, len(t.sizes), 1)),
+		box("stss", plain, u32(1, 1)),
+		box("stsc", plain, u32(1, 1, len(t.sizes), 1)),
+		box("stsz", plain, u32(0, len(t.sizes)), u32(t.sizes...)),
+		box("stco", plain, u32(1, offset)),
+	)
+}
+
+// avc1 is the sample entry (ISO/IEC 14496-15, section 5.4.2).
+func (t track) avc1() []byte {
+	const dpi72, depth24 = 0x480000, 0x18
+	return box("avc1",
+		make([]byte, 6), u16(1), // reserved, data_reference_index
+		make([]byte, 16), u16(t.width, t.height), u32(dpi72, dpi72, 0), u16(1),
+		make([]byte, 32), u16(depth24, 0xFFFF),
+		box("avcC",
+			[]byte{1}, t.sps[1:4], []byte{0xFC | (lengthBytes - 1), 0xE0 | 1},
+			u16(len(t.sps)), t.sps, []byte{1}, u16(len(t.pps)), t.pps),
+	)
+}

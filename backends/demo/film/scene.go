@@ -1,0 +1,182 @@
+package film
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"io"
+	"math"
+)
+
+// Rate is how many pictures a film has in a second.
+const Rate = 12
+
+// Bounds of what is drawn: an edge in pixels, and the length in seconds.
+const (
+	MinEdge   = 32
+	MaxEdge   = 4096
+	MaxLength = 60
+)
+
+// tiles is the edge of the emblem, in tiles; its right half mirrors the left.
+const tiles = 7
+
+// radius is that of the ball, in pixels. It does not grow with the picture:
+// what moves is what a film costs.
+const radius = 28
+
+// Scene is what is to be seen: two colours that flow into each other, an emblem
+// of tiles on them, and in a film a ball before both. All of it comes from a
+// seed, so that the same words are always the same picture.
+type Scene struct {
+	width, height       int
+	from, to, ink, ball color.RGBA
+	emblem              [tiles][tiles]bool
+	phase               float64
+}
+
+// NewScene returns the scene of a seed. An edge out of bounds is moved to the
+// next one within, and an odd one to the next even.
+func NewScene(seed []byte, width, height int) *Scene {
+	hash := sha256.Sum256(seed)
+	s := &Scene{width: edge(width), height: edge(height)}
+	hue := float64(binary.BigEndian.Uint16(hash[:])) / (1 << 16)
+	s.from, s.to = hsv(hue, 0.65, 0.45), hsv(hue+0.12, 0.55, 0.9)
+	s.ink, s.ball = hsv(hue+0.5, 0.25, 0.98), hsv(hue+0.42, 0.8, 0.95)
+	s.phase = float64(hash[2]) / 256
+	for y := range tiles {
+		for x := range (tiles + 1) / 2 {
+			on := hash[3+x]>>y&1 == 1
+			s.emblem[y][x], s.emblem[y][tiles-1-x] = on, on
+		}
+	}
+	return s
+}
+
+func edge(n int) int { return (min(max(n, MinEdge), MaxEdge) + 1) &^ 1 }
+
+// Size returns the edges of the picture, in pixels.
+func (s *Scene) Size() (width, height int) { return s.width, s.height }
+
+// still is the colour of a point without the ball.
+func (s *Scene) still(x, y int) color.RGBA {
+	side := min(s.width, s.height) / 2
+	tile := max(side/tiles, 1)
+	left, top := (s.width-tile*tiles)/2, (s.height-tile*tiles)/2
+	if x >= left && y >= top && x < left+tile*tiles && y < top+tile*tiles && s.emblem[(y-top)/tile][(x-left)/tile] {
+		return s.ink
+	}
+	share := (x*256/s.width + y*256/s.height) / 2
+	mix := func(a, b uint8) uint8 { return uint8((int(a)*(255-share) + int(b)*share) / 255) }
+	return color.RGBA{mix(s.from.R, s.to.R), mix(s.from.G, s.to.G), mix(s.from.B, s.to.B), 255}
+}
+
+// ballAt is the middle of the ball at a moment between 0 and 1. At 1 it is
+// where it was at 0, so that the film can be shown in a loop.
+func (s *Scene) ballAt(moment float64) image.Point {
+	angle := 2 * math.Pi * (moment + s.phase)
+	reach := func(size int) float64 { return max(0, float64(size)/2-radius-4) }
+	return image.Pt(
+		s.width/2+int(reach(s.width)*math.Cos(angle)),
+		s.height/2+int(reach(s.height)*math.Sin(2*angle)),
+	)
+}
+
+// Image is the scene without the ball. It implements image.Image.
+type Image struct{ *Scene }
+
+// ColorModel implements image.Image.
+func (Image) ColorModel() color.Model { return color.RGBAModel }
+
+// Bounds implements image.Image.
+func (i Image) Bounds() image.Rectangle { return image.Rect(0, 0, i.width, i.height) }
+
+// At implements image.Image.
+func (i Image) At(x, y int) color.Color { return i.still(x, y) }
+
+// Opaque tells the encoders of images that nothing shines through.
+func (Image) Opaque() bool { return true }
+
+// draw draws macroblock n of p with the ball at a point.
+func (s *Scene) draw(p *picture, n int, ball image.Point) {
+	left, top := n%p.wide*macroblock, n/p.wide*macroblock
+	var blue, red [64]int
+	for i := range 256 {
+		x, y := min(left+i%16, s.width-1), min(top+i/16, s.height-1)
+		c := s.still(x, y)
+		if dx, dy := x-ball.X, y-ball.Y; dx*dx+dy*dy <= radius*radius {
+			c = s.ball
+		}
+		r, g, b := int(c.R), int(c.G), int(c.B)
+		// ITU-R BT.601, in the range of video, in steps of 1/256.
+		p.y[n*256+i] = uint8(16 + (66*r+129*g+25*b+128)>>8)
+		at := i/32*8 + i%16/2
+		blue[at] += 112*b - 38*r - 74*g
+		red[at] += 112*r - 94*g - 18*b
+	}
+	for i := range 64 {
+		p.cb[n*64+i] = uint8(128 + (blue[i]/4+128)>>8)
+		p.cr[n*64+i] = uint8(128 + (red[i]/4+128)>>8)
+	}
+}
+
+// touched returns the numbers of the macroblocks that the ball lies on at one
+// of two points, ascending.
+func (p *picture) touched(points ...image.Point) []int {
+	var list []int
+	for n := range p.wide * p.high {
+		at := image.Rect(0, 0, macroblock, macroblock).Add(image.Pt(n%p.wide, n/p.wide).Mul(macroblock))
+		for _, point := range points {
+			if at.Overlaps(image.Rect(-radius, -radius, radius+1, radius+1).Add(point)) {
+				list = append(list, n)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// Film returns the scene as an MP4 file of this length in seconds, which is
+// moved to the next one from one picture to [MaxLength].
+func (s *Scene) Film(length float64) io.Reader {
+	frames := int(math.Round(min(max(length, 0), MaxLength) * Rate))
+	frames = max(frames, 1)
+	p := newPicture(s.width, s.height)
+	ball := s.ballAt(0)
+	for n := range p.wide * p.high {
+		s.draw(p, n, ball)
+	}
+	units := make([][]byte, 0, frames)
+	units = append(units, whole(p))
+	for number := 1; number < frames; number++ {
+		next := s.ballAt(float64(number) / float64(frames))
+		list := p.touched(ball, next)
+		for _, n := range list {
+			s.draw(p, n, next)
+		}
+		ball = next
+		units = append(units, changed(p, number, list))
+	}
+	t := track{width: s.width, height: s.height, rate: Rate, sps: sps(p, s.width, s.height), pps: pps()}
+	for _, unit := range units {
+		t.sizes = append(t.sizes, lengthBytes+len(unit))
+	}
+	parts := make([]io.Reader, 0, 1+2*frames)
+	parts = append(parts, bytes.NewReader(t.head()))
+	for _, unit := range units {
+		parts = append(parts, bytes.NewReader(u32(len(unit))), bytes.NewReader(unit))
+	}
+	return io.MultiReader(parts...)
+}
+
+// hsv returns the colour of a hue, a saturation and a brightness. The hue goes
+// round at 1.
+func hsv(hue, saturation, brightness float64) color.RGBA {
+	channel := func(n float64) uint8 {
+		k := math.Mod(n+6*hue, 6)
+		return uint8(255 * brightness * (1 - saturation*max(0, min(k, 4-k, 1))))
+	}
+	return color.RGBA{channel(5), channel(3), channel(1), 255}
+}

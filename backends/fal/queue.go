@@ -1,0 +1,209 @@
+package fal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+)
+
+// words are the states of a request in the queue. COMPLETED is not success: the
+// result tells that.
+var words = backends.Words{
+	"in_queue":    backends.Queued,
+	"in_progress": backends.Running,
+	"completed":   backends.Succeeded,
+}
+
+// codes are the types of a model's errors that have a reason of their own.
+var codes = wire.Codes{
+	"content_policy_violation":       backends.ContentRejected,
+	"no_media_generated":             backends.ModelFailed,
+	"generation_timeout":             backends.TaskTimeout,
+	"downstream_service_error":       backends.UpstreamBusy,
+	"downstream_service_unavailable": backends.UpstreamBusy,
+	"internal_server_error":          backends.UpstreamError,
+}
+
+// transient are 4xx of a result that say nothing about the model: they concern
+// the account, the request for the result, or the moment.
+var transient = map[int]bool{
+	http.StatusUnauthorized: true, http.StatusPaymentRequired: true, http.StatusForbidden: true, http.StatusNotFound: true,
+	http.StatusMethodNotAllowed: true, http.StatusRequestTimeout: true, http.StatusTooEarly: true, http.StatusTooManyRequests: true,
+}
+
+// usual are the names that most models' inputs have.
+var usual = wire.Names{
+	"prompt":          "prompt",
+	"negative_prompt": "negative_prompt",
+	"seed":            "seed",
+	"duration":        "duration",
+	"resolution":      "resolution",
+	"aspect_ratio":    "aspect_ratio",
+	"first_frame":     "image_url",
+	"count":           "num_images",
+	"format":          "output_format",
+}
+
+// params are our fields by the usual names.
+var params = map[string]string{
+	"prompt": "prompt", "negative_prompt": "negative_prompt", "seed": "seed", "duration": "output.duration",
+	"resolution": "output.resolution", "aspect_ratio": "output.aspect_ratio", "image_url": "inputs",
+	"num_images": "output.count", "output_format": "output.format",
+}
+
+// request is what the queue answers with.
+type request struct {
+	RequestID   string    `json:"request_id"`
+	Status      string    `json:"status"`
+	StatusURL   wire.Text `json:"status_url"`
+	ResponseURL wire.Text `json:"response_url"`
+}
+
+// complaint is one error of a model's.
+type complaint struct {
+	Message  wire.Text         `json:"msg"`
+	Type     wire.Text         `json:"type"`
+	Location []json.RawMessage `json:"loc"`
+}
+
+// explain reads an error: a detail that is a text, or a list of complaints of
+// which the first is told.
+func explain(_ int, body []byte) wire.Explanation {
+	var said struct {
+		Detail json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(body, &said) != nil {
+		return wire.Explanation{}
+	}
+	var list []complaint
+	if json.Unmarshal(said.Detail, &list) != nil || len(list) == 0 {
+		var text wire.Text
+		_ = json.Unmarshal(said.Detail, &text) // a Text takes anything
+		return wire.Explanation{Message: string(text)}
+	}
+	first := list[0]
+	e := wire.Explanation{Code: string(first.Type), Message: string(first.Message), Reason: codes.Reason(string(first.Type), "")}
+	if n := len(first.Location); n > 0 {
+		var field wire.Text
+		_ = json.Unmarshal(first.Location[n-1], &field)
+		e.Param = string(field)
+	}
+	return e
+}
+
+// Submit implements backends.Backend.
+func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	model, configured := f.Models[job.Model]
+	if !configured {
+		return backends.Ref{}, backends.Invalid("model", fmt.Sprintf("no model of this service is configured for %q", backends.Text(job.Model)))
+	}
+	input, err := wire.Input(job, usual, f.Inputs)
+	if err != nil {
+		return backends.Ref{}, job.Named(err)
+	}
+	body, err := wire.Encode(input)
+	if err != nil {
+		return backends.Ref{}, backends.Invalid("ext_info", "it cannot be written as JSON")
+	}
+	answer, err := f.client.Do(ctx, wire.Call{Act: wire.Submitting, URL: f.client.Base + "/" + model, Body: body})
+	if err != nil {
+		return backends.Ref{}, job.Named(err)
+	}
+	var r request
+	if err := f.client.Decode(wire.Submitting, answer, &r); err != nil {
+		return backends.Ref{}, err
+	}
+	ref, err := f.client.Ref(string(job.Kind), r.RequestID)
+	if err != nil {
+		return backends.Ref{}, err
+	}
+	// The queue says where a request is asked for, and it is not always below
+	// the model's path. An address elsewhere would carry the key away.
+	at := f.client.Base + "/" + app(model) + "/requests/" + url.PathEscape(r.RequestID)
+	ref.Links = map[string]string{"status": at + "/status", "response": at}
+	for name, link := range map[string]wire.Text{"status": r.StatusURL, "response": r.ResponseURL} {
+		if within := wire.Within(f.client.Base, string(link)); within != "" {
+			ref.Links[name] = within
+		}
+	}
+	return ref, nil
+}
+
+// app is the part of a model's path under which its requests are: the owner and
+// the app.
+func app(model string) string {
+	owner, rest, _ := strings.Cut(model, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	return owner + "/" + name
+}
+
+// link returns an address that was written down for a job, if the credential
+// may go there.
+func (f *Fal) link(ref backends.Ref, name string) (string, error) {
+	base, err := f.client.At(ref)
+	if err != nil {
+		return "", err
+	}
+	link := wire.Within(base, ref.Links[name])
+	if link == "" {
+		return "", &backends.Error{
+			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the reference of the job names no address at fal",
+		}
+	}
+	return link, nil
+}
+
+// Poll implements backends.Backend. A completed request is asked for its
+// result, which alone tells whether it has one.
+func (f *Fal) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
+	at, err := f.link(ref, "status")
+	if err != nil {
+		return backends.Status{}, err
+	}
+	answer, err := f.client.Do(ctx, wire.Call{Act: wire.Polling, URL: at})
+	if err != nil {
+		return backends.Status{}, err
+	}
+	var r request
+	if err := f.client.Decode(wire.Polling, answer, &r); err != nil {
+		return backends.Status{}, err
+	}
+	state := words.State(r.Status)
+	if state != backends.Succeeded {
+		status := f.client.Going(state, r.Status, 0)
+		status.RetryAfter = wire.RetryAfter(answer.Header)
+		return status, nil
+	}
+	return f.result(ctx, ref, r.Status)
+}
+
+// result asks for the result of a completed request.
+func (f *Fal) result(ctx context.Context, ref backends.Ref, word string) (backends.Status, error) {
+	at, err := f.link(ref, "response")
+	if err != nil {
+		return backends.Status{}, err
+	}
+	answer, err := f.client.Do(ctx, wire.Call{Act: wire.Polling, URL: at})
+	var status backends.Status
+	switch {
+	case answer.Status/100 == 4 && !transient[answer.Status]:
+		said := explain(answer.Status, answer.Body)
+		reason := said.Reason
+		if reason == "" {
+			reason = backends.InvalidInput
+		}
+		status = f.client.Failed(word, f.client.Failure(reason, said.Code, said.Message))
+	case err != nil:
+		return backends.Status{}, err
+	default:
+		status = f.client.Success(word, backends.JobKind(ref.Kind).Makes(), wire.Links(answer.Body, "url")...)
+	}
+	status.RetryAfter = wire.RetryAfter(answer.Header)
+	return status, nil
+}

@@ -1,0 +1,98 @@
+// Package generations runs tasks at a service that has the generic endpoint
+// /v1/video/generations, as many gateways do.
+//
+// This file is the module a configuration names; tasks.go is the endpoint.
+package generations
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(Generations))
+}
+
+// Generations runs tasks at `/v1/video/generations` of another gateway. The
+// fields of a call to our own endpoint of that name go there as they were
+// written, unknown ones and metadata too. Tasks of the platform go as fields of
+// the same meaning, and what has no field of its own as metadata.
+//
+// Both shapes of answer that such gateways have are read, the flat one and the
+// one wrapped in code, message and data.
+type Generations struct {
+	// URL is where the service is, without `/v1`. Required.
+	URL string `json:"url,omitempty"`
+
+	// Key is an API key of the service. Placeholders are resolved. Required.
+	Key settings.Secret `json:"key,omitempty"`
+
+	// Models are the service's names of models, by ours, where they differ.
+	Models map[string]string `json:"models,omitempty"`
+
+	client *wire.Client
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Generations) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.backends.generations",
+		New: func() caddy.Module { return new(Generations) },
+	}
+}
+
+// Provision resolves the key, and refuses a configuration without one.
+func (g *Generations) Provision(caddy.Context) error {
+	if err := errors.Join(settings.Resolve("url", &g.URL), settings.Resolve("key", &g.Key)); err != nil {
+		return err
+	}
+	if err := settings.CheckURL(g.URL); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	g.client = wire.Connect(wire.Client{
+		Service:   "the generations service",
+		Base:      g.URL,
+		Secret:    g.Key,
+		Authorize: wire.Bearer(g.Key),
+		Explain:   codes.Explain(),
+		Params:    params,
+	})
+	return nil
+}
+
+// Cleanup closes the connections that are kept.
+func (g *Generations) Cleanup() error {
+	g.client.Close()
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	adapter generations {
+//		url   <url>
+//		key   <key>
+//		model <ours> <theirs>
+//	}
+func (g *Generations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"url": settings.Text(&g.URL),
+		"key": settings.Text(&g.Key),
+	}.UnmarshalWith(d, settings.Pairs{"model": settings.Entries(&g.Models)})
+}
+
+// Interface guards
+var (
+	_ caddy.Module          = (*Generations)(nil)
+	_ caddy.Provisioner     = (*Generations)(nil)
+	_ caddy.CleanerUpper    = (*Generations)(nil)
+	_ caddyfile.Unmarshaler = (*Generations)(nil)
+	_ backends.Backend      = (*Generations)(nil)
+	_ backends.Fetcher      = (*Generations)(nil)
+)

@@ -1,0 +1,167 @@
+package backends
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// JobKind is which of our endpoints took a job.
+type JobKind string
+
+// The kinds of job.
+const (
+	Video       JobKind = "video"       // POST /v1/platform/video
+	Image       JobKind = "image"       // POST /v1/platform/image
+	Generations JobKind = "generations" // POST /v1/video/generations
+)
+
+// Makes returns the type of file that a job of this kind ends with.
+func (k JobKind) Makes() MediaType {
+	if k == Image {
+		return ImageFile
+	}
+	return VideoFile
+}
+
+// The values of fields that switch something. Empty leaves it to the service.
+const (
+	Enabled  = "enabled"
+	Disabled = "disabled"
+)
+
+// The usages of an input. It is always set: its default differs between
+// services.
+const (
+	FirstFrame = "firstFrame"
+	LastFrame  = "lastFrame"
+	Reference  = "reference"
+)
+
+// Job is what a service is asked to generate, in the words of the service
+// document (sections 4.5, 4.6 and 4.9). It is valid when it gets here, and its
+// defaults are filled in. What it says of the caller is left out: session_id,
+// session_context and all keys.
+type Job struct {
+	// Token stands for the task at services that take an id from their client:
+	// see [Token].
+	Token string `json:"token"`
+
+	// NotifyURL is where a [Notified] service may call when the job has changed.
+	// Empty: nowhere.
+	NotifyURL string `json:"notify_url,omitempty"`
+
+	Kind           JobKind         `json:"kind"`
+	Model          string          `json:"model"` // as the caller gave it
+	Prompt         string          `json:"prompt,omitempty"`
+	NegativePrompt string          `json:"negative_prompt,omitempty"`
+	EnhancePrompt  string          `json:"enhance_prompt,omitempty"` // Enabled, Disabled or empty
+	GenerationMode string          `json:"generation_mode,omitempty"`
+	Inputs         []Input         `json:"inputs,omitempty"`
+	SubjectInputs  []SubjectInput  `json:"subject_inputs,omitempty"`
+	Output         Output          `json:"output,omitzero"`
+	SceneType      string          `json:"scene_type,omitempty"`
+	InputRegion    string          `json:"input_region,omitempty"` // "mainland", "oversea" or empty
+	Seed           *int64          `json:"seed,omitempty"`
+	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, passed on as it was given
+
+	// Fields are the members of a body of /v1/video/generations as they were
+	// written, unknown ones too; nil for other kinds. What the fields above say,
+	// which have the defaults, goes before them.
+	Fields map[string]json.RawMessage `json:"fields,omitempty"`
+}
+
+// Input is a reference image, reference video or frame.
+type Input struct {
+	// URL is where the service gets the input. In a job of kind Generations it may
+	// be a data URL, or Base64 alone.
+	URL string `json:"url"`
+
+	Category          string `json:"category,omitempty"` // "image" or "video"; set on video jobs
+	ReferenceType     string `json:"reference_type,omitempty"`
+	ObjectID          string `json:"object_id,omitempty"`
+	VoiceID           string `json:"voice_id,omitempty"`
+	KeepOriginalSound string `json:"keep_original_sound,omitempty"` // Enabled, Disabled or empty
+	Usage             string `json:"usage,omitempty"`               // FirstFrame, LastFrame or Reference; set on video jobs
+	Text              string `json:"text,omitempty"`
+}
+
+// SubjectInput is an image of a subject that is to look the same throughout.
+type SubjectInput struct {
+	URL  string `json:"url"`
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+// Output says what the result is to be like. A zero value leaves a thing to the
+// service.
+type Output struct {
+	Duration         float64 `json:"duration,omitempty"`     // seconds; whole but for the kind Generations
+	Resolution       string  `json:"resolution,omitempty"`   // as "720P" or "2K"
+	AspectRatio      string  `json:"aspect_ratio,omitempty"` // as "16:9"
+	AudioGeneration  string  `json:"audio_generation,omitempty"`
+	EnhanceSwitch    string  `json:"enhance_switch,omitempty"`
+	FrameInterpolate string  `json:"frame_interpolate,omitempty"`
+	MediaName        string  `json:"media_name,omitempty"`
+	ClassID          int64   `json:"class_id,omitempty"`
+
+	Count  int    `json:"count,omitempty"`  // images, or n of /v1/video/generations
+	Format string `json:"format,omitempty"` // of images: "jpeg" or "png"
+
+	// Of /v1/video/generations alone.
+	Width  int `json:"width,omitempty"`  // pixels
+	Height int `json:"height,omitempty"` // pixels
+	FPS    int `json:"fps,omitempty"`
+}
+
+// Frame returns the address of the first input with this usage, or "".
+func (j Job) Frame(usage string) string {
+	for _, input := range j.Inputs {
+		if input.Usage == usage {
+			return input.URL
+		}
+	}
+	return ""
+}
+
+// Choices returns how many results the job asks for: at least one.
+func (j Job) Choices() int { return max(1, j.Output.Count) }
+
+// maxDecimals is how precisely a duration is passed on: to the millisecond.
+const maxDecimals = 3
+
+// Seconds returns the duration as a decimal number without more digits than it
+// needs, or "" where the job says none.
+func (o Output) Seconds() string {
+	if o.Duration <= 0 {
+		return ""
+	}
+	text := strconv.FormatFloat(o.Duration, 'f', maxDecimals, 64)
+	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
+}
+
+// Named returns the error of a submission with the path of the field as the
+// caller of this job wrote it: /v1/video/generations has its fields at the top.
+func (j Job) Named(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || j.Kind != Generations || e.Param == "" {
+		return err
+	}
+	named := *e
+	named.Param = strings.TrimPrefix(e.Param, "output.")
+	if other, has := fieldsOf[named.Param]; has {
+		named.Param = other
+	}
+	return &named
+}
+
+// fieldsOf are the fields of /v1/video/generations that have another name on
+// the platform.
+var fieldsOf = map[string]string{
+	"inputs":       "image",
+	"inputs[0]":    "image",
+	"count":        "n",
+	"resolution":   "width",
+	"aspect_ratio": "width",
+}

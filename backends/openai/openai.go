@@ -1,0 +1,105 @@
+// Package openai runs tasks at OpenAI's videos API, or at a service that has
+// the same one.
+//
+// This file is the module a configuration names; videos.go is the API.
+package openai
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(OpenAI))
+}
+
+// OpenAI runs tasks at OpenAI's videos API (`/v1/videos`). It makes videos from
+// a prompt and at most one reference image. Its results are bytes that need the
+// key, so that the gateway has to keep them.
+//
+// A model is asked for by what follows `video-` in its name: `video-sora-2` is
+// `sora-2` there. Fields that the API does not have, such as negative_prompt,
+// are not sent.
+type OpenAI struct {
+	// URL is where the API is, without `/v1`. Default: `https://api.openai.com`.
+	URL string `json:"url,omitempty"`
+
+	// Key is the API key. Placeholders are resolved, such as
+	// `{env.OPENAI_API_KEY}`. Required.
+	Key settings.Secret `json:"key,omitempty"`
+
+	// Models are the API's names of models, by ours, where they are not what
+	// follows `video-`.
+	Models map[string]string `json:"models,omitempty"`
+
+	client *wire.Client
+}
+
+const defaultURL = "https://api.openai.com"
+
+// CaddyModule returns the Caddy module information.
+func (*OpenAI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.backends.openai",
+		New: func() caddy.Module { return new(OpenAI) },
+	}
+}
+
+// Provision resolves the key, and refuses a configuration without one.
+func (o *OpenAI) Provision(caddy.Context) error {
+	if o.URL == "" {
+		o.URL = defaultURL
+	}
+	if err := errors.Join(settings.Resolve("url", &o.URL), settings.Resolve("key", &o.Key)); err != nil {
+		return err
+	}
+	if err := settings.CheckURL(o.URL); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	o.client = wire.Connect(wire.Client{
+		Service:   "the videos API",
+		Base:      o.URL,
+		Secret:    o.Key,
+		Authorize: wire.Bearer(o.Key),
+		Explain:   codes.Explain(),
+		Params:    params,
+	})
+	return nil
+}
+
+// Cleanup closes the connections that are kept.
+func (o *OpenAI) Cleanup() error {
+	o.client.Close()
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	adapter openai {
+//		url   <url>
+//		key   <key>
+//		model <ours> <theirs>
+//	}
+func (o *OpenAI) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"url": settings.Text(&o.URL),
+		"key": settings.Text(&o.Key),
+	}.UnmarshalWith(d, settings.Pairs{"model": settings.Entries(&o.Models)})
+}
+
+// Interface guards
+var (
+	_ caddy.Module          = (*OpenAI)(nil)
+	_ caddy.Provisioner     = (*OpenAI)(nil)
+	_ caddy.CleanerUpper    = (*OpenAI)(nil)
+	_ caddyfile.Unmarshaler = (*OpenAI)(nil)
+	_ backends.Backend      = (*OpenAI)(nil)
+	_ backends.Fetcher      = (*OpenAI)(nil)
+)

@@ -1,0 +1,223 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+)
+
+// words are the API's states.
+var words = backends.Words{
+	"queued":      backends.Queued,
+	"in_progress": backends.Running,
+	"completed":   backends.Succeeded,
+	"failed":      backends.Failed,
+}
+
+// codes are those of errors and failures that have a reason of their own.
+var codes = wire.Codes{
+	"moderation_blocked":         backends.ContentRejected,
+	"content_policy_violation":   backends.ContentRejected,
+	"input_moderation":           backends.ContentRejected,
+	"output_moderation":          backends.ContentRejected,
+	"invalid_request_error":      backends.InvalidInput,
+	"invalid_prompt":             backends.InvalidInput,
+	"rate_limit_exceeded":        backends.UpstreamBusy,
+	"server_overloaded":          backends.UpstreamBusy,
+	"insufficient_quota":         backends.UpstreamError,
+	"billing_hard_limit_reached": backends.UpstreamError,
+	"invalid_api_key":            backends.UpstreamError,
+	"model_not_found":            backends.UpstreamError,
+}
+
+// params are our fields by the API's.
+var params = map[string]string{
+	"prompt":                    "prompt",
+	"model":                     "model",
+	"seconds":                   "output.duration",
+	"size":                      "output.resolution",
+	"input_reference":           "inputs",
+	"input_reference.image_url": "inputs",
+}
+
+// sizes are the API's sizes by resolution and ratio.
+var sizes = map[string]string{
+	"720P 16:9":  "1280x720",
+	"720P 9:16":  "720x1280",
+	"1080P 16:9": "1792x1024",
+	"1080P 9:16": "1024x1792",
+}
+
+// Defaults of a size of which only one half is given.
+const (
+	defaultResolution = "720P"
+	defaultRatio      = "16:9"
+)
+
+// submission is the body of POST /v1/videos. All of seconds is a string.
+type submission struct {
+	Model          string     `json:"model"`
+	Prompt         string     `json:"prompt"`
+	Seconds        string     `json:"seconds,omitempty"`
+	Size           string     `json:"size,omitempty"`
+	InputReference *reference `json:"input_reference,omitempty"`
+}
+
+type reference struct {
+	ImageURL string `json:"image_url"`
+}
+
+// video is the object that the API answers with.
+type video struct {
+	ID       string         `json:"id"`
+	Status   string         `json:"status"`
+	Progress wire.Number    `json:"progress"`
+	Seconds  wire.Number    `json:"seconds"`
+	Size     wire.Text      `json:"size"`
+	Error    wire.Complaint `json:"error"`
+}
+
+// Submit implements backends.Backend.
+func (o *OpenAI) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	asked, err := o.translate(job)
+	if err != nil {
+		return backends.Ref{}, job.Named(err)
+	}
+	body, err := wire.Encode(asked)
+	if err != nil {
+		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be written as JSON")
+	}
+	answer, err := o.client.Do(ctx, wire.Call{Act: wire.Submitting, URL: o.client.Base + "/v1/videos", Body: body})
+	if err != nil {
+		return backends.Ref{}, job.Named(err)
+	}
+	var v video
+	if err := o.client.Decode(wire.Submitting, answer, &v); err != nil {
+		return backends.Ref{}, err
+	}
+	return o.client.Ref("", v.ID)
+}
+
+// translate says a job in the words of the API, and refuses one of which it
+// would leave out what is paid for.
+func (o *OpenAI) translate(job backends.Job) (submission, error) {
+	asked := submission{Model: wire.Models(o.Models).Name(job.Model), Prompt: job.Prompt, Seconds: job.Output.Seconds()}
+	size, err := size(job.Output)
+	switch {
+	case err != nil:
+		return asked, err
+	case job.Kind == backends.Image:
+		return asked, backends.Invalid("model", "this service makes videos and no images")
+	case job.Choices() > 1:
+		return asked, backends.Invalid("output.count", fmt.Sprintf("this service makes 1 video at a time, not %d", job.Choices()))
+	case len(job.SubjectInputs) > 0:
+		return asked, backends.Invalid("subject_inputs", "this service takes no subjects")
+	case len(job.Inputs) > 1:
+		return asked, backends.Invalid("inputs", fmt.Sprintf("this service takes 1 input, not %d", len(job.Inputs)))
+	}
+	asked.Size = size
+	for _, input := range job.Inputs {
+		if input.Category == "video" || input.Usage == backends.LastFrame {
+			return asked, backends.Invalid("inputs[0]", "this service takes a reference image or a first frame")
+		}
+		asked.InputReference = &reference{ImageURL: input.URL}
+	}
+	return asked, nil
+}
+
+// size returns the API's size for an output, or "" for one that says nothing.
+func size(out backends.Output) (string, error) {
+	allowed := slices.Sorted(maps.Values(sizes))
+	if out.Width > 0 || out.Height > 0 {
+		text := fmt.Sprintf("%dx%d", out.Width, out.Height)
+		if !slices.Contains(allowed, text) {
+			return "", backends.Invalid("output.width", fmt.Sprintf("the size is %s; this service makes %s", text, strings.Join(allowed, ", ")))
+		}
+		return text, nil
+	}
+	if out.Resolution == "" && out.AspectRatio == "" {
+		return "", nil
+	}
+	resolution, ratio := cmp.Or(out.Resolution, defaultResolution), cmp.Or(out.AspectRatio, defaultRatio)
+	text, known := sizes[strings.ToUpper(resolution)+" "+ratio]
+	if !known {
+		return "", backends.Invalid("output.resolution", fmt.Sprintf("%s in %s is no size of this service; it makes %s",
+			resolution, ratio, strings.Join(slices.Sorted(maps.Keys(sizes)), ", ")))
+	}
+	return text, nil
+}
+
+// address returns where a job is asked for.
+func (o *OpenAI) address(ref backends.Ref) (string, error) {
+	base, err := o.client.At(ref)
+	return base + "/v1/videos/" + url.PathEscape(ref.ID), err
+}
+
+// Poll implements backends.Backend.
+func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
+	address, err := o.address(ref)
+	if err != nil {
+		return backends.Status{}, err
+	}
+	answer, err := o.client.Do(ctx, wire.Call{Act: wire.Polling, URL: address})
+	if err != nil {
+		return backends.Status{}, err
+	}
+	var v video
+	if err := o.client.Decode(wire.Polling, answer, &v); err != nil {
+		return backends.Status{}, err
+	}
+	status := o.client.Going(words.State(v.Status), v.Status, v.Progress)
+	switch status.State {
+	case backends.Succeeded:
+		status.Progress = 100
+		status.Results = []backends.Result{v.result()}
+	case backends.Failed:
+		code := string(v.Error.Code)
+		status = o.client.Failed(v.Status, o.client.Failure(codes.Reason(code, backends.ModelFailed), code, string(v.Error.Message)))
+	}
+	status.RetryAfter = wire.RetryAfter(answer.Header)
+	return status, nil
+}
+
+// result is what the object tells of the video, which is fetched.
+func (v video) result() backends.Result {
+	r := backends.Result{Type: backends.VideoFile, Duration: v.Seconds.Seconds(), Format: "mp4"}
+	width, height, _ := strings.Cut(string(v.Size), "x")
+	if w, err := strconv.ParseUint(width, 10, 16); err == nil {
+		r.Width = int(w)
+	}
+	if h, err := strconv.ParseUint(height, 10, 16); err == nil {
+		r.Height = int(h)
+	}
+	return r
+}
+
+// OnlyBytes implements backends.Fetcher.
+func (*OpenAI) OnlyBytes() bool { return true }
+
+// Fetch implements backends.Fetcher.
+func (o *OpenAI) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadCloser, backends.Content, error) {
+	address, err := o.address(ref)
+	if err != nil {
+		return nil, backends.Content{}, err
+	}
+	if index != 0 {
+		return nil, backends.Content{}, &backends.Error{
+			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "a job has one result",
+		}
+	}
+	return o.client.Open(ctx, wire.Call{
+		Act: wire.Fetching, URL: address + "/content", Header: http.Header{"Accept": {"*/*"}},
+	})
+}

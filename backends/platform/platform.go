@@ -1,0 +1,114 @@
+// Package platform runs tasks at another service of this very interface, so
+// that gateways can be chained.
+//
+// This file is the module a configuration names; tasks.go is the interface.
+package platform
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(Platform))
+}
+
+// Platform runs tasks at another service of this interface
+// (`/v1/platform/video`, `/v1/platform/image`, `/v1/video/generations`), such as
+// another modelgate. Models have the same names there unless others are given,
+// every field is passed on, and the task's own token goes along as session_id, so
+// that a submission that broke off is found again instead of done twice.
+type Platform struct {
+	// URL is where the service is, without `/v1`. Required.
+	URL string `json:"url,omitempty"`
+
+	// Key is an API key of the service, `sk-…`. Placeholders are resolved.
+	// Required.
+	Key settings.Secret `json:"key,omitempty"`
+
+	// CallbackSecret is the secret with which the service signs the callbacks of
+	// this key, `whsec_…`. With it they wake the poll, so that a result is seen
+	// at once. Placeholders are resolved. Default: none is believed.
+	CallbackSecret settings.Secret `json:"callback_secret,omitempty"`
+
+	// Models are the service's names of models, by ours, where they differ.
+	Models map[string]string `json:"models,omitempty"`
+
+	client *wire.Client
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Platform) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.backends.platform",
+		New: func() caddy.Module { return new(Platform) },
+	}
+}
+
+// Provision resolves the key, and refuses a configuration without one.
+func (p *Platform) Provision(caddy.Context) error {
+	if err := errors.Join(settings.Resolve("url", &p.URL), settings.Resolve("key", &p.Key)); err != nil {
+		return err
+	}
+	if err := settings.CheckURL(p.URL); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	if p.CallbackSecret != "" {
+		if err := settings.Resolve("callback_secret", &p.CallbackSecret); err != nil {
+			return err
+		}
+		if err := wire.CheckSecret(p.CallbackSecret); err != nil {
+			return fmt.Errorf("callback_secret: %w", err)
+		}
+	}
+	p.client = wire.Connect(wire.Client{
+		Service:   "the platform",
+		Base:      p.URL,
+		Secret:    p.Key,
+		Authorize: wire.Bearer(p.Key),
+		Explain:   codes.Explain(),
+		Params:    params,
+	})
+	return nil
+}
+
+// Cleanup closes the connections that are kept.
+func (p *Platform) Cleanup() error {
+	p.client.Close()
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	adapter platform {
+//		url             <url>
+//		key             <key>
+//		callback_secret <secret>
+//		model           <ours> <theirs>
+//	}
+func (p *Platform) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"url":             settings.Text(&p.URL),
+		"key":             settings.Text(&p.Key),
+		"callback_secret": settings.Text(&p.CallbackSecret),
+	}.UnmarshalWith(d, settings.Pairs{"model": settings.Entries(&p.Models)})
+}
+
+// Interface guards
+var (
+	_ caddy.Module          = (*Platform)(nil)
+	_ caddy.Provisioner     = (*Platform)(nil)
+	_ caddy.CleanerUpper    = (*Platform)(nil)
+	_ caddyfile.Unmarshaler = (*Platform)(nil)
+	_ backends.Backend      = (*Platform)(nil)
+	_ backends.Canceler     = (*Platform)(nil)
+	_ backends.Reconciler   = (*Platform)(nil)
+	_ backends.Notified     = (*Platform)(nil)
+)

@@ -1,0 +1,244 @@
+package vod
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+)
+
+// version is the one of the API.
+const version = "2018-07-17"
+
+// words are the states of a task, the outer and the inner ones. FINISH is not
+// success: the error code tells that.
+var words = backends.Words{
+	"waiting":    backends.Queued,
+	"processing": backends.Running,
+	"finish":     backends.Succeeded,
+	"aborted":    backends.Failed,
+}
+
+// code is what a code of the service means, also one that begins with it and a
+// dot.
+type code struct {
+	reason backends.Reason
+	submit backends.Kind // for a submission
+	ask    backends.Kind // for a poll
+}
+
+// codes are the codes of refusals and of failed tasks. VoilationContent is
+// spelt so there. A duplicate says that there is a job with our token.
+var codes = map[string]code{
+	"RequestLimitExceeded":              {backends.UpstreamBusy, backends.Busy, backends.Busy},
+	"LimitExceeded":                     {backends.UpstreamBusy, backends.Busy, backends.Busy},
+	"InvalidParameter.VoilationContent": {backends.ContentRejected, backends.Refused, backends.Busy},
+	"InvalidParameter":                  {backends.InvalidInput, backends.Refused, backends.Busy},
+	"InvalidParameterValue":             {backends.InvalidInput, backends.Refused, backends.Busy},
+	"InvalidParameterValue.TaskId":      {backends.UpstreamError, backends.Refused, backends.Gone},
+	"MissingParameter":                  {backends.InvalidInput, backends.Refused, backends.Busy},
+	"UnknownParameter":                  {backends.InvalidInput, backends.Refused, backends.Busy},
+	"ResourceNotFound":                  {backends.UpstreamError, backends.Refused, backends.Gone},
+	"ResourceInsufficient":              {backends.UpstreamError, backends.Refused, backends.Busy},
+	"AuthFailure":                       {backends.UpstreamError, backends.Refused, backends.Refused},
+	"UnauthorizedOperation":             {backends.UpstreamError, backends.Refused, backends.Refused},
+	"UnsupportedOperation":              {backends.UpstreamError, backends.Refused, backends.Busy},
+	"FailedOperation.TaskDuplicate":     {backends.UpstreamError, backends.Doubtful, backends.Busy},
+	"FailedOperation":                   {backends.UpstreamBusy, backends.Doubtful, backends.Busy},
+	"InternalError":                     {backends.UpstreamError, backends.Doubtful, backends.Busy},
+}
+
+// meaning returns what a code means: the longest beginning that has a row.
+func meaning(text string) code {
+	for text != "" {
+		if c, known := codes[text]; known {
+			return c
+		}
+		text = text[:max(0, strings.LastIndexByte(text, '.'))]
+	}
+	return code{backends.ModelFailed, backends.Doubtful, backends.Busy}
+}
+
+// reply is what the API answers with, whatever was asked.
+type reply struct {
+	Response struct {
+		Error *struct {
+			Code    wire.Text `json:"Code"`
+			Message wire.Text `json:"Message"`
+		} `json:"Error"`
+		TaskID      string       `json:"TaskId"`
+		Status      string       `json:"Status"`
+		Video       *task        `json:"AigcVideoTask"`
+		Image       *task        `json:"AigcImageTask"`
+		TaskSet     []taskOfList `json:"TaskSet"`
+		ScrollToken string       `json:"ScrollToken"`
+	} `json:"Response"`
+}
+
+// task is the inner task.
+type task struct {
+	Status     string      `json:"Status"`
+	ErrCode    wire.Number `json:"ErrCode"`
+	ErrCodeExt wire.Text   `json:"ErrCodeExt"`
+	Message    wire.Text   `json:"Message"`
+	Progress   wire.Number `json:"Progress"`
+	Output     struct {
+		FileInfos []struct {
+			FileURL  wire.Text `json:"FileUrl"`
+			FileType wire.Text `json:"FileType"`
+			MetaData struct {
+				Duration wire.Number `json:"Duration"`
+				Width    wire.Number `json:"Width"`
+				Height   wire.Number `json:"Height"`
+			} `json:"MetaData"`
+		} `json:"FileInfos"`
+		Usage json.RawMessage `json:"Usage"`
+	} `json:"Output"`
+}
+
+type taskOfList struct {
+	TaskID    wire.Text `json:"TaskId"`
+	SessionID wire.Text `json:"SessionId"`
+}
+
+// do calls an action at a base address. Errors come with status 200.
+func (v *VOD) do(ctx context.Context, act wire.Act, base, action string, body any) (wire.Answer, reply, error) {
+	var r reply
+	text, err := wire.Encode(body)
+	if err != nil {
+		return wire.Answer{}, r, backends.Invalid("ext_info", "it cannot be written as JSON")
+	}
+	answer, err := v.client.Do(ctx, wire.Call{
+		Act: act, URL: base + "/", Body: text,
+		Header: http.Header{"X-Tc-Action": {action}, "X-Tc-Version": {version}},
+	})
+	if err != nil {
+		return answer, r, err
+	}
+	if err := v.client.Decode(act, answer, &r); err != nil {
+		return answer, r, err
+	}
+	if e := r.Response.Error; e != nil {
+		means := meaning(string(e.Code))
+		said := wire.Explanation{Code: string(e.Code), Message: string(e.Message), Reason: means.reason, Kind: means.submit}
+		if act != wire.Submitting {
+			said.Kind = means.ask
+		}
+		return answer, r, v.client.Judge(act, answer, said)
+	}
+	return answer, r, nil
+}
+
+// Submit implements backends.Backend.
+func (v *VOD) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	asked, err := v.translate(job)
+	if err != nil {
+		return backends.Ref{}, job.Named(err)
+	}
+	action := "CreateAigcVideoTask"
+	if job.Kind == backends.Image {
+		action = "CreateAigcImageTask"
+	}
+	_, r, err := v.do(ctx, wire.Submitting, v.client.Base, action, asked)
+	if err != nil {
+		return backends.Ref{}, err
+	}
+	return v.client.Ref(string(job.Kind), r.Response.TaskID)
+}
+
+// Poll implements backends.Backend. The service tells of a task for three days.
+func (v *VOD) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
+	base, err := v.client.At(ref)
+	if err != nil {
+		return backends.Status{}, err
+	}
+	answer, r, err := v.do(ctx, wire.Polling, base, "DescribeTaskDetail", map[string]any{"SubAppId": v.app, "TaskId": ref.ID})
+	if err != nil {
+		return backends.Status{}, err
+	}
+	kind := backends.JobKind(ref.Kind)
+	inner := r.Response.Video
+	if kind == backends.Image {
+		inner = r.Response.Image
+	}
+	status := v.status(r.Response.Status, inner, kind.Makes())
+	status.RetryAfter = wire.RetryAfter(answer.Header)
+	return status, nil
+}
+
+// status reads a task from its outer state and, once that is FINISH, from the
+// inner one.
+func (v *VOD) status(word string, inner *task, makes backends.MediaType) backends.Status {
+	state := words.State(word)
+	if inner == nil {
+		inner = new(task)
+	}
+	switch state {
+	case backends.Failed:
+		return v.failed(word, inner)
+	case backends.Succeeded:
+		if words.State(inner.Status) != backends.Succeeded {
+			return v.client.Going(backends.Unknown, word+" "+inner.Status, inner.Progress)
+		}
+		if inner.ErrCode != 0 || inner.ErrCodeExt != "" {
+			return v.failed(word, inner)
+		}
+		return v.succeeded(word, inner, makes)
+	default:
+		return v.client.Going(state, word, inner.Progress)
+	}
+}
+
+func (v *VOD) failed(word string, inner *task) backends.Status {
+	text := string(inner.ErrCodeExt)
+	return v.client.Failed(word, v.client.Failure(meaning(text).reason, text, string(inner.Message)))
+}
+
+func (v *VOD) succeeded(word string, inner *task, makes backends.MediaType) backends.Status {
+	links := make([]string, 0, len(inner.Output.FileInfos))
+	about := make(map[string]int)
+	for i, file := range inner.Output.FileInfos {
+		links = append(links, string(file.FileURL))
+		about[string(file.FileURL)] = i
+	}
+	status := v.client.Success(word, makes, links...)
+	for i, result := range status.Results {
+		file := inner.Output.FileInfos[about[result.URL]]
+		result.Duration, result.Width, result.Height = file.MetaData.Duration.Seconds(), file.MetaData.Width.Pixels(), file.MetaData.Height.Pixels()
+		status.Results[i] = result
+	}
+	status.Cost = wire.Cost(inner.Output.Usage, "units")
+	return status
+}
+
+// Pages of a list of tasks that are looked through for one, the newest first.
+const (
+	pages    = 10
+	pageSize = 100
+)
+
+// Reconcile implements backends.Reconciler: the job is looked for by its session
+// id among the newest tasks. One that is not there is sent again: the service
+// takes a session id once in three days, so that there is one job either way.
+func (v *VOD) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	asked := map[string]any{"SubAppId": v.app, "Limit": pageSize}
+	for range pages {
+		_, r, err := v.do(ctx, wire.Polling, v.client.Base, "DescribeTasks", asked)
+		if err != nil {
+			return backends.Ref{}, err
+		}
+		for _, listed := range r.Response.TaskSet {
+			if string(listed.SessionID) == job.Token {
+				return v.client.Ref(string(job.Kind), string(listed.TaskID))
+			}
+		}
+		if r.Response.ScrollToken == "" {
+			break
+		}
+		asked["ScrollToken"] = r.Response.ScrollToken
+	}
+	return v.Submit(ctx, job)
+}

@@ -1,0 +1,137 @@
+// Package vod runs tasks at the generation service of Tencent VOD, of which the
+// platform's fields are the twins.
+//
+// This file is the module a configuration names; sign.go signs its calls,
+// request.go says a job in its words, tasks.go is the API.
+package vod
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+func init() {
+	caddy.RegisterModule(new(VOD))
+}
+
+// VOD runs tasks at Tencent VOD (CreateAigcVideoTask, CreateAigcImageTask).
+// Every field of the platform has its twin there. A task's token goes along as
+// SessionId, so that a submission that broke off is found again instead of done
+// twice.
+//
+// A model is asked for by the name and version in ours: `video-kling-2.1` is
+// `Kling` `2.1` there. The service runs one task at a time unless the account
+// has more: set the backend's max_running to what it has.
+type VOD struct {
+	// URL is where the API is. Default: `https://vod.tencentcloudapi.com`.
+	URL string `json:"url,omitempty"`
+
+	// SecretID and SecretKey are the API key. Placeholders are resolved.
+	// Required.
+	SecretID  string          `json:"secret_id,omitempty"`
+	SecretKey settings.Secret `json:"secret_key,omitempty"`
+
+	// SubAppID is the application that tasks belong to. Placeholders are
+	// resolved. Required.
+	SubAppID string `json:"sub_app_id,omitempty"`
+
+	// Models are the service's models by ours, each `ModelName/ModelVersion`,
+	// where they are not as above.
+	Models map[string]string `json:"models,omitempty"`
+
+	client *wire.Client
+	app    uint64
+	now    func() time.Time
+}
+
+const defaultURL = "https://vod.tencentcloudapi.com"
+
+// CaddyModule returns the Caddy module information.
+func (*VOD) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "modelgate.backends.vod",
+		New: func() caddy.Module { return new(VOD) },
+	}
+}
+
+// Provision resolves the key, and refuses a configuration without one.
+func (v *VOD) Provision(caddy.Context) error {
+	if v.URL == "" {
+		v.URL = defaultURL
+	}
+	if err := errors.Join(
+		settings.Resolve("url", &v.URL),
+		settings.Resolve("secret_id", &v.SecretID),
+		settings.Resolve("secret_key", &v.SecretKey),
+		settings.Resolve("sub_app_id", &v.SubAppID),
+	); err != nil {
+		return err
+	}
+	if err := settings.CheckURL(v.URL); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	app, err := strconv.ParseUint(v.SubAppID, 10, 64)
+	if err != nil {
+		return fmt.Errorf("sub_app_id %q is not a number", v.SubAppID)
+	}
+	for ours, theirs := range v.Models {
+		if name, version, ok := strings.Cut(theirs, "/"); !ok || name == "" || version == "" {
+			return fmt.Errorf("model %s: %q is not ModelName/ModelVersion", ours, theirs)
+		}
+	}
+	v.app, v.now = app, time.Now
+	v.client = wire.Connect(wire.Client{
+		Service: "VOD",
+		Base:    v.URL,
+		Secret:  v.SecretKey,
+		Authorize: func(r *http.Request, body []byte) {
+			sign(r, body, v.SecretID, v.SecretKey, v.now())
+		},
+	})
+	return nil
+}
+
+// Cleanup closes the connections that are kept.
+func (v *VOD) Cleanup() error {
+	v.client.Close()
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	adapter vod {
+//		url        <url>
+//		secret_id  <id>
+//		secret_key <key>
+//		sub_app_id <number>
+//		model      <ours> <ModelName/ModelVersion>
+//	}
+func (v *VOD) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return settings.Words{
+		"url":        settings.Text(&v.URL),
+		"secret_id":  settings.Text(&v.SecretID),
+		"secret_key": settings.Text(&v.SecretKey),
+		"sub_app_id": settings.Text(&v.SubAppID),
+	}.UnmarshalWith(d, settings.Pairs{"model": settings.Entries(&v.Models)})
+}
+
+// Interface guards
+var (
+	_ caddy.Module          = (*VOD)(nil)
+	_ caddy.Provisioner     = (*VOD)(nil)
+	_ caddy.CleanerUpper    = (*VOD)(nil)
+	_ caddyfile.Unmarshaler = (*VOD)(nil)
+	_ backends.Backend      = (*VOD)(nil)
+	_ backends.Reconciler   = (*VOD)(nil)
+)

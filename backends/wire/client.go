@@ -1,0 +1,238 @@
+// Package wire is the HTTP between adapters and generation services: calls
+// that are sent once, answers that are bounded and never believed, and the one
+// table that tells from how a call ended what it means for the job.
+//
+// This file sends, outcome.go judges, read.go reads what services wrote.
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+// MaxAnswer is the greatest answer that is read, in bytes. Those of services
+// are some KiB long; they name files and do not hold them.
+const MaxAnswer = 1 << 20
+
+// Bounds of a call. A submission that has not been answered by then is in doubt.
+const (
+	submitTimeout = 30 * time.Second
+	askTimeout    = 20 * time.Second
+	dialTimeout   = 10 * time.Second
+)
+
+// Client calls one service with one credential.
+type Client struct {
+	// Service is the name of the service in what operators read.
+	Service string
+
+	// Base is the address that paths follow, without a slash at its end.
+	Base string
+
+	// Secret is the credential. It is taken out of every text of the service.
+	Secret settings.Secret
+
+	// Authorize puts the credential on a request whose other headers and body
+	// are complete.
+	Authorize func(r *http.Request, body []byte)
+
+	// Explain reads the body of an answer that is an error. Nil: it is not read.
+	Explain func(status int, body []byte) Explanation
+
+	// Params are the paths of our fields by the service's names for them.
+	Params map[string]string
+
+	submit, ask *http.Client
+}
+
+// Connect returns c with connections of its own, for Close to close. No proxy of the
+// environment is used and no redirect followed: the credential goes to Base and
+// nowhere else. Each submission has a new connection, since Go sends again what
+// failed on a kept one.
+func Connect(c Client) *Client {
+	c.Base = strings.TrimRight(c.Base, "/")
+	c.submit = &http.Client{Transport: transport(true), CheckRedirect: stay}
+	c.ask = &http.Client{Transport: transport(false), CheckRedirect: stay}
+	return &c
+}
+
+func transport(once bool) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy = nil
+	t.DisableKeepAlives = once
+	t.MaxResponseHeaderBytes = 64 << 10
+	t.TLSHandshakeTimeout = dialTimeout
+	t.ResponseHeaderTimeout = submitTimeout
+	return t
+}
+
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Close closes the connections that are kept. It may be called on nil.
+func (c *Client) Close() {
+	if c != nil {
+		c.submit.CloseIdleConnections()
+		c.ask.CloseIdleConnections()
+	}
+}
+
+// Bearer is an Authorize for services that take the credential as a bearer
+// token.
+func Bearer(secret settings.Secret) func(*http.Request, []byte) {
+	return func(r *http.Request, _ []byte) { r.Header.Set("Authorization", "Bearer "+secret.Reveal()) }
+}
+
+// Call is one request.
+type Call struct {
+	Act    Act
+	Method string // GET without a body, POST with one, if empty
+	URL    string // absolute
+	Header http.Header
+	Body   []byte // JSON unless the header says else
+}
+
+// Answer is a whole answer.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Do sends a call and reads its answer. An answer whose status is not 2xx
+// comes back with its error, which is a [backends.Error].
+func (c *Client) Do(ctx context.Context, call Call) (Answer, error) {
+	within := askTimeout
+	if call.Act == Submitting {
+		within = submitTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	response, err := c.send(ctx, call)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer response.Body.Close()
+	answer := Answer{Status: response.StatusCode, Header: response.Header}
+	answer.Body, err = io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	switch {
+	case answer.Status/100 != 2:
+		// The status is the answer; what is missing of the body explains less.
+		return answer, c.judge(call.Act, answer)
+	case err != nil:
+		return answer, c.broken(call.Act, fmt.Sprintf("the answer broke off: %v", err))
+	case len(answer.Body) > MaxAnswer:
+		return answer, c.broken(call.Act, fmt.Sprintf("the answer is longer than %d bytes", MaxAnswer))
+	}
+	return answer, nil
+}
+
+// Open sends a call whose answer is a file. The caller closes it; what is not
+// 2xx is an error, as of Do.
+func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, backends.Content, error) {
+	response, err := c.send(ctx, call)
+	if err != nil {
+		return nil, backends.Content{}, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(response.Body, MaxAnswer))
+		answer := Answer{Status: response.StatusCode, Header: response.Header, Body: body}
+		if answer.Status/100 == 2 {
+			return nil, backends.Content{}, c.broken(call.Act, fmt.Sprintf("status %d has no file", answer.Status))
+		}
+		return nil, backends.Content{}, c.judge(call.Act, answer)
+	}
+	return response.Body, backends.Content{
+		Type: backends.Text(response.Header.Get("Content-Type")),
+		Size: response.ContentLength,
+	}, nil
+}
+
+// send sends a call once. Its error is judged.
+func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
+	method := cmp.Or(call.Method, http.MethodGet)
+	if call.Method == "" && call.Body != nil {
+		method = http.MethodPost
+	}
+	// Without a connection nothing can have been sent. With one, nobody knows.
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	r, err := http.NewRequestWithContext(traced, method, call.URL, bytes.NewReader(call.Body))
+	if err != nil {
+		return nil, &backends.Error{
+			Kind: backends.Refused, Reason: backends.UpstreamError, Message: messageFailed,
+			Detail: c.clean("the request cannot be made: " + err.Error()),
+		}
+	}
+	if call.Body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "modelgate")
+	maps.Copy(r.Header, call.Header)
+	if c.Authorize != nil {
+		c.Authorize(r, call.Body)
+	}
+	client := c.ask
+	if call.Act == Submitting {
+		client = c.submit
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, c.unanswered(call.Act, connected.Load(), err)
+	}
+	return response, nil
+}
+
+// accountBytes is how much of the fingerprint of a credential is written down:
+// enough to tell two apart.
+const accountBytes = 8
+
+// account is the fingerprint of the credential.
+func (c *Client) account() string {
+	mac := hmac.New(sha256.New, []byte("modelgate backend account"))
+	mac.Write([]byte(c.Secret))
+	return hex.EncodeToString(mac.Sum(nil)[:accountBytes])
+}
+
+// Ref returns the reference of a job that has just been accepted. An id that is
+// none is an error, which is Doubtful: there is a job, and nobody can ask for it.
+func (c *Client) Ref(kind, id string) (backends.Ref, error) {
+	if !backends.IsID(id) {
+		return backends.Ref{}, c.broken(Submitting, "the answer names no job")
+	}
+	return backends.Ref{ID: id, Kind: kind, Base: c.Base, Account: c.account()}, nil
+}
+
+// At returns the base address at which a job is asked for: that of its
+// submission. One that is not today's is used only with the credential that was
+// used there.
+func (c *Client) At(ref backends.Ref) (string, error) {
+	if ref.Base == c.Base || ref.Base == "" {
+		return c.Base, nil
+	}
+	if ref.Account != c.account() {
+		return "", &backends.Error{
+			Kind: backends.Refused, Reason: backends.UpstreamError, Message: messageFailed,
+			Detail: "the job was sent to " + backends.Text(ref.Base) + " with a credential that is not configured any more",
+		}
+	}
+	return ref.Base, nil
+}

@@ -1,0 +1,204 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+)
+
+// maxLink is the greatest length of a result's address: those of signed links
+// reach some KiB.
+const maxLink = 8192
+
+// Decode reads the JSON object of a 2xx answer. Members that nobody asked for
+// are left alone: services add some at any time.
+func (c *Client) Decode(act Act, answer Answer, into any) error {
+	body := bytes.TrimSpace(answer.Body)
+	if len(body) == 0 || body[0] != '{' {
+		return c.Unreadable(act, "it is no JSON object")
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return c.Unreadable(act, "it is not of the form this service answers with")
+	}
+	return nil
+}
+
+// Encode writes a request's body. HTML characters stay as they are.
+func Encode(body any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(text.Bytes(), "\n"), nil
+}
+
+// Text is a string in an answer that must not make the rest unreadable: what
+// is no string is "".
+type Text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Text) UnmarshalJSON(raw []byte) error {
+	var text string
+	*t = ""
+	if json.Unmarshal(raw, &text) == nil {
+		*t = Text(text)
+	}
+	return nil
+}
+
+// Number is a number in an answer that must not make the rest unreadable. It
+// may be written as a string, and with a percent sign, as "50%"; what is no
+// finite number is 0.
+type Number float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(raw []byte) error {
+	*n = 0
+	text := strings.TrimSuffix(strings.Trim(string(raw), `"`), "%")
+	if value, err := strconv.ParseFloat(text, 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
+		*n = Number(value)
+	}
+	return nil
+}
+
+// Percent returns the number as a percentage, 0 to 100.
+func (n Number) Percent() int { return int(min(max(n, 0), 100)) }
+
+// maxPixels is more than any edge of a picture.
+const maxPixels = 1 << 16
+
+// Pixels returns the number as an edge of a picture, or 0 for what is none.
+func (n Number) Pixels() int {
+	if n < 0 || n > maxPixels {
+		return 0
+	}
+	return int(n)
+}
+
+// maxSeconds is more than any video lasts: a day.
+const maxSeconds = 86400
+
+// Seconds returns the number as a duration in seconds, or 0 for what is none.
+func (n Number) Seconds() float64 {
+	if n < 0 || n > maxSeconds {
+		return 0
+	}
+	return float64(n)
+}
+
+// Cost returns a figure of an answer as a cost in a unit, if it is a number.
+func Cost(raw json.RawMessage, unit string) backends.Cost {
+	amount := strings.Trim(string(raw), `"`)
+	value, err := strconv.ParseFloat(amount, 64)
+	if err != nil || math.IsInf(value, 0) || math.IsNaN(value) || len(amount) > 32 {
+		return backends.Cost{}
+	}
+	return backends.Cost{Amount: amount, Unit: unit}
+}
+
+// Link returns the address of a result, or "" for what is no absolute http or
+// https address without credentials.
+func Link(text string) string {
+	if len(text) > maxLink || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return ""
+	}
+	return text
+}
+
+// Within returns an address that a service named for a job, or "" if it does
+// not lie at base: the credential goes nowhere else.
+func Within(base, address string) string {
+	b, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	u, err := url.Parse(Link(address))
+	if err != nil || u.Scheme != b.Scheme || u.Host != b.Host {
+		return ""
+	}
+	return address
+}
+
+// Success returns the status of a job that succeeded with results at these
+// addresses. What is no address of a result is left out. Success without any is
+// Unknown: the address may come with the next poll, and a failure could not be
+// taken back.
+func (c *Client) Success(word string, makes backends.MediaType, links ...string) backends.Status {
+	status := backends.Status{State: backends.Succeeded, Word: c.clean(word), Progress: 100}
+	for _, link := range links {
+		if link = Link(link); link != "" {
+			status.Results = append(status.Results, backends.Result{URL: link, Type: makes, Format: format(link)})
+		}
+	}
+	if len(status.Results) == 0 {
+		return c.Going(backends.Unknown, word+" without a result", 0)
+	}
+	return status
+}
+
+// Failed returns the status of a job that failed.
+func (c *Client) Failed(word string, failure *backends.Failure) backends.Status {
+	return backends.Status{State: backends.Failed, Word: c.clean(word), Failure: failure}
+}
+
+// Going returns the status of a job that is queued, running or in a state whose
+// word is unknown.
+func (c *Client) Going(state backends.State, word string, progress Number) backends.Status {
+	return backends.Status{State: state, Word: c.clean(word), Progress: progress.Percent()}
+}
+
+// formats are the endings of files that say what they are.
+var formats = map[string]string{
+	".mp4": "mp4", ".mov": "mov", ".webm": "webm",
+	".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif": "gif",
+}
+
+// format returns what the ending of an address says its file is, or "".
+func format(link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return formats[strings.ToLower(u.Path[max(0, strings.LastIndexByte(u.Path, '.')):])]
+}
+
+// Strings are texts as strings.
+func Strings(texts []Text) []string {
+	list := make([]string, len(texts))
+	for i, text := range texts {
+		list[i] = string(text)
+	}
+	return list
+}
+
+// Object is an object in an answer that must not make the rest unreadable: what
+// is no object is empty.
+type Object map[string]json.RawMessage
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Object) UnmarshalJSON(raw []byte) error {
+	var members map[string]json.RawMessage
+	*o = nil
+	if json.Unmarshal(raw, &members) == nil {
+		*o = members
+	}
+	return nil
+}
+
+// Text returns a member that is a string, or "".
+func (o Object) Text(name string) string {
+	var text Text
+	_ = json.Unmarshal(o[name], &text)
+	return string(text)
+}

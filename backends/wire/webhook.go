@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+// Tolerance is how far from now a signed notification may lie, in the past and
+// in the future.
+const Tolerance = 300 * time.Second
+
+// errUnsigned is why a notification is refused. It does not say which check
+// failed.
+var errUnsigned = errors.New("the notification is not signed, or not in time")
+
+// CheckWebhook checks a notification that is signed as Standard Webhooks has it:
+// HMAC-SHA256 over id, time and body, any one of several signatures being
+// enough. Without a secret none is good.
+func CheckWebhook(n backends.Notification, secret settings.Secret) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
+	if err != nil || len(key) == 0 {
+		return errUnsigned
+	}
+	id, at := n.Header.Get("Webhook-Id"), n.Header.Get("Webhook-Timestamp")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || id == "" {
+		return errUnsigned
+	}
+	if age := n.Now.Sub(time.Unix(seconds, 0)); age > Tolerance || age < -Tolerance {
+		return errUnsigned
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + at + "."))
+	mac.Write(n.Body)
+	want := mac.Sum(nil)
+	for signature := range strings.FieldsSeq(n.Header.Get("Webhook-Signature")) {
+		version, text, _ := strings.Cut(signature, ",")
+		given, err := base64.StdEncoding.DecodeString(text)
+		if version == "v1" && err == nil && subtle.ConstantTimeCompare(given, want) == 1 {
+			return nil
+		}
+	}
+	return errUnsigned
+}
+
+// CheckSecret refuses a secret that can sign no webhook.
+func CheckSecret(secret settings.Secret) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
+	if err != nil || len(key) < 16 {
+		return errors.New("it is whsec_ and at least 16 bytes in Base64")
+	}
+	return nil
+}

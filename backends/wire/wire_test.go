@@ -1,0 +1,393 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/backendstest"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+)
+
+const secret = "hushhushhush"
+
+func client(t *testing.T, base string) *wire.Client {
+	t.Helper()
+	c := wire.Connect(wire.Client{Service: "the service", Base: base, Secret: secret, Authorize: wire.Bearer(secret)})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// kinds are what each status means for each act, by its hundred where it has no
+// row of its own.
+func TestEveryStatusMeansWhatItMeansForItsAct(t *testing.T) {
+	t.Parallel()
+	const r, b, d, g = backends.Refused, backends.Busy, backends.Doubtful, backends.Gone
+	acts := []wire.Act{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling}
+	rows := map[int][4]backends.Kind{
+		301: {r, b, b, r}, 302: {d, b, b, r}, 303: {d, b, b, r}, 304: {d, b, b, r}, 307: {r, b, b, r}, 308: {r, b, b, r},
+		400: {r, r, r, r}, 401: {r, r, r, r}, 402: {r, r, r, r}, 403: {r, r, r, r}, 404: {r, g, g, g}, 405: {r, r, r, r},
+		408: {b, b, b, b}, 409: {d, b, b, r}, 410: {r, g, g, g}, 413: {r, r, r, r}, 422: {r, r, r, r}, 425: {b, b, b, b},
+		429: {b, b, b, b}, 499: {r, r, r, r}, 500: {d, b, b, d}, 501: {d, b, b, d}, 503: {d, b, b, d}, 599: {d, b, b, d},
+		600: {d, b, b, d},
+	}
+	c := client(t, "https://x.example")
+	for status, kinds := range rows {
+		for i, act := range acts {
+			e := c.Judge(act, wire.Answer{Status: status}, wire.Explanation{})
+			backendstest.SoundError(t, e, secret)
+			if e.Kind != kinds[i] {
+				t.Errorf("%d of act %d is %s, want %s", status, act, e.Kind, kinds[i])
+			}
+		}
+	}
+}
+
+func TestReasonsOfRefusals(t *testing.T) {
+	t.Parallel()
+	c := client(t, "https://x.example")
+	for _, row := range []struct {
+		status int
+		said   wire.Explanation
+		reason backends.Reason
+		told   bool // the caller reads what the service said
+	}{
+		{400, wire.Explanation{}, backends.InvalidInput, true},
+		{422, wire.Explanation{}, backends.InvalidInput, true},
+		{413, wire.Explanation{}, backends.InvalidInput, true},
+		{400, wire.Explanation{Reason: backends.ContentRejected}, backends.ContentRejected, true},
+		{400, wire.Explanation{Reason: backends.UpstreamError}, backends.UpstreamError, false},
+		{401, wire.Explanation{}, backends.UpstreamError, false},
+		{402, wire.Explanation{}, backends.UpstreamError, false},
+		{403, wire.Explanation{}, backends.UpstreamError, false},
+		{403, wire.Explanation{Reason: backends.ContentRejected}, backends.ContentRejected, true},
+		{404, wire.Explanation{}, backends.UpstreamError, false},
+		{405, wire.Explanation{}, backends.UpstreamError, false},
+		{407, wire.Explanation{}, backends.UpstreamError, false},
+		{421, wire.Explanation{}, backends.UpstreamError, false},
+		{308, wire.Explanation{}, backends.UpstreamError, false},
+		{429, wire.Explanation{}, backends.UpstreamBusy, false},
+		{429, wire.Explanation{Reason: backends.InvalidInput}, backends.InvalidInput, false},
+		{500, wire.Explanation{}, backends.UpstreamError, false},
+		{200, wire.Explanation{Kind: backends.Refused, Reason: backends.InvalidInput}, backends.InvalidInput, true},
+	} {
+		row.said.Message = "what the service said"
+		e := c.Judge(wire.Submitting, wire.Answer{Status: row.status}, row.said)
+		if account := row.status >= 401 && row.status <= 403 && !row.told; account != strings.Contains(e.Message, "account") {
+			t.Errorf("%d is told as %q", row.status, e.Message)
+		}
+		if e.Reason != row.reason || strings.Contains(e.Message, "the service said") != row.told || !strings.Contains(e.Detail, "the service said") {
+			t.Errorf("%d %+v is %+v", row.status, row.said, e)
+		}
+	}
+}
+
+func TestTheCredentialIsTakenOutBeforeTheCut(t *testing.T) {
+	t.Parallel()
+	c := client(t, "https://x.example")
+	for pad := range len(secret) + 4 {
+		f := c.Failure(backends.InvalidInput, "", strings.Repeat("x", backends.MaxText-pad)+secret)
+		for length := 4; length <= len(secret); length++ {
+			if strings.HasSuffix(f.Message, secret[:length]) {
+				t.Errorf("%d before the end is told %q", pad, f.Message[backends.MaxText-pad:])
+			}
+		}
+	}
+}
+
+func TestOnlyAddressesOfTheWebAreLinks(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"https://x.example/a.mp4?x=%20#f":                   true,
+		"http://[::1]:80/":                                  true,
+		"https://x.example/" + strings.Repeat("a", 8192-18): true,
+		"https://x.example/" + strings.Repeat("a", 8192):    false,
+		"https://x.example/é":                               false,
+		"":                                                  false,
+		"https://:80":                                       false,
+		"https://u@x.example":                               false,
+		"httpsx://x.example":                                false,
+		"https:x.example":                                   false,
+		" https://x.example":                                false,
+	} {
+		if got := wire.Link(address); (got != "") != want || got != "" && got != address {
+			t.Errorf("%.60q is a link: %q", address, got)
+		}
+	}
+}
+
+// FuzzLink gives any text as the address of a result.
+func FuzzLink(f *testing.F) {
+	for _, address := range []string{"https://x.example/a", "javascript:x", "https://u:p@x", "//x", "http://\x00"} {
+		f.Add(address)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		link := wire.Link(address)
+		if link == "" {
+			return
+		}
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, link, nil)
+		if err != nil || r.URL.Host == "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
+			t.Errorf("%q is a link: %v", address, err)
+		}
+	})
+}
+
+func TestNumbersTextsAndCostsOfAnyForm(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]float64{
+		`50`: 50, `"50%"`: 50, `"50"`: 50, `12.5`: 12.5, `"100%"`: 100, `-1`: -1, `1e300`: 1e300,
+		`null`: 0, `""`: 0, `"x"`: 0, `true`: 0, `{}`: 0, `[1]`: 0, `"NaN"`: 0, `"Inf"`: 0, `1e999`: 0,
+	} {
+		var n wire.Number
+		if err := json.Unmarshal([]byte(raw), &n); err != nil || float64(n) != want {
+			t.Errorf("%s is %g, %v", raw, n, err)
+		}
+	}
+	for n, want := range map[wire.Number][3]float64{ // percent, pixels, seconds
+		0: {0, 0, 0}, 50.9: {50, 50, 50.9}, -1: {0, 0, 0}, 101: {100, 101, 101}, 65536: {100, 65536, 65536}, 65537: {100, 0, 65537},
+		86400: {100, 0, 86400}, 86401: {100, 0, 0}, math.MaxFloat64: {100, 0, 0},
+	} {
+		if got := [3]float64{float64(n.Percent()), float64(n.Pixels()), n.Seconds()}; got != want {
+			t.Errorf("%g is %v, want %v", n, got, want)
+		}
+	}
+	for raw, want := range map[string]string{`12.50`: "12.50", `"3"`: "3", `null`: "", ``: "", `"x"`: "", `{}`: "", `1e999`: "", `0.` + strings.Repeat("1", 31): ""} {
+		if got := wire.Cost(json.RawMessage(raw), "u"); got.Amount != want || (got.Unit != "") != (want != "") {
+			t.Errorf("%s costs %+v", raw, got)
+		}
+	}
+	var o wire.Object
+	for raw, want := range map[string]string{`{"a":"x"}`: "x", `{"a":1}`: "", `[]`: "", `null`: "", `"x"`: ""} {
+		if err := json.Unmarshal([]byte(raw), &o); err != nil || o.Text("a") != want {
+			t.Errorf("%s has %q, %v", raw, o.Text("a"), err)
+		}
+	}
+}
+
+func TestErrorsAreReadWhereverTheyStand(t *testing.T) {
+	t.Parallel()
+	explain := wire.Codes{"known": backends.ContentRejected}.Explain()
+	for body, want := range map[string]wire.Explanation{
+		`{"error":{"code":"KNOWN","message":"m","param":"p"}}`: {Code: "KNOWN", Message: "m", Param: "p", Reason: backends.ContentRejected},
+		`{"error":{"code":null,"type":"known","message":"m"}}`: {Code: "known", Message: "m", Reason: backends.ContentRejected},
+		`{"error":"m"}`: {Message: "m"},
+		`{"code":"known","message":"m","param":"p","type":"t"}`:            {Code: "known", Message: "m", Param: "p", Reason: backends.ContentRejected},
+		`{"code":"A","message":"m","error":{"code":"B","message":"n"}}`:    {Code: "B", Message: "n"},
+		`{"code":"A","error":{"code":"A","reason":"known","message":"n"}}`: {Code: "A", Message: "n", Reason: backends.ContentRejected},
+		`{"error":7,"message":[]}`:                                         {},
+		`[]`:                                                               {}, ``: {}, `<html>`: {}, `null`: {}, `"x"`: {},
+	} {
+		if got := explain(400, []byte(body)); got != want {
+			t.Errorf("%s is %+v, want %+v", body, got, want)
+		}
+	}
+}
+
+func TestLinksAreFoundInAnyOutput(t *testing.T) {
+	t.Parallel()
+	const a, b = "https://x.example/a", "https://x.example/b"
+	many := strings.Repeat(`"`+a+`",`, 100)
+	for raw, want := range map[string][2][]string{ // any member, and those called url
+		`"` + a + `"`:                         {{a}, nil},
+		`["` + a + `","x","` + b + `"]`:       {{a, b}, nil},
+		`{"b":"` + b + `","a":["` + a + `"]}`: {{a, b}, nil},
+		`{"v":{"url":"` + b + `"},"i":[{"url":"` + a + `"}],"x":"` + a + `"}`: {{a, b, a}, {a, b}},
+		`{"url":["` + a + `"]}`: {{a}, {a}},
+		`null`:                  {}, ``: {}, `{`: {}, `7`: {}, `{"url":"javascript:x"}`: {},
+		`[` + many + `1]`: {slices.Repeat([]string{a}, 16), nil},
+	} {
+		for i, inner := range []string{"", "url"} {
+			if got := wire.Links(json.RawMessage(raw), inner); !slices.Equal(got, want[i]) {
+				t.Errorf("%.80s by %q has %q, want %q", raw, inner, got, want[i])
+			}
+		}
+	}
+}
+
+func TestModelsAreNamedByTheirPrefixOrAsWritten(t *testing.T) {
+	t.Parallel()
+	models := wire.Models{"video-a": "b"}
+	for ours, want := range map[string]string{
+		"video-a": "b", "video-sora-2": "sora-2", "image-x-1": "x-1", "sora-2": "sora-2", "video-": "video-", "": "", "video-image-1": "image-1",
+	} {
+		if got := models.Name(ours); got != want {
+			t.Errorf("%s is %s, want %s", ours, got, want)
+		}
+	}
+}
+
+func TestEveryWordOfAJobHasItsInput(t *testing.T) {
+	t.Parallel()
+	seed := int64(7)
+	job := backends.Job{
+		Prompt: "p", NegativePrompt: "n", EnhancePrompt: "disabled", SceneType: "s", Seed: &seed,
+		Inputs: []backends.Input{
+			{URL: "f", Usage: "firstFrame"}, {URL: "l", Usage: "lastFrame"}, {URL: "i", Category: "image", Usage: "reference"}, {URL: "v", Category: "video", Usage: "reference"},
+		},
+		SubjectInputs: []backends.SubjectInput{{URL: "s"}},
+		Output: backends.Output{
+			Duration: 2.5, Resolution: "2K", AspectRatio: "1:1", AudioGeneration: "enabled", Count: 2, Format: "png", Width: 1, Height: 2, FPS: 3,
+		},
+	}
+	want := map[string]any{
+		"prompt": "p", "negative_prompt": "n", "enhance_prompt": false, "scene_type": "s", "seed": int64(7), "first_frame": "f", "last_frame": "l",
+		"reference_images": []string{"i"}, "reference_videos": []string{"v"}, "subject_images": []string{"s"}, "duration": json.Number("2.5"),
+		"resolution": "2k", "aspect_ratio": "1:1", "audio": true, "count": 2, "format": "png", "width": 1, "height": 2, "fps": 3,
+	}
+	names := make(wire.Names)
+	for word := range want {
+		names[word] = word
+	}
+	if err := wire.CheckNames(names); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := wire.Input(job, names, nil); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if got, err := wire.Input(backends.Job{Output: backends.Output{Count: 1}}, names, nil); err != nil || len(got) != 0 {
+		t.Errorf("a job that says nothing is %v, %v", got, err)
+	}
+
+	// What is paid for is not left out in silence; the rest is.
+	free := []string{"negative_prompt", "enhance_prompt", "seed", "format"}
+	for word := range want {
+		without := make(wire.Names)
+		for name := range names {
+			if name != word {
+				without[name] = name
+			}
+		}
+		got, err := wire.Input(job, without, nil)
+		if slices.Contains(free, word) != (err == nil) {
+			t.Errorf("without a name for %s: %v", word, err)
+		}
+		if _, sent := got[word]; sent {
+			t.Errorf("%s is sent without a name", word)
+		}
+		dropped, err := wire.Input(job, names, wire.Names{word: "-"})
+		if _, sent := dropped[word]; sent || err != nil || len(dropped) != len(want)-1 {
+			t.Errorf("%s dropped: %v, %v", word, dropped, err)
+		}
+	}
+	if err := wire.CheckNames(wire.Names{"frames": "x"}); err == nil {
+		t.Error("a word of no one's is taken")
+	}
+}
+
+func TestACallIsBoundedAndGoesToNoProxy(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	for size, good := range map[int]bool{wire.MaxAnswer: true, wire.MaxAnswer + 1: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat("x", size))
+		}))
+		t.Cleanup(server.Close)
+		c := client(t, server.URL+"/")
+		if c.Base != server.URL {
+			t.Errorf("the base is %s", c.Base)
+		}
+		answer, err := c.Do(t.Context(), wire.Call{URL: c.Base + "/x"})
+		if (err == nil) != good || good && len(answer.Body) != size {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+func TestARequestThatCannotBeMadeIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := client(t, "https://x.example").Do(t.Context(), wire.Call{URL: "http://x.example/\x00" + secret})
+	if e := backendstest.SoundError(t, err, secret); e == nil || e.Kind != backends.Refused {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFileStaysOpenAsLongAsItsContext(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "video/mp4")
+		_, _ = io.WriteString(w, "first")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := client(t, server.URL)
+	file, content, err := c.Open(ctx, wire.Call{Act: wire.Fetching, URL: c.Base})
+	if err != nil || content != (backends.Content{Type: "video/mp4", Size: -1}) {
+		t.Fatalf("%+v, %v", content, err)
+	}
+	defer file.Close()
+	if _, err := io.ReadFull(file, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	ended := make(chan error, 1)
+	go func() { _, err := io.ReadAll(file); ended <- err }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a file that was given up is whole")
+		}
+	case <-time.After(time.Second):
+		t.Error("reading goes on after its context")
+	}
+}
+
+func TestSuccessWithoutAResultIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	c := client(t, "https://x.example")
+	for name, links := range map[string][]string{"none": nil, "an empty one": {""}, "no link": {"file:///etc/passwd"}} {
+		if got := c.Success("done", backends.VideoFile, links...); got.State != backends.Unknown || !strings.Contains(got.Word, "done") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	got := c.Success("done", backends.ImageFile, "https://x.example/a.JPG?x", "x", "https://x.example/b", "https://x.example/c.d/e")
+	want := []backends.Result{
+		{URL: "https://x.example/a.JPG?x", Type: backends.ImageFile, Format: "jpeg"},
+		{URL: "https://x.example/b", Type: backends.ImageFile},
+		{URL: "https://x.example/c.d/e", Type: backends.ImageFile},
+	}
+	if got.State != backends.Succeeded || got.Progress != 100 || !slices.Equal(got.Results, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSecretsOfWebhooksAreLongEnough(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"whsec_aHVzaGh1c2hodXNoaHVzaA==": true, "aHVzaGh1c2hodXNoaHVzaA==": true,
+		"": false, "whsec_": false, "whsec_aHVzaA==": false, "whsec_!": false,
+	} {
+		if err := wire.CheckSecret(settings.Secret(text)); (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// FuzzWebhook gives any headers: nothing unsigned is believed.
+func FuzzWebhook(f *testing.F) {
+	f.Add("id", "1800000000", "v1,AAAA", "{}")
+	f.Add("", "", "", "")
+	f.Add("id", "-9223372036854775808", "v1,", "x")
+	f.Fuzz(func(t *testing.T, id, stamp, signature, body string) {
+		n := backends.Notification{
+			Header: http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": {signature}},
+			Body:   []byte(body), Now: time.Unix(1_800_000_000, 0),
+		}
+		if wire.CheckWebhook(n, "whsec_aHVzaGh1c2hodXNoaHVzaA==") == nil {
+			t.Error(fmt.Sprint("believed: ", id, stamp, signature, body))
+		}
+	})
+}
