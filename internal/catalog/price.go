@@ -38,7 +38,8 @@ type Price struct {
 	// apart. Default: as output.
 	Reasoning *money.Amount `json:"reasoning,omitempty"`
 
-	// Per call that is charged at all, beside its tokens. Default: nothing.
+	// Per call or generation that is charged at all, beside its tokens, images or
+	// seconds. Default: nothing.
 	Request money.Amount `json:"request,omitzero"`
 
 	// How many tokens of input one prompt can have. Required with a price per
@@ -64,7 +65,9 @@ type Variant struct {
 	// other variant names.
 	Resolution string `json:"resolution,omitempty"`
 
-	// Whether it holds for video with sound only.
+	// Whether it holds for video with sound only. One that is not for sound only
+	// holds for video with sound too, unless there is another for it at the same
+	// resolution.
 	Audio bool `json:"audio,omitempty"`
 
 	// In the configured currency.

@@ -19,6 +19,7 @@ const (
 	InvalidJSON          Code = "INVALID_JSON"
 	InvalidParameter     Code = "INVALID_PARAMETER"
 	MissingParameter     Code = "MISSING_PARAMETER"
+	InvalidModel         Code = "INVALID_MODEL"
 	ModelNotFound        Code = "MODEL_NOT_FOUND"
 	Unauthorized         Code = "UNAUTHORIZED"
 	Forbidden            Code = "FORBIDDEN"
@@ -61,6 +62,11 @@ const (
 	NoFactor             Code = "NO_FACTOR"
 	PasskeyNotCompleted  Code = "PASSKEY_NOT_COMPLETED"
 	TooManyAttempts      Code = "TOO_MANY_ATTEMPTS"
+
+	TaskNotFound       Code = "TASK_NOT_FOUND"
+	TaskNotCancellable Code = "TASK_NOT_CANCELLABLE"
+	DuplicateSessionID Code = "DUPLICATE_SESSION_ID"
+	TooManyTasks       Code = "TOO_MANY_TASKS"
 )
 
 // statuses is the one place where a code becomes an HTTP status.
@@ -68,6 +74,7 @@ var statuses = map[Code]int{
 	InvalidJSON:          http.StatusBadRequest,
 	InvalidParameter:     http.StatusBadRequest,
 	MissingParameter:     http.StatusBadRequest,
+	InvalidModel:         http.StatusBadRequest,
 	ModelNotFound:        http.StatusNotFound,
 	Unauthorized:         http.StatusUnauthorized,
 	Forbidden:            http.StatusForbidden,
@@ -110,6 +117,11 @@ var statuses = map[Code]int{
 	NoFactor:             http.StatusBadRequest,
 	PasskeyNotCompleted:  http.StatusBadRequest,
 	TooManyAttempts:      http.StatusTooManyRequests,
+
+	TaskNotFound:       http.StatusNotFound,
+	TaskNotCancellable: http.StatusConflict,
+	DuplicateSessionID: http.StatusConflict,
+	TooManyTasks:       http.StatusTooManyRequests,
 }
 
 // Fault is a refusal. It is an error, so that it travels through code that

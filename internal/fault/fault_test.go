@@ -61,11 +61,13 @@ func TestEveryCodeHasItsStatusInTheTable(t *testing.T) {
 func TestStatusesAreThoseOfTheInterface(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[Code]int{
-		InvalidJSON: 400, InvalidParameter: 400, MissingParameter: 400, ModelNotFound: 404, Unauthorized: 401, Forbidden: 403,
+		InvalidJSON: 400, InvalidParameter: 400, MissingParameter: 400, InvalidModel: 400, ModelNotFound: 404, Unauthorized: 401, Forbidden: 403,
 		RateLimited: 429, PayloadTooLarge: 413, UnsupportedMediaType: 415, MethodNotAllowed: 405, NotFound: 404,
 		UpstreamRejected: 422, UpstreamUnavailable: 503, UpstreamTimeout: 504, StoreUnavailable: 503, Internal: 500,
 		NotLoggedIn: 401, SecondFactorRequired: 401, UserDisabled: 403, CrossOrigin: 403, VerificationRequired: 403,
 		VerificationExpired: 403, VerificationFailed: 403, NoFactor: 400, PasskeyNotCompleted: 400, TooManyAttempts: 429,
+
+		TaskNotFound: 404, TaskNotCancellable: 409, DuplicateSessionID: 409, TooManyTasks: 429,
 		"NOT_IN_THE_TABLE": 500,
 	} {
 		if got := New(code, "x").Status(); got != want {

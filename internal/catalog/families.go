@@ -1,0 +1,191 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// Families finds what a model takes by its name. It never changes.
+type Families struct {
+	entries []entry               // the one that goes first is first
+	wide    map[string]*FamilyRow // rows without models, by family
+	names   []string
+}
+
+// entry is one pattern of a row, without the word of its kind.
+type entry struct {
+	kind    Kind // empty: both
+	pattern Pattern
+	row     *FamilyRow
+}
+
+// NewFamilies makes a set of rows that are valid each. It refuses two patterns
+// that name the same models, and two rows without models for one family.
+func NewFamilies(rows []FamilyRow) (*Families, error) {
+	fs := &Families{wide: make(map[string]*FamilyRow)}
+	for _, row := range rows {
+		if err := row.Validate(); err != nil {
+			return nil, err
+		}
+		if len(row.Models) == 0 {
+			if fs.wide[row.Family] != nil {
+				return nil, fmt.Errorf("family %s is changed twice; name the models that a change is for", row.Family)
+			}
+			fs.wide[row.Family] = &row
+		}
+		for _, p := range row.Models {
+			if err := fs.add(p, &row); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortStableFunc(fs.entries, func(a, b entry) int {
+		return cmp.Or(
+			compareBool(a.pattern.Exact(), b.pattern.Exact()),
+			cmp.Compare(len(b.pattern), len(a.pattern)),
+			compareBool(a.kind != "", b.kind != ""),
+		)
+	})
+	return fs, nil
+}
+
+// compareBool puts what is true first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func (fs *Families) add(p Pattern, row *FamilyRow) error {
+	e := entry{pattern: p, row: row}
+	for _, kind := range []Kind{Video, Image} {
+		if rest, ok := strings.CutPrefix(string(p), string(kind)+"-"); ok {
+			e.kind, e.pattern = kind, Pattern(rest)
+		}
+	}
+	if slices.ContainsFunc(fs.entries, func(o entry) bool { return o.kind == e.kind && o.pattern == e.pattern }) {
+		return fmt.Errorf("family %s: models %s are in a family already", row.Family, p)
+	}
+	fs.entries = append(fs.entries, e)
+	if e.pattern.Exact() {
+		for _, kind := range []Kind{Video, Image} {
+			if e.kind == "" || e.kind == kind {
+				fs.names = append(fs.names, string(kind)+"-"+string(e.pattern))
+			}
+		}
+	}
+	return nil
+}
+
+// Of returns what the model of a platform task takes. A name of the wrong form
+// is INVALID_MODEL, one that no pattern has is MODEL_NOT_FOUND.
+func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
+	if refused := CheckModel(kind, model); refused != nil {
+		return Family{}, refused
+	}
+	family, ok := fs.Find(kind, model)
+	if !ok {
+		return Family{}, fault.At(fault.ModelNotFound, "model", "there is no model %q here", model)
+	}
+	return family, nil
+}
+
+// Find returns what a model of a kind takes, by its name with or without the
+// word of the kind, and false when no pattern has it.
+func (fs *Families) Find(kind Kind, model string) (Family, bool) {
+	name := strings.TrimPrefix(model, string(kind)+"-")
+	for _, e := range fs.entries {
+		if (e.kind == "" || e.kind == kind) && e.pattern.Match(name) {
+			return fs.resolve(kind, name, e.row), true
+		}
+	}
+	return Family{}, false
+}
+
+// resolve forms the rules of a model: the row of the table, changed by that of
+// the family and by that of the model, and then by the variants of each.
+func (fs *Families) resolve(kind Kind, name string, row *FamilyRow) Family {
+	own := tableRow(row.Family)
+	wide := fs.wide[row.Family]
+	if wide == nil {
+		wide = &FamilyRow{}
+	}
+	f := Family{Name: own.name, Kind: kind, Rules: own.video}
+	if kind == Image {
+		f.Rules = own.image
+	}
+	for _, layer := range []*FamilyRow{wide, row} {
+		of(kind, &layer.Video, &layer.Image).apply(&f.Rules)
+	}
+	for _, variants := range [][]VariantRow{own.variants, wide.Variants, row.Variants} {
+		if v := variantOf(name, variants); v != nil {
+			of(kind, &v.Video, &v.Image).apply(&f.Rules)
+		}
+	}
+	return f
+}
+
+func of(kind Kind, video, image *Override) *Override {
+	if kind == Image {
+		return image
+	}
+	return video
+}
+
+// variantOf returns the one among variants that goes first for a name: exact
+// before prefix, longer before shorter.
+func variantOf(name string, variants []VariantRow) *VariantRow {
+	var first *VariantRow
+	for i := range variants {
+		v := &variants[i]
+		if hasPart(name, v.Models) && (first == nil || before(v.Models, first.Models)) {
+			first = v
+		}
+	}
+	return first
+}
+
+func before(a, b Pattern) bool {
+	return cmp.Or(compareBool(a.Exact(), b.Exact()), cmp.Compare(len(b), len(a))) < 0
+}
+
+// hasPart tells whether p names name, or what follows one of the dashes in it.
+func hasPart(name string, p Pattern) bool {
+	for found := true; found; _, name, found = strings.Cut(name, "-") {
+		if p.Match(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Names returns the exact names among the patterns, in the order of
+// configuration; a name of both kinds once for each.
+func (fs *Families) Names() []string { return slices.Clone(fs.names) }
+
+// Len returns the number of patterns.
+func (fs *Families) Len() int { return len(fs.entries) }
+
+func tableRow(name string) *family {
+	i := slices.IndexFunc(families, func(f family) bool { return f.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &families[i]
+}
+
+func familyNames() []string {
+	names := make([]string, len(families))
+	for i, f := range families {
+		names[i] = f.name
+	}
+	return names
+}

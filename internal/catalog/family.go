@@ -1,0 +1,219 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Family is what models of one family take, of one kind of generation.
+type Family struct {
+	// Name is the label of the service document: A to F.
+	Name string
+
+	// Kind is what the rules are about.
+	Kind Kind
+
+	Rules
+}
+
+// Rules are the cells of the table of families. A cell that is zero says that
+// the thing is not taken, but for MaxInputs and LastFrameAlone.
+type Rules struct {
+	Duration         Numbers // of a video, in whole seconds
+	Resolution       Choice
+	AspectRatio      Choice
+	Audio            bool
+	FrameInterpolate bool
+	SceneType        []string
+	ReferenceType    []ReferenceType
+	SubjectInputs    Subjects
+	ObjectID         bool
+	VoiceID          bool
+	Text             bool    // of an input
+	MaxInputs        int     // zero: any number
+	LastFrameAlone   bool    // a lastFrame needs no firstFrame
+	Count            Numbers // of images
+}
+
+// Numbers are the whole numbers that a field may have.
+type Numbers struct {
+	// The allowed ones, single and as ranges: "5", "1-10".
+	Allowed []Range `json:"allowed"`
+
+	// The one where none is given. Zero: there is none, and the backend decides.
+	Default int `json:"default,omitempty"`
+}
+
+// Has tells whether n is one of ns.
+func (ns Numbers) Has(n int) bool {
+	return slices.ContainsFunc(ns.Allowed, func(r Range) bool { return r.Min <= n && n <= r.Max })
+}
+
+// String lists the numbers for a person: "5 or 10", "from 1 to 10".
+func (ns Numbers) String() string {
+	words := make([]string, len(ns.Allowed))
+	for i, r := range ns.Allowed {
+		words[i] = strconv.Itoa(r.Min)
+		if r.Max != r.Min {
+			words[i] = fmt.Sprintf("from %d to %d", r.Min, r.Max)
+		}
+	}
+	return Either(words)
+}
+
+func (ns Numbers) validate(most int) error {
+	for _, r := range ns.Allowed {
+		if r.Min < 1 || r.Max < r.Min || r.Max > most {
+			return fmt.Errorf("%d-%d does not lie within 1-%d", r.Min, r.Max, most)
+		}
+	}
+	switch {
+	case len(ns.Allowed) == 0:
+		return errors.New("it allows no number")
+	case ns.Default != 0 && !ns.Has(ns.Default):
+		return fmt.Errorf("the default %d is not allowed: it must be %v", ns.Default, ns)
+	}
+	return nil
+}
+
+// Range is the numbers from Min to Max. As text it is "1-10", or "5" alone.
+type Range struct{ Min, Max int }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Range) UnmarshalText(text []byte) error {
+	from, to, isRange := strings.Cut(string(text), "-")
+	if !isRange {
+		to = from
+	}
+	var err error
+	if r.Min, err = digits(from); err == nil {
+		r.Max, err = digits(to)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is neither a number nor a range such as 1-10", text)
+	}
+	return nil
+}
+
+func digits(text string) (int, error) {
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.Atoi(text)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Range) MarshalText() ([]byte, error) {
+	if r.Min == r.Max {
+		return strconv.AppendInt(nil, int64(r.Min), 10), nil
+	}
+	return fmt.Appendf(nil, "%d-%d", r.Min, r.Max), nil
+}
+
+// Choice is the words that a field may have. Without any the field is not taken.
+type Choice struct {
+	// The allowed ones, in the spelling in which they are stored and sent on.
+	// They are compared without case.
+	Allowed []string `json:"allowed"`
+
+	// The one where none is given. Empty: there is none, and the backend decides.
+	Default string `json:"default,omitempty"`
+
+	// Whether the default is only for what is generated from text alone; what has
+	// inputs takes after them.
+	TextOnly bool `json:"text_only,omitempty"`
+}
+
+// Find returns the spelling of word among the allowed ones.
+func (c Choice) Find(word string) (string, bool) {
+	i := slices.IndexFunc(c.Allowed, func(allowed string) bool { return strings.EqualFold(allowed, word) })
+	if i < 0 {
+		return "", false
+	}
+	return c.Allowed[i], true
+}
+
+// String lists the words for a person: "16:9 or 9:16".
+func (c Choice) String() string { return Either(c.Allowed) }
+
+func (c Choice) validate(check func(string) error) error {
+	if err := validateWords(c.Allowed, check); err != nil {
+		return err
+	}
+	switch found, ok := c.Find(c.Default); {
+	case c.Default == "" && c.TextOnly:
+		return errors.New("text_only is about a default, and there is none")
+	case c.Default != "" && (!ok || found != c.Default):
+		return fmt.Errorf("the default %q is not allowed: it must be %v", c.Default, c)
+	}
+	return nil
+}
+
+// validateWords refuses a word that fails check, or that is there twice in any
+// case.
+func validateWords[T ~string](words []T, check func(string) error) error {
+	seen := make(map[string]bool, len(words))
+	for _, word := range words {
+		if err := check(string(word)); err != nil {
+			return err
+		}
+		key := strings.ToLower(string(word))
+		if seen[key] {
+			return fmt.Errorf("%q is there twice", word)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+// ReferenceType is a value of inputs[].reference_type, and before a colon the
+// category it is for: "video:feature". Without one it is for both.
+type ReferenceType string
+
+// Split returns the category, empty for both, and the value.
+func (r ReferenceType) Split() (category, value string) {
+	if category, value, found := strings.Cut(string(r), ":"); found {
+		return category, value
+	}
+	return "", string(r)
+}
+
+// References returns the values of reference_type for inputs of a category.
+func (r *Rules) References(category string) []string {
+	var values []string
+	for _, reference := range r.ReferenceType {
+		if only, value := reference.Split(); only == "" || only == category {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// Subjects says whether subject_inputs are taken, and which of their fields is
+// then required.
+type Subjects string
+
+// The ways to take subjects.
+const (
+	NoSubjects     Subjects = "none" // as the zero Subjects
+	SubjectsByID   Subjects = "id"
+	SubjectsByName Subjects = "name"
+)
+
+// Taken tells whether subject_inputs are taken at all.
+func (s Subjects) Taken() bool { return s == SubjectsByID || s == SubjectsByName }
+
+// Either joins words as in "a, b or c"; none are "nothing".
+func Either(words []string) string {
+	switch last := len(words) - 1; last {
+	case -1:
+		return "nothing"
+	case 0:
+		return words[0]
+	default:
+		return strings.Join(words[:last], ", ") + " or " + words[last]
+	}
+}

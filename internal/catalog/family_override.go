@@ -1,0 +1,266 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// FamilyRow puts models into a family, and changes what they take. Without
+// models it changes the family itself, for all of its models.
+type FamilyRow struct {
+	// The label of the service document: A to F.
+	Family string `json:"family"`
+
+	// The models: an exact name, or a prefix and `*`. One that begins with
+	// `video-` or `image-` names models of that kind, any other one what follows
+	// `video-` and `image-` in the names of both: `vidu-*` is `video-vidu-*` and
+	// `image-vidu-*`. An exact name goes before a prefix, a longer prefix before a
+	// shorter one, and one kind before both.
+	Models []Pattern `json:"models,omitempty"`
+
+	// What the models take otherwise than their family, of videos.
+	Video Override `json:"video,omitzero"`
+
+	// The same of images.
+	Image Override `json:"image,omitzero"`
+
+	// What some of the models take otherwise than the others.
+	Variants []VariantRow `json:"variants,omitempty"`
+}
+
+// VariantRow is what some models of a family take otherwise than the others. It
+// goes before the cells of its family and of their row; a row's own variant
+// goes before the one that the table has for the same models.
+type VariantRow struct {
+	// Which ones: an exact name, or a prefix and `*`, of the model's name or of what
+	// follows a dash in it. `q2*` is video-vidu-q2 and video-vidu-q2-pro.
+	Models Pattern `json:"models"`
+
+	// Of videos.
+	Video Override `json:"video,omitzero"`
+
+	// Of images.
+	Image Override `json:"image,omitzero"`
+}
+
+// Override replaces cells of a family, each as a whole. What is not there stays
+// as it is.
+type Override struct {
+	// The allowed lengths of a video, in seconds, and the default one.
+	Duration *Numbers `json:"duration,omitempty"`
+
+	// The allowed resolutions and the default one.
+	Resolution *Choice `json:"resolution,omitempty"`
+
+	// The allowed aspect ratios and the default one. An empty list takes none.
+	AspectRatio *Choice `json:"aspect_ratio,omitempty"`
+
+	// Whether videos can have sound.
+	Audio *bool `json:"audio,omitempty"`
+
+	// Whether frame_interpolate is taken.
+	FrameInterpolate *bool `json:"frame_interpolate,omitempty"`
+
+	// The allowed values of scene_type. An empty list takes none.
+	SceneType []string `json:"scene_type,omitzero"`
+
+	// The allowed values of inputs[].reference_type, with the category that one is
+	// for: `asset`, `video:base`. An empty list takes none.
+	ReferenceType []ReferenceType `json:"reference_type,omitzero"`
+
+	// Whether subject_inputs are taken, and which field of them is then required:
+	// `none`, `id` or `name`.
+	SubjectInputs *Subjects `json:"subject_inputs,omitempty"`
+
+	// Whether inputs[].object_id is taken.
+	ObjectID *bool `json:"object_id,omitempty"`
+
+	// Whether inputs[].voice_id is taken.
+	VoiceID *bool `json:"voice_id,omitempty"`
+
+	// Whether inputs[].text is taken.
+	Text *bool `json:"text,omitempty"`
+
+	// How many inputs there may be. The service document has no such limit: `0`
+	// takes any number.
+	MaxInputs *int `json:"max_inputs,omitempty"`
+
+	// Whether a lastFrame may be there without a firstFrame. The service document
+	// does not forbid it.
+	LastFrameAlone *bool `json:"last_frame_alone,omitempty"`
+
+	// How many images can be asked for at once, and how many are by default.
+	Count *Numbers `json:"count,omitempty"`
+}
+
+// apply replaces the cells of r that o has.
+func (o *Override) apply(r *Rules) {
+	replace(&r.Duration, o.Duration)
+	replace(&r.Resolution, o.Resolution)
+	replace(&r.AspectRatio, o.AspectRatio)
+	replace(&r.Audio, o.Audio)
+	replace(&r.FrameInterpolate, o.FrameInterpolate)
+	if o.SceneType != nil {
+		r.SceneType = o.SceneType
+	}
+	if o.ReferenceType != nil {
+		r.ReferenceType = o.ReferenceType
+	}
+	replace(&r.SubjectInputs, o.SubjectInputs)
+	replace(&r.ObjectID, o.ObjectID)
+	replace(&r.VoiceID, o.VoiceID)
+	replace(&r.Text, o.Text)
+	replace(&r.MaxInputs, o.MaxInputs)
+	replace(&r.LastFrameAlone, o.LastFrameAlone)
+	replace(&r.Count, o.Count)
+}
+
+func replace[T any](cell, own *T) {
+	if own != nil {
+		*cell = *own
+	}
+}
+
+// Limits of what configuration can allow.
+const (
+	maxDuration = int(MaxSeconds / Second)
+	maxCount    = 100
+	maxInputs   = 1000
+)
+
+// cells are those of o that are there, by the words of their JSON, the kinds
+// they are for, and what is wrong with them.
+func (o *Override) cells() []cell {
+	return []cell{
+		{"duration", o.Duration != nil, Video, func() error { return o.Duration.validate(maxDuration) }},
+		{"resolution", o.Resolution != nil, "", func() error { return validateResolution(o.Resolution) }},
+		{"aspect_ratio", o.AspectRatio != nil, "", func() error { return o.AspectRatio.validate(validateRatio) }},
+		{"audio", o.Audio != nil, Video, nil},
+		{"frame_interpolate", o.FrameInterpolate != nil, Video, nil},
+		{"scene_type", o.SceneType != nil, "", func() error { return validateWords(o.SceneType, validateWord) }},
+		{"reference_type", o.ReferenceType != nil, "", func() error { return validateWords(o.ReferenceType, validateReference) }},
+		{"subject_inputs", o.SubjectInputs != nil, Video, func() error { return o.SubjectInputs.validate() }},
+		{"object_id", o.ObjectID != nil, Video, nil},
+		{"voice_id", o.VoiceID != nil, Video, nil},
+		{"text", o.Text != nil, "", nil},
+		{"max_inputs", o.MaxInputs != nil, "", func() error { return within(*o.MaxInputs, maxInputs) }},
+		{"last_frame_alone", o.LastFrameAlone != nil, Video, nil},
+		{"count", o.Count != nil, Image, func() error { return o.Count.validate(maxCount) }},
+	}
+}
+
+type cell struct {
+	word     string
+	there    bool
+	kind     Kind         // that it is for; empty: both
+	validate func() error // nil: it cannot be wrong
+}
+
+// validate refuses a cell that is wrong, or is not for the kind.
+func (o *Override) validate(kind Kind) error {
+	for _, c := range o.cells() {
+		switch {
+		case !c.there:
+		case c.kind != "" && c.kind != kind:
+			return fmt.Errorf("%s %s: it is for the kind %s", kind, c.word, c.kind)
+		case c.validate != nil:
+			if err := c.validate(); err != nil {
+				return fmt.Errorf("%s %s: %w", kind, c.word, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (o *Override) empty() bool {
+	return !slices.ContainsFunc(o.cells(), func(c cell) bool { return c.there })
+}
+
+// Validate refuses a row of an unknown family, with a pattern or a cell that is
+// wrong, or that changes nothing.
+func (f *FamilyRow) Validate() error {
+	row := tableRow(f.Family)
+	if row == nil {
+		return fmt.Errorf("family %q: the families are %s", f.Family, Either(familyNames()))
+	}
+	if len(f.Models) == 0 && f.Video.empty() && f.Image.empty() && len(f.Variants) == 0 {
+		return fmt.Errorf("family %s: it names no models and changes nothing", f.Family)
+	}
+	for _, p := range f.Models {
+		if _, err := ParsePattern(string(p)); err != nil {
+			return fmt.Errorf("family %s: %w", f.Family, err)
+		}
+	}
+	if err := errors.Join(f.Video.validate(Video), f.Image.validate(Image)); err != nil {
+		return fmt.Errorf("family %s: %w", f.Family, err)
+	}
+	seen := make(map[Pattern]bool, len(f.Variants))
+	for _, v := range f.Variants {
+		if err := v.validate(); err != nil {
+			return fmt.Errorf("family %s: variant %s: %w", f.Family, v.Models, err)
+		}
+		if seen[v.Models] {
+			return fmt.Errorf("family %s: variant %s is there twice", f.Family, v.Models)
+		}
+		seen[v.Models] = true
+	}
+	return nil
+}
+
+func (v *VariantRow) validate() error {
+	if _, err := ParsePattern(string(v.Models)); err != nil {
+		return err
+	}
+	if v.Video.empty() && v.Image.empty() {
+		return errors.New("it changes nothing")
+	}
+	return errors.Join(v.Video.validate(Video), v.Image.validate(Image))
+}
+
+func (s Subjects) validate() error {
+	if s != NoSubjects && s != SubjectsByID && s != SubjectsByName {
+		return fmt.Errorf("%q is none of none, id and name", s)
+	}
+	return nil
+}
+
+func validateResolution(c *Choice) error {
+	if len(c.Allowed) == 0 {
+		return errors.New("it allows no resolution")
+	}
+	return c.validate(func(word string) error { return Variant{Resolution: word}.validate() })
+}
+
+func validateRatio(word string) error {
+	wide, high, _ := strings.Cut(word, ":")
+	w, errWide := digits(wide)
+	h, errHigh := digits(high)
+	if errWide != nil || errHigh != nil || w < 1 || h < 1 {
+		return fmt.Errorf("%q is no aspect ratio, such as 16:9", word)
+	}
+	return nil
+}
+
+func validateReference(word string) error {
+	category, value := ReferenceType(word).Split()
+	if category != "" && category != string(Image) && category != string(Video) || strings.HasPrefix(word, ":") {
+		return fmt.Errorf("%q: the category before the colon is image or video", word)
+	}
+	return validateWord(value)
+}
+
+func validateWord(word string) error {
+	if word == "" || len(word) > 64 || strings.ContainsFunc(word, func(r rune) bool { return r != '-' && notOfNames(r) }) {
+		return fmt.Errorf("%q is no word of letters, digits, - and _", word)
+	}
+	return nil
+}
+
+func within(n, most int) error {
+	if n < 0 || n > most {
+		return fmt.Errorf("%d does not lie within 0 and %d", n, most)
+	}
+	return nil
+}

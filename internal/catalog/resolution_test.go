@@ -1,0 +1,24 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+)
+
+func TestTheShorterSideNamesTheResolution(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		width, height int
+		want          string
+	}{
+		{640, 360, "360P"}, {854, 480, "480P"}, {960, 540, "540P"}, {1280, 720, "720P"}, {720, 1280, "720P"}, {720, 720, "720P"}, {1366, 768, "768P"},
+		{1920, 1080, "1080P"}, {1080, 1920, "1080P"}, {2560, 1440, "2K"}, {3840, 2160, "4K"}, {2160, 3840, "4K"},
+		{1920, 1088, "1080P"}, {1280, 704, "720P"}, {1280, 699, "720P"}, {1280, 741, "720P"}, {1280, 746, "768P"}, {2000, 1112, "1080P"},
+		{1280, 698, ""}, {1280, 742, ""}, {1280, 744, ""}, {1280, 745, "768P"}, {2000, 1113, ""}, {1024, 1024, ""}, {7680, 4320, ""}, {0, 0, ""}, {1280, 0, ""}, {-720, 720, ""},
+	} {
+		if got, ok := catalog.ResolutionOf(c.width, c.height); got != c.want || ok != (c.want != "") {
+			t.Errorf("%d×%d is %q, %v, want %q", c.width, c.height, got, ok, c.want)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package egress_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/egress"
+)
+
+func TestWhatIsAllowedIsReachedAndNothingBesideIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		entry  string // PORT stands for that of the trap
+		host   string
+		opened bool
+	}{
+		"the address":                      {"127.0.0.1:PORT", "127.0.0.1", true},
+		"the address by a name":            {"127.0.0.1:PORT", "any.example", true},
+		"the address of localhost":         {"127.0.0.1:PORT", "localhost.", true},
+		"the address, mapped":              {"127.0.0.1:PORT", "[::ffff:127.0.0.1]", true},
+		"the address, written mapped":      {"[::ffff:127.0.0.1]:PORT", "127.0.0.1", true},
+		"another address":                  {"127.0.0.2:PORT", "127.0.0.1", false},
+		"another port":                     {"127.0.0.1:1", "127.0.0.1", false},
+		"the prefix":                       {"127.0.0.0/8:PORT", "127.0.0.1", true},
+		"another prefix":                   {"10.0.0.0/8:PORT", "127.0.0.1", false},
+		"the prefix with another port":     {"127.0.0.0/8:1", "127.0.0.1", false},
+		"everything of IPv6":               {"[::/0]:PORT", "127.0.0.1", false},
+		"the name":                         {"hooks.example:PORT", "hooks.example", true},
+		"the name in capitals":             {"Hooks.Example:PORT", "hooks.EXAMPLE.", true},
+		"the name with another port":       {"hooks.example:1", "hooks.example", false},
+		"another name of the same address": {"hooks.example:PORT", "other.example", false},
+		"a name below it":                  {"hooks.example:PORT", "a.hooks.example", false},
+		"the address of an allowed name":   {"hooks.example:PORT", "127.0.0.1", false},
+	} {
+		tr := newTrap(t, ok)
+		guard := egress.New(allowed(t, strings.Replace(c.entry, "PORT", tr.port, 1)), answering(loopback))
+		status, err := get(t, guard.Client(), "http://"+c.host+":"+tr.port+"/")
+		if opened := err == nil && status == http.StatusOK; opened != c.opened || tr.visited.Load() > 0 != c.opened {
+			t.Errorf("%s: %s with %s allowed was answered %d, %v after %d visits", name, c.host, c.entry, status, err, tr.visited.Load())
+		}
+	}
+}
+
+func TestTheCheckOfAURLKnowsWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	a := allowed(t, "10.1.0.0/16:80", "hooks.internal:8443", "[fd00::/8]:443", "127.0.0.1:443")
+	for text, passes := range map[string]bool{
+		"http://10.1.2.3/":               true,
+		"http://10.1.2.3:80/":            true,
+		"https://10.1.2.3/":              false,
+		"http://10.2.0.1/":               false,
+		"http://0xa010203/":              false,
+		"https://hooks.internal:8443/x":  true,
+		"https://HOOKS.internal.:8443/x": true,
+		"https://hooks.internal/x":       false,
+		"https://a.hooks.internal:8443/": false,
+		"https://[fd12::1]/":             true,
+		"http://[fd12::1]/":              false,
+		"https://127.0.0.1":              true,
+		"https://u@127.0.0.1":            false,
+		"https://localhost":              false,
+		"https://example.com:1":          true,
+	} {
+		if err := a.CheckURL(text); (err == nil) != passes {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestAnAllowedAddressThatIsNotOneIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		entries []string
+		want    string
+	}{
+		"no port":               {[]string{"10.0.0.1"}, "form host:port"},
+		"a URL":                 {[]string{"http://10.0.0.1:80"}, "form host:port"},
+		"IPv6 without brackets": {[]string{"fd00::1:80"}, "form host:port"},
+		"port nought":           {[]string{"10.0.0.1:0"}, "from 1 to 65535"},
+		"any port":              {[]string{"10.0.0.1:*"}, "from 1 to 65535"},
+		"a port too high":       {[]string{"10.0.0.1:65536"}, "from 1 to 65535"},
+		"a port of old":         {[]string{"10.0.0.1:080"}, "from 1 to 65535"},
+		"a service":             {[]string{"10.0.0.1:http"}, "from 1 to 65535"},
+		"no host":               {[]string{":80"}, "no name of a host"},
+		"any host":              {[]string{"*:80"}, "no name of a host"},
+		"any host below":        {[]string{"*.example.com:80"}, "no name of a host"},
+		"bits behind":           {[]string{"10.0.0.1/8:80"}, "did you mean 10.0.0.0/8?"},
+		"too many bits":         {[]string{"10.0.0.0/33:80"}, "no prefix such as"},
+		"a named prefix":        {[]string{"example.com/8:80"}, "no prefix such as"},
+		"a mapped prefix":       {[]string{"[::ffff:10.0.0.0/104]:80"}, "one of IPv4"},
+		"a zone":                {[]string{"[fe80::1%eth0]:80"}, "a zone cannot be allowed"},
+		"short":                 {[]string{"127.1:80"}, "readers take for different ones"},
+		"twice":                 {[]string{"10.0.0.0/8:80", "10.0.0.0/8:80"}, "it is there twice"},
+		"a name twice":          {[]string{"a.example:80", "A.example.:80"}, "it is there twice"},
+	} {
+		_, err := egress.ParseAllowed(c.entries)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.entries[len(c.entries)-1]) {
+			t.Errorf("%s was answered %v, want %q", name, err, c.want)
+		}
+	}
+	if _, err := egress.ParseAllowed([]string{"10.0.0.0/8:80", "10.0.0.0/8:443", "a.example:80", "a.example:443"}); err != nil {
+		t.Errorf("one host with two ports: %v", err)
+	}
+}

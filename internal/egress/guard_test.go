@@ -1,0 +1,279 @@
+package egress_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/egress"
+)
+
+// trap is a server on loopback that counts who connects to it.
+type trap struct {
+	*httptest.Server
+	port    string
+	visited atomic.Int64
+}
+
+func newTrap(t *testing.T, answer http.HandlerFunc) *trap {
+	t.Helper()
+	var tr trap
+	tr.Server = httptest.NewUnstartedServer(answer)
+	tr.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			tr.visited.Add(1)
+		}
+	}
+	tr.Start()
+	t.Cleanup(tr.Close)
+	_, tr.port, _ = net.SplitHostPort(tr.Listener.Addr().String())
+	return &tr
+}
+
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
+
+// answering is a resolver that knows one server, which answers the n-th question
+// for the address of any name as answer says.
+func answering(answer func(n int64) string) *net.Resolver {
+	var asked atomic.Int64
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go serveDNS(server, func() string { return answer(asked.Add(1)) })
+		return client, nil
+	}}
+}
+
+// serveDNS answers the questions of a connection, as RFC 1035 section 4 writes
+// them over TCP: with one address for A, and with none for other types.
+func serveDNS(conn net.Conn, answer func() string) {
+	defer conn.Close()
+	from := bufio.NewReader(conn)
+	for {
+		var length uint16
+		if binary.Read(from, binary.BigEndian, &length) != nil {
+			return
+		}
+		query := make([]byte, length)
+		if _, err := io.ReadFull(from, query); err != nil {
+			return
+		}
+		end := 12
+		for query[end] != 0 {
+			end += 1 + int(query[end])
+		}
+		end += 5 // the root, type and class
+		reply := append([]byte(nil), query[:end]...)
+		copy(reply[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
+		if binary.BigEndian.Uint16(query[end-4:]) == 1 {
+			reply[7] = 1
+			address := netip.MustParseAddr(answer()).As4()
+			reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+			reply = append(reply, address[:]...)
+		}
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
+			return
+		}
+	}
+}
+
+func loopback(int64) string { return "127.0.0.1" }
+
+func allowed(t *testing.T, entries ...string) egress.Allowed {
+	t.Helper()
+	a, err := egress.ParseAllowed(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// get fetches a URL and returns the status of the answer.
+func get(t *testing.T, client *http.Client, url string) (int, error) {
+	t.Helper()
+	t.Cleanup(client.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// TestNoSpellingReachesATrap dials every special host, and lets every name among
+// them stand for loopback, as the most helpful resolver would.
+func TestNoSpellingReachesATrap(t *testing.T) {
+	t.Parallel()
+	tr := newTrap(t, ok)
+	client := egress.New(egress.Allowed{}, answering(loopback)).Client()
+	for name, host := range spellings {
+		if strings.Contains(host, ":") && host[0] != '[' {
+			host = "[" + host + "]"
+		}
+		url := "http://" + host + ":" + tr.port + "/"
+		if _, err := http.NewRequest(http.MethodGet, url, nil); err != nil || strings.Contains(host, "8.8.8.8]") {
+			continue // no client can be asked for it; or it is public when it is dialled
+		}
+		status, err := get(t, client, url)
+		var unknown *net.DNSError // Go's own resolver takes numbers for no names
+		if !egress.Blocked(err) && !errors.As(err, &unknown) {
+			t.Errorf("%s: %s was answered %d, %v", name, host, status, err)
+		}
+		if n := tr.visited.Swap(0); n != 0 {
+			t.Errorf("%s: %s reached the trap", name, host)
+		}
+	}
+	// The trap works.
+	for _, host := range []string{"127.0.0.1", "any.example"} {
+		open := egress.New(allowed(t, "127.0.0.0/8:"+tr.port), answering(loopback)).Client()
+		if status, err := get(t, open, "http://"+host+":"+tr.port+"/"); err != nil || status != http.StatusOK || tr.visited.Swap(0) != 1 {
+			t.Errorf("the trap answered %s with %d, %v", host, status, err)
+		}
+	}
+}
+
+func TestANameThatChangesItsAddressIsJudgedByTheOneDialled(t *testing.T) {
+	t.Parallel()
+	tr := newTrap(t, ok)
+	rebinding := answering(func(n int64) string {
+		if n == 1 {
+			return "8.8.8.8" // for whoever looks before he dials
+		}
+		return "127.0.0.1"
+	})
+	seen, err := rebinding.LookupNetIP(t.Context(), "ip4", "rebind.example")
+	if err != nil || len(seen) != 1 || seen[0] != netip.MustParseAddr("8.8.8.8") {
+		t.Fatalf("the name is first %v, %v", seen, err)
+	}
+	if err := egress.CheckURL("http://rebind.example:" + tr.port + "/"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = get(t, egress.New(egress.Allowed{}, rebinding).Client(), "http://rebind.example:"+tr.port+"/")
+	if !egress.Blocked(err) || tr.visited.Load() != 0 {
+		t.Errorf("was answered %v, and the trap was visited %d times", err, tr.visited.Load())
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	second := newTrap(t, ok)
+	first := newTrap(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, second.URL, http.StatusTemporaryRedirect)
+	})
+	// Even where both are allowed: nobody asked for the second.
+	client := egress.New(allowed(t, "127.0.0.1:"+first.port, "127.0.0.1:"+second.port), nil).Client()
+	status, err := get(t, client, first.URL)
+	if err != nil || status != http.StatusTemporaryRedirect || second.visited.Load() != 0 {
+		t.Errorf("was answered %d, %v, and the second was visited %d times", status, err, second.visited.Load())
+	}
+}
+
+func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
+	proxy := newTrap(t, ok)
+	for _, word := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
+		t.Setenv(word, proxy.URL)
+	}
+	client := egress.New(egress.Allowed{}, answering(loopback)).Client()
+	if client.Transport.(*http.Transport).Proxy != nil {
+		t.Error("the client asks for a proxy")
+	}
+	if _, err := get(t, client, "http://files.example/"); err == nil || proxy.visited.Load() != 0 {
+		t.Errorf("was answered %v, and the proxy was visited %d times", err, proxy.visited.Load())
+	}
+}
+
+func TestWhatIsFetchedIsCopiedAsItIs(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 || r.Header.Get("Accept-Encoding") != "" {
+			t.Errorf("asked in %s for the encodings %q", r.Proto, r.Header.Get("Accept-Encoding"))
+		}
+		if r.URL.Path == "/long" {
+			w.Header().Set("X-Long", strings.Repeat("a", 128<<10))
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	client := egress.New(allowed(t, server.Listener.Addr().String()), nil).Client()
+	client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	if status, err := get(t, client, server.URL+"/"); err != nil || status != http.StatusOK {
+		t.Errorf("was answered %d, %v", status, err)
+	}
+	if status, err := get(t, client, server.URL+"/long"); err == nil {
+		t.Errorf("a head without an end was answered %d", status)
+	}
+}
+
+// TestEveryRefusalReadsTheSame tries an address that is blocked, a port that is
+// closed, and a name without an address.
+func TestEveryRefusalReadsTheSame(t *testing.T) {
+	t.Parallel()
+	tr := newTrap(t, ok)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, closedPort, _ := net.SplitHostPort(closed.Addr().String())
+	closed.Close()
+	nameless := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no server of names")
+	}}
+	guard := egress.New(allowed(t, "127.0.0.1:"+closedPort), nameless)
+	for name, c := range map[string]struct {
+		address string
+		blocked bool
+	}{
+		"blocked":      {"127.0.0.1:" + tr.port, true},
+		"closed":       {"127.0.0.1:" + closedPort, false},
+		"unresolvable": {"nobody.example:80", false},
+		"no port":      {"127.0.0.1", false},
+	} {
+		conn, err := guard.Dial(t.Context(), "tcp", c.address)
+		var unreachable *egress.Unreachable
+		if !errors.As(err, &unreachable) || err.Error() != "the address cannot be reached" || conn != nil {
+			t.Errorf("%s was answered %v, %v", name, conn, err)
+			continue
+		}
+		if unreachable.Cause == nil || egress.Blocked(err) != c.blocked {
+			t.Errorf("%s: the log has the cause %v", name, unreachable.Cause)
+		}
+	}
+	if tr.visited.Load() != 0 {
+		t.Error("the trap was visited")
+	}
+}
+
+func TestTheEndOfAContextIsKnown(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := egress.New(egress.Allowed{}, nil).Dial(ctx, "tcp", "8.8.8.8:80")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("was answered %v", err)
+	}
+}
+
+func TestOnlyTCPIsDialled(t *testing.T) {
+	t.Parallel()
+	guard := egress.New(allowed(t, "127.0.0.1:9"), nil)
+	for _, network := range []string{"udp", "udp4", "ip4:icmp", "unix", "nonsense"} {
+		if conn, err := guard.Dial(t.Context(), network, "127.0.0.1:9"); err == nil {
+			conn.Close()
+			t.Errorf("%s was dialled", network)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxURL is how many characters a URL may have: links that are signed carry
+// their credentials along.
+const MaxURL = 8192
+
+// CheckURL refuses what is not an absolute http or https URL of at most
+// [MaxURL] characters, has a user or password, or names a special address in
+// any spelling (see [SpecialHost]). The error says what it must be, as the rest
+// of a sentence about the URL, and does not repeat it: it may be a credential.
+func CheckURL(text string) error { return Allowed{}.CheckURL(text) }
+
+// CheckURL is [CheckURL] but for special addresses and names that are allowed
+// with the port of the URL.
+func (a Allowed) CheckURL(text string) error {
+	if n := utf8.RuneCountInString(text); n > MaxURL {
+		return fmt.Errorf("must have at most %d characters, not %d", MaxURL, n)
+	}
+	// Readers strip these, or take a backslash for a slash, and then find
+	// another host.
+	odd := func(r rune) bool {
+		return r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r)
+	}
+	if strings.ContainsFunc(text, odd) {
+		return errors.New("must be a URL without white space, backslashes and control characters")
+	}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return errors.New("must be an absolute http or https URL")
+	}
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	if strings.Contains(authority, "@") {
+		return errors.New("must be a URL without a user or password")
+	}
+	host, port, err := splitAuthority(authority, scheme)
+	if err != nil {
+		return err
+	}
+	if err := checkHost(host); err != nil && !a.opens(host, port) {
+		return hostError(host, err)
+	}
+	// Our own reader must agree.
+	if u, err := url.Parse(text); err != nil || u.Host != authority || u.User != nil || u.Opaque != "" {
+		return errors.New("must be an absolute http or https URL; it cannot be read as one")
+	}
+	return nil
+}
+
+// splitAuthority splits what stands between the slashes of a URL into the host,
+// in its brackets, and the port, or that of the scheme.
+func splitAuthority(authority, scheme string) (host string, port uint16, err error) {
+	host, digits, given := authority, "", false
+	if end := strings.LastIndexByte(authority, ']'); end >= 0 || strings.Count(authority, ":") == 1 {
+		if colon := strings.LastIndexByte(authority, ':'); colon > end {
+			host, digits, given = authority[:colon], authority[colon+1:], true
+		}
+	}
+	switch {
+	case host == "":
+		return "", 0, errors.New("must be an absolute http or https URL with a host")
+	case host[0] != '[' && strings.Contains(host, ":"):
+		return "", 0, errors.New("must be a URL with a host and a port; an IPv6 address stands in brackets")
+	case given:
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil || n == 0 {
+			return "", 0, errors.New("must be a URL whose port is from 1 to 65535")
+		}
+		return host, uint16(n), nil
+	case strings.EqualFold(scheme, "http"):
+		return host, 80, nil
+	}
+	return host, 443, nil
+}

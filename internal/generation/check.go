@@ -1,0 +1,204 @@
+package generation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// Limits of section 8 of the service document, in characters.
+const (
+	MaxSessionID      = 50
+	MaxSessionContext = 1000
+	MaxMediaName      = 64
+)
+
+// Limits of /v1/video/generations, far above what any backend takes.
+const (
+	maxSide   = 16384 // pixels
+	maxFPS    = 1000
+	maxVideos = 100
+)
+
+// check is one Check on its way.
+type check struct {
+	Request
+	family *catalog.Family // nil: no family has the model
+}
+
+// rule is one step of a check. It refuses, or passes and fills in a default.
+type rule func(*check) *fault.Fault
+
+// platformRules are those of a platform task, in the order in which a request
+// is read.
+var platformRules = []rule{
+	(*check).prompt, (*check).texts, (*check).words, (*check).inputs, (*check).frames, (*check).voices, (*check).subjects, (*check).sceneType,
+	(*check).duration, (*check).resolution, (*check).aspectRatio, (*check).audio, (*check).frameInterpolate, (*check).count, (*check).mediaName,
+}
+
+// passingRules are those of /v1/video/generations.
+var passingRules = []rule{(*check).image, (*check).numbers, (*check).duration, (*check).pixels, (*check).resolution}
+
+// Check holds r against the rules that are the same for all models, and against
+// those of the family that its model is in. It returns r with the defaults of
+// both filled in, spellings as the table of families has them, and without what
+// the family lacks and the request does not ask for (`disabled`, `false`). R
+// itself stays as it is.
+//
+// A platform task whose model has not the right form is INVALID_MODEL, one whose
+// model is in no family MODEL_NOT_FOUND. A request of /v1/video/generations
+// whose model is in no family is held against the rules of all models alone.
+func Check(families *catalog.Families, r Request) (Checked, *fault.Fault) {
+	c := check{Request: r}
+	c.Inputs, c.Subjects = slices.Clone(r.Inputs), slices.Clone(r.Subjects)
+	rules := platformRules
+	if r.Passing() {
+		if r.Model == "" {
+			return Checked{}, missing("model")
+		}
+		rules = passingRules
+		if family, ok := families.Find(r.Kind, r.Model); ok {
+			c.family = &family
+		}
+	} else {
+		family, refused := families.Of(r.Kind, r.Model)
+		if refused != nil {
+			return Checked{}, refused
+		}
+		c.family = &family
+	}
+	for _, rule := range rules {
+		if refused := rule(&c); refused != nil {
+			return Checked{}, refused
+		}
+	}
+	checked := Checked{Request: c.Request}
+	if c.family != nil {
+		checked.Family = c.family.Name
+	}
+	return checked, nil
+}
+
+// prompt is required of a video; of an image where there is nothing else.
+func (c *check) prompt() *fault.Fault {
+	if strings.TrimSpace(c.Prompt) != "" || c.Kind == catalog.Image && len(c.Inputs) > 0 {
+		return nil
+	}
+	if c.Kind == catalog.Image {
+		return invalid("prompt", "must not be empty where there are no `inputs`")
+	}
+	return invalid("prompt", "must not be empty")
+}
+
+// texts have a greatest length.
+func (c *check) texts() *fault.Fault {
+	for _, text := range []struct {
+		param, text string
+		most        int
+	}{
+		{"session_id", c.SessionID, MaxSessionID},
+		{"session_context", c.SessionContext, MaxSessionContext},
+		{"output.media_name", c.Output.MediaName, MaxMediaName},
+	} {
+		if n := utf8.RuneCountInString(text.text); n > text.most {
+			return invalid(text.param, "must have at most %d characters, not %d", text.most, n)
+		}
+	}
+	return nil
+}
+
+// words are those of which there are only a few.
+func (c *check) words() *fault.Fault {
+	onOff := []string{string(Enabled), string(Disabled)}
+	for _, word := range []struct {
+		param, word string
+		allowed     []string
+	}{
+		{"enhance_prompt", string(c.EnhancePrompt), onOff},
+		{"input_region", c.InputRegion, []string{"mainland", "oversea"}},
+		{"output.audio_generation", string(c.Output.AudioGeneration), onOff},
+		{"output.enhance_switch", string(c.Output.EnhanceSwitch), onOff},
+		{"output.frame_interpolate", string(c.Output.FrameInterpolate), onOff},
+		{"output.format", c.Output.Format, []string{"jpeg", "png"}},
+	} {
+		if refused := oneOf(word.param, word.word, word.allowed); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// mediaName becomes a segment of a link, and the class of a medium is counted
+// from 0.
+func (c *check) mediaName() *fault.Fault {
+	name := c.Output.MediaName
+	switch {
+	case strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, unicode.IsControl):
+		return invalid("output.media_name", "must not hold `/`, `\\` or control characters")
+	case name == "." || name == "..":
+		return invalid("output.media_name", "must not be %q: it becomes part of a link", name)
+	case c.Output.ClassID < 0:
+		return invalid("output.class_id", "must be at least 0, not %d", c.Output.ClassID)
+	}
+	return nil
+}
+
+func (c *check) sceneType() *fault.Fault {
+	if c.SceneType == "" || slices.Contains(c.family.SceneType, c.SceneType) {
+		return nil
+	}
+	return c.unlike("scene_type", c.SceneType, c.family.SceneType)
+}
+
+// unlike refuses a word that is not among those that the family allows.
+func (c *check) unlike(param, word string, allowed []string) *fault.Fault {
+	if len(allowed) == 0 {
+		return c.lacks(param)
+	}
+	return invalid(param, "must be %s for %s, not %s", catalog.Either(allowed), c.models(), quote(word))
+}
+
+// lacks refuses a field that the family does not take.
+func (c *check) lacks(param string) *fault.Fault {
+	return invalid(param, "is not taken by %s", c.models())
+}
+
+// models names the models for which a rule holds.
+func (c *check) models() string {
+	if c.Kind == catalog.Image {
+		return "images of family " + c.family.Name
+	}
+	return "family " + c.family.Name
+}
+
+func invalid(param, format string, args ...any) *fault.Fault {
+	return fault.At(fault.InvalidParameter, param, "`%s` %s", param, fmt.Sprintf(format, args...))
+}
+
+// oneOf refuses a word that is not allowed; an empty one is not given.
+func oneOf(param, word string, allowed []string) *fault.Fault {
+	if word == "" || slices.Contains(allowed, word) {
+		return nil
+	}
+	return invalid(param, "must be %s, not %s", catalog.Either(allowed), quote(word))
+}
+
+// quote repeats a word to whoever gave it, or the beginning of it.
+func quote(word string) string {
+	const most = 64
+	if runes := []rune(word); len(runes) > most {
+		word = string(runes[:most]) + "…"
+	}
+	return strconv.Quote(word)
+}
+
+// at is the path of a field of the n-th element of a list.
+func at(list string, n int, field string) string {
+	return list + "[" + strconv.Itoa(n) + "]." + field
+}

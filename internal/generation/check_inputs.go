@@ -1,0 +1,201 @@
+package generation
+
+import (
+	"encoding/base64"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/egress"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+const (
+	imageCategory = string(catalog.Image)
+	videoCategory = string(catalog.Video)
+)
+
+// inputs are held against the rules one by one. None of them is fetched.
+func (c *check) inputs() *fault.Fault {
+	if most := c.family.MaxInputs; most > 0 && len(c.Inputs) > most {
+		return invalid("inputs", "must be at most %d for %s, not %d", most, c.models(), len(c.Inputs))
+	}
+	for i := range c.Inputs {
+		if refused := c.input(&c.Inputs[i], i); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// input is the n-th one.
+func (c *check) input(in *Input, n int) *fault.Fault {
+	path := func(field string) string { return at("inputs", n, field) }
+	if err := egress.CheckURL(in.URL); err != nil {
+		return invalid(path("url"), "%v", err)
+	}
+	for _, word := range []struct {
+		field   string
+		word    *string
+		allowed []string // the first is the default
+	}{
+		{"category", &in.Category, []string{imageCategory, videoCategory}},
+		{"usage", &in.Usage, []string{Reference, FirstFrame, LastFrame}},
+	} {
+		if refused := oneOf(path(word.field), *word.word, word.allowed); refused != nil {
+			return refused
+		}
+		if *word.word == "" {
+			*word.word = word.allowed[0]
+		}
+	}
+	if in.Usage != Reference && in.Category != imageCategory {
+		return invalid(path("usage"), "must be reference for a video: a %s is an image", in.Usage)
+	}
+	if allowed := c.family.References(in.Category); in.ReferenceType != "" && !slices.Contains(allowed, in.ReferenceType) {
+		return c.unlikeReference(path("reference_type"), in, allowed)
+	}
+	for _, own := range []struct {
+		field     string
+		given     string
+		taken     bool
+		imageOnly bool
+	}{
+		{"object_id", in.ObjectID, c.family.ObjectID, true},
+		{"voice_id", in.VoiceID, c.family.VoiceID, true},
+		{"text", in.Text, c.family.Text, false},
+	} {
+		switch {
+		case own.given == "":
+		case !own.taken:
+			return c.lacks(path(own.field))
+		case own.imageOnly && in.Category != imageCategory:
+			return invalid(path(own.field), "is for inputs of the category image")
+		}
+	}
+	return keepSound(path("keep_original_sound"), in)
+}
+
+func (c *check) unlikeReference(param string, in *Input, allowed []string) *fault.Fault {
+	other := videoCategory
+	if in.Category == videoCategory {
+		other = imageCategory
+	}
+	if slices.Contains(c.family.References(other), in.ReferenceType) {
+		return invalid(param, "may be %s only where the category is %s", in.ReferenceType, other)
+	}
+	return c.unlike(param, in.ReferenceType, allowed)
+}
+
+// keepSound leaves out what an image need not be told.
+func keepSound(param string, in *Input) *fault.Fault {
+	if refused := oneOf(param, string(in.KeepOriginalSound), []string{string(Enabled), string(Disabled)}); refused != nil {
+		return refused
+	}
+	if in.Category == videoCategory {
+		return nil
+	}
+	if in.KeepOriginalSound == Enabled {
+		return invalid(param, "is for inputs of the category video")
+	}
+	in.KeepOriginalSound = ""
+	return nil
+}
+
+// frames are at most one at each end, and the last one needs the first.
+func (c *check) frames() *fault.Fault {
+	count := map[string]int{}
+	for i, in := range c.Inputs {
+		if count[in.Usage]++; in.Usage != Reference && count[in.Usage] > 1 {
+			return invalid(at("inputs", i, "usage"), "is %s a second time; there can be one", in.Usage)
+		}
+	}
+	if count[LastFrame] > 0 && count[FirstFrame] == 0 && !c.family.LastFrameAlone {
+		i := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Usage == LastFrame })
+		return invalid(at("inputs", i, "usage"), "is lastFrame, which needs another input as the firstFrame")
+	}
+	return nil
+}
+
+// voices are those of subjects: with one, all images are of a subject.
+func (c *check) voices() *fault.Fault {
+	voice := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.VoiceID != "" })
+	nobody := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Category == imageCategory && in.ObjectID == "" })
+	if voice < 0 || nobody < 0 {
+		return nil
+	}
+	return invalid(at("inputs", voice, "voice_id"), "needs all images to have an `object_id`; `%s` is not given", at("inputs", nobody, "object_id"))
+}
+
+// subjects are told by their id or their name.
+func (c *check) subjects() *fault.Fault {
+	if len(c.Subjects) == 0 {
+		return nil
+	}
+	if !c.family.SubjectInputs.Taken() {
+		return c.lacks("subject_inputs")
+	}
+	for i, subject := range c.Subjects {
+		if err := egress.CheckURL(subject.URL); err != nil {
+			return invalid(at("subject_inputs", i, "url"), "%v", err)
+		}
+		field, given := "id", subject.ID
+		if c.family.SubjectInputs == catalog.SubjectsByName {
+			field, given = "name", subject.Name
+		}
+		if given == "" {
+			param := at("subject_inputs", i, field)
+			return fault.At(fault.MissingParameter, param, "`%s` is required by %s", param, c.models())
+		}
+	}
+	return nil
+}
+
+// image is that of /v1/video/generations: a URL, a data URL of an image, or
+// Base64.
+func (c *check) image() *fault.Fault {
+	if len(c.Inputs) == 0 {
+		return nil
+	}
+	text := c.Inputs[0].URL
+	if strings.Contains(text, "://") {
+		if err := egress.CheckURL(text); err != nil {
+			return invalid("image", "%v", err)
+		}
+		return nil
+	}
+	data := text
+	if head, body, isURL := cutDataURL(text); isURL {
+		if !strings.HasPrefix(head, "image/") || !strings.HasSuffix(head, ";base64") {
+			return invalid("image", "must be a data URL of an image in Base64, as data:image/png;base64,…")
+		}
+		data = body
+	}
+	if !isBase64(data) {
+		return invalid("image", "must be a URL, or an image in Base64")
+	}
+	return nil
+}
+
+// cutDataURL splits a data URL (RFC 2397) into its type and its data. Its
+// scheme and its type have no case.
+func cutDataURL(text string) (head, data string, ok bool) {
+	const scheme = "data:"
+	if len(text) < len(scheme) || !strings.EqualFold(text[:len(scheme)], scheme) {
+		return "", "", false
+	}
+	head, data, _ = strings.Cut(text[len(scheme):], ",")
+	if len(head) > 128 {
+		return "", data, true
+	}
+	return strings.ToLower(head), data, true
+}
+
+// isBase64 tells whether text is Base64 of something, padded or not. It keeps
+// none of what it reads.
+func isBase64(text string) bool {
+	text = strings.TrimRight(text, "=")
+	n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(text)))
+	return err == nil && n > 0
+}

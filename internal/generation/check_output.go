@@ -1,0 +1,148 @@
+package generation
+
+import (
+	"fmt"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// duration is that of the family, where there is one.
+func (c *check) duration() *fault.Fault {
+	if c.Kind != catalog.Video || c.family == nil {
+		return nil
+	}
+	allowed := c.family.Duration
+	if c.Output.Duration == nil {
+		if allowed.Default > 0 {
+			c.Output.Duration = new(catalog.Seconds(allowed.Default) * catalog.Second)
+		}
+		return nil
+	}
+	if n, whole := c.Output.Duration.Whole(); !whole || !allowed.Has(n) {
+		return invalid(c.param("duration"), "must be %v for %s, not %v", allowed, c.models(), *c.Output.Duration)
+	}
+	return nil
+}
+
+// resolution gets the spelling of the table.
+func (c *check) resolution() *fault.Fault {
+	switch {
+	case c.family == nil:
+		return nil
+	case c.Output.Resolution == "":
+		c.Output.Resolution = c.family.Resolution.Default
+		return nil
+	}
+	word, ok := c.family.Resolution.Find(c.Output.Resolution)
+	switch {
+	case !ok && c.Passing():
+		return invalid("height", "asks for %s, and must ask for %v for %s", c.Output.Resolution, c.family.Resolution, c.models())
+	case !ok:
+		return c.unlike("output.resolution", c.Output.Resolution, c.family.Resolution.Allowed)
+	}
+	c.Output.Resolution = word
+	return nil
+}
+
+// aspectRatio of what has inputs follows them where the table says so.
+func (c *check) aspectRatio() *fault.Fault {
+	allowed := c.family.AspectRatio
+	if c.Output.AspectRatio == "" {
+		if textOnly := len(c.Inputs) == 0 && len(c.Subjects) == 0; textOnly || !allowed.TextOnly {
+			c.Output.AspectRatio = allowed.Default
+		}
+		return nil
+	}
+	word, ok := allowed.Find(c.Output.AspectRatio)
+	if !ok {
+		return c.unlike("output.aspect_ratio", c.Output.AspectRatio, allowed.Allowed)
+	}
+	c.Output.AspectRatio = word
+	return nil
+}
+
+// audio becomes audio_generation, which goes before it.
+func (c *check) audio() *fault.Fault {
+	asked, param := c.Output.AudioGeneration, "output.audio_generation"
+	if asked == "" && c.Output.Audio != nil {
+		asked, param = Disabled, "output.audio"
+		if *c.Output.Audio {
+			asked = Enabled
+		}
+	}
+	c.Output.Audio = nil
+	return c.feature(param, c.family.Audio, asked, Disabled, &c.Output.AudioGeneration)
+}
+
+func (c *check) frameInterpolate() *fault.Fault {
+	return c.feature("output.frame_interpolate", c.family.FrameInterpolate, c.Output.FrameInterpolate, "", &c.Output.FrameInterpolate)
+}
+
+// feature sets a switch as it was asked for, or to its default. Where the family
+// lacks it, it cannot be enabled, and is left out.
+func (c *check) feature(param string, taken bool, asked, byDefault Switch, into *Switch) *fault.Fault {
+	switch {
+	case !taken && asked == Enabled:
+		return c.lacks(param)
+	case !taken:
+		*into = ""
+	case asked == "":
+		*into = byDefault
+	default:
+		*into = asked
+	}
+	return nil
+}
+
+// count is of images alone; a platform task has one video.
+func (c *check) count() *fault.Fault {
+	if c.Kind != catalog.Image {
+		return nil
+	}
+	allowed := c.family.Count
+	if c.Output.Count == nil {
+		c.Output.Count = new(max(allowed.Default, 1))
+		return nil
+	}
+	if n := *c.Output.Count; !allowed.Has(n) {
+		return invalid("output.count", "must be %v for %s, not %d", allowed, c.models(), n)
+	}
+	return nil
+}
+
+// numbers of /v1/video/generations are those that make sense to anybody.
+func (c *check) numbers() *fault.Fault {
+	if c.Output.Count == nil {
+		c.Output.Count = new(1)
+	}
+	for _, number := range []struct {
+		param string
+		n     *int
+		most  int
+	}{
+		{"width", c.Output.Width, maxSide},
+		{"height", c.Output.Height, maxSide},
+		{"fps", c.Output.FPS, maxFPS},
+		{"n", c.Output.Count, maxVideos},
+	} {
+		if number.n != nil && (*number.n < 1 || *number.n > number.most) {
+			return invalid(number.param, "must be from 1 to %d, not %d", number.most, *number.n)
+		}
+	}
+	return nil
+}
+
+// pixels of /v1/video/generations give the resolution its name, or the number of
+// its lines where it has none.
+func (c *check) pixels() *fault.Fault {
+	if c.Output.Width == nil || c.Output.Height == nil {
+		return nil
+	}
+	name, ok := catalog.ResolutionOf(*c.Output.Width, *c.Output.Height)
+	if !ok {
+		name = fmt.Sprintf("%dP", min(*c.Output.Width, *c.Output.Height))
+	}
+	c.Output.Resolution = name
+	return nil
+}

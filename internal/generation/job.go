@@ -1,0 +1,78 @@
+package generation
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Job returns c as backends take it, without a token and a place to notify.
+// What it says of the caller, session_id and session_context, is left out.
+func (c *Checked) Job() backends.Job {
+	job := backends.Job{
+		Kind: backends.JobKind(c.Kind), Model: c.Model, Prompt: c.Prompt, NegativePrompt: c.NegativePrompt, EnhancePrompt: string(c.EnhancePrompt),
+		GenerationMode: c.GenerationMode, SceneType: c.SceneType, InputRegion: c.InputRegion, Seed: c.Seed, ExtInfo: c.ExtInfo, Fields: c.Fields,
+	}
+	if c.Passing() {
+		job.Kind = backends.Generations
+	}
+	for _, in := range c.Inputs {
+		job.Inputs = append(job.Inputs, backends.Input{
+			URL: in.URL, Category: in.Category, ReferenceType: in.ReferenceType, ObjectID: in.ObjectID, VoiceID: in.VoiceID,
+			KeepOriginalSound: string(in.KeepOriginalSound), Usage: in.Usage, Text: in.Text,
+		})
+	}
+	for _, in := range c.Subjects {
+		job.SubjectInputs = append(job.SubjectInputs, backends.SubjectInput{URL: in.URL, ID: in.ID, Name: in.Name})
+	}
+	out := c.Output
+	job.Output = backends.Output{
+		Resolution: out.Resolution, AspectRatio: out.AspectRatio, AudioGeneration: string(out.AudioGeneration), EnhanceSwitch: string(out.EnhanceSwitch),
+		FrameInterpolate: string(out.FrameInterpolate), MediaName: out.MediaName, ClassID: out.ClassID, Format: out.Format,
+		Count: or(out.Count), Width: or(out.Width), Height: or(out.Height), FPS: or(out.FPS),
+	}
+	if out.Duration != nil {
+		job.Output.Duration = float64(*out.Duration) / float64(catalog.Second)
+	}
+	return job
+}
+
+func or(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// Cost returns what results cost by a [catalog.Quote] as JSON, as it was pinned
+// at submission. Nothing pinned is free.
+func Cost(pinned json.RawMessage, results []backends.Result) (money.Amount, error) {
+	if len(pinned) == 0 {
+		return 0, nil
+	}
+	var quote catalog.Quote
+	if err := json.Unmarshal(pinned, &quote); err != nil {
+		return 0, fmt.Errorf("pinned price: %w", err)
+	}
+	delivered := make([]catalog.Work, len(results))
+	for i, r := range results {
+		if quote.Kind == catalog.Video {
+			delivered[i].Resolution, _ = catalog.ResolutionOf(r.Width, r.Height)
+			delivered[i].Duration = told(r.Duration)
+		}
+	}
+	return quote.Cost(delivered...), nil
+}
+
+// told is the length of a video as a backend tells it; what is none, or longer
+// than any, is not told.
+func told(seconds float64) catalog.Seconds {
+	if !(seconds > 0 && seconds <= float64(catalog.MaxSeconds/catalog.Second)) {
+		return 0
+	}
+	return catalog.Seconds(math.Round(seconds * float64(catalog.Second)))
+}

@@ -1,0 +1,73 @@
+package generation
+
+import (
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// Quote returns what is held for c at submission by a price, and how what is
+// delivered will be charged. A model that is priced by the second is refused
+// without a duration, and one without a price for the resolution too.
+func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
+	work := c.work()
+	quote, refusal := price.Quote(c.Kind, work)
+	switch refusal {
+	case 0:
+		return quote, nil
+	case catalog.NoDuration:
+		param := c.param("duration")
+		return quote, fault.At(fault.MissingParameter, param, "`%s` is required: the model %q is priced by the second", param, c.Model)
+	case catalog.UnpricedResolution:
+		return quote, c.unpricedResolution(price, work)
+	case catalog.TooMuch:
+		field := "duration"
+		if c.Kind == catalog.Image {
+			field = "count"
+		}
+		return quote, invalid(c.param(field), "would cost more than can be counted")
+	}
+	return quote, fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for generations", c.Model)
+}
+
+func (c *Checked) unpricedResolution(price *catalog.Price, work catalog.Work) *fault.Fault {
+	param, rows := "output.resolution", price.Second
+	if c.Passing() {
+		param = "height"
+	}
+	if c.Kind == catalog.Image {
+		rows = price.Image
+	}
+	priced := make([]string, 0, len(rows))
+	for _, row := range rows {
+		word := row.Resolution
+		if word == "" {
+			word = "any"
+		}
+		if row.Audio {
+			word += " with sound"
+		}
+		priced = append(priced, word)
+	}
+	return invalid(param, "asks for %s, for which the model has no price; it has one for %s", work.Resolution, catalog.Either(priced))
+}
+
+// work is what prices count of c. What members that are not read may change is
+// not known, so that the dearest is held for it.
+func (c *Checked) work() catalog.Work {
+	w := catalog.Work{Count: 1, Resolution: c.Output.Resolution}
+	if c.Output.Count != nil {
+		w.Count = int64(*c.Output.Count)
+	}
+	if c.Output.Duration != nil {
+		w.Duration = *c.Output.Duration
+	}
+	switch {
+	case !c.Passing():
+		w.Audio = new(c.Output.AudioGeneration == Enabled)
+	case c.opaque():
+		w.Resolution = ""
+	case c.Family != "": // there is no field that asks for sound
+		w.Audio = new(false)
+	}
+	return w
+}
