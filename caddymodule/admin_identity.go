@@ -23,6 +23,9 @@ var identityRoutes = []adminRoute{
 		code, err := n.Directory.IssueResetCode(r.Context(), operator, r.PathValue("user"))
 		return shownCode{code.Reveal()}, err
 	}},
+	{"POST /modelgate/users/{user}/unblock", func(n *Node, r *http.Request) (any, error) {
+		return struct{}{}, n.Directory.Unblock(r.Context(), operator, r.PathValue("user"))
+	}},
 	{"POST /modelgate/users/{user}/sign-out", func(n *Node, r *http.Request) (any, error) {
 		return struct{}{}, n.Directory.SignOut(r.Context(), operator, r.PathValue("user"))
 	}},
@@ -123,16 +126,10 @@ func adminCreateUser(n *Node, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if in.Password != nil {
-		// Before anything is made: else a refused password would leave a user
-		// without one behind.
-		if f := identity.CheckPassword(in.Name, *in.Password); f != nil {
-			return nil, f
-		}
+		user, err := n.Directory.CreateUserWithPassword(r.Context(), operator, in.Name, *in.Password)
+		return shownUser{User: user}, err
 	}
 	user, err := n.Directory.CreateUser(r.Context(), operator, in.Name)
-	if err == nil && in.Password != nil {
-		err = n.Directory.SetPassword(r.Context(), operator, user.ID, *in.Password)
-	}
 	return shownUser{User: user}, err
 }
 

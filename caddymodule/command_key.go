@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
@@ -170,9 +173,14 @@ func all(words []string) string {
 	return strings.Join(words, ",")
 }
 
+// dash writes a word for a table: none as a dash, and quoted where something in it
+// cannot be seen. Names of today have no such thing; records of before may.
 func dash(word string) string {
-	if word == "" {
+	switch {
+	case word == "":
 		return "-"
+	case !utf8.ValidString(word), strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return strconv.Quote(word)
 	}
 	return word
 }

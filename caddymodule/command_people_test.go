@@ -170,12 +170,42 @@ func TestOperatorsTakeFactorsAwayResetPasswordsAndSignOut(t *testing.T) {
 	if g.Logged(issued.Code) {
 		t.Error("the code stands in the log")
 	}
-	for _, verb := range []string{"reset-2fa", "sign-out", "reset-password"} {
+	for _, verb := range []string{"reset-2fa", "sign-out", "reset-password", "unblock"} {
 		if code, _, _ := run(t, g, "", "user", verb, "nobody", "--yes"); code != 3 {
 			t.Errorf("%s of nobody ended with %d", verb, code)
 		}
 	}
 	for _, action := range []string{"user.reset_2fa", "user.sign_out", "totp.enable", "login"} {
 		g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("logger") == "modelgate.audit" && l.Text("msg") == action })
+	}
+}
+
+func TestOperatorsLetAUserTryAgain(t *testing.T) {
+	g := gatetest.Start(t, console)
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	for range 10 {
+		login(t, g, "ann", "a wrong password")
+	}
+	if login(t, g, "ann", goodPassword) != "" {
+		t.Fatal("a name may be tried without end")
+	}
+	if code, stdout, stderr := run(t, g, "", "user", "unblock", "ann"); code != 0 || !strings.Contains(stdout, "may try again") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	if login(t, g, "ann", goodPassword) == "" {
+		t.Error("the user may not try again")
+	}
+	g.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "user.unblock" && l.Text("actor") == "operator"
+	})
+}
+
+func TestAUserWhoseNameIsAFlagIsNotMade(t *testing.T) {
+	g := gatetest.Start(t, console)
+	for _, name := range []string{"-ann", "..", "."} {
+		code, _, stderr := gatetest.Caddy(t, goodPassword, "modelgate", "user", "create", "--password-stdin", "--address", g.AdminAddress, "--", name)
+		if code != 4 || !strings.Contains(stderr, "does not begin with -") {
+			t.Errorf("%q ended with %d: %s", name, code, stderr)
+		}
 	}
 }

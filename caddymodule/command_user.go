@@ -36,6 +36,9 @@ func userCommands() []*cobra.Command {
 				fmt.Sprintf("Take all second factors of %s away? Whoever has his password then gets in.", args[0]),
 				"has no second factor now")
 		}),
+		command("unblock <user>", "Forgives the failures of a user, by which codes, log-ins and the password are held up, and what he has changed today", func(cmd *cobra.Command, args []string) error {
+			return onAccess(cmd, http.MethodPost, args[0], "/unblock", "", "may try again; a password and factors stay as they are")
+		}),
 		command("sign-out <user>", "Ends all sessions of a user", func(cmd *cobra.Command, args []string) error {
 			return onAccess(cmd, http.MethodPost, args[0], "/sign-out", "", "is signed out everywhere")
 		}),

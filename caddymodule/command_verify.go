@@ -56,11 +56,11 @@ func verifyBackup(ctx context.Context, engine, file string) (v verified, err err
 		return v, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	dir = filepath.Join(dir, "store")
-	if err := restore(ctx, engine, file, dir); err != nil {
+	fresh := filepath.Join(dir, "store")
+	if err := restore(ctx, engine, file, fresh); err != nil {
 		return v, err
 	}
-	opened, err := openFresh(ctx, engine, dir)
+	opened, err := openFresh(ctx, engine, fresh)
 	if err != nil {
 		return v, err
 	}

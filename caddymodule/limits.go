@@ -53,16 +53,17 @@ type Limits struct {
 
 	// How many log-ins by password one user name may be tried with in 15
 	// minutes. They are counted in the store, whether the name is known or not,
-	// and end nobody's session or passkey. Default: 10.
+	// and end nobody's session or passkey. At most 1000. Default: 10.
 	LoginPerUser int64 `json:"login_per_user,omitempty"`
 
 	// How many log-ins and registrations may come from one address in an hour; an
-	// IPv6 address counts by its first 64 bits. Default: 100.
+	// IPv6 address counts by its first 64 bits. At most 1000. Default: 100.
 	LoginPerAddress int64 `json:"login_per_address,omitempty"`
 }
 
-// maxLogins bounds the limits of log-ins: more is no protection.
-const maxLogins = 1_000_000
+// maxLogins bounds the limits of log-ins. More is refused here, rather than cut
+// where they are counted.
+const maxLogins = identity.MaxPace
 
 func (l *Limits) setDefaults() {
 	setDefault(&l.BodyRead, 2*time.Minute)

@@ -1,8 +1,12 @@
 package caddymodule_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
 func TestPasskeysAreForTheSiteThatIsConfiguredAndNoOther(t *testing.T) {
@@ -44,6 +48,21 @@ func TestTheCookieIsNamedByTheSchemeOfTheSite(t *testing.T) {
 		name, secure := mustProvision(t, config).Cookie()
 		if name != want || secure != (name[:2] == "__") {
 			t.Errorf("%s: %s, %v; want %s", config, name, secure, want)
+		}
+	}
+}
+
+// What is above the most that is counted is refused, not cut.
+func TestAPaceThatCannotBeKeptIsRefused(t *testing.T) {
+	t.Parallel()
+	app := mustProvision(t, `{"limits":{"login_per_user":1000,"login_per_address":1000}}`)
+	if pace := app.Pace(); pace != (identity.Pace{PerUser: identity.MaxPace, PerAddress: identity.MaxPace}) {
+		t.Errorf("%+v", pace)
+	}
+	for _, limit := range []string{"login_per_user", "login_per_address"} {
+		_, err := provision(t, fmt.Sprintf(`{"limits":{%q:1001}}`, limit))
+		if err == nil || !strings.Contains(err.Error(), limit+" is from 1 to 1000") {
+			t.Errorf("%s of 1001: %v", limit, err)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (n *Node) announceSetup(ctx context.Context) {
 		case err != nil:
 			n.logger.Error("making the code for the first administrator", zap.Error(err))
 		case code != "":
-			n.logger.Info("there is no user yet; make the first administrator with this code, once, by POST /api/setup {code, username, password}, or make users by `caddy modelgate user create`",
+			n.logger.Info("there is no administrator yet; make one with this code, once, by POST /api/setup {code, username, password}, or make users by `caddy modelgate user create`",
 				zap.String("code", code.Reveal()))
 		}
 	})

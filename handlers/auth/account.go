@@ -45,20 +45,25 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 			session = found
 		}
 	}
-	if token == "" {
-		if session == nil {
+	account := session
+	if token != "" {
+		var ok bool
+		account, ok = directory.AuthenticateToken(token)
+		switch {
+		case !ok:
 			return nil, Stranger
+		case session != nil && session.UserID != account.UserID:
+			return nil, twoUsers
 		}
-		return session, nil
 	}
-	account, ok := directory.AuthenticateToken(token)
-	switch {
-	case !ok:
+	if account == nil {
 		return nil, Stranger
-	case session != nil && session.UserID != account.UserID:
-		return nil, twoUsers
 	}
-	return account, nil
+	here := *account // that of a token is shared
+	if addr := clientAddr(r); addr.IsValid() {
+		here.Address = addr.String()
+	}
+	return &here, nil
 }
 
 // silent is what a caller hears of a store that does not tell who he is: an

@@ -91,7 +91,7 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 		return nil, f
 	case account.HalfOpen:
 		return nil, HalfOpen
-	case account.Session && s.crossOrigin.Check(r) != nil:
+	case account.Session && s.crossOrigin.Check(acting(r)) != nil:
 		return nil, fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 	}
 	if err := node.Directory.Fresh(r.Context(), account); err != nil {
@@ -106,6 +106,17 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 		return nil, fault.New(fault.VerificationRequired, "this needs a second factor, and there is none on your account; set one up, then verify")
 	}
 	return account, nil
+}
+
+// acting is a request by what it may do: one that asks for another protocol, as a
+// WebSocket's does, only looks like one that reads.
+func acting(r *http.Request) *http.Request {
+	if r.Header.Get("Upgrade") == "" {
+		return r
+	}
+	post := *r
+	post.Method = http.MethodPost
+	return &post
 }
 
 // UnmarshalCaddyfile reads

@@ -114,6 +114,7 @@ func TestStepUpLetsPassWhoHasProvedHisFactorAShortWhileAgo(t *testing.T) {
 	// A page of another site has the browser send the cookie, too.
 	refused("another site's page", ask("POST", cookie+"\nSec-Fetch-Site: cross-site"), 403, "CROSS_ORIGIN")
 	refused("a neighbour's page", ask("DELETE", cookie+"\nOrigin: https://elsewhere.example"), 403, "CROSS_ORIGIN")
+	refused("a neighbour's page that opens a socket", ask("GET", cookie+"\nConnection: Upgrade\nUpgrade: websocket\nSec-Fetch-Site: same-site"), 403, "CROSS_ORIGIN")
 	if got := ask("POST", cookie+"\nSec-Fetch-Site: same-origin"); got.Status != http.StatusOK {
 		t.Errorf("its own page is answered %d %s", got.Status, got.Body)
 	}

@@ -12,7 +12,7 @@ import (
 // always one that was just drawn here: what a browser brings is never adopted.
 func (v *visit) keep(secret identity.Secret, lifetime time.Duration) {
 	name, secure := v.console.app.Cookie()
-	setCookie(v.w, name, secret.Reveal(), lifetime, secure, http.SameSiteLaxMode)
+	v.setCookie(name, secret.Reveal(), lifetime, secure, http.SameSiteLaxMode)
 }
 
 // keepEntry does so for a log-in. A half-open session is kept as long as it lasts.
@@ -36,7 +36,7 @@ func (v *visit) renew(secret identity.Secret) {
 // forget takes the session's secret out of the browser.
 func (v *visit) forget() {
 	name, secure := v.console.app.Cookie()
-	setCookie(v.w, name, "", -1, secure, http.SameSiteLaxMode)
+	v.setCookie(name, "", -1, secure, http.SameSiteLaxMode)
 }
 
 // ceremonyTime is how long a log-in by passkey may take.
@@ -46,7 +46,7 @@ const ceremonyTime = 2 * time.Minute
 // who lures another into finishing it gains nothing.
 func (v *visit) keepCeremony(secret identity.Secret) {
 	name, secure := v.console.app.Cookie()
-	setCookie(v.w, auth.CeremonyCookie(name), secret.Reveal(), ceremonyTime, secure, http.SameSiteStrictMode)
+	v.setCookie(auth.CeremonyCookie(name), secret.Reveal(), ceremonyTime, secure, http.SameSiteStrictMode)
 }
 
 // ceremony returns what keepCeremony has left, and forgets it: a ceremony is
@@ -58,20 +58,20 @@ func (v *visit) ceremony() (string, error) {
 	if f != nil {
 		return "", f
 	}
-	setCookie(v.w, name, "", -1, secure, http.SameSiteStrictMode)
+	v.setCookie(name, "", -1, secure, http.SameSiteStrictMode)
 	return secret, nil
 }
 
 // setCookie puts a cookie on the answer that no script can read, that is sent
-// for every path of this host and, where secure, encrypted alone. One that is
-// gone at once has no lifetime.
-func setCookie(w http.ResponseWriter, name, value string, lifetime time.Duration, secure bool, sameSite http.SameSite) {
+// for every path of this host and, where secure or where this request came
+// encrypted, encrypted alone. One that is gone at once has no lifetime.
+func (v *visit) setCookie(name, value string, lifetime time.Duration, secure bool, sameSite http.SameSite) {
 	seconds := -1
 	if lifetime > 0 {
 		seconds = max(int(lifetime/time.Second), 1)
 	}
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // secure is as base_url says: http is for trying on one machine
+	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // secure is as base_url says: http is for trying on one machine
 		Name: name, Value: value, Path: "/", MaxAge: seconds,
-		HttpOnly: true, Secure: secure, SameSite: sameSite,
+		HttpOnly: true, Secure: secure || v.r.TLS != nil, SameSite: sameSite,
 	})
 }

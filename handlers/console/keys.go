@@ -21,10 +21,14 @@ type shownToken struct {
 
 // mintToken makes the user's access token; the one before ends.
 func mintToken(v *visit) error {
-	if _, f := decodeMaybe[struct{}](v); f != nil {
+	in, f := decodeMaybe[proof](v)
+	if f != nil {
 		return f
 	}
-	secret, err := v.node.Directory.MintToken(v.r.Context(), v.account.UserID, v.account.UserID)
+	if err := v.proveLately(in.Password); err != nil {
+		return err
+	}
+	secret, err := v.node.Directory.MintOwnToken(v.r.Context(), v.account)
 	if err != nil {
 		return err
 	}
@@ -102,6 +106,7 @@ func revokeKey(v *visit) error {
 func rotateKey(v *visit) error {
 	in, f := decodeMaybe[struct {
 		Grace int64 `json:"grace"` // seconds
+		proof
 	}](v)
 	if f != nil {
 		return f
@@ -109,6 +114,9 @@ func rotateKey(v *visit) error {
 	most := int64(identity.MaxGrace / time.Second)
 	if in.Grace < 0 || in.Grace > most {
 		return fault.At(fault.InvalidParameter, "grace", "`grace` is from 0 to %d seconds", most)
+	}
+	if err := v.proveLately(in.Password); err != nil {
+		return err
 	}
 	key, secret, err := v.node.Directory.RotateOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
 	if err != nil {
@@ -120,8 +128,12 @@ func rotateKey(v *visit) error {
 // renewCallbackSecret makes the secret by which callbacks of a key are signed,
 // and shows it, this once.
 func renewCallbackSecret(v *visit) error {
-	if _, f := decodeMaybe[struct{}](v); f != nil {
+	in, f := decodeMaybe[proof](v)
+	if f != nil {
 		return f
+	}
+	if err := v.proveLately(in.Password); err != nil {
+		return err
 	}
 	key, secret, err := v.node.Directory.RenewCallbackSecret(v.r.Context(), v.account, v.r.PathValue("id"))
 	if err != nil {

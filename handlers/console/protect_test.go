@@ -1,7 +1,12 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -57,13 +62,18 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 			t.Errorf("%s %s with a stamp of 299 s: %d %s", row.Method, row.Path, answer.Status, answer.Body)
 		}
 		g.Wait(2 * time.Second)
-		answer, _ = b.ask(t, row.Method, pathOf(row), body)
+		anew := strings.NewReplacer("again", "once more", `"more"`, `"still more"`).Replace(body)
+		answer, _ = b.ask(t, row.Method, pathOf(row), anew)
 		refused(t, row.Path+" after 301 s", answer, 403, "VERIFICATION_EXPIRED")
 	}
 	if protected < 12 {
 		t.Errorf("%d routes are protected", protected)
 	}
 	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":3,"idempotency_key":"cheap"}`)
+	// What was done before is answered again, and costs nothing.
+	if again := b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":1,"idempotency_key":"first"}`); !strings.Contains(string(again), `"replayed":true`) {
+		t.Errorf("a replay without a stamp: %s", again)
+	}
 	b.verifies(t)
 	b.does(t, "POST", "/api/subscription/wallet/renew", `{"subscription_id":1,"idempotency_key":"longer"}`)
 }
@@ -146,5 +156,69 @@ func TestAVerificationThatFailsNeverReadsAsOne(t *testing.T) {
 			n = 403
 		}
 		try(body, n, code)
+	}
+}
+
+// TestANewSecretOfACredentialAsksWhoHasNoFactorForAFreshLogIn: else a stolen
+// cookie would become a credential that lasts.
+func TestANewSecretOfACredentialAsksWhoHasNoFactorForAFreshLogIn(t *testing.T) {
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	var made struct {
+		ID string `json:"id"`
+	}
+	into(t, b.does(t, "POST", "/api/token/", fmt.Sprintf(`{"password":%q}`, password)), &made)
+	for _, path := range []string{"/api/user/token", "/api/token/" + made.ID + "/rotate", "/api/token/" + made.ID + "/callback_secret"} {
+		b.does(t, "POST", path, "")
+	}
+	g.Wait(300 * time.Second)
+	for _, path := range []string{"/api/user/token", "/api/token/" + made.ID + "/rotate", "/api/token/" + made.ID + "/callback_secret"} {
+		b.refused(t, "POST", path, "", 400, "MISSING_PARAMETER")
+		b.refused(t, "POST", path, `{"password":"x"}`, 403, "VERIFICATION_FAILED")
+		b.does(t, "POST", path, fmt.Sprintf(`{"password":%q}`, password))
+	}
+}
+
+// TestASlowBodyOutlivesNoLogOut: who may come in is asked again when the body is
+// there.
+func TestASlowBodyOutlivesNoLogOut(t *testing.T) {
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	thief := &browser{gate: g, jar: maps.Clone(b.jar)}
+	body, rest := io.Pipe()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	asked := make(chan struct{}) // closed when the body is asked for: whoever comes was let in by then
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { close(asked) }})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+g.Address+"/api/subscription/self/preference", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(thief.cookies()), "Cookie: "), "=")
+	request.AddCookie(&http.Cookie{Name: name, Value: value})
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Expect", "100-continue")
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}}
+	answered := make(chan string, 1)
+	go func() {
+		answer, err := client.Do(request)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		answered <- fmt.Sprint(answer.StatusCode, " ", string(text))
+	}()
+	<-asked
+	b.does(t, "POST", "/api/user/logout", "")
+	if _, err := io.WriteString(rest, `{"preference":"wallet_only"}`); err != nil {
+		t.Fatal(err)
+	}
+	_ = rest.Close()
+	if got := <-answered; !strings.HasPrefix(got, "401 ") {
+		t.Errorf("a session that ended before the body came is answered %s", got)
 	}
 }

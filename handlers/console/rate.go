@@ -47,7 +47,11 @@ const strangersAtOnce = 32
 func (v *visit) admit(class rate) *fault.Fault {
 	whose, rates := v.address(), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
 	stranger := v.account == nil
-	if !stranger && class != logins {
+	switch {
+	case stranger || class == logins:
+	case v.account.HalfOpen: // who knows a password and no more takes nothing from its owner
+		whose = v.account.Credential
+	default:
 		whose = v.account.UserID
 	}
 	grant, refused := v.node.Rates.Admit(v.node.Store.Now(), limit.Call{

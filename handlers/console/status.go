@@ -9,7 +9,7 @@ import (
 // status is what everybody may know of the gateway, before he logs in.
 type status struct {
 	Version      string   `json:"version"`
-	Setup        bool     `json:"setup_required"` // there is no user yet: the first one is made by POST /api/setup
+	Setup        bool     `json:"setup_required"` // the first administrator is still to be made, by POST /api/setup
 	Registration bool     `json:"registration"`   // whoever wants may make an account
 	Passkeys     bool     `json:"passkeys"`
 	RPID         string   `json:"rp_id,omitempty"` // for whom passkeys are made

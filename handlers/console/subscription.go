@@ -86,7 +86,7 @@ func buyPlan(v *visit) error {
 	case in.PlanID == nil:
 		return missing("plan_id")
 	}
-	if err := v.protectPurchase(*in.PlanID); err != nil {
+	if err := v.protectPurchase(*in.PlanID, in.IdempotencyKey); err != nil {
 		return err
 	}
 	app := v.console.app
@@ -113,7 +113,7 @@ func renewSubscription(v *visit) error {
 	case in.SubscriptionID == nil:
 		return missing("subscription_id")
 	}
-	if err := v.protectRenewal(*in.SubscriptionID); err != nil {
+	if err := v.protectRenewal(*in.SubscriptionID, in.IdempotencyKey); err != nil {
 		return err
 	}
 	app := v.console.app

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
 // verifiedMessage is what a success says (service document, section 4.3).
@@ -23,6 +25,8 @@ func verify(v *visit) error {
 		Code   string `json:"code"`
 	}](v)
 	switch {
+	case f != nil && strings.Contains(f.Message+f.Param, verifiedMessage):
+		return fault.New(f.Code, "the body is not {\"method\", \"code\"}") // what a failure says must not read as a success
 	case f != nil:
 		return f
 	case in.Method == "":
@@ -49,8 +53,11 @@ func (v *visit) protect(rt *route) error {
 // one. Of who has a factor, protect has asked more.
 func (v *visit) proveAgain(password string) error {
 	factors, err := v.node.Directory.Factors(v.r.Context(), v.account.UserID)
-	if err != nil || shownFactors(factors).Enabled {
+	if err != nil {
 		return err
+	}
+	if shownFactors(factors).Enabled {
+		return v.node.Directory.Fresh(v.r.Context(), v.account)
 	}
 	if password == "" {
 		return fault.At(fault.MissingParameter, "password", "`password` is required: without a second factor, a lasting credential is made only by who knows it")
@@ -58,9 +65,22 @@ func (v *visit) proveAgain(password string) error {
 	return v.node.Directory.ProvePassword(v.r.Context(), v.account, password)
 }
 
+// proveLately is proveAgain for what makes a new secret of a credential that there
+// is already: a log-in a short while ago is proof enough. A program that comes by
+// an access token has one that lasts already, and gains no other.
+func (v *visit) proveLately(password string) error {
+	since := v.node.Store.Now().Sub(time.Unix(v.account.Opened, 0))
+	if password == "" && (!v.account.Session || since < time.Duration(v.console.app.Verification.Lifetime)) {
+		return nil
+	}
+	return v.proveAgain(password)
+}
+
 // protectPurchase asks for a step-up where a plan costs more than the operator
 // lets pass without. What is not on sale costs nothing: it is not sold either.
-func (v *visit) protectPurchase(planID int64) error {
+// Nor does a key that was used before: the answer of then is given again, or
+// none.
+func (v *visit) protectPurchase(planID int64, key string) error {
 	above := v.console.app.Verification.StepUpAbove
 	if above == nil {
 		return nil
@@ -68,11 +88,19 @@ func (v *visit) protectPurchase(planID int64) error {
 	if plan, found := v.console.app.Plans().Find(planID); !found || plan.Price <= *above {
 		return nil
 	}
-	return v.node.Directory.Fresh(v.r.Context(), v.account)
+	refused := v.node.Directory.Fresh(v.r.Context(), v.account)
+	if refused == nil {
+		return nil
+	}
+	used, err := v.node.Ledger.Claimed(v.r.Context(), ledger.Claim{Scope: v.account.UserID, Key: key})
+	if err == nil && used {
+		return nil
+	}
+	return refused
 }
 
 // protectRenewal does so for a renewal, which costs what its plan costs today.
-func (v *visit) protectRenewal(subscriptionID int64) error {
+func (v *visit) protectRenewal(subscriptionID int64, key string) error {
 	if v.console.app.Verification.StepUpAbove == nil {
 		return nil
 	}
@@ -82,7 +110,7 @@ func (v *visit) protectRenewal(subscriptionID int64) error {
 	}
 	for _, s := range subscriptions {
 		if s.ID == subscriptionID {
-			return v.protectPurchase(s.PlanID)
+			return v.protectPurchase(s.PlanID, key)
 		}
 	}
 	return nil // there is none of this number: it is not renewed either

@@ -118,7 +118,15 @@ func (v *visit) enter(rt *route) error {
 	if f := v.readBody(rt.takes); f != nil {
 		return f
 	}
-	return nil
+	if !rt.who.known() || rt.takes == nothing {
+		return nil
+	}
+	// A body may come slowly. Whoever was logged out meanwhile, or has got a second
+	// factor to prove, is asked again.
+	if f := v.identify(rt.who); f != nil {
+		return f
+	}
+	return v.protect(rt)
 }
 
 // identify asks who comes, where a class has an account, and refuses whoever is

@@ -185,7 +185,7 @@ func TestDisablingEndsEverythingOnTheNextRequest(t *testing.T) {
 
 func TestTheFirstAdministratorIsMadeByTheCodeOfTheLogOnce(t *testing.T) {
 	g := start(t)
-	line := g.WaitLine(t, func(l gatetest.Line) bool { return strings.HasPrefix(l.Text("msg"), "there is no user yet") })
+	line := g.WaitLine(t, func(l gatetest.Line) bool { return strings.HasPrefix(l.Text("msg"), "there is no administrator yet") })
 	b := newBrowser(g)
 	setup := func(code string) string {
 		return fmt.Sprintf(`{"code":%q,"username":"root","password":%q}`, code, password)

@@ -16,6 +16,14 @@ type Account struct {
 	// Session tells a session from an access token.
 	Session bool
 
+	// Opened is when the session was opened by a log-in, in Unix seconds; zero
+	// for an access token.
+	Opened int64
+
+	// Address is where the request comes from that he came by, as text; empty
+	// when it is not known. It is told in the events of what he does.
+	Address string
+
 	// HalfOpen says that the password was right and the second factor is still
 	// due. Such a session may give that factor and log out, and nothing else.
 	HalfOpen bool

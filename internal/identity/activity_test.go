@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -71,5 +72,125 @@ func TestAUserSaysHowHeWantsToBeCalled(t *testing.T) {
 	}
 	if user := must(change(""))(t); user.DisplayName != "" || user.Name != "ann" {
 		t.Errorf("%+v", user)
+	}
+}
+
+// What costs a user nothing must not fill the store.
+func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.clock.pass(-time.Hour) // 11:00
+	user := f.person(t, "ann")
+	f.person(t, "bob")
+	a := f.login(t, "ann").Account
+	key, _ := f.key(t, "ann", KeySpec{Name: "0"})
+	events := func() int64 {
+		t.Helper()
+		_, total, err := f.Activity(ctx, user.ID, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return total
+	}
+	n := 0
+	profile := func() error {
+		n++
+		name := fmt.Sprint("Ann ", n)
+		return second(f.ChangeProfile(ctx, a, Profile{DisplayName: &name}))
+	}
+	rename := func() error {
+		n++
+		name := fmt.Sprint(n)
+		return second(f.ChangeOwnKey(ctx, a, key.ID, KeyChange{Name: &name}))
+	}
+	before := events()
+	name, none := "0", []string{}
+	for range 3 {
+		expect(t, "no change", second(f.ChangeProfile(ctx, a, Profile{DisplayName: new(string)})), "")
+		expect(t, "no change", second(f.ChangeOwnKey(ctx, a, key.ID, KeyChange{Name: &name, Models: &none})), "")
+	}
+	if got := events(); got != before {
+		t.Errorf("%d events of what changed nothing", got-before)
+	}
+	for i := range maxOwnChanges {
+		if err := []func() error{profile, rename}[i%2](); err != nil {
+			t.Fatalf("the %dth change: %v", i, err)
+		}
+		if i%100 == 0 {
+			a = f.login(t, "ann").Account
+		}
+	}
+	full := events()
+	for what, do := range map[string]func() error{
+		"a display name":  profile,
+		"a key's name":    rename,
+		"a key":           func() error { return third(f.CreateOwnKey(ctx, a, KeySpec{})) },
+		"a rotation":      func() error { return third(f.RotateOwnKey(ctx, a, key.ID, 0)) },
+		"an access token": func() error { return second(f.MintOwnToken(ctx, a)) },
+	} {
+		err := do()
+		expect(t, what+" too many", err, fault.RateLimited)
+		var refusal *fault.Fault
+		if errors.As(err, &refusal) && (refusal.RetryAfter < 13*time.Hour || refusal.RetryAfter > 13*time.Hour+time.Second) {
+			t.Errorf("%s: again after %v, at 11:00", what, refusal.RetryAfter)
+		}
+	}
+	if got := events(); got != full {
+		t.Errorf("%d events of what was refused", got-full)
+	}
+	if user := must(f.User(ctx, "ann"))(t); user.DisplayName != fmt.Sprint("Ann ", maxOwnChanges-1) || user.Token != nil {
+		t.Errorf("%+v: it was changed without its event", user)
+	}
+
+	// Nobody else is held up, nor what ends an access.
+	f.key(t, "ann", KeySpec{})
+	bob := "Bob"
+	expect(t, "another user", second(f.ChangeProfile(ctx, f.login(t, "bob").Account, Profile{DisplayName: &bob})), "")
+	expect(t, "a revocation", second(f.RevokeOwnKey(ctx, a, key.ID)), "")
+	expect(t, "the end of the other sessions", second(f.EndSessions(ctx, a, false)), "")
+
+	if err := f.Unblock(ctx, "operator", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for range maxOwnChanges {
+		if err := profile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, "one too many again", profile(), fault.RateLimited)
+	f.clock.pass(13*time.Hour - time.Nanosecond)
+	a = f.login(t, "ann").Account
+	expect(t, "before midnight", profile(), fault.RateLimited)
+	f.clock.pass(time.Nanosecond)
+	expect(t, "on the next day", profile(), "")
+}
+
+func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	user := f.user(t, "ann")
+	for range 11 {
+		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+			for range MaxActivity / 10 {
+				f.clock.pass(time.Millisecond)
+				if err := Record(txn, f.clock.Now(), Event{Actor: user.ID, Action: "x", User: user.ID}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		skip, limit int64
+		want        int
+	}{{0, 20, 20}, {MaxActivity - 5, 20, 5}, {MaxActivity, 20, 0}, {MaxActivity + 500, 20, 0}} {
+		events, total, err := f.Activity(t.Context(), user.ID, c.skip, c.limit)
+		if err != nil || total != MaxActivity || len(events) != c.want {
+			t.Errorf("after %d: %d of %d, %v", c.skip, len(events), total, err)
+		}
 	}
 }

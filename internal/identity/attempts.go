@@ -110,11 +110,13 @@ func tooMany(wait time.Duration, format string, args ...any) *fault.Fault {
 	return fault.New(fault.TooManyAttempts, format, args...).After(wait)
 }
 
-// inWords writes a duration for a person: "15 minutes", "an hour".
+// inWords writes a duration for a person: "15 minutes", "a minute".
 func inWords(d time.Duration) string {
 	switch {
 	case d == time.Hour:
 		return "an hour"
+	case d == time.Minute:
+		return "a minute"
 	case d%time.Hour == 0:
 		return strconv.FormatInt(int64(d/time.Hour), 10) + " hours"
 	case d%time.Minute == 0:

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -53,13 +54,65 @@ func (d *Directory) Told(e Event) {
 		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("address", e.Address))
 }
 
+// ownChanges are what a user may do to his own account again and again, at no
+// cost to him. What ends an access is not among them, nor what proves who he is: that
+// is never refused for what was done before.
+var ownChanges = map[string]bool{
+	"profile.change": true, "key.create": true, "key.change": true, "key.rotate": true,
+	"key.callback_secret": true, "token.mint": true,
+}
+
+// maxOwnChanges bounds those of one user in a day (UTC), so that nobody fills the
+// store and the audit at will: each of his keys may be changed once.
+//
+// One more is refused, rather than made without its event: an operator who reads
+// the audit relies on its telling every change, and whoever has stolen an account
+// must not be able to write on unseen.
+const maxOwnChanges = MaxKeys
+
+// ownRecord, at changes/<user>, is how many of them were made on a day.
+type ownRecord struct {
+	Day  int64 `json:"day"` // since 1970
+	Made int   `json:"made"`
+}
+
+func ownKey(userID string) []byte { return []byte("changes/" + userID) }
+
+// countOwn counts an event where it is such a change, by the user himself, or
+// refuses it: RATE_LIMITED.
+func countOwn(t storage.Txn, now time.Time, e Event) error {
+	if e.Actor != e.User || !ownChanges[e.Action] {
+		return nil
+	}
+	const day = int64(24 * time.Hour / time.Second)
+	var have ownRecord
+	if _, err := storage.GetRecord(t, ownKey(e.User), &have); err != nil {
+		return err
+	}
+	today := now.Unix() / day
+	if have.Day != today {
+		have = ownRecord{Day: today}
+	}
+	tomorrow := time.Unix((today+1)*day, 0)
+	if have.Made >= maxOwnChanges {
+		return fault.New(fault.RateLimited, "an account makes at most %d changes of its keys, token and profile in a day (UTC)", maxOwnChanges).
+			After(tomorrow.Sub(now).Truncate(time.Second) + time.Second)
+	}
+	have.Made++
+	return t.Set(ownKey(e.User), storage.EncodeRecord(have), tomorrow)
+}
+
 // change runs fn in one transaction with the event that it returns, if one, and
-// tells the audit log of it when both are durable.
+// tells the audit log of it when both are durable. What a user does to his own
+// account too often in a day is refused.
 func (d *Directory) change(ctx context.Context, fn func(storage.Txn) (*Event, error)) error {
 	var told *Event
 	err := d.store.Update(ctx, func(t storage.Txn) error {
 		e, err := fn(t)
 		if told = e; err != nil || e == nil {
+			return err
+		}
+		if err := countOwn(t, d.store.Now(), *e); err != nil {
 			return err
 		}
 		return Record(t, d.store.Now(), *e)

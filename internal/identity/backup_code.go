@@ -130,7 +130,7 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID}, err
+		return &Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return nil, "", err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/go-webauthn/webauthn/protocol"
@@ -41,6 +42,7 @@ type ceremonyRecord struct {
 	UserID  string               `json:"user_id,omitempty"`
 	Epoch   int64                `json:"epoch,omitempty"` // of the user's factors
 	Name    string               `json:"name,omitempty"`  // of the passkey to be
+	First   bool                 `json:"first,omitempty"` // whether it is to be the first factor
 	Expires int64                `json:"expires"`         // Unix milliseconds
 	Session webauthn.SessionData `json:"session"`
 }
@@ -102,13 +104,15 @@ func (d *Directory) keepCeremony(ctx context.Context, purpose, owner string, cer
 
 // takeCeremony takes a ceremony out of the store for its one answer, before that
 // is read, and whatever comes of it. There may be none for this purpose, owner
-// and user, or none any more; that is PASSKEY_NOT_COMPLETED.
+// and user, or none any more; that is PASSKEY_NOT_COMPLETED. One that was begun
+// for a first factor is VERIFICATION_REQUIRED once there is one.
 func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID string) (ceremonyRecord, error) {
 	var ceremony ceremonyRecord
 	var found bool
 	var factors factorRecord
+	var late *fault.Fault
 	err := d.store.Update(ctx, func(t storage.Txn) (err error) {
-		ceremony, factors = ceremonyRecord{}, factorRecord{}
+		ceremony, factors, late = ceremonyRecord{}, factorRecord{}, nil
 		if found, err = storage.GetRecord(t, ceremonyKey(purpose, owner), &ceremony); err != nil || !found {
 			return err
 		}
@@ -117,12 +121,23 @@ func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID str
 				return err
 			}
 		}
+		if ceremony.First {
+			// It is taken all the same: a refusal here must not roll that back.
+			if err := onlyFactor(t, ceremony.UserID); err != nil && !errors.As(err, &late) {
+				return err
+			}
+		}
 		return t.Delete(ceremonyKey(purpose, owner))
 	})
 	if err != nil {
 		return ceremony, unavailable(err)
 	}
-	if !found || ceremony.UserID != userID || ceremony.Epoch != factors.Epoch || d.store.Now().UnixMilli() >= ceremony.Expires {
+	switch {
+	case !found || ceremony.UserID != userID || d.store.Now().UnixMilli() >= ceremony.Expires:
+		return ceremony, errNoCeremony
+	case late != nil:
+		return ceremony, late
+	case ceremony.Epoch != factors.Epoch:
 		return ceremony, errNoCeremony
 	}
 	return ceremony, nil

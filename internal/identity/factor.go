@@ -95,13 +95,14 @@ func whole(a *Account) error {
 
 // mayEnrol asks for what a new factor demands: the first one the password, so
 // that a stolen cookie does not become a key for ever; each further one a
-// verification by a factor that is there.
-func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) error {
+// verification by a factor that is there. It tells which of the two it was, for
+// [Directory.mayAdd].
+func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
 	if err := whole(a); err != nil {
-		return err
+		return false, err
 	}
 	var due []string
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+	err = d.store.View(ctx, func(r storage.Reader) (err error) {
 		if due, err = factorsDue(r, a.UserID); err != nil || due == nil {
 			return err
 		}
@@ -109,13 +110,44 @@ func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) e
 	})
 	switch {
 	case err != nil:
-		return unavailable(err)
+		return false, unavailable(err)
 	case due != nil:
-		return nil
+		return false, nil
 	case password == "":
-		return fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
+		return false, fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
 	}
-	return d.provePassword(ctx, a.UserID, password)
+	return true, d.provePassword(ctx, a.UserID, password)
+}
+
+// mayAdd judges what was begun anew, in the transaction that ends it: what a
+// password had begun as the first factor must not end beside one that its owner
+// has set up since, nor what a verification had begun after that has expired.
+func (d *Directory) mayAdd(r storage.Reader, a *Account, first bool) error {
+	if first {
+		return onlyFactor(r, a.UserID)
+	}
+	return d.fresh(r, a)
+}
+
+// onlyFactor refuses what was begun while its user had no factor, and he has
+// one now.
+func onlyFactor(r storage.Reader, userID string) error {
+	due, err := factorsDue(r, userID)
+	if err == nil && due != nil {
+		err = fault.New(fault.VerificationRequired,
+			"this was begun as the first factor, and another was set up since: verify by %s, and begin again", either(due))
+	}
+	return err
+}
+
+// makeWay comes before a factor is written. The first one ends all that was begun
+// or proven while there was none, in whatever session.
+func makeWay(t storage.Txn, userID string) error {
+	due, err := factorsDue(t, userID)
+	if err != nil || due != nil {
+		return err
+	}
+	return dropStamps(t, userID)
 }
 
 // locked turns an error of the store or of the master key into what a caller may

@@ -56,11 +56,28 @@ func (f fixture) program(t testing.TB, user User) *Account {
 	return account
 }
 
+// first tells whether an account has no factor yet. Where it has one, it is
+// verified now, so that it may add another.
+func (f fixture) first(t testing.TB, a *Account) (first bool) {
+	t.Helper()
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		due, err := factorsDue(txn, a.UserID)
+		if first = due == nil; err != nil || first {
+			return err
+		}
+		return f.setStamp(txn, a, due[0], f.clock.Now().Unix()+300)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
 // withTOTP turns on TOTP for an account, and returns the seed as base32 and the
 // backup codes. The code that it took is behind: the clock goes on by a step.
 func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string) {
 	t.Helper()
-	enrolment, err := f.enrolTOTP(t.Context(), a, "Gate")
+	enrolment, err := f.enrolTOTP(t.Context(), a, "Gate", f.first(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,5 +200,168 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 	}
 	if !told {
 		t.Errorf("the reset is not told: %+v", events)
+	}
+}
+
+// Whoever has a password and a session, but not the factor that was set up since,
+// must not end beside it what he had begun before.
+func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]func(f fixture, a *Account) (finish func() error){
+		"TOTP": func(f fixture, a *Account) func() error {
+			enrolment, err := f.SetUpTOTP(t.Context(), a, goodPassword, "Gate")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() error {
+				return third(f.EnableTOTP(t.Context(), a, f.code(t, enrolment.Secret.Reveal(), 0)))
+			}
+		},
+		"a passkey": func(f fixture, a *Account) func() error {
+			options, err := f.BeginPasskey(t.Context(), here, a, goodPassword, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() error { return third(f.FinishPasskey(t.Context(), here, a, newDevice().create(t, options))) }
+		},
+	}
+	for _, c := range []struct {
+		begun, since string
+		alone        fault.Code // what it comes to where the other factor is gone again
+	}{
+		{"a passkey", "TOTP", fault.PasskeyNotCompleted},
+		{"a passkey", "a passkey", fault.PasskeyNotCompleted},
+		{"TOTP", "a passkey", fault.NoFactor},
+	} {
+		f := newPeople(t)
+		user := f.person(t, "ann")
+		thief, ann := f.comes(t, user, false), f.comes(t, user, false)
+		what := fmt.Sprintf("%s that was begun before %s", c.begun, c.since)
+		late := kinds[c.begun](f, thief)
+		// By a factor that is gone since.
+		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+			return f.setStamp(txn, thief, methodPasskey, f.clock.Now().Unix()+300)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kinds[c.since](f, ann)(); err != nil {
+			t.Fatal(err)
+		}
+		err = late()
+		expect(t, what, err, fault.VerificationRequired)
+		if err != nil && !strings.Contains(err.Error(), "was set up since") {
+			t.Errorf("%s: %v, which does not say why", what, err)
+		}
+		if due := f.due(t, user); len(due) != 1 {
+			t.Errorf("%s: he has %v now", what, due)
+		}
+		expect(t, what+", verified by a proof from before", f.Fresh(t.Context(), thief), fault.VerificationRequired)
+
+		// It has ended, for good.
+		f = newPeople(t)
+		user = f.person(t, "ann")
+		thief, ann = f.comes(t, user, false), f.comes(t, user, false)
+		late = kinds[c.begun](f, thief)
+		if err := kinds[c.since](f, ann)(); err != nil {
+			t.Fatal(err)
+		}
+		f.takeFactors(t, user)
+		expect(t, what+", which is gone again", late(), c.alone)
+	}
+}
+
+func TestOfManyFirstFactorsAtOnceThereIsOne(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	user := f.person(t, "ann")
+	const n = 8
+	var accounts [n]*Account
+	var made [n][]byte
+	for i := range n {
+		accounts[i] = f.comes(t, user, false)
+		options, err := f.BeginPasskey(t.Context(), here, accounts[i], goodPassword, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[i] = newDevice().create(t, options)
+	}
+	ended := tally(n, func(i int) error { return third(f.FinishPasskey(t.Context(), here, accounts[i], made[i])) })
+	if ended["done"] != 1 || ended[fault.VerificationRequired] != n-1 {
+		t.Errorf("%v", ended)
+	}
+	if due := f.due(t, user); len(due) != 1 {
+		t.Errorf("he has %v", due)
+	}
+}
+
+// due is which factors a user has.
+func (f fixture) due(t testing.TB, user User) (due []string) {
+	t.Helper()
+	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
+		due, err = factorsDue(r, user.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return due
+}
+
+// takeFactors takes the factors of a user away as he himself does: the epoch of
+// what was proven stays.
+func (f fixture) takeFactors(t testing.TB, user User) {
+	t.Helper()
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		var totp totpRecord
+		if _, err := storage.GetRecord(txn, totpKey(user.ID), &totp); err != nil {
+			return err
+		}
+		totp.Seed = nil
+		if err := storage.SetRecord(txn, totpKey(user.ID), totp); err != nil {
+			return err
+		}
+		passkeys, err := passkeysOf(txn, user.ID)
+		for _, passkey := range passkeys {
+			if err := txn.Delete(passkeyKey(user.ID, passkey.ID)); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A verification that has expired meanwhile, or was ended, does not add a factor.
+func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	for passes, want := range map[time.Duration]fault.Code{59 * time.Second: "", time.Minute: fault.VerificationExpired} {
+		f := newPeople(t)
+		ann := f.comes(t, f.person(t, "ann"), false)
+		v, _ := f.withPasskey(t, ann)
+		expect(t, "answered", f.answered(t, ann, v), "")
+		expect(t, "verified, for 300 s", f.verifyByPasskey(t, ann), "")
+		f.clock.pass(240 * time.Second)
+		enrolment, err := f.SetUpTOTP(t.Context(), ann, "", "Gate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		options, err := f.BeginPasskey(t.Context(), here, ann, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.clock.pass(passes)
+		expect(t, fmt.Sprintf("a passkey after %v", passes), third(f.FinishPasskey(t.Context(), here, ann, newDevice().create(t, options))), want)
+		code := f.code(t, enrolment.Secret.Reveal(), 0)
+		expect(t, fmt.Sprintf("TOTP after %v", passes), third(f.EnableTOTP(t.Context(), ann, code)), want)
+		if want == "" {
+			continue
+		}
+		// What was refused was no attempt, and the code is still good.
+		expect(t, "answered", f.answered(t, ann, v), "")
+		expect(t, "verified", f.verifyByPasskey(t, ann), "")
+		expect(t, "TOTP, verified anew", third(f.EnableTOTP(t.Context(), ann, code)), "")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
@@ -64,8 +65,9 @@ type KeySpec struct {
 }
 
 // Keys of the store: key/<id> is the record, userkey/<user>/<id> lists the keys
-// of a user. No index leads from a hash to a record: Open reads every record
-// and keeps that index in memory.
+// of a user, each with when it ends, so that they are counted without reading
+// their records. Both are written together. No index leads from a hash to a
+// record: Open reads every record and keeps that index in memory.
 const (
 	keyRecordPrefix = "key/"
 	userKeyPrefix   = "userkey/"
@@ -81,8 +83,8 @@ const maxScope = 64
 // draft checks a spec and returns the key it describes, without a secret.
 func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
 	key := keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Expires: spec.Expires}}
-	if n := utf8.RuneCountInString(key.Name); n > 64 || !utf8.ValidString(key.Name) {
-		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 characters, this has %d", n)
+	if n := utf8.RuneCountInString(key.Name); n > 64 || !visible(key.Name) {
+		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 characters that can be seen, this has %d", n)
 	}
 	if len(spec.Models) > maxScope {
 		return key, fault.At(fault.InvalidParameter, "models", "at most %d model patterns are allowed", maxScope)
@@ -117,6 +119,13 @@ func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
 	return key, nil
 }
 
+// visible tells whether a text has nothing in it that cannot be seen or that
+// turns around how the rest is seen: letters, marks, digits, punctuation, symbols
+// and the common space.
+func visible(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
+}
+
 func parseRange(word string) (netip.Prefix, bool) {
 	if addr, err := netip.ParseAddr(word); err == nil && addr.Zone() == "" {
 		addr = addr.Unmap()
@@ -132,11 +141,12 @@ func parseRange(word string) (netip.Prefix, bool) {
 // CreateKey makes a key for a user and returns it with its secret, which is
 // shown this once. A disabled user gets none.
 func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec KeySpec) (Key, Secret, error) {
-	return d.createKey(ctx, actor, idOrName, spec, func(storage.Txn) error { return nil })
+	return d.createKey(ctx, Event{Actor: actor}, idOrName, spec, func(storage.Txn, int) error { return nil })
 }
 
-// createKey makes a key for a user, unless may refuses it.
-func (d *Directory) createKey(ctx context.Context, actor, idOrName string, spec KeySpec, may func(storage.Txn) error) (Key, Secret, error) {
+// createKey makes a key for a user, unless may refuses it, which is told how many
+// he has in force. by says who does it. It drops keys that ended long ago.
+func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, spec KeySpec, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	key, refusal := spec.draft(now)
 	if refusal != nil {
@@ -145,6 +155,7 @@ func (d *Directory) createKey(ctx context.Context, actor, idOrName string, spec 
 	secret := keyForm.draw()
 	key.ID, key.Created = newID("key"), now.Unix()
 	key.take(secret)
+	var dropped []string //nolint:prealloc // almost always none
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
@@ -153,19 +164,18 @@ func (d *Directory) createKey(ctx context.Context, actor, idOrName string, spec 
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
-		if err := may(t); err != nil {
+		var inForce int
+		if inForce, dropped, err = dropEnded(t, user.ID, d.store.Now()); err != nil {
+			return nil, err
+		}
+		if err := may(t, inForce); err != nil {
 			return nil, err
 		}
 		key.UserID = user.ID
-		if err := t.Set(userKeyKey(user.ID, key.ID), nil, time.Time{}); err != nil {
-			return nil, err
-		}
-		if err := storage.SetRecord(t, keyKey(key.ID), key); err != nil {
-			return nil, err
-		}
-		return &Event{Actor: actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name}, nil
+		event := &Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
+		return event, writeKey(t, key)
 	})
-	d.refreshKeys(key.ID)
+	d.refreshKeys(append(dropped, key.ID)...)
 	if err != nil {
 		return Key{}, "", unavailable(err)
 	}
@@ -284,7 +294,7 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 		if err != nil || event == nil {
 			return nil, err
 		}
-		return event, storage.SetRecord(t, keyKey(key.ID), key)
+		return event, writeKey(t, key)
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
 	d.refreshKeys(id)
@@ -302,15 +312,4 @@ func findKey(r storage.Reader, id string) (keyRecord, error) {
 
 func noKey(id string) *fault.Fault {
 	return fault.At(fault.NotFound, "key", "there is no key %q", id)
-}
-
-// userKeyIDs returns the ids of all keys of a user.
-func userKeyIDs(r storage.Reader, userID string) ([]string, error) {
-	var ids []string
-	prefix := userKeyKey(userID, "")
-	err := r.Scan(prefix, storage.PrefixEnd(prefix), func(key, _ []byte) bool {
-		ids = append(ids, string(key[len(prefix):]))
-		return true
-	})
-	return ids, err
 }

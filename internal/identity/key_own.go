@@ -3,6 +3,9 @@ package identity
 import (
 	"context"
 	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -30,35 +33,15 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 	if err := whole(a); err != nil {
 		return Key{}, "", err
 	}
-	return d.createKey(ctx, a.UserID, a.UserID, spec, func(t storage.Txn) error {
+	return d.createKey(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, spec, func(t storage.Txn, inForce int) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
-		return d.roomForKey(t, a.UserID)
+		if inForce >= MaxKeys {
+			return fault.New(fault.Conflict, "an account has at most %d keys; revoke one that is not used", MaxKeys)
+		}
+		return nil
 	})
-}
-
-// roomForKey refuses one key too many. Those that have ended do not count; they
-// are looked at only where there are very many.
-func (d *Directory) roomForKey(r storage.Reader, userID string) error {
-	ids, err := userKeyIDs(r, userID)
-	if err != nil || len(ids) < MaxKeys {
-		return err
-	}
-	inForce := 0
-	for _, id := range ids {
-		key, err := findKey(r, id)
-		if err != nil {
-			return err
-		}
-		if key.ended(d.store.Now()) == nil {
-			inForce++
-		}
-	}
-	if inForce >= MaxKeys {
-		return fault.New(fault.Conflict, "an account has at most %d keys; revoke one that is not used", MaxKeys)
-	}
-	return nil
 }
 
 // OwnKeys returns the keys of the user who asks.
@@ -83,7 +66,8 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 	return key.Key, unavailable(err)
 }
 
-// ChangeOwnKey changes what the user who asks decides about his key.
+// ChangeOwnKey changes what the user who asks decides about his key. What is so
+// already is no change.
 func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
 	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
 		now := d.store.Now()
@@ -96,9 +80,14 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 		if refusal != nil {
 			return nil, refusal
 		}
+		before := key.spec()
 		key.Name, key.Models, key.Ranges = draft.Name, draft.Models, draft.Ranges
 		key.Expires, key.Limits, key.CallbackURL = draft.Expires, draft.Limits, draft.CallbackURL
-		return &Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: key.Name}, nil
+		if reflect.DeepEqual(key.spec(), before) {
+			return nil, nil
+		}
+		changed := strings.Join(change.names(), ", ")
+		return &Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: changed}, nil
 	})
 }
 
@@ -133,6 +122,21 @@ func (c KeyChange) of(spec *KeySpec) {
 	}
 }
 
+// names are what a change names, for the audit: who finds that his key was changed
+// has to know what to look at.
+func (c KeyChange) names() (names []string) {
+	for name, given := range map[string]bool{
+		"name": c.Name != nil, "models": c.Models != nil, "ip_ranges": c.IPRanges != nil,
+		"expires": c.Expires != nil, "limits": c.Limits != nil, "callback_url": c.CallbackURL != nil,
+	} {
+		if given {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // RotateOwnKey is [Directory.RotateKey] for the user who asks.
 func (d *Directory) RotateOwnKey(ctx context.Context, a *Account, id string, grace time.Duration) (Key, Secret, error) {
 	return d.rotateKey(a.UserID, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
@@ -155,7 +159,13 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 			return keyRecord{}, err
 		}
 		return findOwnKey(r, a.UserID, id)
-	}, fn)
+	}, func(key *keyRecord) (*Event, error) {
+		event, err := fn(key)
+		if event != nil {
+			event.Address = a.Address
+		}
+		return event, err
+	})
 }
 
 // findOwnKey returns a key of a user. The owner is part of the look-up: what is

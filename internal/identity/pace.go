@@ -30,8 +30,9 @@ const (
 	addressWindow = time.Hour
 
 	// provePace bounds how often somebody who is logged in may give his password
-	// wrongly in a userWindow. It is a counter of its own: only he can fill it.
-	provePace = 10
+	// in a userWindow, right or wrong: each time costs a hash, of which there are
+	// few at once for everybody. It is a counter of its own: only he can fill it.
+	provePace = 20
 )
 
 func (p Pace) ofName() rate { return rate{"login_name", paceOr(p.PerUser, 10), userWindow} }
@@ -72,6 +73,30 @@ func (d *Directory) countAttempts(ctx context.Context, attempts ...attempt) erro
 			}
 		}
 		return nil
+	}))
+}
+
+// Unblock forgets what a user has to wait for: the failures by which TOTP and
+// backup codes are paused or blocked, the attempts at his password, by his name
+// and by his sessions, and the count of his changes of today. What an address has
+// tried stays. He proves who he is as before.
+func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
+	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+		user, err := FindUser(t, idOrName)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range []guard{totpGuard, backupGuard} {
+			if err := g.forgive(t, user.ID); err != nil {
+				return nil, err
+			}
+		}
+		for _, a := range []attempt{Pace{}.byName(user.Name), {ofProof, user.ID}} {
+			if err := a.forgive(t, a.whom); err != nil {
+				return nil, err
+			}
+		}
+		return &Event{Actor: actor, Action: "user.unblock", User: user.ID}, t.Delete(ownKey(user.ID))
 	}))
 }
 

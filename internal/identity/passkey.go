@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -74,7 +73,7 @@ func passkeyName(name string) (string, error) {
 	if name == "" {
 		return "Passkey", nil
 	}
-	if n := utf8.RuneCountInString(name); n > 64 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if n := utf8.RuneCountInString(name); n > 64 || !visible(name) {
 		return "", fault.At(fault.InvalidParameter, "name", "the name of a passkey has 1 to 64 printable characters")
 	}
 	return name, nil
@@ -105,7 +104,7 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (r
 			}
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID}, err
+		return &Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID, Address: a.Address}, err
 	})
 	if err != nil {
 		return "", unavailable(err)

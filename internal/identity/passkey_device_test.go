@@ -72,14 +72,15 @@ func asText(t testing.TB, v any) string {
 	return string(text)
 }
 
-// askForPasskeyOf begins a registration past the question for a password.
+// askForPasskeyOf begins a registration past the question for a password or a
+// verification.
 func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
 	t.Helper()
 	library, err := here.webAuthn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, err := f.askForPasskey(t.Context(), library, a, name)
+	options, err := f.askForPasskey(t.Context(), library, a, name, f.first(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}

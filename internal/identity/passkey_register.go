@@ -71,13 +71,14 @@ func (d *Directory) BeginPasskey(ctx context.Context, rp RelyingParty, a *Accoun
 	if name, err = passkeyName(name); err != nil {
 		return nil, err
 	}
-	if err := d.mayEnrol(ctx, a, password); err != nil {
+	first, err := d.mayEnrol(ctx, a, password)
+	if err != nil {
 		return nil, err
 	}
-	return d.askForPasskey(ctx, library, a, name)
+	return d.askForPasskey(ctx, library, a, name, first)
 }
 
-func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuthn, a *Account, name string) (options any, err error) {
+func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuthn, a *Account, name string, first bool) (options any, err error) {
 	if _, err := d.handle(ctx, a.UserID); err != nil {
 		return nil, unavailable(err)
 	}
@@ -93,7 +94,7 @@ func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuth
 	if err != nil {
 		return nil, err
 	}
-	err = d.keepCeremony(ctx, purposeRegister, a.Credential, ceremonyRecord{UserID: a.UserID, Name: name, Session: *session})
+	err = d.keepCeremony(ctx, purposeRegister, a.Credential, ceremonyRecord{UserID: a.UserID, Name: name, First: first, Session: *session})
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -112,7 +113,9 @@ func (d *Directory) passkeyUser(ctx context.Context, a *Account) (user passkeyUs
 
 // FinishPasskey registers the passkey that was made by the options of
 // [Directory.BeginPasskey], by the same session or token. response is the JSON of the
-// browser's PublicKeyCredential. The session gets a new secret.
+// browser's PublicKeyCredential. What was begun as the first factor does not end
+// beside another that was set up since; a further one needs the verification
+// still in force. The session gets a new secret.
 func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Account, response []byte) (passkey Passkey, renewed Secret, err error) {
 	if err := whole(a); err != nil {
 		return Passkey{}, "", err
@@ -139,6 +142,9 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 	}
 	record := newPasskey(a.UserID, ceremony.Name, d.store.Now().Unix(), made)
 	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+		if err := d.mayAdd(t, a, ceremony.First); err != nil {
+			return nil, err
+		}
 		factors, err := findFactors(t, a.UserID)
 		if err != nil {
 			return nil, err
@@ -158,6 +164,9 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		case taken != nil:
 			return nil, errPasskeyRefused
 		}
+		if err := makeWay(t, a.UserID); err != nil {
+			return nil, err
+		}
 		if err := storage.SetRecord(t, passkeyKey(a.UserID, record.ID), record); err != nil {
 			return nil, err
 		}
@@ -165,7 +174,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "passkey.add", User: a.UserID, Detail: record.ID}, err
+		return &Event{Actor: a.UserID, Action: "passkey.add", User: a.UserID, Detail: record.ID, Address: a.Address}, err
 	})
 	if err != nil {
 		return Passkey{}, "", unavailable(err)

@@ -115,7 +115,7 @@ func TestAnAccountHasAtMostTwentyPasskeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.askForPasskey(t.Context(), library, ann, "")
+	_, err = f.askForPasskey(t.Context(), library, ann, "", false)
 	expect(t, "the 21st", err, fault.Conflict)
 }
 

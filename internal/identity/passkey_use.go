@@ -175,7 +175,7 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 		if copied(used.Counter, data.Counter) {
 			if !data.Flags.HasBackupEligible() {
 				refused = true
-				return &Event{Action: "passkey.copied", User: userID, Detail: used.ID}, nil
+				return &Event{Actor: Unknown, Action: "passkey.copied", User: userID, Detail: used.ID}, nil
 			}
 		} else {
 			used.Counter = data.Counter
@@ -205,6 +205,6 @@ func (d *Directory) refusePasskey(userID string, why error) error {
 	if errors.As(why, &told) {
 		detail = told.Details
 	}
-	d.Told(Event{Action: "passkey.refuse", User: userID, Detail: detail})
+	d.Told(Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail})
 	return errPasskeyRefused
 }

@@ -49,7 +49,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		}
 		user.setPassword(hash)
 		renewed, err = endAccess(t, user, kept, d.store.Now())
-		return &Event{Actor: a.UserID, Action: "password.change", User: a.UserID}, err
+		return &Event{Actor: a.UserID, Action: "password.change", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return "", err

@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -19,7 +18,8 @@ type Profile struct {
 
 const maxDisplayName = 64
 
-// ChangeProfile changes what a user says of himself.
+// ChangeProfile changes what a user says of himself. What is so already is no
+// change.
 func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (User, error) {
 	if err := whole(a); err != nil {
 		return User{}, err
@@ -27,8 +27,7 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 	if p.DisplayName != nil {
 		name := strings.TrimSpace(*p.DisplayName)
 		n := utf8.RuneCountInString(name)
-		unseen := func(c rune) bool { return !unicode.IsPrint(c) }
-		if n > maxDisplayName || !utf8.ValidString(name) || strings.ContainsFunc(name, unseen) {
+		if n > maxDisplayName || !visible(name) {
 			return User{}, fault.At(fault.InvalidParameter, "display_name",
 				"a display name has at most %d characters that can be seen, this has %d", maxDisplayName, n)
 		}
@@ -45,7 +44,7 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 			if user.DisplayName == before {
 				return nil, nil
 			}
-			return &Event{Actor: a.UserID, Action: "profile.change", User: a.UserID, Detail: user.DisplayName}, nil
+			return &Event{Actor: a.UserID, Action: "profile.change", User: a.UserID, Detail: user.DisplayName, Address: a.Address}, nil
 		})
 		return event, err
 	})

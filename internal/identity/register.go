@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -13,10 +12,7 @@ import (
 // open to everybody is the caller's to know. Each attempt counts as one to log
 // in from its address.
 func (d *Directory) Register(ctx context.Context, name, password string, from Device, pace Pace) (User, error) {
-	folded, refusal := newName(name)
-	if refusal == nil {
-		refusal = CheckPassword(name, password)
-	}
+	folded, refusal := newPerson(name, password)
 	if refusal != nil {
 		return User{}, refusal
 	}
@@ -56,15 +52,16 @@ var setupKey = []byte("setup/code")
 
 const setupPurpose = "setup"
 
-// SetupCode returns a new one-time code by which the first user may be made, in
-// place of the one before; none once there is a user. It is shown to whoever can
-// read the log, and to nobody else.
+// SetupCode returns a new one-time code by which the first administrator may be
+// made, in place of the one before. There is none once he was made, or an
+// operator has made a user; people who register by themselves do not end it. The
+// code is shown to whoever can read the log, and to nobody else.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
 		code = ""
 		if due, err := setupDue(t); err != nil || !due {
-			return errors.Join(err, t.Delete(setupKey))
+			return err
 		}
 		code = drawCode()
 		hash, _ := hashCode(setupPurpose, code.Reveal())
@@ -76,7 +73,7 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	return code, nil
 }
 
-// SetupDue tells whether there is no user yet.
+// SetupDue tells whether the first administrator is still to be made.
 func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 	err = d.store.View(ctx, func(r storage.Reader) error {
 		due, err = setupDue(r)
@@ -86,8 +83,12 @@ func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 }
 
 func setupDue(r storage.Reader) (bool, error) {
+	record, err := r.Get(setupKey)
+	if err != nil || record != nil {
+		return record != nil, err
+	}
 	due := true
-	err := r.Scan([]byte(userPrefix), storage.PrefixEnd([]byte(userPrefix)), func(_, _ []byte) bool {
+	err = r.Scan([]byte(userPrefix), storage.PrefixEnd([]byte(userPrefix)), func(_, _ []byte) bool {
 		due = false
 		return false
 	})
@@ -99,10 +100,7 @@ func setupDue(r storage.Reader) (bool, error) {
 // it one is the first. What is wrong with a name or a password does not use it
 // up.
 func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {
-	folded, refusal := newName(name)
-	if refusal == nil {
-		refusal = CheckPassword(name, password)
-	}
+	folded, refusal := newPerson(name, password)
 	if refusal != nil {
 		return User{}, refusal
 	}
@@ -142,7 +140,7 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 		return err
 	}
 	if !due {
-		return fault.New(fault.Conflict, "there are users already; an operator makes further ones")
+		return fault.New(fault.Conflict, "the set-up is over; an operator makes further users")
 	}
 	var record setupRecord
 	found, err := storage.GetRecord(r, setupKey, &record)
@@ -153,11 +151,24 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 }
 
 // newName checks the name of a new user and returns the form by which it is
-// unique. One that could be read as an id is refused.
+// unique. One that could be read as an id is refused, as a flag of a command, or as
+// a step in a path: an operator could not name him.
 func newName(name string) (string, *fault.Fault) {
 	folded, refusal := foldName(name)
-	if refusal == nil && strings.HasPrefix(folded, idClass+"_") {
+	switch {
+	case refusal != nil:
+	case strings.HasPrefix(folded, idClass+"_"):
 		refusal = fault.At(fault.InvalidParameter, "name", "a user name does not begin with %s_, as ids do", idClass)
+	case strings.HasPrefix(folded, "-") || folded == "." || folded == "..":
+		refusal = fault.At(fault.InvalidParameter, "name", "a user name does not begin with -, and is neither . nor ..")
+	}
+	return folded, refusal
+}
+
+// newPerson checks the name and the password of a new user; see newName.
+func newPerson(name, password string) (folded string, refusal *fault.Fault) {
+	if folded, refusal = newName(name); refusal == nil {
+		refusal = CheckPassword(name, password)
 	}
 	return folded, refusal
 }
@@ -166,7 +177,7 @@ func newName(name string) (string, *fault.Fault) {
 func free(r storage.Reader, name, folded string) error {
 	taken, err := r.Get(usernameKey(folded))
 	if err == nil && taken != nil {
-		err = fault.At(fault.Conflict, "name", "there is a user named %q already", name)
+		err = fault.At(fault.Conflict, "name", "the name %q is taken already", name)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 func TestWhoRegistersCanLogIn(t *testing.T) {
@@ -122,4 +123,86 @@ func TestACodeInTheLogIsWorthNothingOnceAnOperatorMadeAUser(t *testing.T) {
 	code := must(f.SetupCode(t.Context()))(t).Reveal()
 	f.user(t, "ann")
 	refusedAs(t, "it", second(f.Setup(t.Context(), code, "eve", goodPassword)), fault.Conflict)
+}
+
+func TestWhoRegistersByHimselfDoesNotEndTheSetUp(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	must(f.SetupCode(ctx))(t)
+	if _, err := f.Register(ctx, "eve", goodPassword, testDevice, Pace{}); err != nil {
+		t.Fatal(err)
+	}
+	code := must(f.SetupCode(ctx))(t) // after a restart
+	if due := must(f.SetupDue(ctx))(t); !due || code == "" {
+		t.Fatal("somebody has registered, and the set-up is over")
+	}
+	if made, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !made.Admin {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if due := must(f.SetupDue(ctx))(t); due {
+		t.Error("set-up is due beside an administrator")
+	}
+}
+
+func TestAnOperatorsUserEndsTheSetUp(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	code := must(f.SetupCode(ctx))(t).Reveal()
+	if _, err := f.CreateUser(ctx, "operator", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if due := must(f.SetupDue(ctx))(t); due {
+		t.Error("set-up is due beside an operator's user")
+	}
+	_, err := f.Setup(ctx, code, "eve", goodPassword)
+	refusedAs(t, "the code of before", err, fault.Conflict)
+}
+
+// An operator names users as arguments of commands and in paths.
+func TestANameIsNoFlagAndNoStepInAPath(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	for _, bad := range []string{".", "..", "-", "--json", "-ann", "\uff0dann", "\uff0e\uff0e"} {
+		for what, make := range map[string]func() error{
+			"created": func() error { return second(f.CreateUser(ctx, "operator", bad)) },
+			"created with a password": func() error {
+				return second(f.CreateUserWithPassword(ctx, "operator", bad, goodPassword))
+			},
+			"registered": func() error { return second(f.Register(ctx, bad, goodPassword, testDevice, Pace{})) },
+		} {
+			if err := make(); codeOf(err) != fault.InvalidParameter || paramOf(err) != "name" {
+				t.Errorf("%q is %s: %v", bad, what, err)
+			}
+		}
+	}
+	for _, good := range []string{"...", ".ann", "a-b", "a.", "_-"} {
+		f.user(t, good)
+	}
+}
+
+func TestAUserComesToBeWithHisPasswordOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	code := must(f.SetupCode(ctx))(t)
+	create := func(name, password string) error {
+		return second(f.CreateUserWithPassword(ctx, "operator", name, password))
+	}
+	refusedAs(t, "a weak password", create("ann", "short"), fault.InvalidParameter)
+	refusedAs(t, "no password", create("ann", ""), fault.MissingParameter)
+	f.engine.Plan(storagetest.UnknownLost)
+	refusedAs(t, "a store that fails", create("ann", goodPassword), fault.StoreUnavailable)
+	refusedAs(t, "the user whom all of them have left", second(f.User(ctx, "ann")), fault.NotFound)
+	before := f.engine.Commits()
+	expect(t, "the password", create("ann", goodPassword), "")
+	if got := f.engine.Commits() - before; got != 1 {
+		t.Errorf("made in %d transactions: between them there is a user without a password", got)
+	}
+	f.login(t, "ann")
+	refusedAs(t, "a name that is taken", create("Ann", otherPassword), fault.Conflict)
+	f.login(t, "ann")
+	refusedAs(t, "the set-up after that", second(f.Setup(ctx, code.Reveal(), "root", goodPassword)), fault.Conflict)
 }

@@ -21,7 +21,7 @@ func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
-	pending, err := f.enrolTOTP(t.Context(), ann, "Gate")
+	pending, err := f.enrolTOTP(t.Context(), ann, "Gate", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
 	t.Parallel()
 	for what, seals := range map[string]func(f fixture, a *Account) error{
-		"TOTP": func(f fixture, a *Account) error { return second(f.enrolTOTP(t.Context(), a, "Gate")) },
+		"TOTP": func(f fixture, a *Account) error { return second(f.enrolTOTP(t.Context(), a, "Gate", true)) },
 		"a callback": func(f fixture, a *Account) error {
 			key, _ := f.key(t, a.UserID, KeySpec{})
 			return third(f.RenewCallbackSecret(t.Context(), a, key.ID))
@@ -195,17 +195,18 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	user := f.user(t, "ann")
+	ann := f.comes(t, user, false)
 	seed, codes := f.withTOTP(t, ann)
 	v, _ := f.withPasskey(t, ann)
 	f.keyring = nil
 	expect(t, "a code", f.verify(t, ann, f.code(t, seed, 0)), fault.Internal)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), fault.Internal)
-	expect(t, "an enrolment", second(f.enrolTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false), "Gate")), fault.Internal)
+	expect(t, "an enrolment", second(f.enrolTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false), "Gate", true)), fault.Internal)
 	if _, err := f.entering(t, v); err != nil {
 		t.Errorf("a passkey, which needs no key: %v", err)
 	}
-	expect(t, "fresh, without a verification", f.Fresh(t.Context(), ann), fault.VerificationRequired)
+	expect(t, "fresh, without a verification", f.Fresh(t.Context(), f.comes(t, user, false)), fault.VerificationRequired)
 }
 
 func TestResealStopsAtWhatItCannotOpen(t *testing.T) {

@@ -95,6 +95,11 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 			return nil, err
 		}
 		user.setPassword(replacement)
+		// Who has forgotten it has tried before, and may try the new one now.
+		byName := pace.byName(user.Name)
+		if err := byName.forgive(t, byName.whom); err != nil {
+			return nil, err
+		}
 		_, err := endAccess(t, user, nil, d.store.Now())
 		return &Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}, err
 	})

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,4 +110,22 @@ func TestAResetCodeIsNoSetupCode(t *testing.T) {
 			t.Errorf("%q passes as a code", junk)
 		}
 	}
+}
+
+func TestAResetPasswordMayBeTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	for n := range 10 {
+		from := testDevice
+		from.Address = netip.AddrFrom4([4]byte{192, 0, 2, byte(n)})
+		refusedAs(t, "what she does not remember", f.attempt(t, "ann", otherPassword, from), fault.NotLoggedIn)
+	}
+	refusedAs(t, "once more", f.attempt(t, "ann", goodPassword, testDevice), fault.TooManyAttempts)
+	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
+	if err := f.ResetPassword(ctx, code, otherPassword, testDevice, Pace{}); err != nil {
+		t.Fatal(err)
+	}
+	refusedAs(t, "the new one", f.attempt(t, "ann", otherPassword, testDevice), "")
 }

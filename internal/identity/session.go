@@ -119,7 +119,7 @@ func (s sessionRecord) inForce(user userRecord, now time.Time) bool {
 }
 
 func (s sessionRecord) account(user userRecord) *Account {
-	return &Account{UserID: user.ID, UserName: user.Name, Credential: s.ID, Session: true, HalfOpen: s.Half}
+	return &Account{UserID: user.ID, UserName: user.Name, Credential: s.ID, Session: true, Opened: s.Created, HalfOpen: s.Half}
 }
 
 // writeSession writes a session and its place in the list of its user. The

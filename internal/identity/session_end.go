@@ -44,7 +44,7 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 				return nil, nil
 			}
 			user.Token, user.TokenHash = nil, nil
-			return &Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential}, nil
+			return &Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential, Address: a.Address}, nil
 		})
 	}
 	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
@@ -52,7 +52,7 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 		if err != nil || !found {
 			return nil, err
 		}
-		return &Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: session.Address},
+		return &Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: a.Address},
 			removeSession(t, session.hash, session.sessionRecord)
 	}))
 }
@@ -71,7 +71,7 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 		if !found {
 			return nil, fault.At(fault.NotFound, "id", "there is no session %q", id)
 		}
-		return &Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: session.Address},
+		return &Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: a.Address},
 			removeSession(t, session.hash, session.sessionRecord)
 	}))
 }
@@ -88,7 +88,7 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		if err != nil {
 			return nil, err
 		}
-		event := &Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID}
+		event := &Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID, Address: a.Address}
 		var kept *stored
 		if !all && a.Session {
 			kept, event.Action, event.Detail = &session, "session.end_others", session.ID

@@ -20,15 +20,36 @@ type Token struct {
 // MintToken makes the access token of a user and returns it, which is done this
 // once. The token before it ends at once. A disabled user gets none.
 func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secret, error) {
+	return d.mintToken(ctx, Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
+}
+
+// MintOwnToken is [Directory.MintToken] for the user who asks.
+func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	return d.mintToken(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
+		if _, _, err := d.own(t, a); err != nil {
+			return err
+		}
+		return d.fresh(t, a)
+	})
+}
+
+// mintToken makes a token, unless may refuses it. by says who does it.
+func (d *Directory) mintToken(ctx context.Context, by Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
 	secret := tokenForm.draw()
 	hash, _ := tokenForm.hash(secret.Reveal())
 	token := Token{ID: newID("tok"), Hint: tokenForm.hint(secret), Created: d.store.Now().Unix()}
-	err := d.changeToken(ctx, idOrName, func(user *userRecord) (*Event, error) {
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*Event, error) {
+		if err := may(t); err != nil {
+			return nil, err
+		}
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
 		user.Token, user.TokenHash = &token, hash[:]
-		return &Event{Actor: actor, Action: "token.mint", User: user.ID, Detail: token.ID}, nil
+		return &Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
 	})
 	if err != nil {
 		return "", err

@@ -45,10 +45,13 @@ type totpRecord struct {
 	LastStep int64 `json:"last_step,omitempty"`
 
 	// The enrolment under way: its seed, sealed, when it ends, in Unix seconds,
-	// and the credential it was begun with.
+	// the credential it was begun with, whether there was no factor then, and
+	// the epoch of the user's factors.
 	Pending      []byte `json:"pending,omitempty"`
 	PendingUntil int64  `json:"pending_until,omitempty"`
 	PendingBy    string `json:"pending_by,omitempty"`
+	PendingFirst bool   `json:"pending_first,omitempty"`
+	PendingEpoch int64  `json:"pending_epoch,omitempty"`
 }
 
 const totpPrefix = "totp/"

@@ -24,16 +24,18 @@ type Enrolment struct {
 // SetUpTOTP begins to enrol TOTP: it draws a seed that is in force once
 // [Directory.EnableTOTP] was given a code of it, by the same session or token,
 // within 10 minutes. A first factor demands the password, a second one a
-// verification by the first. It replaces an enrolment under way; TOTP that is
-// on is a CONFLICT.
+// verification by the first; what was begun as the first does not end beside
+// another that was set up since. It replaces an enrolment under way; TOTP that
+// is on is a CONFLICT.
 func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer string) (Enrolment, error) {
-	if err := d.mayEnrol(ctx, a, password); err != nil {
+	first, err := d.mayEnrol(ctx, a, password)
+	if err != nil {
 		return Enrolment{}, err
 	}
-	return d.enrolTOTP(ctx, a, issuer)
+	return d.enrolTOTP(ctx, a, issuer, first)
 }
 
-func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string) (Enrolment, error) {
+func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string, first bool) (Enrolment, error) {
 	if err := d.keyring.Mark(ctx, d.store); err != nil {
 		return Enrolment{}, locked(err)
 	}
@@ -57,7 +59,12 @@ func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string) (E
 		if err != nil {
 			return err
 		}
+		factors, err := findFactors(t, a.UserID)
+		if err != nil {
+			return err
+		}
 		record.Pending, record.PendingUntil, record.PendingBy = sealed, enrolment.Expires, a.Credential
+		record.PendingFirst, record.PendingEpoch = first, factors.Epoch
 		return storage.SetRecord(t, totpKey(a.UserID), record)
 	})
 	if err != nil {
@@ -87,8 +94,10 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
 			return nil, err
 		}
-		record.Seed, record.Created = record.Pending, d.store.Now().Unix()
-		record.Pending, record.PendingUntil, record.PendingBy = nil, 0, ""
+		if err := makeWay(t, a.UserID); err != nil {
+			return nil, err
+		}
+		record = totpRecord{Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
 		if err := storage.SetRecord(t, totpKey(a.UserID), record); err != nil {
 			return nil, err
 		}
@@ -96,7 +105,7 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "totp.enable", User: a.UserID}, err
+		return &Event{Actor: a.UserID, Action: "totp.enable", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return nil, "", err
@@ -108,14 +117,24 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 func (d *Directory) enrolmentProof(a *Account, code string) proof {
 	find := func(r storage.Reader) (totpRecord, error) {
 		var record totpRecord
-		_, err := storage.GetRecord(r, totpKey(a.UserID), &record)
+		if _, err := storage.GetRecord(r, totpKey(a.UserID), &record); err != nil {
+			return record, err
+		}
+		factors, err := findFactors(r, a.UserID)
+		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not in the last %s; begin again", inWords(EnrolmentLife))
 		switch {
 		case err != nil:
 			return record, err
 		case record.Seed != nil:
 			return record, errTOTPOn
 		case record.Pending == nil || record.PendingBy != a.Credential || d.store.Now().Unix() >= record.PendingUntil:
-			return record, fault.New(fault.NoFactor, "no authenticator app is being set up here, or not in the last %s; begin again", inWords(EnrolmentLife))
+			return record, none
+		}
+		if err := d.mayAdd(r, a, record.PendingFirst); err != nil {
+			return record, err
+		}
+		if record.PendingEpoch != factors.Epoch {
+			return record, none
 		}
 		return record, nil
 	}
@@ -150,7 +169,7 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "totp.disable", User: a.UserID}, err
+		return &Event{Actor: a.UserID, Action: "totp.disable", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return "", err

@@ -14,7 +14,7 @@ func TestAnEnrolmentIsConfirmedByACodeWhichIsUsedUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
-	enrolment, err := f.enrolTOTP(t.Context(), ann, "My Gate: one")
+	enrolment, err := f.enrolTOTP(t.Context(), ann, "My Gate: one", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 	user := f.user(t, "ann")
 	ann, other := f.comes(t, user, false), f.comes(t, user, false)
 	begin := func() string {
-		enrolment, err := f.enrolTOTP(t.Context(), ann, "Gate")
+		enrolment, err := f.enrolTOTP(t.Context(), ann, "Gate", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 	seed = begin()
 	f.clock.pass(10*time.Minute - time.Second)
 	expect(t, "a second before", third(f.EnableTOTP(t.Context(), ann, f.code(t, seed, 0))), "")
-	if _, err := f.enrolTOTP(t.Context(), ann, "Gate"); codeOf(err) != fault.Conflict {
+	if _, err := f.enrolTOTP(t.Context(), ann, "Gate", true); codeOf(err) != fault.Conflict {
 		t.Errorf("TOTP that is on was replaced: %v", err)
 	}
 	expect(t, "a second time", third(f.EnableTOTP(t.Context(), ann, f.code(t, seed, 1))), fault.Conflict)
@@ -113,7 +113,7 @@ func TestDisablingTOTPEndsItsBackupCodesAndNoCodeComesBack(t *testing.T) {
 	expect(t, "a code of what is off", f.verify(t, ann, f.code(t, seed, 1)), fault.NoFactor)
 	expect(t, "a backup code of what is off", f.verify(t, ann, codes[0]), fault.NoFactor)
 	// The step of the last code outlives the seed.
-	enrolment, err := f.enrolTOTP(t.Context(), ann, "Gate")
+	enrolment, err := f.enrolTOTP(t.Context(), ann, "Gate", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,12 +74,43 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 	if refusal != nil {
 		return User{}, refusal
 	}
-	user := User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}
+	return d.createUser(ctx, actor, userRecord{User: User{Name: name}}, folded)
+}
+
+// CreateUserWithPassword makes a user as [Directory.CreateUser] does, who can log
+// in. He comes to be with his password or not at all.
+func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, password string) (User, error) {
+	folded, refusal := newPerson(name, password)
+	if refusal != nil {
+		return User{}, refusal
+	}
+	err := d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
+	if err != nil {
+		return User{}, unavailable(err)
+	}
+	leave, err := d.hasher.enter()
+	if err != nil {
+		return User{}, err
+	}
+	defer leave()
+	hash, err := d.hasher.hash(ctx, password)
+	if err != nil {
+		return User{}, err
+	}
+	return d.createUser(ctx, actor, userRecord{User: User{Name: name}, Password: hash}, folded)
+}
+
+// createUser makes the user of a record that lacks its id and its time.
+func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
+	user.ID, user.Created = newID(idClass), d.store.Now().Unix()
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+		if err := t.Delete(setupKey); err != nil { // the operator has begun in his own way
+			return nil, err
+		}
 		event := &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
-		return event, addUser(t, userRecord{User: user}, folded)
+		return event, addUser(t, user, folded)
 	})
-	return user, unavailable(err)
+	return user.User, unavailable(err)
 }
 
 // Users returns all users, in the order of their ids.

@@ -21,6 +21,8 @@ var (
 	errCodeForm  = fault.At(fault.InvalidParameter, "code", "a code has %d digits, or is a backup code of %d letters and digits", codeDigits, backupDigits)
 	errWrongCode = fault.At(fault.VerificationFailed, "code", "the code is wrong, was used before, or is no longer shown; wait for the next one")
 	errNoTOTP    = fault.New(fault.NoFactor, "no authenticator app is set up for this account")
+
+	errWrongBackupCode = fault.At(fault.VerificationFailed, "code", "the backup code is wrong, or was used before")
 )
 
 // proof is how a code of one kind is checked.
@@ -92,7 +94,7 @@ func (d *Directory) prove(ctx context.Context, userID string, p proof, effect fu
 			return nil, err
 		}
 		if !right {
-			return &Event{Action: "code.refuse", User: userID, Detail: p.guard.what}, nil
+			return &Event{Actor: Unknown, Action: "code.refuse", User: userID, Detail: p.guard.what}, nil
 		}
 		if err := p.guard.forgive(t, userID); err != nil {
 			return nil, err
@@ -100,7 +102,9 @@ func (d *Directory) prove(ctx context.Context, userID string, p proof, effect fu
 		return effect(t)
 	})
 	if err == nil && !right {
-		err = errWrongCode
+		if err = errWrongCode; p.guard == backupGuard {
+			err = errWrongBackupCode
+		}
 	}
 	return locked(err)
 }
@@ -120,7 +124,7 @@ func (d *Directory) Verify(ctx context.Context, a *Account, method, code string,
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "verify", User: a.UserID, Detail: method}, err
+		return &Event{Actor: a.UserID, Action: "verify", User: a.UserID, Detail: method, Address: a.Address}, err
 	}
 	switch method {
 	case methodCode:

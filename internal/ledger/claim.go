@@ -41,6 +41,17 @@ func (c Claim) key() []byte {
 	return []byte("idem/" + c.Scope + "/" + IDOf(c.Key).String())
 }
 
+// Claimed tells whether something was done under a claim's key before, whatever
+// it was.
+func (l *Ledger) Claimed(ctx context.Context, c Claim) (claimed bool, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		record, err := r.Get(c.key())
+		claimed = record != nil
+		return err
+	})
+	return claimed, unavailable(err)
+}
+
 // claimRecord is what was answered to a claim. It is kept for ever.
 type claimRecord struct {
 	Fingerprint ID              `json:"fingerprint"`

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -23,7 +24,10 @@ const fileHead = `# The master key of modelgate, newest first. It seals what the
 // makes the file, once, where there is none and the store has never been sealed.
 // A store whose key file is gone is refused, since a new key would silently lose
 // what is sealed, and so is a file that others on this machine may read.
+//
+// What a crash has left of a key file that was being written is removed.
 func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
+	removeStale(path)
 	keys, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		sealed, err := Sealed(ctx, store)
@@ -108,7 +112,7 @@ func makeFile(path string) error {
 // in its place, durably too.
 func writeFile(path string, keys []masterKey, place func(temp string) error) error {
 	dir := filepath.Dir(path)
-	file, err := os.CreateTemp(dir, filepath.Base(path)+".*.new") // O_EXCL, mode 0600
+	file, err := os.CreateTemp(dir, filepath.Base(path)+".*"+unfinished) // O_EXCL, mode 0600
 	if err != nil {
 		return err
 	}
@@ -128,6 +132,35 @@ func writeFile(path string, keys []masterKey, place func(temp string) error) err
 		return errors.Join(err, removeIfThere(file.Name()))
 	}
 	return syncDir(dir)
+}
+
+// unfinished ends the name of a key file that is being written: it stands beside
+// the one that it will replace, and has a number between their names.
+const unfinished = ".new"
+
+// staleAfter is how old one must be that nobody is writing any more.
+const staleAfter = time.Minute
+
+// removeStale removes what a crash has left of key files that were being written:
+// keys that no backup and no rotation would reach. It is no reason not to start
+// where it cannot.
+func removeStale(path string) {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		path = file
+	}
+	dir, base := filepath.Split(path)
+	beside, _ := os.ReadDir(filepath.Clean(dir))
+	for _, entry := range beside {
+		number, ours := strings.CutPrefix(entry.Name(), base+".")
+		number, ended := strings.CutSuffix(number, unfinished)
+		if !ours || !ended || number == "" || strings.Trim(number, "0123456789") != "" {
+			continue
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) >= staleAfter {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
 }
 
 func removeIfThere(path string) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -271,6 +272,120 @@ func TestARotationThatCannotBeWrittenChangesNothing(t *testing.T) {
 	}
 	if err := k.Rotate(); err == nil || k.Count() != 1 {
 		t.Errorf("%d keys, %v", k.Count(), err)
+	}
+}
+
+// An operator keeps the file elsewhere, such as on a disk of its own, and links to
+// it.
+func TestARotationWritesTheFileThatALinkLeadsTo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "vault", "gate.key"), filepath.Join(dir, "modelgate.key")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(key(1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	between := filepath.Join(dir, "between")
+	for from, to := range map[string]string{between: file, link: between} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Skip(err) // Windows lets few do that
+		}
+	}
+	store := newStore(t)
+	k := opened(t, store, link)
+	if err := k.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.DropOld(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, between} {
+		if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			t.Errorf("%s is no link any more: %v, %v", path, info.Mode(), err)
+		}
+	}
+	envelope := sealed(t, k, "p", "id", "x")
+	for _, path := range []string{file, link} {
+		if _, err := opened(t, store, path).For("p").Open("id", envelope); err != nil {
+			t.Errorf("%s has not the new key: %v", path, err)
+		}
+	}
+	if k.Path() != link {
+		t.Errorf("the key file is said to be %s", k.Path())
+	}
+	for _, at := range []string{dir, filepath.Dir(file)} {
+		if left, _ := filepath.Glob(filepath.Join(at, "*"+unfinished)); len(left) != 0 {
+			t.Errorf("%q is left", left)
+		}
+	}
+}
+
+func TestAStartRemovesWhatACrashHasLeftAndNothingElse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "modelgate.key"), filepath.Join(t.TempDir(), "link.key")
+	k := opened(t, newStore(t), path)
+	// A crash in the middle of a rotation: the new file is there, and not in place.
+	err := writeFile(path, k.all(), func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(path + ".*")
+	if len(left) != 1 {
+		t.Fatalf("%q", left)
+	}
+	others := []string{
+		path, path + ".new", path + ".old.new", path + ".1.new.bak", path + ".12", path + ".-1.new", filepath.Join(dir, "other.key.1.new"),
+		filepath.Join(dir, "xmodelgate.key.1.new"),
+	}
+	long := time.Now().Add(-time.Hour)
+	for _, other := range others[1:] {
+		if err := os.WriteFile(other, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(path+".7.new", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	others = append(others, path+".7.new")
+	age := func(paths ...string) {
+		for _, path := range paths {
+			if err := os.Chtimes(path, long, long); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	age(others...)
+	there := func(path string) bool {
+		_, err := os.Lstat(path)
+		return err == nil
+	}
+	opened(t, newStore(t), path)
+	if !there(left[0]) {
+		t.Error("a file was removed that somebody may be writing")
+	}
+	age(left...)
+	opened(t, newStore(t), path)
+	if there(left[0]) {
+		t.Error("what a crash has left is still there")
+	}
+	for _, other := range others {
+		if !there(other) {
+			t.Errorf("%s is gone", other)
+		}
+	}
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(left[0], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	age(left...)
+	opened(t, newStore(t), link)
+	if there(left[0]) {
+		t.Error("what a crash has left beside the file of a link is still there")
 	}
 }
 

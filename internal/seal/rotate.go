@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -11,7 +12,7 @@ import (
 // writes a new one before the old ones there.
 var ErrConfigured = errors.New("the master key stands in the configuration: put a new one before it there")
 
-// Path returns where the key file is; it is empty when the keys stand in the
+// Path returns where the key file is, or the link to it; it is empty when the keys stand in the
 // configuration or only in memory.
 func (k *Keyring) Path() string {
 	if k == nil {
@@ -53,7 +54,13 @@ func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 		return ErrConfigured
 	}
 	list := next(k.all())
-	if err := writeFile(path, list, func(temp string) error { return os.Rename(temp, path) }); err != nil {
+	// Beside the file itself: a rename over a link to it would leave the keys
+	// before in force where the operator keeps them, and the new one nowhere else.
+	file, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		err = writeFile(file, list, func(temp string) error { return os.Rename(temp, file) })
+	}
+	if err != nil {
 		return fmt.Errorf("writing the key file %s: %w", path, err)
 	}
 	k.now.Store(&keys{list, path})

@@ -1,0 +1,148 @@
+package identity
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// withKeys gives a user n keys as they are stored, in one transaction; ends says
+// when the ith ends.
+func (f fixture) withKeys(t testing.TB, user User, from, n int, ends func(i int) int64) {
+	t.Helper()
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		for i := from; i < from+n; i++ {
+			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%05d", i), UserID: user.ID, Created: 1, Expires: ends(i)}}
+			key.take(keyForm.draw())
+			if err := writeKey(txn, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fixture) keyIDs(t testing.TB, user User) (ids map[string]bool) {
+	t.Helper()
+	ids = make(map[string]bool)
+	for _, key := range must(f.Keys(t.Context(), user.ID))(t) {
+		ids[key.ID] = true
+	}
+	return ids
+}
+
+// Whoever makes and revokes keys all day must not make each next one dearer.
+func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	user, other := f.person(t, "ann"), f.user(t, "bob")
+	a := f.login(t, "ann").Account
+	now := f.clock.Now().Unix()
+	f.withKeys(t, user, 0, maxEndedKeys, func(i int) int64 { return now - int64(i) }) // the last one ended first
+	f.withKeys(t, user, 50_000, 7, func(int) int64 { return 0 })
+	kept, _ := f.key(t, "bob", KeySpec{})
+	create := func() Key {
+		t.Helper()
+		key, _, err := f.CreateOwnKey(ctx, a, KeySpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	create()
+	if ids := f.keyIDs(t, user); len(ids) != maxEndedKeys+8 {
+		t.Errorf("%d keys, though no more have ended than are kept", len(ids))
+	}
+	last := create()
+	must(f.RevokeOwnKey(ctx, a, last.ID))(t)
+	create()
+	ids := f.keyIDs(t, user)
+	if len(ids) != maxEndedKeys+9 || ids["key_00999"] || !ids["key_00998"] || !ids[last.ID] || !ids["key_50000"] {
+		t.Errorf("%d keys: the one that ended first is there: %v, the one after it: %v, the one that ended last: %v", len(ids), ids["key_00999"], ids["key_00998"], ids[last.ID])
+	}
+	refusedAs(t, "one that was dropped", second(f.OwnKey(ctx, a, "key_00999")), fault.NotFound)
+	if _, err := f.Keys(ctx, ""); err != nil {
+		t.Errorf("the list of all: %v", err)
+	}
+
+	// A great many go little by little, and no key that is in force goes.
+	f.withKeys(t, user, 10_000, 500, func(int) int64 { return 1 })
+	before := len(f.keyIDs(t, user))
+	create()
+	if got := len(f.keyIDs(t, user)); got != before+1-dropAtOnce {
+		t.Errorf("%d keys after %d and a new one", got, before)
+	}
+	for range 5 {
+		create()
+	}
+	ids = f.keyIDs(t, user)
+	if want := maxEndedKeys + 7 + 8; len(ids) != want || !ids["key_50006"] {
+		t.Errorf("%d keys, want %d", len(ids), want)
+	}
+	if ids := f.keyIDs(t, other); !ids[kept.ID] {
+		t.Error("a key of another was dropped")
+	}
+	// The audit tells of what was dropped.
+	events, _, err := f.Activity(ctx, user.ID, 0, 100)
+	if err != nil || len(events) < 10 {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+}
+
+// Whether a key counts as one in force is in the list: it follows what is done to
+// the key.
+func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	user := f.person(t, "ann")
+	a := f.login(t, "ann").Account
+	f.withKeys(t, user, 0, MaxKeys-1, func(int) int64 { return 0 })
+	create := func(spec KeySpec) (Key, error) {
+		key, _, err := f.CreateOwnKey(ctx, a, spec)
+		return key, err
+	}
+	soon := f.clock.Now().Unix() + 60
+	key := must(create(KeySpec{Expires: soon}))(t)
+	refusedAs(t, "one too many", second(create(KeySpec{})), fault.Conflict)
+	f.clock.pass(time.Minute)
+	again := must(create(KeySpec{}))(t)
+	if key.ID == again.ID {
+		t.Fatal("the same key")
+	}
+	_, err := create(KeySpec{})
+	refusedAs(t, "one too many again", err, fault.Conflict)
+	later := f.clock.Now().Unix() + 60
+	must(f.ChangeOwnKey(ctx, a, again.ID, KeyChange{Expires: &later}))(t)
+	f.clock.pass(time.Minute)
+	then := must(create(KeySpec{}))(t)
+	must(f.RevokeOwnKey(ctx, a, then.ID))(t)
+	must(create(KeySpec{}))(t)
+	_, err = create(KeySpec{})
+	refusedAs(t, "one too many at last", err, fault.Conflict)
+}
+
+func TestNamesOfKeysAndPasskeysCanBeSeen(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	user := f.person(t, "ann")
+	a := f.comes(t, user, false)
+	key, _ := f.key(t, "ann", KeySpec{Name: "a b, ü 日本 🍀"})
+	for _, bad := range []string{"a\x1b[2Jb", "two\nlines", "a\tb", "a\u202eb", "a\u2066b", "a\u200bb", "a\u0085b", "a\u2028b", "\xff"} {
+		_, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Name: bad})
+		refusedAs(t, fmt.Sprintf("a key %q", bad), err, fault.InvalidParameter)
+		refusedAs(t, fmt.Sprintf("a change to %q", bad), second(f.ChangeOwnKey(t.Context(), a, key.ID, KeyChange{Name: &bad})), fault.InvalidParameter)
+		_, err = f.BeginPasskey(t.Context(), here, a, goodPassword, bad)
+		refusedAs(t, fmt.Sprintf("a passkey %q", bad), err, fault.InvalidParameter)
+	}
+	if _, err := f.BeginPasskey(t.Context(), here, a, goodPassword, "Ann's ü 日本 🍀"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,64 @@
+package identity
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// Each of the ways in is shut by failures, and an operator opens all of them.
+func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	entry := f.login(t, "ann")
+	a := entry.Account
+	seed, codes := f.withTOTP(t, a)
+	bob := f.person(t, "bob")
+	theirs := f.comes(t, bob, false)
+	wrong := f.wrong(t, seed)
+	byName := func(n int, password string) error { return f.attempt(t, "Ann", password, address(n)) }
+	byProof := func(a *Account, password string) error { return f.ProvePassword(ctx, a, password) }
+	for n := range provePace {
+		_ = f.verify(t, a, wrong)
+		_ = f.verify(t, a, "0000-0000-0000")
+		_ = byName(n, otherPassword)
+		_ = byProof(a, otherPassword)
+		_ = byProof(theirs, otherPassword)
+	}
+	shut := map[string]func() error{
+		"a TOTP code":            func() error { return f.verify(t, a, f.code(t, seed, 0)) },
+		"a backup code":          func() error { return f.verify(t, a, codes[0]) },
+		"a log-in by name":       func() error { return byName(99, goodPassword) },
+		"the password once more": func() error { return byProof(a, goodPassword) },
+	}
+	for what, try := range shut {
+		expect(t, what, try(), fault.TooManyAttempts)
+	}
+	refusedAs(t, "forgiving nobody", f.Unblock(ctx, "operator", "nobody"), fault.NotFound)
+	if err := f.Unblock(ctx, "operator", "ANN"); err != nil {
+		t.Fatal(err)
+	}
+	for what, try := range shut {
+		expect(t, what+", forgiven", try(), "")
+	}
+	expect(t, "another user, who was not forgiven", byProof(theirs, goodPassword), fault.TooManyAttempts)
+	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
+		t.Errorf("his factors are %+v, %v", has, err)
+	}
+	events, _, err := f.Activity(ctx, a.UserID, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, e := range events {
+		if e.Action == "user.unblock" && e.Actor == "operator" {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("the audit tells %d times: %s", told, fmt.Sprint(events))
+	}
+}
