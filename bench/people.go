@@ -51,8 +51,8 @@ var consoleCaddyfile = template.Must(template.New("console").Parse(`{
 		base_url http://{{.Address}}
 		storage badger "{{.Dir}}/store"
 		limits {
-			login_per_user    1000000
-			login_per_address 1000000
+			login_per_user    1000
+			login_per_address 1000
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 func peopled(b *backend) site {
 	s := forwarding(b)
 	s.People = "registration open"
-	s.Limits = "login_per_user 1000\nlogin_per_address 10000"
+	s.Limits = "login_per_user 1000\nlogin_per_address 1000"
 	return s
 }
 
