@@ -14,7 +14,7 @@ import (
 // of the interface.
 type Code string
 
-// The codes of the interface. Those of tasks join with the rooms that use them.
+// The codes of the interface.
 const (
 	InvalidJSON          Code = "INVALID_JSON"
 	InvalidParameter     Code = "INVALID_PARAMETER"

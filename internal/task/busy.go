@@ -1,0 +1,59 @@
+package task
+
+import (
+	"time"
+)
+
+// pause keeps tasks from a busy backend for as long as it asks, else longer each
+// time.
+func (e *Engine) pause(backend string, asked time.Duration) {
+	e.mu.Lock()
+	d := e.drivers[backend]
+	e.mu.Unlock()
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Now().Before(d.paused) {
+		return // several were sent at once
+	}
+	if asked <= 0 {
+		asked = interval(0, d.busy)
+	}
+	d.busy++
+	d.paused = time.Now().Add(min(asked, mostPause))
+}
+
+// calm forgets how often a backend was busy: it has taken a task.
+func (e *Engine) calm(backend string) {
+	e.mu.Lock()
+	d := e.drivers[backend]
+	e.mu.Unlock()
+	if d != nil {
+		d.mu.Lock()
+		d.busy = 0
+		d.mu.Unlock()
+	}
+}
+
+// paused tells whether a backend is too busy.
+func (e *Engine) paused(backend string) bool {
+	e.mu.Lock()
+	d := e.drivers[backend]
+	e.mu.Unlock()
+	return d != nil && d.pausedFor() > 0
+}
+
+// wasBusy tells whether the backend has taken nothing since it was busy.
+func (d *driver) wasBusy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.busy > 0
+}
+
+func (d *driver) pausedFor() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Until(d.paused)
+}

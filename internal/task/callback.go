@@ -1,0 +1,253 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Callbacks says where the callbacks of API keys go.
+type Callbacks interface {
+	// Address returns that of a key; false when it has none, or none that is not
+	// disabled. It is called inside transactions, that of the end of a task
+	// among them.
+	Address(r storage.Reader, key string) (Address, bool, error)
+
+	// Disable ends the use of an address, whose receiver has said that it is
+	// gone. It does nothing when the key has another by now.
+	Disable(t storage.Txn, now time.Time, key, url string) error
+}
+
+// Address is where callbacks go.
+type Address struct {
+	URL string
+
+	// Secrets sign callbacks: the one in force and, while it is rotated, the one
+	// before. There is at least one, and none is empty.
+	Secrets [][]byte
+}
+
+// DeliveryState is where a callback stands.
+type DeliveryState string
+
+// The states of a callback.
+const (
+	Undelivered DeliveryState = "undelivered" // it is going to be sent, again or for the first time
+	Delivered   DeliveryState = "delivered"   // the receiver has acknowledged it
+	Dead        DeliveryState = "dead"        // it is given up
+)
+
+// redeliveryFor is how long after its end a callback can be sent again
+// (interface, section 4).
+const redeliveryFor = 7 * 24 * time.Hour
+
+// eventRecord is the callback of a task, at event/<task>. What it says is in the
+// record of the task, which does not change any more. Times are Unix
+// milliseconds.
+type eventRecord struct {
+	Task    string        `json:"task"`
+	Key     string        `json:"key"`
+	User    string        `json:"user"`
+	Created int64         `json:"created"`
+	State   DeliveryState `json:"state"`
+
+	Attempts int    `json:"attempts,omitempty"` // of this round
+	Sent     int    `json:"sent,omitempty"`     // in all
+	Due      int64  `json:"due,omitempty"`      // of the next attempt
+	Fence    int64  `json:"fence,omitempty"`    // of the last claim
+	Owner    string `json:"owner,omitempty"`    // which engine has it
+
+	Last    int64  `json:"last,omitempty"`    // time of the last attempt
+	Status  int    `json:"status,omitempty"`  // what it was answered; zero: nothing
+	Trouble string `json:"trouble,omitempty"` // why it was not delivered
+	URL     string `json:"url,omitempty"`     // where it went
+	Ended   int64  `json:"ended,omitempty"`
+}
+
+// eventID is the id of the callback of a task, the same at every attempt.
+func eventID(task string) string { return "evt_" + ledger.IDOf("callback", task).String() }
+
+// indexes are all keys that lead to the callback.
+func (v *eventRecord) indexes() [][]byte {
+	keys := [][]byte{keyOf(eventOfPrefix, v.User, inverted(v.Created), v.Task)}
+	if v.Due != 0 {
+		keys = append(keys, keyOf(eventDuePrefix, v.Due, v.Task))
+	}
+	return keys
+}
+
+// readEvent returns the callback of a task; nil when there is none.
+func readEvent(r storage.Reader, task string) (*eventRecord, error) {
+	var v eventRecord
+	found, err := storage.GetRecord(r, keyOf(eventPrefix, task), &v)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &v, nil
+}
+
+// replaceEvent writes a callback in place of what it was, nil for a new one;
+// after is nil for one that is removed.
+func replaceEvent(t storage.Txn, before, after *eventRecord) error {
+	var had, has [][]byte
+	if before != nil {
+		had = before.indexes()
+	}
+	if after != nil {
+		has = after.indexes()
+	}
+	for _, key := range missingIn(had, has) {
+		if err := t.Delete(key); err != nil {
+			return err
+		}
+	}
+	for _, key := range missingIn(has, had) {
+		if err := t.Set(key, nil, time.Time{}); err != nil {
+			return err
+		}
+	}
+	if after == nil {
+		return t.Delete(keyOf(eventPrefix, before.Task))
+	}
+	return storage.SetRecord(t, keyOf(eventPrefix, after.Task), after)
+}
+
+// changeEvent is change for callbacks.
+func changeEvent(t storage.Txn, task string, fn func(v *eventRecord) bool) (*eventRecord, error) {
+	v, err := readEvent(t, task)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	before := *v
+	if !fn(v) {
+		return &before, nil
+	}
+	return v, replaceEvent(t, &before, v)
+}
+
+// announce puts the callback of a task that ends into the outbox, where its key
+// has an address.
+func (e *Engine) announce(t storage.Txn, config *config, r *record) error {
+	if config.Callbacks == nil {
+		return nil
+	}
+	_, has, err := config.Callbacks.Address(t, r.Key)
+	if err != nil {
+		return fmt.Errorf("the callback address of key %s: %w", r.Key, err)
+	}
+	if !has {
+		return nil
+	}
+	r.Event = true
+	return replaceEvent(t, nil, &eventRecord{
+		Task: r.ID, Key: r.Key, User: r.User, Created: r.Completed, State: Undelivered, Due: r.Completed,
+	})
+}
+
+// Delivery is a callback as its owner and operators see it.
+type Delivery struct {
+	ID       string        `json:"id"` // the webhook-id
+	Task     string        `json:"task_id"`
+	Key      string        `json:"key_id"`
+	State    DeliveryState `json:"state"`
+	Created  int64         `json:"created_at"`             // Unix seconds
+	Attempts int           `json:"attempts"`               // in all
+	Last     int64         `json:"last_attempt,omitempty"` // Unix seconds
+	Next     int64         `json:"next_attempt,omitempty"` // Unix seconds
+	Status   int           `json:"status,omitempty"`       // what the last attempt was answered
+	Trouble  string        `json:"trouble,omitempty"`      // why it was not delivered
+	URL      string        `json:"url,omitempty"`
+}
+
+func (v *eventRecord) delivery() Delivery {
+	return Delivery{
+		ID: eventID(v.Task), Task: v.Task, Key: v.Key, State: v.State, Created: v.Created / 1000,
+		Attempts: v.Sent, Last: v.Last / 1000, Next: v.Due / 1000, Status: v.Status, Trouble: v.Trouble, URL: v.URL,
+	}
+}
+
+// Deliveries returns callbacks of a user, latest first; after is the task of the
+// last one before, empty to begin with the latest. next is where to go on, empty
+// when there are no more.
+func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) (list []Delivery, next string, err error) {
+	if limit < 0 || limit > mostLimit {
+		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", mostLimit, limit)
+	}
+	if limit == 0 {
+		limit = defaultLimit
+	}
+	lo, hi := below(eventOfPrefix, user)
+	err = e.view(ctx, func(r storage.Reader) error {
+		list = []Delivery{}
+		if after != "" {
+			v, err := readEvent(r, after)
+			if err != nil {
+				return err
+			}
+			if v == nil || v.User != user {
+				return fault.At(fault.InvalidParameter, "after", "after is the task of a callback in this list")
+			}
+			lo = append(keyOf(eventOfPrefix, user, inverted(v.Created), v.Task), 0)
+		}
+		keys, err := firstKeys(r, lo, hi, limit+1)
+		if err != nil {
+			return err
+		}
+		for i, key := range keys {
+			if i == limit {
+				next = list[limit-1].Task
+				break
+			}
+			v, err := readEvent(r, lastID(key))
+			if err != nil {
+				return err
+			}
+			if v != nil {
+				list = append(list, v.delivery())
+			}
+		}
+		return nil
+	})
+	return list, next, err
+}
+
+// Redeliver sends the callback of a task again, in a new round of attempts. That
+// is so for 7 days after it was delivered or given up.
+func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Delivery, error) {
+	var after *eventRecord
+	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
+	err := e.audited(ctx, event, func(t storage.Txn) (bool, error) {
+		v, err := readEvent(t, task)
+		if err != nil {
+			return false, err
+		}
+		now := e.now()
+		if v == nil || !owner.owns(v.Key, v.User) {
+			return false, fault.New(fault.NotFound, "there is no callback of this task")
+		}
+		if v.State != Undelivered && now >= v.Ended+redeliveryFor.Milliseconds() {
+			return false, fault.New(fault.Conflict, "a callback can be sent again for 7 days")
+		}
+		after, err = changeEvent(t, task, func(v *eventRecord) bool {
+			v.State, v.Attempts, v.Due, v.Ended = Undelivered, 0, now, 0
+			v.Fence++
+			return true
+		})
+		return true, err
+	})
+	if err != nil {
+		return Delivery{}, err
+	}
+	e.mu.Lock()
+	s := e.sender
+	e.mu.Unlock()
+	if s != nil {
+		s.nudge()
+	}
+	return after.delivery(), nil
+}

@@ -1,0 +1,327 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// attempts are how long after the one before each attempt is made, the first
+// after the event (interface, section 4).
+var attempts = []time.Duration{
+	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute,
+	2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
+
+const (
+	// attemptTimeout bounds one attempt, from dialling to the end of the answer.
+	attemptTimeout = 10 * time.Second
+
+	// attemptLease is how long an attempt is claimed. It is longer than one can
+	// take.
+	attemptLease = 30 * time.Second
+
+	// mostAttempts run at once; of one API key, mostOfKey, so that one slow
+	// receiver does not keep the others waiting.
+	mostAttempts = 64
+	mostOfKey    = 4
+
+	// mostScanned bounds how far past callbacks of a slow receiver others are
+	// looked for.
+	mostScanned = 1024
+
+	// mostAnswer is how much of an answer is read, so that its connection can be
+	// used again.
+	mostAnswer = 64 << 10
+
+	// mostTrouble bounds what is kept of an error.
+	mostTrouble = 200
+)
+
+// sender sends the callbacks of the outbox.
+type sender struct {
+	engine *Engine
+	wake   chan struct{}
+	stop   chan struct{}
+	once   sync.Once
+
+	mu    sync.Mutex
+	ofKey map[string]int // attempts under way
+	total int
+}
+
+func newSender(e *Engine) *sender {
+	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), ofKey: make(map[string]int)}
+}
+
+func (s *sender) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *sender) halt() { s.once.Do(func() { close(s.stop) }) }
+
+// run sends until halt.
+func (s *sender) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		wait := idle
+		if config := s.engine.config.Load(); config.Callbacks != nil && config.Client != nil {
+			var err error
+			wait, err = s.turn(config)
+			if s.engine.store.Err() != nil { // until a restart nothing can be done
+				return
+			}
+			if err != nil && s.engine.life.Err() == nil {
+				s.engine.log.Error("sending callbacks", zap.Error(err))
+				wait = time.Second
+			}
+		}
+		timer.Reset(max(wait, time.Millisecond))
+	}
+}
+
+// turn begins the attempts that are due, and returns when the next is.
+func (s *sender) turn(config *config) (wait time.Duration, err error) {
+	due, wait, err := s.due()
+	if err != nil || len(due) == 0 {
+		return wait, err
+	}
+	var claimed []*eventRecord
+	err = s.engine.update(s.engine.life, func(t storage.Txn) error {
+		claimed = nil
+		now := s.engine.now()
+		for _, task := range due {
+			mine := false
+			v, err := changeEvent(t, task, func(v *eventRecord) bool {
+				if mine = v.Due != 0 && v.Due <= now; mine {
+					v.Fence++
+					v.Owner, v.Due = s.engine.id, now+attemptLease.Milliseconds()
+				}
+				return mine
+			})
+			if err != nil {
+				return err
+			}
+			if mine {
+				claimed = append(claimed, v)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range claimed {
+		s.count(v.Key, +1)
+		s.engine.steps.Go(func() {
+			defer func() { s.count(v.Key, -1); s.nudge() }()
+			s.attempt(config, v)
+		})
+	}
+	return 0, nil
+}
+
+// due returns the tasks whose callbacks are due and that there is room for, and
+// how long it takes until there is one.
+func (s *sender) due() (tasks []string, wait time.Duration, err error) {
+	s.mu.Lock()
+	room := mostAttempts - s.total
+	ofKey := maps.Clone(s.ofKey)
+	s.mu.Unlock()
+	wait = idle
+	if room <= 0 {
+		return nil, wait, nil // the next that ends nudges
+	}
+	now := s.engine.now()
+	lo, hi := below(eventDuePrefix)
+	err = s.engine.view(s.engine.life, func(r storage.Reader) error {
+		scanned := 0
+		var failed error
+		err := r.Scan(lo, hi, func(key, _ []byte) bool {
+			if at := timeBefore(key); at > now {
+				wait = min(idle, time.UnixMilli(at).Sub(s.engine.store.Now()))
+				return false
+			}
+			if scanned++; scanned > mostScanned || len(tasks) == room {
+				return false
+			}
+			var v *eventRecord
+			if v, failed = readEvent(r, lastID(key)); failed != nil {
+				return false
+			}
+			if v != nil && ofKey[v.Key] < mostOfKey {
+				ofKey[v.Key]++
+				tasks = append(tasks, v.Task)
+			}
+			return true
+		})
+		return errors.Join(err, failed)
+	})
+	return tasks, wait, err
+}
+
+func (s *sender) count(key string, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total += by
+	if s.ofKey[key] += by; s.ofKey[key] == 0 {
+		delete(s.ofKey, key)
+	}
+}
+
+// attempt sends one callback, and notes what came of it.
+func (s *sender) attempt(config *config, v *eventRecord) {
+	e := s.engine
+	var address Address
+	var has bool
+	var rec *record
+	err := e.view(e.life, func(r storage.Reader) (err error) {
+		if rec, err = readTask(r, v.Task); err != nil || rec == nil {
+			return err
+		}
+		address, has, err = config.Callbacks.Address(r, v.Key)
+		return err
+	})
+	if err != nil || rec == nil {
+		e.log.Warn("a callback cannot be read, it is tried again", zap.String("task_id", v.Task), zap.Error(err))
+		return
+	}
+	var status int
+	trouble := errors.New("the API key has no callback address")
+	if has {
+		var body []byte
+		if body, trouble = rec.body(); trouble == nil {
+			status, trouble = post(e.life, config.Client, address, eventID(v.Task), e.store.Now(), body)
+		}
+		if e.life.Err() != nil {
+			return // it was not the receiver's fault
+		}
+	}
+	e.durably("noting a callback", v.Task, func(ctx context.Context) error {
+		return e.update(ctx, func(t storage.Txn) error {
+			mine := false
+			_, err := changeEvent(t, v.Task, func(now *eventRecord) bool {
+				if mine = now.Fence == v.Fence && now.Owner == v.Owner && now.State == Undelivered; mine {
+					now.note(e.now(), has, address.URL, status, trouble)
+				}
+				return mine
+			})
+			if err == nil && mine && status == http.StatusGone {
+				err = config.Callbacks.Disable(t, e.store.Now(), v.Key, address.URL)
+			}
+			return err
+		})
+	})
+}
+
+// note writes down what came of an attempt. One is ended by a 2xx; by 410, by
+// the last attempt, and where there is no address to send it to, it is dead.
+func (v *eventRecord) note(now int64, sent bool, url string, status int, trouble error) {
+	v.Last, v.Status, v.Trouble, v.URL = now, status, "", url
+	if sent {
+		v.Attempts++
+		v.Sent++
+	}
+	switch {
+	case trouble == nil:
+		v.State, v.Due, v.Ended = Delivered, 0, now
+		return
+	case status == http.StatusGone, !sent, v.Attempts >= len(attempts):
+		v.State, v.Due, v.Ended = Dead, 0, now
+	default:
+		v.Due = now + jitter(attempts[v.Attempts]).Milliseconds()
+	}
+	v.Trouble = trouble.Error()
+	if len(v.Trouble) > mostTrouble {
+		v.Trouble = v.Trouble[:mostTrouble]
+	}
+}
+
+// post sends a callback once. The error is nil exactly for a 2xx. It does not
+// say what came of dialling: what stands behind an address is not the caller's
+// to find out.
+func post(ctx context.Context, client *http.Client, address Address, id string, at time.Time, body []byte) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.URL, bytes.NewReader(body))
+	if err != nil {
+		return 0, errors.New("the address is no URL")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "modelgate")
+	if err := sign(request.Header, address.Secrets, id, at, body); err != nil {
+		return 0, err
+	}
+	once := *client
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	once.Jar = nil
+	response, err := once.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0, errors.New("the receiver did not answer in 10 s")
+		}
+		return 0, errors.New("the receiver cannot be reached")
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, mostAnswer)
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return response.StatusCode, errors.New("the receiver answered " + strconv.Itoa(response.StatusCode))
+	}
+	return response.StatusCode, nil
+}
+
+// Test sends an event of the type callback.test to the address of a key, once,
+// and returns what it was answered.
+func (e *Engine) Test(ctx context.Context, actor, key string) (Delivery, error) {
+	config := e.config.Load()
+	var address Address
+	var has bool
+	err := e.audited(ctx, identity.Event{Actor: actor, Action: "callback.test", Key: key}, func(t storage.Txn) (bool, error) {
+		if config.Callbacks == nil || config.Client == nil {
+			return false, nil
+		}
+		var err error
+		address, has, err = config.Callbacks.Address(t, key)
+		return has, err
+	})
+	if err != nil {
+		return Delivery{}, err
+	}
+	if !has {
+		return Delivery{}, fault.New(fault.NotFound, "this API key has no callback address")
+	}
+	now := e.store.Now()
+	body, err := json.Marshal(payload{eventTest, now.Unix(), struct{}{}})
+	if err != nil {
+		return Delivery{}, err
+	}
+	d := Delivery{ID: "evt_" + rand.Text(), Key: key, State: Delivered, Created: now.Unix(), Attempts: 1, Last: now.Unix(), URL: address.URL}
+	if d.Status, err = post(ctx, config.Client, address, d.ID, now, body); err != nil {
+		d.State, d.Trouble = Dead, err.Error()
+	}
+	return d, nil
+}

@@ -1,0 +1,375 @@
+package task
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// ended makes a task that is over.
+func (w *world) ended(change func(s *Submission)) *Task {
+	w.t.Helper()
+	w.works.succeed(1)
+	task := w.must(with(change))
+	return w.until(task.ID, Success, time.Minute)
+}
+
+func plain(*Submission) {}
+
+// delivery returns the callback of a task.
+func (w *world) delivery(task string) Delivery {
+	w.t.Helper()
+	list, _, err := w.Deliveries(context.Background(), ann, "", 100)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, d := range list {
+		if d.Task == task {
+			return d
+		}
+	}
+	w.t.Fatalf("no callback of %s among %+v", task, list)
+	return Delivery{}
+}
+
+func TestACallbackSaysWhatATaskIs(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		task := w.ended(func(s *Submission) { s.SessionID, s.SessionContext = "s-1", "order 7" })
+		synctest.Wait()
+		failing := w.must(video())
+		w.works.set(func(s *works) { s.poll = nil })
+		w.works.tells(failing.ID, failed(backends.ContentRejected))
+		w.until(failing.ID, Failed, time.Minute)
+		synctest.Wait()
+		got := w.hooks.requests()
+		if len(got) != 2 {
+			t.Fatalf("%d callbacks", len(got))
+		}
+		text, _ := json.Marshal(task)
+		want := fmt.Sprintf(`{"type":"task.succeeded","timestamp":%d,"data":%s,"session_id":"s-1","session_context":"order 7"}}`,
+			task.CompletedAt, strings.TrimSuffix(string(text), "}"))
+		if string(got[0].body) != want {
+			t.Errorf("it says\n%s, want\n%s", got[0].body, want)
+		}
+		if !strings.Contains(string(got[1].body), `{"type":"task.failed",`) || !strings.Contains(string(got[1].body), `"reason":"CONTENT_REJECTED"`) ||
+			!strings.HasSuffix(string(got[1].body), `"session_id":"","session_context":""}}`) {
+			t.Errorf("it says\n%s", got[1].body)
+		}
+		for _, d := range got {
+			if d.url != "https://ann.example.com/hook" || d.header.Get("Content-Type") != "application/json" {
+				t.Errorf("sent to %s with %v", d.url, d.header)
+			}
+			checkSignatures(t, d, "current secret")
+		}
+		if got[0].header.Get(headerID) == got[1].header.Get(headerID) {
+			t.Error("two events have one id")
+		}
+		if d := w.delivery(task.ID); d.State != Delivered || d.Status != 200 || d.Attempts != 1 || d.ID != got[0].header.Get(headerID) || d.Next != 0 || d.Trouble != "" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// checkSignatures checks a callback as Standard Webhooks has it: one signature
+// for each secret, in their order.
+func checkSignatures(t *testing.T, d delivered, secrets ...string) {
+	t.Helper()
+	sent, err := strconv.ParseInt(d.header.Get("Webhook-Timestamp"), 10, 64)
+	if err != nil || sent != d.at.Unix() {
+		t.Errorf("signed for %q, sent at %d", d.header.Get("Webhook-Timestamp"), d.at.Unix())
+	}
+	var want []string
+	for _, secret := range secrets {
+		mac := hmac.New(sha256.New, []byte(secret))
+		fmt.Fprintf(mac, "%s.%d.%s", d.header.Get("Webhook-Id"), sent, d.body)
+		want = append(want, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	if got := d.header.Get("Webhook-Signature"); got != strings.Join(want, " ") {
+		t.Errorf("signed %q, want %q", got, want)
+	}
+}
+
+// The example of the specification of Standard Webhooks.
+func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
+	t.Parallel()
+	secret, _ := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	header := make(http.Header)
+	err := sign(header, [][]byte{secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	if err != nil || header.Get("webhook-signature") != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" ||
+		header.Get("webhook-timestamp") != "1614265330" || header.Get("webhook-id") != "msg_p5jXN8AQM9LWM0D4loKWxJek" {
+		t.Errorf("%v, %v", header, err)
+	}
+}
+
+func TestSecretsThatSignNothing(t *testing.T) {
+	t.Parallel()
+	for name, secrets := range map[string][][]byte{"none": nil, "an empty one": {{}}, "an empty one beside another": {[]byte("x"), nil}} {
+		header := make(http.Header)
+		if err := sign(header, secrets, "id", time.Now(), nil); err == nil || len(header) != 0 {
+			t.Errorf("%s: signed %v", name, header)
+		}
+	}
+}
+
+func TestARotatedSecretSignsBesideTheNewOne(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		w.hooks.mu.Lock()
+		w.hooks.address[annKey] = Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("new"), []byte("old")}}
+		w.hooks.mu.Unlock()
+		w.ended(plain)
+		synctest.Wait()
+		checkSignatures(t, w.hooks.requests()[0], "new", "old")
+	})
+}
+
+func TestAKeyWithoutAnAddressHasNoCallback(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		task := w.ended(func(s *Submission) { s.Key = annKey })
+		w.hooks.mu.Lock()
+		delete(w.hooks.address, annKey)
+		w.hooks.mu.Unlock()
+		w.must(video())
+		w.sleep(time.Minute)
+		list, next, err := w.Deliveries(w.t.Context(), ann, "", 0)
+		if err != nil || next != "" || len(list) != 1 || list[0].Task != task.ID {
+			t.Errorf("%+v, %q, %v", list, next, err)
+		}
+	})
+}
+
+func TestACallbackIsSentByItsSchedule(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		w.hooks.answers(func(int) int { return 500 })
+		task := w.ended(plain)
+		completed := time.UnixMilli(w.record(task.ID).Completed)
+		w.sleep(100 * time.Hour)
+		got := w.hooks.requests()
+		if len(got) != 10 {
+			t.Fatalf("sent %d times", len(got))
+		}
+		before := completed
+		for i, want := range []time.Duration{
+			0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+		} {
+			gap := got[i].at.Sub(before)
+			if gap < want*4/5 || gap > want*6/5+time.Second {
+				t.Errorf("attempt %d came after %v, want about %v", i+1, gap, want)
+			}
+			if string(got[i].body) != string(got[0].body) || got[i].header.Get(headerID) != got[0].header.Get(headerID) {
+				t.Errorf("attempt %d is another event", i+1)
+			}
+			checkSignatures(t, got[i], "current secret")
+			before = got[i].at
+		}
+		if d := w.delivery(task.ID); d.State != Dead || d.Attempts != 10 || d.Status != 500 || d.Next != 0 || d.Trouble != "the receiver answered 500" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestWhatEndsACallback(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		answer   func(n int) int
+		after    time.Duration
+		state    DeliveryState
+		attempts int
+		status   int
+		trouble  string
+	}{
+		"200":          {func(int) int { return 200 }, time.Second, Delivered, 1, 200, ""},
+		"204":          {func(int) int { return 204 }, time.Second, Delivered, 1, 204, ""},
+		"299":          {func(int) int { return 299 }, time.Second, Delivered, 1, 299, ""},
+		"a redirect":   {func(int) int { return 307 }, time.Second, Undelivered, 1, 307, "the receiver answered 307"},
+		"199":          {func(int) int { return 199 }, time.Second, Undelivered, 1, 199, "the receiver answered 199"},
+		"410":          {func(int) int { return 410 }, 10 * time.Minute, Dead, 1, 410, "the receiver answered 410"},
+		"unreachable":  {func(int) int { return 0 }, time.Second, Undelivered, 1, 0, "the receiver cannot be reached"},
+		"silent":       {func(int) int { return -1 }, 12 * time.Second, Undelivered, 1, 0, "the receiver did not answer in 10 s"},
+		"500, then ok": {func(n int) int { return map[bool]int{true: 500, false: 200}[n < 3] }, 10 * time.Minute, Delivered, 3, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				w.listen()
+				w.hooks.answers(row.answer)
+				task := w.ended(plain)
+				w.sleep(row.after)
+				synctest.Wait()
+				d := w.delivery(task.ID)
+				if d.State != row.state || d.Attempts != row.attempts || d.Status != row.status || d.Trouble != row.trouble {
+					t.Errorf("%+v", d)
+				}
+				want := 0
+				if row.status == http.StatusGone {
+					want = 1
+				}
+				w.hooks.mu.Lock()
+				if len(w.hooks.disabled) != want {
+					t.Errorf("disabled: %v", w.hooks.disabled)
+				}
+				w.hooks.mu.Unlock()
+				for _, got := range w.hooks.requests() {
+					if got.url != "https://ann.example.com/hook" {
+						t.Errorf("it was sent to %s", got.url)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestOneSlowReceiverKeepsNobodyWaiting(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		w.hooks.mu.Lock()
+		w.hooks.address[annKey2] = Address{URL: "https://quick.example.com/", Secrets: [][]byte{[]byte("x")}}
+		w.hooks.answer = func(n int) int {
+			if w.hooks.got[n-1].url == "https://quick.example.com/" {
+				return 200
+			}
+			return -1
+		}
+		w.hooks.mu.Unlock()
+		w.works.succeed(1)
+		for range 8 {
+			w.must(video())
+		}
+		w.sleep(5 * time.Second)
+		w.hooks.mu.Lock()
+		if w.hooks.peak != mostOfKey {
+			t.Errorf("%d at once to one receiver", w.hooks.peak)
+		}
+		w.hooks.mu.Unlock()
+		task := w.ended(func(s *Submission) { s.Key = annKey2 })
+		w.sleep(100 * time.Millisecond)
+		if d := w.delivery(task.ID); d.State != Delivered {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestRedelivery(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		w.hooks.answers(func(int) int { return 410 })
+		task := w.ended(plain)
+		synctest.Wait()
+		again := func() (Delivery, error) {
+			return w.Redeliver(context.Background(), "operator", OfUser(ann), task.ID)
+		}
+		w.hooks.mu.Lock()
+		w.hooks.answer = func(int) int { return 200 }
+		w.hooks.mu.Unlock()
+		if _, err := again(); err != nil { // it has no address any more
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if d := w.delivery(task.ID); d.State != Dead || d.Attempts != 1 || d.Trouble != "the API key has no callback address" {
+			t.Errorf("%+v", d)
+		}
+		w.listen()
+		for range 2 { // also of what was delivered
+			if d, err := again(); err != nil || d.State != Undelivered {
+				t.Fatal(d, err)
+			}
+			synctest.Wait()
+			if d := w.delivery(task.ID); d.State != Delivered {
+				t.Errorf("%+v", d)
+			}
+		}
+		got := w.hooks.requests()
+		if len(got) != 3 || got[0].header.Get(headerID) != got[2].header.Get(headerID) {
+			t.Errorf("%d attempts", len(got))
+		}
+		for _, owner := range []Owner{OfUser("user_bob"), OfKey(bobKey), {}} {
+			if _, err := w.Redeliver(w.t.Context(), "x", owner, task.ID); codeOf(err) != fault.NotFound {
+				t.Errorf("another may: %v", err)
+			}
+		}
+		if _, err := w.Redeliver(w.t.Context(), "x", Anyone, newID()); codeOf(err) != fault.NotFound {
+			t.Error(err)
+		}
+		w.sleep(redeliveryFor - time.Second)
+		if _, err := again(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		w.sleep(redeliveryFor)
+		if _, err := again(); codeOf(err) != fault.Conflict {
+			t.Errorf("after 7 days: %v", err)
+		}
+	})
+}
+
+func TestDeliveriesAreListedLatestFirst(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		var want []string
+		for range 5 {
+			want = append([]string{w.ended(plain).ID}, want...)
+		}
+		synctest.Wait()
+		var got []string
+		for after := ""; ; {
+			list, next, err := w.Deliveries(w.t.Context(), ann, after, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range list {
+				got = append(got, d.Task)
+			}
+			if after = next; next == "" {
+				break
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if _, _, err := w.Deliveries(w.t.Context(), "user_bob", want[0], 2); codeOf(err) != fault.InvalidParameter {
+			t.Error(err)
+		}
+		if _, _, err := w.Deliveries(w.t.Context(), ann, "", 101); codeOf(err) != fault.InvalidParameter {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATestEventIsSentOnce(t *testing.T) {
+	in(t, func(w *world) {
+		if _, err := w.Test(w.t.Context(), ann, annKey); codeOf(err) != fault.NotFound {
+			t.Error(err)
+		}
+		w.listen()
+		for _, status := range []int{200, 500} {
+			w.hooks.answers(func(int) int { return status })
+			d, err := w.Test(w.t.Context(), ann, annKey)
+			if err != nil || d.Status != status || (d.State == Delivered) != (status == 200) {
+				t.Errorf("%+v, %v", d, err)
+			}
+		}
+		w.sleep(time.Hour)
+		got := w.hooks.requests()
+		if len(got) != 2 || !strings.HasPrefix(string(got[0].body), `{"type":"callback.test",`) {
+			t.Errorf("sent %d times", len(got))
+		}
+		checkSignatures(t, got[0], "current secret")
+		if _, err := w.Test(w.t.Context(), ann, annKey2); codeOf(err) != fault.NotFound {
+			t.Error(err)
+		}
+	})
+}

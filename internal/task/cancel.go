@@ -1,0 +1,75 @@
+package task
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+var cancelled = failure(backends.TaskCancelled, "the task was cancelled")
+
+// Cancel ends a task of an owner before it has made anything. One that was not
+// handed over ends at once; later it does when the backend confirms that its job
+// ends without a result. Whatever else is the case, it is not cancelled, and
+// runs on. Cancelling a cancelled task does nothing.
+func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, error) {
+	if !e.begin() {
+		return nil, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
+	}
+	defer e.steps.Done()
+	rec, err := e.find(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.waiting() {
+		rec, err = e.finish(ctx, rec, outcome{state: Failed, failure: cancelled, only: (*record).waiting})
+		if err != nil {
+			return nil, err
+		}
+		if rec == nil {
+			return nil, notFound
+		}
+	}
+	if !rec.over() && rec.Handover == Accepted && rec.Made == nil && e.stop(rec) == nil {
+		// The job is stopped, whether the caller is still there or not.
+		rec, err = e.finish(context.WithoutCancel(ctx), rec, outcome{
+			state: Failed, failure: cancelled, only: func(r *record) bool { return r.Made == nil },
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case rec == nil:
+		return nil, notFound
+	case rec.Failure != nil && rec.Failure.Reason == backends.TaskCancelled:
+		return rec.task(), nil
+	case rec.over():
+		return nil, fault.New(fault.TaskNotCancellable, "the task is over: %s", rec.State)
+	case rec.Handover == Sending, rec.Handover == Doubt:
+		return nil, fault.New(fault.TaskNotCancellable, "the task is being handed over; try again later").After(waitLook)
+	}
+	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.status())
+}
+
+// stop has a backend end a job. What the job came to otherwise is asked soon.
+func (e *Engine) stop(rec *record) error {
+	e.mu.Lock()
+	d := e.drivers[rec.Backend]
+	e.mu.Unlock()
+	b, found := e.backend(rec.Backend)
+	if d == nil || !found {
+		return errCannotCancel
+	}
+	err := d.cancel(b, *rec.Ref)
+	if err != nil {
+		e.log.Info("a task is not cancelled", zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+		if wake := e.Wake(e.life, rec.Backend, rec.Ref.ID); wake != nil {
+			e.log.Warn("a task is not asked for early", zap.String("task_id", rec.ID), zap.Error(wake))
+		}
+	}
+	return err
+}

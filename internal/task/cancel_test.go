@@ -1,0 +1,127 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// What works say in many tests.
+var (
+	busyNow     = &backends.Error{Kind: backends.Busy}
+	queuedThere = backends.Status{State: backends.Queued}
+)
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	cut := errors.New("cut")
+	for name, row := range map[string]struct {
+		can    bool
+		before func(w *world) // what stands in the way
+		after  func(w *world, id string)
+		code   fault.Code // of the refusal; empty: it is cancelled
+		end    State      // after a while
+	}{
+		"it waits": {before: func(w *world) {
+			w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+		}, end: Failed},
+		"it is being handed over": {before: func(w *world) {
+			w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
+		}, can: true, code: fault.TaskNotCancellable, end: InProgress},
+		"its hand-over is in doubt": {before: func(w *world) {
+			w.works.set(func(s *works) { s.took = func(backends.Job) error { return cut } })
+		}, can: true, code: fault.TaskNotCancellable, end: Pending},
+		"the backend confirms": {can: true, end: Failed},
+		"the backend cannot":   {code: fault.TaskNotCancellable, end: InProgress},
+		"the backend refuses": {can: true, before: func(w *world) {
+			w.works.set(func(s *works) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
+		}, code: fault.TaskNotCancellable, end: InProgress},
+		"the backend does not say": {can: true, before: func(w *world) {
+			w.works.set(func(s *works) { s.cancel = func(*work) error { return cut } })
+		}, code: fault.TaskNotCancellable, end: InProgress},
+		"the adapter panics": {can: true, before: func(w *world) {
+			w.works.set(func(s *works) { s.cancel = func(*work) error { panic("bug") } })
+		}, code: fault.TaskNotCancellable, end: InProgress},
+		"it succeeds at the same moment": {can: true, after: func(w *world, id string) {
+			w.works.set(func(s *works) {
+				s.cancel = func(*work) error {
+					w.works.tells(id, succeeded(1))
+					time.Sleep(10 * time.Second) // a poll finds it
+					return nil
+				}
+			})
+		}, code: fault.TaskNotCancellable, end: Success},
+		"it succeeded": {can: true, after: func(w *world, id string) {
+			w.works.tells(id, succeeded(1))
+			w.until(id, Success, time.Minute)
+		}, code: fault.TaskNotCancellable, end: Success},
+		"it failed": {can: true, after: func(w *world, id string) {
+			w.works.tells(id, failed(backends.ModelFailed))
+			w.until(id, Failed, time.Minute)
+		}, code: fault.TaskNotCancellable, end: Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				if row.can {
+					w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
+				}
+				w.listen()
+				if row.before != nil {
+					row.before(w)
+				}
+				task := w.must(video())
+				if row.after != nil {
+					row.after(w, task.ID)
+				}
+				got, err := w.Cancel(w.t.Context(), OfKey(annKey), task.ID)
+				if codeOf(err) != row.code {
+					t.Fatalf("%+v, %v; want %q", got, err, row.code)
+				}
+				if row.code == "" {
+					if got.Status != Failed || got.Error.Reason != backends.TaskCancelled || got.Progress != "0%" {
+						t.Errorf("%+v", got)
+					}
+					again, err := w.Cancel(w.t.Context(), OfUser(ann), task.ID)
+					if err != nil || again.CompletedAt != got.CompletedAt {
+						t.Errorf("a second time: %+v, %v", again, err)
+					}
+				}
+				w.sleep(8 * time.Second)
+				w.is(task.ID, row.end)
+				switch row.end {
+				case Success:
+					w.has(900, 0)
+				case Failed:
+					w.has(1000, 0)
+					if n := len(w.hooks.requests()); n != 1 {
+						t.Errorf("%d callbacks", n)
+					}
+				default:
+					w.has(1000, 100)
+				}
+			})
+		})
+	}
+}
+
+func TestASlotThatIsFreeGoesToTheNext(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Backends[0].Backend = 1, cancelling{w.works} })
+		first, second := w.must(video()), w.must(video())
+		w.sleep(10 * time.Second)
+		w.is(second.ID, Queued)
+		if _, err := w.Cancel(w.t.Context(), OfKey(annKey), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(10 * time.Millisecond)
+		if jobs, _ := w.works.accepted(); jobs != 2 {
+			t.Error("the next has not been handed over")
+		}
+		w.sleep(4 * time.Second)
+		w.is(second.ID, InProgress)
+	})
+}

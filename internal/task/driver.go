@@ -1,0 +1,319 @@
+package task
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+const (
+	// window is how many due tasks are read and claimed at once.
+	window = 64
+
+	// Of one backend, so many hand-overs, looks and copies run at once. It
+	// bounds memory; what is above it waits in the store.
+	mostHandovers = 64
+	mostLooks     = 64
+	mostCopies    = 16
+
+	// takeMost is how many tasks get a slot in one transaction.
+	takeMost = 16
+
+	// idle is how long a driver sleeps at most: it looks for what another node
+	// has left.
+	idle = time.Minute
+
+	// pollTimeout bounds one question to a backend.
+	pollTimeout = 30 * time.Second
+
+	// wakePause is how soon after a poll a wake-up can bring the next.
+	wakePause = time.Second
+)
+
+// driver drives the tasks of one backend.
+type driver struct {
+	engine *Engine
+	name   string
+
+	wake chan struct{} // a token has it look what there is to do
+	stop chan struct{}
+	once sync.Once
+
+	handing chan struct{} // a token for each hand-over under way
+	looking chan struct{} // for each look
+	copying chan struct{} // for each copy
+	polls   bucket
+
+	mu     sync.Mutex
+	paused time.Time // until when the backend is too busy for more
+	busy   int       // answers of busy, in a row
+}
+
+func newDriver(e *Engine, name string) *driver {
+	return &driver{
+		engine: e, name: name,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		handing: make(chan struct{}, mostHandovers), looking: make(chan struct{}, mostLooks), copying: make(chan struct{}, mostCopies),
+	}
+}
+
+// nudge has the driver look what there is to do.
+func (d *driver) nudge() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// halt has the driver begin nothing more.
+func (d *driver) halt() { d.once.Do(func() { close(d.stop) }) }
+
+// run drives until halt.
+func (d *driver) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-d.wake:
+		case <-timer.C:
+		}
+		b, found := d.engine.backend(d.name)
+		if !found {
+			return
+		}
+		wait, err := d.turn(b)
+		if stopped := d.engine.store.Err(); stopped != nil { // until a restart nothing can be done
+			d.engine.log.Error("the tasks of a backend are driven no further", zap.String("backend", d.name), zap.Error(stopped))
+			return
+		}
+		if err != nil && d.engine.life.Err() == nil {
+			d.engine.log.Error("driving the tasks of a backend", zap.String("backend", d.name), zap.Error(err))
+			wait = time.Second
+		}
+		timer.Reset(wait)
+	}
+}
+
+// turn begins what there is to do now, and returns when to look again.
+func (d *driver) turn(b Backend) (time.Duration, error) {
+	wait, err := d.feed(b)
+	if err != nil {
+		return 0, err
+	}
+	next, err := d.look(b)
+	return max(min(wait, next), time.Millisecond), err
+}
+
+// feed hands over the tasks that a slot is free for.
+func (d *driver) feed(b Backend) (wait time.Duration, err error) {
+	if until := d.pausedFor(); until > 0 {
+		return until, nil
+	}
+	most := min(takeMost, cap(d.handing)-len(d.handing))
+	if d.wasBusy() {
+		most = min(most, 1-len(d.handing)) // one tries whether it still is
+	}
+	if most <= 0 {
+		return idle, nil // the next that ends nudges
+	}
+	taken, err := d.engine.take(b, most)
+	for _, rec := range taken {
+		d.handing <- struct{}{}
+		d.engine.steps.Go(func() {
+			defer func() { <-d.handing; d.nudge() }()
+			d.handOver(rec)
+		})
+	}
+	if len(taken) == most {
+		return 0, err
+	}
+	return idle, err
+}
+
+// handOver sends a task that has waited.
+func (d *driver) handOver(rec *record) {
+	var job backends.Job
+	err := d.engine.view(d.engine.life, func(r storage.Reader) (err error) {
+		job, err = readJob(r, rec.ID)
+		return err
+	})
+	if err != nil {
+		d.engine.log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
+		d.engine.back(rec, &backends.Error{Kind: backends.Busy})
+		return
+	}
+	d.engine.handOver(rec, job, nil)
+}
+
+// take gives slots to at most so many of those that wait longest, as far as
+// there are any, and returns them.
+func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
+	lo, hi := below(waitPrefix, b.Name)
+	var load load
+	var some bool
+	err = e.view(e.life, func(r storage.Reader) error {
+		keys, err := firstKeys(r, lo, hi, 1)
+		if err != nil {
+			return err
+		}
+		some = len(keys) > 0
+		load, err = readLoad(r, b.Name)
+		return err
+	})
+	if err != nil || !some || !load.room(b.MaxRunning) {
+		return nil, err
+	}
+	given := make(map[string]int64) // by runs that may have been committed without anybody knowing
+	err = e.update(e.life, func(t storage.Txn) error {
+		taken = nil
+		for id, fence := range given {
+			rec, err := readTask(t, id)
+			if err != nil {
+				return err
+			}
+			if rec != nil && rec.Handover == Sending && rec.Fence == fence && rec.Owner == e.id {
+				taken = append(taken, rec)
+			}
+		}
+		keys, err := firstKeys(t, lo, hi, most-len(taken))
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			l, err := readLoad(t, b.Name)
+			if err != nil || !l.room(b.MaxRunning) {
+				return err
+			}
+			now := e.now()
+			sent := false
+			rec, err := change(t, lastID(key), func(r *record) bool {
+				if sent = r.waiting() && now < r.Deadline; sent {
+					r.send(e.id, now)
+				}
+				return sent
+			})
+			if err != nil {
+				return err
+			}
+			if sent {
+				given[rec.ID] = rec.Fence
+				taken = append(taken, rec)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err // what may have been taken is in doubt when its lease ends
+	}
+	return taken, nil
+}
+
+// look begins looks at the tasks that are due, as far as there is room for them.
+func (d *driver) look(b Backend) (wait time.Duration, err error) {
+	e := d.engine
+	most, refill := d.polls.free(b.PollsPerSecond, time.Now())
+	if most == 0 {
+		return refill, nil
+	}
+	most = min(most, window, cap(d.looking)-len(d.looking))
+	if most == 0 {
+		return idle, nil // the next that ends nudges
+	}
+	next, err := e.nextDue(b.Name)
+	if err != nil || next > 0 {
+		return next, err
+	}
+	claimed, err := e.claimDue(b.Name, most)
+	if err != nil {
+		return 0, err
+	}
+	d.polls.take(len(claimed))
+	for _, rec := range claimed {
+		d.looking <- struct{}{}
+		e.steps.Go(func() {
+			defer func() { <-d.looking; d.nudge() }()
+			d.step(b, rec)
+		})
+	}
+	return 0, nil
+}
+
+// nextDue is how long it takes until a task of a backend is due.
+func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
+	wait = idle
+	lo, hi := below(duePrefix, backend)
+	err = e.view(e.life, func(r storage.Reader) error {
+		return r.Scan(lo, hi, func(key, _ []byte) bool {
+			wait = min(idle, max(0, time.UnixMilli(timeBefore(key)).Sub(e.store.Now())))
+			return false
+		})
+	})
+	return wait, err
+}
+
+// claimDue claims tasks that are due.
+func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
+	lo, _ := below(duePrefix, backend)
+	err = e.update(e.life, func(t storage.Txn) error {
+		claimed = nil
+		now := e.now()
+		keys, err := firstKeys(t, lo, keyOf(duePrefix, backend, now+1), most)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			rec, err := change(t, lastID(key), func(r *record) bool {
+				r.claim(e.id, now)
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			if rec == nil { // nothing leads to what does not exist
+				if err := t.Delete(key); err != nil {
+					return err
+				}
+				continue
+			}
+			claimed = append(claimed, rec)
+		}
+		return nil
+	})
+	return claimed, err
+}
+
+// step is one look at a claimed task.
+func (d *driver) step(b Backend, rec *record) {
+	switch {
+	case rec.over() && rec.Ref != nil:
+		d.watch(b, rec)
+	case rec.Handover == None:
+		d.overdue(rec)
+	case rec.Handover == Sending: // the lease has run out: whoever sent it is gone
+		d.engine.doubt(b, rec)
+	case rec.Handover == Doubt:
+		d.reconcile(b, rec)
+	case rec.Ref == nil: // nothing here writes such a record; Verify tells of it
+		d.engine.log.Error("a task has no reference to be asked for by", zap.String("task_id", rec.ID))
+		d.release(rec, func(*record) int64 { return d.engine.now() + idle.Milliseconds() })
+	default:
+		d.poll(b, rec)
+	}
+}
+
+// overdue ends a task that has waited too long.
+func (d *driver) overdue(rec *record) {
+	d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
+}
+
+// jitter spreads what would else come together, by a fifth.
+func jitter(d time.Duration) time.Duration {
+	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // nobody gains by knowing it
+}

@@ -1,0 +1,365 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+)
+
+func TestPollsComeFewerWithTime(t *testing.T) {
+	in(t, func(w *world) {
+		var at []time.Duration
+		began := time.Now()
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				at = append(at, time.Since(began))
+				return backends.Status{State: backends.Running}, nil
+			}
+		})
+		w.must(video())
+		w.sleep(20 * time.Minute)
+		for i := 1; i < len(at); i++ {
+			gap, want := at[i]-at[i-1], 15*time.Second
+			switch {
+			case at[i-1] < 30*time.Second:
+				want = 2 * time.Second
+			case at[i-1] < 5*time.Minute:
+				want = 5 * time.Second
+			}
+			if gap < want*4/5 || gap > want*6/5+10*time.Millisecond {
+				t.Errorf("at %v the next poll came after %v, want about %v", at[i-1], gap, want)
+			}
+		}
+		if len(at) < 100 || slices.Max(gaps(at)) == slices.Min(gaps(at)) {
+			t.Errorf("%d polls without jitter", len(at))
+		}
+	})
+}
+
+func gaps(at []time.Duration) (all []time.Duration) {
+	for i := 1; i < len(at); i++ {
+		all = append(all, at[i]-at[i-1])
+	}
+	return all
+}
+
+func TestABackendThatAsksForTimeGetsIt(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		answer func() (backends.Status, error)
+		least  time.Duration
+		most   time.Duration
+	}{
+		"with a state": {func() (backends.Status, error) {
+			return backends.Status{State: backends.Running, RetryAfter: time.Minute}, nil
+		}, time.Minute, 61 * time.Second},
+		"with an error": {func() (backends.Status, error) {
+			return backends.Status{}, &backends.Error{Kind: backends.Busy, RetryAfter: 40 * time.Second}
+		}, 40 * time.Second, 73 * time.Second},
+		"for ever": {func() (backends.Status, error) {
+			return backends.Status{State: backends.Running, RetryAfter: 1000 * time.Hour}, nil
+		}, mostPause, mostPause + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				var at []time.Time
+				w.works.set(func(s *works) {
+					s.poll = func(*work) (backends.Status, error) { at = append(at, time.Now()); return row.answer() }
+				})
+				w.must(video())
+				w.sleep(30 * time.Minute)
+				for i := 1; i < len(at); i++ {
+					if gap := at[i].Sub(at[i-1]); gap < row.least || gap > row.most {
+						t.Errorf("asked again after %v", gap)
+					}
+				}
+				if len(at) < 3 {
+					t.Errorf("asked %d times", len(at))
+				}
+			})
+		})
+	}
+}
+
+func TestAWordNobodyKnowsChangesNothing(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				return backends.Status{State: backends.Unknown, Word: "defragmenting"}, nil
+			}
+		})
+		task := w.must(video())
+		w.sleep(time.Hour)
+		task = w.is(task.ID, Queued)
+		if task.Detail.Word != "defragmenting" || w.Figures().Strange < 100 {
+			t.Errorf("%+v, %+v", task.Detail, w.Figures())
+		}
+		w.has(1000, 100)
+		w.works.succeed(1)
+		w.until(task.ID, Success, time.Minute)
+		w.has(900, 0)
+	})
+}
+
+func TestPollErrorsChangeNothing(t *testing.T) {
+	t.Parallel()
+	for name, poll := range map[string]func(*work) (backends.Status, error){
+		"refused": func(*work) (backends.Status, error) {
+			return backends.Status{}, &backends.Error{Kind: backends.Refused}
+		},
+		"busy":     func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Busy} },
+		"doubtful": func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") },
+		"a panic":  func(*work) (backends.Status, error) { panic("bug") },
+		"a success without results": func(*work) (backends.Status, error) {
+			return backends.Status{State: backends.Succeeded}, nil
+		},
+		"a state beside an error": func(*work) (backends.Status, error) {
+			return backends.Status{State: backends.Failed}, errors.New("cut")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				task := w.must(video())
+				w.until(task.ID, InProgress, time.Minute)
+				w.works.set(func(s *works) { s.poll = poll })
+				before := w.works.polled(task.ID)
+				w.sleep(time.Hour)
+				w.is(task.ID, InProgress)
+				if n := w.works.polled(task.ID) - before; n < 50 || n > 200 {
+					t.Errorf("asked %d times in an hour", n)
+				}
+				w.works.succeed(1)
+				w.until(task.ID, Success, 2*time.Minute)
+			})
+		})
+	}
+}
+
+func TestAJobThatIsGoneForLongHasFailed(t *testing.T) {
+	in(t, func(w *world) {
+		gone := func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
+		task := w.must(video())
+		w.until(task.ID, InProgress, time.Minute)
+		w.works.set(func(s *works) { s.poll = gone })
+		w.sleep(9 * time.Minute)
+		w.works.set(func(s *works) { s.poll = nil }) // it is there again
+		w.sleep(2 * time.Minute)
+		w.works.set(func(s *works) { s.poll = gone })
+		w.sleep(9 * time.Minute)
+		w.is(task.ID, InProgress)
+		w.sleep(4 * time.Minute)
+		if task = w.is(task.ID, Failed); task.Error.Reason != backends.UpstreamError {
+			t.Errorf("failed of %+v", task.Error)
+		}
+		w.has(1000, 0)
+	})
+}
+
+func TestStatesGoForwardOnly(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.until(task.ID, InProgress, time.Minute)
+		for _, status := range []backends.Status{
+			{State: backends.Queued}, {State: backends.Running, Progress: 10}, {State: backends.Running, Progress: -3}, {State: backends.Unknown},
+		} {
+			w.works.tells(task.ID, status)
+			w.sleep(20 * time.Second)
+			if task := w.is(task.ID, InProgress); task.Progress != "50%" {
+				t.Errorf("after %+v it is at %s", status, task.Progress)
+			}
+		}
+		w.works.tells(task.ID, backends.Status{State: backends.Running, Progress: 4000})
+		w.sleep(20 * time.Second)
+		if task := w.get(task.ID); task.Progress != "99%" {
+			t.Errorf("a running task is at %s", task.Progress)
+		}
+		w.works.tells(task.ID, succeeded(1))
+		w.until(task.ID, Success, time.Minute)
+		w.works.tells(task.ID, failed(backends.ModelFailed))
+		w.sleep(time.Hour)
+		w.is(task.ID, Success)
+	})
+}
+
+func TestATaskHasADayAtItsBackend(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		task := w.must(video())
+		w.sleep(handoverLife - time.Second)
+		w.is(task.ID, InProgress)
+		w.sleep(2 * time.Second)
+		if task = w.is(task.ID, Failed); task.Error.Reason != backends.TaskTimeout {
+			t.Errorf("failed of %+v", task.Error)
+		}
+		w.has(1000, 0)
+		// It succeeds all the same: nobody is charged, and nobody hears of it.
+		w.works.tells(task.ID, succeeded(1))
+		w.sleep(2 * watchEvery)
+		if task = w.is(task.ID, Failed); task.Detail.Loss == "" || task.Error.Reason != backends.TaskTimeout {
+			t.Errorf("the loss is not told: %+v", task)
+		}
+		if rec := w.record(task.ID); rec.Loss == "" || rec.Due != 0 || w.Figures().Losses != 1 {
+			t.Errorf("the loss is not noted: %+v", rec)
+		}
+		w.has(1000, 0)
+		if got := w.hooks.requests(); len(got) != 1 {
+			t.Errorf("%d callbacks", len(got))
+		}
+	})
+}
+
+func TestATaskThatTimesOutIsCancelledWhereThatIsPossible(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
+		task := w.must(video())
+		w.sleep(handoverLife + time.Second)
+		w.is(task.ID, Failed)
+		if !w.works.jobs[backends.Token(task.ID)].cancelled || w.record(task.ID).Due != 0 {
+			t.Error("the job runs on, or is watched")
+		}
+	})
+}
+
+func TestASuccessAtTheDeadlineIsASuccess(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.sleep(handoverLife - 20*time.Second)
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				if w.now() < w.record(task.ID).Deadline {
+					return backends.Status{State: backends.Running}, nil
+				}
+				return succeeded(1), nil
+			}
+		})
+		w.sleep(time.Minute)
+		w.is(task.ID, Success)
+		w.has(900, 0)
+	})
+}
+
+func TestATaskThatNobodyTakesHasThreeDays(t *testing.T) {
+	in(t, func(w *world) {
+		if err := w.Drain(w.t.Context(), "operator", "works"); err != nil {
+			t.Fatal(err)
+		}
+		task := w.must(video())
+		w.sleep(submissionLife - time.Second)
+		w.is(task.ID, Queued)
+		w.sleep(2 * time.Second)
+		w.is(task.ID, Failed)
+		w.has(1000, 0)
+		if jobs, _ := w.works.accepted(); jobs != 0 {
+			t.Errorf("%d jobs", jobs)
+		}
+	})
+}
+
+func TestTheDayAtABackendEndsWithTheThreeDays(t *testing.T) {
+	in(t, func(w *world) {
+		if err := w.Drain(w.t.Context(), "operator", "works"); err != nil {
+			t.Fatal(err)
+		}
+		task := w.must(video())
+		w.sleep(submissionLife - time.Hour)
+		if err := w.Enable(w.t.Context(), "operator", "works"); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(59 * time.Minute)
+		w.is(task.ID, InProgress)
+		w.sleep(2 * time.Minute)
+		w.is(task.ID, Failed)
+	})
+}
+
+func TestPollsOfABackendAreCapped(t *testing.T) {
+	in(t, func(w *world) {
+		w.credit("user_bob", 1_000_000)
+		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning, c.Backends[0].PollsPerSecond = 1000, 0, 10 })
+		perSecond := make(map[int64]int)
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				perSecond[time.Now().Unix()]++
+				return backends.Status{State: backends.Running}, nil
+			}
+		})
+		for range 200 {
+			w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
+		}
+		w.sleep(2 * time.Minute)
+		total := 0
+		for second, n := range perSecond {
+			total += n
+			if n > 20 {
+				t.Errorf("%d polls in second %d", n, second)
+			}
+		}
+		if total < 1100 || total > 1220 {
+			t.Errorf("%d polls in two minutes, at 10 a second", total)
+		}
+	})
+}
+
+func TestAWakeUpBringsAPollForward(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.sleep(10 * time.Minute)
+		before := w.works.polled(task.ID)
+		for _, ref := range []string{"job-of-nobody", "", "job-" + backends.Token(task.ID)} {
+			if err := w.Wake(w.t.Context(), "works", ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Wake(w.t.Context(), "a/b", "x"); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(1100 * time.Millisecond)
+		if n := w.works.polled(task.ID) - before; n != 1 {
+			t.Fatalf("polled %d times after the wake-up", n)
+		}
+		// A flood of them is not a flood of polls.
+		for range 100 {
+			_ = w.Wake(w.t.Context(), "works", "job-"+backends.Token(task.ID))
+			w.sleep(10 * time.Millisecond)
+		}
+		if n := w.works.polled(task.ID) - before; n > 3 {
+			t.Errorf("polled %d times in 2 s", n)
+		}
+		w.is(task.ID, InProgress)
+	})
+}
+
+func TestAWakeUpDuringAPollIsNotLost(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.sleep(10 * time.Minute)
+		var at []time.Time
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				s.mu.Lock()
+				at = append(at, time.Now())
+				first := len(at) == 1
+				s.mu.Unlock()
+				if first {
+					time.Sleep(time.Second)
+					if err := w.Wake(context.Background(), "works", "job-"+backends.Token(task.ID)); err != nil {
+						t.Error(err)
+					}
+				}
+				return backends.Status{State: backends.Running}, nil
+			}
+		})
+		w.sleep(40 * time.Second)
+		w.works.set(func(*works) {
+			if len(at) < 2 || at[1].Sub(at[0]) > 3*time.Second {
+				t.Errorf("polled at %v", at)
+			}
+		})
+	})
+}

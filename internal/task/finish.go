@@ -1,0 +1,250 @@
+package task
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Keeper copies results into the gateway's own storage. A success is recorded
+// only when the copies are there.
+type Keeper interface {
+	// Keep returns the links under which the results are kept, one for each, in
+	// their order. It is called again after an error, also by another process,
+	// and resumes; for what it has kept it returns the same links.
+	Keep(ctx context.Context, k Keeping) ([]string, error)
+}
+
+// Keeping is what a [Keeper] is to copy.
+type Keeping struct {
+	Task      string
+	Key       string
+	User      string
+	MediaName string // as the caller wants it named; may be empty
+	Results   []backends.Result
+
+	// Fetch opens the result with an index of Results that has no URL. It is nil
+	// where all have one.
+	Fetch func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error)
+}
+
+// keepPatience is how long a copy may fail before the task ends without it
+// (interface, section 4).
+const keepPatience = time.Hour
+
+// keepAgain is how long after a failure a copy is tried again.
+const keepAgain = 15 * time.Second
+
+// outcome is how a task ends.
+type outcome struct {
+	state    State // Success or Failed
+	handover Handover
+	results  []made
+	failure  *Error
+	cost     backends.Cost
+	watch    int64                // until when the job is watched, Unix milliseconds
+	only     func(r *record) bool // holds for the task as it stands, else nothing happens
+}
+
+// deliver ends a task that has succeeded, when its results are copied.
+func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.Cost) {
+	e := d.engine
+	keeper := e.config.Load().Keeper
+	if keeper == nil {
+		d.handLinks(rec, results, cost)
+		return
+	}
+	select {
+	case d.copying <- struct{}{}:
+	default: // all hands are full; it is asked again then
+		d.release(rec, func(r *record) int64 { return e.now() + interval(0, 0).Milliseconds() })
+		return
+	}
+	var mine *record
+	err := e.update(e.life, func(t storage.Txn) error {
+		have, err := change(t, rec.ID, func(r *record) bool {
+			if !rec.fenced(r) || r.over() {
+				return false
+			}
+			if r.MadeAt == 0 {
+				r.MadeAt = e.now()
+			}
+			r.State, r.Progress, r.Polled = InProgress, 99, e.now()
+			r.Made, r.MadeCost = results, cost
+			r.Lease = e.now() + leaseFor.Milliseconds()
+			r.Due = r.Lease
+			return true
+		})
+		mine = have
+		return err
+	})
+	if err != nil || mine == nil || !rec.fenced(mine) || mine.over() {
+		<-d.copying
+		return
+	}
+	e.changed(mine)
+	e.steps.Go(func() {
+		defer func() { <-d.copying; d.nudge() }()
+		d.keep(keeper, b, mine)
+	})
+}
+
+// keep copies results and ends the task. A copy that fails is tried again for a
+// while.
+func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
+	e := d.engine
+	ctx, over := d.keepLease(rec)
+	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, MediaName: rec.MediaName, Results: unstored(rec.Made)}
+	if fetcher, can := b.Backend.(backends.Fetcher); can {
+		k.Fetch = func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error) {
+			return fetcher.Fetch(ctx, *rec.Ref, index)
+		}
+	}
+	links, err := keeper.Keep(ctx, k)
+	over()
+	switch {
+	case err == nil && len(links) == len(rec.Made):
+		kept := make([]made, len(links))
+		for i, m := range rec.Made {
+			kept[i] = m
+			kept[i].URL = links[i]
+		}
+		d.finish(rec, outcome{state: Success, results: kept, cost: rec.MadeCost, only: rec.fenced})
+	case e.life.Err() != nil:
+	case e.now() >= rec.MadeAt+keepPatience.Milliseconds():
+		e.log.Error("the results of a task cannot be copied", zap.String("task_id", rec.ID), zap.Error(err))
+		d.handLinks(rec, rec.Made, rec.MadeCost)
+	default:
+		e.log.Warn("the results of a task are not copied yet", zap.String("task_id", rec.ID), zap.Error(err))
+		d.release(rec, func(*record) int64 { return e.now() + jitter(keepAgain).Milliseconds() })
+	}
+}
+
+// handLinks ends a task with the links of the backend. One that gives none has
+// made nothing that the caller can have.
+func (d *driver) handLinks(rec *record, results []made, cost backends.Cost) {
+	o := outcome{state: Success, results: results, cost: cost, only: rec.fenced}
+	for _, m := range results {
+		if m.URL == "" {
+			o = outcome{state: Failed, failure: failure(backends.UpstreamError, "the result could not be fetched"), cost: cost, only: rec.fenced}
+		}
+	}
+	d.finish(rec, o)
+}
+
+// finish ends a task, if o.only still holds for it: its state, its money and its
+// callback change in one transaction. A task that is over stays as it is; a
+// success that comes too late is noted as the operator's loss.
+func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *record, err error) {
+	config := e.config.Load()
+	var lost bool
+	err = e.ledger.Update(ctx, rec.User, nil, func(t storage.Txn) error {
+		lost = false
+		have, err := readTask(t, rec.ID)
+		if after = have; err != nil || have == nil {
+			return err
+		}
+		if have.over() {
+			if lost = have.State == Failed && o.state == Success && have.Loss == ""; lost {
+				late := *have
+				late.Loss, late.VendorCost = "the backend succeeded after the task had failed", o.cost
+				after = &late
+				return replace(t, have, &late)
+			}
+			return nil
+		}
+		if !o.only(have) {
+			return nil
+		}
+		next := *have
+		if err := e.settle(t, config, &next, o); err != nil {
+			return err
+		}
+		after = &next
+		return replace(t, have, &next)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if lost {
+		e.figures.losses.Add(1)
+		e.log.Error("a task succeeded after it had failed: its cost is the operator's loss",
+			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
+	}
+	if after != nil && after.over() {
+		e.ended(after)
+	}
+	return after, nil
+}
+
+// settle brings a task to its end, in the transaction that writes it.
+func (e *Engine) settle(t storage.Txn, config *config, r *record, o outcome) error {
+	now := e.store.Now()
+	r.State, r.Completed = o.state, milliseconds(now)
+	r.Results, r.Failure, r.VendorCost = o.results, o.failure, o.cost
+	r.Made, r.MadeAt, r.MadeCost = nil, 0, backends.Cost{}
+	r.Due, r.Lease, r.Woken, r.WatchUntil = 0, 0, false, o.watch
+	if o.watch != 0 {
+		r.Due = milliseconds(now.Add(watchEvery))
+	}
+	if o.handover != "" {
+		r.Handover = o.handover
+	}
+	if r.Hold > 0 {
+		var cost money.Amount
+		if r.State == Success {
+			cost = r.price()
+		}
+		var err error
+		if r.Charged, err = ledger.EndHold(t, now, r.User, holdID(r.ID), cost); err != nil {
+			return err
+		}
+	}
+	r.Quote = nil
+	return e.announce(t, config, r)
+}
+
+// price is what was delivered costs, by the price as it was at submission. It is
+// never more than is held.
+func (r *record) price() money.Amount {
+	parts := make([]catalog.Work, len(r.Results))
+	for i, m := range r.Results {
+		parts[i].Count = 1
+		if m.Duration > 0 && m.Duration <= float64(catalog.MaxSeconds/catalog.Second) {
+			parts[i].Duration = catalog.Seconds(m.Duration * float64(catalog.Second))
+		}
+		if resolution, common := catalog.ResolutionOf(m.Width, m.Height); common && r.Quote.Kind == catalog.Video {
+			parts[i].Resolution = resolution
+		}
+	}
+	return max(0, r.Quote.Cost(parts...))
+}
+
+// ended tells everybody who waits for the end of a task.
+func (e *Engine) ended(rec *record) {
+	e.cache.put(rec)
+	e.watch.tell(rec.ID)
+	e.nudge(rec.Backend)
+	if rec.Event {
+		e.mu.Lock()
+		s := e.sender
+		e.mu.Unlock()
+		if s != nil {
+			s.nudge()
+		}
+	}
+}
+
+// changed tells those who wait for a change of a task that is not over.
+func (e *Engine) changed(rec *record) {
+	e.watch.tell(rec.ID)
+	e.nudge(rec.Backend)
+}

@@ -1,0 +1,315 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// grace is how long a job in doubt is looked for before its task fails.
+const grace = 10 * time.Minute
+
+// waiter is a submission that waits for its hand-over. Who answers it first, the
+// hand-over or the time, decides what a refusal is: the answer, or the end of a
+// task that was given out.
+type waiter struct {
+	state   atomic.Int32
+	done    chan struct{} // closed when the hand-over is over
+	refused *backends.Error
+	err     error
+}
+
+const (
+	waiting  = iota
+	left     // the submission has been answered
+	refusing // it is going to be answered by the refusal
+)
+
+// leave tells whether the submission may be answered before the hand-over is over.
+func (w *waiter) leave() bool { return w != nil && w.state.CompareAndSwap(waiting, left) }
+
+// refuse tells whether a refusal will be the answer to the submission.
+func (w *waiter) refuse() bool { return w != nil && w.state.CompareAndSwap(waiting, refusing) }
+
+// await hands a task over that a submission has just made, and waits a while.
+func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Task, bool, error) {
+	w := &waiter{done: make(chan struct{})}
+	e.steps.Go(func() {
+		defer close(w.done)
+		e.handOver(rec, job, w)
+	})
+	timer := time.NewTimer(handoverWait)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if !w.leave() {
+		<-w.done // it is being taken back
+	}
+	switch {
+	case w.err != nil:
+		return nil, false, w.err
+	case w.refused != nil:
+		return nil, false, fault.At(fault.UpstreamRejected, w.refused.Param, "%s", w.refused.Message)
+	}
+	// The task is durable whatever the store says now.
+	now := rec
+	err := e.view(context.WithoutCancel(ctx), func(r storage.Reader) error {
+		have, err := readTask(r, rec.ID)
+		if err == nil && have != nil {
+			now = have
+		}
+		return err
+	})
+	if err != nil {
+		e.log.Warn("a task that was submitted cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
+	}
+	return now.task(), false, nil
+}
+
+// handOver sends the job of a task that has a slot, and notes what came of it.
+func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
+	defer e.nudge(rec.Backend)
+	b, found := e.backend(rec.Backend)
+	if !found { // a reload took it away: nothing was sent
+		e.back(rec, &backends.Error{Kind: backends.Busy})
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.life, submitTimeout)
+	ref, err := submit(ctx, b, job)
+	cancel()
+	if err == nil {
+		e.accepted(b, rec, ref)
+		return
+	}
+	e.log.Info("a backend did not accept a task", zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+	refusal, _ := errors.AsType[*backends.Error](err)
+	switch backends.KindOf(err) {
+	case backends.Busy:
+		e.back(rec, refusal)
+	case backends.Refused:
+		if w.refuse() {
+			e.takeBack(rec, refusal, w)
+			return
+		}
+		e.durably("noting a refusal", rec.ID, func(ctx context.Context) error {
+			_, err := e.finish(ctx, rec, outcome{
+				state: Failed, handover: Refused, failure: failure(refusal.Reason, refusal.Message),
+				only: func(r *record) bool { return r.Attempt == rec.Attempt },
+			})
+			return err
+		})
+	default:
+		e.doubt(b, rec)
+	}
+}
+
+// submit is b.Submit, of which a panic leaves the job in doubt, and so does a
+// reference by which nobody could ask for it.
+func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the adapter panicked: %v", p)
+		}
+	}()
+	ref, err = b.Submit(ctx, job)
+	if err == nil && ref.ID == "" {
+		err = errors.New("the adapter returned no reference")
+	}
+	return ref, err
+}
+
+// accepted notes that a backend has the job. It holds for a task whose hand-over
+// is in doubt, too: there was one submission.
+func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) {
+	var after *record
+	e.durably("noting an accepted task", rec.ID, func(ctx context.Context) error {
+		return e.update(ctx, func(t storage.Txn) (err error) {
+			after, err = change(t, rec.ID, func(r *record) bool {
+				if r.over() || r.Attempt != rec.Attempt || r.Handover != Sending && r.Handover != Doubt {
+					return false
+				}
+				now := e.now()
+				r.Handover, r.Ref, r.Handed, r.Doubted = Accepted, &ref, now, 0
+				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+handoverLife.Milliseconds())
+				r.Fence++ // a look at the doubt, if there is one, does not count any more
+				r.release(now + interval(0, 0).Milliseconds())
+				return true
+			})
+			return err
+		})
+	})
+	switch {
+	case after == nil: // it ended with the engine: the token finds it
+	case after.over():
+		e.lost(b, after, ref)
+	default:
+		e.calm(rec.Backend)
+		e.changed(after)
+	}
+}
+
+// lost is a job that a backend accepted after its task was given up.
+func (e *Engine) lost(b Backend, rec *record, ref backends.Ref) {
+	e.log.Error("a backend has accepted a task after it had failed: its cost is the operator's loss",
+		zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.String("ref", ref.ID))
+	e.figures.losses.Add(1)
+	if c, can := b.Backend.(backends.Canceler); can {
+		ctx, cancel := context.WithTimeout(e.life, pollTimeout)
+		defer cancel()
+		_ = c.Cancel(ctx, ref)
+	}
+}
+
+// back puts a task into the queue again, at its old place: the backend is busy,
+// and gets no other task for a while.
+func (e *Engine) back(rec *record, busy *backends.Error) {
+	e.pause(rec.Backend, busy.RetryAfter)
+	e.durably("noting a busy backend", rec.ID, func(ctx context.Context) error {
+		return e.update(ctx, func(t storage.Txn) error {
+			_, err := change(t, rec.ID, func(r *record) bool {
+				if r.Handover != Sending || r.Attempt != rec.Attempt {
+					return false
+				}
+				r.Handover = None
+				r.release(r.Deadline)
+				return true
+			})
+			return err
+		})
+	})
+}
+
+// doubt notes that nobody knows whether the backend has the job.
+func (e *Engine) doubt(b Backend, rec *record) {
+	var after *record
+	e.durably("noting a doubtful task", rec.ID, func(ctx context.Context) error {
+		return e.update(ctx, func(t storage.Txn) (err error) {
+			after, err = change(t, rec.ID, func(r *record) bool {
+				if r.Handover != Sending || r.Attempt != rec.Attempt {
+					return false
+				}
+				r.inDoubt(b, e.now())
+				return true
+			})
+			return err
+		})
+	})
+	if after != nil {
+		e.changed(after)
+	}
+}
+
+// inDoubt has the job looked for, where the backend can, else given up after the
+// grace.
+func (r *record) inDoubt(b Backend, now int64) {
+	r.Handover, r.Doubted = Doubt, now
+	if _, can := b.Backend.(backends.Reconciler); can {
+		r.release(now + interval(0, 0).Milliseconds())
+		return
+	}
+	r.release(now + grace.Milliseconds())
+}
+
+// release gives a claim back: the task is looked at again at due, or at once
+// where somebody asked for that meanwhile.
+func (r *record) release(due int64) {
+	if r.Woken {
+		due = min(due, r.Polled+wakePause.Milliseconds())
+	}
+	r.Lease, r.Woken, r.Due = 0, false, max(due, 1)
+}
+
+// takeBack removes a task whose submission is answered by the refusal: its money
+// is free, its session id and its idempotency key are.
+func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
+	gone := e.durably("taking back a refused task", rec.ID, func(ctx context.Context) error {
+		return e.ledger.Update(ctx, rec.User, nil, func(t storage.Txn) error {
+			have, err := readTask(t, rec.ID)
+			if err != nil || have == nil || have.over() || have.Attempt != rec.Attempt {
+				return err
+			}
+			if have.Hold > 0 {
+				if _, err := ledger.EndHold(t, e.store.Now(), have.User, holdID(have.ID), 0); err != nil {
+					return err
+				}
+			}
+			if err := freeNames(t, have); err != nil {
+				return err
+			}
+			return replace(t, have, nil)
+		})
+	})
+	if !gone {
+		w.err = fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
+		return
+	}
+	w.refused = refusal
+}
+
+// reconcile looks for a job in doubt.
+func (d *driver) reconcile(b Backend, rec *record) {
+	e := d.engine
+	given := func(reason backends.Reason, message string) {
+		d.finish(rec, outcome{state: Failed, failure: failure(reason, message), only: rec.fenced})
+	}
+	over := e.now() >= rec.Doubted+grace.Milliseconds()
+	r, can := b.Backend.(backends.Reconciler)
+	if can {
+		ref, err := d.find(r, rec)
+		switch {
+		case err == nil:
+			e.accepted(b, rec, ref)
+			return
+		case backends.KindOf(err) == backends.Gone:
+			given(backends.UpstreamError, "the generation service did not receive the task")
+			return
+		}
+		e.log.Warn("a doubtful task cannot be looked for", zap.String("task_id", rec.ID), zap.Error(err))
+	}
+	if over {
+		given(backends.UpstreamError, "the generation service did not confirm that it had accepted the task")
+		return
+	}
+	d.release(rec, func(r *record) int64 {
+		end := r.Doubted + grace.Milliseconds()
+		if !can {
+			return end
+		}
+		return min(end, e.now()+interval(time.Duration(e.now()-r.Doubted)*time.Millisecond, 0).Milliseconds())
+	})
+}
+
+// find is Reconcile, of which a panic tells nothing.
+func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the adapter panicked: %v", p)
+		}
+	}()
+	var job backends.Job
+	if err := d.engine.view(d.engine.life, func(r storage.Reader) (err error) {
+		job, err = readJob(r, rec.ID)
+		return err
+	}); err != nil {
+		return ref, err
+	}
+	ctx, cancel := context.WithTimeout(d.engine.life, pollTimeout)
+	defer cancel()
+	ref, err = r.Reconcile(ctx, job)
+	if err == nil && ref.ID == "" {
+		err = errors.New("the adapter returned no reference")
+	}
+	return ref, err
+}

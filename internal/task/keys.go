@@ -1,0 +1,118 @@
+package task
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Keys of the store. Integers are eight bytes, big-endian; ^ marks those that
+// are counted down from the greatest, so that the latest come first. Times are
+// Unix milliseconds.
+//
+//	task/<id>                            tasks
+//	taskbody/<id>                        what the backend is asked for, until the task is over
+//	taskof/<key>/<^created>/<id>         those of an API key, latest first
+//	taskuser/<user>/<^created>/<id>      those of a user
+//	taskall/<^created>/<id>              all
+//	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order
+//	taskdue/<backend>/<time>/<id>        when somebody must look at one
+//	taskref/<backend>/<hash of ref>/<id> those at a backend, by its own id
+//	taskend/<time>/<id>                  those that are over, by when
+//	taskload/<backend>                   what a backend has running and waiting
+//	taskopen/<key>                       how many of an API key are not over
+//	tasksession/<key>/<hash>             session ids in use
+//	taskclaim/<key>/<hash>               idempotency keys
+//	event/<task>                         callbacks
+//	eventdue/<time>/<task>               those to be sent, by when
+//	eventof/<user>/<^created>/<task>     those of a user, latest first
+const (
+	taskPrefix    = "task"
+	bodyPrefix    = "taskbody"
+	ofKeyPrefix   = "taskof"
+	ofUserPrefix  = "taskuser"
+	allPrefix     = "taskall"
+	waitPrefix    = "taskwait"
+	duePrefix     = "taskdue"
+	refPrefix     = "taskref"
+	endPrefix     = "taskend"
+	loadPrefix    = "taskload"
+	openPrefix    = "taskopen"
+	sessionPrefix = "tasksession"
+	claimPrefix   = "taskclaim"
+
+	eventPrefix    = "event"
+	eventDuePrefix = "eventdue"
+	eventOfPrefix  = "eventof"
+)
+
+// keyOf joins fields, which are text or int64, to a key.
+func keyOf(fields ...any) []byte {
+	key := make([]byte, 0, 96)
+	for i, field := range fields {
+		if i > 0 {
+			key = append(key, '/')
+		}
+		switch field := field.(type) {
+		case string:
+			key = append(key, field...)
+		case int64:
+			key = binary.BigEndian.AppendUint64(key, uint64(field))
+		default:
+			panic(fmt.Sprintf("task: a key has no fields of type %T", field))
+		}
+	}
+	return key
+}
+
+// below returns the bounds of all keys that begin with these fields and have
+// more of them.
+func below(fields ...any) (lo, hi []byte) {
+	lo = append(keyOf(fields...), '/')
+	return lo, storage.PrefixEnd(lo)
+}
+
+// inverted counts down, for keys that begin with the latest.
+func inverted(n int64) int64 { return math.MaxInt64 - n }
+
+// idSize is the length of a task's id, which ends every key that leads to one.
+const idSize = len("task_") + 26
+
+// lastID is the id that ends a key; empty when the key is too short to have one.
+func lastID(key []byte) string {
+	if len(key) <= idSize {
+		return ""
+	}
+	return string(key[len(key)-idSize:])
+}
+
+// timeBefore is the integer before the id that ends a key.
+func timeBefore(key []byte) int64 {
+	at := len(key) - idSize - 9
+	if at < 0 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(key[at:]))
+}
+
+// hashOf stands in keys for what others wrote, which may hold anything.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// firstKeys returns copies of at most limit keys from lo on.
+func firstKeys(r storage.Reader, lo, hi []byte, limit int) (keys [][]byte, err error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	err = r.Scan(lo, hi, func(key, _ []byte) bool {
+		keys = append(keys, append([]byte(nil), key...))
+		return len(keys) < limit
+	})
+	return keys, err
+}

@@ -1,0 +1,335 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// step is one thing that happens to an engine.
+type step struct {
+	do     string
+	n      int // which name, task, job or answer: what there is of them is counted through
+	d      time.Duration
+	faults []storagetest.Fault
+}
+
+// String writes the step as Go, to be copied into a test.
+func (s step) String() string {
+	return fmt.Sprintf("{do: %q, n: %d, d: %d, faults: %#v},", s.do, s.n, int64(s.d), s.faults)
+}
+
+// story is a world with what has been seen of it.
+type story struct {
+	*world
+	seen map[string]State // by task, as last shown
+}
+
+// deeds are the steps by name, and how often each is drawn.
+var deeds = map[string]struct {
+	often int
+	do    func(*story, step)
+}{
+	"submit": {8, func(w *story, s step) {
+		in := with(func(in *Submission) {
+			in.Quote = flat(money.Amount(1 + s.n%60))
+			switch s.n % 4 {
+			case 1:
+				in.SessionID = fmt.Sprint("s", s.n%3)
+			case 2:
+				in.IdempotencyKey = fmt.Sprint("k", s.n%3)
+			case 3:
+				in.Key = annKey2
+			}
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := w.submit(in)
+			switch codeOf(err) {
+			case "", fault.DuplicateSessionID, fault.TooManyTasks, fault.InsufficientQuota, fault.UpstreamRejected, fault.StoreUnavailable,
+				fault.IdempotencyKeyReused:
+			default:
+				w.t.Errorf("a submission is refused: %v", err)
+			}
+		}()
+		if s.n%2 == 0 {
+			<-done
+		}
+	}},
+	"pass":  {8, func(w *story, s step) { time.Sleep(s.d) }},
+	"night": {1, func(w *story, s step) { time.Sleep(time.Duration(s.n) * 12 * time.Minute) }},
+	"answer": {4, func(w *story, s step) { // what the works say of a submission from now on
+		w.works.set(func(works *works) {
+			works.submit, works.took, works.hold = nil, nil, nil
+			switch s.n % 6 {
+			case 1:
+				works.submit = func(backends.Job) error { return backends.Invalid("prompt", "no") }
+			case 2:
+				works.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy, RetryAfter: s.d} }
+			case 3:
+				works.took = func(backends.Job) error { return errors.New("cut") }
+			case 4:
+				works.submit = func(backends.Job) error { return errors.New("cut") }
+			case 5:
+				works.hold = func(ctx context.Context, _ backends.Job) {
+					select {
+					case <-time.After(s.d):
+					case <-ctx.Done():
+					}
+				}
+			}
+		})
+	}},
+	"job": {8, func(w *story, s step) { // one goes on
+		w.works.set(func(works *works) {
+			tokens := slices.Sorted(maps.Keys(works.jobs))
+			if len(tokens) == 0 {
+				return
+			}
+			works.jobs[tokens[s.n%len(tokens)]].status = []backends.Status{
+				{State: backends.Queued},
+				{State: backends.Running, Progress: s.n},
+				{State: backends.Unknown, Word: "hm"},
+				succeeded(1 + s.n%2),
+				failed(backends.ModelFailed),
+			}[s.n%5]
+		})
+	}},
+	"silence": {2, func(w *story, s step) {
+		w.works.set(func(works *works) {
+			works.poll = nil
+			switch s.n % 3 {
+			case 1:
+				works.poll = func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") }
+			case 2:
+				works.poll = func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
+			}
+		})
+	}},
+	"cancel": {3, func(w *story, s step) {
+		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
+			_, _ = w.Cancel(context.Background(), OfUser(ann), ids[s.n%len(ids)])
+		}
+	}},
+	"wake": {2, func(w *story, s step) {
+		w.works.set(func(works *works) {
+			for _, token := range works.order {
+				go func() { _ = w.Wake(context.Background(), "works", "job-"+token) }()
+			}
+		})
+	}},
+	"drain":  {1, func(w *story, s step) { _ = w.Drain(context.Background(), "root", "works") }},
+	"enable": {2, func(w *story, s step) { _ = w.Enable(context.Background(), "root", "works") }},
+	"reload": {1, func(w *story, s step) {
+		w.config.Backends = slices.Clone(w.config.Backends)
+		w.config.Backends[0].MaxRunning = s.n % 4
+		w.config.Keeper = nil
+		if s.n%3 == 0 {
+			attic := newAttic()
+			attic.delay = s.d
+			w.config.Keeper = attic
+		}
+		if err := w.Serve(w.config); err != nil {
+			w.t.Errorf("a reload: %v", err)
+		}
+	}},
+	"receiver": {1, func(w *story, s step) {
+		w.hooks.mu.Lock()
+		defer w.hooks.mu.Unlock()
+		w.hooks.answer = func(int) int { return []int{200, 500, 0}[s.n%3] }
+	}},
+	"sweep":   {1, func(w *story, s step) { _ = w.Sweep(context.Background()) }},
+	"fault":   {3, func(w *story, s step) { w.faulty.Plan(s.faults...) }},
+	"kill":    {2, func(w *story, s step) { w.kill(); w.start() }},
+	"restart": {1, func(w *story, s step) { w.stop(); w.start() }},
+}
+
+// faults are what may go wrong with a commit.
+var faults = []storagetest.Fault{
+	storagetest.None, storagetest.None, storagetest.Conflict, storagetest.UnknownCommitted, storagetest.UnknownLost,
+	storagetest.LowSpace, storagetest.SyncFailed, storagetest.Halted,
+}
+
+// steps draws what happens.
+func steps() *rapid.Generator[[]step] {
+	names := []string{""}
+	for _, name := range slices.Sorted(maps.Keys(deeds)) {
+		names = append(names, slices.Repeat([]string{name}, deeds[name].often)...)
+	}
+	one := rapid.Custom(func(t *rapid.T) step {
+		return step{
+			do:     rapid.SampledFrom(names).Draw(t, "do"),
+			n:      rapid.IntRange(0, 59).Draw(t, "n"),
+			d:      time.Duration(rapid.IntRange(1, 90_000).Draw(t, "d")) * time.Millisecond,
+			faults: rapid.SliceOfN(rapid.SampledFrom(faults), 1, 4).Draw(t, "faults"),
+		}
+	})
+	return rapid.Map(rapid.SliceOfN(one, 20, 60), func(all []step) []step {
+		return slices.DeleteFunc(all, func(s step) bool { return s.do == "" })
+	})
+}
+
+// TestWhateverHappensTasksAddUp drives an engine through random steps, over a
+// store whose commits go wrong and works that answer as they like, and looks
+// after each whether what is there still adds up.
+func TestWhateverHappensTasksAddUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		drawn := steps().Draw(rt, "steps")
+		if err := play(t, drawn); err != nil {
+			var script strings.Builder
+			for _, s := range drawn {
+				fmt.Fprintln(&script, s)
+			}
+			rt.Fatalf("%v\n%s", err, script.String())
+		}
+	})
+}
+
+// recorder is a test whose failures are kept, for rapid to find a shorter story.
+type recorder struct {
+	testing.TB
+	mu  sync.Mutex
+	err error
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+func (r *recorder) Error(args ...any)                 { r.Errorf("%s", fmt.Sprint(args...)) }
+func (r *recorder) Fatal(args ...any)                 { r.Error(args...); panic(r) }
+func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); panic(r) }
+
+func (r *recorder) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// play runs steps in a world of its own, with a time of its own.
+func play(t *testing.T, all []step) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		w := &story{
+			world: &world{t: r, disk: memory.New(), works: newWorks(), hooks: newReceiver()},
+			seen:  make(map[string]State),
+		}
+		defer func() {
+			if p := recover(); p != nil && p != any(r) {
+				panic(p)
+			}
+			err = r.failed()
+		}()
+		w.config = Config{Backends: []Backend{{Name: "works", Backend: struct {
+			*works
+			canceling
+			finding
+		}{w.works, canceling{cancelling{w.works}}, finding{w.works}}, MaxRunning: 2}}}
+		w.start()
+		defer func() { w.stop() }()
+		w.credit(ann, 1000)
+		w.listen()
+		for i, s := range all {
+			deeds[s.do].do(w, s)
+			w.look()
+			if r.failed() != nil {
+				r.err = fmt.Errorf("step %d, %v\n%w", i, s, r.err)
+				return
+			}
+		}
+		w.finish()
+	})
+	return err
+}
+
+// canceling gives works only the method that ends jobs.
+type canceling struct{ c cancelling }
+
+func (c canceling) Cancel(ctx context.Context, ref backends.Ref) error { return c.c.Cancel(ctx, ref) }
+
+// look checks what must hold at any moment.
+func (w *story) look() {
+	w.revive()
+	synctest.Wait()
+	if w.store.Err() != nil {
+		w.revive()
+		synctest.Wait()
+	}
+	if w.store.Err() != nil {
+		return // the next fault has met it at its start
+	}
+	w.sound()
+	if _, most := w.works.accepted(); most > 1 {
+		w.t.Errorf("a job was taken %d times", most)
+	}
+	tasks, _, err := w.List(context.Background(), Anyone, Page{Limit: 100})
+	if err != nil {
+		return
+	}
+	for _, task := range tasks {
+		before, rank := w.seen[task.ID], map[State]int{"": 0, Pending: 1, Queued: 1, InProgress: 2, Success: 3, Failed: 3}
+		if rank[task.Status] < rank[before] || rank[before] == 3 && before != task.Status {
+			w.t.Errorf("task %s goes from %s to %s", task.ID, before, task.Status)
+		}
+		w.seen[task.ID] = task.Status
+	}
+	ids := make(map[string]bool)
+	for _, got := range w.hooks.requests() {
+		ids[got.header.Get(headerID)] = true
+	}
+	if len(ids) > len(w.seen) {
+		w.t.Errorf("%d callbacks of %d tasks", len(ids), len(w.seen))
+	}
+}
+
+// finish lets everything come to its end: then nothing is held, and everything
+// has been told.
+func (w *story) finish() {
+	w.works.set(func(s *works) { s.submit, s.took, s.hold, s.poll = nil, nil, nil, nil })
+	w.works.succeed(1)
+	w.hooks.mu.Lock()
+	w.hooks.answer = nil
+	w.hooks.mu.Unlock()
+	w.stop()
+	w.start() // without faults to come
+	if err := w.Enable(context.Background(), "root", "works"); err != nil {
+		w.t.Errorf("enable: %v", err)
+	}
+	w.sleep(6 * 24 * time.Hour)
+	w.look()
+	spent := money.Amount(0)
+	tasks, _, err := w.List(context.Background(), OfUser(ann), Page{Limit: 100})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if task.CompletedAt == 0 {
+			w.t.Errorf("it is never over: %+v %+v", task, task.Detail)
+		}
+		spent += task.Detail.Charged
+	}
+	w.has(1000-spent, 0)
+	if !w.settledCallbacks() {
+		w.t.Errorf("callbacks are left")
+	}
+}

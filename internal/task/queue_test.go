@@ -1,0 +1,291 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func TestTasksWaitInTheirOrderForASlot(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{1, 3} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			in(t, func(w *world) {
+				w.credit("user_bob", 100_000)
+				w.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
+				var want []string
+				for range 30 {
+					task := w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
+					want = append(want, backends.Token(task.ID))
+					time.Sleep(time.Millisecond)
+				}
+				began, over := make(map[string]time.Time), 0
+				w.works.set(func(s *works) {
+					s.poll = func(j *work) (backends.Status, error) {
+						s.mu.Lock()
+						defer s.mu.Unlock()
+						if running := len(s.jobs) - over; running > most {
+							t.Errorf("%d run at once", running)
+						}
+						if began[j.token].IsZero() {
+							began[j.token] = time.Now()
+						}
+						if time.Since(began[j.token]) < time.Minute {
+							return backends.Status{State: backends.Running}, nil
+						}
+						over++
+						return succeeded(1), nil
+					}
+				})
+				w.sleep(5 * time.Minute)
+				w.stop()
+				w.start()
+				w.sleep(time.Hour)
+				if !slices.Equal(w.works.order, want) {
+					t.Errorf("they were handed over in the order\n%v, want\n%v", w.works.order, want)
+				}
+			})
+		})
+	}
+}
+
+func (w *world) load() (l load) {
+	if err := w.view(context.Background(), func(r storage.Reader) (err error) {
+		l, err = readLoad(r, "works")
+		return err
+	}); err != nil {
+		w.t.Error(err)
+	}
+	return l
+}
+
+func TestABusyBackendGetsTheTaskLater(t *testing.T) {
+	in(t, func(w *world) {
+		busy, asked := true, 0
+		w.works.set(func(s *works) {
+			s.submit = func(backends.Job) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				asked++
+				if busy {
+					return &backends.Error{Kind: backends.Busy, RetryAfter: 20 * time.Second}
+				}
+				return nil
+			}
+		})
+		first := w.must(video())
+		if first.Status != Queued || w.load().Running != 0 {
+			t.Fatalf("%+v, %+v", first, w.load())
+		}
+		second := w.must(video())
+		w.sleep(19 * time.Second)
+		w.works.set(func(*works) {
+			if asked != 1 {
+				t.Errorf("a busy backend was asked %d times in 19 s", asked)
+			}
+		})
+		w.sleep(10 * time.Minute)
+		w.is(first.ID, Queued)
+		w.works.set(func(*works) { busy = false })
+		w.sleep(30 * time.Second)
+		w.is(first.ID, InProgress)
+		w.is(second.ID, InProgress)
+		if want := []string{backends.Token(first.ID), backends.Token(second.ID)}; !slices.Equal(w.works.order, want) {
+			t.Error("the later came first")
+		}
+	})
+}
+
+func TestABackendThatNamesNoTimeIsAskedLessAndLess(t *testing.T) {
+	in(t, func(w *world) {
+		asked := 0
+		w.works.set(func(s *works) {
+			s.submit = func(backends.Job) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				asked++
+				return &backends.Error{Kind: backends.Busy}
+			}
+		})
+		w.must(video())
+		w.sleep(time.Hour)
+		if asked < 50 || asked > 90 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+	})
+}
+
+func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
+		running, waiting := w.must(video()), w.must(video())
+		w.sleep(5 * time.Second)
+		kept := w.config.Backends
+		w.serve(func(c *Config) { c.Backends = nil })
+		all, err := w.Backends(w.t.Context())
+		if err != nil || len(all) != 1 || !all[0].Abandoned() || all[0].Running != 1 || all[0].Waiting != 1 || all[0].Oldest.Unix() != waiting.CreatedAt {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		before := w.works.polled(running.ID)
+		w.sleep(100 * time.Hour)
+		if w.works.polled(running.ID) != before {
+			t.Error("it was polled all the same")
+		}
+		w.is(running.ID, InProgress)
+		w.is(waiting.ID, Queued)
+		w.works.succeed(1)
+		w.serve(func(c *Config) { c.Backends = kept })
+		w.until(running.ID, Success, time.Minute)
+	})
+}
+
+func TestAReloadLosesNothingAndPollsNothingTwice(t *testing.T) {
+	in(t, func(w *world) {
+		w.credit("user_bob", 1_000_000)
+		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 1000, 0 })
+		var ids []string
+		for range 300 {
+			ids = append(ids, w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
+		}
+		asked := make(map[string]int)
+		w.works.set(func(s *works) {
+			s.poll = func(j *work) (backends.Status, error) {
+				s.mu.Lock()
+				asked[j.token]++
+				if asked[j.token] > 1 {
+					t.Error("two ask at once")
+				}
+				s.mu.Unlock()
+				time.Sleep(500 * time.Millisecond)
+				s.mu.Lock()
+				asked[j.token]--
+				s.mu.Unlock()
+				return backends.Status{State: backends.Running}, nil
+			}
+		})
+		for range 20 {
+			w.sleep(3 * time.Second)
+			w.serve(func(c *Config) { c.Backends[0].PollsPerSecond = 100 })
+		}
+		w.works.succeed(1)
+		w.sleep(time.Minute)
+		for _, id := range ids {
+			if task, err := w.Get(w.t.Context(), OfUser("user_bob"), id); err != nil || task.Status != Success {
+				t.Fatalf("%+v, %v", task, err)
+			}
+		}
+	})
+}
+
+func TestWhatIsFoundOutAfterTheLeaseDoesNotCount(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		slow := make(chan struct{})
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				s.set(func(s *works) { s.poll = nil })
+				close(slow)
+				time.Sleep(leaseFor + 30*time.Second) // an adapter that does not keep its time
+				return failed(backends.ModelFailed), nil
+			}
+		})
+		<-slow
+		w.sleep(leaseFor + 10*time.Second)
+		w.is(task.ID, InProgress) // somebody else has looked
+		w.sleep(time.Minute)
+		w.is(task.ID, InProgress)
+		w.has(1000, 100)
+		w.works.tells(task.ID, succeeded(1))
+		w.until(task.ID, Success, time.Minute)
+	})
+}
+
+func TestTwoDriversAndTheDeadline(t *testing.T) {
+	t.Parallel()
+	for round := range 12 {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			in(t, func(w *world) {
+				w.listen()
+				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+				other := Open(w.store, w.ledger, Options{})
+				if err := other.Serve(w.config); err != nil {
+					t.Fatal(err)
+				}
+				asking := make(map[string]bool)
+				w.works.set(func(s *works) {
+					s.poll = func(j *work) (backends.Status, error) {
+						s.mu.Lock()
+						if asking[j.token] {
+							t.Error("both ask at once")
+						}
+						asking[j.token] = true
+						s.mu.Unlock()
+						time.Sleep(100 * time.Millisecond)
+						s.mu.Lock()
+						asking[j.token] = false
+						s.mu.Unlock()
+						if j.token[round%len(j.token)]%2 == 0 && w.now()%3 == 0 {
+							return succeeded(1), nil
+						}
+						return backends.Status{State: backends.Running, RetryAfter: mostPause}, nil
+					}
+				})
+				var ids []string
+				for range 6 {
+					ids = append(ids, w.must(video()).ID)
+				}
+				w.sleep(submissionLife + time.Minute)
+				charged := 0
+				for _, id := range ids {
+					if task := w.get(id); task.Status == Success {
+						charged += 100
+					} else if task.Status != Failed {
+						t.Errorf("%+v", task)
+					}
+				}
+				synctest.Wait()
+				ids2 := make(map[string]int)
+				for _, got := range w.hooks.requests() {
+					ids2[got.header.Get("Webhook-Id")]++
+				}
+				if len(ids2) != len(ids) || len(w.hooks.requests()) != len(ids) {
+					t.Errorf("callbacks: %v", ids2)
+				}
+				if jobs, twice := w.works.accepted(); twice > 1 || jobs > len(ids) {
+					t.Errorf("%d jobs, one up to %d times", jobs, twice)
+				}
+				w.has(1000-moneyOf(charged), 0)
+				other.Close(context.Background())
+			})
+		})
+	}
+}
+
+func TestNobodyOvertakesThoseWhoWait(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
+		if err := w.Drain(w.t.Context(), "root", "works"); err != nil {
+			t.Fatal(err)
+		}
+		first := w.must(video())
+		// A slot is free, and the driver has not heard of it yet.
+		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
+			l, err := readLoad(t, "works")
+			l.Drained = false
+			return errors.Join(err, l.write(t, "works"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		second := w.must(video())
+		w.sleep(10 * time.Second)
+		w.is(first.ID, InProgress)
+		w.is(second.ID, Queued)
+	})
+}

@@ -1,0 +1,231 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Owner says whose tasks are asked for. The zero value has none.
+type Owner struct{ key, user string }
+
+// The owners. OfKey is for callers, OfUser for the console, Anyone for
+// operators.
+var Anyone = Owner{"*", "*"}
+
+// OfKey owns the tasks that an API key has submitted.
+func OfKey(id string) Owner { return Owner{key: id} }
+
+// OfUser owns the tasks of all keys of a user.
+func OfUser(id string) Owner { return Owner{user: id} }
+
+// owns tells whether a task of this key and user is the owner's.
+func (o Owner) owns(key, user string) bool {
+	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
+}
+
+// prefix is where the tasks of the owner are listed.
+func (o Owner) prefix() []any {
+	switch {
+	case o == Anyone:
+		return []any{allPrefix}
+	case o.key != "":
+		return []any{ofKeyPrefix, o.key}
+	}
+	return []any{ofUserPrefix, o.user}
+}
+
+// notFound is the one answer for a task that does not exist, is another's, or is
+// not kept any more.
+var notFound = fault.New(fault.TaskNotFound, "there is no such task")
+
+// Get returns a task of an owner. One that is over comes from memory where it
+// was asked for before.
+func (e *Engine) Get(ctx context.Context, owner Owner, id string) (*Task, error) {
+	if len(id) != idSize {
+		return nil, notFound
+	}
+	// What is another's takes the way of what does not exist, so that it takes
+	// its time too.
+	one := e.cache.get(id)
+	if one != nil && owner.owns(one.Detail.Key, one.Detail.User) && !e.expired(one.completed) {
+		return one.Task, nil
+	}
+	rec, err := e.find(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.over() {
+		e.cache.put(rec)
+	}
+	return rec.task(), nil
+}
+
+// find reads a task of an owner.
+func (e *Engine) find(ctx context.Context, owner Owner, id string) (rec *record, err error) {
+	err = e.view(ctx, func(r storage.Reader) error {
+		rec, err = e.owned(r, owner, id)
+		return err
+	})
+	return rec, err
+}
+
+// owned reads a task of an owner, or refuses.
+func (e *Engine) owned(r storage.Reader, owner Owner, id string) (*record, error) {
+	if len(id) != idSize {
+		return nil, notFound
+	}
+	rec, err := readTask(r, id)
+	if err == nil && (rec == nil || !owner.owns(rec.Key, rec.User) || rec.over() && e.expired(rec.Completed)) {
+		err = notFound
+	}
+	return rec, err
+}
+
+// expired tells whether a task that was over then is not kept any more.
+func (e *Engine) expired(completed int64) bool {
+	return e.now() >= completed+e.config.Load().Kept.Milliseconds()
+}
+
+// MostWait is how long Wait waits at most (interface, section 4).
+const MostWait = 60 * time.Second
+
+// waitLook is how often Wait looks by itself: another node may have changed the
+// task.
+const waitLook = 5 * time.Second
+
+// Wait returns a task of an owner when its status or its progress has changed,
+// when it is over, or when the time has passed.
+func (e *Engine) Wait(ctx context.Context, owner Owner, id string, most time.Duration) (*Task, error) {
+	changed, end := e.watch.begin(id)
+	first, err := e.Get(ctx, owner, id)
+	if err != nil || first.CompletedAt != 0 || most <= 0 {
+		end()
+		return first, err
+	}
+	timer := time.NewTimer(min(most, MostWait))
+	defer timer.Stop()
+	tick := time.NewTicker(waitLook)
+	defer tick.Stop()
+	for last := false; ; {
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-timer.C:
+			last = true
+		case <-e.life.Done():
+			last = true
+		case <-ctx.Done():
+			end()
+			return nil, ctx.Err()
+		}
+		end()
+		changed, end = e.watch.begin(id)
+		now, err := e.Get(ctx, owner, id)
+		if err != nil || last || now.Status != first.Status || now.Progress != first.Progress {
+			end()
+			return now, err
+		}
+	}
+}
+
+// Page says which tasks of a list are asked for.
+type Page struct {
+	After  string // the id of the last task before; empty: from the latest on
+	Offset int    // how many to pass over from there
+	Limit  int    // 1 to 100; zero: 20
+	Status State  // empty: all
+}
+
+// mostLimit and mostExamined bound what one list costs.
+const (
+	defaultLimit = 20
+	mostLimit    = 100
+	mostExamined = 5000
+)
+
+// List returns tasks of an owner, latest first, and whether there are more. A
+// list by status looks at a bounded number of tasks, and may so return fewer
+// than asked for, none even, though there are more: next is where to go on.
+func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, next string, err error) {
+	switch p.Status {
+	case "", Queued, Pending, InProgress, Success, Failed:
+	default:
+		return nil, "", fault.At(fault.InvalidParameter, "status",
+			"status is queued, pending, in_progress, success or failed, this is %q", string(p.Status))
+	}
+	if p.Limit < 0 || p.Limit > mostLimit {
+		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", mostLimit, p.Limit)
+	}
+	if p.Offset < 0 {
+		return nil, "", fault.At(fault.InvalidParameter, "offset", "offset is not negative, this is %d", p.Offset)
+	}
+	if p.Limit == 0 {
+		p.Limit = defaultLimit
+	}
+	if owner == (Owner{}) {
+		return nil, "", notFound
+	}
+	lo, hi := below(owner.prefix()...)
+	err = e.view(ctx, func(r storage.Reader) error {
+		tasks, next = []*Task{}, ""
+		if p.After != "" {
+			rec, err := e.owned(r, owner, p.After)
+			if err != nil {
+				return fault.At(fault.InvalidParameter, "after", "after is the id of a task in this list")
+			}
+			lo = append(keyOf(append(owner.prefix(), inverted(rec.Created), rec.ID)...), 0)
+		}
+		var failed error
+		examined, last := 0, ""
+		err := r.Scan(lo, hi, func(key, _ []byte) bool {
+			id := lastID(key)
+			if len(tasks) == p.Limit || examined == mostExamined {
+				next = last
+				return false
+			}
+			examined++
+			var rec *record
+			if rec, failed = readTask(r, id); failed != nil {
+				return false
+			}
+			if rec == nil || rec.over() && e.expired(rec.Completed) {
+				return true
+			}
+			last = id
+			if p.Status != "" && rec.status() != p.Status {
+				return true
+			}
+			if p.Offset > 0 {
+				p.Offset--
+				return true
+			}
+			tasks = append(tasks, rec.task())
+			return true
+		})
+		if err == nil {
+			err = failed
+		}
+		return err
+	})
+	return tasks, next, err
+}
+
+// Count returns how many tasks of an owner are listed, those past their
+// retention included that are not removed yet.
+func (e *Engine) Count(ctx context.Context, owner Owner) (n int, err error) {
+	if owner == (Owner{}) {
+		return 0, nil
+	}
+	lo, hi := below(owner.prefix()...)
+	err = e.view(ctx, func(r storage.Reader) error {
+		n = 0
+		return r.Scan(lo, hi, func(_, _ []byte) bool {
+			n++
+			return true
+		})
+	})
+	return n, err
+}

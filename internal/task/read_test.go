@@ -1,0 +1,276 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func TestWhoseTasksAreSeen(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.succeed(1)
+		for _, over := range []bool{false, true} {
+			task := w.must(video())
+			if over {
+				w.until(task.ID, Success, time.Minute)
+			}
+			for name, row := range map[string]struct {
+				owner Owner
+				id    string
+				sees  bool
+			}{
+				"the key":                  {OfKey(annKey), task.ID, true},
+				"the user":                 {OfUser(ann), task.ID, true},
+				"an operator":              {Anyone, task.ID, true},
+				"another key of the user":  {OfKey(annKey2), task.ID, false},
+				"another's key":            {OfKey(bobKey), task.ID, false},
+				"another user":             {OfUser("user_bob"), task.ID, false},
+				"a key named like a user":  {OfKey(ann), task.ID, false},
+				"nobody":                   {Owner{}, task.ID, false},
+				"an empty key":             {OfKey(""), task.ID, false},
+				"an empty user":            {OfUser(""), task.ID, false},
+				"an id that is none":       {OfKey(annKey), newID(), false},
+				"an empty id":              {OfKey(annKey), "", false},
+				"a long id":                {OfKey(annKey), task.ID + "x", false},
+				"another spelling":         {OfKey(annKey), strings.ToLower(task.ID), false},
+				"an id with a key in it":   {OfKey(annKey), task.ID[:idSize-2] + "/x", false},
+				"the first part of the id": {OfKey(annKey), task.ID[:idSize-1], false},
+			} {
+				got, err := w.Get(w.t.Context(), row.owner, row.id)
+				if row.sees {
+					if err != nil || got.ID != task.ID {
+						t.Errorf("%s, over %t: %+v, %v", name, over, got, err)
+					}
+					continue
+				}
+				f, ok := err.(*fault.Fault)
+				if !ok || *f != (fault.Fault{Code: fault.TaskNotFound, Message: "there is no such task"}) || got != nil {
+					t.Errorf("%s, over %t: %+v, %#v", name, over, got, err)
+				}
+				if _, err := w.Cancel(w.t.Context(), row.owner, row.id); codeOf(err) != fault.TaskNotFound {
+					t.Errorf("%s may cancel it: %v", name, err)
+				}
+			}
+		}
+	})
+}
+
+func TestFinishedTasksComeFromMemory(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.succeed(1)
+		task := w.must(video())
+		w.until(task.ID, Success, time.Minute)
+		synctest.Wait()
+		w.power.off.Store(true)
+		for range 10_000 {
+			if got, err := w.Get(w.t.Context(), OfKey(annKey), task.ID); err != nil || got.Status != Success {
+				t.Fatal(got, err)
+			}
+		}
+		for _, id := range []string{task.ID, newID()} { // what is another's is not answered faster than what is not there
+			if _, err := w.Get(w.t.Context(), OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
+				t.Error(err)
+			}
+		}
+		w.power.off.Store(false)
+	})
+}
+
+func TestTheCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	var c cache
+	for i := range 3 * cacheSize {
+		c.put(&record{ID: fmt.Sprint(i), State: Failed})
+		if i%10 == 0 {
+			c.get("0") // one that is asked for stays
+		}
+		if n := len(c.young) + len(c.old); n > cacheSize {
+			t.Fatalf("%d tasks are cached", n)
+		}
+	}
+	if c.get("0") == nil || c.get("1") != nil || c.get(fmt.Sprint(3*cacheSize-1)) == nil {
+		t.Error("what is asked for is not what stays")
+	}
+	c.drop("0")
+	if c.get("0") != nil {
+		t.Error("what was dropped is there")
+	}
+}
+
+func TestWaitAnswersOnChange(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.works.tells(task.ID, queuedThere)
+		wait := func(most time.Duration) (*Task, time.Duration) {
+			began := time.Now()
+			got, err := w.Wait(context.Background(), OfKey(annKey), task.ID, most)
+			if err != nil {
+				t.Error(err)
+			}
+			return got, time.Since(began)
+		}
+		if got, took := wait(20 * time.Second); got.Status != Queued || took != 20*time.Second {
+			t.Errorf("%s after %v", got.Status, took)
+		}
+		if got, took := wait(0); got.Status != Queued || took != 0 {
+			t.Errorf("%s after %v", got.Status, took)
+		}
+		if _, took := wait(time.Hour); took != MostWait {
+			t.Errorf("waited %v", took)
+		}
+		go func() {
+			w.sleep(10 * time.Second)
+			w.works.tells(task.ID, succeeded(1))
+			_ = w.Wake(context.Background(), "works", w.record(task.ID).Ref.ID)
+		}()
+		if got, took := wait(MostWait); got.Status != Success || took > 11*time.Second+50*time.Millisecond {
+			t.Errorf("%s after %v", got.Status, took)
+		}
+		if _, took := wait(MostWait); took != 0 {
+			t.Errorf("waited %v for a task that is over", took)
+		}
+		if _, err := w.Wait(context.Background(), OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
+			t.Error(err)
+		}
+		other := w.must(video())
+		ctx, leave := context.WithTimeout(context.Background(), time.Millisecond)
+		defer leave()
+		if _, err := w.Wait(ctx, OfKey(annKey), other.ID, time.Minute); err == nil {
+			t.Error("who has left was answered")
+		}
+		if len(w.watch.tasks)+len(w.watch.count) != 0 {
+			t.Errorf("left behind: %v", w.watch.tasks)
+		}
+	})
+}
+
+func TestListsAreLatestFirst(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+		var mine, all []string
+		for i := range 9 {
+			key := annKey
+			if i%3 == 2 {
+				key = annKey2
+			}
+			task := w.must(with(func(s *Submission) { s.Key = key }))
+			all = append([]string{task.ID}, all...)
+			if key == annKey {
+				mine = append([]string{task.ID}, mine...)
+			}
+			w.sleep(time.Millisecond)
+		}
+		w.sleep(3 * time.Second)
+		ids := func(owner Owner, p Page) (ids []string, next string) {
+			tasks, next, err := w.List(w.t.Context(), owner, p)
+			if err != nil {
+				t.Fatalf("%+v: %v", p, err)
+			}
+			for _, task := range tasks {
+				ids = append(ids, task.ID)
+			}
+			return ids, next
+		}
+		for name, row := range map[string]struct {
+			owner Owner
+			page  Page
+			want  []string
+			next  string
+		}{
+			"of a key":           {OfKey(annKey), Page{}, mine, ""},
+			"of a user":          {OfUser(ann), Page{}, all, ""},
+			"of all":             {Anyone, Page{}, all, ""},
+			"of another":         {OfKey(bobKey), Page{}, nil, ""},
+			"the first page":     {OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
+			"the next":           {OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
+			"the last":           {OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
+			"as pages are asked": {OfUser(ann), Page{Limit: 4, Offset: 4}, all[4:8], all[7]},
+			"past the end":       {OfUser(ann), Page{Offset: 40}, nil, ""},
+			"by status":          {OfUser(ann), Page{Status: InProgress}, all[7:], ""},
+			"waiting":            {OfUser(ann), Page{Status: Queued, Limit: 3}, all[:3], all[2]},
+			"none of a status":   {OfUser(ann), Page{Status: Failed}, nil, ""},
+		} {
+			if got, next := ids(row.owner, row.page); !slices.Equal(got, row.want) || next != row.next {
+				t.Errorf("%s: %v, next %q; want %v, next %q", name, got, next, row.want, row.next)
+			}
+		}
+		for name, p := range map[string]Page{
+			"limit": {Limit: 101}, "offset": {Offset: -1}, "status": {Status: "done"}, "after": {After: newID()},
+		} {
+			_, _, err := w.List(w.t.Context(), OfKey(annKey), p)
+			if f, ok := err.(*fault.Fault); !ok || f.Code != fault.InvalidParameter || f.Param != name {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, _, err := w.List(w.t.Context(), OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
+			t.Errorf("another's task is a place to go on: %v", err)
+		}
+		if _, _, err := w.List(w.t.Context(), Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
+			t.Errorf("nobody has a list: %v", err)
+		}
+		if n, err := w.Count(w.t.Context(), OfUser(ann)); err != nil || n != 9 {
+			t.Errorf("counted %d, %v", n, err)
+		}
+	})
+}
+
+func TestTasksAreKeptForTheirTime(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		w.works.succeed(1)
+		s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID = "k", "s" })
+		task := w.must(s)
+		w.until(task.ID, Success, time.Minute)
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
+		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+		unfinished := w.must(video())
+		completed := time.UnixMilli(w.record(task.ID).Completed)
+		for _, cached := range []bool{true, false} {
+			if !cached {
+				w.stop()
+				w.start()
+			}
+			_ = w.Sweep(w.t.Context())
+			w.is(task.ID, Success)
+		}
+		w.sleep(time.Until(completed.Add(DefaultKept - time.Millisecond)))
+		if err := w.Sweep(w.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.is(task.ID, Success)
+		w.sleep(time.Millisecond)
+		_, err := w.Get(w.t.Context(), OfKey(annKey), task.ID)
+		w.refused(err, fault.TaskNotFound)
+		if err := w.Sweep(w.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.Get(w.t.Context(), OfKey(annKey), task.ID)
+		w.refused(err, fault.TaskNotFound)
+		if n, _ := w.Count(w.t.Context(), OfUser(ann)); n != 1 {
+			t.Errorf("%d tasks are left", n)
+		}
+		if again := w.must(s); again.ID == task.ID {
+			t.Error("the idempotency key leads to what is gone")
+		}
+		_ = unfinished
+	})
+}
+
+func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace)
+		_, err := w.submit(video())
+		w.refused(err, fault.StoreUnavailable)
+		w.has(1000, 100)
+		w.until(task.ID, InProgress, time.Minute)
+	})
+}

@@ -1,0 +1,253 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Submission is a generation that somebody asks for. It has been checked against
+// its family, and its defaults are filled in.
+type Submission struct {
+	Payer ledger.Payer
+	Key   string // the id of the API key
+
+	Backend string
+	Job     backends.Job // the token is set here
+
+	// SessionID keeps the same from being asked for twice within [SessionWindow];
+	// empty: it does not. SessionContext comes back in callbacks.
+	SessionID      string
+	SessionContext string
+
+	// Quote is the price as it is now. What it holds is held, and what is
+	// delivered is charged by it. The zero Quote is for what is free.
+	Quote catalog.Quote
+
+	// IdempotencyKey is the header of this name; empty: none. Fingerprint is of
+	// everything that was asked for.
+	IdempotencyKey string
+	Fingerprint    ledger.ID
+}
+
+// The limits of a submission, in characters (service document, section 8).
+const (
+	MaxSessionID      = 50
+	MaxSessionContext = 1000
+)
+
+const (
+	// handoverWait is how long a submission waits for the hand-over.
+	handoverWait = 10 * time.Second
+
+	// submitTimeout is how long a backend may take to accept a job.
+	submitTimeout = 30 * time.Second
+
+	// leaseFor is how long a claim is held. It is longer than anything that is
+	// done under one without renewing it.
+	leaseFor = time.Minute
+
+	// submissionLife is how long a task lives at most (design, section 5).
+	submissionLife = 72 * time.Hour
+
+	// handoverLife is how long a job lives at a backend at most.
+	handoverLife = 24 * time.Hour
+)
+
+// check refuses what cannot be a submission.
+func (s *Submission) check(e *Engine) error {
+	if n := utf8.RuneCountInString(s.SessionID); n > MaxSessionID {
+		return fault.At(fault.InvalidParameter, "session_id", "session_id has at most %d characters, this has %d", MaxSessionID, n)
+	}
+	if n := utf8.RuneCountInString(s.SessionContext); n > MaxSessionContext {
+		return fault.At(fault.InvalidParameter, "session_context", "session_context has at most %d characters, this has %d", MaxSessionContext, n)
+	}
+	if s.IdempotencyKey != "" {
+		if refused := s.claim().Validate("Idempotency-Key"); refused != nil {
+			return refused
+		}
+	}
+	if _, found := e.backend(s.Backend); !found {
+		return fault.New(fault.UpstreamUnavailable, "the backend of this model is not configured").After(30 * time.Second)
+	}
+	return nil
+}
+
+// Submit makes a task, durable with its money, and begins to hand it over where
+// a slot is free; then it waits for that for a while. The task is returned as it
+// stands afterwards. A replay returns the task that was made the first time, as
+// it stands now. What surely came to no job leaves nothing behind but the error.
+func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bool, err error) {
+	if err := s.check(e); err != nil {
+		return nil, false, err
+	}
+	if !e.begin() {
+		return nil, false, fault.New(fault.Overloaded, "the gateway is shutting down").After(5 * time.Second)
+	}
+	defer e.steps.Done()
+	done, err := s.turn(ctx, e)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
+
+	var before *record
+	err = e.view(ctx, func(r storage.Reader) (err error) {
+		before, err = s.before(r, e.now())
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if before != nil {
+		return before.task(), true, nil
+	}
+	reservation, err := e.ledger.Reserve(ctx, s.Payer, s.Quote.Hold)
+	if err != nil {
+		return nil, false, unaffordable(err)
+	}
+	rec := s.record(newID())
+	s.Job.Token = backends.Token(rec.ID)
+	var sending bool
+	// From here on it is done whether the caller stays or not: half of it, with an
+	// outcome that nobody has looked for, would be a job in doubt.
+	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t storage.Txn) error {
+		if before, err = readTask(t, rec.ID); err != nil || before != nil {
+			return err
+		}
+		if before, err = s.before(t, e.now()); err != nil || before != nil {
+			return err
+		}
+		sending, err = s.accept(t, e, rec, reservation)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, false, unaffordable(err)
+	case before != nil && before.ID != rec.ID:
+		return before.task(), true, nil
+	case before != nil: // an earlier run was committed without anybody knowing
+		rec, sending = before, before.Handover == Sending
+	}
+	if !sending {
+		e.nudge(s.Backend)
+		return rec.task(), false, nil
+	}
+	return e.await(ctx, rec, s.Job)
+}
+
+// turn waits for others with the same idempotency key or session id: what they
+// do decides what this one is.
+func (s *Submission) turn(ctx context.Context, e *Engine) (done func(), err error) {
+	done = func() {}
+	for _, name := range []string{s.claimKey(), s.sessionKey()} { // always in this order: nobody waits in a circle
+		if name == "" {
+			continue
+		}
+		mine, err := e.turns.Take(ctx, name)
+		if err != nil {
+			done()
+			return nil, err
+		}
+		others := done
+		done = func() { mine(); others() }
+	}
+	return done, nil
+}
+
+// before returns the task that was made under the idempotency key, or refuses
+// what another task keeps from being made.
+func (s *Submission) before(r storage.Reader, now int64) (*record, error) {
+	rec, err := s.claimed(r)
+	if err != nil || rec != nil {
+		return rec, err
+	}
+	return nil, s.sessionFree(r, now)
+}
+
+// record is the task as it begins.
+func (s *Submission) record(id string) *record {
+	return &record{
+		ID: id, Key: s.Key, User: s.Payer.User, Backend: s.Backend,
+		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Handover: None,
+		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName, Claim: s.claimHash(),
+		Hold: s.Quote.Hold, Quote: &s.Quote,
+	}
+}
+
+// accept writes the task with everything that belongs to it, and tells whether
+// it has a slot and is being sent.
+func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *ledger.Reservation) (sending bool, err error) {
+	now := e.store.Now()
+	most := int64(e.config.Load().Unfinished)
+	n, err := unfinished(t, s.Key)
+	if err != nil {
+		return false, err
+	}
+	if n >= most {
+		return false, fault.New(fault.TooManyTasks, "this API key has %d unfinished tasks, at most %d are allowed", n, most).After(5 * time.Second)
+	}
+	made := *s.record(rec.ID) // anew: this may be run again
+	made.Created = milliseconds(now)
+	made.Deadline = milliseconds(now.Add(submissionLife))
+	made.Due = made.Deadline
+	l, err := join(t, &made)
+	if err != nil {
+		return false, err
+	}
+	backend, _ := e.backend(s.Backend)
+	if sending = l.Waiting == 0 && l.room(backend.MaxRunning) && !e.paused(s.Backend); sending {
+		made.send(e.id, milliseconds(now))
+	}
+	if rec.Hold > 0 {
+		if err := reservation.Hold(t, now, rec.User, holdID(rec.ID), rec.ID); err != nil {
+			return false, err
+		}
+	}
+	if err := storage.SetRecord(t, keyOf(bodyPrefix, rec.ID), s.Job); err != nil {
+		return false, err
+	}
+	if err := s.reserveNames(t, now, rec.ID); err != nil {
+		return false, err
+	}
+	*rec = made
+	return sending, replace(t, nil, &made)
+}
+
+// send gives a task a slot: from here on its job may be at the backend.
+func (r *record) send(owner string, now int64) {
+	r.claim(owner, now)
+	r.Handover, r.Attempt = Sending, r.Fence
+}
+
+// claim takes a task for a while: what came of an earlier claim does not count
+// any more.
+func (r *record) claim(owner string, now int64) {
+	r.Fence++
+	r.Owner = owner
+	r.Lease = now + leaseFor.Milliseconds()
+	r.Due, r.Woken = r.Lease, false
+}
+
+// unaffordable turns what the ledger says into what a caller may hear of it.
+func unaffordable(err error) error {
+	short, ok := errors.AsType[*ledger.Short](err)
+	switch {
+	case !ok:
+		return unavailable(err)
+	case short.Owed > 0:
+		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
+	case short.Budget != "" && short.Budget != ledger.UserScope:
+		return fault.New(fault.InsufficientKeyQuota, "this task may cost up to %v, and the budget of this API key has %v left", short.Needed, short.Available)
+	case short.Budget != "":
+		return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and the budget of your account has %v left", short.Needed, short.Available)
+	}
+	return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and %v is available", short.Needed, short.Available)
+}

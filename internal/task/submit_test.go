@@ -1,0 +1,412 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+func TestATaskGoesItsWay(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		if task.Status != Queued || task.Progress != "0%" || task.Object != "video_task" || task.Model != "video-x-1" ||
+			task.CreatedAt != time.Now().Unix() || task.CompletedAt != 0 || len(task.ID) != idSize {
+			t.Fatalf("the task begins as %+v", task)
+		}
+		w.has(1000, 100)
+		w.sleep(3 * time.Second)
+		if task = w.is(task.ID, InProgress); task.Progress != "50%" {
+			t.Fatalf("it runs as %+v", task)
+		}
+		w.works.tells(task.ID, succeeded(2))
+		task = w.until(task.ID, Success, 10*time.Second)
+		text, _ := json.Marshal(task)
+		want := `{"task_id":"` + task.ID + `","object":"video_task","model":"video-x-1","status":"success","progress":"100%",` +
+			`"created_at":` + jsonOf(task.CreatedAt) + `,"completed_at":` + jsonOf(w.record(task.ID).Completed/1000) + `,` +
+			`"result":{"url":"https://cdn.example.com/0.mp4","urls":["https://cdn.example.com/0.mp4","https://cdn.example.com/1.mp4"],"type":"video"}}`
+		if string(text) != want {
+			t.Errorf("it ends as\n%s, want\n%s", text, want)
+		}
+		w.has(900, 0)
+	})
+}
+
+func jsonOf(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+func TestAFailureCostsNothingAndSaysWhy(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(with(func(s *Submission) { s.Job.Kind, s.Job.Model = backends.Image, "image-x-1" }))
+		w.works.tells(task.ID, failed(backends.ContentRejected))
+		task = w.until(task.ID, Failed, 10*time.Second)
+		if task.Object != "image_task" || task.Progress != "0%" || task.Result != nil || task.CompletedAt == 0 ||
+			*task.Error != (Error{"TASK_FAILED", backends.ContentRejected, "no cats"}) {
+			t.Fatalf("it ends as %+v, %+v", task, task.Error)
+		}
+		w.has(1000, 0)
+	})
+}
+
+func TestWhatIsDeliveredIsWhatIsCharged(t *testing.T) {
+	t.Parallel()
+	perSecond := catalog.Price{Second: []catalog.Variant{{Resolution: "720P", Price: 5}, {Resolution: "1080P", Price: 10}}}
+	perImage := catalog.Price{Image: []catalog.Variant{{Price: 30}}}
+	long := func(n int, seconds float64, width, height int) (results []backends.Result) {
+		for range n {
+			results = append(results, backends.Result{URL: "https://cdn.example.com/x", Duration: seconds, Width: width, Height: height})
+		}
+		return results
+	}
+	for name, row := range map[string]struct {
+		price   catalog.Price
+		kind    catalog.Kind
+		asked   catalog.Work
+		results []backends.Result
+		hold    money.Amount
+		charged money.Amount
+	}{
+		"nothing is told of it": {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 0, 0, 0), 40, 40},
+		"as it was asked for":   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
+		"shorter":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 4, 1280, 720), 40, 20},
+		"longer":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 9, 1280, 720), 40, 40},
+		"of no length at all":   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
+		"smaller":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 8, 704, 1280), 80, 40},
+		"one of three":          {perImage, catalog.Image, catalog.Work{Count: 3}, long(1, 0, 0, 0), 90, 30},
+		"four of three":         {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				w.works.set(func(s *works) {
+					s.poll = func(*work) (backends.Status, error) {
+						return backends.Status{State: backends.Succeeded, Results: row.results}, nil
+					}
+				})
+				quote, refused := row.price.Quote(row.kind, row.asked)
+				if refused != 0 || quote.Hold != row.hold {
+					t.Fatalf("held are %d, %v", quote.Hold, refused)
+				}
+				task := w.must(with(func(s *Submission) { s.Quote = quote }))
+				w.has(1000, row.hold)
+				task = w.until(task.ID, Success, 10*time.Second)
+				if task.Detail.Charged != row.charged {
+					t.Errorf("charged %d, want %d", task.Detail.Charged, row.charged)
+				}
+				w.has(1000-row.charged, 0)
+			})
+		})
+	}
+}
+
+func TestATaskWithoutAPriceHoldsNothing(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.succeed(1)
+		task := w.must(with(func(s *Submission) { s.Quote = flat(0) }))
+		w.until(task.ID, Success, 10*time.Second)
+		w.has(1000, 0)
+	})
+}
+
+func TestParallelSubmissionsGetExactlyWhatTheMoneyIsFor(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 3 })
+		var wait sync.WaitGroup
+		var mu sync.Mutex
+		made, short := 0, 0
+		for range 40 {
+			wait.Go(func() {
+				_, err := w.submit(video())
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					made++
+				case codeOf(err) == fault.InsufficientQuota:
+					short++
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		if made != 10 || short != 30 {
+			t.Errorf("%d tasks were made and %d refused, with money for 10", made, short)
+		}
+		w.has(1000, 1000)
+	})
+}
+
+func TestWhoCannotPayIsTold(t *testing.T) {
+	in(t, func(w *world) {
+		_, err := w.submit(with(func(s *Submission) { s.Quote = flat(1001) }))
+		w.refused(err, fault.InsufficientQuota)
+		_, err = w.submit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.KeyBudget(annKey, 99, "never") }))
+		w.refused(err, fault.InsufficientKeyQuota)
+		_, err = w.submit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.UserBudget(99, "never") }))
+		w.refused(err, fault.InsufficientQuota)
+		w.must(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.KeyBudget(annKey, 100, "never") }))
+		w.has(1000, 100)
+	})
+}
+
+func TestSessionIDIsUsedForThreeDays(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.succeed(1)
+		one := with(func(s *Submission) { s.SessionID = "s" })
+		first := w.must(one)
+		accepted := time.UnixMilli(w.record(first.ID).Created)
+		for name, s := range map[string]Submission{
+			"the same":       one,
+			"an image":       with(func(s *Submission) { s.SessionID, s.Job.Kind = "s", backends.Image }),
+			"who cannot pay": with(func(s *Submission) { s.SessionID, s.Quote = "s", flat(5000) }),
+		} {
+			_, err := w.submit(s)
+			w.refused(err, fault.DuplicateSessionID)
+			duplicate, ok := errors.AsType[*DuplicateSession](err)
+			if !ok || duplicate.Task != first.ID || !strings.Contains(duplicate.Message, first.ID) || duplicate.Param != "session_id" {
+				t.Errorf("%s: refused with %v", name, err)
+			}
+		}
+		w.must(with(func(s *Submission) { s.SessionID, s.Key = "s", annKey2 })) // another key of ann's
+		w.sleep(time.Until(accepted.Add(259_199 * time.Second)))
+		_, err := w.submit(one)
+		w.refused(err, fault.DuplicateSessionID)
+		w.sleep(time.Until(accepted.Add(259_200*time.Second - time.Millisecond)))
+		_, err = w.submit(one)
+		w.refused(err, fault.DuplicateSessionID)
+		w.sleep(time.Millisecond)
+		if second := w.must(one); second.ID == first.ID {
+			t.Error("the first task was returned")
+		}
+		_, err = w.submit(one)
+		w.refused(err, fault.DuplicateSessionID)
+	})
+}
+
+func TestSessionIDIsCountedInCharacters(t *testing.T) {
+	in(t, func(w *world) {
+		w.must(with(func(s *Submission) { s.SessionID = strings.Repeat("猫", 50) }))
+		_, err := w.submit(with(func(s *Submission) { s.SessionID = strings.Repeat("猫", 51) }))
+		w.refused(err, fault.InvalidParameter)
+		w.must(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1000) }))
+		_, err = w.submit(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1001) }))
+		w.refused(err, fault.InvalidParameter)
+		a, b := w.must(video()), w.must(video()) // empty twice
+		if a.ID == b.ID {
+			t.Error("an empty session id is one")
+		}
+	})
+}
+
+func TestOfRacingTwinsOneIsMade(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]bool{"the first is accepted": false, "the first is refused": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				var once sync.Once
+				w.works.set(func(s *works) {
+					s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) }
+					s.submit = func(backends.Job) (err error) {
+						if refuse {
+							once.Do(func() { err = backends.Invalid("prompt", "too short") })
+						}
+						return err
+					}
+				})
+				var wait sync.WaitGroup
+				var mu sync.Mutex
+				made := make(map[string]int)
+				codes := make(map[fault.Code]int)
+				for range 8 {
+					wait.Go(func() {
+						task, err := w.submit(with(func(s *Submission) { s.SessionID = "twin" }))
+						mu.Lock()
+						defer mu.Unlock()
+						if err == nil {
+							made[task.ID]++
+						}
+						codes[codeOf(err)]++
+					})
+				}
+				wait.Wait()
+				want := map[fault.Code]int{"": 1, fault.DuplicateSessionID: 7}
+				if refuse {
+					want = map[fault.Code]int{"": 1, fault.DuplicateSessionID: 6, fault.UpstreamRejected: 1}
+				}
+				if jsonOf(codes) != jsonOf(want) || len(made) != 1 {
+					t.Errorf("of twins %v were made and the answers are %v, want %v", made, codes, want)
+				}
+				w.has(1000, 100)
+			})
+		})
+	}
+}
+
+func TestAReplayAnswersThePresentStatus(t *testing.T) {
+	in(t, func(w *world) {
+		s := with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint, s.SessionID = "k", ledger.IDOf("a"), "s" })
+		first, replayed, err := w.Submit(w.t.Context(), s)
+		if err != nil || replayed {
+			t.Fatal(replayed, err)
+		}
+		w.works.succeed(1)
+		w.until(first.ID, Success, 10*time.Second)
+		again, replayed, err := w.Submit(w.t.Context(), s)
+		if err != nil || !replayed || again.ID != first.ID || again.Status != Success {
+			t.Fatalf("replayed %t: %+v, %v", replayed, again, err)
+		}
+		_, err = w.submit(with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint = "k", ledger.IDOf("b") }))
+		w.refused(err, fault.IdempotencyKeyReused)
+		other := s
+		other.Key, other.SessionID = annKey2, ""
+		if task := w.must(other); task.ID == first.ID {
+			t.Error("another key has the same idempotency keys")
+		}
+		for _, key := range []string{strings.Repeat("k", 256), "k\n"} {
+			bad := s
+			bad.IdempotencyKey = key
+			_, err := w.submit(bad)
+			w.refused(err, fault.InvalidParameter)
+		}
+	})
+}
+
+func TestRacingReplaysMakeOneTask(t *testing.T) {
+	in(t, func(w *world) {
+		var wait sync.WaitGroup
+		var mu sync.Mutex
+		made := make(map[string]int)
+		for range 8 {
+			wait.Go(func() {
+				task, err := w.submit(with(func(s *Submission) { s.IdempotencyKey = "k" }))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				made[task.ID]++
+			})
+		}
+		wait.Wait()
+		if len(made) != 1 {
+			t.Errorf("made %v", made)
+		}
+		w.has(1000, 100)
+	})
+}
+
+func TestAKeyHasSoManyUnfinishedTasks(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 3, 1 })
+		for range 3 {
+			w.must(video())
+		}
+		_, err := w.submit(video())
+		w.refused(err, fault.TooManyTasks)
+		if f, _ := errors.AsType[*fault.Fault](err); f.RetryAfter == 0 {
+			t.Error("without a Retry-After")
+		}
+		w.must(with(func(s *Submission) { s.Key = annKey2 }))
+		w.works.succeed(1)
+		w.sleep(time.Minute)
+		w.must(video())
+	})
+}
+
+func TestARefusalThatIsTheAnswerLeavesNothingBehind(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.set(func(s *works) {
+			s.submit = func(backends.Job) error { return backends.Invalid("output.duration", "4, 8 or 12 seconds, not 5") }
+		})
+		s := with(func(s *Submission) { s.SessionID, s.IdempotencyKey = "s", "k" })
+		_, err := w.submit(s)
+		w.refused(err, fault.UpstreamRejected)
+		if f, _ := errors.AsType[*fault.Fault](err); f.Param != "output.duration" || f.Message != "4, 8 or 12 seconds, not 5" {
+			t.Errorf("refused with %+v", f)
+		}
+		w.has(1000, 0)
+		if n, err := w.Count(w.t.Context(), OfKey(annKey)); err != nil || n != 0 {
+			t.Errorf("%d tasks are listed, %v", n, err)
+		}
+		w.works.set(func(s *works) { s.submit = nil })
+		if _, replayed, err := w.Submit(w.t.Context(), s); err != nil || replayed {
+			t.Errorf("the same again: %t, %v", replayed, err)
+		}
+	})
+}
+
+func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.set(func(s *works) {
+			s.hold = func(context.Context, backends.Job) { time.Sleep(12 * time.Second) }
+			s.submit = func(backends.Job) error { return backends.Invalid("prompt", "too long") }
+		})
+		began := time.Now()
+		s := with(func(s *Submission) { s.SessionID = "s" })
+		task := w.must(s)
+		if waited := time.Since(began); waited != handoverWait || task.Status != Queued {
+			t.Fatalf("answered %s after %v", task.Status, waited)
+		}
+		w.sleep(3 * time.Second)
+		task = w.is(task.ID, Failed)
+		if task.Error.Reason != backends.InvalidInput || task.Error.Message != "too long" {
+			t.Errorf("failed of %+v", task.Error)
+		}
+		w.has(1000, 0)
+		_, err := w.submit(s)
+		w.refused(err, fault.DuplicateSessionID)
+	})
+}
+
+func TestACallerWhoLeavesHasATask(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) } })
+		ctx, leave := context.WithTimeout(w.t.Context(), time.Second)
+		defer leave()
+		task, _, err := w.Submit(ctx, video())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(10 * time.Second)
+		w.is(task.ID, InProgress)
+	})
+}
+
+func TestABackendThatIsNotConfiguredGetsNothing(t *testing.T) {
+	in(t, func(w *world) {
+		_, err := w.submit(with(func(s *Submission) { s.Backend = "other" }))
+		w.refused(err, fault.UpstreamUnavailable)
+	})
+}
+
+func TestWhatIsConfiguredWronglyIsRefused(t *testing.T) {
+	in(t, func(w *world) {
+		good := w.config.Backends[0]
+		for name, c := range map[string]Config{
+			"two of a name":    {Backends: []Backend{good, good}},
+			"no name":          {Backends: []Backend{{Backend: good.Backend}}},
+			"a slash":          {Backends: []Backend{{Name: "a/b", Backend: good.Backend}}},
+			"a long name":      {Backends: []Backend{{Name: strings.Repeat("a", 65), Backend: good.Backend}}},
+			"too short a time": {Kept: SessionWindow - time.Second},
+			"no client":        {Callbacks: w.hooks},
+		} {
+			if err := w.Serve(c); err == nil {
+				t.Errorf("%s: taken", name)
+			}
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,113 @@
+package task
+
+import (
+	"strconv"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Task is the resource that callers see (service document, section 2.1). One is
+// never changed once it was returned.
+type Task struct {
+	ID          string  `json:"task_id"`
+	Object      string  `json:"object"` // "image_task" or "video_task"
+	Model       string  `json:"model"`
+	Status      State   `json:"status"`
+	Progress    string  `json:"progress"`               // "0%" to "100%"
+	CreatedAt   int64   `json:"created_at"`             // Unix seconds
+	CompletedAt int64   `json:"completed_at,omitempty"` // Unix seconds; only when it is over
+	Result      *Result `json:"result,omitempty"`       // only in success
+	Error       *Error  `json:"error,omitempty"`        // only in failed
+
+	// Detail is what its owner and operators may see besides, in rooms of their
+	// own.
+	Detail Detail `json:"-"`
+}
+
+// Result is what a task has made.
+type Result struct {
+	URL  string             `json:"url"` // the first of URLs
+	URLs []string           `json:"urls"`
+	Type backends.MediaType `json:"type"`
+}
+
+// Error is why a task failed.
+type Error struct {
+	Code    string          `json:"code"` // TaskFailed
+	Reason  backends.Reason `json:"reason"`
+	Message string          `json:"message"`
+}
+
+// TaskFailed is the code of every [Error] (service document, section 2.1).
+const TaskFailed = "TASK_FAILED"
+
+func failure(reason backends.Reason, message string) *Error {
+	return &Error{Code: TaskFailed, Reason: reason, Message: backends.Text(message)}
+}
+
+// Detail is what a task is beside its resource.
+type Detail struct {
+	Kind           backends.JobKind  `json:"kind"`
+	User           string            `json:"user_id"`
+	Key            string            `json:"key_id"`
+	Backend        string            `json:"backend"`
+	Handover       Handover          `json:"handover"`
+	SessionID      string            `json:"session_id,omitempty"`
+	SessionContext string            `json:"session_context,omitempty"`
+	Held           money.Amount      `json:"held"` // zero when it is over
+	Charged        money.Amount      `json:"charged"`
+	VendorCost     backends.Cost     `json:"vendor_cost,omitzero"`
+	Loss           string            `json:"loss,omitempty"`     // what was made and nobody was charged for
+	Word           string            `json:"word,omitempty"`     // the backend's own, where we do not know it
+	Ref            *backends.Ref     `json:"ref,omitempty"`      // the job at the backend
+	Due            int64             `json:"due,omitempty"`      // when it is looked at next, Unix milliseconds
+	Deadline       int64             `json:"deadline,omitempty"` // Unix milliseconds
+	Results        []backends.Result `json:"results,omitempty"`
+}
+
+// status is what the task is shown as.
+func (r *record) status() State {
+	if r.State == Queued && r.Handover == Doubt {
+		return Pending
+	}
+	return r.State
+}
+
+// progress is what the task is shown at. Only a success is at 100 %.
+func (r *record) progress() string {
+	switch r.State {
+	case InProgress:
+		return strconv.Itoa(min(max(r.Progress, 0), 99)) + "%"
+	case Success:
+		return "100%"
+	}
+	return "0%"
+}
+
+// task returns the task as callers see it.
+func (r *record) task() *Task {
+	t := &Task{
+		ID: r.ID, Object: string(r.Kind.Makes()) + "_task", Model: r.Model,
+		Status: r.status(), Progress: r.progress(), CreatedAt: r.Created / 1000, CompletedAt: r.Completed / 1000,
+		Error: r.Failure,
+		Detail: Detail{
+			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Handover: r.Handover,
+			SessionID: r.SessionID, SessionContext: r.SessionContext,
+			Charged: r.Charged, VendorCost: r.VendorCost, Loss: r.Loss,
+			Word: r.Word, Ref: r.Ref, Due: r.Due, Deadline: r.Deadline,
+		},
+	}
+	if !r.over() {
+		t.Detail.Held = r.Hold
+	}
+	if r.State == Success && len(r.Results) > 0 {
+		t.Detail.Results = unstored(r.Results)
+		t.Result = &Result{Type: r.Kind.Makes(), URLs: make([]string, len(r.Results))}
+		for i, m := range r.Results {
+			t.Result.URLs[i] = m.URL
+		}
+		t.Result.URL = t.Result.URLs[0]
+	}
+	return t
+}

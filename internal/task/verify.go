@@ -1,0 +1,239 @@
+package task
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Verify looks whether the tasks of a store add up: that what is held is what
+// open tasks hold, that a success was settled and a failure voided; that every
+// key which leads to a task or a callback is there, and leads to one; that what
+// counts tasks counts them right; and that each task whose key had a callback
+// address is in the outbox, delivered or dead. problem is called for each thing
+// that does not add up. r is one snapshot; the error is that of reading.
+func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
+	v := &verification{Reader: r, now: milliseconds(now), problem: problem, loads: make(map[string]load), open: newPairs()}
+	for _, step := range []func() error{
+		v.tasks, v.counts, v.indexes, v.bodies, v.names, v.holds, v.events,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type verification struct {
+	storage.Reader
+	now     int64
+	problem func(format string, args ...any)
+	loads   map[string]load // as the tasks have it, by backend
+	open    *pairs          // unfinished tasks, by API key
+}
+
+// tasks checks each task with all that it leads to.
+func (v *verification) tasks() error {
+	return v.each(taskPrefix, func(key, val []byte) error {
+		var rec record
+		if err := storage.DecodeRecord(val, &rec); err != nil {
+			v.problem("task %q: its record cannot be read: %v", key, err)
+			return nil
+		}
+		if string(key) != string(keyOf(taskPrefix, rec.ID)) {
+			v.problem("task %s: it lies at the key of another, %q", rec.ID, key)
+			return nil
+		}
+		v.shape(&rec)
+		l := v.loads[rec.Backend]
+		switch {
+		case rec.waiting():
+			l.Waiting++
+			l.Last = max(l.Last, rec.Place)
+		case rec.running():
+			l.Running++
+		}
+		v.loads[rec.Backend] = l
+		if !rec.over() {
+			v.open.count([]byte(rec.Key), +1)
+		}
+		for _, index := range rec.indexes() {
+			if err := v.exists("task "+rec.ID, index); err != nil {
+				return err
+			}
+		}
+		return cmp.Or(v.body(&rec), v.money(&rec), v.claim(&rec), v.session(&rec), v.event(&rec))
+	})
+}
+
+// shape checks that what a task is fits together.
+func (v *verification) shape(r *record) {
+	tell := func(wrong bool, format string, args ...any) {
+		if wrong {
+			v.problem("task %s: %s", r.ID, fmt.Sprintf(format, args...))
+		}
+	}
+	switch r.State {
+	case Queued, InProgress, Success, Failed:
+	default:
+		tell(true, "%q is no state", r.State)
+	}
+	switch r.Handover {
+	case None, Sending, Accepted, Refused, Doubt:
+	default:
+		tell(true, "%q is no hand-over", r.Handover)
+	}
+	tell(r.over() == (r.Completed == 0), "it is %s, and was completed at %d", r.State, r.Completed)
+	tell((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
+	tell((r.State == Failed) != (r.Failure != nil), "it is %s, and why it failed is %v", r.State, r.Failure)
+	tell(!r.over() && r.Due == 0, "it is %s, and nobody will look at it", r.State)
+	tell(!r.over() && r.Handover == Refused, "it was refused, and is %s", r.State)
+	tell(r.Handover == Accepted && r.Ref == nil, "it was accepted without a reference")
+	tell((r.State == InProgress || r.State == Success) && r.Handover != Accepted, "it is %s, and its hand-over %s", r.State, r.Handover)
+	tell(!r.over() && r.Handover == Accepted && r.Deadline > r.Handed+handoverLife.Milliseconds(), "it has more than a day at its backend")
+}
+
+// body checks that what the backend is asked for is there while it is needed.
+func (v *verification) body(r *record) error {
+	have, err := v.Get(keyOf(bodyPrefix, r.ID))
+	if err == nil && (have == nil) != r.over() {
+		v.problem("task %s: it is %s, and its body is there: %t", r.ID, r.State, have != nil)
+	}
+	return err
+}
+
+// money checks the hold of a task.
+func (v *verification) money(r *record) error {
+	hold, found, err := ledger.ReadHold(v, r.User, holdID(r.ID))
+	if err != nil {
+		return err
+	}
+	if found != (r.Hold > 0) {
+		v.problem("task %s: it holds %v, and has a hold: %t", r.ID, r.Hold, found)
+		return nil
+	}
+	want := ledger.Held
+	switch {
+	case r.State == Success && r.Charged > 0:
+		want = ledger.Settled
+	case r.over():
+		want = ledger.Voided
+	}
+	switch {
+	case r.State == Failed && r.Charged != 0:
+		v.problem("task %s: it failed, and was charged %v", r.ID, r.Charged)
+	case !found && r.Charged != 0:
+		v.problem("task %s: it was charged %v without a hold", r.ID, r.Charged)
+	case found && hold.State != want:
+		v.problem("task %s: it is %s and was charged %v, its hold is %s", r.ID, r.State, r.Charged, hold.State)
+	case found && (hold.Amount != r.Hold || hold.Charged != r.Charged):
+		v.problem("task %s: it holds %v and was charged %v, its hold says %v and %v", r.ID, r.Hold, r.Charged, hold.Amount, hold.Charged)
+	}
+	return nil
+}
+
+// claim checks that the idempotency key of a task leads to it.
+func (v *verification) claim(r *record) error {
+	if r.Claim == "" {
+		return nil
+	}
+	var have claimRecord
+	_, err := storage.GetRecord(v, keyOf(claimPrefix, r.Key, r.Claim), &have)
+	if err == nil && have.Task != r.ID {
+		v.problem("task %s: its idempotency key leads to %q", r.ID, have.Task)
+	}
+	return err
+}
+
+// session checks that the session id of a task is in use for as long as it must.
+func (v *verification) session(r *record) error {
+	until := r.Created + SessionWindow.Milliseconds()
+	if r.SessionID == "" || v.now >= until {
+		return nil
+	}
+	var have sessionRecord
+	_, err := storage.GetRecord(v, keyOf(sessionPrefix, r.Key, hashOf(r.SessionID)), &have)
+	if err == nil && (have.Task != r.ID || have.Until != until) {
+		v.problem("task %s: its session id is used until %d by %q", r.ID, have.Until, have.Task)
+	}
+	return err
+}
+
+// event checks that the callback of a task is there.
+func (v *verification) event(r *record) error {
+	event, err := readEvent(v, r.ID)
+	if err == nil && (event != nil) != r.Event {
+		v.problem("task %s: it has a callback: %t, the outbox has it: %t", r.ID, r.Event, event != nil)
+	}
+	return err
+}
+
+// counts checks what is counted of tasks.
+func (v *verification) counts() error {
+	err := v.each(loadPrefix, func(key, val []byte) error {
+		name := string(key[len(loadPrefix)+1:])
+		var said load
+		if err := storage.DecodeRecord(val, &said); err != nil {
+			v.problem("backend %s: its record cannot be read: %v", name, err)
+			return nil
+		}
+		is := v.loads[name]
+		delete(v.loads, name)
+		if said.Running != is.Running || said.Waiting != is.Waiting || said.Last < is.Last {
+			v.problem("backend %s: it is said to have %d running and %d waiting up to place %d, and has %d and %d up to %d",
+				name, said.Running, said.Waiting, said.Last, is.Running, is.Waiting, is.Last)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for name, is := range v.loads {
+		if is.Running+is.Waiting > 0 {
+			v.problem("backend %s: it has %d running and %d waiting, and nothing counts them", name, is.Running, is.Waiting)
+		}
+	}
+	var keys [][]byte
+	err = v.each(openPrefix, func(key, val []byte) error {
+		var n int64
+		if err := storage.DecodeRecord(val, &n); err != nil || n <= 0 {
+			v.problem("key %q: it counts %d unfinished tasks, %v", key, n, err)
+		}
+		name := key[len(openPrefix)+1:]
+		v.open.count(name, -n)
+		if len(keys) < 1 {
+			keys = append(keys, append([]byte(nil), name...))
+		}
+		return nil
+	})
+	if err == nil && !v.open.even() {
+		v.problem("the unfinished tasks of API keys are counted wrong, of one such as %q", keys)
+	}
+	return err
+}
+
+// holds checks that every open hold is one of a task that is not over.
+func (v *verification) holds() error {
+	return ledger.ScanHolds(v, func(h ledger.HoldInfo) error {
+		if h.State != ledger.Held {
+			return nil
+		}
+		x, _, err := ledger.ReadTransfer(v, h.ID)
+		if err != nil {
+			return err
+		}
+		var held money.Amount
+		rec, err := readTask(v, x.Reference)
+		if err == nil && rec != nil && !rec.over() && holdID(rec.ID) == h.ID {
+			held = rec.Hold
+		}
+		if err == nil && held != h.Amount {
+			v.problem("hold %s of %s: it holds %v open, and its task %q holds %v", h.ID, h.User, h.Amount, x.Reference, held)
+		}
+		return err
+	})
+}

@@ -1,0 +1,157 @@
+package task
+
+import (
+	"cmp"
+	"hash/maphash"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// indexes checks that every key that leads to a task is one of that task.
+func (v *verification) indexes() error {
+	for _, prefix := range []string{ofKeyPrefix, ofUserPrefix, allPrefix, waitPrefix, duePrefix, refPrefix, endPrefix} {
+		err := v.each(prefix, func(key, _ []byte) error {
+			rec, err := readTask(v, lastID(key))
+			if err == nil && (rec == nil || !has(rec.indexes(), key)) {
+				v.problem("key %q: it leads to a task that is not there, or is not so", key)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bodies checks that every body is one of a task that is not over; each of
+// those was found from its task.
+func (v *verification) bodies() error {
+	return v.each(bodyPrefix, func(key, _ []byte) error {
+		rec, err := readTask(v, lastID(key))
+		if err == nil && rec == nil {
+			v.problem("key %q: it is the body of a task that is not there", key)
+		}
+		return err
+	})
+}
+
+// names checks that session ids and idempotency keys lead to their tasks.
+func (v *verification) names() error {
+	err := v.each(sessionPrefix, func(key, val []byte) error {
+		var have sessionRecord
+		if err := storage.DecodeRecord(val, &have); err != nil {
+			v.problem("key %q: it cannot be read: %v", key, err)
+			return nil
+		}
+		if v.now >= have.Until {
+			return nil // the task may be gone before it is
+		}
+		rec, err := readTask(v, have.Task)
+		if err == nil && (rec == nil || string(keyOf(sessionPrefix, rec.Key, hashOf(rec.SessionID))) != string(key)) {
+			v.problem("key %q: it leads to task %s, which is not there or has another session id", key, have.Task)
+		}
+		return err
+	})
+	return cmp.Or(err, v.each(claimPrefix, func(key, val []byte) error {
+		var have claimRecord
+		if err := storage.DecodeRecord(val, &have); err != nil {
+			v.problem("key %q: it cannot be read: %v", key, err)
+			return nil
+		}
+		rec, err := readTask(v, have.Task)
+		if err == nil && (rec == nil || string(keyOf(claimPrefix, rec.Key, rec.Claim)) != string(key)) {
+			v.problem("key %q: it leads to task %s, which is not there or has another idempotency key", key, have.Task)
+		}
+		return err
+	}))
+}
+
+// events checks the outbox.
+func (v *verification) events() error {
+	err := v.each(eventPrefix, func(key, val []byte) error {
+		var have eventRecord
+		if err := storage.DecodeRecord(val, &have); err != nil {
+			v.problem("callback %q: its record cannot be read: %v", key, err)
+			return nil
+		}
+		if string(key) != string(keyOf(eventPrefix, have.Task)) {
+			v.problem("callback of %s: it lies at the key of another, %q", have.Task, key)
+			return nil
+		}
+		switch {
+		case have.State == Undelivered && have.Due == 0:
+			v.problem("callback of %s: it is not delivered, and nobody will send it", have.Task)
+		case have.State != Undelivered && (have.State != Delivered && have.State != Dead || have.Due != 0 || have.Ended == 0):
+			v.problem("callback of %s: it is %q since %d, and is sent at %d", have.Task, have.State, have.Ended, have.Due)
+		}
+		for _, index := range have.indexes() {
+			if err := v.exists("callback of "+have.Task, index); err != nil {
+				return err
+			}
+		}
+		rec, err := readTask(v, have.Task)
+		if err == nil && (rec == nil || !rec.over() || rec.Key != have.Key || rec.User != have.User) {
+			v.problem("callback of %s: there is no such task that is over", have.Task)
+		}
+		return err
+	})
+	for _, prefix := range []string{eventDuePrefix, eventOfPrefix} {
+		err = cmp.Or(err, v.each(prefix, func(key, _ []byte) error {
+			event, err := readEvent(v, lastID(key))
+			if err == nil && (event == nil || !has(event.indexes(), key)) {
+				v.problem("key %q: it leads to a callback that is not there, or is not so", key)
+			}
+			return err
+		}))
+	}
+	return err
+}
+
+func has(keys [][]byte, key []byte) bool {
+	for _, k := range keys {
+		if string(k) == string(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// exists checks that a key that leads to something is there.
+func (v *verification) exists(what string, key []byte) error {
+	have, err := v.Get(key)
+	if err == nil && have == nil {
+		v.problem("%s: the key %q, which leads to it, is missing", what, key)
+	}
+	return err
+}
+
+// each calls fn for all keys below a prefix.
+func (v *verification) each(prefix string, fn func(key, val []byte) error) error {
+	var failed error
+	lo, hi := below(prefix)
+	err := v.Scan(lo, hi, func(key, val []byte) bool {
+		failed = fn(key, val)
+		return failed == nil
+	})
+	return cmp.Or(err, failed)
+}
+
+// pairs hold two sides against each other, name by name, and keep neither: they
+// are sums of hashes in which a name counts up on the one side and down on the
+// other.
+type pairs struct {
+	seed maphash.Seed
+	sums [1 << 10]uint64
+}
+
+func newPairs() *pairs { return &pairs{seed: maphash.MakeSeed()} }
+
+// count counts a name so often, or down when that is below zero.
+func (p *pairs) count(name []byte, by int64) {
+	hash := maphash.Bytes(p.seed, name)
+	p.sums[hash%uint64(len(p.sums))] += hash * uint64(by)
+}
+
+// even tells whether each name was counted up as often as down.
+func (p *pairs) even() bool { return p.sums == [len(p.sums)]uint64{} }

@@ -1,0 +1,250 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// works is a generation service that keeps the contract of a backend: a job that
+// it has taken is there, whatever becomes of those who asked.
+type works struct {
+	mu    sync.Mutex
+	jobs  map[string]*work // by token
+	order []string         // tokens, as they were accepted
+	polls map[string]int   // by token
+
+	submit func(job backends.Job) error                // before it is accepted; nil: it is
+	took   func(job backends.Job) error                // afterwards: what the caller hears
+	poll   func(j *work) (backends.Status, error)      // nil: as the job stands
+	cancel func(j *work) error                         // nil: it ends
+	find   func(j *work) (backends.Ref, error)         // nil: as the job stands
+	hold   func(ctx context.Context, job backends.Job) // while it is asked
+}
+
+// work is a job at the works.
+type work struct {
+	token     string
+	accepted  int // how often
+	status    backends.Status
+	cancelled bool
+}
+
+func newWorks() *works { return &works{jobs: make(map[string]*work), polls: make(map[string]int)} }
+
+func (s *works) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	s.mu.Lock()
+	hold, submit, took := s.hold, s.submit, s.took
+	s.mu.Unlock()
+	if hold != nil {
+		hold(ctx, job)
+	}
+	if submit != nil {
+		if err := submit(job); err != nil {
+			return backends.Ref{}, err
+		}
+	}
+	s.mu.Lock()
+	j := s.jobs[job.Token]
+	if j == nil {
+		j = &work{token: job.Token, status: backends.Status{State: backends.Running, Progress: 50}}
+		s.jobs[job.Token] = j
+	}
+	j.accepted++
+	s.order = append(s.order, job.Token)
+	s.mu.Unlock()
+	if took != nil {
+		if err := took(job); err != nil {
+			return backends.Ref{}, err
+		}
+	}
+	return backends.Ref{ID: "job-" + job.Token}, nil
+}
+
+func (s *works) Poll(_ context.Context, ref backends.Ref) (backends.Status, error) {
+	s.mu.Lock()
+	j := s.jobs[strings.TrimPrefix(ref.ID, "job-")]
+	if j == nil {
+		s.mu.Unlock()
+		return backends.Status{}, &backends.Error{Kind: backends.Gone}
+	}
+	s.polls[j.token]++
+	poll, status := s.poll, j.status
+	s.mu.Unlock()
+	if poll != nil {
+		return poll(j)
+	}
+	return status, nil
+}
+
+// set changes what the works do.
+func (s *works) set(change func(s *works)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// tells has the job of a task stand so from now on.
+func (s *works) tells(task string, status backends.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs[backends.Token(task)].status = status
+}
+
+// succeeds has all jobs end with links.
+func (s *works) succeed(n int) {
+	s.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return succeeded(n), nil } })
+}
+
+func (s *works) polled(task string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.polls[backends.Token(task)]
+}
+
+// accepted is how often jobs were taken: in all, and at most of one token.
+func (s *works) accepted() (jobs, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		jobs++
+		most = max(most, j.accepted)
+	}
+	return jobs, most
+}
+
+func succeeded(n int) backends.Status {
+	status := backends.Status{State: backends.Succeeded, Progress: 100}
+	for i := range n {
+		status.Results = append(status.Results, backends.Result{URL: fmt.Sprintf("https://cdn.example.com/%d.mp4", i), Type: backends.VideoFile})
+	}
+	return status
+}
+
+func failed(reason backends.Reason) backends.Status {
+	return backends.Status{State: backends.Failed, Failure: &backends.Failure{Reason: reason, Message: "no cats"}}
+}
+
+// cancelling are works that can end a job.
+type cancelling struct{ *works }
+
+func (s cancelling) Cancel(_ context.Context, ref backends.Ref) error {
+	s.mu.Lock()
+	j := s.jobs[strings.TrimPrefix(ref.ID, "job-")]
+	cancel := s.cancel
+	s.mu.Unlock()
+	if cancel != nil {
+		return cancel(j)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.cancelled = true
+	return nil
+}
+
+// finding are works that find a job by its token.
+type finding struct{ *works }
+
+func (s finding) Reconcile(_ context.Context, job backends.Job) (backends.Ref, error) {
+	s.mu.Lock()
+	j := s.jobs[job.Token]
+	find := s.find
+	s.mu.Unlock()
+	switch {
+	case find != nil:
+		return find(j)
+	case j == nil:
+		return backends.Ref{}, &backends.Error{Kind: backends.Gone}
+	}
+	return backends.Ref{ID: "job-" + j.token}, nil
+}
+
+// receiver takes callbacks, and is their transport too: no network is needed.
+type receiver struct {
+	mu       sync.Mutex
+	address  map[string]Address
+	disabled []string
+	got      []delivered
+	answer   func(n int) int // status for the n-th request, from 1; 0: it cannot be reached
+	after    func()          // called when a request is answered
+	open     int             // requests that are not answered
+	peak     int             // how many of them there were
+}
+
+type delivered struct {
+	at     time.Time
+	header http.Header
+	body   []byte
+	url    string
+}
+
+func newReceiver() *receiver { return &receiver{address: make(map[string]Address)} }
+
+func (c *receiver) Address(_ storage.Reader, key string) (Address, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.address[key]
+	return a, ok, nil
+}
+
+func (c *receiver) Disable(_ storage.Txn, _ time.Time, key, url string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disabled = append(c.disabled, key+" "+url)
+	delete(c.address, key)
+	return nil
+}
+
+func (c *receiver) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	c.got = append(c.got, delivered{time.Now(), r.Header.Clone(), body, r.URL.String()})
+	c.open++
+	c.peak = max(c.peak, c.open)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open--
+	}()
+	status := 200
+	if c.answer != nil {
+		status = c.answer(len(c.got))
+	}
+	after := c.after
+	c.mu.Unlock()
+	if status < 0 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	if after != nil {
+		after()
+	}
+	if status == 0 {
+		return nil, errors.New("connection refused at 10.0.0.1:443")
+	}
+	return &http.Response{
+		StatusCode: status, Header: http.Header{"Location": {"https://elsewhere.example.com/"}},
+		Body: io.NopCloser(strings.NewReader("ok")), Request: r,
+	}, nil
+}
+
+// answers has every request answered so from now on.
+func (c *receiver) answers(answer func(n int) int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = answer
+}
+
+func (c *receiver) requests() []delivered {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]delivered(nil), c.got...)
+}

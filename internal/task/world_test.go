@@ -1,0 +1,321 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// world is an engine over a store in memory that goes wrong by plan, with a
+// backend and a receiver of callbacks beside it, in a bubble of synctest whose
+// time is its clock. What is in the store, at the backend and at the receiver
+// outlives the process.
+type world struct {
+	t      testing.TB
+	disk   *memory.Engine
+	config Config
+
+	*process // the one that runs
+
+	works *works
+	hooks *receiver
+
+	damaged bool // by hand: nothing adds up any more
+}
+
+// process is what a kill ends.
+type process struct {
+	*Engine
+	faulty *storagetest.Faulty
+	power  *power
+	store  *storage.Store
+	ledger *ledger.Ledger
+}
+
+// power is an engine that can lose its power at any moment.
+type power struct {
+	storage.Engine
+	off atomic.Bool
+}
+
+var errPower = errors.New("no power")
+
+func (p *power) View(ctx context.Context, fn func(storage.Reader) error) error {
+	if p.off.Load() {
+		return errPower
+	}
+	return p.Engine.View(ctx, fn)
+}
+
+func (p *power) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	if p.off.Load() {
+		return errPower
+	}
+	return p.Engine.Update(ctx, func(t storage.Txn) error {
+		err := fn(t)
+		if err == nil && p.off.Load() {
+			return errPower
+		}
+		return err
+	})
+}
+
+func (*power) Close() error { return nil } // the disk outlives the store
+
+// The user of most tests, and his keys.
+const (
+	ann     = "user_ann"
+	annKey  = "key_ann1"
+	annKey2 = "key_ann2"
+	bobKey  = "key_bob1"
+)
+
+// in runs fn in a world of its own. When it ends everything must add up.
+func in(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, disk: memory.New(), works: newWorks(), hooks: newReceiver()}
+		w.config = Config{Backends: []Backend{{Name: "works", Backend: w.works, MaxRunning: 8}}}
+		w.start()
+		defer func() { w.stop() }() // also after Fatal: nothing may be left running
+		w.credit(ann, 1000)
+		fn(w)
+		w.sound()
+	})
+}
+
+// start starts the process.
+func (w *world) start() {
+	w.t.Helper()
+	p := &process{}
+	p.power = &power{Engine: w.disk}
+	p.faulty = storagetest.NewFaulty(p.power)
+	p.store = storage.New(p.faulty, storage.Options{Gather: -1})
+	var err error
+	if p.ledger, err = ledger.Open(context.Background(), p.store, ledger.Options{}); err != nil {
+		w.t.Fatal(err)
+	}
+	p.Engine = Open(p.store, p.ledger, Options{Logger: zaptest.NewLogger(w.t, zaptest.Level(loudness))})
+	if err := p.Serve(w.config); err != nil {
+		w.t.Fatal(err)
+	}
+	w.process = p
+}
+
+// loudness is from which level on the log is printed. Debug it by -1.
+const loudness = zap.DPanicLevel
+
+// serve changes what is configured, as a reload does.
+func (w *world) serve(change func(c *Config)) {
+	w.t.Helper()
+	change(&w.config)
+	if err := w.Serve(w.config); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stop ends the process in good order.
+func (w *world) stop() { w.end(context.Background()) }
+
+// kill ends it as a power cut does.
+func (w *world) kill() {
+	w.power.off.Store(true)
+	w.bury()
+}
+
+// bury ends what is left of a process without power.
+func (w *world) bury() {
+	w.power.off.Store(true)
+	dead, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.end(dead)
+}
+
+func (w *world) end(ctx context.Context) {
+	w.Engine.Close(ctx)
+	w.ledger.Close(ctx)
+	_ = w.store.Close()
+}
+
+// sound checks that everything adds up.
+func (w *world) sound() {
+	w.t.Helper()
+	if w.damaged || w.store.Err() != nil {
+		return
+	}
+	synctest.Wait()
+	for _, p := range w.problems() {
+		w.t.Error(p)
+	}
+	if n := w.ledger.Stats().Mismatches; n != 0 {
+		w.t.Errorf("%d debits did not find what was promised", n)
+	}
+}
+
+func (w *world) problems() (list []string) {
+	w.t.Helper()
+	err := w.store.View(context.Background(), func(r storage.Reader) error {
+		_, err := ledger.Verify(context.Background(), r, w.store.Now(), ledger.CallsKept,
+			func(p ledger.Problem) { list = append(list, p.Where+": "+p.What) },
+			func(r storage.Reader, _ func(ledger.Problem)) error {
+				return Verify(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
+			})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+// credit gives a user money.
+func (w *world) credit(user string, amount money.Amount) {
+	w.t.Helper()
+	err := w.ledger.Update(context.Background(), user, nil, func(t storage.Txn) error {
+		_, err := ledger.Book(t, w.store.Now(), ledger.Transfer{
+			ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), amount),
+		})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// has checks ann's wallet: what is in it, and what of that is held.
+func (w *world) has(balance, held money.Amount) {
+	w.t.Helper()
+	f, err := w.ledger.Funds(context.Background(), ann)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if f.Wallet.Balance != balance || f.Wallet.Held != held {
+		w.t.Fatalf("the wallet has %d, %d held; want %d, %d held", f.Wallet.Balance, f.Wallet.Held, balance, held)
+	}
+}
+
+// video is a submission of ann for 100, and with is one changed.
+func video() Submission {
+	return Submission{
+		Payer: ledger.Payer{User: ann}, Key: annKey, Backend: "works", Quote: flat(100),
+		Job: backends.Job{Kind: backends.Video, Model: "video-x-1", Prompt: "a cat"},
+	}
+}
+
+// flat is a price for the whole of a generation.
+func flat(price money.Amount) catalog.Quote {
+	return catalog.Quote{Kind: catalog.Video, Hold: price, Request: price, Asked: catalog.Work{Count: 1}}
+}
+
+func with(change func(s *Submission)) Submission {
+	s := video()
+	change(&s)
+	return s
+}
+
+func (w *world) submit(s Submission) (*Task, error) {
+	task, _, err := w.Submit(context.Background(), s)
+	return task, err
+}
+
+func (w *world) must(s Submission) *Task {
+	w.t.Helper()
+	task, err := w.submit(s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return task
+}
+
+func (w *world) get(id string) *Task {
+	w.t.Helper()
+	task, err := w.Get(context.Background(), OfUser(ann), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return task
+}
+
+// is checks the status of a task.
+func (w *world) is(id string, want State) *Task {
+	w.t.Helper()
+	task := w.get(id)
+	if task.Status != want {
+		w.t.Fatalf("the task is %s, want %s: %+v", task.Status, want, task)
+	}
+	return task
+}
+
+// until lets time pass until a task has a status, or a time is over.
+func (w *world) until(id string, want State, most time.Duration) *Task {
+	w.t.Helper()
+	for passed := time.Duration(0); passed < most; passed += time.Second {
+		if w.get(id).Status == want {
+			break
+		}
+		w.sleep(time.Second)
+	}
+	return w.is(id, want)
+}
+
+// sleep lets time pass, and what is to happen then happen.
+func (w *world) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (w *world) record(id string) *record {
+	w.t.Helper()
+	var rec *record
+	if err := w.view(context.Background(), func(r storage.Reader) (err error) {
+		rec, err = readTask(r, id)
+		return err
+	}); err != nil || rec == nil {
+		w.t.Fatalf("task %s: %v", id, err)
+	}
+	return rec
+}
+
+func codeOf(err error) fault.Code {
+	if f, ok := errors.AsType[*fault.Fault](err); ok {
+		return f.Code
+	}
+	return ""
+}
+
+// refused checks the code of a refusal.
+func (w *world) refused(err error, want fault.Code) {
+	w.t.Helper()
+	if codeOf(err) != want {
+		w.t.Fatalf("refused with %v, want %s", err, want)
+	}
+}
+
+// listen gives ann's key an address.
+func (w *world) listen() {
+	w.t.Helper()
+	w.hooks.mu.Lock()
+	w.hooks.address[annKey] = Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("current secret")}}
+	w.hooks.mu.Unlock()
+	w.serve(func(c *Config) { c.Callbacks, c.Client = w.hooks, &http.Client{Transport: w.hooks} })
+}
+
+func moneyOf(n int) money.Amount { return money.Amount(n) }
