@@ -1,3 +1,5 @@
+//go:build tasks
+
 package task
 
 import (
