@@ -121,11 +121,11 @@ func measures(entries int64) []measure {
 			{"CPU per console read with a session, beside Caddy's respond", cpuEach, fine, ratio, 5, 4, false},
 		}},
 		{"logins", loggingIn{Few: 4, Many: 64}, []row{
-			{"Growth of memory by log-ins, 64 at once", memoryGrown, mebibytes, byItself, 80 << 20, 4 * 19 << 20, false},
+			{"Growth of memory by log-ins, 64 at once", memoryGrown, mebibytes, byItself, 4 * 19 << 20, 4 * 19 << 20, false},
 		}},
 		{"people", underLoad{crowded(entries / 100), crowded(entries), job{Kind: saturate, Connections: 64}}, []row{
 			{"Start to first answer, " + humanize.Comma(entries/sessionsEach) + " users with " + many + " sessions", untilAnswer, seconds, byItself, ms(2000), ms(1000), false},
-			{"CPU per console read there, beside a hundredth of them", cpuEach, fine, ratio, 1.50, 1.25, false},
+			{"CPU per console read there, beside a hundredth of them", cpuEach, fine, ratio, 1.10, 1.00, false},
 		}},
 		{"purchases", shopping{Buyers: 64, Users: 10_000}, []row{
 			{"Purchases of a plan, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},

@@ -39,14 +39,11 @@ func (v *visit) forget() {
 	v.setCookie(name, "", -1, secure, http.SameSiteLaxMode)
 }
 
-// ceremonyTime is how long a log-in by passkey may take.
-const ceremonyTime = 2 * time.Minute
-
 // keepCeremony binds a log-in by passkey to the browser in which it is begun:
 // who lures another into finishing it gains nothing.
 func (v *visit) keepCeremony(secret identity.Secret) {
 	name, secure := v.console.app.Cookie()
-	v.setCookie(auth.CeremonyCookie(name), secret.Reveal(), ceremonyTime, secure, http.SameSiteStrictMode)
+	v.setCookie(auth.CeremonyCookie(name), secret.Reveal(), identity.CeremonyLife, secure, http.SameSiteStrictMode)
 }
 
 // ceremony returns what keepCeremony has left, and forgets it: a ceremony is
