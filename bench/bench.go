@@ -20,6 +20,7 @@ type bench struct {
 	turns    turns
 	entries  int64  // of the ledger that is verified
 	profiles string // directory for CPU profiles; empty for none
+	free     bool   // calls have no price
 
 	dir     string // temporary, for everything
 	self    string // this program
@@ -69,6 +70,12 @@ func (b *bench) measureAll(ctx context.Context, only string, r *report) error {
 	for _, m := range measures(b.entries) {
 		if only != "" && only != m.name {
 			continue
+		}
+		if b.free {
+			var ok bool
+			if m, ok = m.withoutMoney(); !ok {
+				continue
+			}
 		}
 		pairs := make([]pair, b.pairs)
 		for i := range pairs {

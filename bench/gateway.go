@@ -35,8 +35,8 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	}
 	g := &gateway{address: addresses[0], admin: addresses[1]}
 	var config bytes.Buffer
-	if err := s.caddyfile.Execute(&config, map[string]string{
-		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir,
+	if err := s.caddyfile.Execute(&config, map[string]any{
+		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir, "Free": s.free,
 	}); err != nil {
 		return nil, err
 	}

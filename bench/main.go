@@ -55,6 +55,7 @@ func run(ctx context.Context) (met bool, err error) {
 	quick := flag.Bool("quick", false, "fewer and shorter samples, under three minutes, judged with some leeway for noise")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	write := flag.Bool("write", false, "put the table into README.md, too")
+	free := flag.Bool("free", false, "measure calls that have no price, instead of the table")
 	only := flag.String("only", "", "measure only this: "+strings.Join(names(), ", "))
 	profiles := flag.String("profile", "", "take one pair of each, with CPU profiles into this directory; the figures suffer")
 	role := flag.String("role", "", "what this process is; for the program's own use")
@@ -62,8 +63,11 @@ func run(ctx context.Context) (met bool, err error) {
 	if *role != "" {
 		return true, serve(*role)
 	}
+	if *free && *write {
+		return false, errors.New("-write is for the table with money on: it does not go with -free")
+	}
 
-	b := &bench{pairs: 5, turns: turns{Warm: time.Second, Slice: 500 * time.Millisecond, Rounds: 10}, entries: ledgerEntries, profiles: *profiles}
+	b := &bench{pairs: 5, turns: turns{Warm: time.Second, Slice: 500 * time.Millisecond, Rounds: 10}, entries: ledgerEntries, profiles: *profiles, free: *free}
 	switch {
 	case *profiles != "":
 		b.pairs, b.turns.Rounds = 1, 40

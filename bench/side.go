@@ -19,6 +19,7 @@ type side struct {
 	users     int   // who may call
 	keys      int   // of each of them
 	entries   int64 // of the ledger that it finds
+	free      bool  // calls have no price, and keys no limits
 
 	// A side whose console is read, instead of its models called.
 	reads  string // the path
@@ -30,6 +31,7 @@ type side struct {
 var (
 	bare       = side{name: "bare", caddyfile: bareCaddyfile}
 	gate       = side{name: "gate", caddyfile: gateCaddyfile, users: 1, keys: 1}
+	free       = side{name: "free", caddyfile: gateCaddyfile, users: 1, keys: 1, free: true}
 	oneWallet  = side{name: "one-wallet", caddyfile: gateCaddyfile, users: 1, keys: 64}
 	walletEach = side{name: "wallet-each", caddyfile: gateCaddyfile, users: 64, keys: 1}
 )
@@ -49,7 +51,8 @@ http://{{.Address}} {
 `))
 
 // gateCaddyfile is the same proxy behind the gateway, with a store on disk.
-// Calls are charged: each is a line of its log and a record of its ledger.
+// Calls are charged, unless the side is free: each is a line of its log and a
+// record of its ledger.
 var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -57,6 +60,7 @@ var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 	storage file_system "{{.Dir}}/caddy"
 	modelgate {
 		storage badger "{{.Dir}}/store"
+{{- if not .Free}}
 		price claude-* {
 			input 3.00
 			output 15.00
@@ -65,6 +69,7 @@ var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 			context 200000
 			max_output 64000
 		}
+{{- end}}
 	}
 }
 
@@ -151,7 +156,11 @@ func (b *bench) openAccounts(ctx context.Context, s *site) error {
 			return err
 		}
 		for range s.side.keys {
-			answer, err := g.post(ctx, "/modelgate/keys", map[string]any{"user": name, "limits": keyLimits})
+			order := map[string]any{"user": name}
+			if !s.free {
+				order["limits"] = keyLimits
+			}
+			answer, err := g.post(ctx, "/modelgate/keys", order)
 			if err != nil {
 				return err
 			}
@@ -169,9 +178,9 @@ func (b *bench) openAccounts(ctx context.Context, s *site) error {
 
 func userName(n int) string { return fmt.Sprintf("bench-%d", n) }
 
-// charged makes sure that calls have cost their caller something: that what was
-// measured is the gateway with money on.
-func (g *gateway) charged(ctx context.Context) error {
+// charged makes sure that calls have cost their caller something, or nothing on
+// a side that is free: that what was measured is what was meant.
+func (g *gateway) charged(ctx context.Context, s side) error {
 	answer, err := g.get(ctx, "/modelgate/wallets/"+userName(0))
 	if err != nil {
 		return err
@@ -182,8 +191,11 @@ func (g *gateway) charged(ctx context.Context) error {
 	if err := json.Unmarshal(answer, &wallet); err != nil {
 		return err
 	}
-	if whole, _, _ := strings.Cut(wallet.Balance, "."); whole == fortune {
+	switch whole, _, _ := strings.Cut(wallet.Balance, "."); {
+	case whole == fortune && !s.free:
 		return errors.New("the calls were not charged")
+	case whole != fortune && s.free:
+		return errors.New("the calls were charged")
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err
 		p[n].Start = starts[n]
 	}
 	if err == nil && u.gateway.reads == "" {
-		err = gateways[1].charged(ctx)
+		err = gateways[1].charged(ctx, u.gateway)
 	}
 	return p, err
 }
