@@ -1,5 +1,3 @@
-//go:build tasks
-
 package ledger
 
 import (

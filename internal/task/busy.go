@@ -1,5 +1,3 @@
-//go:build tasks
-
 package task
 
 import (
@@ -20,11 +18,12 @@ func (e *Engine) pause(backend string, asked time.Duration) {
 	if time.Now().Before(d.paused) {
 		return // several were sent at once
 	}
-	if asked <= 0 {
-		asked = interval(0, d.busy)
+	wait := interval(0, d.busy)
+	if asked > 0 { // never an instant: it would be asked without end
+		wait = max(min(asked, mostPause), interval(0, 0))
 	}
 	d.busy++
-	d.paused = time.Now().Add(min(asked, mostPause))
+	d.paused = time.Now().Add(wait)
 }
 
 // calm forgets how often a backend was busy: it has taken a task.

@@ -1,5 +1,3 @@
-//go:build tasks
-
 // Package task drives generation tasks: images and videos that a backend takes
 // seconds or hours to make, while the gateway may be killed and started again
 // at any moment.
@@ -40,10 +38,4 @@
 // Where the API key has an address, the transaction that ends a task also puts
 // an event into the outbox, one for each task, from where it is delivered at
 // least once.
-//
-// # Not built yet
-//
-// The tag tasks keeps the package out of every build: its state machine
-// (TestWhateverHappensTasksAddUp) has once found a driver that turned without end
-// and without time passing. No door leads here until that is understood.
 package task

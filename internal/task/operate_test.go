@@ -1,5 +1,3 @@
-//go:build tasks
-
 package task
 
 import (

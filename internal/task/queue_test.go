@@ -1,5 +1,3 @@
-//go:build tasks
-
 package task
 
 import (
@@ -105,23 +103,35 @@ func TestABusyBackendGetsTheTaskLater(t *testing.T) {
 	})
 }
 
-func TestABackendThatNamesNoTimeIsAskedLessAndLess(t *testing.T) {
-	in(t, func(w *world) {
-		asked := 0
-		w.works.set(func(s *works) {
-			s.submit = func(backends.Job) error {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				asked++
-				return &backends.Error{Kind: backends.Busy}
-			}
+func TestABusyBackendIsNotAskedWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		after       time.Duration
+		least, most int // times in an hour
+	}{
+		"that names no time":     {0, 50, 90},
+		"that names an instant":  {time.Millisecond, 1400, 2300},
+		"that names half a life": {40 * 365 * 24 * time.Hour, 6, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				asked := 0
+				w.works.set(func(s *works) {
+					s.submit = func(backends.Job) error {
+						s.mu.Lock()
+						defer s.mu.Unlock()
+						asked++
+						return &backends.Error{Kind: backends.Busy, RetryAfter: row.after}
+					}
+				})
+				w.must(video())
+				w.sleep(time.Hour)
+				if asked < row.least || asked > row.most {
+					t.Errorf("asked %d times in an hour", asked)
+				}
+			})
 		})
-		w.must(video())
-		w.sleep(time.Hour)
-		if asked < 50 || asked > 90 {
-			t.Errorf("asked %d times in an hour", asked)
-		}
-	})
+	}
 }
 
 func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
