@@ -19,6 +19,7 @@ var bodies = []struct {
 	{"1KB_chat", chat(4, 180)},
 	{"200KB_one_string", chat(1, 200<<10)},
 	{"200KB_400_messages", chat(400, 460)},
+	{"200KB_400_prose", prose(400)},
 	{"200KB_pretty", indented(chat(400, 460))},
 	{"200KB_code", call(`{"role":"user","content":"` + strings.Repeat(`\tif err != nil {\n\t\treturn \"no\"\n\t}\n`, 5000) + `"}`)},
 	{"200KB_chinese", call(`{"role":"user","content":"` + strings.Repeat("验证成功，模型网关。", 6800) + `"}`)},
@@ -72,6 +73,19 @@ func chat(n, size int) []byte {
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", size/45+1)[:size]
 	for i := range list {
 		list[i] = fmt.Sprintf(`{"role":%q,"content":%q}`, []string{"user", "assistant"}[i%2], text)
+	}
+	return call(strings.Join(list, ","))
+}
+
+// prose is a call of n messages of about 460 bytes each, with quotations, line
+// breaks and letters beyond ASCII, as bench/ sends it.
+func prose(n int) []byte {
+	const paragraph = `The gateway reads a call once, decides, and lets it pass; what the backend answers ` +
+		`goes back as it comes. \"Nothing is held,\" said the reviewer, \"that need not be.\"\n` +
+		`if (tokens > limit) { return refuse(call); } // naïve, but enough for a café\n`
+	list := make([]string, n)
+	for i := range list {
+		list[i] = `{"role":"user","content":"` + paragraph + paragraph + `"}`
 	}
 	return call(strings.Join(list, ","))
 }

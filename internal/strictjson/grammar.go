@@ -1,9 +1,7 @@
 package strictjson
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -122,13 +120,14 @@ func (s *scanner) colon(i int) int {
 func (s *scanner) string(i int) (end int, escapes bool) {
 	b := s.body
 	for at := i + 1; ; {
-		from := at
-		var high uint64
-		at, high = text(b, from)
+		var high int
+		if at, high = text(b, at); len(b)-at < stride {
+			at, high = tail(b, at, high)
+		}
 		// No letter reaches beyond a quote or a backslash, so each part can be
 		// looked at by itself, and most are ASCII.
-		if high != 0 && !validUTF8(b[from:at]) {
-			return s.notUTF8(from), escapes
+		if high < at && !validUTF8(b[high:at]) {
+			return s.notUTF8(high), escapes
 		}
 		if at == len(b) {
 			return s.unexpected(at, "the end of a string"), escapes
@@ -149,97 +148,6 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 			return s.broken(at, fmt.Sprintf("a bare control character U+%04X in a string", b[at])), escapes
 		}
 	}
-}
-
-// validUTF8 is utf8.Valid, made for text that is mostly ASCII with a letter of
-// two bytes here and there; what is more than that it leaves to utf8.Valid.
-func validUTF8(p []byte) bool {
-	for len(p) >= 8 {
-		w := binary.LittleEndian.Uint64(p) & highBits
-		if w == 0 {
-			p = p[8:]
-			continue
-		}
-		p = p[bits.TrailingZeros64(w)>>3:]
-		if len(p) < 2 || p[0] < 0xC2 || p[0] > 0xDF || p[1]&0xC0 != 0x80 {
-			break
-		}
-		p = p[2:]
-	}
-	return utf8.Valid(p)
-}
-
-// text is the index of the first byte from i on that is no plain text of a
-// string: a quote, a backslash, a control character, or the end of b. When
-// high is zero everything before it is ASCII.
-//
-// Names and short strings end within the first few words. A long one of ASCII,
-// such as an image in Base64, is passed over 64 bytes at a time.
-func text(b []byte, i int) (next int, high uint64) {
-	for len(b)-i >= 16 {
-		for end := min(i+64, len(b)-15); i < end; i += 16 {
-			p := (*[16]byte)(b[i:])
-			v, w := binary.LittleEndian.Uint64(p[0:]), binary.LittleEndian.Uint64(p[8:])
-			high |= v | w
-			m, n := borrows(v)&^v, borrows(w)&^w
-			if (m|n)&highBits == 0 {
-				continue
-			}
-			if m &= highBits; m != 0 {
-				return i + bits.TrailingZeros64(m)>>3, high & highBits
-			}
-			return i + 8 + bits.TrailingZeros64(n&highBits)>>3, high & highBits
-		}
-		i = ascii(b, i)
-	}
-	for ; i < len(b); i++ {
-		c := b[i]
-		if c == '"' || c == '\\' || c < ' ' {
-			break
-		}
-		high |= uint64(c)
-	}
-	return i, high & highBits
-}
-
-// Constants to treat eight bytes at once: the value 1, and the high bit, in
-// each of them.
-const (
-	ones     = 0x0101010101010101
-	highBits = ones << 7
-)
-
-// borrows looks at eight bytes, the first one lowest, and sets the high bit of
-// every one that ends plain text, a quote, a backslash or a control character,
-// and of some that are not ASCII, which &^w takes out again.
-//
-// Turning over the second bit exchanges the quote (0x22) with the space (0x20)
-// and keeps the control characters among themselves, so that one subtraction
-// borrows for all of them and for nothing else below 0x80. The borrow reaches
-// into the bytes above: what is set above the lowest hit means nothing.
-func borrows(w uint64) uint64 {
-	return ((w ^ ones*0x02) - ones*0x21) | ((w ^ ones*'\\') - ones)
-}
-
-// ascii passes over plain text that is ASCII, 64 bytes at a time, and ends at
-// the beginning of 64 bytes that are not all so.
-func ascii(b []byte, i int) int {
-	for ; i < len(b)-63; i += 64 {
-		p := (*[64]byte)(b[i:])
-		found := foreign(p[0:]) | foreign(p[8:]) | foreign(p[16:]) | foreign(p[24:]) |
-			foreign(p[32:]) | foreign(p[40:]) | foreign(p[48:]) | foreign(p[56:])
-		if found&highBits != 0 {
-			break
-		}
-	}
-	return i
-}
-
-// foreign sets a high bit when the eight bytes of p are not all plain text and
-// ASCII.
-func foreign(p []byte) uint64 {
-	w := binary.LittleEndian.Uint64(p)
-	return borrows(w) | w
 }
 
 // escapeSize is the length of the escape that b begins with; zero when it is

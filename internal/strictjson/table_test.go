@@ -1,8 +1,10 @@
 package strictjson
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
@@ -65,14 +67,26 @@ func TestTextEndsExactlyAtTheFirstSpecialByte(t *testing.T) {
 		for at := range 150 {
 			for special := range 256 {
 				b := []byte(strings.Repeat("a", at) + string([]byte{byte(special)}) + strings.Repeat(filler, 80))
-				want, high := 0, false
-				for want < len(b) && b[want] != '"' && b[want] != '\\' && b[want] >= ' ' {
-					high = high || b[want] >= 0x80
-					want++
+				want := bytes.IndexFunc(b, func(c rune) bool { return c == '"' || c == '\\' || c < ' ' })
+				if want < 0 {
+					want = len(b)
 				}
-				got, mask := text(b, 0)
-				if got != want || high && mask == 0 {
-					t.Fatalf("%q ends at %d (high %#x), want %d (%t)", b, got, mask, want, high)
+				for from := range min(want, 3) + 1 {
+					high := want
+					for n := want - 1; n >= from; n-- {
+						if b[n] >= utf8.RuneSelf {
+							high = n
+						}
+					}
+					for name, text := range map[string]func([]byte, int) (int, int){"text": text, "byWords": byWords} {
+						got, foreign := text(b, from)
+						if len(b)-got < stride {
+							got, foreign = tail(b, got, foreign)
+						}
+						if got != want || min(foreign, want) != high {
+							t.Fatalf("%s: %q from %d ends at %d, the first beyond ASCII is at %d, want %d, %d", name, b, from, got, foreign, want, high)
+						}
+					}
 				}
 			}
 		}
