@@ -42,7 +42,7 @@ func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 
 		var count uint64
 		var failed error
-		err := r.(*reader).each(nil, nil, func(key, val []byte, expires uint64) bool {
+		err := r.(*view).each(nil, nil, func(key, val []byte, expires uint64) bool {
 			count++
 			head := []byte{backupEntry}
 			head = binary.AppendUvarint(head, uint64(len(key)))

@@ -49,7 +49,7 @@ func TestBackupKeepsExpiryAndLargeValues(t *testing.T) {
 		t.Error("a backup of what was restored differs")
 	}
 	err = target.View(t.Context(), func(r storage.Reader) error {
-		return r.(*reader).each([]byte("purged"), nil, func(_, _ []byte, expires uint64) bool {
+		return r.(*view).each([]byte("purged"), nil, func(_, _ []byte, expires uint64) bool {
 			if expires != expiry(purge) {
 				t.Errorf("expires at %d, want %d", expires, expiry(purge))
 			}

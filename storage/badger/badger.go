@@ -39,7 +39,7 @@ type Badger struct {
 	Path string `json:"path,omitempty"`
 
 	// Memory is how much memory the engine may use for speed: `small` (writes
-	// gather in 8 MiB), `normal` (32 MiB) or `large` (128 MiB); each of two
+	// gather in 8 MiB), `normal` (32 MiB) or `large` (128 MiB); each of three
 	// caches holds as much again, and under many writes it is some times that.
 	// One transaction may be 15 % of the figure. Default: `normal`.
 	Memory string `json:"memory,omitempty"`
@@ -159,6 +159,17 @@ func (b *Badger) Key() string {
 // inside, so that a copy of the store is not also a copy of its key.
 func (b *Badger) KeyFile() string {
 	return b.dir + ".key"
+}
+
+// MediaDir returns where files lie that go with this store, beside the
+// directory, and how much of the disk they leave free: so much that writes to the
+// store are not refused for their sake; zero is as much as they leave anyway.
+func (b *Badger) MediaDir() (path string, minFree int64) {
+	const usual = 512 << 20
+	if b.MinFree > usual {
+		minFree = 2 * b.MinFree
+	}
+	return b.dir + ".media", minFree
 }
 
 // Open implements storage.Opener.

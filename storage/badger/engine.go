@@ -34,6 +34,7 @@ type engine struct {
 	lock   *lock
 	files  *files
 	space  *space
+	rows   *rows
 	writer chan struct{} // holds a token while an update runs
 
 	mu      sync.Mutex // guards closed, and running against it
@@ -89,6 +90,7 @@ func open(c config) (_ *engine, err error) {
 		lock:   held,
 		files:  files,
 		space:  &space{dir: c.dir, min: c.minFree, free: c.free},
+		rows:   newRows(c.size.rows),
 		writer: make(chan struct{}, 1),
 		ended:  make(chan struct{}),
 	}
@@ -107,9 +109,10 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	era := e.rows.era.Load()
 	t := e.db.NewTransaction(false)
 	defer t.Discard()
-	return fn(&reader{ctx: ctx, txn: t})
+	return fn(&view{reader: reader{ctx: ctx, txn: t}, rows: e.rows, era: era})
 }
 
 // Update implements storage.Engine. The context counts until the commit begins.
@@ -155,7 +158,7 @@ func (e *engine) yield() { <-e.writer }
 
 // begin begins a transaction; the caller holds the writer's token.
 func (e *engine) begin(ctx context.Context) *txn {
-	return &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}}
+	return &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}, rows: e.rows}
 }
 
 // commit makes a transaction durable: its entries in the log, and the names of
@@ -170,7 +173,9 @@ func (e *engine) commit(tx *txn) error {
 	if err := e.space.check(); err != nil {
 		return err
 	}
+	e.rows.begin(tx.keys)
 	err := tx.txn.Commit()
+	e.rows.end()
 	switch {
 	case errors.Is(err, badger.ErrTxnTooBig):
 		return storage.ErrTooLarge

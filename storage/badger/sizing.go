@@ -26,13 +26,14 @@ type sizing struct {
 	memtable   int64 // writes gathered in memory, and again in a log file
 	blockCache int64 // blocks of tables, decompressed
 	indexCache int64 // indexes and Bloom filters of tables
+	rows       int64 // values that were read lately
 }
 
 // sizings are the words of `memory`.
 var sizings = map[string]sizing{
-	"small":  {memtable: 8 << 20, blockCache: 8 << 20, indexCache: 8 << 20},
-	"normal": {memtable: 32 << 20, blockCache: 32 << 20, indexCache: 32 << 20},
-	"large":  {memtable: 128 << 20, blockCache: 128 << 20, indexCache: 128 << 20},
+	"small":  {memtable: 8 << 20, blockCache: 8 << 20, indexCache: 8 << 20, rows: 128 << 20},
+	"normal": {memtable: 32 << 20, blockCache: 32 << 20, indexCache: 32 << 20, rows: 128 << 20},
+	"large":  {memtable: 128 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20},
 }
 
 // leastFree is the free space that the logs of all memtables, their tables and

@@ -18,26 +18,27 @@ type reader struct {
 	txn *badger.Txn
 }
 
-// Get implements storage.Reader.
-func (r *reader) Get(key []byte) ([]byte, error) {
-	val, err := r.get(key)
+// get reads the tree. The value is a copy.
+func (r *reader) get(key []byte) (val []byte, expires uint64, err error) {
+	val, expires, err = r.find(key)
 	if errors.Is(err, errUnreadable) {
 		// The value may have been moved to another file of the value log
 		// between finding its place and reading there.
-		val, err = r.get(key)
+		val, expires, err = r.find(key)
 	}
-	return val, err
+	return val, expires, err
 }
 
-func (r *reader) get(key []byte) ([]byte, error) {
+func (r *reader) find(key []byte) (val []byte, expires uint64, err error) {
 	item, err := r.txn.Get(key)
 	switch {
 	case errors.Is(err, badger.ErrKeyNotFound):
-		return nil, nil
+		return nil, 0, nil
 	case err != nil:
-		return nil, fmt.Errorf("badger: get: %w", err)
+		return nil, 0, fmt.Errorf("badger: get: %w", err)
 	}
-	return valueOf(item, nil)
+	val, err = valueOf(item, nil)
+	return val, item.ExpiresAt(), err
 }
 
 // Scan implements storage.Reader.
@@ -109,9 +110,64 @@ func commonPrefix(lo, hi []byte) []byte {
 	return lo[:n]
 }
 
-// txn writes, too.
+// view is a transaction that only reads. What it has read it keeps for others.
+type view struct {
+	reader
+	rows *rows
+	era  uint64 // of the rows before the snapshot
+}
+
+// Get implements storage.Reader.
+func (v *view) Get(key []byte) ([]byte, error) {
+	at := v.txn.ReadTs()
+	if one, known := v.rows.get(key, at); known && one.list == nil {
+		return one.val, nil
+	}
+	val, expires, err := v.get(key)
+	if err == nil {
+		v.rows.keep(key, row{val: val, expires: expires, at: at}, v.era)
+	}
+	return val, err
+}
+
+// Scan implements storage.Reader.
+func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	if !isFolder(lo, hi) {
+		return v.reader.Scan(lo, hi, fn)
+	}
+	list := row{at: v.txn.ReadTs(), list: []pair{}}
+	name := appendListName(nil, lo)
+	if one, known := v.rows.get(name, list.at); known && one.list != nil {
+		for _, p := range one.list {
+			if !fn(p.key, p.val) {
+				break
+			}
+		}
+		return nil
+	}
+	listed, ended := 0, true
+	err := v.each(lo, hi, func(key, val []byte, expires uint64) bool {
+		if listed += len(key) + len(val); listed <= mostListed {
+			list.list = append(list.list, pair{key, val})
+		}
+		if expires != 0 && (list.expires == 0 || expires < list.expires) {
+			list.expires = expires
+		}
+		ended = fn(key, val)
+		return ended
+	})
+	if err == nil && ended && listed <= mostListed {
+		v.rows.lists.Store(true)
+		v.rows.keep(name, list, v.era)
+	}
+	return err
+}
+
+// txn writes, too. What it reads is often about to be written, and not kept.
 type txn struct {
 	reader
+	rows    *rows
+	keys    [][]byte // written
 	writes  bool
 	large   int   // bytes of values that go to the value log
 	refused error // of the first write refused: the rest must not be committed
@@ -123,6 +179,17 @@ func (t *txn) Set(key, val []byte, purge time.Time) error {
 	return t.set(key, val, expiry(purge))
 }
 
+// Get implements storage.Reader.
+func (t *txn) Get(key []byte) ([]byte, error) {
+	if !t.writes { // else it may be one of its own
+		if one, known := t.rows.get(key, t.txn.ReadTs()); known && one.list == nil {
+			return one.val, nil
+		}
+	}
+	val, _, err := t.get(key)
+	return val, err
+}
+
 func (t *txn) set(key, val []byte, expires uint64) error {
 	if len(val) > maxInline {
 		t.large += len(val)
@@ -130,6 +197,7 @@ func (t *txn) set(key, val []byte, expires uint64) error {
 	if len(key) > maxKey || t.large > maxLargeValues {
 		return t.written(badger.ErrTxnTooBig)
 	}
+	t.keys = append(t.keys, key)
 	return t.written(t.txn.SetEntry(&badger.Entry{Key: key, Value: val, ExpiresAt: expires}))
 }
 
@@ -138,6 +206,7 @@ func (t *txn) Delete(key []byte) error {
 	if len(key) > maxKey {
 		return nil // no such key was ever written
 	}
+	t.keys = append(t.keys, key)
 	return t.written(t.txn.Delete(key))
 }
 

@@ -1,0 +1,249 @@
+package badger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// TestWhatIsKeptIsThatOfTheSnapshot has many read, through rows that are kept,
+// what one writes, several keys to the same number in each commit: a view that
+// saw a row of another snapshot would see two numbers.
+func TestWhatIsKeptIsThatOfTheSnapshot(t *testing.T) {
+	t.Parallel()
+	const (
+		keys    = 6
+		commits = 400
+		readers = 8
+	)
+	e := openTest(t, t.TempDir())
+	names := make([][]byte, keys)
+	for i := range names {
+		names[i] = fmt.Appendf(nil, "row/%d", i)
+	}
+	write := func(n uint64) error {
+		return e.Update(t.Context(), func(tx storage.Txn) error {
+			for i, name := range names {
+				if i == 0 && n%3 == 0 { // the first of them is not there now and then
+					if err := tx.Delete(name); err != nil {
+						return err
+					}
+				} else if err := tx.Set(name, binary.BigEndian.AppendUint64(nil, n), never); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := write(1); err != nil {
+		t.Fatal(err)
+	}
+	var committed, known atomic.Uint64
+	committed.Store(1)
+	var all sync.WaitGroup
+	for reader := range readers {
+		all.Go(func() {
+			for turn := reader; committed.Load() < commits && !t.Failed(); turn++ {
+				least := committed.Load()
+				err := e.View(t.Context(), func(r storage.Reader) error {
+					var seen uint64
+					gone := false
+					if turn%2 == 0 {
+						return listed(r, least)
+					}
+					for i := range keys {
+						n := (i + turn) % keys
+						if _, is := e.rows.get(names[n], r.(*view).txn.ReadTs()); is {
+							known.Add(1)
+						}
+						val, err := r.Get(names[n])
+						if err != nil {
+							return err
+						}
+						if n == 0 && val == nil {
+							gone = true
+							continue
+						}
+						got := binary.BigEndian.Uint64(val)
+						if got < least || seen != 0 && got != seen {
+							t.Errorf("key %d has %d in a view that saw %d and began after %d", n, got, seen, least)
+						}
+						seen = got
+					}
+					if gone != (seen%3 == 0) {
+						t.Errorf("a view that saw %d found the first key: %t", seen, !gone)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := uint64(2); n <= commits && !t.Failed(); n++ {
+		if err := write(n); err != nil {
+			t.Error(err)
+		}
+		committed.Store(n)
+		for seen := known.Load(); n%50 == 0 && n < commits && known.Load() == seen && !t.Failed(); { // until somebody has read what was kept
+			runtime.Gosched()
+		}
+	}
+	committed.Store(commits)
+	all.Wait()
+}
+
+// folder is that of the keys which are written together.
+var folder = []byte("row/")
+
+// listed checks that a list of all of them tells one number.
+func listed(r storage.Reader, least uint64) error {
+	var seen []uint64
+	err := r.Scan(folder, storage.PrefixEnd(folder), func(_, val []byte) bool {
+		seen = append(seen, binary.BigEndian.Uint64(val))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	want := 6
+	if seen[0]%3 == 0 {
+		want--
+	}
+	for _, n := range seen {
+		if n != seen[0] || n < least || len(seen) != want {
+			return fmt.Errorf("a list shows %d and began after %d", seen, least)
+		}
+	}
+	return nil
+}
+
+func TestOnlyAWholeFolderIsAList(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lo, hi string
+		want   bool
+	}{
+		{"a/", "a0", true}, {"a/b/", "a/b0", true}, {"a/b", "a/c", false}, {"a/", "b0", false}, {"a/", "a1", false},
+		{"a/", "a/0", false}, {"", "0", false}, {"a/", "", false}, {"/", "0", true},
+	} {
+		if got := isFolder([]byte(c.lo), []byte(c.hi)); got != c.want {
+			t.Errorf("%q to %q: %t", c.lo, c.hi, got)
+		}
+	}
+}
+
+func TestAListIsReadAnewWhenSomethingInItIsWritten(t *testing.T) {
+	t.Parallel()
+	e := openTest(t, t.TempDir())
+	list := func() (keys string) {
+		t.Helper()
+		err := e.View(t.Context(), func(r storage.Reader) error {
+			return r.Scan([]byte("a/b/"), []byte("a/b0"), func(key, _ []byte) bool {
+				keys += string(key) + " "
+				return true
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	for _, step := range []struct{ key, want string }{
+		{"a/c", ""}, {"a/b/1", "a/b/1 "}, {"a/b/2/3", "a/b/1 a/b/2/3 "}, {"a/b0", "a/b/1 a/b/2/3 "}, {"a/b/", "a/b/ a/b/1 a/b/2/3 "},
+	} {
+		before := list()
+		if again := list(); again != before {
+			t.Errorf("%q, and again %q", before, again)
+		}
+		put(t, e, step.key, []byte("x"))
+		if got := list(); got != step.want {
+			t.Errorf("after %s is written the list is %q, want %q", step.key, got, step.want)
+		}
+	}
+}
+
+func TestARowServesOnlySnapshotsThatAreNotEarlier(t *testing.T) {
+	t.Parallel()
+	r := newRows(1 << 20)
+	key := []byte("k")
+	r.keep(key, row{val: []byte("v"), at: 10}, r.era.Load())
+	if _, known := r.get(key, 9); known {
+		t.Error("it was read in a later snapshot than this")
+	}
+	if one, known := r.get(key, 10); !known || string(one.val) != "v" {
+		t.Error("it is not there")
+	}
+	r.begin([][]byte{key})
+	if _, known := r.get(key, 10); known {
+		t.Error("it is there while it is written")
+	}
+	r.keep(key, row{val: []byte("v"), at: 10}, 0)
+	r.keep(key, row{val: []byte("v"), at: 10}, r.era.Load())
+	r.end()
+	r.keep(key, row{val: []byte("v"), at: 10}, 0)
+	if _, known := r.get(key, 12); known {
+		t.Error("what was read before a commit is kept after it")
+	}
+	past := uint64(time.Now().Unix())
+	r.keep(key, row{val: []byte("v"), expires: past, at: 12}, r.era.Load())
+	if _, known := r.get(key, 12); known {
+		t.Error("it has expired")
+	}
+	r.keep(key, row{expires: past + 1000, at: 12}, r.era.Load())
+	if one, known := r.get(key, 12); !known || one.val != nil {
+		t.Error("it is not known to be absent")
+	}
+}
+
+func TestRowsThatAreNotAskedForGo(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	r := newRows(most)
+	hot := []byte("hot")
+	r.keep(hot, row{val: make([]byte, 100)}, 0)
+	for n := range 100_000 {
+		r.keep(fmt.Appendf(nil, "cold/%d", n), row{val: make([]byte, 100)}, 0)
+		if _, known := r.get(hot, 1); !known {
+			t.Fatalf("a row that is asked for is gone after %d others", n)
+		}
+	}
+	r.keep([]byte("huge"), row{val: make([]byte, most)}, 0)
+	var kept int
+	for i := range r.shards {
+		for _, generation := range []map[string]row{r.shards[i].young, r.shards[i].old} {
+			for key, one := range generation {
+				kept += len(key) + one.size()
+			}
+		}
+	}
+	if kept > most || kept < most/4 {
+		t.Errorf("%d bytes are kept of at most %d", kept, most)
+	}
+}
+
+func TestACommitTakesOutOldRowsToo(t *testing.T) {
+	t.Parallel()
+	r := newRows(1 << 20)
+	key := []byte("k")
+	r.keep(key, row{val: []byte("v")}, 0)
+	s := r.shard(key)
+	for n := 0; s.old == nil; n++ {
+		r.keep(fmt.Appendf(nil, "other/%d", n), row{val: make([]byte, 100)}, 0)
+	}
+	if _, old := s.old[string(key)]; !old {
+		t.Fatal("it is not among the old ones")
+	}
+	r.begin([][]byte{key})
+	r.end()
+	if _, known := r.get(key, 1); known {
+		t.Error("it is there after it was written")
+	}
+}
