@@ -84,7 +84,7 @@ func (c cost) weaker(than cost) bool {
 }
 
 // The most hashes at once, and the most that wait for one of those to end. A
-// hash takes 19 MiB and some 20 ms of a core, so the last in line waits a tenth
+// hash takes 19 MiB and some 20 ms of a core, so the last in line waits a quarter
 // of a second on a small machine, and nobody can make the process grow.
 const (
 	maxHashes  = 4
@@ -110,14 +110,17 @@ type slot struct {
 }
 
 func newHasher() *hasher {
+	// More than there are cores take memory and make none of them faster; two are
+	// worth it where one waits for memory.
+	atOnce := max(2, min(maxHashes, runtime.GOMAXPROCS(0)))
 	h := &hasher{
 		places: make(chan struct{}, maxHashes+maxWaiting),
-		slots:  make(chan slot, maxHashes),
+		slots:  make(chan slot, atOnce),
 		derive: func(password, salt []byte, c cost, size int) []byte {
 			return argon2.IDKey(password, salt, c.time, c.memory, c.threads, uint32(size))
 		},
 	}
-	for range maxHashes {
+	for range atOnce {
 		h.slots <- slot{}
 	}
 	return h
