@@ -11,16 +11,9 @@ import (
 
 // Families finds what a model takes by its name. It never changes.
 type Families struct {
-	entries []entry               // the one that goes first is first
-	wide    map[string]*FamilyRow // rows without models, by family
-	names   []string
-}
-
-// entry is one pattern of a row, without the word of its kind.
-type entry struct {
-	kind    Kind // empty: both
-	pattern Pattern
-	row     *FamilyRow
+	rows  Models[*FamilyRow]
+	wide  map[string]*FamilyRow // rows without models, by family
+	names []string
 }
 
 // NewFamilies makes a set of rows that are valid each. It refuses two patterns
@@ -43,13 +36,6 @@ func NewFamilies(rows []FamilyRow) (*Families, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(fs.entries, func(a, b entry) int {
-		return cmp.Or(
-			compareBool(a.pattern.Exact(), b.pattern.Exact()),
-			cmp.Compare(len(b.pattern), len(a.pattern)),
-			compareBool(a.kind != "", b.kind != ""),
-		)
-	})
 	return fs, nil
 }
 
@@ -65,21 +51,16 @@ func compareBool(a, b bool) int {
 }
 
 func (fs *Families) add(p Pattern, row *FamilyRow) error {
-	e := entry{pattern: p, row: row}
-	for _, kind := range []Kind{Video, Image} {
-		if rest, ok := strings.CutPrefix(string(p), string(kind)+"-"); ok {
-			e.kind, e.pattern = kind, Pattern(rest)
-		}
-	}
-	if slices.ContainsFunc(fs.entries, func(o entry) bool { return o.kind == e.kind && o.pattern == e.pattern }) {
+	if _, ok := fs.rows.Add(p, row); !ok {
 		return fmt.Errorf("family %s: models %s are in a family already", row.Family, p)
 	}
-	fs.entries = append(fs.entries, e)
-	if e.pattern.Exact() {
-		for _, kind := range []Kind{Video, Image} {
-			if e.kind == "" || e.kind == kind {
-				fs.names = append(fs.names, string(kind)+"-"+string(e.pattern))
-			}
+	if !p.Exact() {
+		return nil
+	}
+	only, name := split(p)
+	for _, kind := range []Kind{Video, Image} {
+		if only == "" || only == kind {
+			fs.names = append(fs.names, string(kind)+"-"+string(name))
 		}
 	}
 	return nil
@@ -101,13 +82,11 @@ func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
 // Find returns what a model of a kind takes, by its name with or without the
 // word of the kind, and false when no pattern has it.
 func (fs *Families) Find(kind Kind, model string) (Family, bool) {
-	name := strings.TrimPrefix(model, string(kind)+"-")
-	for _, e := range fs.entries {
-		if (e.kind == "" || e.kind == kind) && e.pattern.Match(name) {
-			return fs.resolve(kind, name, e.row), true
-		}
+	row, ok := fs.rows.Find(kind, model)
+	if !ok {
+		return Family{}, false
 	}
-	return Family{}, false
+	return fs.resolve(kind, bareName(kind, model), row), true
 }
 
 // resolve forms the rules of a model: the row of the table, changed by that of
@@ -172,7 +151,7 @@ func hasPart(name string, p Pattern) bool {
 func (fs *Families) Names() []string { return slices.Clone(fs.names) }
 
 // Len returns the number of patterns.
-func (fs *Families) Len() int { return len(fs.entries) }
+func (fs *Families) Len() int { return fs.rows.Len() }
 
 func tableRow(name string) *family {
 	i := slices.IndexFunc(families, func(f family) bool { return f.name == name })

@@ -13,7 +13,8 @@ import (
 // or second has prices of its own.
 type Price struct {
 	// The models: an exact name, or a prefix and `*`. An exact name goes before
-	// a prefix, a longer prefix before a shorter one.
+	// a prefix, a longer prefix before a shorter one. Of images and videos one that
+	// begins with neither `image-` nor `video-` names what follows these.
 	Model Pattern `json:"model"`
 
 	// Per million tokens of input that is neither read from a cache nor written

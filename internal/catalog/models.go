@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Models finds what belongs to a model that generates, by its name with or
+// without the word of its kind: `video-sora-2` is `sora-2` for videos. A pattern
+// that begins with `video-` or `image-` names models of that kind, any other one
+// what follows these in the names of both. An exact name goes before a prefix, a
+// longer prefix before a shorter one, and one kind before both. The zero value is
+// empty and ready to use.
+type Models[T any] struct {
+	entries []entry[T] // the one that goes first is first
+}
+
+// entry is one pattern, without the word of its kind.
+type entry[T any] struct {
+	kind    Kind // empty: both
+	pattern Pattern
+	of      T
+}
+
+// Add adds what belongs to the models of a pattern, and returns false when there
+// is something for the same models already, which it then returns.
+func (m *Models[T]) Add(p Pattern, of T) (before T, ok bool) {
+	e := entry[T]{pattern: p, of: of}
+	e.kind, e.pattern = split(p)
+	i, _ := slices.BinarySearchFunc(m.entries, e, func(a, b entry[T]) int { return a.compare(b) })
+	if i < len(m.entries) && m.entries[i].kind == e.kind && m.entries[i].pattern == e.pattern {
+		return m.entries[i].of, false
+	}
+	m.entries = slices.Insert(m.entries, i, e)
+	return before, true
+}
+
+// split takes the word of its kind from a pattern; empty when it has none.
+func split(p Pattern) (Kind, Pattern) {
+	for _, kind := range []Kind{Video, Image} {
+		if rest, ok := strings.CutPrefix(string(p), string(kind)+"-"); ok {
+			return kind, Pattern(rest)
+		}
+	}
+	return "", p
+}
+
+// compare puts what goes first before the rest.
+func (e entry[T]) compare(o entry[T]) int {
+	return cmp.Or(
+		compareBool(e.pattern.Exact(), o.pattern.Exact()),
+		cmp.Compare(len(o.pattern), len(e.pattern)),
+		compareBool(e.kind != "", o.kind != ""),
+		cmp.Compare(e.pattern, o.pattern),
+		cmp.Compare(e.kind, o.kind),
+	)
+}
+
+// Find returns what belongs to a model of a kind; false when nothing does.
+func (m *Models[T]) Find(kind Kind, model string) (of T, ok bool) {
+	name := bareName(kind, model)
+	for _, e := range m.entries {
+		if (e.kind == "" || e.kind == kind) && e.pattern.Match(name) {
+			return e.of, true
+		}
+	}
+	return of, false
+}
+
+// bareName is the name of a model without the word of its kind.
+func bareName(kind Kind, model string) string { return strings.TrimPrefix(model, string(kind)+"-") }
+
+// Len returns the number of patterns.
+func (m *Models[T]) Len() int { return len(m.entries) }
