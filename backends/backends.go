@@ -22,6 +22,11 @@ import (
 // Backend is one configured generation service. Its methods are called by many
 // goroutines at once. They return within a second of the end of their context,
 // and bound their own time besides.
+//
+// A configuration that is replaced cleans its modules up (caddy.CleanerUpper)
+// while calls are still under way, of which one may be followed by another: what
+// a poll has found is fetched. Cleanup therefore lets go of what is idle, and
+// breaks nothing: calls after it are answered as before.
 type Backend interface {
 	// Submit hands a job over, once: it sends no second submission, whatever the
 	// first one comes to. What its error says about the job is its [Kind], and
@@ -67,6 +72,15 @@ type Reconciler interface {
 	// that it is still not known. A service that takes a token only once may be
 	// sent the job again, since either way there is one job.
 	Reconcile(ctx context.Context, job Job) (Ref, error)
+}
+
+// Checker is a backend that can be asked, at no cost and without a job, whether
+// its service would take one. A service that has no such question has no Checker:
+// then only the next task tells.
+type Checker interface {
+	// Check returns nil when the service is there, is the one that the adapter
+	// is for, and takes the credential. It only reads.
+	Check(ctx context.Context) error
 }
 
 // Notified is a backend whose service calls an address of ours when a job has

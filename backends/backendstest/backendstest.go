@@ -92,6 +92,7 @@ func Run(t *testing.T, s Service) {
 		"a job the service has forgotten is gone":               forgotten,
 		"results are at http addresses":                         links,
 		"a cancelled job is confirmed":                          cancels,
+		"a check tells whether a job would be taken":            checks,
 		"results that are bytes are streamed":                   fetches,
 		"a doubtful submission is found again":                  reconciles,
 		"the credential is in no error and no failure":          discretion,

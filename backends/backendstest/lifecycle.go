@@ -1,6 +1,7 @@
 package backendstest
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
 	"testing"
@@ -175,6 +176,43 @@ func links(t *testing.T, g *stage) {
 		if !good && status.State != backends.Unknown {
 			t.Errorf("%q makes the job %+v", address, status)
 		}
+	}
+}
+
+func checks(t *testing.T, g *stage) {
+	checker, ok := g.backend.(backends.Checker)
+	if !ok {
+		t.Skip("the service has no question that costs nothing")
+	}
+	if err := checker.Check(t.Context()); err != nil {
+		t.Errorf("the service is there, and the check says %v", err)
+	}
+	put := func(do act) {
+		for _, op := range []Op{Poll, Other} {
+			g.on(op, do)
+		}
+	}
+	for _, status := range []int{200, 204, 302, 307, 400, http401, 403, 404, 405, 410, http429, http500, http503} {
+		for _, body := range []string{"", "{}", "[]", "<html>not here</html>", `{"error":{"message":"not ` + g.Secret + `","code":"NOT_FOUND"},"message":"no","code":"NOT_FOUND"}`} {
+			put(answer(status, nil, body))
+			err := checker.Check(t.Context())
+			if SoundError(t, err, g.Secret) == nil {
+				t.Errorf("what answers %d %s is taken for the service: %v", status, body, err)
+			}
+		}
+	}
+	put(cut(true))
+	SoundError(t, checker.Check(t.Context()), g.Secret)
+	put(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if checker.Check(ctx) == nil {
+		t.Error("a check goes on after its context")
+	}
+	g.server.Close()
+	g.refusedAs(t, "nobody there", checker.Check(t.Context()), backends.Busy)
+	if n := g.requests(Submit); n != 0 || g.double.Accepted() != 0 {
+		t.Errorf("the checks came to %d submissions", n)
 	}
 }
 

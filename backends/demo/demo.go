@@ -174,6 +174,9 @@ func (d *Demo) Cancel(_ context.Context, ref backends.Ref) error {
 	return nil
 }
 
+// Check implements backends.Checker. The demo is always there.
+func (*Demo) Check(context.Context) error { return nil }
+
 // OnlyBytes implements backends.Fetcher.
 func (*Demo) OnlyBytes() bool { return true }
 
@@ -254,4 +257,5 @@ var (
 	_ backends.Canceler     = (*Demo)(nil)
 	_ backends.Fetcher      = (*Demo)(nil)
 	_ backends.Reconciler   = (*Demo)(nil)
+	_ backends.Checker      = (*Demo)(nil)
 )

@@ -95,4 +95,5 @@ var (
 	_ caddyfile.Unmarshaler = (*Generations)(nil)
 	_ backends.Backend      = (*Generations)(nil)
 	_ backends.Fetcher      = (*Generations)(nil)
+	_ backends.Checker      = (*Generations)(nil)
 )

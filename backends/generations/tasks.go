@@ -234,6 +234,23 @@ func (g *Generations) Poll(ctx context.Context, ref backends.Ref) (backends.Stat
 	return status, nil
 }
 
+// Check implements backends.Checker: it asks for a task that is nobody's. The
+// answer has to speak of a task, as that of a server without the endpoint does
+// not.
+func (g *Generations) Check(ctx context.Context) error {
+	answer, err := g.client.Do(ctx, wire.Call{Act: wire.Checking, URL: g.client.Base + path + "/nobodys"})
+	said := g.client.Explain(answer.Status, answer.Body)
+	switch {
+	case absent[strings.ToLower(said.Code)]:
+		return nil
+	case answer.Status == http.StatusNotFound && strings.Contains(strings.ToLower(said.Message), "task"):
+		return nil
+	case err == nil:
+		return g.client.Unreadable(wire.Checking, "it does not say that there is no such task")
+	}
+	return err
+}
+
 func (g *Generations) status(t task, base string) backends.Status {
 	word := string(t.Status)
 	switch state := words.State(word); state {

@@ -102,4 +102,5 @@ var (
 	_ caddyfile.Unmarshaler = (*OpenAI)(nil)
 	_ backends.Backend      = (*OpenAI)(nil)
 	_ backends.Fetcher      = (*OpenAI)(nil)
+	_ backends.Checker      = (*OpenAI)(nil)
 )

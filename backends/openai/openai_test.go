@@ -31,7 +31,7 @@ var (
 // Op implements backendstest.Double.
 func (*double) Op(r *http.Request) backendstest.Op {
 	switch {
-	case submitPath.MatchString(r.URL.Path):
+	case submitPath.MatchString(r.URL.Path) && r.Method == http.MethodPost:
 		return backendstest.Submit
 	case contentPath.MatchString(r.URL.Path):
 		return backendstest.Fetch
@@ -64,6 +64,10 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "video/mp4")
 		_, _ = w.Write(film)
 	default:
+		if submitPath.MatchString(r.URL.Path) {
+			backendstest.JSON(w, 200, `{"object":"list","data":[],"first_id":null,"last_id":null,"has_more":false}`)
+			return
+		}
 		backendstest.JSON(w, 404, `{"error":{"message":"Invalid URL"}}`)
 	}
 }

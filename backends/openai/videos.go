@@ -3,6 +3,7 @@ package openai
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -188,6 +189,24 @@ func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, e
 	}
 	status.RetryAfter = wire.RetryAfter(answer.Header)
 	return status, nil
+}
+
+// Check implements backends.Checker: it asks for a list of one video.
+func (o *OpenAI) Check(ctx context.Context) error {
+	answer, err := o.client.Do(ctx, wire.Call{Act: wire.Checking, URL: o.client.Base + "/v1/videos?limit=1"})
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if err := o.client.Decode(wire.Checking, answer, &list); err != nil {
+		return err
+	}
+	if list.Data == nil {
+		return o.client.Unreadable(wire.Checking, "it is no list of videos")
+	}
+	return nil
 }
 
 // result is what the object tells of the video, which is fetched.

@@ -109,6 +109,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Platform)(nil)
 	_ backends.Backend      = (*Platform)(nil)
 	_ backends.Canceler     = (*Platform)(nil)
+	_ backends.Checker      = (*Platform)(nil)
 	_ backends.Reconciler   = (*Platform)(nil)
 	_ backends.Notified     = (*Platform)(nil)
 )

@@ -273,6 +273,22 @@ func (p *Platform) Cancel(ctx context.Context, ref backends.Ref) error {
 	}
 }
 
+// noTask is the code for a task that a key does not have (service document,
+// section 4.4): a server without the interface has another.
+const noTask = "TASK_NOT_FOUND"
+
+// Check implements backends.Checker: it asks for a task that is nobody's.
+func (p *Platform) Check(ctx context.Context) error {
+	answer, err := p.client.Do(ctx, wire.Call{Act: wire.Checking, URL: p.client.Base + "/v1/platform/tasks/task_00000000000000000000000000"})
+	switch {
+	case answer.Status == http.StatusNotFound && p.client.Explain(answer.Status, answer.Body).Code == noTask:
+		return nil
+	case err == nil:
+		return p.client.Unreadable(wire.Checking, "it is a task that nobody has submitted")
+	}
+	return err
+}
+
 // Notice implements backends.Notified: it reads a callback.
 func (p *Platform) Notice(n backends.Notification) (string, error) {
 	if err := wire.CheckWebhook(n, p.CallbackSecret); err != nil {

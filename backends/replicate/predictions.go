@@ -199,6 +199,24 @@ func (r *Replicate) Cancel(ctx context.Context, ref backends.Ref) error {
 	return r.client.Judge(wire.Cancelling, answer, wire.Explanation{Kind: kind, Message: "it is " + p.Status})
 }
 
+// Check implements backends.Checker: it asks whose token it has.
+func (r *Replicate) Check(ctx context.Context) error {
+	answer, err := r.client.Do(ctx, wire.Call{Act: wire.Checking, URL: r.client.Base + "/v1/account"})
+	if err != nil {
+		return err
+	}
+	var account struct {
+		Username wire.Text `json:"username"`
+	}
+	if err := r.client.Decode(wire.Checking, answer, &account); err != nil {
+		return err
+	}
+	if account.Username == "" {
+		return r.client.Unreadable(wire.Checking, "it is no account")
+	}
+	return nil
+}
+
 // Notice implements backends.Notified: the body is the prediction.
 func (r *Replicate) Notice(n backends.Notification) (string, error) {
 	if err := wire.CheckWebhook(n, r.WebhookSecret); err != nil {

@@ -148,5 +148,6 @@ var (
 	_ caddyfile.Unmarshaler = (*Replicate)(nil)
 	_ backends.Backend      = (*Replicate)(nil)
 	_ backends.Canceler     = (*Replicate)(nil)
+	_ backends.Checker      = (*Replicate)(nil)
 	_ backends.Notified     = (*Replicate)(nil)
 )

@@ -73,6 +73,10 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.submit(w, r)
 		return
 	}
+	if r.URL.Path == "/v1/account" {
+		backendstest.JSON(w, 200, `{"type":"organization","username":"acme","name":"Acme","github_url":"https://github.com/acme"}`)
+		return
+	}
 	id := taskPath.FindStringSubmatch(r.URL.Path)[1]
 	if !d.Known(id) {
 		backendstest.JSON(w, 404, `{"detail":"The requested resource could not be found.","status":404}`)

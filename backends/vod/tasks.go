@@ -75,6 +75,7 @@ type reply struct {
 		Image       *task        `json:"AigcImageTask"`
 		TaskSet     []taskOfList `json:"TaskSet"`
 		ScrollToken string       `json:"ScrollToken"`
+		RequestID   wire.Text    `json:"RequestId"`
 	} `json:"Response"`
 }
 
@@ -212,6 +213,15 @@ func (v *VOD) succeeded(word string, inner *task, makes backends.MediaType) back
 	}
 	status.Cost = wire.Cost(inner.Output.Usage, "units")
 	return status
+}
+
+// Check implements backends.Checker: it asks for a list of one task.
+func (v *VOD) Check(ctx context.Context) error {
+	_, r, err := v.do(ctx, wire.Checking, v.client.Base, "DescribeTasks", map[string]any{"SubAppId": v.app, "Limit": 1})
+	if err == nil && r.Response.RequestID == "" {
+		err = v.client.Unreadable(wire.Checking, "it has no RequestId")
+	}
+	return err
 }
 
 // Pages of a list of tasks that are looked through for one, the newest first.

@@ -134,4 +134,5 @@ var (
 	_ caddyfile.Unmarshaler = (*VOD)(nil)
 	_ backends.Backend      = (*VOD)(nil)
 	_ backends.Reconciler   = (*VOD)(nil)
+	_ backends.Checker      = (*VOD)(nil)
 )

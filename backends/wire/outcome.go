@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,6 +24,7 @@ const (
 	Polling
 	Cancelling
 	Fetching
+	Checking
 )
 
 // acts are what the acts are called, and what an act has come to that was
@@ -35,6 +37,7 @@ var acts = map[Act]struct {
 	Polling:    {"poll", backends.Busy},
 	Cancelling: {"cancellation", backends.Doubtful},
 	Fetching:   {"fetching", backends.Busy},
+	Checking:   {"check", backends.Busy},
 }
 
 // anyOf stands for the statuses of a hundred that have no row of their own.
@@ -62,6 +65,7 @@ var outcomes = map[Act]map[int]backends.Kind{
 	Polling:    asking,
 	Fetching:   asking,
 	Cancelling: cancelling,
+	Checking:   checking,
 }
 
 var asking = map[int]backends.Kind{
@@ -75,6 +79,14 @@ var asking = map[int]backends.Kind{
 	400 + anyOf:                backends.Refused,
 	500 + anyOf:                backends.Busy,
 }
+
+// checking is asking where there is no job that could be gone: what is not there
+// is the service.
+var checking = func() map[int]backends.Kind {
+	kinds := maps.Clone(asking)
+	kinds[http.StatusNotFound], kinds[http.StatusGone] = backends.Refused, backends.Refused
+	return kinds
+}()
 
 var cancelling = map[int]backends.Kind{
 	300 + anyOf:                backends.Refused,

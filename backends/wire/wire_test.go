@@ -34,13 +34,13 @@ func client(t *testing.T, base string) *wire.Client {
 func TestEveryStatusMeansWhatItMeansForItsAct(t *testing.T) {
 	t.Parallel()
 	const r, b, d, g = backends.Refused, backends.Busy, backends.Doubtful, backends.Gone
-	acts := []wire.Act{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling}
-	rows := map[int][4]backends.Kind{
-		301: {r, b, b, r}, 302: {d, b, b, r}, 303: {d, b, b, r}, 304: {d, b, b, r}, 307: {r, b, b, r}, 308: {r, b, b, r},
-		400: {r, r, r, r}, 401: {r, r, r, r}, 402: {r, r, r, r}, 403: {r, r, r, r}, 404: {r, g, g, g}, 405: {r, r, r, r},
-		408: {b, b, b, b}, 409: {d, b, b, r}, 410: {r, g, g, g}, 413: {r, r, r, r}, 422: {r, r, r, r}, 425: {b, b, b, b},
-		429: {b, b, b, b}, 499: {r, r, r, r}, 500: {d, b, b, d}, 501: {d, b, b, d}, 503: {d, b, b, d}, 599: {d, b, b, d},
-		600: {d, b, b, d},
+	acts := []wire.Act{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling, wire.Checking}
+	rows := map[int][5]backends.Kind{
+		301: {r, b, b, r, b}, 302: {d, b, b, r, b}, 303: {d, b, b, r, b}, 304: {d, b, b, r, b}, 307: {r, b, b, r, b}, 308: {r, b, b, r, b},
+		400: {r, r, r, r, r}, 401: {r, r, r, r, r}, 402: {r, r, r, r, r}, 403: {r, r, r, r, r}, 404: {r, g, g, g, r}, 405: {r, r, r, r, r},
+		408: {b, b, b, b, b}, 409: {d, b, b, r, b}, 410: {r, g, g, g, r}, 413: {r, r, r, r, r}, 422: {r, r, r, r, r}, 425: {b, b, b, b, b},
+		429: {b, b, b, b, b}, 499: {r, r, r, r, r}, 500: {d, b, b, d, b}, 501: {d, b, b, d, b}, 503: {d, b, b, d, b}, 599: {d, b, b, d, b},
+		600: {d, b, b, d, b},
 	}
 	c := client(t, "https://x.example")
 	for status, kinds := range rows {

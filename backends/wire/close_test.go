@@ -1,0 +1,45 @@
+package wire_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/backends/wire"
+)
+
+// TestAClosedClientEndsWhatItHasBegunAndAnswersOn holds what adapters promise: a
+// configuration that is replaced cleans them up while calls are under way.
+func TestAClosedClientEndsWhatItHasBegunAndAnswersOn(t *testing.T) {
+	t.Parallel()
+	arrived, answer := make(chan struct{}, 2), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-answer
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	client := wire.Connect(wire.Client{Service: "the test", Base: server.URL, Authorize: func(*http.Request, []byte) {}})
+	ended := make(chan error, 2)
+	for _, act := range []wire.Act{wire.Submitting, wire.Polling} {
+		go func() {
+			_, err := client.Do(t.Context(), wire.Call{Act: act, URL: server.URL + "/x"})
+			ended <- err
+		}()
+		<-arrived
+	}
+	client.Close()
+	close(answer)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Errorf("a call under way: %v", err)
+		}
+	}
+	for _, act := range []wire.Act{wire.Submitting, wire.Polling} {
+		if _, err := client.Do(t.Context(), wire.Call{Act: act, URL: server.URL + "/x"}); err != nil {
+			t.Errorf("a call after it: %v", err)
+		}
+		<-arrived
+	}
+}
