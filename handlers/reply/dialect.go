@@ -113,8 +113,9 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 		v = struct {
 			Code    fault.Code `json:"code"`
 			Message string     `json:"message"`
+			TaskID  string     `json:"task_id,omitempty"`
 			Error   nested     `json:"error"`
-		}{f.Code, f.Message, nested{f.Code, f.Message, kind, param}}
+		}{f.Code, f.Message, f.Task, nested{f.Code, f.Message, kind, param}}
 	case Console:
 		v = struct {
 			Success bool       `json:"success"`

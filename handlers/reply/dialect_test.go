@@ -48,6 +48,17 @@ func TestARefusalInEachDialect(t *testing.T) {
 	}
 }
 
+func TestADuplicateTellsTheTaskThatWasFirst(t *testing.T) {
+	t.Parallel()
+	f := fault.At(fault.DuplicateSessionID, "session_id", "taken")
+	f.Task = "task_1"
+	want := `{"code":"DUPLICATE_SESSION_ID","message":"taken","task_id":"task_1",` +
+		`"error":{"code":"DUPLICATE_SESSION_ID","message":"taken","type":"invalid_request_error","param":"session_id"}}`
+	if got := string(Platform.Body(f, "req_1")); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
 func TestEachStatusHasItsTypeInEachDialect(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int][2]string{ // messages, completions

@@ -24,6 +24,19 @@ var own = map[string]bool{
 	"/v1/chat/completions":      true,
 	"/v1/models":                true,
 	"/v1/usage":                 true,
+	"/v1/platform/video":        true,
+	"/v1/platform/image":        true,
+	"/v1/platform/tasks":        true,
+	"/v1/video/generations":     true,
+}
+
+// taskPatterns are the paths of tasks that have an id in them, as [Match] takes
+// them.
+var taskPatterns = []string{
+	"/v1/platform/tasks/{id}",
+	"/v1/platform/tasks/{id}/cancel",
+	"/v1/video/generations/{id}",
+	"/v1/notices/{backend}",
 }
 
 // ownPatterns are the paths of the console, as [Match] takes them.
@@ -59,6 +72,12 @@ var ownPatterns = []string{
 	"/api/token/{id}",
 	"/api/token/{id}/rotate",
 	"/api/token/{id}/callback_secret",
+	"/api/task/self/",
+	"/api/task/self/{task_id}",
+	"/api/task/self/{task_id}/cancel",
+	"/api/callback/deliveries/",
+	"/api/callback/deliveries/{id}/redeliver",
+	"/api/callback/test",
 	"/api/subscription/plans/",
 	"/api/subscription/self/",
 	"/api/subscription/self/preference",
@@ -78,7 +97,7 @@ var ownPatterns = []string{
 
 // ownPrefixes are paths of ours with an id behind them, which keeps its case
 // and may hold slashes.
-var ownPrefixes = []string{"/v1/models/"}
+var ownPrefixes = []string{"/v1/models/", "/v1/files/"}
 
 // Route is one path that a directive serves.
 type Route struct {
@@ -114,9 +133,9 @@ func Find(routes []Route, r *http.Request) (int, *fault.Fault) {
 
 // Match tells whether wire, a path as it was written, is of a pattern, and
 // returns the segments that stand for those which the pattern has in braces.
-// Such a segment has letters, digits, "_" and "-", and keeps its case. A pattern
-// that ends in "/" is that of a collection, which has two paths: with the slash
-// and without it.
+// Such a segment has letters, digits, "_" and "-", and keeps its case; {*name}
+// stands for any, as it was written. A pattern that ends in "/" is that of a
+// collection, which has two paths: with the slash and without it.
 func Match(pattern, wire string) (values []string, ok bool) {
 	if collection, is := strings.CutSuffix(pattern, "/"); is {
 		pattern, wire = collection, strings.TrimSuffix(wire, "/")
@@ -126,6 +145,8 @@ func Match(pattern, wire string) (values []string, ok bool) {
 		wanted, pattern = nextSegment(pattern)
 		have, wire = nextSegment(wire)
 		switch {
+		case strings.HasPrefix(wanted, "/{*") && have != "/":
+			values = append(values, have[1:])
 		case strings.HasPrefix(wanted, "/{") && isID(strings.TrimPrefix(have, "/")):
 			values = append(values, have[1:])
 		case wanted != have:
@@ -154,7 +175,14 @@ func isID(segment string) bool {
 
 // isOwn tells whether a path is written exactly as one of ours.
 func isOwn(path string) bool {
-	return own[path] || under(path, "/api") && slices.ContainsFunc(ownPatterns, func(pattern string) bool {
+	if own[path] {
+		return true
+	}
+	patterns := taskPatterns
+	if under(path, "/api") {
+		patterns = ownPatterns
+	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		_, ok := Match(pattern, path)
 		return ok
 	})
@@ -170,7 +198,7 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 			NotFound(w, r, versionHeader)
 			return nil
 		}
-		if !under(clean, "/v1") && !under(clean, "/api") {
+		if !isClaimed(clean) && !isClaimed(wire) {
 			return next.ServeHTTP(w, r)
 		}
 	}
@@ -183,6 +211,9 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 	}
 	return err
 }
+
+// isClaimed tells whether a path lies where nothing is answered but by us.
+func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/api") }
 
 // NotFound answers that there is nothing at r's path.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {

@@ -28,6 +28,7 @@ const (
 	UnsupportedMediaType Code = "UNSUPPORTED_MEDIA_TYPE"
 	MethodNotAllowed     Code = "METHOD_NOT_ALLOWED"
 	NotFound             Code = "NOT_FOUND"
+	Gone                 Code = "GONE"
 	Conflict             Code = "CONFLICT"
 	RequestTimeout       Code = "REQUEST_TIMEOUT"
 	UpstreamRejected     Code = "UPSTREAM_REJECTED"
@@ -83,6 +84,7 @@ var statuses = map[Code]int{
 	UnsupportedMediaType: http.StatusUnsupportedMediaType,
 	MethodNotAllowed:     http.StatusMethodNotAllowed,
 	NotFound:             http.StatusNotFound,
+	Gone:                 http.StatusGone,
 	Conflict:             http.StatusConflict,
 	RequestTimeout:       http.StatusRequestTimeout,
 	UpstreamRejected:     http.StatusUnprocessableEntity,
@@ -142,6 +144,10 @@ type Fault struct {
 
 	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
 	Allow string
+
+	// Task is the id of the task that has the session id, for
+	// DUPLICATE_SESSION_ID.
+	Task string
 }
 
 // New returns a fault that concerns the request as a whole.

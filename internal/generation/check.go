@@ -24,6 +24,7 @@ const (
 	maxSide   = 16384 // pixels
 	maxFPS    = 1000
 	maxVideos = 100
+	maxModel  = 256 // bytes, as that of a model call
 )
 
 // check is one Check on its way.
@@ -43,7 +44,7 @@ var platformRules = []rule{
 }
 
 // passingRules are those of /v1/video/generations.
-var passingRules = []rule{(*check).image, (*check).numbers, (*check).duration, (*check).pixels, (*check).resolution}
+var passingRules = []rule{(*check).model, (*check).image, (*check).numbers, (*check).duration, (*check).pixels, (*check).resolution}
 
 // Check holds r against the rules that are the same for all models, and against
 // those of the family that its model is in. It returns r with the defaults of
@@ -83,6 +84,18 @@ func Check(families *catalog.Families, r Request) (Checked, *fault.Fault) {
 		checked.Family = c.family.Name
 	}
 	return checked, nil
+}
+
+// model of /v1/video/generations may have any form that can be passed on. It is
+// part of records and of log lines.
+func (c *check) model() *fault.Fault {
+	if n := len(c.Model); n > maxModel {
+		return invalid("model", "must have at most %d bytes, not %d", maxModel, n)
+	}
+	if strings.ContainsFunc(c.Model, unicode.IsControl) {
+		return invalid("model", "must not hold control characters")
+	}
+	return nil
 }
 
 // prompt is required of a video; of an image where there is nothing else.

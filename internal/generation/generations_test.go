@@ -129,6 +129,18 @@ func TestNumbersOfGenerations(t *testing.T) {
 	}
 }
 
+func TestTheModelOfGenerationsHasAnyFormThatCanBePassedOn(t *testing.T) {
+	t.Parallel()
+	for model, words := range map[string]string{
+		"org/Model:v1 ü": "", strings.Repeat("m", 256): "",
+		strings.Repeat("m", 257): "at most 256 bytes, not 257", "a\\u0000b": "control characters", "a\\u0085": "control characters",
+	} {
+		if _, refused := passing(t, `{"model":"`+model+`"}`); words == "" && refused != nil || words != "" && !refusedAt(refused, fault.InvalidParameter, "model", words) {
+			t.Errorf("%.20s was answered %v", model, refused)
+		}
+	}
+}
+
 func TestTheImageOfGenerations(t *testing.T) {
 	t.Parallel()
 	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG..."))

@@ -1,0 +1,27 @@
+package reply
+
+import (
+	"net/http"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// IdempotencyKey returns the header of this name, empty when it is not there. One
+// that is there twice and differs has two meanings, and one that is empty is
+// none that its sender can have wanted: both are refused.
+func IdempotencyKey(header http.Header) (string, *fault.Fault) {
+	const name = "Idempotency-Key"
+	given := header[name]
+	if len(given) == 0 {
+		return "", nil
+	}
+	for _, key := range given {
+		switch {
+		case key == "":
+			return "", fault.At(fault.InvalidParameter, name, "%s is empty; leave it out, or send a unique word such as a UUID", name)
+		case key != given[0]:
+			return "", fault.At(fault.InvalidParameter, name, "%s is there more than once, with different values", name)
+		}
+	}
+	return given[0], nil
+}
