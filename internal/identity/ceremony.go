@@ -144,7 +144,7 @@ func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID str
 }
 
 var (
-	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey was asked for here in the last %s, or its answer was given already: begin again", inWords(CeremonyLife))
+	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey was asked for here within %s, or its answer was given already: begin again", inWords(CeremonyLife))
 
 	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns")
 

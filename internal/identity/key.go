@@ -38,6 +38,11 @@ type Key struct {
 	// in Unix seconds; zero when there is none.
 	CallbackSecretCreated int64 `json:"callback_secret_created,omitempty"`
 	CallbackPreviousUntil int64 `json:"callback_previous_until,omitempty"`
+
+	// CallbackDisabled is since when callbacks are not sent any more, because
+	// their receiver has said that the address is gone, in Unix seconds; zero:
+	// they are. Giving the key an address, be it the same, ends that.
+	CallbackDisabled int64 `json:"callback_disabled,omitempty"`
 }
 
 // keyRecord is a key as it is stored: with the SHA-256 of its secret and, in a
@@ -51,6 +56,9 @@ type keyRecord struct {
 	// "callback" and the key's id.
 	CallbackSecret   []byte `json:"callback_secret,omitempty"`
 	CallbackPrevious []byte `json:"callback_previous,omitempty"`
+
+	// CallbackGone is the address that CallbackDisabled is about.
+	CallbackGone string `json:"callback_gone,omitempty"`
 }
 
 // KeySpec is what its owner decides about a key.

@@ -18,6 +18,9 @@ const (
 	callbackPrefix = "whsec_"
 	callbackBytes  = 32
 
+	minCallbackBytes = 24
+	maxCallbackBytes = 64
+
 	// callbackPurpose is what the secrets are sealed for, with the id of the key.
 	callbackPurpose = "callback"
 
@@ -105,6 +108,10 @@ func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret
 	if err != nil {
 		return nil, unavailable(err)
 	}
+	return d.callbackSecrets(key)
+}
+
+func (d *Directory) callbackSecrets(key keyRecord) ([]Secret, error) {
 	sealed := [][]byte{key.CallbackSecret}
 	if d.store.Now().Unix() < key.CallbackPreviousUntil {
 		sealed = append(sealed, key.CallbackPrevious)
@@ -115,11 +122,11 @@ func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret
 			continue
 		}
 		if d.keyring == nil {
-			return nil, fmt.Errorf("the callback secret of %s: there is no master key", keyID)
+			return nil, fmt.Errorf("the callback secret of %s: there is no master key", key.ID)
 		}
-		secret, err := d.keyring.For(callbackPurpose).Open(keyID, envelope)
+		secret, err := d.keyring.For(callbackPurpose).Open(key.ID, envelope)
 		if err != nil {
-			return nil, fmt.Errorf("the callback secret of %s: %w", keyID, err)
+			return nil, fmt.Errorf("the callback secret of %s: %w", key.ID, err)
 		}
 		secrets = append(secrets, Secret(secret))
 	}

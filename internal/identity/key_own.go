@@ -83,7 +83,11 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 		before := key.spec()
 		key.Name, key.Models, key.Ranges = draft.Name, draft.Models, draft.Ranges
 		key.Expires, key.Limits, key.CallbackURL = draft.Expires, draft.Limits, draft.CallbackURL
-		if reflect.DeepEqual(key.spec(), before) {
+		again := change.CallbackURL != nil && key.CallbackGone != ""
+		if again {
+			key.CallbackGone, key.CallbackDisabled = "", 0
+		}
+		if reflect.DeepEqual(key.spec(), before) && !again {
 			return nil, nil
 		}
 		changed := strings.Join(change.names(), ", ")

@@ -122,7 +122,7 @@ func (d *Directory) useMark(t storage.Txn, a *Account) error {
 	case err != nil:
 		return err
 	case !found, mark.UserID != a.UserID, mark.Epoch != factors.Epoch, passkey == nil, d.store.Now().Unix() >= mark.Expires:
-		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session in the last %s: begin and finish that first", inWords(markLife))
+		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", inWords(markLife))
 	}
 	return t.Delete(markKey(a.Credential))
 }

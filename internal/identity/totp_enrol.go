@@ -121,7 +121,7 @@ func (d *Directory) enrolmentProof(a *Account, code string) proof {
 			return record, err
 		}
 		factors, err := findFactors(r, a.UserID)
-		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not in the last %s; begin again", inWords(EnrolmentLife))
+		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", inWords(EnrolmentLife))
 		switch {
 		case err != nil:
 			return record, err

@@ -1,0 +1,132 @@
+package identity
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+func TestAUserComposesByOneHiddenKey(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	f.person(t, "bob")
+	ann, bob := f.login(t, "ann").Account, f.login(t, "bob").Account
+
+	var wg sync.WaitGroup
+	ids := make([]string, 8) // all at once, the first time
+	for i := range ids {
+		wg.Go(func() {
+			p, err := f.Composer(ctx, ann)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = p.KeyID
+		})
+	}
+	wg.Wait()
+	first := must(f.Composer(ctx, ann))(t)
+	for _, id := range ids {
+		if id != first.KeyID {
+			t.Errorf("there are two hidden keys: %s and %s", id, first.KeyID)
+		}
+	}
+	if first.UserID != ann.UserID || first.UserName != "ann" || !strings.HasPrefix(first.KeyID, "key_") || first.KeyLimits != (Limits{}) || !first.MayUse("whatever") {
+		t.Errorf("%+v", first)
+	}
+	if his := must(f.Composer(ctx, bob))(t); his.KeyID == first.KeyID || his.UserID != bob.UserID {
+		t.Errorf("two users have one hidden key: %+v", his)
+	}
+	if again := must(f.reopened(t).Composer(ctx, ann))(t); again.KeyID != first.KeyID {
+		t.Errorf("after a restart it is %s", again.KeyID)
+	}
+
+	// It is nobody's to see, to use or to change.
+	if list := must(f.OwnKeys(ctx, ann))(t); len(list) != 0 {
+		t.Errorf("it is listed: %+v", list)
+	}
+	if all := must(f.Keys(ctx, ""))(t); len(all) != 0 {
+		t.Errorf("it is listed for operators: %+v", all)
+	}
+	before := f.Count()
+	for what, err := range map[string]error{
+		"see": second(f.OwnKey(ctx, ann, first.KeyID)), "rotate": third(f.RotateOwnKey(ctx, ann, first.KeyID, 0)),
+		"revoke": second(f.RevokeOwnKey(ctx, ann, first.KeyID)), "rotate as operator": third(f.RotateKey(ctx, "operator", first.KeyID, 0)),
+	} {
+		refusedAs(t, what, err, fault.NotFound)
+	}
+	if f.Count() != before || before != 0 {
+		t.Errorf("%d credentials are in force, before there were %d", f.Count(), before)
+	}
+
+	// The user's limits hold, as they are now.
+	limits := Limits{Budget: 5 * money.Unit, Reset: calendar.Day}
+	if _, err := f.SetUserLimits(ctx, "operator", "ann", limits); err != nil {
+		t.Fatal(err)
+	}
+	if p := must(f.Composer(ctx, ann))(t); p.UserLimits != limits {
+		t.Errorf("%+v", p)
+	}
+	made := 0
+	events, _, err := f.Activity(ctx, ann.UserID, 0, 100)
+	for _, e := range events {
+		if e.Action == "key.console" && e.Key == first.KeyID && e.Actor == You && e.Address == ann.Address {
+			made++
+		}
+	}
+	if err != nil || made != 1 {
+		t.Errorf("the activity tells %d times of it: %+v, %v", made, events, err)
+	}
+}
+
+func TestNobodyComposesWhoIsNotIn(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	out, disabled, half := f.login(t, "ann").Account, f.login(t, "ann").Account, *f.login(t, "ann").Account
+	half.HalfOpen = true
+	refusedAs(t, "half-open", second(f.Composer(ctx, &half)), fault.SecondFactorRequired)
+	if err := f.Logout(ctx, out); err != nil {
+		t.Fatal(err)
+	}
+	refusedAs(t, "logged out", second(f.Composer(ctx, out)), fault.NotLoggedIn)
+	must(f.SetUserDisabled(ctx, "operator", "ann", true))(t)
+	refusedAs(t, "disabled", second(f.Composer(ctx, disabled)), fault.NotLoggedIn)
+	if err := f.store.View(ctx, func(r storage.Reader) error {
+		var key consoleKey
+		if found, err := storage.GetRecord(r, consoleKeyKey(out.UserID), &key); err != nil || found {
+			t.Errorf("a key was made: %+v, %v", key, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAHiddenKeyWhoseMakingIsNotKnownIsTheSameAfterwards(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	ann := f.login(t, "ann").Account
+	f.engine.Plan(storagetest.UnknownCommitted)
+	p, err := f.Composer(t.Context(), ann)
+	if err != nil {
+		refusedAs(t, "an outcome that is not known", err, fault.StoreUnavailable)
+	}
+	again := must(f.Composer(t.Context(), ann))(t)
+	if p != nil && p.KeyID != again.KeyID {
+		t.Errorf("%s, then %s", p.KeyID, again.KeyID)
+	}
+	if third := must(f.Composer(t.Context(), ann))(t); third.KeyID != again.KeyID {
+		t.Errorf("%s, then %s", again.KeyID, third.KeyID)
+	}
+}
