@@ -24,8 +24,8 @@ type Report struct {
 	Calls     int64         `json:"calls"`
 	Holds     int64         `json:"holds"`
 	Claims    int64         `json:"claims"`
-	Users     int64         `json:"users"`    // of whom there is anything of these
-	Problems  int64         `json:"problems"` // told of, those of further checks included
+	Users     int64         `json:"users"`         // of whom there is anything of these
+	Problems  int64         `json:"problem_count"` // told of, those of further checks included
 	Took      time.Duration `json:"took_ns"`
 }
 

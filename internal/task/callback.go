@@ -3,11 +3,11 @@ package task
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -70,7 +70,16 @@ type eventRecord struct {
 }
 
 // eventID is the id of the callback of a task, the same at every attempt.
-func eventID(task string) string { return "evt_" + ledger.IDOf("callback", task).String() }
+func eventID(task string) string { return "evt_" + strings.TrimPrefix(task, "task_") }
+
+// OfCallback returns the task whose callback has this id. What is no such id is
+// returned as it is.
+func OfCallback(id string) string {
+	if own, is := strings.CutPrefix(id, "evt_"); is {
+		return "task_" + own
+	}
+	return id
+}
 
 // indexes are all keys that lead to the callback.
 func (v *eventRecord) indexes() [][]byte {
@@ -221,7 +230,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Delivery, error) {
 	var after *eventRecord
 	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
-	err := e.audited(ctx, event, func(t storage.Txn) (bool, error) {
+	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
 		v, err := readEvent(t, task)
 		if err != nil {
 			return false, err
@@ -230,6 +239,7 @@ func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task 
 		if v == nil || !owner.owns(v.Key, v.User) {
 			return false, fault.New(fault.NotFound, "there is no callback of this task")
 		}
+		event.User, event.Key = v.User, v.Key
 		if v.State != Undelivered && now >= v.Ended+redeliveryFor.Milliseconds() {
 			return false, fault.New(fault.Conflict, "a callback can be sent again for 7 days")
 		}

@@ -221,10 +221,11 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return // it was not the receiver's fault
 		}
 	}
-	e.durably("noting a callback", v.Task, func(ctx context.Context) error {
+	var after *eventRecord // nil: somebody else has the callback by now
+	noted := e.durably("noting a callback", v.Task, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {
 			mine := false
-			_, err := changeEvent(t, v.Task, func(now *eventRecord) bool {
+			have, err := changeEvent(t, v.Task, func(now *eventRecord) bool {
 				if mine = now.Fence == v.Fence && now.Owner == v.Owner && now.State == Undelivered; mine {
 					now.note(e.now(), has, address.URL, status, trouble)
 				}
@@ -233,9 +234,15 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			if err == nil && mine && status == http.StatusGone {
 				err = config.Callbacks.Disable(t, e.store.Now(), v.Key, address.URL)
 			}
+			if after = nil; mine {
+				after = have
+			}
 			return err
 		})
 	})
+	if noted && after != nil {
+		e.figures.noted(after.State)
+	}
 }
 
 // note writes down what came of an attempt. One is ended by a 2xx; by 410, by
@@ -294,13 +301,13 @@ func post(ctx context.Context, client *http.Client, address Address, id string, 
 	return response.StatusCode, nil
 }
 
-// Test sends an event of the type callback.test to the address of a key, once,
-// and returns what it was answered.
-func (e *Engine) Test(ctx context.Context, actor, key string) (Delivery, error) {
+// Test sends an event of the type callback.test to the address of a key of a
+// user, once, and returns what it was answered.
+func (e *Engine) Test(ctx context.Context, actor, user, key string) (Delivery, error) {
 	config := e.config.Load()
 	var address Address
 	var has bool
-	err := e.audited(ctx, identity.Event{Actor: actor, Action: "callback.test", Key: key}, func(t storage.Txn) (bool, error) {
+	err := e.audited(ctx, &identity.Event{Actor: actor, Action: "callback.test", User: user, Key: key}, func(t storage.Txn) (bool, error) {
 		if config.Callbacks == nil || config.Client == nil {
 			return false, nil
 		}

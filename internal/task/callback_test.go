@@ -351,13 +351,13 @@ func TestDeliveriesAreListedLatestFirst(t *testing.T) {
 
 func TestATestEventIsSentOnce(t *testing.T) {
 	in(t, func(w *world) {
-		if _, err := w.Test(w.t.Context(), ann, annKey); codeOf(err) != fault.NotFound {
+		if _, err := w.Test(w.t.Context(), "operator", ann, annKey); codeOf(err) != fault.NotFound {
 			t.Error(err)
 		}
 		w.listen()
 		for _, status := range []int{200, 500} {
 			w.hooks.answers(func(int) int { return status })
-			d, err := w.Test(w.t.Context(), ann, annKey)
+			d, err := w.Test(w.t.Context(), "operator", ann, annKey)
 			if err != nil || d.Status != status || (d.State == Delivered) != (status == 200) {
 				t.Errorf("%+v, %v", d, err)
 			}
@@ -368,7 +368,7 @@ func TestATestEventIsSentOnce(t *testing.T) {
 			t.Errorf("sent %d times", len(got))
 		}
 		checkSignatures(t, got[0], "current secret")
-		if _, err := w.Test(w.t.Context(), ann, annKey2); codeOf(err) != fault.NotFound {
+		if _, err := w.Test(w.t.Context(), "operator", ann, annKey2); codeOf(err) != fault.NotFound {
 			t.Error(err)
 		}
 	})

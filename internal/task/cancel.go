@@ -13,9 +13,16 @@ var cancelled = failure(backends.TaskCancelled, "the task was cancelled")
 
 // Cancel ends a task of an owner before it has made anything. One that was not
 // handed over ends at once; later it does when the backend confirms that its job
-// ends without a result. Whatever else is the case, it is not cancelled, and
-// runs on. Cancelling a cancelled task does nothing.
+// ends without a result, or when nobody can confirm it, because the backend is not
+// configured any more, and it is an operator who asks. Whatever else is the case,
+// it is not cancelled, and runs on. Cancelling a cancelled task does nothing.
 func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, error) {
+	return e.CancelAs(ctx, "", owner, id)
+}
+
+// CancelAs is Cancel for a person, whom the audit names: the operator or the id
+// of a user.
+func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id string) (*Task, error) {
 	if !e.begin() {
 		return nil, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
 	}
@@ -25,7 +32,7 @@ func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, err
 		return nil, err
 	}
 	if rec.waiting() {
-		rec, err = e.finish(ctx, rec, outcome{state: Failed, failure: cancelled, only: (*record).waiting})
+		rec, err = e.finish(ctx, rec, outcome{state: Failed, failure: cancelled, by: actor, only: (*record).waiting})
 		if err != nil {
 			return nil, err
 		}
@@ -33,10 +40,12 @@ func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, err
 			return nil, notFound
 		}
 	}
-	if !rec.over() && rec.Handover == Accepted && rec.Made == nil && e.stop(rec) == nil {
+	_, driven := e.backend(rec.Backend)
+	abandoned := !driven && owner == Anyone
+	if !rec.over() && rec.Made == nil && (abandoned || rec.Handover == Accepted && e.stop(rec) == nil) {
 		// The job is stopped, whether the caller is still there or not.
 		rec, err = e.finish(context.WithoutCancel(ctx), rec, outcome{
-			state: Failed, failure: cancelled, only: func(r *record) bool { return r.Made == nil },
+			state: Failed, failure: cancelled, by: actor, only: func(r *record) bool { return r.Made == nil },
 		})
 		if err != nil {
 			return nil, err
@@ -49,6 +58,8 @@ func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, err
 		return rec.task(), nil
 	case rec.over():
 		return nil, fault.New(fault.TaskNotCancellable, "the task is over: %s", rec.State)
+	case !driven:
+		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is not configured any more: only an operator can cancel it", rec.status())
 	case rec.Handover == Sending, rec.Handover == Doubt:
 		return nil, fault.New(fault.TaskNotCancellable, "the task is being handed over; try again later").After(waitLook)
 	}

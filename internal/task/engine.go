@@ -88,6 +88,8 @@ type Engine struct {
 	watch  watch
 	turns  ledger.Turns // of idempotency keys and session ids
 
+	undriven places // of what nobody drives
+
 	life context.Context // of everything under way
 	end  context.CancelFunc
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -51,6 +52,7 @@ type outcome struct {
 	failure  *Error
 	cost     backends.Cost
 	watch    int64                // until when the job is watched, Unix milliseconds
+	by       string               // who has ended it, for the audit; empty: nobody who is told of there
 	only     func(r *record) bool // holds for the task as it stands, else nothing happens
 }
 
@@ -145,9 +147,10 @@ func (d *driver) handLinks(rec *record, results []made, cost backends.Cost) {
 // success that comes too late is noted as the operator's loss.
 func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *record, err error) {
 	config := e.config.Load()
-	var lost bool
+	var lost, over bool
+	var told *identity.Event
 	err = e.ledger.Update(ctx, rec.User, nil, func(t storage.Txn) error {
-		lost = false
+		lost, over, told = false, false, nil
 		have, err := readTask(t, rec.ID)
 		if after = have; err != nil || have == nil {
 			return err
@@ -168,11 +171,23 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 		if err := e.settle(t, config, &next, o); err != nil {
 			return err
 		}
-		after = &next
+		after, over = &next, true
+		if o.by != "" {
+			told = &identity.Event{Actor: o.by, Action: "task.cancel", User: next.User, Key: next.Key, Detail: next.ID}
+			if err := identity.Record(t, e.store.Now(), *told); err != nil {
+				return err
+			}
+		}
 		return replace(t, have, &next)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if told != nil {
+		e.opts.Told(*told)
+	}
+	if over {
+		e.figures.count(after)
 	}
 	if lost {
 		e.figures.losses.Add(1)

@@ -24,6 +24,7 @@ const grace = 10 * time.Minute
 type waiter struct {
 	state   atomic.Int32
 	done    chan struct{} // closed when the hand-over is over
+	after   *record       // the task as it was accepted; nil: it was not
 	refused *backends.Error
 	err     error
 }
@@ -49,8 +50,10 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 	})
 	timer := time.NewTimer(handoverWait)
 	defer timer.Stop()
+	over := false
 	select {
 	case <-w.done:
+		over = true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -62,6 +65,9 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 		return nil, false, w.err
 	case w.refused != nil:
 		return nil, false, fault.At(fault.UpstreamRejected, w.refused.Param, "%s", w.refused.Message)
+	}
+	if over && w.after != nil {
+		return w.after.task(), false, nil
 	}
 	// The task is durable whatever the store says now.
 	now := rec
@@ -90,7 +96,10 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 	ref, err := submit(ctx, b, job)
 	cancel()
 	if err == nil {
-		e.accepted(b, rec, ref)
+		after := e.accepted(b, rec, ref)
+		if w != nil {
+			w.after = after
+		}
 		return
 	}
 	e.log.Info("a backend did not accept a task", zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
@@ -130,10 +139,10 @@ func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref,
 	return ref, err
 }
 
-// accepted notes that a backend has the job. It holds for a task whose hand-over
-// is in doubt, too: there was one submission.
-func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) {
-	var after *record
+// accepted notes that a backend has the job, and returns the task as it stands
+// then; nil when it could not be noted. It holds for a task whose hand-over is in
+// doubt, too: there was one submission.
+func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *record) {
 	e.durably("noting an accepted task", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) (err error) {
 			after, err = change(t, rec.ID, func(r *record) bool {
@@ -158,6 +167,7 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) {
 		e.calm(rec.Backend)
 		e.changed(after)
 	}
+	return after
 }
 
 // lost is a job that a backend accepted after its task was given up.
@@ -255,6 +265,7 @@ func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
 		w.err = fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
 		return
 	}
+	e.figures.takenBack.add(rec.Kind)
 	w.refused = refusal
 }
 

@@ -29,15 +29,15 @@ func (l load) room(most int) bool {
 	return !l.Drained && (most == 0 || l.Running < int64(most))
 }
 
-// join gives a new task its place in the queue of its backend.
+// join gives a new task its place in the queue of its backend. It is taken when
+// the task is written, see [count].
 func join(t storage.Txn, rec *record) (load, error) {
 	l, err := readLoad(t, rec.Backend)
 	if err != nil {
 		return l, err
 	}
-	l.Last++
-	rec.Place = l.Last
-	return l, l.write(t, rec.Backend)
+	rec.Place = l.Last + 1
+	return l, nil
 }
 
 // count brings what counts tasks from what one was to what it is.
@@ -71,6 +71,7 @@ func count(t storage.Txn, before, after *record) error {
 		}
 		l.Running += running
 		l.Waiting += waiting
+		l.Last = max(l.Last, one.Place)
 		if err := l.write(t, one.Backend); err != nil {
 			return err
 		}

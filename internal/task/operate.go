@@ -1,10 +1,13 @@
 package task
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -90,7 +93,7 @@ func (e *Engine) Enable(ctx context.Context, actor, backend string) error {
 
 func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained bool, action string) error {
 	defer e.nudge(backend)
-	return e.audited(ctx, identity.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
+	return e.audited(ctx, &identity.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
 		l, err := readLoad(t, backend)
 		if err != nil {
 			return false, err
@@ -110,11 +113,13 @@ func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained 
 // recovered. What waits for a slot goes on waiting.
 func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
 	var after *record
-	err := e.audited(ctx, identity.Event{Actor: actor, Action: "task.retry", Detail: id}, func(t storage.Txn) (bool, error) {
+	event := identity.Event{Actor: actor, Action: "task.retry", Detail: id}
+	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
 		rec, err := e.owned(t, Anyone, id)
 		if err != nil {
 			return false, err
 		}
+		event.User, event.Key = rec.User, rec.Key
 		if !rec.running() {
 			return false, fault.New(fault.Conflict, "the task is not at a backend: it is %s", rec.status())
 		}
@@ -138,29 +143,73 @@ func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
 	return after.task(), nil
 }
 
-// audited changes something together with the line of the audit about it.
-func (e *Engine) audited(ctx context.Context, event identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
+// Check asks a backend whether it would take a job, which costs nothing. It is
+// not asked where its adapter has no such question.
+func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err error) {
+	b, found := e.backend(backend)
+	if !found {
+		return false, fault.At(fault.NotFound, "backend", "there is no backend %q configured", backend)
+	}
+	checker, can := b.Backend.(backends.Checker)
+	if !can {
+		return false, nil
+	}
+	if !e.begin() {
+		return false, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
+	}
+	defer e.steps.Done()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the adapter panicked: %v", p)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	asked = true
+	return asked, checker.Check(ctx)
+}
+
+// Unfinished returns tasks of an owner that are not over, oldest first; more
+// tells that there are others beside so many.
+func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (tasks []*Task, more bool, err error) {
+	lo, hi := below(duePrefix)
+	err = e.view(ctx, func(r storage.Reader) error {
+		tasks, more = []*Task{}, false
+		var failed error
+		err := r.Scan(lo, hi, func(key, _ []byte) bool {
+			var rec *record
+			if rec, failed = readTask(r, lastID(key)); failed != nil {
+				return false
+			}
+			if rec == nil || rec.over() || !owner.owns(rec.Key, rec.User) {
+				return true
+			}
+			if more = len(tasks) == most; more {
+				return false
+			}
+			tasks = append(tasks, rec.task())
+			return true
+		})
+		return cmp.Or(err, failed)
+	})
+	slices.SortFunc(tasks, func(a, b *Task) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return tasks, more, err
+}
+
+// audited changes something together with the line of the audit about it, to
+// which fn may add what it finds.
+func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
 	var changed bool
 	err := e.update(ctx, func(t storage.Txn) (err error) {
 		if changed, err = fn(t); err != nil || !changed {
 			return err
 		}
-		return identity.Record(t, e.store.Now(), event)
+		return identity.Record(t, e.store.Now(), *event)
 	})
 	if err == nil && changed {
-		e.opts.Told(event)
+		e.opts.Told(*event)
 	}
 	return err
-}
-
-// Figures are what the engine has seen since the process began.
-type Figures struct {
-	PollErrors int64 // polls without an answer
-	Strange    int64 // polls that were answered by a word that no adapter knows
-	Losses     int64 // jobs that were made and nobody was charged for
-}
-
-// Figures returns the counts since Open.
-func (e *Engine) Figures() Figures {
-	return Figures{e.figures.pollErrors.Load(), e.figures.strange.Load(), e.figures.losses.Load()}
 }

@@ -1,7 +1,10 @@
 package task
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// audit returns the actions of the audit, latest first.
+// audit returns the actions of the audit, latest first, with whom they concern.
 func (w *world) audit() (actions []string) {
 	w.t.Helper()
 	prefix := []byte("audit/")
@@ -21,7 +24,11 @@ func (w *world) audit() (actions []string) {
 			if err := storage.DecodeRecord(val, &e); err != nil {
 				w.t.Error(err)
 			}
-			actions = append(actions, e.Actor+" "+e.Action+" "+e.Detail)
+			action := e.Actor + " " + e.Action + " " + e.Detail
+			if e.User != "" {
+				action += " of " + e.User + " " + e.Key
+			}
+			actions = append(actions, action)
 			return true
 		})
 	}); err != nil {
@@ -89,7 +96,7 @@ func TestAnOperatorHasAStuckTaskLookedAt(t *testing.T) {
 		if _, err := w.Retry(w.t.Context(), "root", newID()); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
-		if got := w.audit(); len(got) != 1 || got[0] != "root task.retry "+task.ID {
+		if got := w.audit(); len(got) != 1 || got[0] != "root task.retry "+task.ID+" of "+ann+" "+annKey {
 			t.Errorf("the audit has %v", got)
 		}
 	})
@@ -123,6 +130,84 @@ func TestFiguresCountWhatAnOperatorMustKnow(t *testing.T) {
 		w.sleep(time.Minute)
 		if f := w.Figures(); f.PollErrors == 0 || f.Strange != 0 || f.Losses != 0 {
 			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// checked is works that can be asked whether they would take a job.
+type checked struct {
+	*works
+	check func(ctx context.Context) error
+}
+
+func (c checked) Check(ctx context.Context) error { return c.check(ctx) }
+
+func TestABackendIsCheckedWhereItsAdapterCan(t *testing.T) {
+	in(t, func(w *world) {
+		if asked, err := w.Check(w.t.Context(), "works"); asked || err != nil {
+			t.Errorf("an adapter without a check: %t, %v", asked, err)
+		}
+		for _, name := range []string{"nothing", "", "a/b"} {
+			if _, err := w.Check(w.t.Context(), name); codeOf(err) != fault.NotFound {
+				t.Errorf("the backend %q: %v", name, err)
+			}
+		}
+		refused := &backends.Error{Kind: backends.Refused, Message: "no"}
+		for name, row := range map[string]struct {
+			check func(ctx context.Context) error
+			want  string
+		}{
+			"it would take one":     {func(context.Context) error { return nil }, ""},
+			"it would not":          {func(context.Context) error { return refused }, refused.Error()},
+			"the adapter panics":    {func(context.Context) error { panic("bug") }, "the adapter panicked: bug"},
+			"the adapter says none": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded.Error()},
+		} {
+			w.serve(func(c *Config) { c.Backends = []Backend{{Name: "works", Backend: checked{w.works, row.check}}} })
+			asked, err := w.Check(w.t.Context(), "works")
+			if got := fmt.Sprint(err); !asked || got != cmp.Or(row.want, "<nil>") {
+				t.Errorf("%s: %t, %v", name, asked, err)
+			}
+		}
+	})
+}
+
+func TestUnfinishedTasksAreFoundWhereverTheyAre(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) {
+			c.Backends = []Backend{{Name: "works", Backend: w.works, MaxRunning: 2}, {Name: "away", Backend: w.works}}
+		})
+		var want []string
+		for i, s := range []Submission{video(), with(func(s *Submission) { s.Backend = "away" }), video(), video()} {
+			want = append(want, w.must(s).ID)
+			w.sleep(time.Duration(i+1) * time.Second)
+		}
+		over := w.must(with(func(s *Submission) { s.Backend = "away" }))
+		w.works.tells(over.ID, succeeded(1))
+		w.until(over.ID, Success, time.Minute)
+		w.serve(func(c *Config) { c.Backends = c.Backends[:1] })
+
+		ids := func(owner Owner, most int) (ids []string, more bool) {
+			tasks, more, err := w.Unfinished(w.t.Context(), owner, most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range tasks {
+				ids = append(ids, one.ID)
+			}
+			return ids, more
+		}
+		for _, owner := range []Owner{Anyone, OfUser(ann), OfKey(annKey)} {
+			if got, more := ids(owner, 4); more || jsonOf(got) != jsonOf(want) {
+				t.Errorf("of %v: %v, %t; want %v", owner, got, more, want)
+			}
+		}
+		for _, owner := range []Owner{OfUser("user_bob"), OfKey(annKey2), {}} {
+			if got, more := ids(owner, 4); more || len(got) != 0 {
+				t.Errorf("of %v: %v, %t", owner, got, more)
+			}
+		}
+		if got, more := ids(Anyone, 3); !more || len(got) != 3 {
+			t.Errorf("three of four: %v, %t", got, more)
 		}
 	})
 }

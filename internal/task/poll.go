@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,13 +22,6 @@ const (
 	watchFor   = 24 * time.Hour
 	watchEvery = time.Hour
 )
-
-// figures count what an operator must know. They begin anew with the process.
-type figures struct {
-	pollErrors atomic.Int64 // polls without an answer
-	strange    atomic.Int64 // polls that were answered by a word we do not know
-	losses     atomic.Int64 // jobs that were made and nobody was charged for
-}
 
 var timeout = failure(backends.TaskTimeout, "the task was not finished in time")
 
@@ -56,6 +48,7 @@ func ask(ctx context.Context, b Backend, ref backends.Ref) (status backends.Stat
 // poll asks a backend for a job that it has accepted.
 func (d *driver) poll(b Backend, rec *record) {
 	e := d.engine
+	e.figures.polls.Add(1)
 	status, err := ask(e.life, b, *rec.Ref)
 	if e.life.Err() != nil {
 		return

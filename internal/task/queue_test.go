@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -155,6 +156,72 @@ func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
 		w.works.succeed(1)
 		w.serve(func(c *Config) { c.Backends = kept })
 		w.until(running.ID, Success, time.Minute)
+	})
+}
+
+func TestWhatNobodyDrivesEndsWithItsTime(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+		early := []*Task{w.must(video()), w.must(video()), w.must(video())}
+		w.sleep(5 * time.Second)
+		w.serve(func(c *Config) { c.Backends = nil })
+		for hours, want := range []State{23: InProgress, 25: Failed, 71: Failed, 73: Failed} {
+			if want == "" {
+				continue
+			}
+			w.sleep(time.Duration(hours)*time.Hour - time.Since(time.Unix(early[0].CreatedAt, 0)))
+			if err := w.Sweep(w.t.Context()); err != nil {
+				t.Error(err)
+			}
+			w.is(early[0].ID, want)
+			w.is(early[1].ID, want)
+			if waits := w.is(early[2].ID, map[bool]State{true: Queued, false: Failed}[hours < 72]); hours > 72 && waits.Error.Reason != backends.TaskTimeout {
+				t.Errorf("%+v", waits.Error)
+			}
+		}
+		w.has(1000, 0)
+	})
+}
+
+func TestAllThatNobodyDrivesIsLookedAt(t *testing.T) {
+	in(t, func(w *world) {
+		w.credit("user_bob", 10_000_000)
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*expireMost })
+		w.works.set(func(s *works) { s.took = func(backends.Job) error { return errors.New("cut") } }) // in doubt, and due soon
+		bobs := with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })
+		for range 2*expireMost + 100 {
+			w.must(bobs)
+		}
+		w.sleep(grace - time.Second)
+		w.works.set(func(s *works) { s.took = nil })
+		last := w.must(bobs) // looked at behind all of those, and over long before them
+		w.serve(func(c *Config) { c.Backends = nil })
+		w.sleep(25 * time.Hour)
+		for range 3 {
+			if err := w.Sweep(w.t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if now, err := w.Get(w.t.Context(), OfKey(bobKey), last.ID); err != nil || now.Status != Failed {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
+}
+
+func TestAnOperatorCancelsWhatNobodyDrives(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.sleep(5 * time.Second)
+		w.is(task.ID, InProgress)
+		w.serve(func(c *Config) { c.Backends = nil })
+		if _, err := w.CancelAs(w.t.Context(), "", OfKey(annKey), task.ID); codeOf(err) != fault.TaskNotCancellable {
+			t.Errorf("the caller: %v", err)
+		}
+		if _, err := w.CancelAs(w.t.Context(), "operator", Anyone, task.ID); err != nil {
+			t.Errorf("the operator: %v", err)
+		}
+		w.is(task.ID, Failed)
+		w.has(1000, 0)
 	})
 }
 

@@ -41,6 +41,9 @@ func (o Owner) prefix() []any {
 // not kept any more.
 var notFound = fault.New(fault.TaskNotFound, "there is no such task")
 
+// NotFound is that answer, for doors behind which not every task is shown.
+var NotFound = notFound
+
 // Get returns a task of an owner. One that is over comes from memory where it
 // was asked for before.
 func (e *Engine) Get(ctx context.Context, owner Owner, id string) (*Task, error) {
@@ -134,9 +137,17 @@ func (e *Engine) Wait(ctx context.Context, owner Owner, id string, most time.Dur
 // Page says which tasks of a list are asked for.
 type Page struct {
 	After  string // the id of the last task before; empty: from the latest on
-	Offset int    // how many to pass over from there
 	Limit  int    // 1 to 100; zero: 20
 	Status State  // empty: all
+}
+
+// check refuses what is no status that a task is shown as; empty is any.
+func (s State) check() error {
+	switch s {
+	case "", Queued, Pending, InProgress, Success, Failed:
+		return nil
+	}
+	return fault.At(fault.InvalidParameter, "status", "status is queued, pending, in_progress, success or failed, this is %q", string(s))
 }
 
 // mostLimit and mostExamined bound what one list costs.
@@ -150,17 +161,11 @@ const (
 // list by status looks at a bounded number of tasks, and may so return fewer
 // than asked for, none even, though there are more: next is where to go on.
 func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, next string, err error) {
-	switch p.Status {
-	case "", Queued, Pending, InProgress, Success, Failed:
-	default:
-		return nil, "", fault.At(fault.InvalidParameter, "status",
-			"status is queued, pending, in_progress, success or failed, this is %q", string(p.Status))
+	if refused := p.Status.check(); refused != nil {
+		return nil, "", refused
 	}
 	if p.Limit < 0 || p.Limit > mostLimit {
 		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", mostLimit, p.Limit)
-	}
-	if p.Offset < 0 {
-		return nil, "", fault.At(fault.InvalidParameter, "offset", "offset is not negative, this is %d", p.Offset)
 	}
 	if p.Limit == 0 {
 		p.Limit = defaultLimit
@@ -198,10 +203,6 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			if p.Status != "" && rec.status() != p.Status {
 				return true
 			}
-			if p.Offset > 0 {
-				p.Offset--
-				return true
-			}
 			tasks = append(tasks, rec.task())
 			return true
 		})
@@ -211,21 +212,4 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		return err
 	})
 	return tasks, next, err
-}
-
-// Count returns how many tasks of an owner are listed, those past their
-// retention included that are not removed yet.
-func (e *Engine) Count(ctx context.Context, owner Owner) (n int, err error) {
-	if owner == (Owner{}) {
-		return 0, nil
-	}
-	lo, hi := below(owner.prefix()...)
-	err = e.view(ctx, func(r storage.Reader) error {
-		n = 0
-		return r.Scan(lo, hi, func(_, _ []byte) bool {
-			n++
-			return true
-		})
-	})
-	return n, err
 }

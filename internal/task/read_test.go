@@ -185,25 +185,23 @@ func TestListsAreLatestFirst(t *testing.T) {
 			want  []string
 			next  string
 		}{
-			"of a key":           {OfKey(annKey), Page{}, mine, ""},
-			"of a user":          {OfUser(ann), Page{}, all, ""},
-			"of all":             {Anyone, Page{}, all, ""},
-			"of another":         {OfKey(bobKey), Page{}, nil, ""},
-			"the first page":     {OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
-			"the next":           {OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
-			"the last":           {OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
-			"as pages are asked": {OfUser(ann), Page{Limit: 4, Offset: 4}, all[4:8], all[7]},
-			"past the end":       {OfUser(ann), Page{Offset: 40}, nil, ""},
-			"by status":          {OfUser(ann), Page{Status: InProgress}, all[7:], ""},
-			"waiting":            {OfUser(ann), Page{Status: Queued, Limit: 3}, all[:3], all[2]},
-			"none of a status":   {OfUser(ann), Page{Status: Failed}, nil, ""},
+			"of a key":         {OfKey(annKey), Page{}, mine, ""},
+			"of a user":        {OfUser(ann), Page{}, all, ""},
+			"of all":           {Anyone, Page{}, all, ""},
+			"of another":       {OfKey(bobKey), Page{}, nil, ""},
+			"the first page":   {OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
+			"the next":         {OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
+			"the last":         {OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
+			"by status":        {OfUser(ann), Page{Status: InProgress}, all[7:], ""},
+			"waiting":          {OfUser(ann), Page{Status: Queued, Limit: 3}, all[:3], all[2]},
+			"none of a status": {OfUser(ann), Page{Status: Failed}, nil, ""},
 		} {
 			if got, next := ids(row.owner, row.page); !slices.Equal(got, row.want) || next != row.next {
 				t.Errorf("%s: %v, next %q; want %v, next %q", name, got, next, row.want, row.next)
 			}
 		}
 		for name, p := range map[string]Page{
-			"limit": {Limit: 101}, "offset": {Offset: -1}, "status": {Status: "done"}, "after": {After: newID()},
+			"limit": {Limit: 101}, "status": {Status: "done"}, "after": {After: newID()},
 		} {
 			_, _, err := w.List(w.t.Context(), OfKey(annKey), p)
 			if f, ok := err.(*fault.Fault); !ok || f.Code != fault.InvalidParameter || f.Param != name {
@@ -215,9 +213,6 @@ func TestListsAreLatestFirst(t *testing.T) {
 		}
 		if _, _, err := w.List(w.t.Context(), Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
 			t.Errorf("nobody has a list: %v", err)
-		}
-		if n, err := w.Count(w.t.Context(), OfUser(ann)); err != nil || n != 9 {
-			t.Errorf("counted %d, %v", n, err)
 		}
 	})
 }
@@ -254,7 +249,7 @@ func TestTasksAreKeptForTheirTime(t *testing.T) {
 		}
 		_, err = w.Get(w.t.Context(), OfKey(annKey), task.ID)
 		w.refused(err, fault.TaskNotFound)
-		if n, _ := w.Count(w.t.Context(), OfUser(ann)); n != 1 {
+		if n := w.count(Filter{}); n != 1 {
 			t.Errorf("%d tasks are left", n)
 		}
 		if again := w.must(s); again.ID == task.ID {

@@ -115,13 +115,16 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	}
 	rec := s.record(newID())
 	s.Job.Token = backends.Token(rec.ID)
-	var sending bool
+	var sending, tried bool
 	// From here on it is done whether the caller stays or not: half of it, with an
 	// outcome that nobody has looked for, would be a job in doubt.
 	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t storage.Txn) error {
-		if before, err = readTask(t, rec.ID); err != nil || before != nil {
-			return err
+		if tried { // an earlier run may have been committed
+			if before, err = readTask(t, rec.ID); err != nil || before != nil {
+				return err
+			}
 		}
+		tried = true
 		if before, err = s.before(t, e.now()); err != nil || before != nil {
 			return err
 		}
@@ -136,6 +139,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	case before != nil: // an earlier run was committed without anybody knowing
 		rec, sending = before, before.Handover == Sending
 	}
+	e.figures.submitted.add(rec.Kind)
 	if !sending {
 		e.nudge(s.Backend)
 		return rec.task(), false, nil

@@ -2,17 +2,103 @@ package task
 
 import (
 	"context"
+	"errors"
+	"sync"
+
+	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// sweepMost is how many tasks one Sweep removes.
-const sweepMost = 256
+const (
+	// sweepMost is how many tasks one Sweep removes.
+	sweepMost = 256
+
+	// expireMost is how many tasks of one backend it looks at that nobody drives.
+	expireMost = 1000
+)
 
 // Sweep removes tasks that have been over for longer than they are kept, with
-// everything that leads to them. It is called now and then and does a bounded
-// part of it.
+// everything that leads to them, and ends those whose time is over and which
+// nobody drives. It is called now and then and does a bounded part of it.
 func (e *Engine) Sweep(ctx context.Context) error {
+	return errors.Join(e.expire(ctx), e.clear(ctx))
+}
+
+// places are how far the tasks of backends have been looked at.
+type places struct {
+	mu  sync.Mutex
+	key map[string][]byte // of the first that was not, by the name of the backend
+}
+
+// expire ends tasks of backends that are not configured any more when their time
+// is over: what they hold must not be held for ever. What becomes of their jobs
+// nobody can ask.
+func (e *Engine) expire(ctx context.Context) error {
+	all, err := e.Backends(ctx)
+	if err != nil {
+		return err
+	}
+	e.undriven.mu.Lock()
+	defer e.undriven.mu.Unlock()
+	if e.undriven.key == nil {
+		e.undriven.key = make(map[string][]byte)
+	}
+	for _, b := range all {
+		if !b.Abandoned() {
+			continue
+		}
+		late, err := e.late(ctx, b.Name)
+		if err != nil {
+			return err
+		}
+		for _, rec := range late {
+			e.log.Warn("the time of a task is over, and its backend is not configured any more",
+				zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
+			if _, err := e.finish(ctx, rec, outcome{state: Failed, failure: timeout, only: rec.fenced}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// late returns tasks of a backend whose time is over, of those that are looked at
+// this time.
+func (e *Engine) late(ctx context.Context, backend string) (late []*record, err error) {
+	now := e.now()
+	lo, _ := below(duePrefix, backend)
+	hi := keyOf(duePrefix, backend, now+1)
+	if from := e.undriven.key[backend]; from != nil {
+		lo = from
+	}
+	delete(e.undriven.key, backend) // from the beginning, unless there are more
+	err = e.view(ctx, func(r storage.Reader) error {
+		late = nil
+		keys, err := firstKeys(r, lo, hi, expireMost+1)
+		if err != nil {
+			return err
+		}
+		if len(keys) > expireMost {
+			e.undriven.key[backend] = keys[expireMost]
+			keys = keys[:expireMost]
+		}
+		for _, key := range keys {
+			rec, err := readTask(r, lastID(key))
+			if err != nil {
+				return err
+			}
+			if rec != nil && !rec.over() && now >= rec.Deadline && now >= rec.Lease {
+				late = append(late, rec)
+			}
+		}
+		return nil
+	})
+	return late, err
+}
+
+// clear removes tasks that have been over for longer than they are kept.
+func (e *Engine) clear(ctx context.Context) error {
 	before := e.now() - e.config.Load().Kept.Milliseconds()
 	if before < 0 {
 		return nil

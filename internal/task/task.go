@@ -61,6 +61,8 @@ type Detail struct {
 	Loss           string            `json:"loss,omitempty"`     // what was made and nobody was charged for
 	Word           string            `json:"word,omitempty"`     // the backend's own, where we do not know it
 	Ref            *backends.Ref     `json:"ref,omitempty"`      // the job at the backend
+	Polled         int64             `json:"polled,omitempty"`   // when the backend was asked last, Unix milliseconds
+	Failing        int               `json:"failing,omitempty"`  // how often in a row it did not answer that
 	Due            int64             `json:"due,omitempty"`      // when it is looked at next, Unix milliseconds
 	Deadline       int64             `json:"deadline,omitempty"` // Unix milliseconds
 	Results        []backends.Result `json:"results,omitempty"`
@@ -95,7 +97,7 @@ func (r *record) task() *Task {
 			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Handover: r.Handover,
 			SessionID: r.SessionID, SessionContext: r.SessionContext,
 			Charged: r.Charged, VendorCost: r.VendorCost, Loss: r.Loss,
-			Word: r.Word, Ref: r.Ref, Due: r.Due, Deadline: r.Deadline,
+			Word: r.Word, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline,
 		},
 	}
 	if !r.over() {

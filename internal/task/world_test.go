@@ -264,6 +264,17 @@ func (w *world) is(id string, want State) *Task {
 	return task
 }
 
+// count is how many tasks ann has that a filter takes, those included that are
+// not kept any more and not removed yet.
+func (w *world) count(f Filter) int {
+	w.t.Helper()
+	_, total, err := w.TaskPage(context.Background(), ann, f, 0, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return total
+}
+
 // until lets time pass until a task has a status, or a time is over.
 func (w *world) until(id string, want State, most time.Duration) *Task {
 	w.t.Helper()

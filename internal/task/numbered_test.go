@@ -1,0 +1,153 @@
+package task
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+func TestPagesOfTasksHaveNumbersAndATotal(t *testing.T) {
+	in(t, func(w *world) {
+		w.credit("user_bob", 1000)
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+		var all, second []string
+		for i := range 9 {
+			key := annKey
+			if i%3 == 2 {
+				key = annKey2
+			}
+			task := w.must(with(func(s *Submission) { s.Key = key }))
+			all = append([]string{task.ID}, all...)
+			if key == annKey2 {
+				second = append([]string{task.ID}, second...)
+			}
+			w.sleep(time.Millisecond)
+		}
+		bobs := w.must(with(func(s *Submission) { s.Key, s.Payer.User = bobKey, "user_bob" }))
+		w.sleep(3 * time.Second)
+		for name, row := range map[string]struct {
+			user        string
+			filter      Filter
+			skip, limit int
+			want        []string
+			total       int
+		}{
+			"the first":             {ann, Filter{}, 0, 4, all[:4], 9},
+			"the second":            {ann, Filter{}, 4, 4, all[4:8], 9},
+			"the last":              {ann, Filter{}, 8, 4, all[8:], 9},
+			"past the end":          {ann, Filter{}, 12, 4, nil, 9},
+			"of another":            {"user_bob", Filter{}, 0, 4, []string{bobs.ID}, 1},
+			"of nobody":             {"user_eve", Filter{}, 0, 4, nil, 0},
+			"of a prefix of a name": {ann[:len(ann)-1], Filter{}, 0, 4, nil, 0},
+			"of a key":              {ann, Filter{Key: annKey2}, 1, 4, second[1:], 3},
+			"of another's key":      {ann, Filter{Key: bobKey}, 0, 4, nil, 0},
+			"of no key":             {ann, Filter{Key: "key_eve"}, 0, 4, nil, 0},
+			"waiting":               {ann, Filter{Status: Queued}, 2, 3, all[2:5], 7},
+			"at the backend":        {ann, Filter{Status: InProgress}, 0, 4, all[7:], 2},
+			"of a key, waiting":     {ann, Filter{Key: annKey2, Status: Queued}, 0, 4, second, 3},
+			"of another's, waiting": {ann, Filter{Key: bobKey, Status: Queued}, 0, 4, nil, 0},
+			"none of a status":      {ann, Filter{Status: Failed}, 0, 4, nil, 0},
+		} {
+			tasks, total, err := w.TaskPage(w.t.Context(), row.user, row.filter, row.skip, row.limit)
+			var ids []string
+			for _, task := range tasks {
+				ids = append(ids, task.ID)
+			}
+			if err != nil || !slices.Equal(ids, row.want) || total != row.total {
+				t.Errorf("%s: %v of %d, %v; want %v of %d", name, ids, total, err, row.want, row.total)
+			}
+		}
+		if _, _, err := w.TaskPage(w.t.Context(), ann, Filter{Status: "done"}, 0, 4); codeOf(err) != fault.InvalidParameter {
+			t.Errorf("a status that is none: %v", err)
+		}
+	})
+}
+
+func TestAPageLeavesOutWhatIsNotKeptAnyMore(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.succeed(1)
+		task := w.must(video())
+		w.until(task.ID, Success, time.Minute)
+		for _, status := range []State{"", Success} {
+			if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: status}, 0, 4); err != nil || len(tasks) != 1 || total != 1 {
+				t.Errorf("%q: %v of %d, %v", status, tasks, total, err)
+			}
+		}
+		w.sleep(DefaultKept)
+		if tasks, _, err := w.TaskPage(w.t.Context(), ann, Filter{}, 0, 4); err != nil || len(tasks) != 0 {
+			t.Errorf("%v, %v", tasks, err)
+		}
+		if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: Success}, 0, 4); err != nil || len(tasks) != 0 || total != 0 {
+			t.Errorf("%v of %d, %v", tasks, total, err)
+		}
+	})
+}
+
+func TestPagesOfCallbacksHaveNumbersAndATotal(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		var all []string
+		for range 5 {
+			all = append([]string{w.ended(plain).ID}, all...)
+		}
+		synctest.Wait()
+		for _, row := range []struct {
+			user        string
+			skip, limit int
+			want        []string
+			total       int
+		}{
+			{ann, 0, 2, all[:2], 5},
+			{ann, 4, 2, all[4:], 5},
+			{ann, 6, 2, nil, 5},
+			{"user_bob", 0, 2, nil, 0},
+		} {
+			list, total, err := w.DeliveryPage(w.t.Context(), row.user, row.skip, row.limit)
+			var got []string
+			for _, d := range list {
+				if got = append(got, d.Task); OfCallback(d.ID) != d.Task || OfCallback(d.Task) != d.Task {
+					t.Errorf("the callback %s is of %s", d.ID, OfCallback(d.ID))
+				}
+			}
+			if err != nil || !slices.Equal(got, row.want) || total != row.total {
+				t.Errorf("%+v: %v of %d, %v", row, got, total, err)
+			}
+		}
+	})
+}
+
+func TestTheAuditTellsWhoDidWhatToWhoseTask(t *testing.T) {
+	in(t, func(w *world) {
+		w.listen()
+		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+		task := w.must(video())
+		if _, err := w.Cancel(w.t.Context(), OfKey(annKey), w.must(video()).ID); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time does nothing
+			if _, err := w.CancelAs(w.t.Context(), "root", Anyone, task.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.sleep(time.Millisecond) // lines of one moment have no order
+		if _, err := w.Redeliver(w.t.Context(), ann, OfUser(ann), task.ID); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Millisecond)
+		if _, err := w.Test(w.t.Context(), ann, ann, annKey); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			ann + " callback.test  of " + ann + " " + annKey,
+			ann + " callback.redeliver " + task.ID + " of " + ann + " " + annKey,
+			"root task.cancel " + task.ID + " of " + ann + " " + annKey,
+		}
+		if got := w.audit(); !slices.Equal(got, want) {
+			t.Errorf("the audit has\n%q, want\n%q", got, want)
+		}
+	})
+}
