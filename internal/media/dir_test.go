@@ -1,0 +1,231 @@
+package media
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestADirectoryIsClosedToOthers(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes on this system")
+	}
+	given := filepath.Join(t.TempDir(), "given")
+	if err := os.Mkdir(given, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{given, filepath.Join(t.TempDir(), "a", "made")} {
+		w := newWorld(t, Dir(path, 1))
+		o := newOrigin(t, film(1000))
+		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+		for path, want := range map[string]fs.FileMode{
+			path: 0o700, filepath.Join(path, name[:1]): 0o700, filepath.Join(path, name[:1], name[1:2]): 0o700,
+			filepath.Join(path, name[:1], name[1:2], name): 0o600,
+		} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s has mode %v, %v, want %v", path, info.Mode(), err, want)
+			}
+		}
+		if err := w.Serve(w.config); err != nil {
+			t.Errorf("by the next configuration: %v", err)
+		}
+	}
+}
+
+func TestADirectoryOfOthersIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, theirs := range []string{"index.html", "ab", "A", "0", ".git"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, theirs), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := Dir(dir, 1).Prepare()
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", theirs)) {
+			t.Errorf("with %s: %v", theirs, err)
+		}
+		if info, _ := os.Stat(dir); runtime.GOOS != "windows" && info.Mode().Perm() != 0o755 {
+			t.Errorf("its mode is %v now", info.Mode())
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Dir(dir, 1).Prepare(); err != nil {
+		t.Errorf("a disk of its own: %v", err)
+	}
+}
+
+// TestRoom: what stays free is at least a gibibyte, or a fiftieth of a large disk.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for _, row := range []struct {
+		min              int64
+		free, disk, need uint64
+		want             bool
+	}{
+		{0, gib, 10 * gib, 0, true},
+		{0, gib, 10 * gib, 1, false},
+		{0, gib - 1, 10 * gib, 0, false},
+		{0, 3 * gib, 100 * gib, gib, true},
+		{0, 3 * gib, 100 * gib, gib + 1, false},
+		{2 * gib, 3 * gib, 10 * gib, gib + 1, false},
+		{2 * gib, 3 * gib, 1000 * gib, gib, true},
+		{0, 1, 1, 1 << 62, false},
+	} {
+		d := Dir("x", row.min).(*directory)
+		d.space = func(string) (uint64, uint64, error) { return row.free, row.disk, nil }
+		if err := d.Room(int64(row.need)); (err == nil) != row.want || err != nil && !errors.Is(err, errNoRoom) {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+	d := Dir("x", 0).(*directory)
+	d.space = func(string) (uint64, uint64, error) { return 1 << 60, 1 << 60, errors.New("no such device") }
+	if err := d.Room(0); !errors.Is(err, errNoRoom) {
+		t.Errorf("when nobody can tell: %v", err)
+	}
+	if free, size, err := spaceAt(t.TempDir()); err != nil || free == 0 || free > size {
+		t.Errorf("of this machine: %d of %d, %v", free, size, err)
+	}
+}
+
+// TestADiskThatFillsMeanwhile is like one that has filled.
+func TestADiskThatFillsMeanwhile(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("no /dev/full")
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	d := &fileDraft{directory: Dir(t.TempDir(), 1).(*directory), file: full}
+	defer d.Close()
+	if _, err := d.Write([]byte("x")); !errors.Is(err, errNoRoom) || !errors.Is(err, syscall.ENOSPC) || !spoils(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestADraftIsGoneOnWithFromWhereItWasDurable, and what was written behind that
+// does not count.
+func TestADraftIsGoneOnWithFromWhereItWasDurable(t *testing.T) {
+	t.Parallel()
+	place, name := Dir(t.TempDir(), 1), drawName()
+	for _, step := range []struct {
+		from  int64
+		write string
+		size  int64
+	}{{0, "abcdefgh", 0}, {5, "XY", 0}, {7, "", 7}} {
+		draft, err := place.Draft(t.Context(), name, step.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := draft.Write([]byte(step.write)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := draft.Sync(); err != nil || n != step.from+int64(len(step.write)) {
+			t.Errorf("durable are %d bytes, %v", n, err)
+		}
+		if step.size > 0 {
+			err = draft.Commit()
+		}
+		if err := errors.Join(err, draft.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size, err := place.Size(t.Context(), name); err != nil || size != 7 {
+		t.Errorf("it has %d bytes, %v", size, err)
+	}
+	file, err := place.Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if content, err := io.ReadAll(file); err != nil || string(content) != "abcdeXY" {
+		t.Errorf("it is %q, %v", content, err)
+	}
+	if _, err := place.Draft(t.Context(), name, 1); !errors.Is(err, errNoDraft) {
+		t.Errorf("a draft that is none: %v", err)
+	}
+}
+
+// TestADiskThatIsNotMounted has lost nothing.
+func TestADiskThatIsNotMounted(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "disk")
+	w := newWorld(t, Dir(path, 1))
+	o := newOrigin(t, film(1000))
+	link := w.allow(o).keep(of("task_a", o.URL))[0]
+	name, _ := parts(t, link)
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Open(t.Context(), name); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("%v", err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	w.same(link, o.content)
+}
+
+// TestListsAreWholeAndInOrder, whatever the step, and hold nothing of others.
+func TestListsAreWholeAndInOrder(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		var want []string
+		for i := range 40 {
+			name := drawName()
+			want = append(want, name)
+			draft, err := w.place.Draft(t.Context(), name, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := draft.Write(film(100 + i)); err != nil {
+				t.Fatal(err)
+			}
+			if err := draft.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slices.Sort(want)
+		if d, is := w.place.(*directory); is {
+			astray := nameEncoding.EncodeToString(make([]byte, nameBytes)) // in the folder of another
+			for _, theirs := range []string{"notes.txt", astray, want[39] + "x", want[39] + ".tmp"} {
+				if err := os.WriteFile(filepath.Join(d.folder(want[39]), theirs), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, limit := range []int{1, 7, 100} {
+			var got []string
+			for after, rounds := "", 0; ; rounds++ {
+				list, next, err := w.place.List(t.Context(), after, limit)
+				if err != nil || rounds > 100 {
+					t.Fatal(err, rounds)
+				}
+				for _, entry := range list {
+					got = append(got, entry.Name)
+				}
+				if after = next; next == "" {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("by %d: %d names, %d wanted", limit, len(got), len(want))
+			}
+		}
+	})
+}

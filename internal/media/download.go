@@ -1,0 +1,333 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+const (
+	// step is after how many bytes a draft is made durable, and silence how long a
+	// source may send nothing.
+	step    = 32 << 20
+	silence = time.Minute
+
+	// mostTries is how often one Keep goes on with what was broken off.
+	mostTries = 16
+
+	// tidyFor bounds what is still written down when a copy is given up.
+	tidyFor = 10 * time.Second
+
+	chunk = 128 << 10
+)
+
+// download copies one result into the draft of its file.
+type download struct {
+	archive *Archive
+	config  *config
+	record  *record
+	source  source
+
+	draft     Draft
+	written   int64 // bytes in the draft
+	saved     int64 // of these, those that were there at the last save
+	validator string
+	total     int64
+	head      []byte // the first bytes, until they tell the kind
+	kind      kind   // zero: not known yet
+	restarted bool
+}
+
+// The ways in which a result is no result, or not yet.
+var (
+	errBroken  = errors.New("the transfer of the result broke off")
+	errSilent  = fmt.Errorf("%w: nothing came for too long", errBroken)
+	errEmpty   = errors.New("the result is empty")
+	errTooMuch = errors.New("the result is longer than its service says")
+)
+
+// tooLargeError is the refusal of a result beyond the bound.
+type tooLargeError struct{ bound int64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("the result is larger than %d bytes (media.max_file)", e.bound)
+}
+
+// run copies the result and makes the draft the file.
+func (d *download) run(ctx context.Context) error {
+	if bound := d.config.MaxFile; d.record.Draft.Refused == bound {
+		return &tooLargeError{bound}
+	}
+	if err := d.resume(ctx); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		before := d.written
+		err := d.attempt(ctx)
+		if err == nil {
+			err = d.draft.Commit()
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || try == mostTries || !d.goesOn(err, before) {
+			d.giveUp(ctx, err)
+			return err
+		}
+	}
+}
+
+// resume takes the draft up that an earlier Keep has left, if there is one that
+// can be gone on with.
+func (d *download) resume(ctx context.Context) error {
+	p := d.record.Draft
+	made, known := kindOf(p.Type)
+	if p.Durable == 0 || p.Validator == "" || !known || p.Source != d.source.id() {
+		return nil
+	}
+	draft, err := d.config.Place.Draft(ctx, d.record.Name, p.Durable)
+	if errors.Is(err, errNoDraft) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.draft, d.written, d.saved = draft, p.Durable, p.Durable
+	d.validator, d.total, d.kind = p.Validator, p.Total, made
+	return nil
+}
+
+// goesOn tells whether a copy that failed is gone on with at once: after
+// something came that need not come again, or once from the start when the
+// result has changed.
+func (d *download) goesOn(err error, before int64) bool {
+	if errors.Is(err, errChanged) && !d.restarted {
+		d.restarted = true
+		d.validator = ""
+		return true
+	}
+	return errors.Is(err, errBroken) && d.validator != "" && d.written > before
+}
+
+// attempt reads the result to its end, once.
+func (d *download) attempt(ctx context.Context) error {
+	if d.written > 0 && d.written == d.total {
+		return nil // the process ended between the last byte and the commit
+	}
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	alarm := time.AfterFunc(d.archive.silence, func() { stop(errSilent) })
+	defer alarm.Stop()
+
+	from := d.written
+	if d.validator == "" {
+		from = 0
+	}
+	s, err := d.source.open(reading, from, d.validator)
+	if err != nil {
+		return because(reading, err)
+	}
+	defer s.body.Close()
+	if err := d.begin(ctx, s); err != nil {
+		return err
+	}
+	buffer := make([]byte, chunk)
+	for {
+		alarm.Reset(d.archive.silence)
+		n, err := s.body.Read(buffer)
+		alarm.Stop()
+		if n > 0 {
+			if err := d.take(ctx, buffer[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return d.end(ctx)
+		case err != nil:
+			return because(reading, fmt.Errorf("%w: %w", errBroken, plain(err)))
+		}
+	}
+}
+
+// because is err, or why the reading was ended.
+func because(reading context.Context, err error) error {
+	if cause := context.Cause(reading); errors.Is(cause, errSilent) {
+		return errSilent
+	}
+	return err
+}
+
+// begin takes an opened result, and a new draft where the one that there is
+// cannot be gone on with.
+func (d *download) begin(ctx context.Context, s *stream) error {
+	if s.total > d.config.MaxFile {
+		return &tooLargeError{d.config.MaxFile}
+	}
+	if s.from > 0 && d.total > 0 && s.total > 0 && s.total != d.total {
+		return errChanged
+	}
+	if err := d.config.Place.Room(max(0, s.total-s.from)); err != nil {
+		return err
+	}
+	d.validator = s.validator
+	if s.from == 0 || s.total >= 0 {
+		d.total = s.total
+	}
+	if d.draft != nil && s.from == d.written {
+		return nil
+	}
+	if d.close(); !d.record.fresh {
+		// What an earlier process has left unnoted would lie there as long as the file.
+		if err := d.config.Place.Remove(ctx, d.record.Name); err != nil {
+			return err
+		}
+	}
+	draft, err := d.config.Place.Draft(ctx, d.record.Name, 0)
+	if err != nil {
+		return err
+	}
+	d.record.fresh = false
+	d.draft, d.written, d.saved, d.head, d.kind = draft, 0, 0, nil, kind{}
+	return nil
+}
+
+// take adds bytes to the draft, once it is known what they begin.
+func (d *download) take(ctx context.Context, p []byte) error {
+	received := d.written + int64(len(d.head)+len(p))
+	if received > d.config.MaxFile {
+		return &tooLargeError{d.config.MaxFile}
+	}
+	if d.total >= 0 && received > d.total {
+		return errTooMuch
+	}
+	if d.kind == (kind{}) {
+		d.head = append(d.head, p...)
+		if len(d.head) < sniffBytes {
+			return nil
+		}
+		return d.know(ctx)
+	}
+	return d.write(ctx, p)
+}
+
+// know tells by the first bytes what the file is, and writes them.
+func (d *download) know(ctx context.Context) (err error) {
+	if d.kind, err = sniff(d.head); err != nil {
+		return err
+	}
+	head := d.head
+	d.head = nil
+	return d.write(ctx, head)
+}
+
+func (d *download) write(ctx context.Context, p []byte) error {
+	n, err := d.draft.Write(p)
+	d.written += int64(n)
+	if err != nil || d.validator == "" || d.written-d.saved < d.archive.step {
+		return err
+	}
+	return d.save(ctx)
+}
+
+// end looks at a result that has come to its end.
+func (d *download) end(ctx context.Context) error {
+	received := d.written + int64(len(d.head))
+	switch {
+	case received == 0:
+		return errEmpty
+	case d.total >= 0 && received < d.total:
+		return fmt.Errorf("%w: %d of %d bytes came", errBroken, received, d.total)
+	case d.kind == kind{}:
+		return d.know(ctx)
+	}
+	return nil
+}
+
+// save makes the draft durable, and notes up to where.
+func (d *download) save(ctx context.Context) error {
+	durable, err := d.draft.Sync()
+	if err != nil {
+		return err
+	}
+	d.saved = d.written
+	if durable == 0 {
+		return nil
+	}
+	return d.note(ctx, progress{
+		Durable: durable, Source: d.source.id(), Validator: d.validator, Total: d.total, Type: d.kind.media,
+	})
+}
+
+// note writes down how far the copy is.
+func (d *download) note(ctx context.Context, p progress) error {
+	if p == d.record.Draft {
+		return nil
+	}
+	var noted *record
+	err := d.archive.update(ctx, func(t storage.Txn) (err error) {
+		noted, err = change(t, d.record.Name, func(r *record) bool {
+			r.Draft = p
+			return !r.kept()
+		})
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case noted == nil:
+		return errors.New("its record was removed meanwhile")
+	}
+	d.record = noted
+	return nil
+}
+
+// giveUp leaves a draft that can be gone on with, and removes any other: it
+// would only take room.
+func (d *download) giveUp(ctx context.Context, failure error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyFor) // it may be what has ended
+	defer cancel()
+	large, beyond := errors.AsType[*tooLargeError](failure)
+	switch {
+	case d.draft == nil && !beyond: // nothing was begun
+	case d.draft != nil && d.validator != "" && d.kind != (kind{}) && !spoils(failure):
+		d.complain(d.save(ctx))
+	default:
+		d.close()
+		d.complain(d.config.Place.Remove(ctx, d.record.Name))
+		p := progress{}
+		if beyond {
+			p.Refused = large.bound
+		}
+		d.complain(d.note(ctx, p))
+	}
+}
+
+// spoils tells whether what was copied before a failure is of no use.
+func spoils(failure error) bool {
+	if _, is := errors.AsType[*tooLargeError](failure); is {
+		return true
+	}
+	return slices.ContainsFunc([]error{errKind, errEmpty, errTooMuch, errChanged, errNoRoom}, func(e error) bool { return errors.Is(failure, e) })
+}
+
+func (d *download) complain(err error) {
+	if err != nil {
+		d.archive.log.Warn("a copy that failed could not be tidied up", zap.String("task_id", d.record.Task), zap.Error(err))
+	}
+}
+
+// close leaves the draft.
+func (d *download) close() {
+	if d.draft != nil {
+		d.complain(d.draft.Close())
+		d.draft = nil
+	}
+}

@@ -1,0 +1,91 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// ErrGone says that there was a file of this name, and is none any more: its
+// time is over, or it was lost. It is HTTP's 410.
+var ErrGone = errors.New("the file was kept for 7 days and is gone")
+
+// File is a file as it is given out. It is never changed.
+type File struct {
+	io.ReadSeekCloser
+
+	MediaName string    // the last segment of its link, not encoded
+	Type      string    // the media type, one of those in kinds
+	Size      int64     // in bytes
+	Modified  time.Time // when it was kept, in whole seconds
+	GoneAt    time.Time // from then on it is gone
+}
+
+// Open opens the file of a name, as it stands in a link. The caller closes it,
+// and the context holds until then. The error is [ErrGone], or a fault NOT_FOUND
+// for a name that is none or leads to nothing, or STORE_UNAVAILABLE where the
+// place or the store does not answer.
+func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
+	if !IsName(name) {
+		return nil, noFile()
+	}
+	var rec *record
+	err := a.view(ctx, func(r storage.Reader) (err error) {
+		rec, err = read(r, name)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case rec == nil || !rec.kept():
+		return nil, noFile()
+	case a.now() >= rec.GoneAt:
+		return nil, ErrGone
+	}
+	return a.open(ctx, rec)
+}
+
+func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
+
+// open opens the file of a record.
+func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
+	unavailable := fault.New(fault.StoreUnavailable, "the file cannot be read now; try again later").After(retryAfter)
+	place := a.config.Load().Place
+	if place == nil {
+		a.log.Error("a file cannot be given out", zap.String("task_id", rec.Task), zap.Error(errNoPlace))
+		return nil, unavailable
+	}
+	size, err := place.Size(ctx, rec.Name)
+	if err == nil && size != rec.Size {
+		err = fmt.Errorf("%w: it has %d bytes, and was kept with %d", fs.ErrNotExist, size, rec.Size)
+	}
+	var content io.ReadSeekCloser
+	if err == nil {
+		content, err = place.Open(ctx, rec.Name)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		a.log.Error("a file is lost", zap.String("task_id", rec.Task), zap.Stringer("place", place), zap.Error(err))
+		return nil, ErrGone
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		a.log.Error("a file cannot be given out", zap.String("task_id", rec.Task), zap.Stringer("place", place), zap.Error(err))
+		return nil, unavailable
+	}
+	return &File{
+		ReadSeekCloser: content, MediaName: rec.MediaName, Type: rec.Type, Size: rec.Size,
+		Modified: time.UnixMilli(rec.Kept).UTC().Truncate(time.Second), GoneAt: time.UnixMilli(rec.GoneAt).UTC(),
+	}, nil
+}
+
+// retryAfter is what a caller is told to wait for a place that cannot be reached.
+const retryAfter = 10 * time.Second

@@ -1,0 +1,189 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+const (
+	// keepFor bounds one Keep. What it has copied by then is gone on with by the
+	// next.
+	keepFor = time.Hour
+
+	// draftFor is how long a draft is kept: longer than the engine goes on trying,
+	// which is for an hour and the Keep that then is under way.
+	draftFor = 4 * time.Hour
+)
+
+// Keep copies the results of a task and returns the links to the copies. It
+// implements [task.Keeper]. Its error is for the operator's log: it may name
+// hosts, and holds no link.
+func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
+	c := a.config.Load()
+	if c.Place == nil {
+		return nil, errNoPlace
+	}
+	leave, err := a.work.enter(ctx, k.Task)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	files, err := a.claim(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepFor)
+	defer cancel()
+	errs := make([]error, len(files))
+	var copies sync.WaitGroup
+	for i, rec := range files {
+		copies.Go(func() { files[i], errs[i] = a.keep(ctx, c, k, rec) })
+	}
+	copies.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	links := make([]string, len(files))
+	for i, rec := range files {
+		links[i] = link(c.BaseURL, rec.Name, rec.MediaName)
+	}
+	return links, nil
+}
+
+// claim returns the records of a task's results, one for each, and makes those
+// that there are not.
+func (a *Archive) claim(ctx context.Context, k task.Keeping) (files []*record, err error) {
+	complete := func(r storage.Reader) (bool, error) {
+		have, err := ofTask(r, k.Task)
+		files = make([]*record, len(k.Results))
+		for _, rec := range have {
+			if rec.Index < len(files) {
+				files[rec.Index] = rec
+			}
+		}
+		return !slices.Contains(files, nil), err
+	}
+	var done bool
+	err = a.view(ctx, func(r storage.Reader) (err error) {
+		done, err = complete(r)
+		return err
+	})
+	if err != nil || done {
+		return files, err
+	}
+	err = a.update(ctx, func(t storage.Txn) error {
+		if done, err := complete(t); err != nil || done {
+			return err
+		}
+		now := a.now()
+		for i := range files {
+			if files[i] != nil {
+				continue
+			}
+			files[i] = &record{
+				Name: drawName(), Task: k.Task, Index: i, Key: k.Key, User: k.User, Created: now, End: now + draftFor.Milliseconds(),
+			}
+			files[i].fresh = true
+			if err := replace(t, nil, files[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return files, err
+}
+
+// keep sees to it that one result is kept, and returns its record.
+func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
+	if rec.kept() {
+		if a.now() >= rec.GoneAt {
+			return nil, fmt.Errorf("result %d: its copy is older than %v", rec.Index+1, Retention)
+		}
+		return rec, nil
+	}
+	select {
+	case a.hands <- struct{}{}:
+		defer func() { <-a.hands }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	next, err := a.copy(ctx, c, k, rec)
+	if err != nil {
+		a.failures.Add(1)
+		return nil, fmt.Errorf("result %d: %w", rec.Index+1, err)
+	}
+	return next, nil
+}
+
+// copy makes the file of a record, unless it is there already: then the process
+// ended between that and its note.
+func (a *Archive) copy(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
+	size, err := c.Place.Size(ctx, rec.Name)
+	switch {
+	case err == nil:
+		made, err := kindAt(ctx, c.Place, rec.Name)
+		if err != nil {
+			return nil, err
+		}
+		return a.settle(ctx, k, rec, made, size)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	d := &download{archive: a, config: c, record: rec, source: sourceOf(c, k, rec.Index)}
+	defer d.close()
+	if err := d.run(ctx); err != nil {
+		return nil, err
+	}
+	return a.settle(ctx, k, rec, d.kind, d.written)
+}
+
+// kindAt tells of which kind a file is that is there.
+func kindAt(ctx context.Context, place Place, name string) (kind, error) {
+	file, err := place.Open(ctx, name)
+	if err != nil {
+		return kind{}, err
+	}
+	defer file.Close()
+	head := make([]byte, sniffBytes)
+	n, err := io.ReadFull(file, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return kind{}, err
+	}
+	return sniff(head[:n])
+}
+
+// settle writes down that a file is kept.
+func (a *Archive) settle(ctx context.Context, k task.Keeping, rec *record, made kind, size int64) (kept *record, err error) {
+	err = a.update(ctx, func(t storage.Txn) (err error) {
+		kept, err = change(t, rec.Name, func(r *record) bool {
+			if r.kept() {
+				return true
+			}
+			now := a.store.Now()
+			r.Draft = progress{}
+			r.MediaName, r.Type, r.Size = mediaName(k.MediaName, r.Index, made), made.media, size
+			r.Kept, r.GoneAt = milliseconds(now), milliseconds(now.Add(Retention))
+			r.End = r.GoneAt
+			return true
+		})
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case kept == nil:
+		return nil, errors.New("its record was removed meanwhile")
+	}
+	a.copies.Add(1)
+	a.bytes.Add(uint64(size))
+	return kept, nil
+}

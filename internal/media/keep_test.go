@@ -1,0 +1,305 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+func TestResultsAreKeptAndGivenOut(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		short, long := newOrigin(t, film(300)), newOrigin(t, film(11<<20+7)) // less than is sniffed; three parts of an upload
+		w.allow(short, long)
+		k := of("task_a", short.URL+"/x?signature=secret", long.URL)
+		links := w.keep(k)
+		if len(links) != 2 || links[0] == links[1] {
+			t.Fatalf("%v", links)
+		}
+		w.same(links[0], short.content)
+		w.same(links[1], long.content)
+		if _, name := parts(t, links[1]); name != "video-2.mp4" {
+			t.Errorf("it is called %q", name)
+		}
+		again := w.keep(k)
+		w.start()
+		if third := w.keep(k); again[0] != links[0] || again[1] != links[1] || third[0] != links[0] || third[1] != links[1] {
+			t.Errorf("%v, then %v and %v", links, again, third)
+		}
+		if len(short.asked()) != 1 || len(long.asked()) != 1 {
+			t.Errorf("asked %d and %d times", len(short.asked()), len(long.asked()))
+		}
+		for name, values := range short.asked()[0].Header {
+			switch name {
+			case "User-Agent", "Accept", "Accept-Encoding":
+			default:
+				t.Errorf("%s: %q went along", name, values)
+			}
+		}
+	})
+}
+
+func TestAFileIsReadInRanges(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		o := newOrigin(t, film(17<<20))
+		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+		file, err := w.Open(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for _, span := range [][2]int64{{0, 1}, {17<<20 - 1, 1}, {8<<20 - 3, 9}, {5, 100}, {5, 10 << 20}, {0, 17 << 20}} {
+			if at, err := file.Seek(span[0], io.SeekStart); err != nil || at != span[0] {
+				t.Fatal(at, err)
+			}
+			got := make([]byte, span[1])
+			if _, err := io.ReadFull(file, got); err != nil || string(got) != string(o.content[span[0]:span[0]+span[1]]) {
+				t.Errorf("%d bytes from %d are others: %v", span[1], span[0], err)
+			}
+		}
+		if at, err := file.Seek(-2, io.SeekEnd); err != nil || at != 17<<20-2 {
+			t.Error(at, err)
+		}
+		if at, err := file.Seek(1, io.SeekCurrent); err != nil || at != 17<<20-1 {
+			t.Error(at, err)
+		}
+		if rest, err := io.ReadAll(file); err != nil || len(rest) != 1 {
+			t.Error(rest, err)
+		}
+		if _, err := file.Seek(-1, io.SeekStart); err == nil {
+			t.Error("sought before the beginning")
+		}
+	})
+}
+
+func TestAFileIsGivenOutForSevenDays(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		o := newOrigin(t, film(1000))
+		link := w.allow(o).keep(of("task_a", o.URL))[0]
+		name, _ := parts(t, link)
+		w.sleep(Retention - time.Millisecond)
+		w.same(link, o.content)
+		w.sleep(time.Millisecond)
+		if _, err := w.Open(t.Context(), name); !errors.Is(err, ErrGone) {
+			t.Errorf("after seven days: %v", err)
+		}
+		w.refuses(of("task_a", o.URL), "older")
+	})
+}
+
+func TestNamesThatLeadNowhere(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		o := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(404); return true })
+		w.allow(o).refuses(of("task_a", o.URL), "answers 404")
+		_, err := w.Open(t.Context(), w.nameOf("task_a", 0)) // a name that was drawn, of nothing that is kept
+		for what, err := range map[string]error{
+			"not kept": err, "unknown": second(w.Open(t.Context(), drawName())), "empty": second(w.Open(t.Context(), "")),
+			"a path": second(w.Open(t.Context(), "../../etc/passwd")), "upper case": second(w.Open(t.Context(), strings.ToUpper(drawName()))),
+		} {
+			if f, is := errors.AsType[*fault.Fault](err); !is || f.Code != fault.NotFound || f.Status() != 404 {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// nameOf is the name of a result.
+func (w *world) nameOf(task string, index int) string {
+	w.t.Helper()
+	return w.recordOf(task, index).Name
+}
+
+func TestAFileThatIsLostIsGone(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		o := newOrigin(t, film(1000))
+		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+		if err := w.place.Remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Open(t.Context(), name); !errors.Is(err, ErrGone) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestAFileThatWasCutShort is not given out as what it was.
+func TestAFileThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	place := Dir(t.TempDir(), 1).(*directory)
+	w := newWorld(t, place)
+	o := newOrigin(t, film(1000))
+	name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+	if err := os.Truncate(place.file(name), 999); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.code(name); code != "410" {
+		t.Errorf("it is %s", code)
+	}
+}
+
+func TestWithoutAPlaceNothingIsKeptNorLost(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		o := newOrigin(t, film(1000))
+		link := w.allow(o).keep(of("task_a", o.URL))[0]
+		name, _ := parts(t, link)
+		w.serve(func(c *Config) { c.Place = nil })
+		w.refuses(of("task_a", o.URL), "no place")
+		w.sleep(time.Hour)
+		if err := w.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		_, err := w.Open(t.Context(), name)
+		if f, is := errors.AsType[*fault.Fault](err); !is || f.Code != fault.StoreUnavailable || f.RetryAfter == 0 {
+			t.Errorf("%v", err)
+		}
+		w.serve(func(c *Config) { c.Place = w.place })
+		w.same(link, o.content)
+	})
+}
+
+// TestItIsKeptFromTheFirstNoteOn: another process that had copied it too makes it
+// last no longer.
+func TestItIsKeptFromTheFirstNoteOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Dir(t.TempDir(), 1))
+	o := newOrigin(t, film(1000))
+	k := of("task_a", o.URL)
+	w.allow(o).keep(k)
+	first := *w.recordOf("task_a", 0)
+	w.sleep(time.Hour)
+	mov, _ := kindOf("video/quicktime")
+	if again, err := w.settle(t.Context(), k, &first, mov, 7); err != nil || *again != first {
+		t.Errorf("%+v, %v, want %+v", again, err, first)
+	}
+}
+
+// TestBytesOfABackend: services that give no links are asked for the bytes.
+func TestBytesOfABackend(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		content := film(6 << 20)
+		for size, words := range map[int64]string{int64(len(content)): "", -1: "", 0: "", int64(len(content)) + 1: "broke off", int64(len(content)) - 1: "longer"} {
+			k := of(fmt.Sprintf("task_%d", size), "")
+			k.Fetch = func(_ context.Context, index int) (io.ReadCloser, backends.Content, error) {
+				if index != 0 {
+					t.Errorf("fetched %d", index)
+				}
+				return io.NopCloser(strings.NewReader(string(content))), backends.Content{Type: "text/html", Size: size}, nil
+			}
+			if words != "" {
+				w.refuses(k, words)
+				continue
+			}
+			link := w.keep(k)[0]
+			w.same(link, content)
+		}
+		k := of("task_none", "")
+		k.Fetch = func(context.Context, int) (io.ReadCloser, backends.Content, error) {
+			return nil, backends.Content{}, &backends.Error{Kind: backends.Busy, Message: "later"}
+		}
+		w.refuses(k, "later")
+	})
+}
+
+// TestTwoAtOnce: whoever comes second waits, and finds the copy made.
+func TestTwoAtOnce(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		arrived, goOn := make(chan struct{}, 9), make(chan struct{})
+		o := newOrigin(t, film(100_000)).with(func(http.ResponseWriter, *http.Request, int) bool {
+			arrived <- struct{}{}
+			<-goOn
+			return false
+		})
+		w.allow(o)
+		var all sync.WaitGroup
+		links := make([][]string, 4)
+		for i := range links {
+			all.Go(func() { links[i], _ = w.Keep(t.Context(), of("task_a", o.URL, o.URL)) })
+		}
+		<-arrived
+		<-arrived // both results at once
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.Keep(gone, of("task_a", o.URL, o.URL)); !errors.Is(err, context.Canceled) {
+			t.Errorf("one who does not wait: %v", err)
+		}
+		close(goOn)
+		all.Wait()
+		for _, l := range links {
+			if len(l) != 2 || l[0] != links[0][0] || l[1] != links[0][1] {
+				t.Errorf("%v", links)
+			}
+		}
+		if n := len(o.asked()); n != 2 {
+			t.Errorf("asked %d times for 2 results", n)
+		}
+	})
+}
+
+func TestOneResultFailsAndTheOtherStays(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		bad := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
+			if n == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return n == 1
+		})
+		good := newOrigin(t, film(2000))
+		w.allow(bad, good)
+		w.refuses(of("task_a", bad.URL, good.URL), "result 1: the service of the result answers 503")
+		first := w.nameOf("task_a", 1)
+		links := w.keep(of("task_a", bad.URL, good.URL))
+		w.same(links[0], bad.content)
+		w.same(links[1], good.content)
+		if name, _ := parts(t, links[1]); name != first || len(good.asked()) != 1 {
+			t.Errorf("%s after %s, asked %d times", name, first, len(good.asked()))
+		}
+		if s := w.Stats(); s != (Stats{Copies: 2, Bytes: 3000, Failures: 1}) {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestConfigurationsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	a := Open(nil, Options{})
+	for words, c := range map[string]Config{
+		"base_url":      {Place: Dir(t.TempDir(), 1)},
+		"absolute http": {Place: Dir(t.TempDir(), 1), BaseURL: "gateway.example.com"},
+		"user":          {Place: Dir(t.TempDir(), 1), BaseURL: "https://a@gateway.example.com"},
+		"media.max_fi":  {Place: Dir(t.TempDir(), 1), BaseURL: baseURL, MaxFile: GreatestFile + 1},
+		"media.max_f":   {MaxFile: -1},
+		"kept for":      {Kept: -1},
+		"is a directo":  {Place: Dir("/dev/null/x", 1), BaseURL: baseURL},
+	} {
+		err := a.Serve(c)
+		if words == "is a directo" {
+			words = "not a directory"
+		}
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+	if err := a.Serve(Config{Place: Dir(t.TempDir(), 1), BaseURL: baseURL + "/"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAKeeperOfNoResults(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		if links, err := w.Keep(t.Context(), task.Keeping{Task: "task_a"}); err != nil || len(links) != 0 {
+			t.Errorf("%v, %v", links, err)
+		}
+	})
+}

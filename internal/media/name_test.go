@@ -1,0 +1,100 @@
+package media
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestNamesAreDrawn(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	var used [nameDigits]map[byte]bool
+	for range 2000 {
+		name := drawName()
+		if !IsName(name) || seen[name] {
+			t.Fatalf("%q", name)
+		}
+		seen[name] = true
+		for i := range nameDigits {
+			if used[i] == nil {
+				used[i] = make(map[byte]bool)
+			}
+			used[i][name[i]] = true
+		}
+	}
+	bits := 0
+	for _, characters := range used {
+		for n := len(characters); n > 1; n /= 2 {
+			bits++
+		}
+	}
+	if bits != 128 {
+		t.Errorf("a name has %d bits", bits)
+	}
+	for _, odd := range []string{"", strings.Repeat("a", 25), strings.Repeat("a", 27), strings.Repeat("A", 26), strings.Repeat("1", 26), strings.Repeat("/", 26), strings.Repeat("a", 24) + "é"} {
+		if IsName(odd) {
+			t.Errorf("%q is a name", odd)
+		}
+	}
+}
+
+func TestMediaNames(t *testing.T) {
+	t.Parallel()
+	mp4, _ := kindOf("video/mp4")
+	jpeg, _ := kindOf("image/jpeg")
+	for _, row := range []struct {
+		wanted string
+		index  int
+		kind   kind
+		want   string
+	}{
+		{"", 0, mp4, "video-1.mp4"}, {"", 8, jpeg, "image-9.jpg"}, {"cats", 1, mp4, "cats"}, {"my film (1) 图.mp4", 0, mp4, "my film (1) 图.mp4"},
+		{"...", 0, mp4, "..."}, {"%2F", 0, mp4, "%2F"}, {strings.Repeat("图", 64), 0, mp4, strings.Repeat("图", 64)},
+		// What a submission refuses does not get into a link either.
+		{".", 0, mp4, "video-1.mp4"}, {"..", 0, mp4, "video-1.mp4"}, {"a/b", 0, mp4, "video-1.mp4"}, {`a\b`, 0, mp4, "video-1.mp4"},
+		{"a\r\nb", 0, mp4, "video-1.mp4"}, {"a\x00", 0, mp4, "video-1.mp4"}, {"a\u0085", 0, mp4, "video-1.mp4"}, {"\xff", 0, mp4, "video-1.mp4"}, {strings.Repeat("x", 257), 0, mp4, "video-1.mp4"},
+	} {
+		if got := mediaName(row.wanted, row.index, row.kind); got != row.want {
+			t.Errorf("%q: got %q, want %q", row.wanted, got, row.want)
+		}
+	}
+}
+
+// FuzzLinks: whatever a caller wants a file to be called, the link has three
+// segments below its base, and the last is what the file is called.
+func FuzzLinks(f *testing.F) {
+	for _, name := range []string{"", ".", "..", "a/b", `a\b`, "%2e%2e", "a?b#c", "a b+c", "图.mp4", "\x00", "\u202e", "a;b", "&=", "\xff", "a:b", "@"} {
+		f.Add(name)
+	}
+	mp4, _ := kindOf("video/mp4")
+	f.Fuzz(func(t *testing.T, wanted string) {
+		name, given := drawName(), mediaName(wanted, 0, mp4)
+		if given == "" || given == "." || given == ".." || strings.ContainsAny(given, `/\`) || strings.ContainsFunc(given, unicode.IsControl) || !utf8.ValidString(given) {
+			t.Fatalf("%q is called %q", wanted, given)
+		}
+		if utf8.RuneCountInString(wanted) <= 64 && utf8.ValidString(wanted) && wanted == strings.Map(func(r rune) rune {
+			if unicode.IsLetter(r) {
+				return r
+			}
+			return -1
+		}, wanted) && wanted != "" && given != wanted {
+			t.Errorf("%q is called %q", wanted, given)
+		}
+		text := link(baseURL, name, given)
+		u, err := url.Parse(text)
+		if err != nil || u.RawQuery != "" || u.Fragment != "" || u.Host != "gateway.example.com" || u.Path != Path+name+"/"+given {
+			t.Fatalf("%q leads to %+v, %v", text, u, err)
+		}
+		if rest := strings.TrimPrefix(text, baseURL+Path); strings.Count(rest, "/") != 1 || u.JoinPath().String() != text {
+			t.Errorf("%q has other segments", text)
+		}
+		for _, c := range []byte(text) {
+			if c <= ' ' || c > '~' || c == '"' || c == '<' || c == '>' {
+				t.Errorf("%q holds %q", text, c)
+			}
+		}
+	})
+}

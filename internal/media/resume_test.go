@@ -1,0 +1,253 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// ranges are the ranges that were asked for, "" for the whole.
+func (o *origin) ranges() (list []string) {
+	for _, r := range o.asked() {
+		list = append(list, r.Header.Get("Range"))
+	}
+	return list
+}
+
+// TestATransferThatBreaksOff: what came need not come again where the service can
+// serve the rest of the same, and all of it must where it cannot.
+func TestATransferThatBreaksOff(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		const size, first = 12 << 20, 7 << 20
+		for name, row := range map[string]struct {
+			etag     string
+			modified time.Time
+			more     func(o *origin, w http.ResponseWriter, r *http.Request) bool // the second answer
+			calls    int                                                          // of Keep, until it is kept
+			ranges   []string
+		}{
+			"with a tag":               {etag: `"one"`, calls: 1, ranges: []string{"", "resumed"}},
+			"with a time":              {modified: time.Now().Add(-time.Hour), calls: 1, ranges: []string{"", "resumed"}},
+			"with a weak tag":          {etag: `W/"one"`, calls: 2, ranges: []string{"", ""}},
+			"with a time of this hour": {modified: time.Now().Add(time.Hour), calls: 2, ranges: []string{"", ""}},
+			"with nothing":             {calls: 2, ranges: []string{"", ""}},
+			"and the result changes": {etag: `"one"`, calls: 1, ranges: []string{"", "resumed"}, more: func(o *origin, w http.ResponseWriter, _ *http.Request) bool {
+				o.content = append(film(size-1), 'x')
+				w.Header().Set("ETag", `"two"`)
+				return false
+			}},
+			"and a range of another comes": {etag: `"one"`, calls: 1, ranges: []string{"", "resumed", ""}, more: func(o *origin, w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("ETag", `"two"`)
+				r.Header.Del("If-Range")
+				return false
+			}},
+			"and ranges are refused": {etag: `"one"`, calls: 1, ranges: []string{"", "resumed", ""}, more: func(_ *origin, w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+				return true
+			}},
+			"and another range comes": {etag: `"one"`, calls: 2, ranges: []string{"", "resumed", "resumed"}, more: func(_ *origin, w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-9/%d", size))
+				w.WriteHeader(http.StatusPartialContent)
+				_, _ = w.Write(make([]byte, 10))
+				return true
+			}},
+			"and the service is away": {etag: `"one"`, calls: 2, ranges: []string{"", "resumed", "resumed"}, more: func(_ *origin, w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(http.StatusBadGateway)
+				return true
+			}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				o := newOrigin(t, film(size))
+				o.etag, o.modified = row.etag, row.modified
+				o.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
+					if n == 1 {
+						if !row.modified.IsZero() {
+							w.Header().Set("Last-Modified", row.modified.UTC().Format(http.TimeFormat))
+						}
+						o.cut(w, first)
+					}
+					return n == 2 && row.more != nil && row.more(o, w, r)
+				})
+				defer func(outer *testing.T) { w.t = outer }(w.t)
+				w.t = t
+				w.allow(o)
+				k := of("task_"+name, o.URL)
+				for range row.calls - 1 {
+					if _, err := w.Keep(t.Context(), k); err == nil {
+						t.Fatal("kept too early")
+					}
+				}
+				w.same(w.keep(k)[0], o.content)
+				got := o.ranges()
+				for i, r := range got {
+					if r != "" {
+						got[i] = "resumed"
+					}
+				}
+				if !slices.Equal(got, row.ranges) {
+					t.Errorf("asked for %q", o.ranges())
+				}
+				if left := w.recordOf("task_"+name, 0).Draft; left != (progress{}) {
+					t.Errorf("left behind: %+v", left)
+				}
+			})
+		}
+	})
+}
+
+// TestADraftOutlivesItsProcess: another archive over the same store and place
+// goes on where the one before was ended, without a byte twice but for the last
+// part.
+func TestADraftOutlivesItsProcess(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		const size = 24 << 20
+		reached := make(chan context.CancelFunc, 1)
+		o := newOrigin(t, film(size)).with(nil)
+		o.with(func(rw http.ResponseWriter, r *http.Request, n int) bool {
+			if n > 1 {
+				return false
+			}
+			rw.Header().Set("Content-Length", fmt.Sprint(size))
+			_, _ = rw.Write(o.content[:16<<20])
+			_ = http.NewResponseController(rw).Flush()
+			(<-reached)()
+			<-r.Context().Done()
+			return true
+		})
+		w.allow(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		reached <- cancel
+		if _, err := w.Keep(ctx, of("task_a", o.URL)); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		name := w.nameOf("task_a", 0)
+		left := w.recordOf("task_a", 0).Draft
+		if left.Durable < 10<<20 {
+			t.Fatalf("left behind: %+v", left)
+		}
+		w.start()
+		link := w.keep(of("task_a", o.URL))[0]
+		w.same(link, o.content)
+		if again, _ := parts(t, link); again != name {
+			t.Errorf("the link is another: %s", link)
+		}
+		if got := o.ranges(); len(got) != 2 || got[1] != fmt.Sprintf("bytes=%d-", left.Durable) {
+			t.Errorf("asked for %q", got)
+		}
+	})
+}
+
+// TestADraftIsNotedOnItsWay, and not only when a copy is given up.
+func TestADraftIsNotedOnItsWay(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		w.step = 6 << 20
+		const size = 32 << 20
+		goOn := make(chan struct{})
+		o := newOrigin(t, film(size))
+		o.with(func(rw http.ResponseWriter, _ *http.Request, _ int) bool {
+			rw.Header().Set("Content-Length", fmt.Sprint(size))
+			_, _ = rw.Write(o.content[:21<<20])
+			_ = http.NewResponseController(rw).Flush()
+			<-goOn
+			_, _ = rw.Write(o.content[21<<20:])
+			return true
+		})
+		w.allow(o)
+		kept := make(chan error, 1)
+		go func() {
+			_, err := w.Keep(t.Context(), of("task_a", o.URL))
+			kept <- err
+		}()
+		until(t, func() bool {
+			var list []*record
+			_ = w.store.View(t.Context(), func(r storage.Reader) (err error) { list, err = ofTask(r, "task_a"); return err })
+			return len(list) == 1 && list[0].Draft.Durable >= 15<<20
+		})
+		close(goOn)
+		if err := <-kept; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestTheLastByteBeforeTheEnd: a process that ended between the last byte and the
+// commit, or between the commit and its note, asks for nothing again.
+func TestTheLastByteBeforeTheEnd(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		const size = 10 << 20
+		for name, end := range map[string]func(d Draft) error{
+			"before the commit": Draft.Close,
+			"after the commit":  Draft.Commit,
+		} {
+			o := newOrigin(t, film(size))
+			w.allow(o)
+			k := of("task_"+name, o.URL)
+			files, err := w.claim(t.Context(), k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			draft, err := w.place.Draft(t.Context(), files[0].Name, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := draft.Write(append(o.content, make([]byte, 1)...)[:size]); err != nil {
+				t.Fatal(err)
+			}
+			durable, err := draft.Sync()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := &download{archive: w.Archive, record: files[0], source: sourceOf(w.Archive.config.Load(), k, 0)}
+			p := progress{Durable: durable, Source: d.source.id(), Validator: `"one"`, Total: size, Type: "video/mp4"}
+			if err := errors.Join(d.note(t.Context(), p), end(draft)); err != nil {
+				t.Fatal(err)
+			}
+			link := w.keep(k)[0]
+			w.same(link, o.content)
+			if n := len(o.asked()); n != 0 && durable == size || name == "after the commit" && n != 0 {
+				t.Errorf("%s: asked %d times", name, n)
+			}
+		}
+	})
+}
+
+// TestADraftThatIsNotThere is begun anew, and so is one of another address.
+func TestADraftThatIsNotThere(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		o := newOrigin(t, film(10<<20))
+		o.with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
+			if n == 1 {
+				o.cut(w, 6<<20)
+			}
+			if n == 2 {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+			return n == 2
+		})
+		other := newOrigin(t, film(10<<20-1)) // of the same tag
+		w.allow(o, other)
+		w.refuses(of("task_a", o.URL), "502")
+		w.same(w.keep(of("task_a", other.URL))[0], other.content)
+		if r := other.ranges(); len(r) != 1 || r[0] != "" {
+			t.Errorf("asked another service for %q", r)
+		}
+
+		again := newOrigin(t, film(10<<20))
+		again.with(o.answer)
+		w.allow(again)
+		w.refuses(of("task_b", again.URL), "502")
+		if err := w.place.Remove(t.Context(), w.nameOf("task_b", 0)); err != nil {
+			t.Fatal(err)
+		}
+		w.same(w.keep(of("task_b", again.URL))[0], again.content)
+		if r := again.ranges(); r[len(r)-1] != "" {
+			t.Errorf("asked for %q", r)
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Bounds of one Sweep.
+const (
+	mostFiles     = 64  // that are removed together because their time is over
+	mostRemovals  = 8   // of these at once
+	mostRecords   = 256 // that are forgotten
+	mostStrangers = 256 // files that are looked at for whether anybody knows them; a folder's more
+)
+
+const (
+	// sweepFor is how long one Sweep goes on removing files, and removeFor how long
+	// one removal may take: other rooms wait for it.
+	sweepFor  = 5 * time.Second
+	removeFor = 20 * time.Second
+
+	// removeAgain is when the removal of a file is tried again that failed.
+	removeAgain = time.Hour
+
+	// strangeAfter is how old a file without a record must be to be removed: older
+	// than any store keeps one, so that it is not another's, nor one of a store that
+	// will be put back.
+	strangeAfter = Retention + 24*time.Hour
+
+	// roundEvery is how often all files are looked at.
+	roundEvery = 24 * time.Hour
+)
+
+// round is how far the present round over all files is.
+type round struct {
+	mu    sync.Mutex
+	after string // where to go on; empty: at the beginning
+	next  int64  // before this no round begins
+}
+
+// Sweep removes the files whose time is over, and the drafts that nobody goes on
+// with; forgets the records of files that are kept no longer; and removes files
+// that nobody knows. It is called now and then and does a bounded part of it.
+func (a *Archive) Sweep(ctx context.Context) error {
+	c := a.config.Load()
+	return errors.Join(a.sweepFiles(ctx, c), a.sweepRecords(ctx, c), a.sweepStrangers(ctx, c))
+}
+
+// sweepFiles removes files and drafts that are due, for a while.
+func (a *Archive) sweepFiles(ctx context.Context, c *config) error {
+	if c.Place == nil {
+		return nil
+	}
+	for begun := time.Now(); ; {
+		n, err := a.sweepSome(ctx, c)
+		if err != nil || n == 0 || time.Since(begun) >= a.sweepFor {
+			return err
+		}
+	}
+}
+
+// sweepSome removes some of the files and drafts that are due, and returns how
+// many it looked after.
+func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
+	due, err := a.due(ctx)
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	due, leave := a.idle(due)
+	defer leave()
+	errs := make([]error, len(due))
+	removing, cancel := context.WithTimeout(ctx, removeFor)
+	defer cancel()
+	var removals errgroup.Group
+	removals.SetLimit(mostRemovals)
+	for i, rec := range due {
+		removals.Go(func() error {
+			errs[i] = c.Place.Remove(removing, rec.Name)
+			return nil
+		})
+	}
+	_ = removals.Wait() // each has its own error
+	again := make(map[string]bool)
+	for i, rec := range due {
+		if errs[i] != nil {
+			again[rec.Name] = true
+		}
+	}
+	if len(again) > 0 {
+		a.log.Error("files whose time is over could not be removed; it is tried again", zap.Int("files", len(again)),
+			zap.Stringer("place", c.Place), zap.Error(errors.Join(errs...)))
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return len(due), a.noteRemoved(ctx, due, again)
+}
+
+// due returns the records of files and drafts whose end has come.
+func (a *Archive) due(ctx context.Context) (due []*record, err error) {
+	err = a.view(ctx, func(r storage.Reader) error {
+		list, err := names(r, keyOf(endPrefix, int64(0)), keyOf(endPrefix, a.now()+1), mostFiles)
+		if err != nil {
+			return err
+		}
+		due = make([]*record, 0, len(list))
+		for _, name := range list {
+			rec, err := read(r, name)
+			if err != nil {
+				return err
+			}
+			if rec != nil {
+				due = append(due, rec)
+			}
+		}
+		return nil
+	})
+	return due, err
+}
+
+// idle returns those of the records on whose tasks nobody else works, and keeps
+// others from it until leave is called.
+func (a *Archive) idle(list []*record) (idle []*record, leave func()) {
+	ours := make(map[string]func())
+	for _, rec := range list {
+		if ours[rec.Task] == nil {
+			leave, others := a.work.try(rec.Task)
+			if others != nil {
+				continue
+			}
+			ours[rec.Task] = leave
+		}
+		idle = append(idle, rec)
+	}
+	return idle, func() {
+		for _, leave := range ours {
+			leave()
+		}
+	}
+}
+
+// noteRemoved writes down that files were removed, or are to be removed again.
+// The record of a draft goes with it: nobody was told its name.
+func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[string]bool) error {
+	err := a.update(ctx, func(t storage.Txn) error {
+		for _, rec := range removed {
+			have, err := read(t, rec.Name)
+			if err != nil {
+				return err
+			}
+			if have == nil || have.End != rec.End {
+				continue
+			}
+			next := *have
+			after := &next
+			switch {
+			case again[rec.Name]:
+				next.End = a.now() + removeAgain.Milliseconds()
+			case have.kept():
+				next.End = 0
+			default:
+				after = nil
+			}
+			if err := replace(t, have, after); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		a.removed.Add(uint64(len(removed) - len(again)))
+	}
+	return err
+}
+
+// sweepRecords forgets files that were removed, as long after they were kept as
+// tasks are kept after their end.
+func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
+	before := a.now() - c.Kept.Milliseconds()
+	if before < 0 {
+		return nil
+	}
+	var past []string
+	err := a.view(ctx, func(r storage.Reader) (err error) {
+		past, err = names(r, keyOf(pastPrefix, int64(0)), keyOf(pastPrefix, before+1), mostRecords)
+		return err
+	})
+	if err != nil || len(past) == 0 {
+		return err
+	}
+	return a.update(ctx, func(t storage.Txn) error {
+		for _, name := range past {
+			have, err := read(t, name)
+			if err != nil {
+				return err
+			}
+			if have == nil || !have.kept() || have.End != 0 {
+				continue
+			}
+			if err := replace(t, have, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sweepStrangers looks at some files of the place, and removes those that no
+// record knows.
+func (a *Archive) sweepStrangers(ctx context.Context, c *config) error {
+	r := &a.round
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Place == nil || r.after == "" && a.now() < r.next {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, removeFor)
+	defer cancel()
+	entries, next, err := c.Place.List(ctx, r.after, mostStrangers)
+	if err != nil {
+		return err
+	}
+	strangers, err := a.strangers(ctx, entries)
+	if err != nil {
+		return err
+	}
+	for _, name := range strangers {
+		if err := c.Place.Remove(ctx, name); err != nil {
+			return err
+		}
+		a.removed.Add(1)
+	}
+	if len(strangers) > 0 {
+		a.log.Warn("files that no record knows were removed", zap.Int("files", len(strangers)), zap.Stringer("place", c.Place))
+	}
+	if r.after = next; next == "" {
+		r.next = a.now() + roundEvery.Milliseconds()
+	}
+	return nil
+}
+
+// strangers returns which of these no record knows, or one whose file was
+// removed, of those that are old enough to be nobody's.
+func (a *Archive) strangers(ctx context.Context, entries []Entry) (list []string, err error) {
+	before := a.store.Now().Add(-strangeAfter)
+	err = a.view(ctx, func(r storage.Reader) error {
+		list = nil
+		for _, entry := range entries {
+			if !entry.Modified.Before(before) {
+				continue
+			}
+			rec, err := read(r, entry.Name)
+			if err != nil {
+				return err
+			}
+			if rec == nil || rec.End == 0 {
+				list = append(list, entry.Name)
+			}
+		}
+		return nil
+	})
+	return list, err
+}

@@ -1,0 +1,64 @@
+package media
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// TestDamageIsFound: each thing that can be wrong in the store is told, and
+// nothing else.
+func TestDamageIsFound(t *testing.T) {
+	t.Parallel()
+	change := func(fn func(r *record)) func(tx storage.Txn, r *record) error {
+		return func(tx storage.Txn, r *record) error {
+			next := *r
+			fn(&next)
+			return replace(tx, r, &next)
+		}
+	}
+	drop := func(index int) func(tx storage.Txn, r *record) error {
+		return func(tx storage.Txn, r *record) error { return tx.Delete(r.indexes()[index]) }
+	}
+	add := func(key []byte) func(tx storage.Txn, r *record) error {
+		return func(tx storage.Txn, _ *record) error { return tx.Set(key, []byte{}, time.Time{}) }
+	}
+	for words, damage := range map[string]func(tx storage.Txn, r *record) error{
+		"a key is missing that leads to it (1)": drop(0),
+		"a key is missing that leads to it (2)": drop(1),
+		"mediatask leads to no file":            add(keyOf(taskPrefix, "task_x", int64(0), drawName())),
+		"mediaend leads to no file":             add(keyOf(endPrefix, int64(5), drawName())),
+		"mediapast leads to no file":            add(keyOf(pastPrefix, int64(5), drawName())),
+		"of a type":                             change(func(r *record) { r.Type = "text/html" }),
+		"without a name":                        change(func(r *record) { r.MediaName = "" }),
+		"without content":                       change(func(r *record) { r.Size = 0 }),
+		"the time that files":                   change(func(r *record) { r.GoneAt++ }),
+		"still copied":                          change(func(r *record) { r.Draft.Durable = 1 }),
+		"no result of a task":                   change(func(r *record) { r.Index = -1 }),
+		"its draft has no end":                  change(func(r *record) { r.Kept = 0 }),
+		"at the key of another": func(tx storage.Txn, r *record) error {
+			return storage.SetRecord(tx, keyOf(filePrefix, drawName()), r)
+		},
+		"cannot be read": func(tx storage.Txn, _ *record) error {
+			return tx.Set(keyOf(filePrefix, drawName()), []byte("x"), time.Time{})
+		},
+	} {
+		w := newWorld(t, Dir(t.TempDir(), 1))
+		o := newOrigin(t, film(1000))
+		w.allow(o).keep(of("task_a", o.URL))
+		if found := w.problems(); len(found) != 0 {
+			t.Fatal(found)
+		}
+		w.damaged = true
+		have := w.recordOf("task_a", 0)
+		if err := w.store.Update(t.Context(), func(tx storage.Txn) error { return damage(tx, have) }); err != nil {
+			t.Fatal(err)
+		}
+		found := w.problems()
+		if len(found) != 1 || !strings.Contains(found[0], words) || strings.Contains(found[0], have.Name) {
+			t.Errorf("%s: found %q", words, found)
+		}
+	}
+}

@@ -1,0 +1,372 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/egress"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+const baseURL = "https://gateway.example.com"
+
+// world is an archive over a store in memory and a place, with a clock of its
+// own. What is in the store and in the place outlives the archive.
+type world struct {
+	*Archive
+	t      *testing.T
+	disk   *memory.Engine
+	faulty *storagetest.Faulty
+	store  *storage.Store
+	place  Place
+	config Config
+	clock  atomic.Int64 // Unix milliseconds
+
+	damaged bool // by hand: nothing adds up any more
+}
+
+// newWorld returns a world whose archive keeps files in place.
+func newWorld(t *testing.T, place Place) *world {
+	t.Helper()
+	w := &world{t: t, place: place, disk: memory.New()}
+	w.clock.Store(time.Now().UnixMilli())
+	w.config = Config{Place: place, BaseURL: baseURL}
+	w.start()
+	t.Cleanup(func() {
+		w.sound()
+		_ = w.store.Close()
+	})
+	return w
+}
+
+// lasting is an engine that outlives its store.
+type lasting struct{ storage.Engine }
+
+func (lasting) Close() error { return nil }
+
+// start opens the store and the archive, as another process would.
+func (w *world) start() {
+	w.t.Helper()
+	if w.store != nil {
+		_ = w.store.Close()
+	}
+	w.faulty = storagetest.NewFaulty(lasting{w.disk})
+	w.store = storage.New(w.faulty, storage.Options{Gather: -1, Clock: func() time.Time { return time.UnixMilli(w.clock.Load()) }})
+	w.Archive = Open(w.store, Options{Logger: zaptest.NewLogger(w.t)})
+	w.serve(func(*Config) {})
+}
+
+// serve changes what is configured, as a reload does.
+func (w *world) serve(change func(c *Config)) {
+	w.t.Helper()
+	change(&w.config)
+	if err := w.Serve(w.config); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sleep lets time pass.
+func (w *world) sleep(d time.Duration) { w.clock.Add(d.Milliseconds()) }
+
+// sound checks that the records add up.
+func (w *world) sound() {
+	w.t.Helper()
+	if w.damaged || w.store.Err() != nil {
+		return
+	}
+	for _, problem := range w.problems() {
+		w.t.Error(problem)
+	}
+}
+
+func (w *world) problems() (list []string) {
+	w.t.Helper()
+	err := w.store.View(context.Background(), func(r storage.Reader) error {
+		list = nil
+		return Verify(r, func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+// of is a task whose results have these addresses.
+func of(task_ string, addresses ...string) task.Keeping {
+	k := task.Keeping{Task: task_, Key: "key_ann", User: "user_ann"}
+	for _, address := range addresses {
+		k.Results = append(k.Results, backends.Result{URL: address, Type: backends.VideoFile})
+	}
+	return k
+}
+
+// keep keeps the results, or fails the test.
+func (w *world) keep(k task.Keeping) []string {
+	w.t.Helper()
+	links, err := w.Keep(w.t.Context(), k)
+	if err != nil {
+		w.t.Fatalf("keeping %s: %v", k.Task, err)
+	}
+	return links
+}
+
+// refuses keeps the results, which must fail with these words.
+func (w *world) refuses(k task.Keeping, words string) error {
+	w.t.Helper()
+	links, err := w.Keep(w.t.Context(), k)
+	if err == nil || !strings.Contains(err.Error(), words) {
+		w.t.Fatalf("kept as %v, %v; want an error of %q", links, err, words)
+	}
+	return err
+}
+
+// parts splits a link.
+func parts(t testing.TB, link string) (name, mediaName string) {
+	t.Helper()
+	u, err := url.Parse(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, ours := strings.CutPrefix(u.EscapedPath(), Path)
+	name, last, two := strings.Cut(rest, "/")
+	mediaName, err = url.PathUnescape(last)
+	if !ours || !two || err != nil || strings.Contains(last, "/") || !IsName(name) || u.RawQuery != "" || u.Fragment != "" {
+		t.Fatalf("%q is no link: %v", link, err)
+	}
+	return name, mediaName
+}
+
+// content reads what is behind a link.
+func (w *world) content(link string) []byte {
+	w.t.Helper()
+	name, mediaName := parts(w.t, link)
+	file, err := w.Open(w.t.Context(), name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(file)
+	if err != nil || int64(len(content)) != file.Size || file.MediaName != mediaName {
+		w.t.Fatalf("%d bytes of %+v: %v", len(content), file, err)
+	}
+	return content
+}
+
+// same tells whether a link leads to this content.
+func (w *world) same(link string, want []byte) {
+	w.t.Helper()
+	if got := w.content(link); !bytes.Equal(got, want) {
+		w.t.Fatalf("there are %d bytes %x, want %d bytes %x", len(got), sha256.Sum256(got), len(want), sha256.Sum256(want))
+	}
+}
+
+// film is something of a size that begins like an MP4 and is nowhere like itself.
+func film(size int) []byte {
+	content := make([]byte, size)
+	source := rand.NewChaCha8(sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(size))))
+	_, _ = source.Read(content)
+	copy(content, "\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp42")
+	return content
+}
+
+// origin is a server on loopback that has one result.
+type origin struct {
+	*httptest.Server
+	content  []byte
+	modified time.Time
+
+	mu     sync.Mutex
+	etag   string
+	served []*http.Request
+	answer func(w http.ResponseWriter, r *http.Request, n int) bool // false: as ever
+}
+
+func newOrigin(t testing.TB, content []byte) *origin {
+	t.Helper()
+	o := &origin{content: content, etag: `"one"`}
+	o.Server = httptest.NewServer(o)
+	t.Cleanup(o.Close)
+	return o
+}
+
+// with has an origin answer otherwise.
+func (o *origin) with(answer func(w http.ResponseWriter, r *http.Request, n int) bool) *origin {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answer = answer
+	return o
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	o.served = append(o.served, r.Clone(context.Background()))
+	n, answer, etag := len(o.served), o.answer, o.etag
+	o.mu.Unlock()
+	if etag != "" {
+		w.Header().Set("ETag", etag)
+	}
+	if answer == nil || !answer(w, r, n) {
+		http.ServeContent(w, r, "", o.modified, bytes.NewReader(o.content))
+	}
+}
+
+// asked returns the requests so far.
+func (o *origin) asked() []*http.Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.served
+}
+
+// cut sends the first n bytes of a whole answer and breaks off.
+func (o *origin) cut(w http.ResponseWriter, n int) {
+	w.Header().Set("Content-Length", fmt.Sprint(len(o.content)))
+	_, _ = w.Write(o.content[:n])
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// allow opens the way to origins.
+func (w *world) allow(origins ...*origin) *world {
+	w.t.Helper()
+	var entries []string
+	for _, o := range origins {
+		u, _ := url.Parse(o.URL)
+		entries = append(entries, u.Host)
+	}
+	allowed, err := egress.ParseAllowed(entries)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.serve(func(c *Config) { c.Allow = allowed })
+	return w
+}
+
+// trap is a server on loopback that nobody may come to.
+func trap(t *testing.T) (address string) {
+	t.Helper()
+	var visited atomic.Int64
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			visited.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Close()
+		if n := visited.Load(); n != 0 {
+			t.Errorf("the trap at %s was visited %d times", s.URL, n)
+		}
+	})
+	return s.URL
+}
+
+// anywhere runs a test in each kind of place.
+func anywhere(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	for name, place := range map[string]func(t *testing.T) Place{
+		"a directory": func(t *testing.T) Place { return Dir(t.TempDir(), 1) },
+		"a bucket":    func(t *testing.T) Place { return newBucket(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, place(t)))
+		})
+	}
+}
+
+// recordOf is what is written down of a result.
+func (w *world) recordOf(task string, index int) *record {
+	w.t.Helper()
+	var list []*record
+	err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
+		list, err = ofTask(r, task)
+		return err
+	})
+	if err != nil || len(list) <= index {
+		w.t.Fatalf("%d results are known of %s: %v", len(list), task, err)
+	}
+	return list[index]
+}
+
+// until waits until something holds.
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatal("it never comes to that")
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// answering is a resolver for which every name has one address.
+func answering(address string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			for {
+				if answerDNS(server, netip.MustParseAddr(address)) != nil {
+					return
+				}
+			}
+		}()
+		return client, nil
+	}}
+}
+
+// answerDNS answers one question as RFC 1035 writes it over TCP, if it is for an
+// address of IPv4, and any other with nothing.
+func answerDNS(conn net.Conn, address netip.Addr) error {
+	var length uint16
+	if err := binary.Read(conn, binary.BigEndian, &length); err != nil {
+		return err
+	}
+	query := make([]byte, length)
+	if _, err := io.ReadFull(conn, query); err != nil {
+		return err
+	}
+	var message dnsmessage.Message
+	if err := message.Unpack(query); err != nil {
+		return err
+	}
+	question := message.Questions[0]
+	message.Response, message.Additionals = true, nil
+	if question.Type == dnsmessage.TypeA {
+		message.Answers = []dnsmessage.Resource{{
+			Header: dnsmessage.ResourceHeader{Name: question.Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET},
+			Body:   &dnsmessage.AResource{A: address.As4()},
+		}}
+	}
+	reply, err := message.Pack()
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...))
+	return err
+}
