@@ -60,7 +60,7 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 		return nil, Stranger
 	}
 	here := *account // that of a token is shared
-	if addr := clientAddr(r); addr.IsValid() {
+	if addr := Address(r); addr.IsValid() {
 		here.Address = addr.String()
 	}
 	return &here, nil

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"net/http"
-	"net/netip"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -27,16 +26,8 @@ func Authenticate(r *http.Request, directory *identity.Directory) (*identity.Pri
 	if !ok {
 		return nil, refusal
 	}
-	if !p.MayCallFrom(clientAddr(r)) {
+	if !p.MayCallFrom(Address(r)) {
 		return nil, fault.New(fault.Forbidden, "this API key may not be used from your address")
 	}
 	return p, nil
-}
-
-// clientAddr is the address of the caller as Caddy has determined it, with the
-// operator's trusted proxies; the zero Addr when there is none.
-func clientAddr(r *http.Request) netip.Addr {
-	word, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	addr, _ := netip.ParseAddr(word)
-	return addr
 }

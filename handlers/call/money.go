@@ -7,9 +7,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -78,10 +78,10 @@ func (c *call) ask() catalog.Ask {
 
 // admit holds the caller to his rates.
 func (c *call) admit() *fault.Fault {
-	p, limits := c.principal, &c.block.app.Limits
+	key, user := auth.Subjects(c.principal, &c.block.app.Limits)
 	grant, refused := c.node.Rates.Admit(c.started, limit.Call{
-		Key:    limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p.KeyLimits)},
-		User:   limit.Subject{ID: p.UserID, Rates: rates(p.UserLimits)},
+		Key:    key,
+		User:   user,
 		Tokens: usage.Estimate(int64(len(c.body.bytes()))),
 		Stream: c.request.stream,
 	})
@@ -93,22 +93,6 @@ func (c *call) admit() *fault.Fault {
 	return nil
 }
 
-func rates(l identity.Limits) limit.Rates {
-	return limit.Rates{RequestsPerSecond: l.RequestsPerSecond, TokensPerMinute: l.TokensPerMinute, Streams: l.Streams}
-}
-
-// payer is who pays for the call, and under which budgets.
-func payer(p *identity.Principal) ledger.Payer {
-	who := ledger.Payer{User: p.UserID}
-	if l := p.KeyLimits; l.Budget > 0 {
-		who.Budgets[0] = ledger.KeyBudget(p.KeyID, l.Budget, l.Reset)
-	}
-	if l := p.UserLimits; l.Budget > 0 {
-		who.Budgets[1] = ledger.UserBudget(l.Budget, l.Reset)
-	}
-	return who
-}
-
 // reserve gives the call its greatest price, or refuses it.
 func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.route.free {
@@ -118,7 +102,7 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.bill.price != nil {
 		greatest = c.bill.price.Greatest(c.bill.bounds)
 	}
-	r, err := c.node.Ledger.Reserve(ctx, payer(c.principal), greatest)
+	r, err := c.node.Ledger.Reserve(ctx, auth.Payer(c.principal), greatest)
 	if err == nil {
 		c.bill.reservation, c.bill.settled, c.bill.asked = r, c.started, -1
 		return nil

@@ -1,0 +1,46 @@
+package auth
+
+import (
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+func TestAPayerHasTheBudgetsThatThereAre(t *testing.T) {
+	t.Parallel()
+	key, user := ledger.KeyBudget("key_1", money.Unit, calendar.Day), ledger.UserBudget(2*money.Unit, calendar.Month)
+	ofKey := identity.Limits{Budget: money.Unit, Reset: calendar.Day}
+	ofUser := identity.Limits{Budget: 2 * money.Unit, Reset: calendar.Month}
+	for name, c := range map[string]struct {
+		key, user identity.Limits
+		want      [2]ledger.Budget
+	}{
+		"none":        {identity.Limits{Streams: 1}, identity.Limits{Streams: 1}, [2]ledger.Budget{}},
+		"of the key":  {ofKey, identity.Limits{}, [2]ledger.Budget{key, {}}},
+		"of the user": {identity.Limits{}, ofUser, [2]ledger.Budget{{}, user}},
+		"of both":     {ofKey, ofUser, [2]ledger.Budget{key, user}},
+	} {
+		got := Payer(&identity.Principal{UserID: "usr_1", KeyID: "key_1", KeyLimits: c.key, UserLimits: c.user})
+		if want := (ledger.Payer{User: "usr_1", Budgets: c.want}); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestAKeyWithoutRatesHasThoseOfTheConfigurationAndAUserHasHisOwn(t *testing.T) {
+	t.Parallel()
+	limits := &caddymodule.Limits{RequestsPerSecond: 3, Streams: 4, TokensPerMinute: 5}
+	p := &identity.Principal{UserID: "usr_1", KeyID: "key_1", KeyLimits: identity.Limits{Streams: 1}, UserLimits: identity.Limits{RequestsPerSecond: 7, TokensPerMinute: 8}}
+	key, user := Subjects(p, limits)
+	if want := (limit.Subject{ID: "key_1", Rates: limit.Rates{RequestsPerSecond: 3, Streams: 1, TokensPerMinute: 5}}); key != want {
+		t.Errorf("the key is %+v, want %+v", key, want)
+	}
+	if want := (limit.Subject{ID: "usr_1", Rates: limit.Rates{RequestsPerSecond: 7, TokensPerMinute: 8}}); user != want {
+		t.Errorf("the user is %+v, want %+v", user, want)
+	}
+}
