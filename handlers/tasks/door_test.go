@@ -1,0 +1,287 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+const someTask = "task_AAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// doors are all paths that demand an API key, with the methods they take.
+var doors = map[string]string{
+	videoPath: "POST", imagePath: "POST", generationsPath: "POST", tasksPath: "GET",
+	tasksPath + "/" + someTask: "GET", tasksPath + "/" + someTask + "/cancel": "POST", generationsPath + "/" + someTask: "GET",
+}
+
+func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
+	w := start(t, "")
+	good, revoked := w.rich(t), w.rich(t)
+	w.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+revoked.ID+"/revoke", nil, nil)
+	unauthorized := refusal{401, fault.Unauthorized, "", "the API key is missing or not valid"}
+	for path, method := range doors {
+		for name, c := range map[string]struct {
+			headers string
+			want    refusal
+		}{
+			"none":         {"", unauthorized},
+			"unknown":      {"Authorization: Bearer sk-00000000000000000000000000000000000000000003P9rQy", unauthorized},
+			"revoked":      {"X-Api-Key: " + revoked.Secret, unauthorized},
+			"access token": {"Authorization: Bearer mgat_0123456789", unauthorized},
+			"in a cookie":  {"Cookie: session=" + good.Secret, unauthorized},
+			"in the query": {"", unauthorized},
+			"two of them": {"Authorization: Bearer " + good.Secret + "\nX-Api-Key: " + revoked.Secret,
+				refusal{400, fault.InvalidParameter, "Authorization", "different credentials"}},
+		} {
+			t.Run(path+" "+name, func(t *testing.T) {
+				t.Parallel()
+				// The body is announced and never sent: whoever reads it waits.
+				conn := w.Dial(t)
+				target := path
+				if name == "in the query" {
+					target += "?key=" + good.Secret + "&api_key=" + good.Secret
+				}
+				head := method + " " + target + " HTTP/1.1\nHost: gate\n" + c.headers
+				if c.headers != "" {
+					head += "\n"
+				}
+				conn.Send(t, head+"Content-Length: 1000000\n\n")
+				c.want.check(t, path, conn.Receive(t, method))
+			})
+		}
+	}
+	t.Cleanup(func() {
+		if jobs := w.studio.asked(); len(jobs) != 0 {
+			t.Errorf("the backend was asked: %+v", jobs)
+		}
+	})
+}
+
+func TestOtherMethodsAreRefusedWithThoseThatAreTaken(t *testing.T) {
+	w := start(t, "")
+	paths := map[string]string{"/v1/files/abc/a.mp4": "GET", "/v1/notices/works": "POST"}
+	for path, method := range doors {
+		paths[path] = method
+	}
+	for path, takes := range paths {
+		allow := strings.Replace(takes, "GET", "GET, HEAD", 1)
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "post"} {
+			if method == takes {
+				continue
+			}
+			t.Run(method+" "+path, func(t *testing.T) {
+				t.Parallel()
+				conn := w.Dial(t)
+				conn.Send(t, method+" "+path+" HTTP/1.1\nHost: gate\nContent-Length: 0\n\n")
+				got := conn.Receive(t, "GET")
+				refusal{405, fault.MethodNotAllowed, "", allow}.check(t, path, got)
+				if got.Header.Get("Allow") != allow {
+					t.Errorf("Allow: %q", got.Header.Get("Allow"))
+				}
+			})
+		}
+	}
+}
+
+func TestAPathOfAnotherSpellingIsNoPathOfOurs(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	task := w.must(t, key, videoPath, asking(videoPath, nil))
+	for target, flat := range map[string]bool{
+		"/v1/platform/Video": true, "/V1/platform/video": true, "/v1/platform/video/": true, "//v1/platform/video": true, "/v1/platform//video": true,
+		"/v1/platform/x/../video": true, "/v1/platform/%76ideo": true, "/v1/platform%2Fvideo": true, "/v1/platform/video%00": true,
+		"/v1/platform/tasks/": true, "/v1/platform/Tasks/" + task.Task_ID: true, "/v1/platform/tasks/" + task.Task_ID + "/": true,
+		"/v1/platform/tasks/%74" + task.Task_ID[1:]: true, "/v1/platform/tasks/" + task.Task_ID + ";x": true, "/v1/platform/tasks/" + task.Task_ID + "%00": true,
+		"/v1/platform/tasks/" + task.Task_ID + "/Cancel": true, "/v1/platform/tasks/" + task.Task_ID + "/cancel/": true,
+		"/v1/platform/tasks/../tasks/" + task.Task_ID: true, "/v1/platform": true, "/v1/platform/other": true,
+		"/v1/video/generations/": false, "/v1/Video/generations": false, "/v1/video/generations/" + task.Task_ID + "/": false,
+		"/v1/video/generations/%74" + task.Task_ID[1:]: false, "/v1/video": false, "/v1/notices/": false, "/v1/notices/works/": false, "/V1/notices/works": false,
+		"/v1/files/": false, "/v1/files/abc": false, "/v1/files/abc/": false, "/V1/files/abc/a.mp4": false, "/v1//files/abc/a.mp4": false, "/v1/files/abc/a/b": false,
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			t.Run(method+" "+target, func(t *testing.T) {
+				t.Parallel()
+				conn := w.Dial(t)
+				conn.Send(t, method+" "+target+" HTTP/1.1\nHost: gate\nX-Api-Key: "+key.Secret+"\nContent-Length: 0\n\n")
+				got := conn.Receive(t, method)
+				path := generationsPath
+				if flat {
+					path = videoPath
+				}
+				refusal{404, fault.NotFound, "", "there is nothing at this path"}.check(t, path, got)
+			})
+		}
+	}
+}
+
+func TestAnIdOfAnotherCaseIsAnotherId(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	task := w.must(t, key, videoPath, asking(videoPath, nil))
+	if got := decoded[resource](t, w.get(t, key, tasksPath+"/"+task.Task_ID)); got.Task_ID != task.Task_ID {
+		t.Errorf("answered %+v", got)
+	}
+	w.get(t, key, tasksPath+"/"+strings.ToLower(task.Task_ID))
+	refusal{404, fault.TaskNotFound, "", "there is no such task"}.check(t, tasksPath, w.get(t, key, tasksPath+"/"+strings.ToLower(task.Task_ID)))
+}
+
+func TestABodyThatIsTooLargeOrEncodedIsRefusedUnread(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	for path, limit := range map[string]int{videoPath: 1 << 20, imagePath: 1 << 20, generationsPath: 16 << 20} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			large := refusal{413, fault.PayloadTooLarge, "", fmt.Sprintf("larger than %d MiB", limit>>20)}
+			head := "POST " + path + " HTTP/1.1\nHost: gate\nX-Api-Key: " + key.Secret + "\n"
+
+			conn := w.Dial(t)
+			conn.Send(t, head+fmt.Sprintf("Content-Length: %d\n\n", limit+1))
+			large.check(t, path, conn.Receive(t, "POST"))
+
+			conn = w.Dial(t)
+			conn.Send(t, head+"Transfer-Encoding: chunked\n\n"+fmt.Sprintf("%x\n", limit+1))
+			go func() { _, _ = io.WriteString(conn, strings.Repeat("x", limit+1)+"\r\n") }()
+			large.check(t, path, conn.Receive(t, "POST"))
+
+			conn = w.Dial(t)
+			conn.Send(t, head+"Content-Encoding: gzip\nContent-Length: 1000\n\n")
+			refusal{415, fault.UnsupportedMediaType, "", `"gzip"`}.check(t, path, conn.Receive(t, "POST"))
+
+			// What is as large as may be is read.
+			body := asking(path, nil)
+			body = body[:len(body)-1] + strings.Repeat(" ", limit-len(body)) + "}"
+			w.must(t, key, path, body, "Content-Encoding: identity", "Content-Type: text/plain")
+		})
+	}
+}
+
+func TestABodyThatTricklesIsNotAwaited(t *testing.T) {
+	w := start(t, "limits {\n body_read 200ms\n }")
+	key := w.rich(t)
+	conn := w.Dial(t)
+	conn.Send(t, "POST "+videoPath+" HTTP/1.1\nHost: gate\nX-Api-Key: "+key.Secret+"\nContent-Length: 100\n\n{")
+	refusal{408, fault.RequestTimeout, "", "did not arrive"}.check(t, videoPath, conn.Receive(t, "POST"))
+	conn = w.Dial(t)
+	conn.Send(t, "POST "+videoPath+" HTTP/1.1\nHost: gate\nX-Api-Key: "+key.Secret+"\nContent-Length: 100\n\n{")
+	if err := conn.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	refusal{400, fault.InvalidJSON, "", "ended early"}.check(t, videoPath, conn.Receive(t, "POST"))
+}
+
+func TestAKeyIsUsedOnlyForItsModels(t *testing.T) {
+	w := start(t, "default_model sora-2")
+	key := w.NewKey(t, object{"models": []string{"video-e-*", "sora-1"}})
+	w.Credit(t, key.UserID, "100")
+	forbidden := func(model string) refusal {
+		return refusal{403, fault.Forbidden, "model", fmt.Sprintf("may not use the model %q", model)}
+	}
+	w.must(t, key, videoPath, asking(videoPath, nil))
+	w.must(t, key, generationsPath, `{"model":"sora-1","duration":4}`)
+	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, object{"model": "video-a-1"})))
+	forbidden("video-nobodys-1").check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, object{"model": "video-nobodys-1"})))
+	forbidden("image-e-1").check(t, imagePath, w.post(t, key, imagePath, asking(imagePath, nil)))
+	forbidden("sora-2").check(t, generationsPath, w.post(t, key, generationsPath, `{"duration":4}`)) // the default one
+	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath+"?dry_run=true", asking(videoPath, object{"model": "video-a-1"})))
+	if n := len(w.studio.asked()); n != 2 {
+		t.Errorf("the backend was asked %d times", n)
+	}
+}
+
+func TestEverySubmissionHasOneLineInTheLogWithoutItsWords(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	const secret, link = "a very private boat", "https://files.example/private.png"
+	body := asking(videoPath, object{"prompt": secret, "session_context": "private-context", "inputs": []any{object{"url": link}}})
+	got := w.post(t, key, videoPath, body)
+	task := decoded[resource](t, got)
+	line := w.taskLine(t, got)
+	for field, want := range map[string]string{
+		"route": "video", "user_id": key.UserID, "key_id": key.ID, "model": "video-e-1", "family": "E", "backend": "works",
+		"task_id": task.Task_ID, "task_status": "queued", "hold": "0.80", "code": "",
+	} {
+		if line.Text(field) != want {
+			t.Errorf("%s is logged as %q, want %q", field, line.Text(field), want)
+		}
+	}
+	if line.Number("status") != 200 || line.Number("bytes_in") != float64(len(body)) || line.Number("duration") <= 0 {
+		t.Errorf("logged %v", line)
+	}
+	got = w.post(t, key, videoPath, asking(videoPath, object{"output.duration": 5}))
+	if line = w.taskLine(t, got); line.Text("code") != "INVALID_PARAMETER" || line.Number("status") != 400 || line.Text("task_id") != "" {
+		t.Errorf("logged %v", line)
+	}
+	for _, words := range []string{secret, link, "private-context", key.Secret} {
+		if w.Logged(words) {
+			t.Errorf("%q is in the log", words)
+		}
+	}
+}
+
+func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
+	config := configOf(t.Name(), "")
+	config.Site = `
+		log
+		log_append user {http.auth.user.id}
+		log_append key {http.modelgate.key_id}
+		log_append id {http.modelgate.request_id}
+		log_append model {http.modelgate.model}
+		log_append task {http.modelgate.task_id}
+	` + config.Site
+	w := startWith(t, config)
+	key := w.rich(t)
+	logged := func(id string) gatetest.Line {
+		return w.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "handled request" && l.Text("id") == id })
+	}
+	got := w.post(t, key, videoPath, asking(videoPath, nil))
+	task := decoded[resource](t, got).Task_ID
+	line := logged(got.RequestID())
+	if line.Text("user") != key.UserID || line.Text("key") != key.ID || line.Text("model") != "video-e-1" || line.Text("task") != task {
+		t.Errorf("logged %v", line)
+	}
+	line = logged(w.get(t, key, tasksPath+"/"+task).RequestID())
+	if line.Text("user") != key.UserID || line.Text("task") != task {
+		t.Errorf("logged %v", line)
+	}
+
+	// Who leaves while he waits is answered nothing, and nothing has failed.
+	ctx, leave := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, leave)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", key.Secret)
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		t.Errorf("answered %d", resp.StatusCode)
+		resp.Body.Close()
+	}
+	w.WaitLine(t, func(l gatetest.Line) bool { return l.Number("status") == 499 && l.Text("task") == task })
+	if w.Logged("a request for a task failed") {
+		t.Error("it was taken for a failure")
+	}
+}
+
+func TestTheDirectiveTakesNothingBesideIt(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"modelgate_tasks now", "modelgate_tasks {\n models x\n }"} {
+		if _, err := gatetest.Adapt(":80 {\n " + line + "\n }"); err == nil || !strings.Contains(err.Error(), "modelgate_tasks") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// taskLine is the log line of a submission.
+func (w *world) taskLine(t testing.TB, got gatetest.Answer) gatetest.Line {
+	t.Helper()
+	return w.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("msg") == "task" && l.Text("request_id") == got.RequestID()
+	})
+}

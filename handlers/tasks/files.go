@@ -1,0 +1,71 @@
+package tasks
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/media"
+)
+
+// shown are the types of file that a browser may show by itself. Another is
+// only saved: it could be a page that acts as one of this site.
+var shown = map[string]bool{
+	"image/png": true, "image/jpeg": true, "image/webp": true, "image/gif": true,
+	"video/mp4": true, "video/webm": true, "video/quicktime": true,
+}
+
+// noFile is the answer to a link that leads nowhere, as the archive has it.
+func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
+
+// serveFile serves GET /v1/files/{name}/{media_name}: a result, to whoever has
+// the link. It reads no cookie and no credential.
+func serveFile(v *visit) error {
+	mediaName, err := url.PathUnescape(v.segments[1])
+	if err != nil {
+		return noFile()
+	}
+	file, err := v.node.Media.Open(v.r.Context(), v.segments[0])
+	switch {
+	case errors.Is(err, media.ErrGone):
+		return fault.New(fault.Gone, "the file is not kept any more: results are kept for 7 days")
+	case err != nil:
+		return err
+	}
+	defer file.Close()
+	if file.MediaName != mediaName {
+		return noFile()
+	}
+	v.describe(file)
+	v.release() // a download may last, and needs no store
+	// ServeContent answers ranges and conditions.
+	http.ServeContent(v.w, v.r, "", file.Modified, file)
+	return nil
+}
+
+// describe writes the head of a file. A name is never given to another file, so
+// that it stands for the content in the ETag.
+func (v *visit) describe(file *media.File) {
+	contentType, disposition := file.Type, "inline"
+	if !shown[contentType] {
+		contentType, disposition = "application/octet-stream", "attachment"
+	}
+	left := max(0, int64(file.GoneAt.Sub(v.node.Store.Now())/time.Second))
+	header := v.w.Header()
+	reply.Stamp(header, v.route.dialect, v.id)
+	for name, value := range map[string]string{
+		"Content-Type":            contentType,
+		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),
+		"Cache-Control":           "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable",
+		"Content-Security-Policy": "sandbox",
+		"Etag":                    `"` + v.segments[0] + `"`,
+		"X-Content-Type-Options":  "nosniff",
+	} {
+		header.Set(name, value)
+	}
+}

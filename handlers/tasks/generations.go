@@ -1,0 +1,145 @@
+package tasks
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// generations is the form of /v1/video/generations (service document, section
+// 4.9). What is not known passes on there, so that nothing is ignored.
+var generations = &form{
+	name: "generations", limit: 16 << 20, answer: created,
+	decode: func(body []byte) (generation.Request, []string, *fault.Fault) {
+		r, refused := generation.DecodeGenerations(body)
+		return r, nil, refused
+	},
+}
+
+// flatStatus has our words for a state where they differ from those of the flat
+// form.
+var flatStatus = map[task.State]string{task.Pending: "queued", task.Success: "succeeded"}
+
+func statusOf(t *task.Task) string {
+	if word, differs := flatStatus[t.Status]; differs {
+		return word
+	}
+	return string(t.Status)
+}
+
+// progressOf is the progress as a number.
+func progressOf(t *task.Task) int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(t.Progress, "%")) // the engine writes no other
+	return n
+}
+
+// generationHead is what both answers about a generation begin with. ID and
+// TaskID are the same: clients are known that read the one or the other.
+type generationHead struct {
+	ID        string `json:"id"`
+	TaskID    string `json:"task_id"`
+	Object    string `json:"object"` // "video"
+	Model     string `json:"model"`
+	Status    string `json:"status"`   // queued, in_progress, succeeded or failed
+	Progress  int    `json:"progress"` // percent
+	CreatedAt int64  `json:"created_at"`
+}
+
+func headOf(t *task.Task) generationHead {
+	return generationHead{t.ID, t.ID, "video", t.Model, statusOf(t), progressOf(t), t.CreatedAt}
+}
+
+// creation is what a submission is answered: the task, and what was given of the
+// fields that the service document names, as it was written.
+type creation struct {
+	generationHead
+	Prompt         json.RawMessage            `json:"prompt,omitempty"`
+	Image          string                     `json:"image,omitempty"` // where it was a link
+	Duration       json.RawMessage            `json:"duration,omitempty"`
+	Width          json.RawMessage            `json:"width,omitempty"`
+	Height         json.RawMessage            `json:"height,omitempty"`
+	FPS            json.RawMessage            `json:"fps,omitempty"`
+	Seed           json.RawMessage            `json:"seed,omitempty"`
+	N              json.RawMessage            `json:"n,omitempty"`
+	ResponseFormat json.RawMessage            `json:"response_format,omitempty"`
+	User           json.RawMessage            `json:"user,omitempty"`
+	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
+}
+
+func created(s *submission) any {
+	given := s.request.Fields
+	c := creation{
+		generationHead: headOf(s.task),
+		Prompt:         given["prompt"], Duration: given["duration"], Width: given["width"], Height: given["height"],
+		FPS: given["fps"], Seed: given["seed"], N: given["n"], ResponseFormat: given["response_format"], User: given["user"],
+		Metadata: lightMetadata(given["metadata"]),
+	}
+	if inputs := s.request.Inputs; len(inputs) > 0 && strings.Contains(inputs[0].URL, "://") {
+		c.Image = inputs[0].URL
+	}
+	return c
+}
+
+// mostEchoed is the size of a member of metadata, in bytes, above which it is
+// taken for a medium in Base64. It is that of the longest link.
+const mostEchoed = 8192
+
+// lightMetadata is the metadata without what may be a medium: those come back to
+// nobody.
+func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
+	var members map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
+		return nil
+	}
+	for name, member := range members {
+		if len(member) > mostEchoed || strings.Contains(string(member), ";base64,") {
+			delete(members, name)
+		}
+	}
+	return members
+}
+
+// flatTask is a generation as GET /v1/video/generations/{task_id} shows it.
+type flatTask struct {
+	generationHead
+	CompletedAt int64       `json:"completed_at,omitempty"`
+	URL         string      `json:"url,omitempty"` // the first of URLs
+	URLs        []string    `json:"urls,omitempty"`
+	Format      string      `json:"format,omitempty"`   // as mp4
+	Metadata    *medium     `json:"metadata,omitempty"` // of the first result
+	Error       *task.Error `json:"error,omitempty"`
+}
+
+// medium is what the service has told of a result.
+type medium struct {
+	Duration float64 `json:"duration,omitempty"` // seconds
+	Width    int     `json:"width,omitempty"`    // pixels
+	Height   int     `json:"height,omitempty"`   // pixels
+}
+
+// showGeneration serves GET /v1/video/generations/{id}?wait=. Any video is shown
+// there, however it was asked for; images are not.
+func showGeneration(v *visit) error {
+	t, err := v.look()
+	if err != nil {
+		return err
+	}
+	if t.Detail.Kind.Makes() != backends.VideoFile {
+		return task.NotFound
+	}
+	flat := flatTask{generationHead: headOf(t), CompletedAt: t.CompletedAt, Error: t.Error}
+	if t.Result != nil {
+		flat.URL, flat.URLs = t.Result.URL, t.Result.URLs
+		first := t.Detail.Results[0]
+		flat.Format = first.Format
+		if m := (medium{first.Duration, first.Width, first.Height}); m != (medium{}) {
+			flat.Metadata = &m
+		}
+	}
+	return v.answer(flat)
+}

@@ -1,0 +1,132 @@
+package tasks_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func TestBodiesInMemoryHaveABudgetWhichIsGivenBack(t *testing.T) {
+	w := start(t, "limits {\n body_memory 32MiB\n }")
+	key := w.rich(t)
+	const part = 12 << 20
+	body := asking(generationsPath, object{"model": "sora-2", "duration": 1})
+	body = body[:len(body)-1] + strings.Repeat(" ", part) + "}"
+	for range 4 {
+		w.must(t, key, generationsPath, body)
+	}
+
+	// Two that are not whole yet take most of it.
+	var slow []*gatetest.Wire
+	for range 2 {
+		conn := w.Dial(t)
+		conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nX-Api-Key: %s\nContent-Length: %d\n\n", generationsPath, key.Secret, len(body)))
+		if _, err := io.WriteString(conn, body[:part]); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, conn)
+	}
+	busy := refusal{503, fault.Overloaded, "", "too many request bodies"}
+	deadline := time.Now().Add(gatetest.Patience)
+	got := w.post(t, key, generationsPath, body)
+	for got.Status == http.StatusOK && time.Now().Before(deadline) { // the last bytes may still be on their way
+		got = w.post(t, key, generationsPath, body)
+	}
+	busy.check(t, generationsPath, got)
+	for _, conn := range slow {
+		if _, err := io.WriteString(conn, body[part:]); err != nil {
+			t.Fatal(err)
+		}
+		decoded[resource](t, conn.Receive(t, "POST"))
+	}
+	w.must(t, key, generationsPath, body)
+}
+
+func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
+	w := start(t, "")
+	key := w.NewKey(t, object{"limits": object{"requests_per_second": 2}})
+	w.Credit(t, key.UserID, "100")
+	limited := refusal{429, fault.RateLimited, "", "2 requests per second of your key"}
+	var refused gatetest.Answer
+	var last resource
+	for range 20 { // within a second or so
+		got := w.post(t, key, videoPath, asking(videoPath, nil))
+		if got.Status == http.StatusTooManyRequests {
+			refused = got
+			break
+		}
+		last = decoded[resource](t, got)
+	}
+	limited.check(t, videoPath, refused)
+	if refused.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After: %q", refused.Header.Get("Retry-After"))
+	}
+	for range 50 {
+		decoded[resource](t, w.get(t, key, tasksPath+"/"+last.Task_ID))
+	}
+	for range 20 {
+		if refused = w.post(t, key, tasksPath+"/"+last.Task_ID+"/cancel", ""); refused.Status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	limited.check(t, tasksPath, refused)
+}
+
+func TestAKeyHasOnlySoManyUnfinishedTasks(t *testing.T) {
+	w := start(t, "limits {\n unfinished_tasks 2\n }")
+	key := w.rich(t)
+	first := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	w.must(t, key, imagePath, asking(imagePath, nil))
+	got := w.post(t, key, videoPath, asking(videoPath, nil))
+	refusal{429, fault.TooManyTasks, "", "2 unfinished tasks, at most 2"}.check(t, videoPath, got)
+	if got.Header.Get("Retry-After") == "" {
+		t.Errorf("headers %v", got.Header)
+	}
+	w.must(t, w.rich(t), videoPath, asking(videoPath, nil)) // another key has its own
+	w.finish(t, key, first, made("https://cdn.example/v.mp4"))
+	w.must(t, key, videoPath, asking(videoPath, nil))
+}
+
+func TestAStoreThatHasFailedIsAnOutageInTheDialectOfThePath(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	w.FailStore(t)
+	for path, method := range doors {
+		got := w.Do(t, method, path, "X-Api-Key: "+key.Secret, asking(path, nil))
+		refusal{503, fault.StoreUnavailable, "", ""}.check(t, path, got)
+		if got.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: headers %v", path, got.Header)
+		}
+	}
+}
+
+func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
+	w, path := kept(t, "a.mp4")
+	key := w.rich(t)
+	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	for path, method := range doors {
+		w.Do(t, method, path, "X-Api-Key: "+key.Secret, "")
+		w.Do(t, method, path, "", "")
+	}
+	w.get(t, key, tasksPath+"/"+task+"?wait=1")
+	w.notify(t, task)
+	w.file(t, path)
+
+	_, closed := gatetest.Engine(w.Store)
+	config := configOf(t.Name(), "")
+	config.Store = t.Name() + " after"
+	if err := w.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(gatetest.Patience):
+		t.Error("the store is still open")
+	}
+}

@@ -1,0 +1,88 @@
+// Package tasks is how generations are asked for and looked at: the platform's
+// images and videos, /v1/video/generations, the files they come to, and the
+// notices by which generation services say that a job has changed. It reads and
+// writes HTTP. What is allowed and what it costs is decided by the app, what
+// becomes of a task by its engine.
+package tasks
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+)
+
+func init() {
+	caddy.RegisterModule(Tasks{})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_tasks", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		t := new(Tasks)
+		return t, t.UnmarshalCaddyfile(h.Dispenser)
+	})
+}
+
+// Tasks serves generations to callers with an API key, below /v1/platform and at
+// /v1/video/generations; the files they come to, to whoever has the link, below
+// /v1/files; and the notices of generation services below /v1/notices. It lets
+// every other path pass.
+//
+// Which models there are, and where they run, is configured in the app, by
+// family and backend.
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.auth.user.id}` | The id of the user whose key was used
+// `{http.modelgate.key_id}` | The id of the key
+// `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
+// `{http.modelgate.model}` | The model that a submission asks for
+// `{http.modelgate.task_id}` | The id of the task that a submission has made, or that is asked for
+type Tasks struct {
+	app    *caddymodule.App
+	logger *zap.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Tasks) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_tasks", New: func() caddy.Module { return new(Tasks) }}
+}
+
+// Provision finds the app.
+func (t *Tasks) Provision(ctx caddy.Context) (err error) {
+	t.logger = ctx.Logger()
+	t.app, err = caddymodule.Of(ctx)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (t *Tasks) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	rt, segments := find(r)
+	if rt == nil {
+		return reply.Pass(w, r, next, t.app.VersionHeader)
+	}
+	v := &visit{tasks: t, route: rt, segments: segments, id: reply.NewRequestID(), w: w, r: r}
+	v.run()
+	return nil
+}
+
+// UnmarshalCaddyfile reads
+//
+//	modelgate_tasks [<matcher>]
+func (t *Tasks) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() || d.NextBlock(0) {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Tasks)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Tasks)(nil)
+	_ caddyfile.Unmarshaler       = (*Tasks)(nil)
+)

@@ -1,0 +1,105 @@
+package tasks
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// The forms of the platform.
+var (
+	video = &form{name: "video", limit: 1 << 20, strict: true, decode: generation.DecodeVideo, answer: accepted}
+	image = &form{name: "image", limit: 1 << 20, strict: true, decode: generation.DecodeImage, answer: accepted}
+)
+
+// acceptance is what a submission to the platform is answered (service document,
+// section 4.6).
+type acceptance struct {
+	TaskID  string     `json:"task_id"`
+	Status  task.State `json:"status"`
+	Ignored []string   `json:"ignored,omitempty"` // members of the body that have no effect
+}
+
+func accepted(s *submission) any { return acceptance{s.task.ID, s.task.Status, s.ignored} }
+
+// showTask serves GET /v1/platform/tasks/{id}?wait=.
+func showTask(v *visit) error {
+	t, err := v.look()
+	if err != nil {
+		return err
+	}
+	return v.answer(t)
+}
+
+// look returns the task of the path, after a change where the caller waits for
+// one.
+func (v *visit) look() (t *task.Task, err error) {
+	q := v.query()
+	wait := q.wait()
+	if q.fault != nil {
+		return nil, q.fault
+	}
+	owner, id := task.OfKey(v.principal.KeyID), v.segments[0]
+	v.name("http.modelgate.task_id", id)
+	if wait == 0 {
+		return v.node.Tasks.Get(v.r.Context(), owner, id)
+	}
+	err = v.last(func(ctx context.Context) error {
+		t, err = v.node.Tasks.Wait(ctx, owner, id, wait)
+		return err
+	})
+	return t, err
+}
+
+// cancelTask serves POST /v1/platform/tasks/{id}/cancel. It answers the task,
+// which has failed of it.
+func cancelTask(v *visit) error {
+	grant, refused := v.admit()
+	if refused != nil {
+		return refused
+	}
+	defer func() { grant.End(time.Now(), 0) }()
+	id := v.segments[0]
+	v.name("http.modelgate.task_id", id)
+	var t *task.Task
+	err := v.last(func(ctx context.Context) (err error) {
+		t, err = v.node.Tasks.Cancel(ctx, task.OfKey(v.principal.KeyID), id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return v.answer(t)
+}
+
+// listing is a page of the tasks of an API key, latest first, in the form of
+// the other lists under /v1.
+type listing struct {
+	Object  string       `json:"object"` // "list"
+	Data    []*task.Task `json:"data"`
+	HasMore bool         `json:"has_more"`
+
+	// Next is what to give as `after` for the page behind this one. It is not
+	// always the last task here: a list by status may have passed others, and may
+	// be short of its limit, or empty, though there are more.
+	Next string `json:"next,omitempty"`
+}
+
+// mostListed bounds a page, as the engine does.
+const mostListed = 100
+
+// listTasks serves GET /v1/platform/tasks?after=&limit=&status=.
+func listTasks(v *visit) error {
+	q := v.query()
+	page := task.Page{After: q.text("after"), Limit: q.number("limit", 1, mostListed), Status: task.State(q.text("status"))}
+	if q.fault != nil {
+		return q.fault
+	}
+	tasks, next, err := v.node.Tasks.List(v.r.Context(), task.OfKey(v.principal.KeyID), page)
+	if err != nil {
+		return err
+	}
+	return v.answer(listing{"list", tasks, next != "", next})
+}

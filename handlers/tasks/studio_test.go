@@ -1,0 +1,190 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+)
+
+func init() {
+	caddy.RegisterModule(Adapter{})
+}
+
+// studio is a generation service in this process: it takes jobs, does with them
+// what a test tells it, and remembers what it was asked.
+type studio struct {
+	mu     sync.Mutex
+	jobs   []backends.Job
+	states map[string]backends.Status // by token
+	polls  map[string]int             // by token
+	accept func(backends.Job) error   // nil: whatever comes
+	stops  bool                       // a job that is cancelled ends
+}
+
+// studios are those of this process, by the name that an [Adapter] is told.
+var studios sync.Map
+
+func studioOf(name string) *studio {
+	s, _ := studios.LoadOrStore(name, &studio{states: make(map[string]backends.Status), polls: make(map[string]int)})
+	return s.(*studio)
+}
+
+// accepts sets what becomes of submissions.
+func (s *studio) accepts(fn func(backends.Job) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accept = fn
+}
+
+// stopsJobs has the studio end jobs that are cancelled.
+func (s *studio) stopsJobs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stops = true
+}
+
+// tells sets what is answered about the job of a task.
+func (s *studio) tells(task string, status backends.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states[backends.Token(task)] = status
+}
+
+// asked returns all submissions there were.
+func (s *studio) asked() []backends.Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.jobs)
+}
+
+// job returns what was asked for a task.
+func (s *studio) job(t testing.TB, task string) backends.Job {
+	t.Helper()
+	for _, job := range s.asked() {
+		if job.Token == backends.Token(task) {
+			return job
+		}
+	}
+	t.Fatalf("the backend was not asked for %s", task)
+	return backends.Job{}
+}
+
+// polled returns how often the job of a task was asked for.
+func (s *studio) polled(task string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.polls[backends.Token(task)]
+}
+
+// Adapter is how a configuration names a studio.
+type Adapter struct {
+	Name string `json:"name"`
+
+	*studio
+}
+
+// CaddyModule returns the Caddy module information.
+func (Adapter) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "modelgate.backends.studio", New: func() caddy.Module { return new(Adapter) }}
+}
+
+// Provision finds the studio.
+func (a *Adapter) Provision(caddy.Context) error {
+	a.studio = studioOf(a.Name)
+	return nil
+}
+
+// UnmarshalCaddyfile reads
+//
+//	adapter studio <name>
+func (a *Adapter) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if !d.Args(&a.Name) || d.NextArg() {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+// Submit implements backends.Backend.
+func (a *Adapter) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.jobs = append(a.jobs, job)
+	if a.accept != nil {
+		if err := a.accept(job); err != nil {
+			return backends.Ref{}, err
+		}
+	}
+	return backends.Ref{ID: job.Token}, nil
+}
+
+// Poll implements backends.Backend.
+func (a *Adapter) Poll(_ context.Context, ref backends.Ref) (backends.Status, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.polls[ref.ID]++
+	status, told := a.states[ref.ID]
+	if !told {
+		status = backends.Status{State: backends.Queued}
+	}
+	return status, nil
+}
+
+// Cancel implements backends.Canceler.
+func (a *Adapter) Cancel(context.Context, backends.Ref) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.stops {
+		return &backends.Error{Kind: backends.Refused, Reason: backends.InvalidInput, Message: "it runs on"}
+	}
+	return nil
+}
+
+// noticeSecret is what the studio's notices carry.
+const noticeSecret = "the studio's own"
+
+// Notice implements backends.Notified: {"token":"..."} under the secret.
+func (a *Adapter) Notice(n backends.Notification) (string, error) {
+	var notice struct{ Token string }
+	switch {
+	case n.Header.Get("X-Studio-Secret") != noticeSecret:
+		return "", errors.New("it is not signed")
+	case n.Now.IsZero() || n.Method == "" || n.Query == nil:
+		return "", fmt.Errorf("what came is incomplete: %+v", n)
+	}
+	err := json.Unmarshal(n.Body, &notice)
+	return notice.Token, err
+}
+
+// made is the status of a job that has come to videos at these addresses.
+func made(links ...string) backends.Status {
+	status := backends.Status{State: backends.Succeeded, Progress: 100}
+	for _, link := range links {
+		status.Results = append(status.Results, backends.Result{
+			URL: link, Type: backends.VideoFile, Duration: 8, Width: 1280, Height: 720, Format: "mp4",
+		})
+	}
+	return status
+}
+
+// failed is the status of a job that has come to nothing.
+func failed(reason backends.Reason, words string) backends.Status {
+	return backends.Status{State: backends.Failed, Failure: backends.Fail(reason, "E1", words)}
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner     = (*Adapter)(nil)
+	_ caddyfile.Unmarshaler = (*Adapter)(nil)
+	_ backends.Canceler     = (*Adapter)(nil)
+	_ backends.Notified     = (*Adapter)(nil)
+)
