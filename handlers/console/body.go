@@ -33,6 +33,10 @@ var errBusy = errors.New("too many request bodies are being read")
 // readBody reads what a route takes as the body, and leaves it in the request
 // as well. It is refused unread where the head tells that it will not do.
 func (v *visit) readBody(takes intake) *fault.Fault {
+	if takes == nothing && v.r.ContentLength != 0 && v.r.Method == http.MethodDelete {
+		// Who says in a body what is to go must not believe that it was heard.
+		return fault.New(fault.InvalidParameter, "DELETE takes no body here; what this path takes stands in its query")
+	}
 	if takes == nothing || takes.optional && v.r.ContentLength == 0 {
 		return nil
 	}

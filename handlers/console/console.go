@@ -1,6 +1,6 @@
 // Package console is what people and their programs do with their accounts: log
-// in, keep what proves who they are, make API keys, buy plans, fill the wallet,
-// see every figure. The directive modelgate_console serves it below /api;
+// in, keep what proves who they are, make API keys, compose and follow tasks, buy
+// plans, fill the wallet, see every figure. The directive modelgate_console serves it below /api;
 // routes.go has all of it in one table.
 package console
 

@@ -11,7 +11,7 @@ import (
 
 // pathOf is a path of a route, with values where it has names.
 func pathOf(row console.Row) string {
-	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{id}", "key_0").Replace(row.Path)
+	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0").Replace(row.Path)
 }
 
 func TestWhatThePageOfAnotherSiteSendsIsRefusedByEveryRoute(t *testing.T) {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
@@ -74,7 +75,7 @@ func finishPasskeyLogin(v *visit) error {
 	if err != nil {
 		return err
 	}
-	entry, err := v.node.Directory.FinishPasskeyLogin(v.r.Context(), rp, ceremony, response, v.device(), v.console.app.Terms())
+	entry, err := v.node.Directory.FinishPasskeyLogin(v.r.Context(), rp, ceremony, response, auth.Device(v.r), v.console.app.Terms())
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,6 @@
 package console
 
 import (
-	"net/netip"
-	"strings"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
@@ -49,7 +45,7 @@ func register(v *visit) error {
 	if f != nil {
 		return f
 	}
-	made, err := v.node.Directory.Register(v.r.Context(), in.Name, in.Password, v.device(), v.console.app.Pace())
+	made, err := v.node.Directory.Register(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Pace())
 	if err != nil {
 		return err
 	}
@@ -126,7 +122,7 @@ func logIn(v *visit) error {
 	if f != nil {
 		return f
 	}
-	entry, err := v.node.Directory.Login(v.r.Context(), in.Name, in.Password, v.device(), v.console.app.Terms())
+	entry, err := v.node.Directory.Login(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Terms())
 	if err != nil {
 		return err
 	}
@@ -209,21 +205,8 @@ func resetPassword(v *visit) error {
 	case in.Password == "":
 		return missing("password")
 	}
-	if err := v.node.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, v.device(), v.console.app.Pace()); err != nil {
+	if err := v.node.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, auth.Device(v.r), v.console.app.Pace()); err != nil {
 		return err
 	}
 	return v.answer(struct{}{})
 }
-
-// device is from where a request comes. What a browser calls itself is a text
-// that anybody chose: it is cut.
-func (v *visit) device() identity.Device {
-	word, _ := caddyhttp.GetVar(v.r.Context(), caddyhttp.ClientIPVarKey).(string)
-	address, _ := netip.ParseAddr(word)
-	agent := v.r.UserAgent()
-	agent = strings.ToValidUTF8(agent[:min(len(agent), maxAgent)], "")
-	return identity.Device{Address: address, Agent: agent}
-}
-
-// maxAgent bounds what is kept of a browser's name, in bytes.
-const maxAgent = 256

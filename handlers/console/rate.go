@@ -1,10 +1,7 @@
 package console
 
 import (
-	"net/netip"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
@@ -14,12 +11,17 @@ import (
 type rate string
 
 const (
-	reads   rate = "reads"
-	writes  rate = "writes"
-	pages   rate = "pages"
-	logins  rate = "log-ins"
-	notices rate = "webhooks"
+	reads     rate = "reads"
+	writes    rate = "writes"
+	callbacks rate = "callbacks"
+	pages     rate = "pages"
+	logins    rate = "log-ins"
+	notices   rate = "webhooks"
 )
+
+// callbacksPerMinute is how many requests of a user may send something to an
+// address that he names: the gateway is nobody's cannon.
+const callbacksPerMinute = 60
 
 // perMinute is how many requests of a class are answered in a minute.
 func (c *Console) perMinute(class rate) int64 {
@@ -28,6 +30,8 @@ func (c *Console) perMinute(class rate) int64 {
 		return c.Reads
 	case writes:
 		return c.Writes
+	case callbacks:
+		return callbacksPerMinute
 	case pages:
 		return c.Pages
 	case logins:
@@ -77,16 +81,10 @@ func (v *visit) admit(class rate) *fault.Fault {
 // or the request has ended.
 func (v *visit) proved() { v.grant.End(v.node.Store.Now(), 1) }
 
-// address is the caller's as Caddy has determined it, with the operator's
-// trusted proxies. An IPv6 address is cut to its network: whoever has one
-// address there has all of them.
+// address is the caller's. An IPv6 address is cut to its network: whoever has one
+// address there has all of them. All whose address is not known are one.
 func (v *visit) address() string {
-	word, _ := caddyhttp.GetVar(v.r.Context(), caddyhttp.ClientIPVarKey).(string)
-	addr, err := netip.ParseAddr(word)
-	if err != nil {
-		return word
-	}
-	addr = addr.Unmap().WithZone("")
+	addr := auth.Address(v.r).Unmap().WithZone("")
 	if addr.Is6() {
 		network, _ := addr.Prefix(64)
 		return network.String()

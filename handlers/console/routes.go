@@ -123,6 +123,14 @@ var routes = table{
 	{"POST", "/api/token/{id}/rotate", user, maybe, writes, stepUp, "", rotateKey},
 	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUp, "", renewCallbackSecret},
 
+	{"GET", "/api/task/self/", user, nothing, reads, nothingMore, "status key_id p page_size", listTasks},
+	{"POST", "/api/task/self/", user, jsonBody, writes, nothingMore, "", composeTask},
+	{"GET", "/api/task/self/{task_id}", user, nothing, reads, nothingMore, "", showTask},
+	{"POST", "/api/task/self/{task_id}/cancel", user, maybe, writes, nothingMore, "", cancelTask},
+	{"GET", "/api/callback/deliveries/", user, nothing, reads, nothingMore, "p page_size", listDeliveries},
+	{"POST", "/api/callback/deliveries/{id}/redeliver", user, maybe, callbacks, nothingMore, "", redeliver},
+	{"POST", "/api/callback/test", user, jsonBody, callbacks, nothingMore, "", testCallback},
+
 	{"GET", "/api/subscription/plans/", user, nothing, reads, nothingMore, "p page_size", listPlans},
 	{"GET", "/api/subscription/self/", user, nothing, reads, nothingMore, "p page_size", listSubscriptions},
 	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, nothingMore, "", setPreference},

@@ -62,6 +62,8 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 			wanted = []rate{pages}
 		case rt.who == half:
 			wanted = []rate{logins, writes}
+		case strings.HasPrefix(rt.path, "/api/callback/") && changes:
+			wanted = []rate{callbacks}
 		case changes:
 			wanted = []rate{writes}
 		}
@@ -123,7 +125,7 @@ func TestNoMisspeltRouteSlipsPast(t *testing.T) {
 		return nil
 	})
 	for _, rt := range slices.Concat(routes, webhooks) {
-		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB", "{id}", "0aB").Replace(rt.path)
+		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB", "{task_id}", "0aB", "{id}", "0aB").Replace(rt.path)
 		bare := strings.TrimSuffix(path, "/")
 		wrong := []string{
 			strings.Replace(bare, "/api/", "/API/", 1), "/" + bare, bare + "//", bare + "/.", bare + "%00", bare + ";x",
@@ -172,6 +174,12 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 		{"PUT", "/api/token/key_0aB", "/api/token/{id}", "", map[string]string{"id": "key_0aB"}},
 		{"POST", "/api/token", "/api/token/", "", nil},
 		{"PATCH", "/api/token/key_0aB", "", "GET, HEAD, PUT, DELETE", nil},
+		{"GET", "/api/task/self", "/api/task/self/", "", nil},
+		{"POST", "/api/task/self/", "/api/task/self/", "", nil},
+		{"DELETE", "/api/task/self", "", "GET, HEAD, POST", nil},
+		{"GET", "/api/task/self/task_0aB", "/api/task/self/{task_id}", "", map[string]string{"task_id": "task_0aB"}},
+		{"POST", "/api/task/self/task_0aB/cancel", "/api/task/self/{task_id}/cancel", "", map[string]string{"task_id": "task_0aB"}},
+		{"POST", "/api/callback/deliveries/evt_0aB/redeliver", "/api/callback/deliveries/{id}/redeliver", "", map[string]string{"id": "evt_0aB"}},
 		{"GET", "/api/user/ledger", "/api/user/ledger/", "", nil},
 		{"GET", "/api/user/ledger/", "/api/user/ledger/", "", nil},
 		{"POST", "/api/user/stripe/pay", "/api/user/{provider}/pay", "", map[string]string{"provider": "stripe"}},
