@@ -28,15 +28,16 @@ var house = []struct {
 	may    []string
 	caddy  bool
 }{
-	{".", []string{"caddymodule", "handlers", "payments", "storage/badger"}, false},
+	{".", []string{"backends", "caddymodule", "handlers", "payments", "storage/badger"}, false},
 	{"cmd/caddy", []string{"."}, true},
 	{"handlers/reply", []string{"internal/fault"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal"}, true},
 	{"handlers/demo", nil, true},
 	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "payments"}, true},
+	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "backends"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal"}, true},
-	{"caddymodule", []string{"internal", "storage", "payments"}, true},
-	{"internal/gatetest", []string{".", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
+	{"caddymodule", []string{"internal", "storage", "payments", "backends"}, true},
+	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
 	{"internal/money", nil, false},
 	{"internal", []string{"internal", "storage", "payments", "backends"}, false},
 	{"backends/demo/film", nil, false},
@@ -277,6 +278,9 @@ func TestCaddyfilesOfTheREADMEAdapt(t *testing.T) {
 func FuzzBlocks(f *testing.F) {
 	f.Add("storage badger /x {\n\tmemory small\n}\nlimits {\n\tping off\n}", "models a\n@m modelgate_model b*\nreverse_proxy @m x:1")
 	f.Add("version_header x-version", "modelgate_demo {\n\tpace 1ms\n}")
+	f.Add("family C vidu-* {\n\tvideo {\n\t\tduration 1-10 {\n\t\t\tdefault 5\n\t\t}\n\t}\n}\nbackend a {\n\tmodels vidu-*\n\tadapter demo\n}\ndefault_model vidu-1", "respond ok")
+	f.Add("callback {\n\turl https://x.example\n\tsecret {env.X}\n\tallow 10.0.0.0/8:443\n}\nmedia off\nretention {\n\ttasks 9d\n}", "respond ok")
+	f.Add("media {\n\tpath /x\n\tmax_file 1GiB\n\ts3 {\n\t\tpath_style\n\t}\n}", "respond ok")
 	f.Add("limits {", "models")
 	f.Add("", "respond `{`\nhandle {\n}\nmodels \"x\ny\"")
 	f.Fuzz(func(t *testing.T, options, block string) {

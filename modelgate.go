@@ -7,12 +7,20 @@
 package modelgate
 
 import (
+	_ "github.com/caddy-modelgate/modelgate/backends/demo"
+	_ "github.com/caddy-modelgate/modelgate/backends/fal"
+	_ "github.com/caddy-modelgate/modelgate/backends/generations"
+	_ "github.com/caddy-modelgate/modelgate/backends/openai"
+	_ "github.com/caddy-modelgate/modelgate/backends/platform"
+	_ "github.com/caddy-modelgate/modelgate/backends/replicate"
+	_ "github.com/caddy-modelgate/modelgate/backends/vod"
 	_ "github.com/caddy-modelgate/modelgate/caddymodule"
 	_ "github.com/caddy-modelgate/modelgate/handlers/auth"
 	_ "github.com/caddy-modelgate/modelgate/handlers/call"
 	_ "github.com/caddy-modelgate/modelgate/handlers/console"
 	_ "github.com/caddy-modelgate/modelgate/handlers/demo"
 	_ "github.com/caddy-modelgate/modelgate/handlers/health"
+	_ "github.com/caddy-modelgate/modelgate/handlers/tasks"
 	_ "github.com/caddy-modelgate/modelgate/payments/demo"
 	_ "github.com/caddy-modelgate/modelgate/payments/epay"
 	_ "github.com/caddy-modelgate/modelgate/payments/stripe"

@@ -46,6 +46,7 @@ var adminRoutes = slices.Concat(
 	[]adminRoute{{"GET /modelgate/status", adminStatus}},
 	identityRoutes,
 	moneyRoutes,
+	taskRoutes,
 	[]adminRoute{{"POST /modelgate/secret/rotate", adminRotateSecret}},
 )
 

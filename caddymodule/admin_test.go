@@ -17,12 +17,7 @@ func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "shut"}, nil)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/shut/disable", nil, nil)
 	type body = map[string]any
-	for _, c := range []struct {
-		method, path string
-		in           any
-		status       int
-		code, param  string
-	}{
+	refuses(t, g, []refusal{
 		{"POST", "/modelgate/users", body{"name": "Taken"}, 409, "CONFLICT", "name"},
 		{"POST", "/modelgate/users", body{"name": ""}, 400, "INVALID_PARAMETER", "name"},
 		{"POST", "/modelgate/users", body{"name": 7}, 400, "INVALID_PARAMETER", "name"},
@@ -66,7 +61,20 @@ func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
 		{"GET", "/modelgate/", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/nothing", nil, 404, "NOT_FOUND", ""},
 		{"DELETE", "/modelgate/users/taken", nil, 404, "NOT_FOUND", ""},
-	} {
+	})
+}
+
+// refusal is a request that an admin route refuses, and how.
+type refusal struct {
+	method, path string
+	in           any
+	status       int
+	code, param  string
+}
+
+func refuses(t *testing.T, g *gatetest.Gate, refusals []refusal) {
+	t.Helper()
+	for _, c := range refusals {
 		status, answer := g.Admin(t, c.method, c.path, c.in)
 		var got struct{ Code, Message, Param string }
 		if err := json.Unmarshal(answer, &got); err != nil {

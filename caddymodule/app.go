@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"sync"
@@ -61,6 +62,27 @@ type App struct {
 	// one: `refuse`, or `allow`, free of charge. Default: `refuse`.
 	Unpriced string `json:"unpriced,omitempty"`
 
+	// Which models generate images and videos, by the families of the service
+	// document, and what they take otherwise than those. A model of a platform
+	// task that is in none is refused.
+	FamilyRows []catalog.FamilyRow `json:"families,omitempty"`
+
+	// The services that generate images and videos.
+	BackendRows []*Backend `json:"backends,omitempty"`
+
+	// The model of a request to /v1/video/generations that names none. Default:
+	// such a request is refused.
+	DefaultModel string `json:"default_model,omitempty"`
+
+	// Where the ends of tasks are told.
+	Callback Callback `json:"callback,omitzero"`
+
+	// Where the results of tasks are kept.
+	Media Media `json:"media,omitzero"`
+
+	// How long records are kept.
+	Retention Retention `json:"retention,omitzero"`
+
 	// What is sold as subscriptions, in the order in which buyers see it.
 	PlanRows []billing.Plan `json:"plans,omitempty"`
 
@@ -102,8 +124,14 @@ type App struct {
 	prices   *catalog.Prices
 	plans    *billing.Plans
 	payments map[string]payments.Provider // by name
-	started  int64                        // Unix seconds of this configuration's provisioning
-	console  bool                         // somebody can be logged in: a site has the console
+
+	families         *catalog.Families
+	generationPrices generationPrices
+	routes           catalog.Models[*Backend]
+	sender           *http.Client // of callbacks
+
+	started int64 // Unix seconds of this configuration's provisioning
+	console bool  // somebody can be logged in: a site has the console
 
 	offers *offers
 	lease  *lease
@@ -126,7 +154,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.logger = ctx.Logger()
 	a.started = time.Now().Unix()
 	a.offers = new(offers)
-	a.lease = newLease(a.logger)
+	a.lease = newLease(a)
 	if a.VersionHeader == "" {
 		a.VersionHeader = "anthropic-version"
 	}
@@ -144,7 +172,17 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.prices, err = catalog.NewPrices(a.PriceRows); err != nil {
 		return err
 	}
+	a.generationPrices = newGenerationPrices(a.PriceRows)
 	a.Offer(a.prices.Names()...)
+	if a.families, err = catalog.NewFamilies(a.FamilyRows); err != nil {
+		return err
+	}
+	if err = a.provisionBackends(ctx); err != nil {
+		return err
+	}
+	if err = a.provisionTasks(); err != nil {
+		return err
+	}
 	if a.plans, err = billing.NewPlans(a.PlanRows); err != nil {
 		return err
 	}
@@ -166,6 +204,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("the storage module %T opens no engine", module)
 	}
 	a.opener = opener
+	if err := a.provisionMedia(); err != nil {
+		return err
+	}
 
 	a.metrics, err = provideMetrics(ctx.GetMetricsRegistry())
 	if err != nil {
@@ -183,6 +224,7 @@ func (a *App) Validate() error {
 		validateCurrency(a.Currency),
 		validateUnpriced(a.Unpriced),
 		a.validatePeople(),
+		a.Retention.validate(),
 	}
 	if a.BaseURL != "" {
 		errs = append(errs, validateBaseURL(a.BaseURL))
@@ -204,7 +246,7 @@ func validateBaseURL(text string) error {
 // master keys that do not open what is sealed there.
 func (a *App) Start() error {
 	ctx := context.Background()
-	if err := a.lease.start(a.opener, a.Secrets); err != nil {
+	if err := a.lease.start(); err != nil {
 		return err
 	}
 	node := a.lease.node
@@ -215,6 +257,9 @@ func (a *App) Start() error {
 		return err
 	}
 	node.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
+	if err := node.serve(a); err != nil {
+		return err
+	}
 	if a.console {
 		node.announceSetup(ctx)
 	}
@@ -231,7 +276,11 @@ func (a *App) Stop() error {
 // Cleanup does what Stop does, for a configuration that never started.
 func (a *App) Cleanup() error {
 	if a.lease != nil {
+		a.lease.unserve()
 		a.lease.stop()
+	}
+	if a.sender != nil {
+		a.sender.CloseIdleConnections()
 	}
 	return nil
 }

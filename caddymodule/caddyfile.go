@@ -39,6 +39,12 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		currency <code>
 //		unpriced allow|refuse
 //		price <pattern> { ... }
+//		family <label> [<model>...] { ... }
+//		backend <name> { ... }
+//		default_model <model>
+//		callback { ... }
+//		media { ... }
+//		retention { ... }
 //		plan <id> <title> { ... }
 //		payment <provider> { ... }
 //		topup { ... }
@@ -58,6 +64,8 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //			streams             <count>
 //			tokens_per_minute   <count>
 //
+//			unfinished_tasks <count>
+//
 //			login_per_user    <count>
 //			login_per_address <count>
 //		}
@@ -74,6 +82,12 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"currency":       checkedArg(&a.Currency, validateCurrency),
 		"unpriced":       checkedArg(&a.Unpriced, validateUnpriced),
 		"price":          a.unmarshalPrice,
+		"family":         a.unmarshalFamily,
+		"backend":        a.unmarshalBackend,
+		"default_model":  checkedArg(&a.DefaultModel, validateDefaultModel),
+		"callback":       a.Callback.unmarshalCaddyfile,
+		"media":          a.Media.unmarshalCaddyfile,
+		"retention":      a.Retention.unmarshalCaddyfile,
 		"plan":           a.unmarshalPlan,
 		"payment":        a.unmarshalPayment(),
 		"topup":          a.TopUp.unmarshalCaddyfile,
@@ -84,7 +98,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"passkey":        a.Passkey.unmarshalCaddyfile,
 		"limits":         a.Limits.unmarshalCaddyfile,
 	}
-	return Block(d, words, "price", "plan", "payment", "secret")
+	return Block(d, words, "price", "family", "backend", "plan", "payment", "secret")
 }
 
 func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {
@@ -127,6 +141,7 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"requests_per_second": func(d *caddyfile.Dispenser) error { return count(d, &l.RequestsPerSecond, identity.MaxCalls) },
 		"streams":             func(d *caddyfile.Dispenser) error { return count(d, &l.Streams, identity.MaxCalls) },
 		"tokens_per_minute":   func(d *caddyfile.Dispenser) error { return count(d, &l.TokensPerMinute, identity.MaxTokens) },
+		"unfinished_tasks":    func(d *caddyfile.Dispenser) error { return count(d, &l.UnfinishedTasks, maxUnfinished) },
 		"login_per_user":      func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerUser, maxLogins) },
 		"login_per_address":   func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerAddress, maxLogins) },
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 func backupCommand() *cobra.Command {
-	return command("backup <file>", "Writes a backup of the running gateway's store to a new file", func(cmd *cobra.Command, args []string) error {
+	cmd := command("backup <file>", "Writes a backup of the running gateway's store to a new file", func(cmd *cobra.Command, args []string) error {
 		c, err := newClient(cmd)
 		if err != nil {
 			return err
@@ -35,6 +35,12 @@ func backupCommand() *cobra.Command {
 			fmt.Fprintf(w, "%s: %d bytes\n", args[0], n)
 		})
 	})
+	cmd.Long = `Writes a backup of the running gateway's store to a new file.
+
+It holds users, money and tasks. The master key is not in it, nor are the files
+of results: these lie beside the store, in its directory .media or the configured
+place, for 7 days. Where they are not restored, their links answer 410.`
+	return cmd
 }
 
 // writeWhole writes r to a new file, readable by its owner only, which gets its

@@ -54,7 +54,7 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	log calls {
 		output stderr
 		format console
-		include http.handlers.modelgate_messages http.handlers.modelgate_completions
+		include http.handlers.modelgate_messages http.handlers.modelgate_completions http.handlers.modelgate_tasks
 	}
 	modelgate {
 		base_url {{.BaseURL}}
@@ -69,6 +69,22 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 			cache_write 3.75
 			context 200000
 			max_output 64000
+		}
+		family E demo-*
+		price image-demo-* {
+			image 0.02
+		}
+		price video-demo-* {
+			second 0.05
+			second audio 0.08
+		}
+		backend demo {
+			models image-demo-* video-demo-*
+			adapter demo
+		}
+		default_model video-demo-1
+		callback {
+			allow {{.Receiver}}
 		}
 		plan 1 Starter {
 			price 9.90
@@ -96,6 +112,7 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		models demo-1
 		modelgate_demo
 	}
+	modelgate_tasks
 }
 `))
 
@@ -134,7 +151,8 @@ func runDemo(cmd *cobra.Command, _ []string) error {
 }
 
 // startDemo runs the Caddyfile and makes a user with a key, an access token and
-// some money.
+// some money. The callbacks of the key go to a receiver, which writes its lines
+// beside those of the calls.
 func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 	data, err := filepath.Abs(data)
 	if err != nil {
@@ -148,7 +166,11 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 	if err != nil {
 		return demoRun{}, err
 	}
-	config, err := adaptDemo(listen, admin, data)
+	callbacks, err := newReceiver(cmd.ErrOrStderr())
+	if err != nil {
+		return demoRun{}, err
+	}
+	config, err := adaptDemo(listen, admin, data, callbacks.address())
 	if err != nil {
 		return demoRun{}, err
 	}
@@ -156,10 +178,10 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 		return demoRun{}, err
 	}
 	run := demoRun{BaseURL: demoBaseURL(listen), Admin: admin, User: "demo", Password: rand.Text()}
-	return run, run.provide(cmd.Context())
+	return run, run.provide(cmd.Context(), callbacks)
 }
 
-func adaptDemo(listen, admin, data string) ([]byte, error) {
+func adaptDemo(listen, admin, data, receiver string) ([]byte, error) {
 	// Without its host the site would listen at all addresses of the machine.
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -172,7 +194,7 @@ func adaptDemo(listen, admin, data string) ([]byte, error) {
 	}
 	var caddyfile strings.Builder
 	err = demoCaddyfile.Execute(&caddyfile, map[string]string{
-		"Listen": listen, "Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data),
+		"Listen": listen, "Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver,
 	})
 	if err != nil {
 		return nil, err
@@ -209,8 +231,9 @@ func freeAddress(address string) (string, error) {
 const demoMoney = 20 * money.Unit
 
 // provide makes a password, a key and an access token for the demo's user, who
-// may be there from an earlier run, and gives him money, once.
-func (d *demoRun) provide(ctx context.Context) error {
+// may be there from an earlier run, and gives him money, once. The callbacks of
+// the key go to the receiver.
+func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 	app, err := activeApp()
 	if err != nil {
 		return err
@@ -228,7 +251,7 @@ func (d *demoRun) provide(ctx context.Context) error {
 	if err := node.Directory.SetPassword(ctx, operator, d.User, d.Password); err != nil {
 		return err
 	}
-	_, key, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo"})
+	key, secret, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo", CallbackURL: callbacks.url()})
 	if err != nil {
 		return err
 	}
@@ -236,7 +259,18 @@ func (d *demoRun) provide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.APIKey, d.AccessToken = key.Reveal(), token.Reveal()
+	d.APIKey, d.AccessToken = secret.Reveal(), token.Reveal()
+	account, ok := node.Directory.AuthenticateToken(d.AccessToken)
+	if !ok {
+		return errors.New("the access token does not let in")
+	}
+	_, signing, err := node.Directory.RenewCallbackSecret(ctx, account, key.ID)
+	if err != nil {
+		return err
+	}
+	if err := callbacks.trust(signing); err != nil {
+		return err
+	}
 	_, err = node.Billing.Credit(ctx, operator, d.User, demoMoney, "something to try with", "demo")
 	return err
 }
@@ -264,6 +298,7 @@ func (d demoRun) introduce(w io.Writer) {
 		d.BaseURL, d.APIKey, quoted(call{"demo-1", 64, false, hello}))
 	fmt.Fprintf(w, "\nA chat, as a stream:\n\n  curl -sN %s/v1/chat/completions -H 'authorization: Bearer %s' -H 'content-type: application/json' -d '%s'\n",
 		d.BaseURL, d.APIKey, quoted(call{"demo-1", 64, true, hello}))
+	d.introduceTasks(w)
 	console := func(what, method, path string, body any) {
 		fmt.Fprintf(w, "\n%s:\n\n  curl -s %s%s -H 'authorization: Bearer %s'", what, d.BaseURL, path, d.AccessToken)
 		if body != nil {
@@ -287,5 +322,5 @@ func (d demoRun) introduce(w io.Writer) {
 	console("What the calls have cost", http.MethodGet, "/api/log/self", nil)
 	console("More money; open the pay_url of the answer in a browser", http.MethodPost, "/api/user/demo/pay", order{10 * money.Unit})
 	console("A plan, paid from the wallet, once for its key", http.MethodPost, "/api/subscription/wallet/pay", purchase{1, "first"})
-	fmt.Fprintf(w, "\nThe operator's side, from another terminal:\n\n  go run ./cmd/caddy modelgate wallet show %s --address %s\n  go run ./cmd/caddy modelgate verify --address %s\n\nEach call is a line below. Stop with Ctrl-C.\n\n", d.User, d.Admin, d.Admin)
+	fmt.Fprintf(w, "\nThe operator's side, from another terminal:\n\n  go run ./cmd/caddy modelgate wallet show %s --address %s\n  go run ./cmd/caddy modelgate verify --address %s\n\nEach call and each callback is a line below. Stop with Ctrl-C.\n\n", d.User, d.Admin, d.Admin)
 }

@@ -32,6 +32,10 @@ func rotateSecret(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintf(w, "The new key stands in %s; make a copy of it, apart from those of the store.\n", done.KeyFile)
 			return
 		}
+		if done.Single {
+			fmt.Fprintln(w, "The configuration has one master key: to change it, put a new one before it, reload, and rotate.")
+			return
+		}
 		fmt.Fprintln(w, "The keys after the first can be taken out of the configuration.")
 	})
 }

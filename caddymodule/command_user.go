@@ -39,7 +39,7 @@ func userCommands() []*cobra.Command {
 		command("unblock <user>", "Forgives the failures of a user, by which codes, log-ins and the password are held up, and what he has changed today", func(cmd *cobra.Command, args []string) error {
 			return onAccess(cmd, http.MethodPost, args[0], "/unblock", "", "may try again; a password and factors stay as they are")
 		}),
-		command("sign-out <user>", "Ends all sessions of a user", func(cmd *cobra.Command, args []string) error {
+		command("sign-out <user>", "Ends all sessions of a user; an access token is ended by token --revoke", func(cmd *cobra.Command, args []string) error {
 			return onAccess(cmd, http.MethodPost, args[0], "/sign-out", "", "is signed out everywhere")
 		}),
 		command("enable <user>", "Lets a disabled user in again", func(cmd *cobra.Command, args []string) error {

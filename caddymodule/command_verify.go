@@ -16,7 +16,7 @@ import (
 )
 
 func verifyCommand() *cobra.Command {
-	cmd := command("verify", "Rebuilds every balance from its entries and checks that all the money adds up", func(cmd *cobra.Command, _ []string) error {
+	cmd := command("verify", "Rebuilds every balance from its entries and checks that money, tasks and the records of files add up", func(cmd *cobra.Command, _ []string) error {
 		backup, _ := cmd.Flags().GetString("backup")
 		engine, _ := cmd.Flags().GetString("engine")
 		found := verifyServer
@@ -45,7 +45,8 @@ func verifyServer(cmd *cobra.Command) (v verified, err error) {
 	if err != nil {
 		return v, err
 	}
-	return v, c.call(cmd.Context(), http.MethodPost, "/modelgate/verify", nil, &v)
+	err = c.call(cmd.Context(), http.MethodPost, "/modelgate/verify", nil, &v)
+	return v, err
 }
 
 // verifyBackup reads a backup into a store of its own beside it, which is

@@ -12,6 +12,7 @@ var directives = []string{
 	"modelgate_health",
 	"modelgate_messages",
 	"modelgate_completions",
+	"modelgate_tasks",
 	"modelgate_console",
 	"modelgate_stepup",
 	"modelgate_auth",

@@ -57,7 +57,8 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 		if err != nil {
 			return nil, err
 		}
-		return config, c.call(cmd.Context(), http.MethodGet, "/config/", nil, &config)
+		err = c.call(cmd.Context(), http.MethodGet, "/config/", nil, &config)
+		return config, err
 	}
 	adapter, _ := cmd.Flags().GetString("adapter")
 	if _, err := os.Stat(file); err != nil {
@@ -67,13 +68,14 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return config, json.Unmarshal(raw, &config)
+	err = json.Unmarshal(raw, &config)
+	return config, err
 }
 
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
 	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets} {
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
 		findings = append(findings, check(config)...)
 	}
 	return findings

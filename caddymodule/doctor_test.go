@@ -33,6 +33,10 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		return "{\n" + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
 			"http://:8080 {\n modelgate_console\n modelgate_messages {\n" + block + "\nrespond ok\n}\n}\n"
 	}
+	// tasking is one that sells, too, with a door for tasks.
+	tasking := func(option, door string) string {
+		return strings.Replace(selling(option, ""), "modelgate_console", "modelgate_console\n "+door, 1)
+	}
 	const (
 		secure = "base_url https://x.example\n"
 		stripe = "payment stripe {\n secret_key {env.NOPE}\n webhook_secret {file./nope}\n}\n"
@@ -74,15 +78,41 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"a model without a price": {
 			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price"},
 		},
-		"a free model":             {selling(secure+"unpriced allow", "models a-1 b"), nil},
-		"people in clear":          {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
-		"people on this machine":   {selling("base_url http://[::1]:8080", ""), nil},
-		"a site without a name":    {selling("", ""), []string{"warning apps.modelgate.base_url: in clear"}},
-		"passkeys for another":     {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
-		"passkeys for a parent":    {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
-		"passkeys elsewhere":       {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: at that address nobody"}},
-		"a master key in clear":    {selling(secure+"secret AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", ""), []string{"error apps.modelgate.secrets[0]: in clear"}},
-		"a master key elsewhere":   {selling(secure+"secret {env.NOPE} {file./nope}", ""), nil},
+		"a free model":           {selling(secure+"unpriced allow", "models a-1 b"), nil},
+		"people in clear":        {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
+		"people on this machine": {selling("base_url http://[::1]:8080", ""), nil},
+		"a site without a name":  {selling("", ""), []string{"warning apps.modelgate.base_url: in clear"}},
+		"passkeys for another":   {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
+		"passkeys for a parent":  {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
+		"passkeys elsewhere":     {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: at that address nobody"}},
+		"a master key in clear":  {selling(secure+"secret AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", ""), []string{"error apps.modelgate.secrets[0]: in clear"}},
+		"a master key elsewhere": {selling(secure+"secret {env.NOPE} {file./nope}", ""), nil},
+		"tasks are sold well": {
+			tasking(secure+"family E video-a-*\nprice video-a-* {\n second 1\n}\nbackend a {\n models video-a-*\n adapter fal {\n key {env.NOPE}\n model video-a-1 a/b\n}\n}", "modelgate_tasks"), nil,
+		},
+		"no door for tasks": {
+			tasking(secure+"family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", ""),
+			[]string{"warning apps.modelgate.backends: nobody can submit"},
+		},
+		"a door for no tasks":   {tasking(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
+		"tasks without a site":  {tasking("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
+		"links of the services": {tasking(secure+"media off\nfamily E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil},
+		"models of no family, without a price": {
+			tasking(secure+"backend a {\n models video-x-1\n adapter fal\n}", "modelgate_tasks"),
+			[]string{"warning apps.modelgate.backends[0].models: is in no family", "warning apps.modelgate.backends[0].models: has no price"},
+		},
+		"tasks for trying": {
+			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models video-x-1\n adapter demo\n}", "modelgate_tasks"),
+			[]string{"note apps.modelgate.backends[0].adapter: asks no model"},
+		},
+		"secrets of tasks in clear": {
+			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models x-*\n adapter fal {\n key hush\n}\n}\ncallback {\n url http://x.example\n secret whsec_x\n}\n"+
+				"media {\n s3 {\n access_key {env.NOPE}\n secret_key hush\n}\n}", "modelgate_tasks"),
+			[]string{
+				"warning apps.modelgate.backends[0].adapter.key: in clear", "warning apps.modelgate.callback.url: in clear",
+				"warning apps.modelgate.callback.secret: in clear", "warning apps.modelgate.media.s3.secret_key: in clear",
+			},
+		},
 		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
 		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
 		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},

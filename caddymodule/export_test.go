@@ -1,4 +1,9 @@
 package caddymodule
 
-// AdaptDemo returns what the demo runs, for tests from outside.
-var AdaptDemo = adaptDemo
+// What tests from outside use of the demo.
+var (
+	AdaptDemo   = adaptDemo
+	DemoCommand = demoCommand
+	StartDemo   = startDemo
+	Introduce   = demoRun.introduce
+)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 // Limits bound what one call may take, so that slow or dead peers on either
@@ -51,6 +52,9 @@ type Limits struct {
 	// key that has no such limit of its own. Default: as many as come.
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
 
+	// How many tasks of one API key may be unfinished at once. Default: 100.
+	UnfinishedTasks int64 `json:"unfinished_tasks,omitempty"`
+
 	// How many log-ins by password one user name may be tried with in 15
 	// minutes. They are counted in the store, whether the name is known or not,
 	// and end nobody's session or passkey. At most 1000. Default: 10.
@@ -65,6 +69,9 @@ type Limits struct {
 // where they are counted.
 const maxLogins = identity.MaxPace
 
+// maxUnfinished bounds the limit of unfinished tasks.
+const maxUnfinished = 1_000_000
+
 func (l *Limits) setDefaults() {
 	setDefault(&l.BodyRead, 2*time.Minute)
 	setDefault(&l.FirstByte, 10*time.Minute)
@@ -73,6 +80,7 @@ func (l *Limits) setDefaults() {
 	if l.BodyMemory == 0 {
 		l.BodyMemory = 512 << 20
 	}
+	l.UnfinishedTasks = cmp.Or(l.UnfinishedTasks, task.DefaultUnfinished)
 	l.LoginPerUser = cmp.Or(l.LoginPerUser, 10)
 	l.LoginPerAddress = cmp.Or(l.LoginPerAddress, 100)
 }
@@ -101,6 +109,7 @@ func (l *Limits) validate() error {
 		{"requests_per_second", l.RequestsPerSecond, identity.MaxCalls},
 		{"streams", l.Streams, identity.MaxCalls},
 		{"tokens_per_minute", l.TokensPerMinute, identity.MaxTokens},
+		{"unfinished_tasks", l.UnfinishedTasks, maxUnfinished},
 		{"login_per_user", l.LoginPerUser, maxLogins},
 		{"login_per_address", l.LoginPerAddress, maxLogins},
 	} {

@@ -182,6 +182,9 @@ func (nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, reservations, reserved, settlements, atRisk, ledgerMismatch} {
 		ch <- d
 	}
+	for _, d := range taskDescs {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -205,6 +208,7 @@ func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
 		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
 		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+node.verified.Load()), store)
+		collectTasks(node, store, ch)
 		return true
 	})
 }

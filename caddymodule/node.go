@@ -12,11 +12,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
+	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -28,6 +29,8 @@ type Node struct {
 	Directory *identity.Directory
 	Ledger    *ledger.Ledger
 	Billing   *billing.Desk
+	Tasks     *task.Engine
+	Media     *media.Archive
 	Rates     *limit.Table
 	Keyring   *seal.Keyring
 
@@ -46,6 +49,10 @@ type Node struct {
 
 	closing sync.Once
 	swept   chan struct{} // closed when the sweeper has ended
+
+	serving  serving  // the configurations by which tasks are driven
+	counting counting // of what is not over
+	usable   usable   // what backends answered last
 
 	announcing sync.Once  // of the setup code
 	rotating   sync.Mutex // held while the master key is changed
@@ -80,9 +87,11 @@ func init() {
 	})
 }
 
-// openNode opens the engine and loads what stands in memory. The pool sees to it
-// that a place is opened once at a time; one that is still closing is awaited.
-func openNode(ctx context.Context, opener storage.Opener, keys masterKeys, logger *zap.Logger) (*Node, error) {
+// openNode opens the engine and loads what stands in memory, for the
+// configuration a. The pool sees to it that a place is opened once at a time; one
+// that is still closing is awaited.
+func openNode(ctx context.Context, a *App) (*Node, error) {
+	opener, logger := a.opener, a.logger
 	if before, ok := ends.Load(opener.Key()); ok {
 		select {
 		case <-before.(chan struct{}):
@@ -100,7 +109,7 @@ func openNode(ctx context.Context, opener storage.Opener, keys masterKeys, logge
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if node.Keyring, err = keys.open(ctx, store, opener); err != nil {
+	if node.Keyring, err = a.Secrets.open(ctx, store, opener); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	if node.Directory, err = identity.Open(ctx, store, node.Keyring, logger.Named("audit")); err != nil {
@@ -113,6 +122,13 @@ func openNode(ctx context.Context, opener storage.Opener, keys masterKeys, logge
 		return nil, errors.Join(err, store.Close())
 	}
 	node.Billing = billing.NewDesk(store, node.Ledger, node.Directory, logger.Named("billing"))
+	node.Tasks = task.Open(store, node.Ledger, task.Options{Told: node.Directory.Told, Logger: logger.Named("tasks")})
+	node.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
+	if err := node.drive(a, nil); err != nil { // who opens the node may have stopped already
+		node.closeTasks(ctx)
+		node.Ledger.Close(ctx)
+		return nil, errors.Join(err, store.Close())
+	}
 	go node.sweep()
 	ends.Store(node.key, node.closed)
 	return node, nil
@@ -142,9 +158,20 @@ func (n *Node) close(ctx context.Context) error {
 	n.closing.Do(func() {
 		n.end()
 		<-n.swept
+		n.closeTasks(ctx)
 		n.Ledger.Close(ctx)
 	})
 	return n.Store.Close()
+}
+
+// closeTasks lets what is under way at backends end: a job that is being handed
+// over would be in doubt at the next start. What takes longer, as copies do, is
+// taken up again then.
+func (n *Node) closeTasks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitPatience)
+	defer cancel()
+	n.Tasks.Close(ctx)
+	n.Media.Close()
 }
 
 // sweepEvery is how often the node looks after what time alone has changed.
@@ -161,8 +188,17 @@ func (n *Node) sweep() {
 			return
 		case <-tick.C:
 			n.Ledger.Sweep()
-			if err := n.Billing.Sweep(n.life); err != nil && n.life.Err() == nil {
-				n.logger.Error("looking after subscriptions and orders", zap.Error(err))
+			for _, room := range []struct {
+				what  string
+				sweep func(context.Context) error
+			}{
+				{"looking after subscriptions and orders", n.Billing.Sweep},
+				{"removing old tasks", n.Tasks.Sweep},
+				{"removing old files", n.Media.Sweep},
+			} {
+				if err := room.sweep(n.life); err != nil && n.life.Err() == nil {
+					n.logger.Error(room.what, zap.Error(err))
+				}
 			}
 		}
 	}
@@ -248,141 +284,6 @@ func reserve(taken *atomic.Int64, bytes, budget int64) bool {
 		return false
 	}
 	return true
-}
-
-// lease is a configuration's hold on a node. It lasts until the configuration
-// has stopped and its last call has ended.
-type lease struct {
-	logger *zap.Logger
-	opener storage.Opener
-	keys   masterKeys
-	opened chan struct{} // closed once start has run
-	node   *Node         // nil when start failed; written before opened is closed
-	holds  atomic.Int64  // one for the configuration, one for each call
-	once   sync.Once
-}
-
-func newLease(logger *zap.Logger) *lease {
-	return &lease{logger: logger, opened: make(chan struct{})}
-}
-
-func (l *lease) start(opener storage.Opener, keys masterKeys) error {
-	defer close(l.opened)
-	l.opener, l.keys = opener, keys
-	node, err := l.take()
-	if err != nil {
-		return err
-	}
-	l.node = node
-	l.holds.Store(1)
-	return nil
-}
-
-// take joins the node of the pool, opening it if it is not there.
-func (l *lease) take() (*Node, error) {
-	value, joined, err := nodes.LoadOrNew(l.opener.Key(), func() (caddy.Destructor, error) {
-		return openNode(context.Background(), l.opener, l.keys, l.logger)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if joined {
-		l.logger.Debug("joined the open node", zap.String("store", l.opener.Key()))
-	}
-	return value.(*Node), nil
-}
-
-// stop gives back the configuration's own hold. Caddy calls it twice, as Stop
-// and as Cleanup, and also when the start has failed. When the process ends it
-// does nothing: apps stop in random order, servers may still be serving, and
-// the hook above closes the store after all of them.
-func (l *lease) stop() {
-	if caddy.Exiting() {
-		return
-	}
-	l.once.Do(func() {
-		if l.node != nil {
-			l.release()
-		}
-	})
-}
-
-func (l *lease) release() {
-	if l.holds.Add(-1) == 0 {
-		l.giveBack()
-	}
-}
-
-func (l *lease) giveBack() {
-	if _, err := nodes.Delete(l.opener.Key()); err != nil {
-		l.logger.Error("closing the store", zap.Error(err))
-	}
-}
-
-// openPatience is how long a call waits for a node that is being opened: apps
-// start in random order, so the server may listen before the store is open.
-const openPatience = 10 * time.Second
-
-// hold returns the node with a hold on it, and how to give that back.
-func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
-	select {
-	case <-l.opened:
-	default:
-		timer := time.NewTimer(openPatience)
-		defer timer.Stop()
-		select {
-		case <-l.opened:
-		case <-timer.C:
-			return nil, nil, errors.New("the store is still being opened")
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		}
-	}
-	if l.node == nil {
-		return nil, nil, errors.New("the store could not be opened")
-	}
-	for {
-		holds := l.holds.Load()
-		if holds == 0 {
-			// A request that came in after the last one of a stopped
-			// configuration had ended: it takes a hold of its own.
-			node, err := l.take()
-			return node, l.giveBack, err
-		}
-		if l.holds.CompareAndSwap(holds, holds+1) {
-			return l.node, l.release, nil
-		}
-	}
-}
-
-// Enter lets a call in: it returns the node, which stays open until leave is
-// called. While the store is opened it waits; when the store has failed or the
-// process ends it refuses.
-func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fault.Fault) {
-	node, release, err := a.lease.hold(ctx)
-	if err != nil {
-		a.logger.Error("a call found no store", zap.Error(err))
-		return nil, nil, closedNow
-	}
-	node.calls.Add(1)
-	leave = func() {
-		node.calls.Add(-1)
-		release()
-	}
-	if node.open() != nil { // the store has logged why
-		leave()
-		return nil, nil, closedNow
-	}
-	return node, leave, nil
-}
-
-// closedNow is all that a caller hears of a store that is not there.
-var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
-
-// Node returns the node without counting a call, for health and admin routes;
-// release gives it back.
-func (a *App) Node(ctx context.Context) (node *Node, release func(), err error) {
-	return a.lease.hold(ctx)
 }
 
 // probeEvery is how often a readiness probe writes at most: probes come from

@@ -88,6 +88,7 @@ func (n *Node) announceSetup(ctx context.Context) {
 type rotation struct {
 	Resealed int    `json:"resealed"`           // records that were sealed by another key than the first
 	KeyFile  string `json:"key_file,omitempty"` // empty where the configuration has the keys
+	Single   bool   `json:"single,omitempty"`   // the configuration has one key: there was none to rotate to
 }
 
 // adminRotateSecret seals everything by a new master key: one that is drawn, where
@@ -98,6 +99,7 @@ func adminRotateSecret(n *Node, r *http.Request) (any, error) {
 	n.rotating.Lock()
 	defer n.rotating.Unlock()
 	done := rotation{KeyFile: n.Keyring.Path()}
+	done.Single = done.KeyFile == "" && n.Keyring.Count() == 1
 	if done.KeyFile != "" {
 		if err := n.Keyring.Rotate(); err != nil {
 			return nil, err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/media"
+	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -24,6 +27,18 @@ type verified struct {
 // millions of records.
 const maxProblems = 100
 
+// rooms are what rests on the ledger, each with what checks it.
+var rooms = []struct {
+	name   string
+	verify func(r storage.Reader, now time.Time, problem func(format string, args ...any)) error
+}{
+	{"billing", billing.Verify},
+	{"tasks", task.Verify},
+	{"media", func(r storage.Reader, _ time.Time, problem func(format string, args ...any)) error {
+		return media.Verify(r, problem)
+	}},
+}
+
 // verify checks the ledger and all that rests on it in one snapshot.
 func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 	v.Problems = []ledger.Problem{}
@@ -33,9 +48,15 @@ func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 				v.Problems = append(v.Problems, p)
 			}
 		}, func(r storage.Reader, problem func(ledger.Problem)) error {
-			return billing.Verify(r, store.Now(), func(format string, args ...any) {
-				problem(ledger.Problem{Where: "billing", What: fmt.Sprintf(format, args...)})
-			})
+			for _, room := range rooms {
+				err := room.verify(r, store.Now(), func(format string, args ...any) {
+					problem(ledger.Problem{Where: room.name, What: fmt.Sprintf(format, args...)})
+				})
+				if err != nil {
+					return fmt.Errorf("%s: %w", room.name, err)
+				}
+			}
+			return nil
 		})
 		return err
 	})

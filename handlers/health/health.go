@@ -24,7 +24,9 @@ func init() {
 
 // Health serves GET /healthz, which answers 200 as long as the process does,
 // and GET /readyz, which answers 200 when calls can be taken, or 503 with the
-// reasons why not: the store failed or is almost full, or the process drains.
+// reasons why not: the store failed or is almost full, the process drains, or
+// there are backends of generation tasks and none of them can be used, because
+// it is drained or its service takes no tasks.
 type Health struct {
 	app *caddymodule.App
 }
@@ -78,7 +80,7 @@ func (h *Health) reasons(r *http.Request) []string {
 	if err := node.Probe(r.Context()); err != nil {
 		return []string{err.Error()}
 	}
-	return nil
+	return h.app.Unusable(r.Context(), node)
 }
 
 type state struct {

@@ -38,7 +38,8 @@ type Config struct {
 	// Global goes into the global options.
 	Global string
 
-	// App goes into the modelgate option, beside its storage.
+	// App goes into the modelgate option, beside its storage. Where it has
+	// backends and says nothing of media, files are kept in a directory of the Gate.
 	App string
 
 	// Site goes into the one site, which takes every host.
@@ -76,7 +77,8 @@ type Gate struct {
 	AdminAddress string
 
 	admin    *adminClient
-	logFrom  int // the first line of the process's log that is of this Gate
+	dir      string // of what a Gate keeps in files
+	logFrom  int    // the first line of the process's log that is of this Gate
 	reloaded bool
 }
 
@@ -94,6 +96,7 @@ func Start(t testing.TB, config Config) *Gate {
 		g.Store = t.Name()
 	}
 	dir := shortDir(t)
+	g.dir = dir
 	g.AdminAddress = "unix/" + filepath.Join(dir, "admin.sock")
 	g.admin = newAdminClient(filepath.Join(dir, "admin.sock"))
 	t.Cleanup(func() {
@@ -136,6 +139,10 @@ func (g *Gate) URL(path string) string { return "http://" + g.Address + path }
 
 // Caddyfile returns the whole of a configuration.
 func (g *Gate) Caddyfile(config Config) string {
+	app := config.App
+	if strings.Contains(app, "backend ") && !strings.Contains(app, "media") {
+		app += fmt.Sprintf("\nmedia {\npath %q\n}\n", filepath.Join(g.dir, "media"))
+	}
 	storage := config.Storage
 	if storage == "" {
 		storage = fmt.Sprintf("gatetest %q", g.Store)
@@ -152,7 +159,7 @@ func (g *Gate) Caddyfile(config Config) string {
 	` + config.Global + `
 	modelgate {
 		storage ` + storage + `
-		` + config.App + `
+		` + app + `
 	}
 }
 http://:PORT {

@@ -1,0 +1,213 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// backendsNamespace is where generation services are among Caddy's modules.
+const backendsNamespace = "modelgate.backends"
+
+// Backend is a generation service, by which tasks are run.
+type Backend struct {
+	// What its tasks know it by, as long as they live: 1 to 64 characters of a-z,
+	// 0-9, `-` and `_`. A backend of another name is another one.
+	Name string `json:"name"`
+
+	// The models that it runs: an exact name, or a prefix and `*`. One that begins
+	// with `video-` or `image-` names models of that kind, any other one what
+	// follows these in the names of both. Over all backends an exact name goes
+	// before a prefix, and a longer prefix before a shorter one. Without any it gets
+	// no new tasks, and ends those that it has.
+	Models []catalog.Pattern `json:"models,omitempty"`
+
+	// How many tasks it may have at once; the others wait here, first come first
+	// served. Default: any number.
+	MaxRunning int `json:"max_running,omitempty"`
+
+	// How often it is asked in a second what has become of its tasks, at most.
+	// Default: 50.
+	PollsPerSecond int `json:"polls_per_second,omitempty"`
+
+	// How the service is spoken to.
+	AdapterRaw json.RawMessage `json:"adapter,omitempty" caddy:"namespace=modelgate.backends inline_key=adapter"`
+
+	adapter backends.Backend
+}
+
+// The greatest numbers that mean something.
+const (
+	maxMaxRunning     = 1_000_000
+	maxPollsPerSecond = 10_000
+)
+
+func (b *Backend) validate() error {
+	switch {
+	case !isBackendName(b.Name):
+		return fmt.Errorf("backend %q: a name has 1 to 64 characters of a-z, 0-9, - and _", b.Name)
+	case b.MaxRunning < 0 || b.MaxRunning > maxMaxRunning:
+		return fmt.Errorf("backend %s: max_running is from 1 to %d, or left out", b.Name, maxMaxRunning)
+	case b.PollsPerSecond < 0 || b.PollsPerSecond > maxPollsPerSecond:
+		return fmt.Errorf("backend %s: polls_per_second is from 1 to %d, or left out", b.Name, maxPollsPerSecond)
+	case b.AdapterRaw == nil:
+		return fmt.Errorf("backend %s: it has no adapter, which says how the service is spoken to", b.Name)
+	}
+	return nil
+}
+
+// isBackendName tells whether text can name a backend: it is part of keys, of
+// paths and of metrics.
+func isBackendName(text string) bool {
+	return text != "" && len(text) <= 64 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// provisionBackends loads the adapters, and finds out which models go where.
+func (a *App) provisionBackends(ctx caddy.Context) error {
+	names := make(map[string]bool, len(a.BackendRows))
+	for _, b := range a.BackendRows {
+		if err := b.validate(); err != nil {
+			return err
+		}
+		if names[b.Name] {
+			return fmt.Errorf("backend %s is there twice", b.Name)
+		}
+		names[b.Name] = true
+		module, err := ctx.LoadModule(b, "AdapterRaw")
+		if err != nil {
+			return fmt.Errorf("backend %s: loading the adapter: %w", b.Name, err)
+		}
+		var ok bool
+		if b.adapter, ok = module.(backends.Backend); !ok {
+			return fmt.Errorf("backend %s: the adapter module %T runs no tasks", b.Name, module)
+		}
+	}
+	var err error
+	if a.routes, err = routesOf(a.BackendRows); err != nil {
+		return err
+	}
+	return a.checkDefaultModel()
+}
+
+// Notified returns the adapter of the backend with this name whose service calls
+// us when a job has changed; false when there is none.
+func (a *App) Notified(backend string) (backends.Notified, bool) {
+	for _, b := range a.BackendRows {
+		if b.Name == backend {
+			adapter, notified := b.adapter.(backends.Notified)
+			return adapter, notified
+		}
+	}
+	return nil, false
+}
+
+// noticesPath is where services tell us that a job has changed, before the name
+// of the backend.
+const noticesPath = "/v1/notices/"
+
+// notifyURL is where the service of b may tell us that a job has changed; empty
+// where it does not, or we do not know our own address.
+func (a *App) notifyURL(b *Backend) string {
+	if _, notified := b.adapter.(backends.Notified); !notified || a.BaseURL == "" {
+		return ""
+	}
+	return a.BaseURL + noticesPath + b.Name
+}
+
+// driven are the backends as the task engine takes them.
+func (a *App) driven() []task.Backend {
+	all := make([]task.Backend, len(a.BackendRows))
+	for i, b := range a.BackendRows {
+		all[i] = task.Backend{Backend: b.adapter, Name: b.Name, MaxRunning: b.MaxRunning, PollsPerSecond: b.PollsPerSecond}
+	}
+	return all
+}
+
+// unmarshalBackend reads one backend:
+//
+//	backend <name> {
+//		models           <model>...
+//		max_running      <count>
+//		polls_per_second <count>
+//		adapter          <adapter> ...
+//	}
+func (a *App) unmarshalBackend(d *caddyfile.Dispenser) error {
+	at := *d
+	var b Backend
+	if err := oneArg(d, &b.Name); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(a.BackendRows, func(other *Backend) bool { return other.Name == b.Name }) {
+		return d.Errf("backend %s is there twice", b.Name)
+	}
+	err := Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"models": func(d *caddyfile.Dispenser) (err error) {
+			words := d.RemainingArgs()
+			if len(words) == 0 {
+				return d.ArgErr()
+			}
+			b.Models, err = catalog.ParsePatterns(words)
+			return located(d, err)
+		},
+		"max_running":      func(d *caddyfile.Dispenser) error { return smallCount(d, &b.MaxRunning, maxMaxRunning) },
+		"polls_per_second": func(d *caddyfile.Dispenser) error { return smallCount(d, &b.PollsPerSecond, maxPollsPerSecond) },
+		"adapter":          b.unmarshalAdapter,
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.validate(); err != nil {
+		return at.WrapErr(err)
+	}
+	a.BackendRows = append(a.BackendRows, &b)
+	_, err = routesOf(a.BackendRows)
+	return located(&at, err)
+}
+
+func (b *Backend) unmarshalAdapter(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	adapter := d.Val()
+	module, err := caddyfile.UnmarshalModule(d, backendsNamespace+"."+adapter)
+	if err != nil {
+		return err
+	}
+	b.AdapterRaw = caddyconfig.JSONModuleObject(module, "adapter", adapter, nil)
+	return nil
+}
+
+// smallCount is count for what fits an int.
+func smallCount(d *caddyfile.Dispenser, into *int, most int64) error {
+	var n int64
+	if err := count(d, &n, most); err != nil {
+		return err
+	}
+	*into = int(n)
+	return nil
+}
+
+// routesOf finds the backend of a model.
+func routesOf(rows []*Backend) (catalog.Models[*Backend], error) {
+	var routes catalog.Models[*Backend]
+	for _, b := range rows {
+		for _, p := range b.Models {
+			if _, err := catalog.ParsePattern(string(p)); err != nil {
+				return routes, fmt.Errorf("backend %s: %w", b.Name, err)
+			}
+			if other, ok := routes.Add(p, b); !ok {
+				return routes, fmt.Errorf("backend %s: models %s go to backend %s already", b.Name, p, other.Name)
+			}
+		}
+	}
+	return routes, nil
+}

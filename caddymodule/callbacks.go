@@ -1,0 +1,132 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/egress"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Callback says where the ends of tasks are told, and what callbacks may reach.
+type Callback struct {
+	// Where callbacks of API keys go that have no address of their own, an absolute
+	// http or https URL. Placeholders are resolved. Default: nowhere.
+	URL string `json:"url,omitempty"`
+
+	// What signs those, as Standard Webhooks has it: `whsec_` and the base64 of 24 to
+	// 64 random bytes. Placeholders are resolved, such as
+	// `{env.MODELGATE_CALLBACK_SECRET}`. Required with url. The addresses of keys have
+	// secrets of their own.
+	Secret settings.Secret `json:"secret,omitempty"`
+
+	// What callbacks may reach beside public addresses, each with its port:
+	// `hooks.example.org:8443`, `10.1.0.0/16:443`, `[fd00::/8]:443`. A name stands for
+	// every address that it has when it is dialled.
+	Allow []string `json:"allow,omitempty"`
+
+	allowed egress.Allowed
+	keys    [][]byte
+}
+
+func (c *Callback) provision() (err error) {
+	if c.allowed, err = egress.ParseAllowed(c.Allow); err != nil {
+		return fmt.Errorf("callback: %w", err)
+	}
+	switch {
+	case c.URL == "" && c.Secret == "":
+		return nil
+	case c.URL == "":
+		return errors.New("callback: there is a secret and no url; the secret signs what goes to url, keys have secrets of their own")
+	case c.Secret == "":
+		return errors.New("callback: url needs a secret that signs what goes there, as secret {env.NAME}")
+	}
+	if err := errors.Join(settings.Resolve("callback: url", &c.URL), settings.Resolve("callback: secret", &c.Secret)); err != nil {
+		return err
+	}
+	if err := c.allowed.CheckURL(c.URL); err != nil {
+		return fmt.Errorf("callback: url %w; what is not public is opened by allow", err)
+	}
+	key, err := identity.ParseCallbackSecret(c.Secret.Reveal())
+	if err != nil {
+		return fmt.Errorf("callback: secret: %w", err)
+	}
+	c.keys = [][]byte{key}
+	return nil
+}
+
+// unmarshalCaddyfile reads
+//
+//	callback {
+//		url    <url>
+//		secret <secret>
+//		allow  <host>:<port>|<prefix>/<bits>:<port>...
+//	}
+func (c *Callback) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return Block(d, map[string]func(*caddyfile.Dispenser) error{
+		"url":    func(d *caddyfile.Dispenser) error { return oneArg(d, &c.URL) },
+		"secret": func(d *caddyfile.Dispenser) error { return secretArg(d, &c.Secret) },
+		"allow":  func(d *caddyfile.Dispenser) error { return allowed(d, &c.Allow) },
+	}, "allow")
+}
+
+// allowed reads what may be reached beside public addresses, in one line or
+// several.
+func allowed(d *caddyfile.Dispenser, into *[]string) error {
+	entries := d.RemainingArgs()
+	if len(entries) == 0 {
+		return d.ArgErr()
+	}
+	*into = append(*into, entries...)
+	_, err := egress.ParseAllowed(*into)
+	return located(d, err)
+}
+
+// callbacks are the addresses of API keys, and for those that have none the
+// configured one.
+type callbacks struct {
+	directory *identity.Directory
+	url       string // empty: there is none
+	keys      [][]byte
+	logger    *zap.Logger
+}
+
+// Address implements task.Callbacks. A key's own address whose secrets cannot be
+// read is one without a secret, so that what goes there waits unsent, and the
+// task ends.
+func (c *callbacks) Address(r storage.Reader, key string) (task.Address, bool, error) {
+	own, err := c.directory.KeyCallback(r, key)
+	if err != nil {
+		return task.Address{}, false, err
+	}
+	address := task.Address{URL: c.url, Secrets: c.keys}
+	if own.URL != "" {
+		address.URL = own.URL
+		if address.Secrets, err = c.directory.CallbackKeys(r, key); err != nil {
+			c.logger.Error("the secret of a callback address cannot be read", zap.String("key_id", key), zap.Error(err))
+		}
+	}
+	return address, address.URL != "" && address.URL != own.Gone, nil
+}
+
+// Disable implements task.Callbacks.
+func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) error {
+	own, err := c.directory.KeyCallback(t, key)
+	if err != nil || own.URL == "" && c.url != url {
+		return err
+	}
+	return c.directory.DisableCallback(t, now, key, url)
+}
+
+// Interface guards.
+var _ task.Callbacks = (*callbacks)(nil)

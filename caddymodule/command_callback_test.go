@@ -1,0 +1,102 @@
+package caddymodule_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// delivery is a callback as commands print it.
+type delivery struct {
+	ID       string
+	Task     string `json:"task_id"`
+	State    task.DeliveryState
+	Attempts int
+	Status   int
+	URL      string
+}
+
+// delivered waits until the callback of a task has been delivered so often.
+func delivered(t *testing.T, g *gatetest.Gate, user, id string, times int) delivery {
+	t.Helper()
+	for deadline := time.Now().Add(gatetest.Patience); ; {
+		var list struct{ Items []delivery }
+		g.MustAdmin(t, http.MethodGet, "/modelgate/callbacks?user="+user, nil, &list)
+		for _, d := range list.Items {
+			if d.Task == id && d.State == task.Delivered && d.Attempts == times {
+				return d
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not delivered %d times: %+v", times, list)
+		}
+	}
+}
+
+func TestCallbacksAreListedAndSentAgain(t *testing.T) {
+	ids := make(chan string, 10)
+	var status atomic.Int64
+	status.Store(http.StatusNoContent)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ids <- r.Header.Get("Webhook-Id")
+		w.WriteHeader(int(status.Load()))
+	}))
+	defer receiver.Close()
+	s := newStudio(t)
+	config := s.config("")
+	config.App += `
+		callback {
+			url ` + receiver.URL + `/done
+			secret whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNoaHVzaGh1c2g=
+			allow ` + strings.TrimPrefix(receiver.URL, "http://") + `
+		}
+	`
+	g := gatetest.Start(t, config)
+	ann, bob := payer(t, g), payer(t, g)
+	s.say(done)
+	one, two := submit(t, ann), submit(t, ann)
+	for _, id := range []string{one, two} {
+		asked[shown](t, g, "task", "retry", id)
+	}
+	first := delivered(t, g, ann.UserID, one, 1)
+	delivered(t, g, ann.UserID, two, 1)
+	if first.URL != receiver.URL+"/done" || first.Status != http.StatusNoContent {
+		t.Errorf("delivered is %+v", first)
+	}
+	if rows := table(t, g, "callback", "deliveries", ann.UserID); len(rows) != 3 || rows[0] != "ID | TASK | KEY | STATE | ATTEMPTS | LAST | NEXT | ANSWER | URL" ||
+		!strings.Contains(rows[1], " | delivered | 1 | 20") || !strings.HasSuffix(rows[1], " | - | 204 | "+receiver.URL+"/done") {
+		t.Errorf("printed is %q", rows)
+	}
+	if rows := table(t, g, "callback", "deliveries", ann.UserID, "--limit", "1"); len(rows) != 3 || !strings.HasPrefix(rows[2], "There are more: --after task_") {
+		t.Errorf("a page is %q", rows)
+	}
+	if rows := table(t, g, "callback", "deliveries", bob.UserID); len(rows) != 1 {
+		t.Errorf("of another user: %q", rows)
+	}
+
+	if got := asked[delivery](t, g, "callback", "redeliver", one); got.ID != first.ID || got.State != task.Undelivered {
+		t.Errorf("sent again it is %+v", got)
+	}
+	again := delivered(t, g, ann.UserID, one, 2)
+	if again.ID != first.ID {
+		t.Errorf("the callback %s became %s", first.ID, again.ID)
+	}
+	g.WaitLine(t, isAudit("callback.redeliver", one))
+	sent := make(map[string]int)
+	for range 3 {
+		sent[<-ids]++
+	}
+	if len(sent) != 2 || sent[first.ID] != 2 {
+		t.Errorf("received are %v", sent)
+	}
+	g.Wait(7 * 24 * time.Hour)
+	if code, _, stderr := run(t, g, "", "callback", "redeliver", one); code != 4 || !strings.Contains(stderr, "for 7 days") {
+		t.Errorf("after a week it ends with %d: %s", code, stderr)
+	}
+}

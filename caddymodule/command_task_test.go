@@ -1,0 +1,290 @@
+package caddymodule_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// listing is a list of tasks as it is printed with --json.
+type listing struct {
+	Items []shown
+	Next  string
+}
+
+func (l listing) ids() (ids []string) {
+	for _, one := range l.Items {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}
+
+func sorted(ids ...string) []string { return slices.Sorted(slices.Values(ids)) }
+
+func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 1"))
+	ann, bob := payer(t, g), payer(t, g)
+	first := submit(t, ann)
+	second, third := submit(t, ann), submit(t, bob) // wait for the slot
+	all := asked[listing](t, g, "task", "list")
+	if !slices.Equal(sorted(all.ids()...), sorted(first, second, third)) || all.Next != "" {
+		t.Errorf("listed are %+v", all)
+	}
+	if got := asked[listing](t, g, "task", "list", "--user", ann.UserID); !slices.Equal(sorted(got.ids()...), sorted(first, second)) {
+		t.Errorf("of one user: %+v", got)
+	}
+	page := asked[listing](t, g, "task", "list", "--limit", "2")
+	if !slices.Equal(page.ids(), all.ids()[:2]) || page.Next != all.ids()[1] {
+		t.Errorf("a page is %+v of %v", page, all.ids())
+	}
+	if got := asked[listing](t, g, "task", "list", "--after", page.Next); !slices.Equal(got.ids(), all.ids()[2:]) {
+		t.Errorf("the page behind is %+v", got)
+	}
+	if rows := table(t, g, "task", "list", "--limit", "1"); len(rows) != 3 || rows[2] != "There are more: --after "+all.ids()[0] ||
+		!strings.Contains(rows[0], "TASK | USER | MODEL | BACKEND | STATUS") || !strings.Contains(rows[1], " | video-x-1 | studio | queued | 0% | ") {
+		t.Errorf("printed is %q", rows)
+	}
+
+	s.say(done)
+	asked[shown](t, g, "task", "retry", first)
+	for _, id := range []string{first, second, third} {
+		until(t, g, id, task.Success)
+	}
+	if got := asked[listing](t, g, "task", "list", "--status", "success", "--user", bob.UserID); len(got.Items) != 1 || got.Items[0].ID != third || got.Items[0].Charged != "0.80" {
+		t.Errorf("of one user and status: %+v", got)
+	}
+	if got := asked[listing](t, g, "task", "list", "--status", "failed"); len(got.Items) != 0 {
+		t.Errorf("of another status: %+v", got)
+	}
+	g.Verify(t)
+}
+
+func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 1"))
+	ann := payer(t, g)
+	id := submit(t, ann)
+	waits := submit(t, ann)
+	got := asked[shown](t, g, "task", "show", id)
+	if got.Handover != task.Accepted || got.Backend != "studio" || got.UserID != ann.UserID || got.User == "" || got.Held != "0.80" {
+		t.Errorf("shown is %+v", got)
+	}
+	// All times are seconds: a day from now at least, and three at most.
+	if day := time.Now().Add(23 * time.Hour).Unix(); got.Deadline < day || got.Deadline > day+3*86400 || got.Due > day {
+		t.Errorf("due %d, deadline %d", got.Due, got.Deadline)
+	}
+	rows := strings.Join(table(t, g, "task", "show", id), "\n")
+	for _, want := range []string{"task | " + id, "status | queued 0%", "backend | studio", "hand-over | accepted", "job there | job-1", "held | 0.80"} {
+		if !strings.Contains(rows, want) {
+			t.Errorf("%q is missing in\n%s", want, rows)
+		}
+	}
+	if rows := strings.Join(table(t, g, "task", "show", waits), "\n"); !strings.Contains(rows, "hand-over | none") || strings.Contains(rows, "job there") {
+		t.Errorf("one that waits is\n%s", rows)
+	}
+	s.say(rejected)
+	asked[shown](t, g, "task", "retry", id)
+	until(t, g, id, task.Failed)
+	if rows := strings.Join(table(t, g, "task", "show", id), "\n"); !strings.Contains(rows, "failed | CONTENT_REJECTED: not that") || !strings.Contains(rows, "charged | 0.00") || strings.Contains(rows, "held") {
+		t.Errorf("one that has failed is\n%s", rows)
+	}
+}
+
+func TestATaskIsCancelledByAnOperator(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 1"))
+	ann := payer(t, g)
+	runs, waits := submit(t, ann), submit(t, ann)
+	if code, _, stderr := run(t, g, "", "task", "cancel", waits); code != 4 || !strings.Contains(stderr, "not confirmed") {
+		t.Errorf("without a yes it ends with %d: %s", code, stderr)
+	}
+	if got := asked[shown](t, g, "task", "cancel", waits, "--yes"); got.Status != task.Failed {
+		t.Errorf("one that waits is %+v", got)
+	}
+	if code, _, stderr := run(t, g, "", "task", "cancel", runs, "--yes"); code != 4 || !strings.Contains(stderr, "has not confirmed") {
+		t.Errorf("one that cannot be stopped ends with %d: %s", code, stderr)
+	}
+	s.set(func(s *studio) { s.cancels = true })
+	if code, stdout, stderr := run(t, g, "y\n", "task", "cancel", runs); code != 0 || !strings.Contains(stdout, "TASK_CANCELLED") {
+		t.Errorf("one that can be stopped ends with %d: %s%s", code, stdout, stderr)
+	}
+	asked[shown](t, g, "task", "cancel", runs, "--yes") // twice is once
+	for _, id := range []string{runs, waits} {
+		g.WaitLine(t, isAudit("task.cancel", id))
+	}
+	if w := g.WalletAtRest(t, ann.UserID); w.Held != 0 || w.Balance.String() != "100.00" {
+		t.Errorf("the wallet has %+v", w)
+	}
+	g.Verify(t)
+}
+
+// isAudit finds the line of the audit log about something that the operator did.
+func isAudit(action, detail string) func(gatetest.Line) bool {
+	return func(l gatetest.Line) bool {
+		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == action && l.Text("detail") == detail && l.Text("actor") == "operator"
+	}
+}
+
+func TestARetryAsksABackendAtOnce(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 1"))
+	ann := payer(t, g)
+	s.set(func(s *studio) { s.state, s.patience = halfDone, "600" })
+	runs, waits := submit(t, ann), submit(t, ann)
+	if now := until(t, g, runs, task.InProgress); now.Due < time.Now().Add(5*time.Minute).Unix() {
+		t.Fatalf("the studio has asked for patience, and the task is %+v", now)
+	}
+	s.set(func(s *studio) { s.state, s.patience = done, "" })
+	asked[shown](t, g, "task", "retry", runs)
+	until(t, g, runs, task.Success)
+	g.WaitLine(t, isAudit("task.retry", runs))
+	until(t, g, waits, task.Success)
+	if code, _, stderr := run(t, g, "", "task", "retry", waits); code != 4 || !strings.Contains(stderr, "not at a backend") {
+		t.Errorf("one that is over ends with %d: %s", code, stderr)
+	}
+}
+
+func TestWatchEndsAsTheTasksDo(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 2"))
+	ann, bob := payer(t, g), payer(t, g)
+	if code, stdout, stderr := run(t, g, "", "task", "watch"); code != 0 || stdout != "" {
+		t.Errorf("with nothing to watch it ends with %d: %s%s", code, stdout, stderr)
+	}
+	one := submit(t, ann)
+	if code, stdout, stderr := run(t, g, "", "task", "watch", one, "--timeout", "1s"); code != 4 || !strings.Contains(stdout, one) || !strings.Contains(stderr, "1 of 1 task is not over after 1s") {
+		t.Errorf("without an end it ends with %d: %s%s", code, stdout, stderr)
+	}
+	s.say(done)
+	if code, stdout, stderr := run(t, g, "", "task", "watch", one); code != 0 || !strings.Contains(stdout, "success") || !strings.Contains(stdout, "https://files.example.com/a.mp4") {
+		t.Errorf("a success ends with %d: %s%s", code, stdout, stderr)
+	}
+
+	s.say(halfDone)
+	two, three, other := submit(t, ann), submit(t, ann), submit(t, bob) // other waits
+	until(t, g, two, task.InProgress)
+	s.say(rejected)
+	code, stdout, stderr := run(t, g, "", "task", "watch", "--user", ann.UserID, "--json")
+	if code != 1 || !strings.Contains(stderr, "2 of 2 tasks failed") || strings.Contains(stdout, other) {
+		t.Errorf("failures end with %d: %s%s", code, stdout, stderr)
+	}
+	last := make(map[string]task.State)
+	for line := range strings.Lines(stdout) {
+		var now shown
+		if err := json.Unmarshal([]byte(line), &now); err != nil {
+			t.Errorf("printed is %q: %v", line, err)
+		}
+		last[now.ID] = now.Status
+	}
+	if len(last) != 2 || last[two] != task.Failed || last[three] != task.Failed {
+		t.Errorf("told is %v", last)
+	}
+	until(t, g, other, task.Failed)
+}
+
+func TestWatchGoesOnOverAReload(t *testing.T) {
+	s := newStudio(t)
+	config := s.config("")
+	g := gatetest.Start(t, config)
+	id := submit(t, payer(t, g))
+	type end struct {
+		code           int
+		stdout, stderr string
+	}
+	ended := make(chan end, 1)
+	go func() {
+		var e end
+		e.code, e.stdout, e.stderr = run(t, g, "", "task", "watch", id)
+		ended <- e
+	}()
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	s.say(done)
+	asked[shown](t, g, "task", "retry", id)
+	if e := <-ended; e.code != 0 || !strings.Contains(e.stdout, "success") {
+		t.Errorf("ended with %d: %s%s", e.code, e.stdout, e.stderr)
+	}
+}
+
+func TestAWatcherIsToldOfAChangeWhenItComes(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 1"))
+	ann := payer(t, g)
+	still, moves := submit(t, ann), submit(t, ann)
+	known := map[string]string{still: "queued 0%", moves: "queued 0%"}
+	told := make(chan []byte, 1)
+	go func() {
+		_, body := g.Admin(t, http.MethodPost, "/modelgate/tasks/watch", map[string]any{"known": known, "wait": 60})
+		told <- body
+	}()
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
+	asked[shown](t, g, "task", "cancel", moves, "--yes")
+	select {
+	case body := <-told:
+		var news struct {
+			Items []shown
+			Gone  []string
+		}
+		if err := json.Unmarshal(body, &news); err != nil || len(news.Gone) != 0 || len(news.Items) != 1 || news.Items[0].ID != moves || news.Items[0].Status != task.Failed {
+			t.Errorf("told is %s: %v", body, err)
+		}
+	case <-time.After(gatetest.Patience):
+		t.Fatal("nothing is told")
+	}
+}
+
+func TestTaskCommandsEndWithTheirExitCodes(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config(""))
+	const nobodys = "task_AAAAAAAAAAAAAAAAAAAAAAAAAA"
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		"no verb":               {[]string{"task"}, 2, "a command is missing"},
+		"nothing to show":       {[]string{"task", "show"}, 2, "0 arguments given, 1 needed"},
+		"no such task":          {[]string{"task", "show", nobodys}, 3, "no such task"},
+		"a task with a slash":   {[]string{"task", "show", "a/b"}, 3, "no such task"},
+		"nothing to retry":      {[]string{"task", "retry", nobodys}, 3, "no such task"},
+		"nothing to cancel":     {[]string{"task", "cancel", nobodys, "--yes"}, 3, "no such task"},
+		"nothing to watch":      {[]string{"task", "watch", nobodys}, 3, "no such task"},
+		"two to watch":          {[]string{"task", "watch", "a", "b"}, 2, "at most 1 is taken"},
+		"a task and a user":     {[]string{"task", "watch", nobodys, "--user", "x"}, 2, "--user goes without a task"},
+		"no time":               {[]string{"task", "watch", "--timeout", "0"}, 2, "--timeout"},
+		"too much time":         {[]string{"task", "watch", "--timeout", "73h"}, 2, "at most 72h"},
+		"time in words":         {[]string{"task", "watch", "--timeout", "long"}, 2, "--timeout"},
+		"tasks of nobody":       {[]string{"task", "list", "--user", "nobody"}, 3, `there is no user "nobody"`},
+		"watching nobody":       {[]string{"task", "watch", "--user", "nobody"}, 3, `there is no user "nobody"`},
+		"a status that is none": {[]string{"task", "list", "--status", "done"}, 4, "queued, pending, in_progress, success or failed"},
+		"a list of none":        {[]string{"task", "list", "--limit", "0"}, 2, "--limit is 1 to 10000"},
+		"too long a list":       {[]string{"task", "list", "--limit", "10001"}, 2, "--limit is 1 to 10000"},
+		"behind nothing":        {[]string{"task", "list", "--after", nobodys}, 4, "after is the id of a task in this list"},
+		"an empty list":         {[]string{"task", "list"}, 0, ""},
+		"callbacks of nobody":   {[]string{"callback", "deliveries", "nobody"}, 3, `there is no user "nobody"`},
+		"whose callbacks":       {[]string{"callback", "deliveries"}, 2, "0 arguments given, 1 needed"},
+		"no callback":           {[]string{"callback", "redeliver", nobodys}, 3, "there is no callback"},
+		"drain nothing":         {[]string{"backend", "drain", "nothing"}, 3, `there is no backend "nothing"`},
+		"enable nothing":        {[]string{"backend", "enable", "nothing"}, 3, `there is no backend "nothing"`},
+		"check nothing":         {[]string{"backend", "check", "nothing"}, 3, `there is no backend "nothing"`},
+		"check two":             {[]string{"backend", "check", "a", "b"}, 2, "at most 1 is taken"},
+		"a backend by a slash":  {[]string{"backend", "drain", "a/b"}, 3, "there is no backend"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := run(t, g, "", c.args...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("ended with %d, want %d (%q)\n%s%s", code, c.code, c.stderr, stdout, stderr)
+			}
+		})
+	}
+}

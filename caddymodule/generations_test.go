@@ -1,0 +1,218 @@
+package caddymodule_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// selling is a configuration with backends of several patterns and prices. What
+// a model costs is told by the amount that a second or an image has.
+const selling = `"base_url":"https://ai.example","media":{"path":"/nowhere/media"},"default_model":"any-1",
+	"families":[{"family":"E","models":["*"]},{"family":"F","models":["video-long-*"]}],
+	"backends":[
+		{"name":"all","models":["*"],"adapter":{"adapter":"demo"}},
+		{"name":"long","models":["video-long-*"],"max_running":3,"adapter":{"adapter":"demo"}},
+		{"name":"one","models":["video-long-2"],"adapter":{"adapter":"demo"}},
+		{"name":"calls","models":["call-*"],"adapter":{"adapter":"replicate","key":"r8_x","webhook_secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","models":{"video-call-1":"a/b"}}},
+		{"name":"ending","adapter":{"adapter":"demo"}}
+	],
+	"prices":[
+		{"model":"video-*","second":[{"price":"1"}]},
+		{"model":"video-long-*","second":[{"price":"2"}]},
+		{"model":"video-long-2","second":[{"price":"3"}]},
+		{"model":"any-*","second":[{"price":"4"}],"image":[{"price":"5"}]},
+		{"model":"image-talks-*","input":"1","output":"1","context":10,"max_output":10}
+	]`
+
+// decoded reads a body of one of the three endpoints.
+func decoded(t *testing.T, path, body string) generation.Request {
+	t.Helper()
+	var r generation.Request
+	var refused *fault.Fault
+	switch path {
+	case "video":
+		r, _, refused = generation.DecodeVideo([]byte(body))
+	case "image":
+		r, _, refused = generation.DecodeImage([]byte(body))
+	default:
+		r, refused = generation.DecodeGenerations([]byte(body))
+	}
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	return r
+}
+
+func TestAGenerationGoesToTheBackendAndThePriceOfItsModel(t *testing.T) {
+	t.Parallel()
+	app := mustProvision(t, "{"+selling+"}")
+	for name, c := range map[string]struct {
+		path, model string
+		backend     string
+		hold        string // of 4 seconds, or of one image
+		refused     fault.Code
+	}{
+		"a prefix":                          {"video", "video-other-1", "all", "4.00", ""},
+		"a longer prefix":                   {"video", "video-long-1", "long", "8.00", ""},
+		"an exact name":                     {"video", "video-long-2", "one", "12.00", ""},
+		"a name that begins with an exact":  {"video", "video-long-22", "long", "8.00", ""},
+		"a price without the kind":          {"image", "image-any-1", "all", "5.00", ""},
+		"a longer price without the kind":   {"video", "video-any-1", "all", "16.00", ""},
+		"the same model without its kind":   {"generations", "long-2", "one", "12.00", ""},
+		"the same model with it":            {"generations", "video-long-2", "one", "12.00", ""},
+		"the default model":                 {"generations", "", "all", "16.00", ""},
+		"no default for platform tasks":     {"video", "", "", "", fault.InvalidModel},
+		"no model of this form":             {"video", "long-2", "", "", fault.InvalidModel},
+		"of the other kind":                 {"image", "video-long-2", "", "", fault.InvalidModel},
+		"without a price":                   {"image", "image-free-1", "", "", fault.ModelNotFound},
+		"with a price for calls alone":      {"image", "image-talks-1", "", "", fault.ModelNotFound},
+		"what its family does not take":     {"video", "video-long-1?duration=16", "", "", fault.InvalidParameter},
+		"what its family takes and E lacks": {"video", "video-long-1?duration=15", "long", "30.00", ""},
+	} {
+		model, duration, _ := strings.Cut(c.model, "?duration=")
+		if duration == "" {
+			duration = "4"
+		}
+		body := `{"model":"` + model + `","prompt":"a","output":{"duration":` + duration + `}}`
+		switch c.path {
+		case "image":
+			body = `{"model":"` + model + `","prompt":"a"}`
+		case "generations":
+			body = `{"model":"` + model + `","prompt":"a","duration":` + duration + `}`
+		}
+		g, refused := app.Generation(decoded(t, c.path, body))
+		if c.refused != "" {
+			if refused == nil || refused.Code != c.refused {
+				t.Errorf("%s: was answered %v, want %s", name, refused, c.refused)
+			}
+			continue
+		}
+		if refused != nil {
+			t.Errorf("%s: %v", name, refused)
+			continue
+		}
+		want, err := money.Parse(c.hold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Backend != c.backend || g.Quote.Hold != want || g.Price == nil || g.Quote.Rule == "" {
+			t.Errorf("%s: goes to %s for %v (%s), want %s for %v", name, g.Backend, g.Quote.Hold, g.Quote.Rule, c.backend, want)
+		}
+	}
+}
+
+func TestWhatHasNoPriceIsFreeOrRefused(t *testing.T) {
+	t.Parallel()
+	ask := decoded(t, "video", `{"model":"video-x-1","prompt":"a"}`)
+	const backend = `"media":{"off":true},"families":[{"family":"E","models":["x-*"]}],"backends":[{"name":"a","models":["x-*"],"adapter":{"adapter":"fal","key":"x","models":{"video-x-1":"a/b"}}}]`
+	for name, c := range map[string]struct {
+		config string
+		free   bool
+	}{
+		"nothing has a price":          {`{` + backend + `}`, true},
+		"others have":                  {`{` + backend + `,"prices":[{"model":"y","request":"1"}]}`, false},
+		"others have, and it is said":  {`{` + backend + `,"prices":[{"model":"y","request":"1"}],"unpriced":"allow"}`, true},
+		"it has one for calls":         {`{` + backend + `,"prices":[{"model":"video-x-1","input":"1","output":"1","context":1,"max_output":1}]}`, false},
+		"it has one, and it is nought": {`{` + backend + `,"prices":[{"model":"video-x-1","second":[{"price":"0"}]}]}`, true},
+	} {
+		g, refused := mustProvision(t, c.config).Generation(ask)
+		if (refused == nil) != c.free || refused != nil && refused.Code != fault.ModelNotFound || g.Quote.Hold != 0 || c.free && g.Quote.Rule == "" {
+			t.Errorf("%s: %+v, %v", name, g.Quote, refused)
+		}
+	}
+}
+
+func TestASubmissionSaysAllThatATaskNeeds(t *testing.T) {
+	t.Parallel()
+	app := mustProvision(t, "{"+selling+"}")
+	g, refused := app.Generation(decoded(t, "video", `{"model":"video-call-1","prompt":"a","session_id":"s","session_context":"c","output":{"audio":true}}`))
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	payer := ledger.Payer{User: "usr_1"}
+	s := g.Submission(payer, "key_1")
+	if s.Payer.User != "usr_1" || s.Key != "key_1" || s.Backend != "calls" || s.SessionID != "s" || s.SessionContext != "c" || s.Quote.Hold != g.Quote.Hold || s.Quote.Kind != catalog.Video {
+		t.Errorf("it is %+v", s)
+	}
+	if job := s.Job; job.Kind != backends.Video || job.Output.Duration != 8 || job.Output.Resolution != "720P" || job.Output.AudioGeneration != backends.Enabled {
+		t.Errorf("the job is %+v", job)
+	}
+	if s.Job.NotifyURL != "https://ai.example/v1/notices/calls" {
+		t.Errorf("the service may call %q", s.Job.NotifyURL)
+	}
+	if _, notified := app.Notified("calls"); !notified {
+		t.Error("the adapter that is called is not found")
+	}
+	for _, name := range []string{"all", "nobody", ""} {
+		if _, notified := app.Notified(name); notified {
+			t.Errorf("%q is called", name)
+		}
+	}
+	g, refused = app.Generation(decoded(t, "video", `{"model":"video-long-2","prompt":"a"}`))
+	if s := g.Submission(payer, "key_1"); refused != nil || s.Job.NotifyURL != "" {
+		t.Errorf("a service that calls nobody is told %q, %v", s.Job.NotifyURL, refused)
+	}
+}
+
+// TestAConfigurationOfTasksThatCannotWorkIsRefused holds what only provisioning
+// can tell.
+func TestAConfigurationOfTasksThatCannotWorkIsRefused(t *testing.T) {
+	t.Parallel()
+	const (
+		demo   = `"backends":[{"name":"a","models":["x-*"],"adapter":{"adapter":"demo"}}]`
+		linked = `"backends":[{"name":"a","models":["x-*"],"adapter":{"adapter":"fal","key":"x","models":{"video-x-1":"a/b"}}}]`
+		base   = `"base_url":"https://ai.example",`
+		secret = `"secret":"whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNoaHVzaGh1c2g="`
+	)
+	for name, c := range map[string]struct{ config, want string }{
+		"no base_url":                  {`{` + demo + `}`, "backends need base_url"},
+		"media off and bytes alone":    {`{` + base + `"media":{"off":true},` + demo + `}`, "media off: the backend a gives bytes and no links"},
+		"media off and links":          {`{"media":{"off":true},` + linked + `}`, ""},
+		"a host for files alone":       {`{"media":{"path":"/x","base_url":"https://files.example"},` + linked + `}`, ""},
+		"two places":                   {`{` + base + `"media":{"path":"/x","s3":{}},` + linked + `}`, "in path or in s3, not in both"},
+		"a bucket without a key":       {`{` + base + `"media":{"s3":{"endpoint":"https://s3.example","bucket":"b"}},` + linked + `}`, "access_key is missing"},
+		"a bucket without a service":   {`{` + base + `"media":{"s3":{"bucket":"b","access_key":"a","secret_key":"b"}},` + linked + `}`, "endpoint is missing"},
+		"a secret that is not there":   {`{` + base + `"media":{"s3":{"endpoint":"https://s3.example","bucket":"b","access_key":"{env.MODELGATE_NOWHERE}","secret_key":"b"}},` + linked + `}`, "access_key"},
+		"a bucket":                     {`{` + base + `"media":{"s3":{"endpoint":"https://s3.example","bucket":"b","access_key":"a","secret_key":"b"}},` + linked + `}`, ""},
+		"media in a path of a URL":     {`{` + base + `"media":{"path":"/x","base_url":"https://f.example/files"}}`, "base_url"},
+		"too large a file":             {`{` + base + `"media":{"path":"/x","max_file":99999999999},` + linked + `}`, "max_file"},
+		"media from anywhere":          {`{` + base + `"media":{"path":"/x","allow":["10.0.0.1"]},` + linked + `}`, "media: allowed address"},
+		"two of one name":              {`{` + base + `"backends":[{"name":"a","adapter":{"adapter":"demo"}},{"name":"a","adapter":{"adapter":"demo"}}]}`, "backend a is there twice"},
+		"a name that is none":          {`{` + base + `"backends":[{"name":"a/b","adapter":{"adapter":"demo"}}]}`, `backend "a/b"`},
+		"no adapter":                   {`{` + base + `"backends":[{"name":"a"}]}`, "it has no adapter"},
+		"an adapter that is wrong":     {`{` + base + `"backends":[{"name":"a","adapter":{"adapter":"fal"}}]}`, "backend a: loading the adapter"},
+		"models alike":                 {`{` + base + `"backends":[{"name":"a","models":["x"],"adapter":{"adapter":"demo"}},{"name":"b","models":["x"],"adapter":{"adapter":"demo"}}]}`, "backend b: models x go to backend a already"},
+		"a pattern that is none":       {`{` + base + `"backends":[{"name":"a","models":["x*y"],"adapter":{"adapter":"demo"}}]}`, "only at the end"},
+		"too many at once":             {`{` + base + `"backends":[{"name":"a","max_running":-1,"adapter":{"adapter":"demo"}}]}`, "max_running"},
+		"too many polls":               {`{` + base + `"backends":[{"name":"a","polls_per_second":99999,"adapter":{"adapter":"demo"}}]}`, "polls_per_second"},
+		"a default that nobody runs":   {`{` + base + demo + `,"default_model":"y-1"}`, "default_model y-1: no backend runs it"},
+		"a default of many":            {`{` + base + demo + `,"default_model":"x-*"}`, "the name of one model"},
+		"a family that is none":        {`{"families":[{"family":"G","models":["x"]}]}`, `family "G"`},
+		"a callback without a secret":  {`{"callback":{"url":"https://hooks.example"}}`, "url needs a secret"},
+		"a secret without a callback":  {`{"callback":{` + secret + `}}`, "there is a secret and no url"},
+		"a secret that is none":        {`{"callback":{"url":"https://hooks.example","secret":"whsec_hush"}}`, "whsec_ and the base64"},
+		"a callback into the house":    {`{"callback":{"url":"http://127.0.0.1:9000/x",` + secret + `}}`, "opened by allow"},
+		"the same, allowed":            {`{"callback":{"url":"http://127.0.0.1:9000/x",` + secret + `,"allow":["127.0.0.1:9000"]}}`, ""},
+		"what is allowed is none":      {`{"callback":{"allow":["hooks.example"]}}`, "callback: allowed address"},
+		"tasks are kept for a day":     {`{"retention":{"tasks":"1d"}}`, "tasks is from 3d"},
+		"no unfinished tasks":          {`{"limits":{"unfinished_tasks":-1}}`, "unfinished_tasks is from 1"},
+		"a callback without a word":    {`{"callback":{"url":"/x",` + secret + `}}`, "must be an absolute"},
+		"everything has its defaults":  {`{}`, ""},
+		"nothing to be kept, no links": {`{"media":{"path":"/x"}}`, ""},
+	} {
+		_, err := provision(t, c.config)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: was answered %v, want %q", name, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: the error holds the secret: %v", name, err)
+		}
+	}
+}

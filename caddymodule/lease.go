@@ -1,0 +1,154 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// lease is a configuration's hold on a node. It lasts until the configuration
+// has stopped and its last call has ended.
+type lease struct {
+	app    *App
+	logger *zap.Logger
+	opened chan struct{} // closed once start has run
+	node   *Node         // nil when start failed; written before opened is closed
+	holds  atomic.Int64  // one for the configuration, one for each call
+	once   sync.Once
+}
+
+func newLease(a *App) *lease {
+	return &lease{app: a, logger: a.logger, opened: make(chan struct{})}
+}
+
+func (l *lease) start() error {
+	defer close(l.opened)
+	node, err := l.take()
+	if err != nil {
+		return err
+	}
+	l.node = node
+	l.holds.Store(1)
+	return nil
+}
+
+// take joins the node of the pool, opening it if it is not there.
+func (l *lease) take() (*Node, error) {
+	value, joined, err := nodes.LoadOrNew(l.app.opener.Key(), func() (caddy.Destructor, error) {
+		return openNode(context.Background(), l.app)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if joined {
+		l.logger.Debug("joined the open node", zap.String("store", l.app.opener.Key()))
+	}
+	return value.(*Node), nil
+}
+
+// stop gives back the configuration's own hold. Caddy calls it twice, as Stop
+// and as Cleanup, and also when the start has failed. When the process ends it
+// does nothing: apps stop in random order, servers may still be serving, and
+// the hook above closes the store after all of them.
+func (l *lease) stop() {
+	if caddy.Exiting() {
+		return
+	}
+	l.once.Do(func() {
+		if l.node != nil {
+			l.release()
+		}
+	})
+}
+
+// unserve has no tasks driven by the configuration any more.
+func (l *lease) unserve() {
+	if l.node != nil {
+		l.node.unserve(l.app)
+	}
+}
+
+func (l *lease) release() {
+	if l.holds.Add(-1) == 0 {
+		l.giveBack()
+	}
+}
+
+func (l *lease) giveBack() {
+	if _, err := nodes.Delete(l.app.opener.Key()); err != nil {
+		l.logger.Error("closing the store", zap.Error(err))
+	}
+}
+
+// openPatience is how long a call waits for a node that is being opened: apps
+// start in random order, so the server may listen before the store is open.
+const openPatience = 10 * time.Second
+
+// hold returns the node with a hold on it, and how to give that back.
+func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
+	select {
+	case <-l.opened:
+	default:
+		timer := time.NewTimer(openPatience)
+		defer timer.Stop()
+		select {
+		case <-l.opened:
+		case <-timer.C:
+			return nil, nil, errors.New("the store is still being opened")
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	if l.node == nil {
+		return nil, nil, errors.New("the store could not be opened")
+	}
+	for {
+		holds := l.holds.Load()
+		if holds == 0 {
+			// A request that came in after the last one of a stopped
+			// configuration had ended: it takes a hold of its own.
+			node, err := l.take()
+			return node, l.giveBack, err
+		}
+		if l.holds.CompareAndSwap(holds, holds+1) {
+			return l.node, l.release, nil
+		}
+	}
+}
+
+// Enter lets a call in: it returns the node, which stays open until leave is
+// called. While the store is opened it waits; when the store has failed or the
+// process ends it refuses.
+func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fault.Fault) {
+	node, release, err := a.lease.hold(ctx)
+	if err != nil {
+		a.logger.Error("a call found no store", zap.Error(err))
+		return nil, nil, closedNow
+	}
+	node.calls.Add(1)
+	leave = func() {
+		node.calls.Add(-1)
+		release()
+	}
+	if node.open() != nil { // the store has logged why
+		leave()
+		return nil, nil, closedNow
+	}
+	return node, leave, nil
+}
+
+// closedNow is all that a caller hears of a store that is not there.
+var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
+
+// Node returns the node without counting a call, for health and admin routes;
+// release gives it back.
+func (a *App) Node(ctx context.Context) (node *Node, release func(), err error) {
+	return a.lease.hold(ctx)
+}

@@ -1,0 +1,106 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// usable is what the backends of a configuration answered when they were last
+// asked whether they would take a job.
+type usable struct {
+	sync.Mutex
+	app    *App // whose backends these are
+	at     time.Time
+	asking bool
+	failed map[string]int // by name, how often they would not, in a row
+}
+
+// mostFailed is how often a backend may fail to answer well until it counts: once
+// may be a fault on the way there.
+const mostFailed = 2
+
+const (
+	// askEvery is how often backends are asked at most, whoever wants to know.
+	askEvery = 30 * time.Second
+
+	// askPatience bounds how long that takes.
+	askPatience = 10 * time.Second
+)
+
+// Unusable returns why none of the backends can be used that the configuration
+// has, or nil: because there are none, or one of them can. One that is drained
+// cannot, and one whose service was asked twice in a row, half a minute apart,
+// whether it would take a task, and would not. Until then, and where it cannot be
+// asked, it can.
+func (a *App) Unusable(ctx context.Context, node *Node) []string {
+	if len(a.BackendRows) == 0 {
+		return nil
+	}
+	statuses, err := node.Tasks.Backends(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("backends: %v", err)}
+	}
+	drained := make(map[string]bool)
+	for _, status := range statuses {
+		drained[status.Name] = status.Drained
+	}
+	failed := node.asked(a)
+	reasons := make([]string, 0, len(a.BackendRows))
+	for _, b := range a.BackendRows {
+		switch {
+		case drained[b.Name]:
+			reasons = append(reasons, fmt.Sprintf("backend %s: it is drained", b.Name))
+		case failed[b.Name] >= mostFailed:
+			reasons = append(reasons, fmt.Sprintf("backend %s: its service does not take tasks", b.Name))
+		default:
+			return nil
+		}
+	}
+	return reasons
+}
+
+// asked returns how often each backend would take nothing, and has them asked
+// again when it is time. It does not wait for their answers: a probe must not be
+// late because a service is.
+func (n *Node) asked(a *App) map[string]int {
+	n.usable.Lock()
+	defer n.usable.Unlock()
+	if n.usable.app != a {
+		n.usable.app, n.usable.at, n.usable.failed = a, time.Time{}, nil
+	}
+	if !n.usable.asking && n.Store.Now().Sub(n.usable.at) >= askEvery {
+		n.usable.asking = true
+		go n.ask(a)
+	}
+	return n.usable.failed
+}
+
+// ask asks all backends of a configuration at once.
+func (n *Node) ask(a *App) {
+	ctx, cancel := context.WithTimeout(n.life, askPatience)
+	defer cancel()
+	errs := make([]error, len(a.BackendRows))
+	var answers sync.WaitGroup
+	for i, b := range a.BackendRows {
+		answers.Go(func() { _, errs[i] = n.Tasks.Check(ctx, b.Name) })
+	}
+	answers.Wait()
+	n.usable.Lock()
+	defer n.usable.Unlock()
+	n.usable.asking = false
+	if n.usable.app != a || n.life.Err() != nil {
+		return
+	}
+	failed := make(map[string]int)
+	for i, b := range a.BackendRows {
+		if errs[i] != nil {
+			failed[b.Name] = n.usable.failed[b.Name] + 1
+			n.logger.Warn("a backend does not take tasks", zap.String("backend", b.Name), zap.Error(errs[i]))
+		}
+	}
+	n.usable.at, n.usable.failed = n.Store.Now(), failed
+}

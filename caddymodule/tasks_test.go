@@ -1,0 +1,395 @@
+package caddymodule_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// nodeOf returns the node of the running configuration. It is not held: it lives
+// as long as something else does that holds it.
+func nodeOf(t *testing.T) *caddymodule.Node {
+	t.Helper()
+	module, err := caddy.ActiveContext().App(caddymodule.AppID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, release, err := module.(*caddymodule.App).Node(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	return node
+}
+
+// configured are the backends that an engine has, by name.
+func configured(t *testing.T, tasks *task.Engine) map[string]bool {
+	t.Helper()
+	all, err := tasks.Backends(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, b := range all {
+		names[b.Name] = b.Configured
+	}
+	return names
+}
+
+// allSucceed waits until there is no unfinished task, and checks that as many
+// have succeeded.
+func allSucceed(t *testing.T, node *caddymodule.Node, user string, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * gatetest.Patience); ; time.Sleep(20 * time.Millisecond) {
+		left, _, err := node.Tasks.Unfinished(t.Context(), task.Anyone, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still unfinished: %+v", left[0])
+		}
+	}
+	succeeded, after := 0, ""
+	for {
+		page, next, err := node.Tasks.List(t.Context(), task.OfUser(user), task.Page{After: after, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range page {
+			if one.Status == task.Success {
+				succeeded++
+			}
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	if succeeded != want {
+		t.Errorf("%d tasks have succeeded, want %d", succeeded, want)
+	}
+}
+
+func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
+	const tasks = 1000
+	s := stageOf("reloaded")
+	g := gatetest.Start(t, acts("reloaded", ""))
+	key := g.NewKey(t, nil)
+	var submitting sync.WaitGroup
+	for range 20 {
+		submitting.Go(func() {
+			for range tasks / 20 {
+				submit(t, key)
+			}
+		})
+	}
+	submitting.Wait()
+	before := s.last()
+	// As many polls as there can be are under way by the old adapter when it is
+	// cleaned up, so that no other begins before they end.
+	const most = 64
+	s.with(func() { s.gate = make(chan struct{}) })
+	s.await(t, "all hands poll", func() bool { return s.held == most })
+	asked := 0
+	s.with(func() { asked = s.askers[before] })
+	if err := g.Reload(acts("reloaded", "max_running 2000")); err != nil {
+		t.Fatal(err)
+	}
+	s.with(func() {
+		if !s.cleaned[before] {
+			t.Error("the old adapter was not cleaned up")
+		}
+		close(s.gate)
+		s.gate, s.finished = nil, true
+	})
+	// What was under way ends, and from there on the new adapter is asked alone.
+	allSucceed(t, nodeOf(t), key.UserID, tasks)
+	s.submittedOnce(t, tasks)
+	s.with(func() {
+		if s.crowded > 0 {
+			t.Errorf("%d polls of a job came while another was under way", s.crowded)
+		}
+		if s.askers[before] != asked {
+			t.Errorf("an adapter that was cleaned up was asked %d times more", s.askers[before]-asked)
+		}
+	})
+	g.Verify(t)
+}
+
+func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
+	s := stageOf("resting")
+	config := acts("resting", "max_running 1")
+	config.Store = t.Name()
+	config.App += "callback {\n url https://hooks.example/x\n secret whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNoaHVzaGh1c2g=\n}\n"
+	g := gatetest.Start(t, config)
+	key := g.NewKey(t, nil)
+	running, waiting := submit(t, key), submit(t, key)
+	resp, end := stream(t, g, key.Secret, "holds-the-node")
+	node := nodeOf(t)
+	if !configured(t, node.Tasks)["resting"] {
+		t.Fatal("the backend is not there to begin with")
+	}
+
+	elsewhere := patient
+	elsewhere.Store = t.Name() + "-elsewhere"
+	if err := g.Reload(elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if configured(t, node.Tasks)["resting"] {
+		t.Error("the tasks are still driven by adapters that were cleaned up")
+	}
+	// What ends now is still told, by the words of the last configuration.
+	if _, err := node.Tasks.Cancel(t.Context(), task.OfKey(key.ID), waiting); err != nil {
+		t.Fatal(err)
+	}
+	if list, _, err := node.Tasks.Deliveries(t.Context(), key.UserID, "", 10); err != nil || len(list) != 1 || list[0].Task != waiting {
+		t.Errorf("of the end there are the callbacks %+v, %v", list, err)
+	}
+
+	config.App = strings.ReplaceAll(config.App, "max_running 1", "max_running 2")
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if nodeOf(t) != node {
+		t.Fatal("the store was not kept open by its stream")
+	}
+	s.with(func() { s.finished = true })
+	until(t, g, running, task.Success)
+	s.submittedOnce(t, 1)
+	finish(t, g, resp, end)
+	g.Verify(t)
+}
+
+func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
+	s := stageOf("before")
+	g := gatetest.Start(t, acts("before", ""))
+	key := g.NewKey(t, nil)
+	id := submit(t, key)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	other := strings.Replace(g.Caddyfile(acts("after", "")), "http://:", "http://"+taken.Addr().String()+" {\n bind 127.0.0.1\n respond ok\n}\nhttp://:", 1)
+	for range 8 { // apps start in any order
+		if err := g.ReloadText(other); err == nil {
+			t.Fatal("a configuration came up at an address that is taken")
+		}
+		if now := configured(t, nodeOf(t).Tasks); !now["before"] || now["after"] {
+			t.Fatalf("in force is %v", now)
+		}
+	}
+	s.with(func() { s.finished = true })
+	until(t, g, id, task.Success)
+	s.with(func() {
+		if s.cleaned[1] {
+			t.Error("the adapter in force was cleaned up")
+		}
+	})
+}
+
+func TestTasksOfABackendThatIsGoneWaitAndAreToldOf(t *testing.T) {
+	s := stageOf("gone")
+	g := gatetest.Start(t, acts("gone", ""))
+	key := g.NewKey(t, nil)
+	id := submit(t, key)
+	if err := g.Reload(acts("instead", "")); err != nil {
+		t.Fatal(err)
+	}
+	line := g.WaitLine(t, func(line gatetest.Line) bool {
+		return strings.HasPrefix(line.Text("msg"), "tasks wait for a backend")
+	})
+	if line.Text("backend") != "gone" || line.Text("level") != "warn" {
+		t.Errorf("logged %v", line)
+	}
+	store := `store="gatetest:` + g.Store + `"`
+	if got := series(t, g)[`modelgate_tasks_abandoned{backend="gone",`+store+`}`]; got != "1" {
+		t.Errorf("the metric says %q", got)
+	}
+	s.with(func() { s.finished = true })
+	// Configured again, if only without models, it ends what it has.
+	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, App: "media off\nbackend gone {\n adapter stage gone\n}"}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, g, id, task.Success)
+	s.submittedOnce(t, 1)
+}
+
+func TestVerifyLooksAtTasksToo(t *testing.T) {
+	g := gatetest.Start(t, acts("verified", ""))
+	submit(t, g.NewKey(t, nil))
+	g.Verify(t)
+	node := nodeOf(t)
+	err := node.Store.Update(t.Context(), func(tx storage.Txn) error {
+		return tx.Set([]byte("taskload/verified"), storage.EncodeRecord(map[string]int{"running": 7, "last": 1}), time.Time{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, _ := run(t, g, "", "verify")
+	if code != 1 || !strings.Contains(stdout, "tasks: backend verified") {
+		t.Errorf("ended with %d: %s", code, stdout)
+	}
+}
+
+func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
+	s := stageOf("counted")
+	g := gatetest.Start(t, acts("counted", "max_running 1"))
+	key := g.NewKey(t, nil)
+	one, two := submit(t, key), submit(t, key)
+	store := `store="gatetest:` + g.Store + `"`
+	before := series(t, g)
+	for name, want := range map[string]string{
+		`modelgate_tasks_submitted_total{` + store + `,type="video"}`:                              "2",
+		`modelgate_tasks_submitted_total{` + store + `,type="image"}`:                              "0",
+		`modelgate_tasks_ended_total{status="success",` + store + `,type="video"}`:                 "0",
+		`modelgate_tasks_unfinished{backend="counted",status="queued",` + store + `,type="video"}`: "2",
+		`modelgate_callbacks_waiting{` + store + `}`:                                               "0",
+		`modelgate_callbacks_total{outcome="delivered",` + store + `}`:                             "0",
+		`modelgate_media_copies_total{` + store + `}`:                                              "0",
+	} {
+		if before[name] != want {
+			t.Errorf("%s is %q, want %s", name, before[name], want)
+		}
+	}
+	g.Wait(2 * time.Minute) // the count is kept for one
+	if age := number(series(t, g)[`modelgate_tasks_oldest_seconds{`+store+`}`]); age < 110 || age > 200 {
+		t.Errorf("the oldest is %v s old, want two minutes", age)
+	}
+	s.with(func() { s.finished = true })
+	until(t, g, one, task.Success)
+	until(t, g, two, task.Success)
+	g.Wait(2 * time.Minute)
+	after := series(t, g)
+	if after[`modelgate_tasks_ended_total{status="success",`+store+`,type="video"}`] != "2" || number(after[`modelgate_task_polls_total{`+store+`}`]) < 2 {
+		t.Errorf("after the end %v", after)
+	}
+	for name := range after {
+		if strings.HasPrefix(name, "modelgate_tasks_unfinished") {
+			t.Errorf("%s is still there", name)
+		}
+		for _, word := range []string{key.ID, key.UserID, one, two, "video-x-1"} {
+			if strings.Contains(name, word) {
+				t.Errorf("%s holds %q", name, word)
+			}
+		}
+	}
+}
+
+func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
+	s := newStudio(t)
+	config := s.config("")
+	config.Site += "\nmodelgate_health"
+	config.App += "backend spare {\n adapter stage spare\n}"
+	g := gatetest.Start(t, config)
+	ready := func() (int, string) {
+		answer := g.Do(t, http.MethodGet, "/readyz", "", "")
+		return answer.Status, string(answer.Body)
+	}
+	node := nodeOf(t)
+	drain := func(names ...string) {
+		for _, name := range names {
+			if err := node.Tasks.Drain(t.Context(), "operator", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	drain("spare")
+	if status, body := ready(); status != http.StatusOK {
+		t.Errorf("with one of two drained: %d %s", status, body)
+	}
+	// The service takes nothing any more: that counts when it was said twice.
+	s.set(func(s *studio) { s.key = "another" })
+	said := 0
+	for deadline := time.Now().Add(gatetest.Patience); ; g.Wait(30 * time.Second) {
+		status, body := ready()
+		if status == http.StatusServiceUnavailable && strings.Contains(body, "backend studio: its service does not take tasks") && strings.Contains(body, "backend spare: it is drained") {
+			break
+		}
+		if said++; time.Now().After(deadline) {
+			t.Fatalf("it never ceased to be ready: %d %s", status, body)
+		}
+	}
+	if said < 2 {
+		t.Errorf("it was not ready after %d questions", said)
+	}
+	if err := node.Tasks.Enable(t.Context(), "operator", "spare"); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := ready(); status != http.StatusOK {
+		t.Errorf("with a spare one: %d %s", status, body)
+	}
+}
+
+func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	defer receiver.Close()
+	s := stageOf("mute")
+	s.with(func() { s.finished = true })
+	config := acts("mute", "")
+	config.App += `
+		callback {
+			url ` + receiver.URL + `/done
+			secret whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNoaHVzaGh1c2g=
+			allow ` + strings.TrimPrefix(receiver.URL, "http://") + `
+		}
+	`
+	g := gatetest.Start(t, config)
+	key := g.NewKey(t, nil)
+	node := nodeOf(t)
+	deliveries := func() []task.Delivery {
+		list, _, err := node.Tasks.Deliveries(t.Context(), key.UserID, "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	first := submit(t, key)
+	until(t, g, first, task.Success)
+	for deadline := time.Now().Add(gatetest.Patience); len(deliveries()) != 1 || deliveries()[0].State != task.Dead; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("of the first there is %+v", deliveries())
+		}
+	}
+	second := submit(t, key)
+	until(t, g, second, task.Success)
+	if list := deliveries(); len(list) != 1 {
+		t.Errorf("of the second there is a callback, too: %+v", list)
+	}
+	code, stdout, _ := run(t, g, "", "key", "list", "--json")
+	if code != 0 || !strings.Contains(stdout, `"callback_disabled":`) {
+		t.Errorf("of the key is shown %s", stdout)
+	}
+	if got := series(t, g)[`modelgate_callbacks_total{outcome="dead",store="gatetest:`+g.Store+`"}`]; got != "1" {
+		t.Errorf("the metric says %q", got)
+	}
+	// Another key is told, and so is this one when the address is another.
+	other := g.NewKey(t, nil)
+	third := submit(t, other)
+	until(t, g, third, task.Success)
+	if list, _, err := node.Tasks.Deliveries(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
+		t.Errorf("of another key there is %+v, %v", list, err)
+	}
+	config.App = strings.ReplaceAll(config.App, "/done", "/other")
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	until(t, g, submit(t, key), task.Success)
+	if list := deliveries(); len(list) != 2 {
+		t.Errorf("with another address there is %+v", list)
+	}
+	g.Verify(t)
+}
