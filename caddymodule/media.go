@@ -33,8 +33,9 @@ type Media struct {
 	// The bucket in which files lie, in place of a directory.
 	S3 *S3 `json:"s3,omitempty"`
 
-	// The greatest size of one file, in bytes; a result that is larger fails.
-	// Default: 2 GiB, at most 32 GiB.
+	// The greatest size of one file, in bytes. A result that is larger is not
+	// copied: after an hour its task ends with the link of the service, or fails
+	// where that has none. Default: 2 GiB, at most 32 GiB.
 	MaxFile int64 `json:"max_file,omitempty"`
 
 	// Where the files are reached from outside, if that is not base_url: a host of
