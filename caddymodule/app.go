@@ -245,11 +245,12 @@ func validateBaseURL(text string) error {
 // one has open. It refuses a currency that is not that of the money there, and
 // master keys that do not open what is sealed there.
 func (a *App) Start() error {
+	return a.lease.start(a.ready)
+}
+
+// ready has a node do what the configuration says.
+func (a *App) ready(node *Node) error {
 	ctx := context.Background()
-	if err := a.lease.start(); err != nil {
-		return err
-	}
-	node := a.lease.node
 	if err := node.Ledger.UseCurrency(ctx, a.Currency); err != nil {
 		return err
 	}

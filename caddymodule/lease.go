@@ -28,7 +28,9 @@ func newLease(a *App) *lease {
 	return &lease{app: a, logger: a.logger, opened: make(chan struct{})}
 }
 
-func (l *lease) start() error {
+// start opens the node or joins it, and readies it for the configuration. Calls
+// that come meanwhile wait.
+func (l *lease) start(ready func(*Node) error) error {
 	defer close(l.opened)
 	node, err := l.take()
 	if err != nil {
@@ -36,7 +38,7 @@ func (l *lease) start() error {
 	}
 	l.node = node
 	l.holds.Store(1)
-	return nil
+	return ready(node)
 }
 
 // take joins the node of the pool, opening it if it is not there.
