@@ -35,12 +35,21 @@ func serveBackend(_ io.Reader, out io.Writer) error {
 
 // backend answers every call like a model.
 type backend struct {
-	choir *choir
+	choir  *choir
+	studio http.Handler
 }
 
-func newBackend() *backend { return &backend{newChoir()} }
+func newBackend() *backend {
+	studio := http.NewServeMux()
+	newStudio().routes(studio)
+	return &backend{newChoir(), studio}
+}
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if isStudio(r.URL.Path) {
+		b.studio.ServeHTTP(w, r)
+		return
+	}
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return
 	}

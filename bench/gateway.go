@@ -36,7 +36,7 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	g := &gateway{address: addresses[0], admin: addresses[1]}
 	var config bytes.Buffer
 	if err := s.caddyfile.Execute(&config, map[string]any{
-		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir, "Free": s.free,
+		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir, "Free": s.free, "Running": s.running,
 	}); err != nil {
 		return nil, err
 	}
@@ -60,16 +60,16 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 }
 
 // await returns when the gateway has answered a call, or listens where there is
-// no key yet to call with.
+// no key yet to call with, or no task to ask for.
 func (g *gateway) await(ctx context.Context, s *site) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	at := target{Address: g.address, Keys: s.keys, Reads: s.reads}
+	at := target{Address: g.address, Keys: s.keys, Reads: s.reads, Asks: s.asks}
 	for {
 		line, err := at.dial(ctx, 0, "", smallBody(false))
 		if err == nil {
 			defer line.close()
-			if len(s.keys) == 0 {
+			if len(s.keys) == 0 || s.finished > 0 && len(s.asks) == 0 {
 				return nil
 			}
 			return line.call()
@@ -131,7 +131,11 @@ func (g *gateway) profile(ctx context.Context, d time.Duration, file string) err
 
 func fetch(req *http.Request) ([]byte, error) {
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	return fetchWith(http.DefaultClient, req)
+}
+
+func fetchWith(client *http.Client, req *http.Request) ([]byte, error) {
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

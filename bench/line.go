@@ -71,6 +71,12 @@ func reading(address, path, session string) []byte {
 		"User-Agent: %s\r\n\r\n", path, address, session, browserName)
 }
 
+// asking is the request by which a program asks for a path with an API key.
+func asking(address, path, key string) []byte {
+	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"+
+		"Authorization: Bearer %s\r\nUser-Agent: python-requests/2.32.5\r\n\r\n", path, address, key)
+}
+
 // browserName is what a common browser calls itself.
 const browserName = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
 

@@ -42,7 +42,8 @@ type target struct {
 	Address string
 	PID     int
 	Keys    []string // to call with; connections take one after the other
-	Reads   string   // path that is read by sessions, whose secrets the keys are; empty: models are called
+	Reads   string   // path that is read by sessions, whose secrets the keys are; empty: it is not a console
+	Asks    []string // paths that are asked for with API keys; connections take one after the other; none: models are called
 }
 
 // request is what the nth connection sends.
@@ -54,13 +55,16 @@ func (t target) request(n int, want string, body []byte) []byte {
 	if t.Reads != "" {
 		return reading(t.Address, t.Reads, key)
 	}
+	if len(t.Asks) > 0 {
+		return asking(t.Address, t.Asks[n%len(t.Asks)], key)
+	}
 	return request(t.Address, key, want, body)
 }
 
 // dial opens the nth connection.
 func (t target) dial(ctx context.Context, n int, want string, body []byte) (*line, error) {
 	line, err := dial(ctx, t.Address, t.request(n, want, body))
-	if err == nil && t.Reads != "" {
+	if err == nil && (t.Reads != "" || len(t.Asks) > 0) {
 		line.size = anySize
 	}
 	return line, err

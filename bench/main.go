@@ -29,6 +29,9 @@ const (
 	roleShop    = "shop"    // sells plans
 	roleClerk   = "clerk"   // fills a ledger
 	roleUsher   = "usher"   // fills a store with people
+
+	roleReception = "reception" // takes tasks
+	roleBacklog   = "backlog"   // fills a store with tasks
 )
 
 // ledgerEntries is how many entries the ledger has that is verified; a quick run
@@ -52,7 +55,7 @@ func main() {
 
 // run is the program. It returns false when something that must hold does not.
 func run(ctx context.Context) (met bool, err error) {
-	quick := flag.Bool("quick", false, "fewer and shorter samples, under three minutes, judged with some leeway for noise")
+	quick := flag.Bool("quick", false, "fewer and shorter samples, about four minutes, judged with some leeway for noise")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	write := flag.Bool("write", false, "put the table into README.md, too")
 	free := flag.Bool("free", false, "measure calls that have no price, instead of the table")
@@ -100,6 +103,7 @@ func serve(role string) error {
 	}
 	roles := map[string]func(io.Reader, io.Writer) error{
 		roleBackend: serveBackend, roleLoad: serveLoad, roleShop: serveShop, roleClerk: serveClerk, roleUsher: serveUsher,
+		roleReception: serveReception, roleBacklog: serveBacklog,
 	}
 	if roles[role] == nil {
 		return fmt.Errorf("there is no role %q", role)

@@ -27,6 +27,7 @@ type sample struct {
 	Units    int64         // what was done: calls, events, streams, commits, purchases, entries
 	CPU      time.Duration // of the gateway, for them
 	Took     time.Duration // by the clock on the wall, for them
+	Told     time.Duration // the part of that after a backend had told
 	P50, P99 time.Duration // from when a call was due to the end of its answer
 	Resident int64         // memory of the gateway at the end, in bytes
 	Grown    int64         // by how much that is more than before
@@ -43,8 +44,8 @@ type row struct {
 	figure    func(sample) float64
 	unit      unit
 	compare   comparison
-	must, aim float64
-	atLeast   bool // must and aim are the least, not the most
+	must, aim float64 // zero: nothing must hold, the figures are there to be read
+	atLeast   bool    // must and aim are the least, not the most
 }
 
 // comparison is how a figure of the gateway is judged.
@@ -71,6 +72,7 @@ var (
 	kibibytes    = unit{"KiB", 1 << 10, 0}
 	mebibytes    = unit{"MiB", 1 << 20, 0}
 	fine         = unit{"µs", 1e3, 1}
+	percent      = unit{"%", 0.01, 1}
 	times        = unit{"×", 1, 2}
 )
 
@@ -80,11 +82,13 @@ var (
 	eachSecond    = func(s sample) float64 { return float64(s.Units) / s.Took.Seconds() }
 	cpuEach       = func(s sample) float64 { return float64(s.CPU) / float64(s.Units) }
 	took          = func(s sample) float64 { return float64(s.Took) }
+	sinceTold     = func(s sample) float64 { return float64(s.Told) }
 	medianLatency = func(s sample) float64 { return float64(s.P50) }
 	tailLatency   = func(s sample) float64 { return float64(s.P99) }
 	memory        = func(s sample) float64 { return float64(s.Resident) }
 	memoryGrown   = func(s sample) float64 { return float64(s.Grown) }
 	memoryEach    = func(s sample) float64 { return float64(s.Grown) / float64(s.Units) }
+	share         = func(s sample) float64 { return float64(s.CPU) / float64(s.Took) }
 	untilAnswer   = func(s sample) float64 { return float64(s.Start) }
 )
 
@@ -129,6 +133,23 @@ func measures(entries int64) []measure {
 		}},
 		{"purchases", shopping{Buyers: 64, Users: 10_000}, []row{
 			{"Purchases of a plan, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
+		}},
+		{"submissions", submitting{Hands: 64, Users: 10_000}, []row{
+			{"Submissions of a task, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
+			{label: "CPU of these, each", figure: cpuEach, unit: fine, compare: ratio},
+			{label: "Latency p99 of these, beside one commit alone", figure: tailLatency, unit: microseconds, compare: ratio},
+		}},
+		{"status", underLoad{respondTask, finished, job{Kind: saturate, Connections: 64}}, []row{
+			{"CPU per query of a finished task, beside Caddy's respond", cpuEach, fine, ratio, 1.30, 1.15, false},
+		}},
+		{"prompt", prompting{Tasks: 32}, []row{
+			{"Time from a backend's completion to success, beside the longest poll interval", took, milliseconds, added, ms(50), ms(25), false},
+			{"Of this, since the backend has told", sinceTold, milliseconds, byItself, ms(50), ms(25), false},
+		}},
+		{"backlog", resting{few: entries / 1000, many: entries / 10}, []row{
+			{"Memory with " + few + " unfinished tasks, 8 of them at a backend", memory, mebibytes, byItself, 300 << 20, 150 << 20, false},
+			{"Share of a core there, at rest", share, percent, byItself, 0.05, 0.02, false},
+			{"Start to first answer there", untilAnswer, seconds, byItself, ms(3000), ms(1000), false},
 		}},
 		{"verify", verifying{few: entries / 10, many: entries}, []row{
 			{"Verify of " + many + " entries, beside " + few, took, seconds, byItself, ms(30_000), ms(10_000), false},

@@ -113,7 +113,7 @@ func (g *gateway) logIn(ctx context.Context, n int) (session string, err error) 
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Forwarded-For", netip.AddrFrom4([4]byte{198, 18, byte(rand.N(256)), byte(rand.N(256))}).String())
+	req.Header.Set("X-Forwarded-For", netip.AddrFrom4([4]byte{198, 18, byte(rand.N(256)), byte(rand.N(256))}).String()) //nolint:gosec // nobody gains by knowing it
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 	defer g.stop()
 	pid := g.cmd.Process.Pid
 	reads := order{Job: job{Kind: saturate, Connections: people}}
-	warm := &load{order: reads, target: target{g.address, pid, s.keys, s.reads}}
+	warm := &load{order: reads, target: target{g.address, pid, s.keys, s.reads, s.asks}}
 	err = warm.slice(ctx, settling)
 	warm.hangUp()
 	if err != nil {
@@ -181,7 +181,7 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 		return p, err
 	}
 
-	c := &crew{do: func(n int64) error {
+	c := &crew{hands: people, do: func(n int64) error {
 		for {
 			_, err := g.logIn(ctx, int(n)%s.logins)
 			if !errors.Is(err, errBusy) {
@@ -193,7 +193,7 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 		}
 	}}
 	worked := make(chan error, 1)
-	go func() { worked <- c.work(people, b.turns.length()/2) }()
+	go func() { worked <- c.work(b.turns.length() / 2) }()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {

@@ -48,6 +48,7 @@ const (
 	held    verdict = "held"
 	nearly  verdict = "missed by less than noise" // in a quick run alone
 	missed  verdict = "MISSED"
+	shown   verdict = "shown" // nothing must hold
 )
 
 // leeway is by how much a quick run may miss what must hold: its samples are
@@ -129,6 +130,8 @@ func (w row) judge(value float64, quick bool) verdict {
 		slack = 1 - leeway
 	}
 	switch {
+	case w.must == 0:
+		return shown
 	case within(w.aim):
 		return reached
 	case within(w.must):
@@ -141,6 +144,9 @@ func (w row) judge(value float64, quick bool) verdict {
 
 // bound writes a bound, such as "≤ 60 µs more".
 func (w row) bound(value float64) string {
+	if w.must == 0 {
+		return "–"
+	}
 	sign := "≤ "
 	if w.atLeast {
 		sign = "≥ "

@@ -7,10 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
@@ -80,72 +77,17 @@ func (o shopOrder) sell(ctx context.Context, b *books) (p pair, err error) {
 		return p, err
 	}
 	desk := billing.NewDesk(b.store, b.ledger, directory, unread())
-	crews := [2]*crew{{do: func(n int64) error {
+	crews := [2]*crew{{hands: o.Buyers, do: func(n int64) error {
 		return b.store.Update(ctx, func(t storage.Txn) error {
 			return t.Set(fmt.Appendf(nil, "bench/%012d", n), []byte("a small record"), time.Time{})
 		})
-	}}, {do: func(n int64) error {
+	}}, {hands: o.Buyers, do: func(n int64) error {
 		_, err := desk.Buy(ctx, plans, "USD", userName(int(n)%o.Users), plan.ID, strconv.FormatInt(n, 10))
 		return err
 	}}}
 
-	if o.Profile != "" {
-		file, err := os.Create(o.Profile)
-		if err != nil {
-			return p, err
-		}
-		defer file.Close()
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return p, err
-		}
-		defer pprof.StopCPUProfile()
-	}
-	for _, c := range crews {
-		if err := c.work(o.Buyers, o.Turns.Warm); err != nil {
-			return p, err
-		}
-		c.sample = sample{}
-	}
-	for range o.Turns.Rounds {
-		for _, c := range crews {
-			if err := c.work(o.Buyers, o.Turns.Slice); err != nil {
-				return p, err
-			}
-		}
+	if err := alternate(o.Turns, o.Profile, crews[:]...); err != nil {
+		return p, err
 	}
 	return pair{crews[0].sample, crews[1].sample}, nil
-}
-
-// crew does one thing again and again, many at once.
-type crew struct {
-	do     func(n int64) error // n is different each time
-	last   atomic.Int64
-	sample sample
-}
-
-// work lets so many goroutines do it for a while, and counts what they have
-// done until the last of them has ended.
-func (c *crew) work(hands int, d time.Duration) error {
-	var (
-		crew   sync.WaitGroup
-		failed atomic.Pointer[error]
-		before = c.last.Load()
-		began  = time.Now()
-	)
-	for range hands {
-		crew.Go(func() {
-			for time.Since(began) < d && failed.Load() == nil {
-				if err := c.do(c.last.Add(1)); err != nil {
-					failed.Store(&err)
-				}
-			}
-		})
-	}
-	crew.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	c.sample.Units += c.last.Load() - before
-	c.sample.Took += time.Since(began)
-	return nil
 }

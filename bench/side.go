@@ -25,6 +25,11 @@ type side struct {
 	reads  string // the path
 	logins int    // how many people log in to read it, one session each
 	crowd  crowd  // or who is logged in, in the store that it finds
+
+	// A side whose tasks are asked for.
+	finished int // how many have succeeded
+	backlog  int // how many are not over, in the store that it finds
+	running  int // how many may be at the studio at once; zero: any number
 }
 
 // The sides of measures under load.
@@ -102,6 +107,7 @@ type site struct {
 	side
 	dir  string   // all that its processes keep
 	keys []string // API keys in force; where the console is read, the secrets of sessions
+	asks []string // paths of tasks
 }
 
 // prepare makes the site of a side, unless this run has it already.
@@ -121,12 +127,22 @@ func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	case s.crowd.Sessions > 0:
 		progress("%s: filling the store", s.name)
 		err = b.fillCrowd(ctx, at)
+	case s.backlog > 0:
+		progress("%s: filling the store", s.name)
+		err = b.fillBacklog(ctx, at)
 	case s.logins > 0:
 		err = b.logIn(ctx, at)
 	case s.users > 0:
 		err = b.openAccounts(ctx, at)
 	default:
 		at.keys = []string{bareKey}
+	}
+	switch {
+	case err != nil || s.finished == 0:
+	case s.users == 0:
+		at.asks = []string{tasksPath + "task_OOCUWHTHHFV4AB26LMUFVYCKIP"}
+	default:
+		err = b.finishTasks(ctx, at)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", s.name, err)

@@ -59,10 +59,19 @@ const creditsTogether = 256
 // credit gives users money in turn, in so many credits. It is done before
 // anything is spent: no purse hears of it.
 func (b *books) credit(ctx context.Context, round string, credits, users int, amount money.Amount) error {
+	names := make([]string, users)
+	for n := range names {
+		names[n] = userName(n)
+	}
+	return b.creditEach(ctx, round, credits, names, amount)
+}
+
+// creditEach is credit for users of these ids.
+func (b *books) creditEach(ctx context.Context, round string, credits int, users []string, amount money.Amount) error {
 	for from := 0; from < credits; from += creditsTogether {
 		err := b.store.Update(ctx, func(t storage.Txn) error {
 			for n := from; n < min(from+creditsTogether, credits); n++ {
-				user := userName(n % users)
+				user := users[n%len(users)]
 				_, err := ledger.Book(t, b.store.Now(), ledger.Transfer{
 					ID: ledger.IDOf("bench", round, strconv.Itoa(n)), Kind: ledger.Credit, User: user,
 					Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), amount), Actor: "operator", Reason: "to be spent in a benchmark",

@@ -34,7 +34,7 @@ func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err
 		}
 		defer g.stop()
 		gateways[n], starts[n] = g, g.start
-		o.Targets[n] = target{g.address, g.cmd.Process.Pid, s.keys, side.reads}
+		o.Targets[n] = target{g.address, g.cmd.Process.Pid, s.keys, side.reads, s.asks}
 		if b.profiles != "" && u.job.Kind != idle {
 			file := filepath.Join(b.profiles, name+"-"+s.name+".pprof")
 			profiles.Go(func() {
@@ -49,7 +49,7 @@ func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err
 	for n := range p {
 		p[n].Start = starts[n]
 	}
-	if err == nil && u.gateway.reads == "" {
+	if err == nil && u.gateway.reads == "" && u.gateway.finished == 0 {
 		err = gateways[1].charged(ctx, u.gateway)
 	}
 	return p, err

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// crowd is who is logged in in a store.
+// crowd is who is logged in, in a store.
 type crowd struct {
 	Users    int64
 	Sessions int64

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// atStudio is how many tasks of a backlog are at the studio; the others wait.
+const atStudio = 8
+
+// waiting is a gateway with so many tasks that are not over.
+func waiting(tasks int64) side {
+	return side{name: fmt.Sprintf("waiting-%d", tasks), caddyfile: tasksCaddyfile, backlog: int(tasks), running: atStudio}
+}
+
+// backlogOrder is what must be known to fill a store with tasks.
+type backlogOrder struct {
+	Dir   string // of the store; new
+	Tasks int
+}
+
+// backlogKey is an API key, and one of the tasks that were submitted with it.
+type backlogKey struct{ Secret, Task string }
+
+// backlogKeys is how many API keys the tasks of a backlog are of, in turn.
+const backlogKeys = 100
+
+// fillBacklog gives a site the store of a gateway with tasks that wait, and hands
+// the first of them over to the studio.
+func (b *bench) fillBacklog(ctx context.Context, s *site) error {
+	var keys []backlogKey
+	o := backlogOrder{Dir: filepath.Join(s.dir, "store"), Tasks: s.side.backlog}
+	if err := b.hire(ctx, roleBacklog, slices.Concat(b.others, b.one), o, &keys); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		s.keys, s.asks = append(s.keys, key.Secret), append(s.asks, tasksPath+key.Task)
+	}
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return err
+	}
+	if _, err := g.post(ctx, "/modelgate/backends/"+studioName+"/enable", struct{}{}); err != nil {
+		return err
+	}
+	for ends := time.Now().Add(startPatience); ; {
+		if err := g.waits(ctx, s.side); err == nil || time.Now().After(ends) {
+			return err
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// waits makes sure that all tasks of a side are there, the first of them at the
+// studio.
+func (g *gateway) waits(ctx context.Context, s side) error {
+	answer, err := g.get(ctx, "/modelgate/backends")
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct {
+			Running int `json:"running"`
+			Waiting int `json:"waiting"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return err
+	}
+	if len(list.Items) != 1 || list.Items[0].Running != atStudio || list.Items[0].Waiting != s.backlog-atStudio {
+		return fmt.Errorf("of %d tasks %d were to be at the studio: %s", s.backlog, atStudio, answer)
+	}
+	return nil
+}
+
+// serveBacklog is the process that fills a store with tasks that wait.
+func serveBacklog(in io.Reader, out io.Writer) error {
+	return serveOrder(in, out, func(ctx context.Context, o backlogOrder) (keys []backlogKey, err error) {
+		b, err := openBooks(ctx, o.Dir)
+		if err != nil {
+			return nil, err
+		}
+		keys, err = o.fill(ctx, b)
+		if err == nil {
+			err = atRest(ctx, os.Getpid()) // so that who opens it finds nothing left to merge
+		}
+		return keys, errors.Join(err, b.close())
+	})
+}
+
+// fill submits the tasks, each with its money, to a backend that is drained.
+func (o backlogOrder) fill(ctx context.Context, b *books) (keys []backlogKey, err error) {
+	directory, err := identity.Open(ctx, b.store, nil, unread())
+	if err != nil {
+		return nil, err
+	}
+	users, ids := make([]string, backlogKeys), make([]string, backlogKeys)
+	keys = make([]backlogKey, backlogKeys)
+	for n := range keys {
+		user, err := directory.CreateUser(ctx, "operator", userName(n))
+		if err != nil {
+			return nil, err
+		}
+		key, secret, err := directory.CreateKey(ctx, "operator", user.ID, identity.KeySpec{})
+		if err != nil {
+			return nil, err
+		}
+		users[n], ids[n], keys[n].Secret = user.ID, key.ID, secret.Reveal()
+	}
+	if err := b.creditEach(ctx, "wallets", len(users), users, 10_000*money.Unit); err != nil {
+		return nil, err
+	}
+	engine := task.Open(b.store, b.ledger, task.Options{Logger: unread()})
+	defer engine.Close(ctx)
+	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: studioName, Backend: obliging{}}}}); err != nil {
+		return nil, err
+	}
+	if err := engine.Drain(ctx, "operator", studioName); err != nil {
+		return nil, err
+	}
+	c := &crew{hands: 64, do: func(n int64) error {
+		who := int(n) % backlogKeys
+		s := submission(users[who])
+		s.Key, s.Job.Prompt = ids[who], endless
+		t, _, err := engine.Submit(ctx, s)
+		if err == nil && n >= int64(o.Tasks-backlogKeys) { // the last of each key
+			keys[who].Task = t.ID
+		}
+		return err
+	}}
+	return keys, c.workOff(int64(o.Tasks))
+}
+
+// resting is the trial of two gateways at which nothing happens but that the
+// studio is asked for the tasks that are there: one with few tasks that wait and
+// one with many.
+type resting struct{ few, many int64 }
+
+// pair implements trial.
+func (r resting) pair(ctx context.Context, b *bench, _ string) (p pair, err error) {
+	for n, tasks := range [2]int64{r.few, r.many} {
+		s, err := b.prepare(ctx, waiting(tasks))
+		if err != nil {
+			return p, err
+		}
+		if p[n], err = b.rest(ctx, s); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// rest starts a gateway, waits until it has come to rest, and looks at it for a
+// while. Its memory is the most that it was since the start.
+func (b *bench) rest(ctx context.Context, s *site) (p sample, err error) {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return p, err
+	}
+	defer g.stop()
+	p.Start = g.start
+	if err := g.awaitAdmin(ctx); err != nil {
+		return p, err
+	}
+	if err := g.waits(ctx, s.side); err != nil {
+		return p, err
+	}
+	pid := g.cmd.Process.Pid
+	if err := atRest(ctx, pid); err != nil {
+		return p, err
+	}
+	before, err := cpuTime(pid)
+	if err != nil {
+		return p, err
+	}
+	began := time.Now()
+	for p.Took < b.turns.length() {
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return p, err
+		}
+		now, err := resident(pid)
+		if err != nil {
+			return p, err
+		}
+		p.Resident, p.Took = max(p.Resident, now), time.Since(began)
+	}
+	now, err := cpuTime(pid)
+	p.CPU = now - before
+	return p, err
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+)
+
+// The sides of measures of tasks. As many have succeeded as there are
+// connections that ask for them.
+var (
+	respondTask = side{name: "respond-task", caddyfile: respondTaskCaddyfile, finished: 64}
+	finished    = side{name: "finished", caddyfile: tasksCaddyfile, users: 1, keys: 1, finished: 64}
+)
+
+const (
+	submitPath = "/v1/platform/video"
+	tasksPath  = "/v1/platform/tasks/"
+)
+
+// taskJSON is a task such as the gateway shows, in shape and size.
+const taskJSON = `{"task_id":"task_OOCUWHTHHFV4AB26LMUFVYCKIP","object":"video_task","model":"` + videoModel + `","status":"success","progress":"100%",` +
+	`"created_at":1797898858,"completed_at":1797898863,"result":{"url":"` + videoURL + `","urls":["` + videoURL + `"],"type":"video"}}`
+
+// respondTaskCaddyfile is Caddy's respond with a text as long as a task: one that
+// nothing has to be looked for in, as in JSON, whose braces may be placeholders.
+var respondTaskCaddyfile = template.Must(template.New("respond-task").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+}
+
+http://{{.Address}} {
+	respond ` + tasksPath + `* "` + strings.Repeat("x", len(taskJSON)) + `"
+}
+`))
+
+// tasksCaddyfile is a gateway whose videos are made at the studio. Their links
+// are passed on.
+var tasksCaddyfile = template.Must(template.New("tasks").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+	modelgate {
+		base_url http://{{.Address}}
+		storage badger "{{.Dir}}/store"
+		media off
+		family E video-bench-*
+		price video-bench-* {
+			second 0.02
+		}
+		backend ` + studioName + ` {
+			models video-bench-*
+{{- if .Running}}
+			max_running {{.Running}}
+{{- end}}
+			adapter platform {
+				url http://{{.Backend}}
+				key ` + studioKey + `
+			}
+		}
+	}
+}
+
+http://{{.Address}} {
+	modelgate_tasks
+}
+`))
+
+// submissionJSON is a video that a caller asks for.
+var submissionJSON = marshal(map[string]any{
+	"model": videoModel, "prompt": videoPrompt,
+	"output": map[string]any{"duration": 8, "resolution": "720P", "aspect_ratio": "16:9"},
+})
+
+// client is of the benchmark's own calls of a gateway, which are not measured.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
+// ask makes a call with an API key and reads the answer.
+func (g *gateway) ask(ctx context.Context, key, method, path string, body []byte, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+g.address+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	text, err := fetchWith(client, req)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, answer)
+}
+
+// made is a task from its submission to its success.
+type made struct {
+	ID      string
+	Success time.Time // when its caller heard of it
+}
+
+// makeOne submits a task and waits until it has succeeded, as a caller does.
+func (g *gateway) makeOne(ctx context.Context, key string) (m made, err error) {
+	var task struct {
+		ID     string `json:"task_id"`
+		Status string `json:"status"`
+	}
+	if err := g.ask(ctx, key, http.MethodPost, submitPath, submissionJSON, &task); err != nil {
+		return m, err
+	}
+	for task.Status != "success" {
+		if err := g.ask(ctx, key, http.MethodGet, tasksPath+task.ID+"?wait=60", nil, &task); err != nil {
+			return m, err
+		}
+		if task.Status == "failed" {
+			return m, fmt.Errorf("the task %s has failed", task.ID)
+		}
+	}
+	return made{task.ID, time.Now()}, nil
+}
+
+// makeAll makes so many tasks at once.
+func (g *gateway) makeAll(ctx context.Context, key string, tasks int) ([]made, error) {
+	all, errs := make([]made, tasks), make([]error, tasks)
+	var wait sync.WaitGroup
+	for n := range all {
+		wait.Go(func() { all[n], errs[n] = g.makeOne(ctx, key) })
+	}
+	wait.Wait()
+	return all, cmp.Or(errs...)
+}
+
+// finishTasks gives a site tasks that have succeeded, and the paths at which
+// they are asked for.
+func (b *bench) finishTasks(ctx context.Context, s *site) error {
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return err
+	}
+	all, err := g.makeAll(ctx, s.keys[0], s.finished)
+	for _, m := range all {
+		s.asks = append(s.asks, tasksPath+m.ID)
+	}
+	return err
+}
+
+// prompting is the trial of how soon a success is told: what stands beside it is
+// the time that the poll interval allows.
+type prompting struct{ Tasks int }
+
+// longestInterval is the longest pause between two polls of a job that the
+// backend has had for less than half a minute: two seconds, and a fifth.
+const longestInterval = 2400 * time.Millisecond
+
+// pair implements trial. Jobs are complete as soon as they were polled once, so
+// that all of an interval passes until the next poll tells. Of the tasks, the one
+// counts that was the longest on its way.
+func (t prompting) pair(ctx context.Context, b *bench, _ string) (p pair, err error) {
+	s, err := b.prepare(ctx, finished)
+	if err != nil {
+		return p, err
+	}
+	g, err := b.start(ctx, s)
+	if err != nil {
+		return p, err
+	}
+	defer g.stop()
+	if err := g.awaitAdmin(ctx); err != nil {
+		return p, err
+	}
+	all, err := g.makeAll(ctx, s.keys[0], t.Tasks)
+	if err != nil {
+		return p, err
+	}
+	p[0].Took = longestInterval
+	for _, m := range all {
+		job, err := b.workOf(ctx, m.ID)
+		if err != nil {
+			return p, err
+		}
+		p[1].Took = max(p[1].Took, m.Success.Sub(time.Unix(0, job.Completed)))
+		p[1].Told = max(p[1].Told, m.Success.Sub(time.Unix(0, job.Told)))
+		p[1].Units++
+	}
+	return p, nil
+}
+
+// workOf returns the job of a task at the studio.
+func (b *bench) workOf(ctx context.Context, task string) (job work, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.backend+workPath+backends.Token(task), nil)
+	if err != nil {
+		return job, err
+	}
+	text, err := fetchWith(client, req)
+	if err != nil {
+		return job, err
+	}
+	if err = json.Unmarshal(text, &job); err == nil && job.Told == 0 {
+		err = errors.New("the studio does not know the task " + strings.TrimPrefix(task, "task_"))
+	}
+	return job, err
+}

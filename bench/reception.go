@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// submitting is the trial of durable submissions of tasks beside commits of one
+// small record, in one process and one store. The backend takes each job at
+// once, and finishes none.
+type submitting struct {
+	Hands int // that submit at once
+	Users int // whose tasks they are, in turn
+}
+
+// receptionOrder is what a reception must know.
+type receptionOrder struct {
+	submitting
+	Turns   turns
+	Dir     string // for the store; new
+	Profile string // file for a CPU profile of all turns; empty for none
+}
+
+// pair implements trial.
+func (s submitting) pair(ctx context.Context, b *bench, name string) (p pair, err error) {
+	dir, err := os.MkdirTemp(b.dir, name+"-")
+	if err != nil {
+		return p, err
+	}
+	o := receptionOrder{submitting: s, Turns: b.turns, Dir: dir}
+	if b.profiles != "" {
+		o.Profile = filepath.Join(b.profiles, name+".pprof")
+	}
+	return p, b.hire(ctx, roleReception, b.one, o, &p)
+}
+
+// serveReception is the process that takes tasks.
+func serveReception(in io.Reader, out io.Writer) error {
+	return serveOrder(in, out, func(ctx context.Context, o receptionOrder) (p pair, err error) {
+		b, err := openBooks(ctx, o.Dir)
+		if err != nil {
+			return p, err
+		}
+		p, err = o.take(ctx, b)
+		return p, errors.Join(err, b.close())
+	})
+}
+
+// take lets commits and submissions take turns. Of the commits, those of many
+// hands tell how many there are in a second, and those of one hand how long one
+// takes.
+func (o receptionOrder) take(ctx context.Context, b *books) (p pair, err error) {
+	if err := b.credit(ctx, "wallets", o.Users, o.Users, 10_000*money.Unit); err != nil {
+		return p, err
+	}
+	engine := task.Open(b.store, b.ledger, task.Options{Logger: unread()})
+	defer engine.Close(ctx)
+	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: studioName, Backend: obliging{}}}}); err != nil {
+		return p, err
+	}
+	commit := func(n int64) error {
+		return b.store.Update(ctx, func(t storage.Txn) error {
+			return t.Set(fmt.Appendf(nil, "bench/%012d", n), []byte("a small record"), time.Time{})
+		})
+	}
+	submit := func(n int64) error {
+		_, _, err := engine.Submit(ctx, submission(userName(int(n)%o.Users)))
+		return err
+	}
+	commits := &crew{hands: o.Hands, do: commit}
+	alone := &crew{hands: 1, do: func(n int64) error { return commit(-n) }, timed: true}
+	submissions := &crew{hands: o.Hands, do: submit, timed: true}
+	if err := alternate(o.Turns, o.Profile, commits, alone, submissions); err != nil {
+		return p, err
+	}
+	p = pair{commits.sample, submissions.sample}
+	p[0].P50, p[0].P99 = percentiles(alone.took)
+	p[1].P50, p[1].P99 = percentiles(submissions.took)
+	return p, nil
+}
+
+// unbounded is how many tasks an API key may have unfinished here.
+const unbounded = 1 << 30
+
+// taskPrice is held for each task.
+const taskPrice = money.Unit / 10
+
+// submission is a video that a user asks for, with the fields that most have.
+func submission(user string) task.Submission {
+	return task.Submission{
+		Payer: ledger.Payer{User: user}, Key: "key_" + user, Backend: studioName,
+		Quote: catalog.Quote{
+			Hold: taskPrice, Rule: "0.10 a generation", Kind: catalog.Video, Request: taskPrice,
+			Asked: catalog.Work{Count: 1, Duration: 8 * catalog.Second},
+		},
+		Job: backends.Job{
+			Kind: backends.Video, Model: videoModel, Prompt: videoPrompt,
+			Output: backends.Output{Duration: 8, Resolution: "720P", AspectRatio: "16:9"},
+		},
+	}
+}
+
+// obliging is a backend that takes each job at once and never finishes one.
+type obliging struct{}
+
+func (obliging) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
+	return backends.Ref{ID: "job-" + job.Token}, nil
+}
+
+func (obliging) Poll(context.Context, backends.Ref) (backends.Status, error) {
+	return backends.Status{State: backends.Running, Progress: 50}, nil
+}

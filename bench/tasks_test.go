@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func TestConnectionsAskForOneTaskEach(t *testing.T) {
+	t.Parallel()
+	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one"}, Asks: []string{"/a", "/b"}}
+	for n, want := range []string{"/a", "/b", "/a"} {
+		sent := string(site.request(n, "", nil))
+		if !strings.HasPrefix(sent, "GET "+want+" HTTP/1.1\r\n") || !strings.Contains(sent, "Authorization: Bearer sk-one\r\n") {
+			t.Errorf("connection %d sends not for %s, but\n%s", n, want, sent)
+		}
+	}
+}
+
+// told is what a studio says of a job, and what it has noted about it.
+func told(t *testing.T, studio http.Handler, id string) (status string, noted work) {
+	t.Helper()
+	var job struct{ Status string }
+	answered(t, studio, http.MethodGet, tasksPath+id, "", &job)
+	answered(t, studio, http.MethodGet, workPath+id, "", &noted)
+	return job.Status, noted
+}
+
+// answered reads what a studio answers a request.
+func answered(t *testing.T, studio http.Handler, method, path, body string, into any) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	studio.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%s %s: %d %s: %v", method, path, w.Code, w.Body, err)
+	}
+}
+
+func TestAJobIsCompleteOnceItWasAskedForAndToldTheNextTime(t *testing.T) {
+	t.Parallel()
+	studio := newBackend()
+	var taken struct {
+		ID string `json:"task_id"`
+	}
+	answered(t, studio, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
+	before := time.Now().UnixNano()
+	status, first := told(t, studio, taken.ID)
+	if status != "in_progress" || first.Completed < before || first.Told != 0 {
+		t.Errorf("%s, %+v", status, first)
+	}
+	status, second := told(t, studio, taken.ID)
+	if status != "success" || second.Completed != first.Completed || second.Told <= first.Completed {
+		t.Errorf("%s, %+v", status, second)
+	}
+	answered(t, studio, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
+	if status, again := told(t, studio, taken.ID); status != "success" || again != second {
+		t.Errorf("submitted twice: %s, %+v", status, again)
+	}
+}
+
+func TestAnEndlessJobIsNeverComplete(t *testing.T) {
+	t.Parallel()
+	studio := newBackend()
+	var taken struct {
+		ID string `json:"task_id"`
+	}
+	answered(t, studio, http.MethodPost, submitPath, string(marshal(map[string]any{"prompt": endless, "session_id": "job"})), &taken)
+	for range 3 {
+		if status, noted := told(t, studio, taken.ID); status != "in_progress" || noted.Completed != 0 {
+			t.Errorf("%s, %+v", status, noted)
+		}
+	}
+}
+
+// tasksAddUp verifies the tasks of books, and returns what was looked at of the
+// money.
+func tasksAddUp(t *testing.T, b *books) (r ledger.Report) {
+	t.Helper()
+	now := b.store.Now()
+	err := b.store.View(t.Context(), func(reader storage.Reader) error {
+		return task.Verify(reader, now, t.Errorf)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addsUp(t, b)
+}
+
+func TestAReceptionTakesTasksAndCommitsInTurns(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	o := receptionOrder{submitting: submitting{Hands: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
+	p, err := o.take(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, s := range p {
+		if s.Units < int64(o.Turns.Rounds*o.Hands) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice || s.CPU <= 0 {
+			t.Errorf("crew %d has done %d in %v, by %v of a core", n, s.Units, s.Took, s.CPU)
+		}
+		if s.P50 <= 0 || s.P99 < s.P50 {
+			t.Errorf("crew %d took %v each, %v at most", n, s.P50, s.P99)
+		}
+	}
+	if r := tasksAddUp(t, b); r.Transfers < p[1].Units {
+		t.Errorf("%d submissions were counted, the ledger knows of %d holds", p[1].Units, r.Transfers)
+	}
+}
+
+// The tasks that are written are such as the gateway has, and so are the keys.
+func TestABacklogWaitsAndCanBeAskedFor(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := newBooks(t)
+	const tasks = 3*backlogKeys + 7
+	keys, err := backlogOrder{Tasks: tasks}.fill(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory, err := identity.Open(ctx, b.store, nil, unread())
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := task.Open(b.store, b.ledger, task.Options{})
+	defer engine.Close(ctx)
+	for _, key := range keys {
+		p, ok := directory.Authenticate(key.Secret)
+		if !ok {
+			t.Fatal("a key of the backlog does not let in")
+		}
+		if one, err := engine.Get(ctx, task.OfKey(p.KeyID), key.Task); err != nil || one.Status != task.Queued || one.Detail.Held != taskPrice {
+			t.Errorf("%+v, %v", one, err)
+		}
+	}
+	all, err := engine.Backends(ctx)
+	if err != nil || len(all) != 1 || all[0].Waiting != tasks || all[0].Running != 0 || !all[0].Drained {
+		t.Errorf("%+v, %v", all, err)
+	}
+	tasksAddUp(t, b)
+}
+
+func TestARowWithoutABoundIsShown(t *testing.T) {
+	t.Parallel()
+	w := row{label: "p99", figure: tailLatency, unit: microseconds, compare: ratio}
+	if got := w.judge(1000, false); got != shown || w.bound(w.must) != "–" {
+		t.Errorf("%q, bound %q", got, w.bound(w.must))
+	}
+	r := report{Rows: []result{{Verdict: shown}}}
+	if !r.met() {
+		t.Error("a run fails for a row in which nothing must hold")
+	}
+}
