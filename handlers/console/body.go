@@ -42,7 +42,7 @@ func (v *visit) readBody(takes intake) *fault.Fault {
 	}
 	for _, coding := range v.r.Header["Content-Encoding"] {
 		if coding != "" && !strings.EqualFold(coding, "identity") {
-			return fault.New(fault.UnsupportedMediaType, "Content-Encoding %q: send the body without an encoding", coding)
+			return fault.New(fault.UnsupportedMediaType, "the body is encoded, as Content-Encoding says: send it without an encoding")
 		}
 	}
 	if f := checkMedia(v.r.Header, takes.media); f != nil {

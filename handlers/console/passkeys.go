@@ -102,9 +102,11 @@ func finishPasskeyVerify(v *visit) error {
 	if err != nil {
 		return err
 	}
-	if err := v.node.Directory.FinishPasskeyVerify(v.r.Context(), rp, v.account, response); err != nil {
+	renewed, err := v.node.Directory.FinishPasskeyVerify(v.r.Context(), rp, v.account, response)
+	if err != nil {
 		return err
 	}
+	v.renew(renewed)
 	return v.answer(struct{}{})
 }
 

@@ -104,3 +104,33 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	answer = attempt()
 	b.refused(t, "POST", finish, answer, 403, "VERIFICATION_FAILED")
 }
+
+// TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer: he has no factor, and the
+// answer is worth a lasting credential.
+func TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer(t *testing.T) {
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	options := b.does(t, "POST", "/api/user/passkey/register/begin", fmt.Sprintf(`{"password":%q}`, password))
+	b.does(t, "POST", "/api/user/passkey/register/finish", b.makesPasskey(t, options))
+
+	thief := newBrowser(g)
+	thief.jar = maps.Clone(b.jar)
+	for range 20 {
+		thief.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
+	}
+	answer, _ := thief.ask(t, "POST", "/api/verify", `{"method":"passkey"}`)
+	refused(t, "lying in wait", answer, 429, "TOO_MANY_ATTEMPTS")
+	if answer.Header.Get("Retry-After") != "900" {
+		t.Errorf("again after %q", answer.Header.Get("Retry-After"))
+	}
+	options = b.does(t, "POST", "/api/user/passkey/verify/begin", "")
+	b.does(t, "POST", "/api/user/passkey/verify/finish", b.usesPasskey(t, options))
+	if b.jar["modelgate_session"] == thief.jar["modelgate_session"] {
+		t.Error("the cookie stays when the passkey has answered")
+	}
+	thief.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 401, "NOT_LOGGED_IN")
+	thief.refused(t, "POST", "/api/user/token", "", 401, "NOT_LOGGED_IN")
+	b.does(t, "POST", "/api/verify", `{"method":"passkey"}`)
+	b.does(t, "POST", "/api/user/token", "")
+}

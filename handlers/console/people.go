@@ -98,18 +98,28 @@ func (v *visit) welcome(entry identity.Entry) error {
 // loses: nobody could log it out any more. The log-in stands whatever comes of
 // that, and a session that cannot be ended now ends by itself.
 func (v *visit) endReplaced(entry identity.Entry) {
-	name, _ := v.console.app.Cookie()
-	secret, f := auth.Cookie(v.r.Header, name)
-	if f != nil || secret == "" {
-		return
-	}
-	before, ok, err := v.node.Directory.AuthenticateSession(v.r.Context(), secret)
-	if err == nil && ok && before.Credential != entry.Account.Credential {
+	before, err := v.session()
+	if err == nil && before != nil && before.Credential != entry.Account.Credential {
 		err = v.node.Directory.Logout(v.r.Context(), before)
 	}
 	if err != nil {
 		v.console.logger.Warn("the session before a log-in could not be ended", zap.String("request_id", v.id), zap.Error(err))
 	}
+}
+
+// session returns the account of the session whose cookie was sent along; nil
+// where there is none in force.
+func (v *visit) session() (*identity.Account, error) {
+	name, _ := v.console.app.Cookie()
+	secret, f := auth.Cookie(v.r.Header, name)
+	if f != nil || secret == "" {
+		return nil, nil
+	}
+	account, _, err := v.node.Directory.AuthenticateSession(v.r.Context(), secret)
+	if addr := auth.Address(v.r); account != nil && addr.IsValid() {
+		account.Address = addr.String()
+	}
+	return account, err
 }
 
 // logIn opens a session by name and password, under a secret of its own: the one
@@ -159,15 +169,32 @@ func logInCode(v *visit) error {
 	return v.welcome(entry)
 }
 
-// logOut ends the session on the server and in the browser.
+// logOut ends on the server what the request came by: the session, which it takes
+// out of the browser too, or the access token, with the session that was sent
+// beside it. A cookie is forgotten only where its session has ended: else nobody
+// could log it out any more.
 func logOut(v *visit) error {
 	if _, f := decodeMaybe[struct{}](v); f != nil {
 		return f
 	}
-	if err := v.node.Directory.Logout(v.r.Context(), v.account); err != nil {
-		return err
+	session := v.account
+	if !session.Session {
+		var err error
+		if session, err = v.session(); err != nil {
+			return err
+		}
 	}
-	v.forget()
+	if session != nil {
+		if err := v.node.Directory.Logout(v.r.Context(), session); err != nil {
+			return err
+		}
+		v.forget()
+	}
+	if !v.account.Session {
+		if err := v.node.Directory.Logout(v.r.Context(), v.account); err != nil {
+			return err
+		}
+	}
 	return v.answer(struct{}{})
 }
 

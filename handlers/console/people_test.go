@@ -143,6 +143,38 @@ func TestAHalfOpenSessionDoesNothingButBecomeWholeOrEnd(t *testing.T) {
 	refused(t, "a half-open session that was ended", g.Do(t, "POST", "/api/user/logout", cookies, ""), 401, "NOT_LOGGED_IN")
 }
 
+// TestALogOutByATokenEndsTheSessionBesideItOrLeavesItsCookie: a session whose
+// cookie is gone nobody could log out any more.
+func TestALogOutByATokenEndsTheSessionBesideItOrLeavesItsCookie(t *testing.T) {
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	mint := func() (bearer string) {
+		var minted struct {
+			Secret string `json:"access_token"`
+		}
+		into(t, b.does(t, "POST", "/api/user/token", ""), &minted)
+		return "Authorization: Bearer " + minted.Secret + "\n"
+	}
+	const out = "/api/user/logout"
+	bearer := mint()
+	answer := g.Do(t, "POST", out, bearer, "")
+	if answer.Status != 200 || answer.Header.Get("Set-Cookie") != "" {
+		t.Errorf("by the token alone: %d %v", answer.Status, answer.Header)
+	}
+	refused(t, "the token", g.Do(t, "GET", "/api/user/self", bearer, ""), 401, "NOT_LOGGED_IN")
+	b.does(t, "GET", "/api/user/self", "")
+
+	bearer = mint()
+	cookies := b.cookies()
+	answer = g.Do(t, "POST", out, cookies+bearer, "")
+	if gone := set(t, answer, "modelgate_session"); answer.Status != 200 || gone.MaxAge >= 0 {
+		t.Errorf("by both: %d, the cookie is %s", answer.Status, gone)
+	}
+	refused(t, "the token", g.Do(t, "GET", "/api/user/self", bearer, ""), 401, "NOT_LOGGED_IN")
+	refused(t, "the session", g.Do(t, "GET", "/api/user/self", cookies, ""), 401, "NOT_LOGGED_IN")
+}
+
 func TestCredentialsOfOneClassOpenNothingOfAnother(t *testing.T) {
 	g := start(t)
 	b, stranger := newBrowser(g), newAccount(t, g)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,21 @@ func TestAVerificationThatFailsNeverReadsAsOne(t *testing.T) {
 			n = 403
 		}
 		try(body, n, code)
+	}
+	// Nor does any refusal of what repeats a success's words.
+	const words = "验证成功"
+	b.does(t, "POST", "/api/user/register", credentials(words, password))
+	for what, sent := range map[string]struct{ method, path, headers, body string }{
+		"an encoding":          {"POST", "/api/verify", "Content-Type: application/json\nContent-Encoding: " + words, `{"method":"2fa","code":"123456"}`},
+		"a name":               {"POST", "/api/verify", "Content-Type: application/json", `{"` + words + `":1}`},
+		"an id":                {"DELETE", "/api/user/self/sessions/" + url.PathEscape(words), "", ""},
+		"a query":              {"GET", "/api/token/?" + url.QueryEscape(words) + "=1", "", ""},
+		"a name that is taken": {"POST", "/api/user/register", "Content-Type: application/json", credentials(words, password)},
+	} {
+		answer := g.Do(t, sent.method, sent.path, b.cookies()+sent.headers, sent.body)
+		if answer.Status < 400 || answer.Status >= 500 || strings.Contains(answer.Body, words) {
+			t.Errorf("%s: %d %s", what, answer.Status, answer.Body)
+		}
 	}
 }
 

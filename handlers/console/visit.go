@@ -160,7 +160,7 @@ func (v *visit) fault(err error) *fault.Fault {
 
 // refuse answers an error, and logs one that is no fault.
 func (v *visit) refuse(err error) {
-	f := v.fault(err)
+	f := unverified(v.fault(err))
 	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has left
 		v.console.logger.Error("a console request failed", zap.String("request_id", v.id),
 			zap.String("path", v.r.URL.Path), zap.Error(err))

@@ -228,12 +228,18 @@ func (f *desk) spend(cost money.Amount) (money.Amount, error) {
 		Ended: usage.Complete, Usage: usage.Reported,
 	}, cost, true)
 	f.clock.set(now.Add(time.Microsecond)) // the next call has another id
+	f.settled()
+	return charged, nil
+}
+
+// settled waits until what calls owe is durable: that is not queued at once.
+func (f *desk) settled() {
+	f.t.Helper()
 	for f.ledger.Stats().Queued > 0 {
 		if err := f.store.Flush(f.t.Context()); err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	return charged, nil
 }
 
 func (f *desk) mustSpend(cost money.Amount) {

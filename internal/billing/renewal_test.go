@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -277,9 +278,7 @@ func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 	f.clock.set(date(2026, 2, 1, 0))
 	f.mustSpend(5) // of the new period, with the old one still reserved
 	r.Settle(ledger.Call{ID: "long", Time: f.clock.Now().UnixMilli(), User: f.user, Key: "key_1", Model: "m", Ended: "complete"}, 3, true)
-	if err := f.store.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.settled()
 	if left := f.quotaLeft(1, date(2026, 1, 31, 12)); left != 2 {
 		t.Errorf("the old period has %d, want 2", left)
 	}
@@ -324,6 +323,23 @@ func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 		if have := f.keys("audit"); have != want {
 			t.Errorf("after change %d the audit has %d lines, want %d", i, have, want)
 		}
+	}
+}
+
+// It is one of the changes of which a user makes so many in a day.
+func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	orders := []Preference{WalletOnly, WalletFirst}
+	for i := range identity.MaxKeys {
+		f.must(f.SetPreference(t.Context(), f.user, orders[i%2]))
+	}
+	if err := f.SetPreference(t.Context(), f.user, SubscriptionOnly); codeOf(err) != fault.RateLimited {
+		t.Errorf("once more: %v", err)
+	}
+	f.must(f.SetPreference(t.Context(), f.user, orders[1])) // it stands already
+	if p, err := f.Preference(t.Context(), f.user); err != nil || p != orders[1] {
+		t.Errorf("%s, %v", p, err)
 	}
 }
 

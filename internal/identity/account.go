@@ -27,6 +27,11 @@ type Account struct {
 	// HalfOpen says that the password was right and the second factor is still
 	// due. Such a session may give that factor and log out, and nothing else.
 	HalfOpen bool
+
+	// secret is the hash of the session's secret by which he came. Once it was
+	// replaced, he is nobody: whoever shared the one before must not be handed the
+	// next, nor what was proved since.
+	secret Hash
 }
 
 // Device is where a session was opened from, as far as one can tell.

@@ -148,7 +148,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	bob := "Bob"
 	expect(t, "another user", second(f.ChangeProfile(ctx, f.login(t, "bob").Account, Profile{DisplayName: &bob})), "")
 	expect(t, "a revocation", second(f.RevokeOwnKey(ctx, a, key.ID)), "")
-	expect(t, "the end of the other sessions", second(f.EndSessions(ctx, a, false)), "")
+	a.goesOn(must(f.EndSessions(ctx, a, false))(t))
 
 	if err := f.Unblock(ctx, "operator", "ann"); err != nil {
 		t.Fatal(err)
@@ -164,6 +164,32 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	expect(t, "before midnight", profile(), fault.RateLimited)
 	f.clock.pass(time.Nanosecond)
 	expect(t, "on the next day", profile(), "")
+}
+
+// Who looks through his activity for a stranger wants to know from where.
+func TestARefusedProofTellsFromWhere(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	user := f.person(t, "ann")
+	ann := f.login(t, "ann").Account
+	seed, _ := f.withTOTP(t, ann)
+	ann.Address = "198.51.100.4"
+	f.clock.pass(time.Second)
+	expect(t, "a wrong code", f.verify(t, ann, f.wrong(t, seed)), fault.VerificationFailed)
+	f.clock.pass(time.Second)
+	expect(t, "a wrong password", f.ProvePassword(t.Context(), ann, otherPassword), fault.VerificationFailed)
+	if err := f.store.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	events, _, err := f.Activity(t.Context(), user.ID, 0, 2)
+	if err != nil || len(events) != 2 || events[0].Action != "password.refuse" || events[1].Action != "code.refuse" {
+		t.Fatalf("%+v, %v", events, err)
+	}
+	for _, e := range events {
+		if e.Address != ann.Address {
+			t.Errorf("%+v", e)
+		}
+	}
 }
 
 func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {

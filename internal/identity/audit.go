@@ -32,8 +32,12 @@ const AuditKept = 400 * 24 * time.Hour
 // Record writes an event of the time now, in the transaction of what it tells,
 // at audit/<inverted time, ns>/<random>, newest first; and again among the
 // activity of the user whom it concerns, if it concerns one. When the
-// transaction is durable, [Directory.Told] tells the log of it.
+// transaction is durable, [Directory.Told] tells the log of it. What a user does to
+// his own account too often in a day is refused: RATE_LIMITED.
 func Record(t storage.Txn, now time.Time, e Event) error {
+	if err := countOwn(t, now, e); err != nil {
+		return err
+	}
 	e.Time = now.Unix()
 	place := binary.BigEndian.AppendUint64(nil, uint64(math.MaxInt64-now.UnixNano()))
 	place = append(place, '/')
@@ -59,7 +63,7 @@ func (d *Directory) Told(e Event) {
 // is never refused for what was done before.
 var ownChanges = map[string]bool{
 	"profile.change": true, "key.create": true, "key.change": true, "key.rotate": true,
-	"key.callback_secret": true, "token.mint": true,
+	"key.callback_secret": true, "token.mint": true, "subscription.preference": true,
 }
 
 // maxOwnChanges bounds those of one user in a day (UTC), so that nobody fills the
@@ -95,7 +99,7 @@ func countOwn(t storage.Txn, now time.Time, e Event) error {
 	}
 	tomorrow := time.Unix((today+1)*day, 0)
 	if have.Made >= maxOwnChanges {
-		return fault.New(fault.RateLimited, "an account makes at most %d changes of its keys, token and profile in a day (UTC)", maxOwnChanges).
+		return fault.New(fault.RateLimited, "an account makes at most %d changes of its keys, token, profile and preference in a day (UTC)", maxOwnChanges).
 			After(tomorrow.Sub(now).Truncate(time.Second) + time.Second)
 	}
 	have.Made++
@@ -103,16 +107,12 @@ func countOwn(t storage.Txn, now time.Time, e Event) error {
 }
 
 // change runs fn in one transaction with the event that it returns, if one, and
-// tells the audit log of it when both are durable. What a user does to his own
-// account too often in a day is refused.
+// tells the audit log of it when both are durable.
 func (d *Directory) change(ctx context.Context, fn func(storage.Txn) (*Event, error)) error {
 	var told *Event
 	err := d.store.Update(ctx, func(t storage.Txn) error {
 		e, err := fn(t)
 		if told = e; err != nil || e == nil {
-			return err
-		}
-		if err := countOwn(t, d.store.Now(), *e); err != nil {
 			return err
 		}
 		return Record(t, d.store.Now(), *e)

@@ -125,7 +125,7 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 		return nil, "", err
 	}
 	codes = drawBackupCodes()
-	err = d.proveCode(ctx, a.UserID, code, func(t storage.Txn) (*Event, error) {
+	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*Event, error) {
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}

@@ -87,6 +87,7 @@ func TestNewBackupCodesReplaceTheOld(t *testing.T) {
 	if err != nil || len(codes) != 10 || renewed == "" {
 		t.Fatalf("%d, %v, %v", len(codes), renewed != "", err)
 	}
+	ann.goesOn(renewed)
 	expect(t, "an old one", f.verify(t, ann, old[1]), fault.VerificationFailed)
 	for i, code := range codes {
 		if err := f.verify(t, ann, code.Reveal()); err != nil {

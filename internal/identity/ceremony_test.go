@@ -3,6 +3,7 @@ package identity
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,38 +22,38 @@ func TestACeremonyIsAnsweredOnceByWhoBeganItForWhatItIs(t *testing.T) {
 	// Replayed, after a success and after a failure.
 	options := f.asked(t, ann)
 	answer := v.get(t, options)
-	expect(t, "a verification", f.FinishPasskeyVerify(ctx, here, ann, answer), "")
-	expect(t, "the same answer again", f.FinishPasskeyVerify(ctx, here, ann, answer), fault.PasskeyNotCompleted)
+	expect(t, "a verification", f.answers(t, ann, answer), "")
+	expect(t, "the same answer again", f.answers(t, ann, answer), fault.PasskeyNotCompleted)
 	options = f.asked(t, ann)
-	expect(t, "junk", f.FinishPasskeyVerify(ctx, here, ann, []byte(`{}`)), fault.InvalidParameter)
-	expect(t, "the right answer after junk", f.FinishPasskeyVerify(ctx, here, ann, v.get(t, options)), fault.PasskeyNotCompleted)
+	expect(t, "junk", f.answers(t, ann, []byte(`{}`)), fault.InvalidParameter)
+	expect(t, "the right answer after junk", f.answers(t, ann, v.get(t, options)), fault.PasskeyNotCompleted)
 
 	// Another session of the same user.
 	options = f.asked(t, ann)
-	expect(t, "another session", f.FinishPasskeyVerify(ctx, here, other, v.get(t, options)), fault.PasskeyNotCompleted)
+	expect(t, "another session", f.answers(t, other, v.get(t, options)), fault.PasskeyNotCompleted)
 	f.asked(t, other)
-	expect(t, "another session with a ceremony of its own", f.FinishPasskeyVerify(ctx, here, other, v.get(t, options)), fault.VerificationFailed)
+	expect(t, "another session with a ceremony of its own", f.answers(t, other, v.get(t, options)), fault.VerificationFailed)
 
 	// Another purpose.
 	options, ceremony, err := f.BeginPasskeyLogin(ctx, here)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "a log-in's challenge to verify by", f.FinishPasskeyVerify(ctx, here, other, v.get(t, options)), fault.PasskeyNotCompleted)
+	expect(t, "a log-in's challenge to verify by", f.answers(t, other, v.get(t, options)), fault.PasskeyNotCompleted)
 	toVerify := f.asked(t, ann)
 	_, err = f.FinishPasskeyLogin(ctx, here, ceremony.Reveal(), v.get(t, toVerify), testDevice, testTerms)
 	expect(t, "a verification's challenge to log in by", err, fault.VerificationFailed)
 	_, err = f.FinishPasskeyLogin(ctx, here, ann.Credential, v.get(t, toVerify), testDevice, testTerms)
 	expect(t, "a log-in by the id of a session", err, fault.PasskeyNotCompleted)
 	toRegister := f.askForPasskeyOf(t, ann, "")
-	expect(t, "a registration's challenge to verify by", f.FinishPasskeyVerify(ctx, here, ann, v.get(t, toRegister)), fault.VerificationFailed)
+	expect(t, "a registration's challenge to verify by", f.answers(t, ann, v.get(t, toRegister)), fault.VerificationFailed)
 
 	// Another user, though by the same credential.
 	bob := f.comes(t, f.user(t, "bob"), false)
 	his, _ := f.withPasskey(t, bob)
 	mixed := &Account{UserID: bob.UserID, UserName: "bob", Credential: ann.Credential, Session: true}
 	options = f.asked(t, ann)
-	expect(t, "another user by the same credential", f.FinishPasskeyVerify(ctx, here, mixed, his.get(t, options)), fault.PasskeyNotCompleted)
+	expect(t, "another user by the same credential", f.answers(t, mixed, his.get(t, options)), fault.PasskeyNotCompleted)
 
 	// Another browser, or none.
 	options, _, err = f.BeginPasskeyLogin(ctx, here)
@@ -71,18 +72,40 @@ func TestACeremonyIsAnsweredOnceAlsoInParallel(t *testing.T) {
 	ann := f.comes(t, f.user(t, "ann"), false)
 	v := newDevice()
 	made := v.create(t, f.askForPasskeyOf(t, ann, ""))
-	ended := tally(10, func(int) error { return third(f.FinishPasskey(t.Context(), here, ann, made)) })
+	var won atomic.Value // the new secret of the session
+	by := func(renewed Secret, err error) error {
+		if err == nil {
+			won.Store(renewed)
+		}
+		return err
+	}
+	goesOn := func() { ann.goesOn(won.Load().(Secret)) }
+	ended := tally(10, func(int) error {
+		_, renewed, err := f.FinishPasskey(t.Context(), here, ann, made)
+		return by(renewed, err)
+	})
 	if ended["done"] != 1 || ended[fault.PasskeyNotCompleted] != 9 {
 		t.Errorf("a registration finished ten times at once: %v", ended)
 	}
+	goesOn()
 	answer := v.get(t, f.asked(t, ann))
-	ended = tally(10, func(int) error { return f.FinishPasskeyVerify(t.Context(), here, ann, answer) })
+	ended = tally(10, func(int) error { return by(f.FinishPasskeyVerify(t.Context(), here, ann, answer)) })
 	if ended["done"] != 1 || ended[fault.PasskeyNotCompleted] != 9 {
 		t.Errorf("a verification finished ten times at once: %v", ended)
 	}
-	ended = tally(10, func(int) error { return f.verifyByPasskey(t, ann) })
-	if ended["done"] != 1 || ended[fault.PasskeyNotCompleted] != 9 {
+	goesOn()
+	ended = tally(10, func(int) error {
+		_, renewed, err := f.Verify(t.Context(), ann, methodPasskey, "", time.Minute)
+		return by(renewed, err)
+	})
+	if ended["done"] != 1 || ended[fault.NotLoggedIn]+ended[fault.PasskeyNotCompleted] != 9 {
 		t.Errorf("one mark verified ten times at once: %v", ended)
+	}
+	program := f.program(t, User{ID: ann.UserID})
+	expect(t, "a token: finished", f.answered(t, program, v), "")
+	ended = tally(10, func(int) error { return f.verifyByPasskey(t, program) })
+	if ended["done"] != 1 || ended[fault.PasskeyNotCompleted] != 9 {
+		t.Errorf("the mark of a token verified ten times at once: %v", ended)
 	}
 	options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
 	if err != nil {
@@ -105,7 +128,7 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 		v := newDevice()
 		toRegister := f.askForPasskeyOf(t, ann, "")
 		f.clock.pass(passes)
-		expect(t, fmt.Sprintf("a registration after %v", passes), third(f.FinishPasskey(t.Context(), here, ann, v.create(t, toRegister))), want)
+		expect(t, fmt.Sprintf("a registration after %v", passes), f.makes(t, ann, v.create(t, toRegister)), want)
 		if want != "" {
 			f.registered(t, ann, v)
 		}
@@ -115,10 +138,33 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.clock.pass(passes)
-		expect(t, fmt.Sprintf("a verification after %v", passes), f.FinishPasskeyVerify(t.Context(), here, ann, v.get(t, toVerify)), want)
+		expect(t, fmt.Sprintf("a verification after %v", passes), f.answers(t, ann, v.get(t, toVerify)), want)
 		_, err = f.FinishPasskeyLogin(t.Context(), here, ceremony.Reveal(), v.get(t, toLogIn), testDevice, testTerms)
 		expect(t, fmt.Sprintf("a log-in after %v", passes), err, want)
 	}
+}
+
+// Whoever shares the cookie and has no passkey must not spend the mark that the
+// owner's has just left.
+func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ann := f.comes(t, f.user(t, "ann"), false)
+	v, _ := f.withPasskey(t, ann)
+	thief := *ann
+	for n := range markPace {
+		expect(t, fmt.Sprintf("the %dth time in vain", n+1), f.verifyByPasskey(t, &thief), fault.PasskeyNotCompleted)
+	}
+	err := f.verifyByPasskey(t, &thief)
+	expect(t, "once more", err, fault.TooManyAttempts)
+	if retryAfter(err) != userWindow {
+		t.Errorf("again after %v", retryAfter(err))
+	}
+	expect(t, "the owner answers", f.answered(t, ann, v), "")
+	expect(t, "the thief", f.verifyByPasskey(t, &thief), fault.NotLoggedIn)
+	expect(t, "the owner, whom the thief's attempts do not shut out", f.verifyByPasskey(t, ann), "")
+	expect(t, "the thief, then", f.Fresh(t.Context(), &thief), fault.NotLoggedIn)
+	expect(t, "the owner, then", f.Fresh(t.Context(), ann), "")
 }
 
 func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.T) {
@@ -130,13 +176,14 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 	expect(t, "before it is begun", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 	options := f.asked(t, ann)
 	expect(t, "before it is finished", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
-	expect(t, "finished", f.FinishPasskeyVerify(t.Context(), here, ann, v.get(t, options)), "")
+	expect(t, "finished", f.answers(t, ann, v.get(t, options)), "")
 	expect(t, "another session", f.verifyByPasskey(t, other), fault.PasskeyNotCompleted)
 	expect(t, "finished is not verified", f.Fresh(t.Context(), ann), fault.VerificationRequired)
 	expires, renewed, err := f.Verify(t.Context(), ann, "passkey", "not looked at", 300*time.Second)
 	if err != nil || expires != f.clock.Now().Unix()+300 || renewed == "" {
 		t.Errorf("%d, %v, %v", expires, renewed != "", err)
 	}
+	ann.goesOn(renewed)
 	expect(t, "verified", f.Fresh(t.Context(), ann), "")
 	expect(t, "twice", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 

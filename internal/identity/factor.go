@@ -116,7 +116,7 @@ func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (
 	case password == "":
 		return false, fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
 	}
-	return true, d.provePassword(ctx, a.UserID, password)
+	return true, d.provePassword(ctx, a, password)
 }
 
 // mayAdd judges what was begun anew, in the transaction that ends it: what a
@@ -163,7 +163,8 @@ func locked(err error) error {
 
 // ResetFactors takes away all that a user has lost: TOTP, backup codes,
 // passkeys, the attempts that were counted and what he has proven by them. He
-// logs in by his password alone and enrols anew.
+// logs in by his password alone and enrols anew. Half-open sessions end: the
+// factor that is due in them is gone.
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
 		user, err := FindUser(t, idOrName)
@@ -182,6 +183,9 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 			if err := t.Delete(key); err != nil {
 				return nil, err
 			}
+		}
+		if err := endHalfOpen(t, user.ID); err != nil {
+			return nil, err
 		}
 		return &Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, dropStamps(t, user.ID)
 	})

@@ -59,7 +59,7 @@ func TestFactorsOutliveARestart(t *testing.T) {
 
 	f, end = restarted(t, dir, c)
 	expect(t, "a stamp from before", f.Fresh(t.Context(), ann), "")
-	expect(t, "a ceremony from before", f.FinishPasskeyVerify(t.Context(), here, ann, v.get(t, begun)), "")
+	expect(t, "a ceremony from before", f.answers(t, ann, v.get(t, begun)), "")
 	expect(t, "a mark", f.verifyByPasskey(t, ann), "")
 	expect(t, "a code that was used", f.verify(t, ann, used), fault.VerificationFailed)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), "")

@@ -46,6 +46,14 @@ func (f fixture) comes(t testing.TB, user User, half bool) *Account {
 	return f.enters(t, user, half).Account
 }
 
+// goesOn lets an account go on by the new secret of its session, as a browser does
+// by the new cookie. A token has none.
+func (a *Account) goesOn(renewed Secret) {
+	if renewed != "" {
+		a.secret, _ = hashSession(renewed.Reveal())
+	}
+}
+
 // program returns the account of a user's access token.
 func (f fixture) program(t testing.TB, user User) *Account {
 	t.Helper()
@@ -82,10 +90,11 @@ func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string
 		t.Fatal(err)
 	}
 	seed = enrolment.Secret.Reveal()
-	secrets, _, err := f.EnableTOTP(t.Context(), a, f.code(t, seed, 0))
+	secrets, renewed, err := f.EnableTOTP(t.Context(), a, f.code(t, seed, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.goesOn(renewed)
 	for _, s := range secrets {
 		codes = append(codes, s.Reveal())
 	}
@@ -115,10 +124,19 @@ func (f fixture) wrong(t testing.TB, seed string) string {
 	panic("unreachable")
 }
 
+// enables turns on the TOTP that an account enrols.
+func (f fixture) enables(t testing.TB, a *Account, code string) error {
+	t.Helper()
+	_, renewed, err := f.EnableTOTP(t.Context(), a, code)
+	a.goesOn(renewed)
+	return err
+}
+
 // verify verifies an account by a code.
 func (f fixture) verify(t testing.TB, a *Account, code string) error {
 	t.Helper()
-	_, _, err := f.Verify(t.Context(), a, methodCode, code, 300*time.Second)
+	_, renewed, err := f.Verify(t.Context(), a, methodCode, code, 300*time.Second)
+	a.goesOn(renewed)
 	return err
 }
 
@@ -214,7 +232,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			return func() error {
-				return third(f.EnableTOTP(t.Context(), a, f.code(t, enrolment.Secret.Reveal(), 0)))
+				return f.enables(t, a, f.code(t, enrolment.Secret.Reveal(), 0))
 			}
 		},
 		"a passkey": func(f fixture, a *Account) func() error {
@@ -222,7 +240,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return func() error { return third(f.FinishPasskey(t.Context(), here, a, newDevice().create(t, options))) }
+			return func() error { return f.makes(t, a, newDevice().create(t, options)) }
 		},
 	}
 	for _, c := range []struct {
@@ -353,15 +371,15 @@ func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.clock.pass(passes)
-		expect(t, fmt.Sprintf("a passkey after %v", passes), third(f.FinishPasskey(t.Context(), here, ann, newDevice().create(t, options))), want)
+		expect(t, fmt.Sprintf("a passkey after %v", passes), f.makes(t, ann, newDevice().create(t, options)), want)
 		code := f.code(t, enrolment.Secret.Reveal(), 0)
-		expect(t, fmt.Sprintf("TOTP after %v", passes), third(f.EnableTOTP(t.Context(), ann, code)), want)
+		expect(t, fmt.Sprintf("TOTP after %v", passes), f.enables(t, ann, code), want)
 		if want == "" {
 			continue
 		}
 		// What was refused was no attempt, and the code is still good.
 		expect(t, "answered", f.answered(t, ann, v), "")
 		expect(t, "verified", f.verifyByPasskey(t, ann), "")
-		expect(t, "TOTP, verified anew", third(f.EnableTOTP(t.Context(), ann, code)), "")
+		expect(t, "TOTP, verified anew", f.enables(t, ann, code), "")
 	}
 }

@@ -19,11 +19,11 @@ var stranger = fault.New(fault.NotLoggedIn, "the user name or the password is wr
 // there is such a user. Only whoever has the right password learns that a user
 // is disabled.
 func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enterStranger()
 	if err != nil {
 		return Entry{}, err
 	}
-	defer leave()
+	defer line.leave()
 	byName := terms.Pace.byName(name)
 	if err := d.countAttempts(ctx, terms.Pace.fromAddress(from), byName); err != nil {
 		return Entry{}, err
@@ -32,7 +32,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	if err != nil {
 		return Entry{}, err
 	}
-	right, err := d.hasher.matches(ctx, password, want)
+	right, err := line.matches(ctx, password, want)
 	switch {
 	case err != nil:
 		return Entry{}, err
@@ -44,7 +44,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	}
 	raised := user.Password
 	if want.weaker(currentCost) {
-		if raised, err = d.hasher.hash(ctx, password); err != nil {
+		if raised, err = line.hash(ctx, password); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -102,7 +102,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
 	}
 	var entry Entry
-	err := d.proveCode(ctx, half.UserID, code, func(t storage.Txn) (_ *Event, err error) {
+	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *Event, err error) {
 		byName := Pace{}.byName(half.UserName)
 		if err := byName.forgive(t, byName.whom); err != nil {
 			return nil, err
@@ -182,21 +182,21 @@ func (d *Directory) refused(ctx context.Context, event Event) {
 // provePassword asks a user who is logged in for his password again. One that is
 // wrong is VERIFICATION_FAILED, too many of them are TOO_MANY_ATTEMPTS. A user
 // without a password cannot be asked.
-func (d *Directory) provePassword(ctx context.Context, userID, password string) error {
-	leave, err := d.hasher.enter()
+func (d *Directory) provePassword(ctx context.Context, a *Account, password string) error {
+	line, err := d.hasher.enter()
 	if err != nil {
 		return err
 	}
-	defer leave()
-	_, err = d.proved(ctx, userID, password)
+	defer line.leave()
+	_, err = d.proved(ctx, line, a, password)
 	return err
 }
 
-// proved is provePassword for whoever has entered, and returns the user as he
-// was when his password was right.
-func (d *Directory) proved(ctx context.Context, userID, password string) (userRecord, error) {
+// proved is provePassword for whoever has a place in the line, and returns the
+// user as he was when his password was right.
+func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (userRecord, error) {
 	var user userRecord
-	err := d.store.View(ctx, func(r storage.Reader) error { return mustRead(r, userKey(userID), &user) })
+	err := d.store.View(ctx, func(r storage.Reader) error { return mustRead(r, userKey(a.UserID), &user) })
 	switch {
 	case err != nil:
 		return user, unavailable(err)
@@ -205,19 +205,19 @@ func (d *Directory) proved(ctx context.Context, userID, password string) (userRe
 	case password == "":
 		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
 	}
-	if err := d.countAttempts(ctx, attempt{ofProof, userID}); err != nil {
+	if err := d.countAttempts(ctx, attempt{ofProof, a.UserID}); err != nil {
 		return user, err
 	}
 	want, err := user.hash()
 	if err != nil {
 		return user, err
 	}
-	right, err := d.hasher.matches(ctx, password, want)
+	right, err := line.matches(ctx, password, want)
 	if err != nil {
 		return user, err
 	}
 	if !right {
-		d.refused(ctx, Event{Actor: userID, Action: "password.refuse", User: userID})
+		d.refused(ctx, Event{Actor: a.UserID, Action: "password.refuse", User: a.UserID, Address: a.Address})
 		return user, fault.At(fault.VerificationFailed, "password", "the password is wrong")
 	}
 	return user, nil
@@ -228,5 +228,5 @@ func (d *Directory) ProvePassword(ctx context.Context, a *Account, password stri
 	if err := whole(a); err != nil {
 		return err
 	}
-	return d.provePassword(ctx, a.UserID, password)
+	return d.provePassword(ctx, a, password)
 }

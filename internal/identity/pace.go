@@ -33,6 +33,11 @@ const (
 	// in a userWindow, right or wrong: each time costs a hash, of which there are
 	// few at once for everybody. It is a counter of its own: only he can fill it.
 	provePace = 20
+
+	// markPace bounds how often a session or a token may ask in a userWindow for
+	// the mark of a passkey that has not answered: nobody may lie in wait for one
+	// without end. Each answer of a passkey begins the count anew.
+	markPace = 20
 )
 
 func (p Pace) ofName() rate { return rate{"login_name", paceOr(p.PerUser, 10), userWindow} }
@@ -40,7 +45,10 @@ func (p Pace) ofAddress() rate {
 	return rate{"login_address", paceOr(p.PerAddress, 100), addressWindow}
 }
 
-var ofProof = rate{"password", provePace, userWindow}
+var (
+	ofProof = rate{"password", provePace, userWindow}
+	ofMark  = rate{"mark", markPace, userWindow}
+)
 
 func paceOr(n, byDefault int) int {
 	if n <= 0 {

@@ -96,10 +96,11 @@ func (f fixture) withPasskey(t testing.TB, a *Account) (*device, Passkey) {
 
 func (f fixture) registered(t testing.TB, a *Account, v *device) Passkey {
 	t.Helper()
-	passkey, _, err := f.FinishPasskey(t.Context(), here, a, v.create(t, f.askForPasskeyOf(t, a, "Passkey")))
+	passkey, renewed, err := f.FinishPasskey(t.Context(), here, a, v.create(t, f.askForPasskeyOf(t, a, "Passkey")))
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.goesOn(renewed)
 	return passkey
 }
 
@@ -126,10 +127,28 @@ func (f fixture) asked(t testing.TB, a *Account) any {
 // answered begins and finishes one.
 func (f fixture) answered(t testing.TB, a *Account, v *device) error {
 	t.Helper()
-	return f.FinishPasskeyVerify(t.Context(), here, a, v.get(t, f.asked(t, a)))
+	return f.answers(t, a, v.get(t, f.asked(t, a)))
+}
+
+// makes finishes to register a passkey.
+func (f fixture) makes(t testing.TB, a *Account, answer []byte) error {
+	t.Helper()
+	_, renewed, err := f.FinishPasskey(t.Context(), here, a, answer)
+	a.goesOn(renewed)
+	return err
+}
+
+// answers finishes a verification.
+func (f fixture) answers(t testing.TB, a *Account, answer []byte) error {
+	t.Helper()
+	renewed, err := f.FinishPasskeyVerify(t.Context(), here, a, answer)
+	a.goesOn(renewed)
+	return err
 }
 
 func (f fixture) verifyByPasskey(t testing.TB, a *Account) error {
 	t.Helper()
-	return third(f.Verify(t.Context(), a, methodPasskey, "", 300*time.Second))
+	_, renewed, err := f.Verify(t.Context(), a, methodPasskey, "", 300*time.Second)
+	a.goesOn(renewed)
+	return err
 }

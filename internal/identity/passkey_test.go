@@ -64,7 +64,7 @@ func TestACredentialIDIsOfOneUser(t *testing.T) {
 	copied := newDevice()
 	copied.cred.ID = hers.cred.ID
 	for what, a := range map[string]*Account{"another user": bob, "the same user": ann} {
-		err := third(f.FinishPasskey(t.Context(), here, a, copied.create(t, f.askForPasskeyOf(t, a, ""))))
+		err := f.makes(t, a, copied.create(t, f.askForPasskeyOf(t, a, "")))
 		expect(t, "a credential id that is taken, by "+what, err, fault.VerificationFailed)
 	}
 	if login, err := f.entering(t, hers); err != nil || login.Account.UserID != ann.UserID {
@@ -89,6 +89,7 @@ func TestRemovingAPasskey(t *testing.T) {
 	if err != nil || renewed == "" {
 		t.Fatal(err)
 	}
+	ann.goesOn(renewed)
 	if gone := second(f.RemovePasskey(t.Context(), bob, passkey.ID)); gone == nil || gone.Error() != ofAnother.Error() {
 		t.Errorf("not his and not there read differently: %v, %v", ofAnother, gone)
 	}
@@ -109,8 +110,8 @@ func TestAnAccountHasAtMostTwentyPasskeys(t *testing.T) {
 	}
 	first, late := newDevice(), newDevice()
 	begun, alsoBegun := f.askForPasskeyOf(t, ann, ""), f.askForPasskeyOf(t, other, "")
-	expect(t, "the 20th", third(f.FinishPasskey(t.Context(), here, ann, first.create(t, begun))), "")
-	expect(t, "the 21st, begun before", third(f.FinishPasskey(t.Context(), here, other, late.create(t, alsoBegun))), fault.Conflict)
+	expect(t, "the 20th", f.makes(t, ann, first.create(t, begun)), "")
+	expect(t, "the 21st, begun before", f.makes(t, other, late.create(t, alsoBegun)), fault.Conflict)
 	library, err := here.webAuthn()
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func TestAFirstPasskeyDemandsThePasswordAndAFurtherOneAVerification(t *testing.T
 		t.Fatal(err)
 	}
 	v := newDevice()
-	expect(t, "the password", third(f.FinishPasskey(t.Context(), here, ann, v.create(t, options))), "")
+	expect(t, "the password", f.makes(t, ann, v.create(t, options)), "")
 	expect(t, "a further one by the password", second(begin(ann, goodPassword)), fault.VerificationRequired)
 	expect(t, "answered", f.answered(t, ann, v), "")
 	expect(t, "verified", f.verifyByPasskey(t, ann), "")
@@ -151,8 +152,8 @@ func TestAnOperatorsResetEndsPasskeysAndCeremonies(t *testing.T) {
 	if err := f.ResetFactors(t.Context(), "operator", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "a verification from before", f.FinishPasskeyVerify(t.Context(), here, ann, v.get(t, toVerify)), fault.PasskeyNotCompleted)
-	expect(t, "a registration from before", third(f.FinishPasskey(t.Context(), here, ann, newDevice().create(t, toRegister))), fault.PasskeyNotCompleted)
+	expect(t, "a verification from before", f.answers(t, ann, v.get(t, toVerify)), fault.PasskeyNotCompleted)
+	expect(t, "a registration from before", f.makes(t, ann, newDevice().create(t, toRegister)), fault.PasskeyNotCompleted)
 	_, err := f.entering(t, v)
 	expect(t, "a log-in by a passkey from before", err, fault.VerificationFailed)
 	f.registered(t, ann, v) // its id is free again
@@ -165,9 +166,9 @@ func TestWhatIsNoAnswerIsRefusedAndSaysWhatIsAllowed(t *testing.T) {
 	f.withPasskey(t, ann)
 	for _, junk := range []string{"", "null", "[]", "{", `"x"`, `{"id":"a"}`, `{"id":"AAAA","rawId":"AAAA","type":"public-key","response":{}}`} {
 		f.asked(t, ann)
-		expect(t, junk, f.FinishPasskeyVerify(t.Context(), here, ann, []byte(junk)), fault.InvalidParameter)
+		expect(t, junk, f.answers(t, ann, []byte(junk)), fault.InvalidParameter)
 		f.askForPasskeyOf(t, ann, "")
-		expect(t, junk, third(f.FinishPasskey(t.Context(), here, ann, []byte(junk))), fault.InvalidParameter)
+		expect(t, junk, f.makes(t, ann, []byte(junk)), fault.InvalidParameter)
 	}
 	if _, err := f.BeginPasskey(t.Context(), here, ann, "", strings.Repeat("é", 65)); codeOf(err) != fault.InvalidParameter || paramOf(err) != "name" {
 		t.Errorf("a name of 65: %v", err)

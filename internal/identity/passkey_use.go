@@ -116,33 +116,42 @@ func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *
 // FinishPasskeyVerify checks the answer of a passkey to the options of
 // [Directory.BeginPasskeyVerify], by the same session or token. It leaves a mark
 // with that session or token, by which [Directory.Verify] succeeds once within
-// 60 s.
-func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account, response []byte) error {
+// 60 s. The session gets a new secret, which it returns: else whoever shares the
+// one before could be first to spend the mark.
+func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account, response []byte) (renewed Secret, err error) {
 	if err := whole(a); err != nil {
-		return err
+		return "", err
 	}
 	library, err := rp.webAuthn()
 	if err != nil {
-		return err
+		return "", err
 	}
 	begun, err := d.takeCeremony(ctx, purposeVerify, a.Credential, a.UserID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	answer, err := protocol.ParseCredentialRequestResponseBytes(response)
 	if err != nil {
-		return errPasskeyForm
+		return "", errPasskeyForm
 	}
 	user, err := d.passkeyUser(ctx, a)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := library.ValidateLogin(user, begun.Session, answer); err != nil {
-		return d.refusePasskey(a.UserID, err)
+		return "", d.refusePasskey(a.UserID, err)
 	}
-	return d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p passkeyRecord) (*Event, error) {
-		return nil, d.setMark(t, a, begun.Epoch, p.ID)
+	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p passkeyRecord) (_ *Event, err error) {
+		if err = d.setMark(t, a, begun.Epoch, p.ID); err != nil {
+			return nil, err
+		}
+		renewed, err = d.renewSession(t, a)
+		return nil, err
 	})
+	if err != nil {
+		return "", err
+	}
+	return renewed, nil
 }
 
 // usePasskey takes note that a passkey of a user has answered, and runs effect

@@ -42,7 +42,7 @@ func TestAWrongAnswerIsRefused(t *testing.T) {
 		ann := f.comes(t, user, false)
 		fresh := newDevice()
 		spoil(fresh)
-		err := third(f.FinishPasskey(t.Context(), here, ann, fresh.create(t, f.askForPasskeyOf(t, ann, ""))))
+		err := f.makes(t, ann, fresh.create(t, f.askForPasskeyOf(t, ann, "")))
 		expect(t, what+" registers", err, fault.VerificationFailed)
 
 		v, _ := f.withPasskey(t, ann)
@@ -107,7 +107,7 @@ func TestACounterThatDoesNotRiseTellsOfACopyUnlessThePasskeyIsSynced(t *testing.
 		}
 		for _, counter := range []uint32{v.cred.Counter, 3, 0} {
 			v.cred.Counter = counter
-			err := f.FinishPasskeyVerify(t.Context(), here, ann, v.repeat(t, f.asked(t, ann)))
+			err := f.answers(t, ann, v.repeat(t, f.asked(t, ann)))
 			expect(t, fmt.Sprintf("a counter of %d after 6, synced %v", counter, synced), err, want)
 			options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
 			if err != nil {
@@ -140,7 +140,7 @@ func TestADeviceThatDoesNotCountIsTaken(t *testing.T) {
 	ann := f.comes(t, f.user(t, "ann"), false)
 	v, _ := f.withPasskey(t, ann)
 	for range 2 {
-		expect(t, "a counter of 0", f.FinishPasskeyVerify(t.Context(), here, ann, v.repeat(t, f.asked(t, ann))), "")
+		expect(t, "a counter of 0", f.answers(t, ann, v.repeat(t, f.asked(t, ann))), "")
 	}
 }
 

@@ -21,16 +21,16 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 	if refusal := CheckPassword(a.UserName, replacement); refusal != nil {
 		return "", fault.At(refusal.Code, "new_password", "%s", refusal.Message)
 	}
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enter()
 	if err != nil {
 		return "", err
 	}
-	defer leave()
-	before, err := d.mayChangePassword(ctx, a, password)
+	defer line.leave()
+	before, err := d.mayChangePassword(ctx, line, a, password)
 	if err != nil {
 		return "", err
 	}
-	hash, err := d.hasher.hash(ctx, replacement)
+	hash, err := line.hash(ctx, replacement)
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +59,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 
 // mayChangePassword asks for the old password, if there is one, and returns the
 // user whose it was.
-func (d *Directory) mayChangePassword(ctx context.Context, a *Account, password string) (userRecord, error) {
+func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Account, password string) (userRecord, error) {
 	var user userRecord
 	var due []string
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
@@ -75,7 +75,7 @@ func (d *Directory) mayChangePassword(ctx context.Context, a *Account, password 
 	if user.Password == "" && due != nil {
 		return user, d.Fresh(ctx, a)
 	}
-	return d.proved(ctx, a.UserID, password)
+	return d.proved(ctx, line, a, password)
 }
 
 // SetPassword gives a user a new password for an operator. It ends whatever the
@@ -88,12 +88,12 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	if refusal := CheckPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enter()
 	if err != nil {
 		return err
 	}
-	defer leave()
-	hash, err := d.hasher.hash(ctx, password)
+	defer line.leave()
+	hash, err := line.hash(ctx, password)
 	if err != nil {
 		return err
 	}

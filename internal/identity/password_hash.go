@@ -86,9 +86,14 @@ func (c cost) weaker(than cost) bool {
 // The most hashes at once, and the most that wait for one of those to end. A
 // hash takes 19 MiB and some 20 ms of a core, so the last in line waits a quarter
 // of a second on a small machine, and nobody can make the process grow.
+//
+// Of all places strangers have so many and no more, and one slot is never theirs:
+// however many come to log in, whoever is logged in still finds a place, and waits
+// for nobody but his like.
 const (
-	maxHashes  = 4
-	maxWaiting = 16
+	maxHashes    = 4
+	maxWaiting   = 16
+	maxStrangers = 14
 )
 
 // hasher computes the hashes of passwords, few at a time.
@@ -96,6 +101,9 @@ type hasher struct {
 	places chan struct{} // one token for each that computes or waits
 	slots  chan slot     // those in which nothing is computed
 	derive func(password []byte, salt []byte, c cost, size int) []byte
+
+	strangers chan struct{} // one token for each stranger that computes or waits
+	theirs    chan struct{} // one token for each slot that a stranger has
 
 	collecting sync.Mutex
 	released   atomic.Uint64 // hashes that have ended
@@ -110,12 +118,14 @@ type slot struct {
 }
 
 func newHasher() *hasher {
-	// More than there are cores take memory and make none of them faster; two are
-	// worth it where one waits for memory.
-	atOnce := max(2, min(maxHashes, runtime.GOMAXPROCS(0)))
+	// More than there are cores take memory and make none of them faster: strangers
+	// have no more than that, and whoever is logged in comes beside them.
+	atOnce := min(maxHashes, runtime.GOMAXPROCS(0)+1)
 	h := &hasher{
-		places: make(chan struct{}, maxHashes+maxWaiting),
-		slots:  make(chan slot, atOnce),
+		places:    make(chan struct{}, maxHashes+maxWaiting),
+		slots:     make(chan slot, atOnce),
+		strangers: make(chan struct{}, maxStrangers),
+		theirs:    make(chan struct{}, atOnce-1),
 		derive: func(password, salt []byte, c cost, size int) []byte {
 			return argon2.IDKey(password, salt, c.time, c.memory, c.threads, uint32(size))
 		},
@@ -126,34 +136,84 @@ func newHasher() *hasher {
 	return h
 }
 
-// enter takes a place in the line, or refuses: OVERLOADED. It does not wait, so
-// it comes before an attempt is counted: one that is turned away at the door was
-// none. Whoever entered must leave.
-func (h *hasher) enter() (leave func(), err error) {
+// place is a place in the line, by which hashes are computed one after another.
+type place struct {
+	*hasher
+	stranger bool
+}
+
+// enter gives whoever is known a place in the line, or refuses: OVERLOADED. It
+// does not wait, so it comes before an attempt is counted: one that is turned away
+// at the door was none. Whoever entered must leave.
+func (h *hasher) enter() (place, error) {
+	if !take(h.places) {
+		return place{}, errFull
+	}
+	return place{h, false}, nil
+}
+
+// enterStranger is enter for who is not known yet: who logs in, registers or has
+// forgotten his password.
+func (h *hasher) enterStranger() (place, error) {
+	if !take(h.strangers) {
+		return place{}, errFull
+	}
+	if !take(h.places) {
+		<-h.strangers
+		return place{}, errFull
+	}
+	return place{h, true}, nil
+}
+
+var errFull = fault.New(fault.Overloaded, "too many passwords are being checked at this moment").After(time.Second)
+
+// take takes a token, if there is one.
+func take(tokens chan struct{}) bool {
 	select {
-	case h.places <- struct{}{}:
-		return func() { <-h.places }, nil
+	case tokens <- struct{}{}:
+		return true
 	default:
-		return nil, fault.New(fault.Overloaded, "too many passwords are being checked at this moment").After(time.Second)
+		return false
 	}
 }
 
-// matches tells whether a password has a hash. Whoever asks has entered.
-func (h *hasher) matches(ctx context.Context, password string, p phc) (bool, error) {
-	sum, err := h.sum(ctx, password, p)
-	return err == nil && subtle.ConstantTimeCompare(sum, p.sum) == 1, err
+// leave gives the place back.
+func (p place) leave() {
+	<-p.places
+	if p.stranger {
+		<-p.strangers
+	}
 }
 
-// hash returns the hash of a new password. Whoever asks has entered.
-func (h *hasher) hash(ctx context.Context, password string) (string, error) {
-	p := phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
-	_, _ = rand.Read(p.salt) // never fails: it ends the process instead
+// matches tells whether a password has a hash.
+func (p place) matches(ctx context.Context, password string, has phc) (bool, error) {
+	sum, err := p.sum(ctx, password, has)
+	return err == nil && subtle.ConstantTimeCompare(sum, has.sum) == 1, err
+}
+
+// hash returns the hash of a new password.
+func (p place) hash(ctx context.Context, password string) (string, error) {
+	has := phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
+	_, _ = rand.Read(has.salt) // never fails: it ends the process instead
 	var err error
-	p.sum, err = h.sum(ctx, password, p)
-	return p.String(), err
+	has.sum, err = p.sum(ctx, password, has)
+	return has.String(), err
 }
 
-func (h *hasher) sum(ctx context.Context, password string, p phc) ([]byte, error) {
+// sum computes a hash when its turn has come.
+func (p place) sum(ctx context.Context, password string, has phc) ([]byte, error) {
+	if p.stranger {
+		select {
+		case p.theirs <- struct{}{}:
+			defer func() { <-p.theirs }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return p.compute(ctx, password, has)
+}
+
+func (h *hasher) compute(ctx context.Context, password string, p phc) ([]byte, error) {
 	select {
 	case free := <-h.slots:
 		h.clean(free)

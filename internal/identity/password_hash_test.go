@@ -55,7 +55,7 @@ func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if right, err := newHasher().matches(t.Context(), "password", p); err != nil || !right {
+	if right, err := (place{hasher: newHasher()}).matches(t.Context(), "password", p); err != nil || !right {
 		t.Errorf("the reference hash: %v, %v", right, err)
 	}
 }
@@ -99,7 +99,7 @@ func (f fixture) weakened(t testing.TB, user User) string {
 	t.Helper()
 	weak := phc{cost: cost{time: 1, memory: 8, threads: 1}, salt: []byte("a salt of 16 b.."), sum: make([]byte, 32)}
 	var err error
-	if weak.sum, err = f.hasher.sum(t.Context(), goodPassword, weak); err != nil {
+	if weak.sum, err = f.hasher.compute(t.Context(), goodPassword, weak); err != nil {
 		t.Fatal(err)
 	}
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error {
@@ -168,58 +168,86 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	reset := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 
 	computing, release := make(chan struct{}), make(chan struct{})
-	var running, most atomic.Int32
-	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
-		n := running.Add(1)
+	var running, most, strangers, mostStrangers atomic.Int32
+	raise := func(most *atomic.Int32, n int32) {
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+	}
+	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+		raise(&most, running.Add(1))
+		if string(password) == otherPassword {
+			raise(&mostStrangers, strangers.Add(1))
+			defer strangers.Add(-1)
 		}
 		computing <- struct{}{}
 		<-release
 		running.Add(-1)
 		return cheapHash(password, salt, c, size)
 	}
-	outcomes := make(chan error)
-	const inLine = maxHashes + maxWaiting
-	for i := range inLine {
+	turnedAway := func(tries map[string]func() error) {
+		t.Helper()
+		for what, try := range tries {
+			var refusal *fault.Fault
+			if err := try(); !errors.As(err, &refusal) || refusal.Code != fault.Overloaded || refusal.RetryAfter <= 0 {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	outcomes, proofs := make(chan error), make(chan error)
+	for i := range maxStrangers {
 		go func() {
-			_, err := f.Login(ctx, fmt.Sprint("name", i), goodPassword, address(i), testTerms)
+			_, err := f.Login(ctx, fmt.Sprint("name", i), otherPassword, address(i), testTerms)
 			outcomes <- err
 		}()
 	}
 	atOnce := cap(f.hasher.slots)
-	for range atOnce {
+	for range atOnce - 1 {
 		<-computing
 	}
-	for len(f.hasher.places) < inLine {
+	for len(f.hasher.strangers) < maxStrangers {
 		runtime.Gosched()
 	}
-	// All places are taken, those in line too: whoever comes now is turned away
-	// at once, and his attempt does not count.
+	// All places of strangers are taken, those in line too: one who comes now is
+	// turned away at once, and his attempt does not count.
 	for range 20 {
-		for what, err := range map[string]error{
-			"a log-in":          f.attempt(t, "ann", goodPassword, testDevice),
-			"a registration":    second(f.Register(ctx, "new", goodPassword, testDevice, Pace{})),
-			"a reset":           f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}),
-			"a proof":           f.ProvePassword(ctx, ann, goodPassword),
-			"a change":          second(f.ChangePassword(ctx, ann, goodPassword, otherPassword)),
-			"an operator's set": f.SetPassword(ctx, "operator", "ann", otherPassword),
-		} {
-			var refusal *fault.Fault
-			if !errors.As(err, &refusal) || refusal.Code != fault.Overloaded || refusal.RetryAfter <= 0 {
-				t.Fatalf("%s: %v", what, err)
-			}
-		}
+		turnedAway(map[string]func() error{
+			"a log-in":       func() error { return f.attempt(t, "ann", goodPassword, testDevice) },
+			"a registration": func() error { return second(f.Register(ctx, "new", goodPassword, testDevice, Pace{})) },
+			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}) },
+		})
+	}
+	// Whoever is logged in finds a place, and it is his turn before theirs.
+	const known = maxHashes + maxWaiting - maxStrangers
+	for range known {
+		go func() { proofs <- f.ProvePassword(ctx, ann, goodPassword) }()
+	}
+	<-computing
+	for len(f.hasher.places) < maxHashes+maxWaiting {
+		runtime.Gosched()
+	}
+	for range 20 {
+		turnedAway(map[string]func() error{
+			"a proof":           func() error { return f.ProvePassword(ctx, ann, goodPassword) },
+			"a change":          func() error { return second(f.ChangePassword(ctx, ann, goodPassword, otherPassword)) },
+			"an operator's set": func() error { return f.SetPassword(ctx, "operator", "ann", otherPassword) },
+		})
 	}
 	go func() {
 		for range computing { // those in line come one after another
 		}
 	}()
 	close(release)
-	for range inLine {
-		refusedAs(t, "one who waited", <-outcomes, fault.NotLoggedIn)
+	for range known {
+		refusedAs(t, "one of the known", <-proofs, "")
 	}
-	if n := int(most.Load()); n > atOnce || n > 4 {
+	for range maxStrangers {
+		refusedAs(t, "a stranger who waited", <-outcomes, fault.NotLoggedIn)
+	}
+	if n := int(most.Load()); n > atOnce || n > maxHashes {
 		t.Errorf("%d hashes at once, at most %d are allowed", n, atOnce)
+	}
+	if n := int(mostStrangers.Load()); n >= atOnce {
+		t.Errorf("%d hashes of strangers at once, of %d in all", n, atOnce)
 	}
 	refusedAs(t, "a log-in afterwards", f.attempt(t, "ann", goodPassword, testDevice), "")
 	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}); err != nil {
@@ -244,7 +272,7 @@ func TestHashesTakeTheMemoryOfFourAtMost(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 24 {
 		wg.Go(func() {
-			if _, err := h.hash(t.Context(), goodPassword); err != nil {
+			if _, err := (place{hasher: h}).hash(t.Context(), goodPassword); err != nil {
 				t.Error(err)
 			}
 		})

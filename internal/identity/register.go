@@ -16,11 +16,11 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	if refusal != nil {
 		return User{}, refusal
 	}
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enterStranger()
 	if err != nil {
 		return User{}, err
 	}
-	defer leave()
+	defer line.leave()
 	if err := d.countAttempts(ctx, pace.fromAddress(from)); err != nil {
 		return User{}, err
 	}
@@ -29,7 +29,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 		return User{}, unavailable(err)
 	}
 	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
-	if user.Password, err = d.hasher.hash(ctx, password); err != nil {
+	if user.Password, err = line.hash(ctx, password); err != nil {
 		return User{}, err
 	}
 	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
@@ -109,13 +109,13 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if err != nil {
 		return User{}, unavailable(err)
 	}
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enterStranger()
 	if err != nil {
 		return User{}, err
 	}
-	defer leave()
+	defer line.leave()
 	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
-	if user.Password, err = d.hasher.hash(ctx, password); err != nil {
+	if user.Password, err = line.hash(ctx, password); err != nil {
 		return User{}, err
 	}
 	err = d.change(ctx, func(t storage.Txn) (*Event, error) {

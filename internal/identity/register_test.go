@@ -49,7 +49,7 @@ func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
 	f := newPeople(t)
 	var wg sync.WaitGroup
 	var made atomic.Int32
-	for i := range maxHashes + maxWaiting {
+	for i := range maxStrangers {
 		wg.Go(func() {
 			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), Pace{}); codeOf(err) {
 			case "":

@@ -63,11 +63,11 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if code == "" {
 		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
 	}
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enterStranger()
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer line.leave()
 	if err := d.countAttempts(ctx, pace.fromAddress(from)); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if refusal := CheckPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	replacement, err := d.hasher.hash(ctx, password)
+	replacement, err := line.hash(ctx, password)
 	if err != nil {
 		return err
 	}

@@ -118,10 +118,6 @@ func (s sessionRecord) inForce(user userRecord, now time.Time) bool {
 	return user.ID == s.UserID && !user.Disabled && user.Epoch == s.Epoch && now.Unix() < s.until()
 }
 
-func (s sessionRecord) account(user userRecord) *Account {
-	return &Account{UserID: user.ID, UserName: user.Name, Credential: s.ID, Session: true, Opened: s.Created, HalfOpen: s.Half}
-}
-
 // writeSession writes a session and its place in the list of its user. The
 // engine may drop both when it is over for certain.
 func writeSession(t storage.Txn, hash Hash, s sessionRecord) error {
@@ -150,6 +146,14 @@ func removeSession(t storage.Txn, hash Hash, s sessionRecord) error {
 type stored struct {
 	hash Hash
 	sessionRecord
+}
+
+// account is who comes by the secret that a session has.
+func (s stored) account(user userRecord) *Account {
+	return &Account{
+		UserID: user.ID, UserName: user.Name, Credential: s.ID,
+		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: s.hash,
+	}
 }
 
 // findSession returns a session of a user by its id, if it is there, in force or

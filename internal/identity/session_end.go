@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -77,7 +78,9 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 }
 
 // EndSessions ends the sessions of the user who asks: all of them, or all but
-// the one that asks. That one gets a new secret, which is returned.
+// the one that asks. That one gets a new secret, which is returned. Where none was
+// ended there is no event: else whoever has a token could bury in them what he has
+// done before.
 func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
 	if err := whole(a); err != nil {
 		return "", err
@@ -93,12 +96,28 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		if !all && a.Session {
 			kept, event.Action, event.Detail = &session, "session.end_others", session.ID
 		}
+		ended, err := d.othersInForce(t, user, kept)
+		if err != nil {
+			return nil, err
+		}
+		if !ended {
+			event = nil
+		}
 		if renewed, err = endSessions(t, &user, kept, d.store.Now()); err != nil {
 			return nil, err
 		}
 		return event, storage.SetRecord(t, userKey(user.ID), user)
 	})
 	return renewed, unavailable(err)
+}
+
+// othersInForce tells whether a user has a session in force beside the one to be
+// kept, if any.
+func (d *Directory) othersInForce(r storage.Reader, user userRecord, kept *stored) (bool, error) {
+	sessions, err := userSessions(r, user.ID)
+	return slices.ContainsFunc(sessions, func(s stored) bool {
+		return s.inForce(user, d.store.Now()) && (kept == nil || s.ID != kept.ID)
+	}), err
 }
 
 // SignOut ends all sessions of a user, and what was proved of his credentials.
@@ -137,6 +156,23 @@ func endSessions(t storage.Txn, user *userRecord, kept *stored, now time.Time) (
 	}
 	kept.Epoch = user.Epoch
 	return moveSession(t, kept, now)
+}
+
+// endHalfOpen ends the sessions of a user in which the second factor is due.
+func endHalfOpen(t storage.Txn, userID string) error {
+	sessions, err := userSessions(t, userID)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		if !s.Half {
+			continue
+		}
+		if err := removeSession(t, s.hash, s.sessionRecord); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // endAccess ends everything by which a user came in before: sessions but the one

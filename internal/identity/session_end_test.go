@@ -2,6 +2,7 @@ package identity
 
 import (
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -70,6 +71,43 @@ func TestTheOtherSessionsOrAllAreEndedTogether(t *testing.T) {
 	f.open(t, "a session, when a program ends the others", last.Secret, false)
 	f.admitted(t, "the program's access token", token, true)
 	f.open(t, "a session of somebody else", bobs.Secret, true)
+}
+
+// Else whoever has a token could bury in events what he has done before.
+func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	user := f.person(t, "ann")
+	own := f.login(t, "ann").Account
+	program := f.program(t, user)
+	for _, c := range []struct {
+		what  string
+		by    *Account
+		event bool
+	}{
+		{"the others, where there are none", own, false},
+		{"those of whom a token has", program, true},
+		{"none, by a token", program, false},
+	} {
+		_, before, err := f.Activity(ctx, user.ID, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.by.goesOn(must(f.EndSessions(ctx, c.by, false))(t))
+		_, after, err := f.Activity(ctx, user.ID, 0, 1)
+		if err != nil || (after-before == 1) != c.event || after-before > 1 {
+			t.Errorf("%s: %d events, %v", c.what, after-before, err)
+		}
+	}
+	f.login(t, "ann")
+	own = f.login(t, "ann").Account
+	f.clock.pass(time.Second)
+	own.goesOn(must(f.EndSessions(ctx, own, false))(t))
+	events, _, err := f.Activity(ctx, user.ID, 0, 1)
+	if err != nil || events[0].Action != "session.end_others" {
+		t.Errorf("%+v, %v", events, err)
+	}
 }
 
 func TestAnOperatorSignsAUserOut(t *testing.T) {

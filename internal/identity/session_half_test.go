@@ -8,6 +8,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
+// What is due in them is gone: nobody could end them but by waiting.
+func TestAnOperatorsResetEndsHalfOpenSessions(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	cookie, _ := f.enrolled(t, f.login(t, "ann"))
+	half := f.login(t, "ann")
+	f.open(t, "a half-open session", half.Secret, true)
+	if err := f.ResetFactors(t.Context(), "operator", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	f.open(t, "it, after the reset", half.Secret, false)
+	f.open(t, "a whole one", cookie, true)
+	if whole := f.login(t, "ann"); whole.Factors != nil {
+		t.Errorf("the next log-in is short of %v", whole.Factors)
+	}
+}
+
 func TestAHalfOpenSessionDoesNothingAndEndsSoon(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

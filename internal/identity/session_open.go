@@ -36,7 +36,7 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 		return nil, false, nil
 	}
 	d.see(ctx, hash, session, now)
-	return session.account(user), true, nil
+	return stored{hash, session}.account(user), true, nil
 }
 
 // see writes down that a session is in use, now and then. Nobody waits for it:
@@ -157,7 +157,8 @@ func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*stored) e
 }
 
 // own returns the user of an account and his session. Whoever's credential has
-// ended is NOT_LOGGED_IN; an access token has no session.
+// ended, or has another secret since, is NOT_LOGGED_IN; an access token has no
+// session.
 func (d *Directory) own(r storage.Reader, a *Account) (stored, userRecord, error) {
 	var user userRecord
 	found, err := storage.GetRecord(r, userKey(a.UserID), &user)
@@ -173,21 +174,22 @@ func (d *Directory) own(r storage.Reader, a *Account) (stored, userRecord, error
 		return stored{}, user, nil
 	}
 	session, found, err := findSession(r, a.UserID, a.Credential)
-	if err == nil && (!found || !session.inForce(user, d.store.Now())) {
+	if err == nil && (!found || session.hash != a.secret || !session.inForce(user, d.store.Now())) {
 		err = loggedOut()
 	}
 	return session, user, err
 }
 
-// moveSession writes a session under a new secret and takes it from the old one.
+// moveSession writes a session under a new secret, which it has from then on, and
+// takes it from the old one.
 func moveSession(t storage.Txn, session *stored, now time.Time) (Secret, error) {
 	if err := t.Delete(sessionKey(session.hash)); err != nil {
 		return "", err
 	}
 	secret := drawSession()
-	hash, _ := hashSession(secret.Reveal())
+	session.hash, _ = hashSession(secret.Reveal())
 	session.Seen = now.Unix()
-	return secret, writeSession(t, hash, session.sessionRecord)
+	return secret, writeSession(t, session.hash, session.sessionRecord)
 }
 
 // maxAgent is how many bytes are kept of what a browser calls itself.

@@ -20,6 +20,7 @@ func TestASessionLeadsToItsUserAndNobodyElseIsLetIn(t *testing.T) {
 	entry := f.login(t, "ann")
 	account, ok := f.lets(t, entry.Secret)
 	want := Account{UserID: ann.ID, UserName: "Ann", Credential: account.Credential, Session: true, Opened: f.clock.Now().Unix()}
+	want.goesOn(entry.Secret)
 	if !ok || *account != want || *entry.Account != want || !strings.HasPrefix(account.Credential, "ses_") {
 		t.Errorf("%+v, %v; want %+v", account, ok, want)
 	}

@@ -43,12 +43,19 @@ const (
 
 // Fresh lets pass who was verified a short while ago by the credential he
 // comes with, and who has no factor to be verified by. Others are refused with
-// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED, and with NOT_LOGGED_IN whoever's
+// credential has ended, or has another secret since: the one before earns nothing
+// by what was proved with the next.
 func (d *Directory) Fresh(ctx context.Context, a *Account) error {
 	if err := whole(a); err != nil {
 		return err
 	}
-	return unavailable(d.store.View(ctx, func(r storage.Reader) error { return d.fresh(r, a) }))
+	return unavailable(d.store.View(ctx, func(r storage.Reader) error {
+		if _, _, err := d.own(r, a); err != nil {
+			return err
+		}
+		return d.fresh(r, a)
+	}))
 }
 
 func (d *Directory) fresh(r storage.Reader, a *Account) error {
@@ -91,11 +98,15 @@ func (d *Directory) setStamp(t storage.Txn, a *Account, method string, expires i
 }
 
 // setMark marks that a passkey has answered for the credential of an account, in
-// a ceremony of this epoch.
+// a ceremony of this epoch. Whoever has asked for a mark in vain before is
+// forgiven: none that is there is ever out of reach.
 func (d *Directory) setMark(t storage.Txn, a *Account, epoch int64, passkeyID string) error {
 	until := d.store.Now().Add(markLife)
 	mark := markRecord{UserID: a.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
-	return t.Set(markKey(a.Credential), storage.EncodeRecord(mark), until)
+	if err := t.Set(markKey(a.Credential), storage.EncodeRecord(mark), until); err != nil {
+		return err
+	}
+	return ofMark.forgive(t, a.Credential)
 }
 
 // useMark takes the mark of a credential away, or refuses when there is none in

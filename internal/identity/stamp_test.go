@@ -24,6 +24,7 @@ func TestAStampIsInForceForItsTimeAndItsCredential(t *testing.T) {
 		if err != nil || expires != f.clock.Now().Unix()+300 || (renewed != "") != a.Session {
 			t.Errorf("%s: %d, renewed %v, %v", what, expires, renewed != "", err)
 		}
+		a.goesOn(renewed)
 		expect(t, what+" at once", f.Fresh(t.Context(), a), "")
 		expect(t, "another session", f.Fresh(t.Context(), other), fault.VerificationRequired)
 		f.clock.pass(299 * time.Second)
@@ -56,6 +57,42 @@ func TestAStampStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
 	expect(t, "the session by its new secret", f.Fresh(t.Context(), a), "")
 }
 
+// Whoever was let in by a secret that was replaced since, by a step-up of its
+// owner, is not handed the next, and earns nothing by the stamp.
+func TestAReplacedSecretEarnsNothingByWhatWasProvedSince(t *testing.T) {
+	t.Parallel()
+	for what, try := range map[string]func(f fixture, a *Account, code string) error{
+		"end the others": func(f fixture, a *Account, _ string) error { return second(f.EndSessions(t.Context(), a, false)) },
+		"end all":        func(f fixture, a *Account, _ string) error { return second(f.EndSessions(t.Context(), a, true)) },
+		"be fresh":       func(f fixture, a *Account, _ string) error { return f.Fresh(t.Context(), a) },
+		"verify": func(f fixture, a *Account, code string) error {
+			return third(f.Verify(t.Context(), a, "2fa", code, time.Minute))
+		},
+		"disable TOTP":  func(f fixture, a *Account, code string) error { return second(f.DisableTOTP(t.Context(), a, code)) },
+		"mint a token":  func(f fixture, a *Account, _ string) error { return second(f.MintOwnToken(t.Context(), a)) },
+		"make a key":    func(f fixture, a *Account, _ string) error { return third(f.CreateOwnKey(t.Context(), a, KeySpec{})) },
+		"compose tasks": func(f fixture, a *Account, _ string) error { return second(f.Composer(t.Context(), a)) },
+		"change the password": func(f fixture, a *Account, _ string) error {
+			return second(f.ChangePassword(t.Context(), a, goodPassword, otherPassword))
+		},
+		"renew": func(f fixture, a *Account, _ string) error {
+			return f.store.Update(t.Context(), func(txn storage.Txn) error { return second(f.renewSession(txn, a)) })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newPeople(t)
+			entry := f.login(t, f.person(t, "ann").Name)
+			owner := entry.Account
+			_, codes := f.withTOTP(t, owner)
+			stale := *owner
+			expect(t, "the owner verifies", f.verify(t, owner, codes[0]), "")
+			expect(t, "the secret before", try(f, &stale, codes[1]), fault.NotLoggedIn)
+			expect(t, "the owner, afterwards", f.Fresh(t.Context(), owner), "")
+		})
+	}
+}
+
 func TestAStampDiesWithItsCredential(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -73,8 +110,10 @@ func TestAStampDiesWithItsCredential(t *testing.T) {
 	bob := f.comes(t, f.user(t, "bob"), false)
 	f.withTOTP(t, bob)
 	mixed := &Account{UserID: bob.UserID, Credential: session.Credential, Session: true}
-	expect(t, "another user by the same credential", f.Fresh(t.Context(), mixed), fault.VerificationRequired)
-	err := f.store.Update(t.Context(), func(txn storage.Txn) error { return dropStamps(txn, user.ID) })
+	expect(t, "another user by the same credential", f.Fresh(t.Context(), mixed), fault.NotLoggedIn)
+	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.fresh(r, mixed) })
+	expect(t, "the stamp of another user's credential", err, fault.VerificationRequired)
+	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return dropStamps(txn, user.ID) })
 	if err != nil {
 		t.Fatal(err)
 	}

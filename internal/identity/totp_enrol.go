@@ -89,7 +89,7 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 		return nil, "", fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
 	}
 	codes = drawBackupCodes()
-	err = d.prove(ctx, a.UserID, d.enrolmentProof(a, code), func(t storage.Txn) (*Event, error) {
+	err = d.prove(ctx, a, d.enrolmentProof(a, code), func(t storage.Txn) (*Event, error) {
 		var record totpRecord
 		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
 			return nil, err
@@ -157,7 +157,7 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	err = d.proveCode(ctx, a.UserID, code, func(t storage.Txn) (*Event, error) {
+	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*Event, error) {
 		var record totpRecord
 		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
 			return nil, err

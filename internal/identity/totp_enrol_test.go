@@ -29,12 +29,13 @@ func TestAnEnrolmentIsConfirmedByACodeWhichIsUsedUp(t *testing.T) {
 	if has, err := f.Factors(t.Context(), ann.UserID); err != nil || has.TOTP {
 		t.Errorf("on before its first code: %+v, %v", has, err)
 	}
-	expect(t, "a wrong first code", third(f.EnableTOTP(t.Context(), ann, f.wrong(t, seed))), fault.VerificationFailed)
+	expect(t, "a wrong first code", f.enables(t, ann, f.wrong(t, seed)), fault.VerificationFailed)
 	code := f.code(t, seed, 0)
 	codes, renewed, err := f.EnableTOTP(t.Context(), ann, code)
 	if err != nil || len(codes) != 10 || renewed == "" {
 		t.Fatalf("%d codes, %v, %v", len(codes), renewed != "", err)
 	}
+	ann.goesOn(renewed)
 	if has, err := f.Factors(t.Context(), ann.UserID); err != nil || !has.TOTP || has.BackupCodes != 10 {
 		t.Errorf("%+v, %v", has, err)
 	}
@@ -61,20 +62,20 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 		}
 		return enrolment.Secret.Reveal()
 	}
-	expect(t, "without an enrolment", third(f.EnableTOTP(t.Context(), ann, "123456")), fault.NoFactor)
+	expect(t, "without an enrolment", f.enables(t, ann, "123456"), fault.NoFactor)
 	replaced := begin()
 	seed := begin()
-	expect(t, "of an enrolment that was replaced", third(f.EnableTOTP(t.Context(), ann, f.code(t, replaced, 0))), fault.VerificationFailed)
-	expect(t, "by another session", third(f.EnableTOTP(t.Context(), other, f.code(t, seed, 0))), fault.NoFactor)
+	expect(t, "of an enrolment that was replaced", f.enables(t, ann, f.code(t, replaced, 0)), fault.VerificationFailed)
+	expect(t, "by another session", f.enables(t, other, f.code(t, seed, 0)), fault.NoFactor)
 	f.clock.pass(10 * time.Minute)
-	expect(t, "after 10 minutes", third(f.EnableTOTP(t.Context(), ann, f.code(t, seed, 0))), fault.NoFactor)
+	expect(t, "after 10 minutes", f.enables(t, ann, f.code(t, seed, 0)), fault.NoFactor)
 	seed = begin()
 	f.clock.pass(10*time.Minute - time.Second)
-	expect(t, "a second before", third(f.EnableTOTP(t.Context(), ann, f.code(t, seed, 0))), "")
+	expect(t, "a second before", f.enables(t, ann, f.code(t, seed, 0)), "")
 	if _, err := f.enrolTOTP(t.Context(), ann, "Gate", true); codeOf(err) != fault.Conflict {
 		t.Errorf("TOTP that is on was replaced: %v", err)
 	}
-	expect(t, "a second time", third(f.EnableTOTP(t.Context(), ann, f.code(t, seed, 1))), fault.Conflict)
+	expect(t, "a second time", f.enables(t, ann, f.code(t, seed, 1)), fault.Conflict)
 }
 
 // A stolen cookie must not become a key for ever.
@@ -107,6 +108,7 @@ func TestDisablingTOTPEndsItsBackupCodesAndNoCodeComesBack(t *testing.T) {
 	if err != nil || renewed == "" {
 		t.Fatal(renewed, err)
 	}
+	ann.goesOn(renewed)
 	if has, err := f.Factors(t.Context(), ann.UserID); err != nil || has.TOTP || has.BackupCodes != 0 {
 		t.Errorf("%+v, %v", has, err)
 	}
@@ -118,7 +120,7 @@ func TestDisablingTOTPEndsItsBackupCodesAndNoCodeComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := enrolment.Secret.Reveal()
-	expect(t, "a code of a step that was used up", third(f.EnableTOTP(t.Context(), ann, f.code(t, fresh, 1))), fault.VerificationFailed)
+	expect(t, "a code of a step that was used up", f.enables(t, ann, f.code(t, fresh, 1)), fault.VerificationFailed)
 	f.clock.pass(stepSeconds * time.Second)
-	expect(t, "one of the next step", third(f.EnableTOTP(t.Context(), ann, f.code(t, fresh, 1))), "")
+	expect(t, "one of the next step", f.enables(t, ann, f.code(t, fresh, 1)), "")
 }

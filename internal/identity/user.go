@@ -88,12 +88,12 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	if err != nil {
 		return User{}, unavailable(err)
 	}
-	leave, err := d.hasher.enter()
+	line, err := d.hasher.enter()
 	if err != nil {
 		return User{}, err
 	}
-	defer leave()
-	hash, err := d.hasher.hash(ctx, password)
+	defer line.leave()
+	hash, err := line.hash(ctx, password)
 	if err != nil {
 		return User{}, err
 	}

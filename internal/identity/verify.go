@@ -38,9 +38,9 @@ type proof struct {
 //
 // A wrong code is VERIFICATION_FAILED; too many of them are TOO_MANY_ATTEMPTS,
 // and are not looked at. A text that is no code is not counted.
-func (d *Directory) proveCode(ctx context.Context, userID, code string, effect func(t storage.Txn) (*Event, error)) error {
+func (d *Directory) proveCode(ctx context.Context, a *Account, code string, effect func(t storage.Txn) (*Event, error)) error {
 	p := proof{due: func(r storage.Reader) error {
-		_, err := findTOTP(r, userID)
+		_, err := findTOTP(r, a.UserID)
 		return err
 	}}
 	digits, backup := readBackupCode(code)
@@ -50,19 +50,19 @@ func (d *Directory) proveCode(ctx context.Context, userID, code string, effect f
 	case isCode(code):
 		p.guard = totpGuard
 		p.check = func(t storage.Txn) (bool, error) {
-			record, err := findTOTP(t, userID)
+			record, err := findTOTP(t, a.UserID)
 			if err != nil {
 				return false, err
 			}
-			return d.acceptCode(t, userID, &record, record.Seed, code)
+			return d.acceptCode(t, a.UserID, &record, record.Seed, code)
 		}
 	case backup:
 		p.guard = backupGuard
-		p.check = func(t storage.Txn) (bool, error) { return d.useBackupCode(t, userID, digits) }
+		p.check = func(t storage.Txn) (bool, error) { return d.useBackupCode(t, a.UserID, digits) }
 	default:
 		return errCodeForm
 	}
-	return d.prove(ctx, userID, p, effect)
+	return d.prove(ctx, a, p, effect)
 }
 
 // findTOTP returns the TOTP of a user who has it on; else NO_FACTOR.
@@ -78,12 +78,12 @@ func findTOTP(r storage.Reader, userID string) (totpRecord, error) {
 // prove counts an attempt, durably, and only then looks at the code: no number
 // of parallel attempts is more than the guard lets pass. The code, its effect
 // and the end of the count are one transaction.
-func (d *Directory) prove(ctx context.Context, userID string, p proof, effect func(storage.Txn) (*Event, error)) error {
+func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(storage.Txn) (*Event, error)) error {
 	err := d.store.Update(ctx, func(t storage.Txn) error {
 		if err := p.due(t); err != nil {
 			return err
 		}
-		return p.guard.take(t, d.store.Now(), userID)
+		return p.guard.take(t, d.store.Now(), a.UserID)
 	})
 	if err != nil {
 		return unavailable(err)
@@ -94,9 +94,9 @@ func (d *Directory) prove(ctx context.Context, userID string, p proof, effect fu
 			return nil, err
 		}
 		if !right {
-			return &Event{Actor: Unknown, Action: "code.refuse", User: userID, Detail: p.guard.what}, nil
+			return &Event{Actor: Unknown, Action: "code.refuse", User: a.UserID, Detail: p.guard.what, Address: a.Address}, nil
 		}
-		if err := p.guard.forgive(t, userID); err != nil {
+		if err := p.guard.forgive(t, a.UserID); err != nil {
 			return nil, err
 		}
 		return effect(t)
@@ -107,6 +107,32 @@ func (d *Directory) prove(ctx context.Context, userID string, p proof, effect fu
 		}
 	}
 	return locked(err)
+}
+
+// proveMark checks the mark that a passkey has left with the credential of an
+// account, and uses it up in one transaction with what effect does. The attempt is
+// counted before anybody looks; it is told by the answer alone, since nothing was
+// guessed.
+func (d *Directory) proveMark(ctx context.Context, a *Account, effect func(storage.Txn) (*Event, error)) error {
+	err := d.store.Update(ctx, func(t storage.Txn) error {
+		if _, _, err := d.own(t, a); err != nil {
+			return err
+		}
+		have, err := ofMark.admit(t, d.store.Now(), a.Credential)
+		if err != nil {
+			return err
+		}
+		return ofMark.count(t, d.store.Now(), a.Credential, have)
+	})
+	if err != nil {
+		return unavailable(err)
+	}
+	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+		if err := d.useMark(t, a); err != nil {
+			return nil, err
+		}
+		return effect(t)
+	}))
 }
 
 // Verify proves that the person is there who owns the account: by a code, or by
@@ -128,14 +154,9 @@ func (d *Directory) Verify(ctx context.Context, a *Account, method, code string,
 	}
 	switch method {
 	case methodCode:
-		err = d.proveCode(ctx, a.UserID, code, stamp)
+		err = d.proveCode(ctx, a, code, stamp)
 	case methodPasskey:
-		err = unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
-			if err := d.useMark(t, a); err != nil {
-				return nil, err
-			}
-			return stamp(t)
-		}))
+		err = d.proveMark(ctx, a, stamp)
 	case "":
 		err = fault.At(fault.MissingParameter, "method", "method is required: %s or %s", methodCode, methodPasskey)
 	default:
