@@ -11,8 +11,8 @@
 //
 // Two flags make the tests of endurance longer: -stream.length, for how long a
 // stream lives through reloads, and -kill.rounds, how often the process is
-// killed. What the tests of money leave to chance they draw from a seed, which
-// they tell, and which -seed gives them again.
+// killed. What tests leave to chance they draw from a seed, which they tell, and
+// which -seed gives them again.
 //
 // The tests of money share these parts:
 //
@@ -22,6 +22,12 @@
 //	deed_test.go     what moves money once: purchases, renewals, top-ups, credits
 //	market_test.go   all of that at once, and what the books must say afterwards
 //	books_test.go    what the operator and the customer are shown
+//
+// Those of tasks share these:
+//
+//	studio_test.go      a generation service over HTTP, of two faces
+//	receiver_test.go    where callbacks go
+//	commission_test.go  a task as its customer has it, and what all sides must say of it
 //
 // Those of people share people_client_test.go: a person with cookies, an app that
 // shows codes and a passkey in software. browser_test.go has a real Chromium do

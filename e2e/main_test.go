@@ -15,7 +15,7 @@ import (
 
 var (
 	streamLength = flag.Duration("stream.length", 20*time.Second, "for how long a stream lives through reloads")
-	killRounds   = flag.Int("kill.rounds", 12, "how often the process is killed while money moves; a third as often under other writes")
+	killRounds   = flag.Int("kill.rounds", 12, "how often the process is killed while money moves; a third more often among tasks, a third as often under other writes")
 	seed         = flag.Uint64("seed", 0, "what chance is drawn from; zero: it is drawn itself")
 )
 

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTheDemoDoesInAShellWhatItSays runs the demo as a person does: what it
+// prints for an image and for a video is given to a shell as it stands.
+func TestTheDemoDoesInAShellWhatItSays(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"sh", "curl", "sed", "tee", "grep"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	dir := t.TempDir()
+	p := launch(t, []string{"HOME=" + dir, "TMPDIR=" + dir, "XDG_DATA_HOME=" + dir, "XDG_CONFIG_HOME=" + dir}, "modelgate", "demo")
+	p.await("Stop with Ctrl-C")
+
+	var script []string
+	told := strings.Split(p.log.String(), "\n")
+	for i, line := range told {
+		if strings.HasPrefix(line, "An image, ") || strings.HasPrefix(line, "A video, ") {
+			script = append(script, told[i+2:i+2+slices.Index(told[i+2:], "")]...)
+		}
+	}
+	if len(script) != 6 {
+		t.Fatalf("it says for an image and a video:\n%s", strings.Join(script, "\n"))
+	}
+	desk := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), leaseLength)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-e")
+	shell.Dir, shell.Stdin = desk, strings.NewReader(strings.Join(script, "\n"))
+	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"status":"success"`) != 2 {
+		t.Fatalf("%v\n%s\nof\n%s", err, out, strings.Join(script, "\n"))
+	}
+	for name, check := range map[string]func(*testing.T, []byte){"modelgate-demo.png": checkPicture, "modelgate-demo.mp4": checkFilm} {
+		file, err := os.ReadFile(filepath.Join(desk, name))
+		if err != nil {
+			t.Error(err)
+		}
+		check(t, file)
+	}
+	const believed = "A callback came, its signature is right: task.succeeded task_"
+	if !p.log.awaitCount(believed, 2) || len(p.log.lines("A callback")) != 2 {
+		t.Errorf("of callbacks it tells %q", p.log.lines("A callback"))
+	}
+	p.checkLog()
+
+	p.terminate()
+	if code := p.code(patience); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, p.log.tail(10))
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "modelgate-demo-*")); err != nil || len(left) > 0 {
+		t.Errorf("it has left %q behind (%v)", left, err)
+	}
+}

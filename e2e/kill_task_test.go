@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// steps are the moments of a task at which a gateway is killed, as its studio and
+// its receiver see them. What lies between two of them, and before the first, a
+// kill at any moment finds.
+var steps = []moment{
+	{"before a job is accepted", platform},
+	{"before a job is accepted", generic},
+	{"when a job is accepted and nobody knows", platform},
+	{"when a job is accepted and nobody knows", generic},
+	{"when a job is accepted and the answer is out", platform},
+	{"when a job is accepted and the answer is out", generic},
+	{what: "before it is told that a job is running"},
+	{what: "before it is told that a job is done"},
+	{what: "when it is told that a job is done"},
+	{what: "when it is told that a job is failed"},
+	{what: "in the middle of a file"},
+	{what: "at the end of a file"},
+	{what: "before a callback is acknowledged"},
+	{what: "when a callback is acknowledged"},
+}
+
+// TestAKillAtAnyStepOfATaskLosesNothingAndDoesNothingTwice kills one gateway
+// again and again, in all steps of its tasks in turn and every third time at a
+// moment that chance has chosen, while its customer goes on ordering. What was
+// under way is left alone for the length of a lease.
+func TestAKillAtAnyStepOfATaskLosesNothingAndDoesNothingTwice(t *testing.T) {
+	t.Parallel()
+	u := newStudio(t)
+	r := newReceiver(t, u.cue)
+	g := newGateway(t, studioSite(u, r, "media {\nallow "+u.address()+"\n}"), u.backend, r.backend)
+	g.start()
+	c := g.newCustomer("collector")
+	c.credit("100.00")
+	chance := imagine(t)
+
+	var orders []*commission
+	var placing sync.WaitGroup
+	order := func(model, words string) {
+		o := &commission{number: len(orders), model: model, words: words}
+		orders = append(orders, o)
+		placing.Go(func() { o.place(c) })
+	}
+	rounds := *killRounds + *killRounds/3
+	first := chance.IntN(len(steps)) // where there are fewer rounds than steps
+	for round := range rounds {
+		at, nth := steps[(first+round-(round+1)/3)%len(steps)], 1
+		switch {
+		case round == rounds/2 && rounds > 2*len(steps):
+			// From here on the kills are among tasks that others have left behind.
+			at = lookedFor
+		case round%3 == 2:
+			at, nth = anything, 1+chance.IntN(40)
+		}
+		began := time.Now()
+		reached := u.cue.await(at, nth)
+		order(film, "")
+		order(picture, "")
+		order(clip, "")
+		order(film, failsWord)
+		order(picture, slowWord)
+		select {
+		case <-reached:
+		case <-time.After(leaseLength + patience):
+			t.Fatalf("nothing comes %s", at.what)
+		}
+		took := time.Since(began)
+		g.process.kill()
+		g.process.checkLog()
+		g.start()
+		g.verify()
+		t.Logf("round %d: killed %s %s after %v", round, at.what, at.by, took.Round(time.Millisecond))
+	}
+	placing.Wait()
+	if t.Failed() {
+		return
+	}
+
+	ends := make([]resource, len(orders))
+	inParallel(8, len(orders), func(i int) { ends[i] = c.outcome(orders[i]) })
+	var over []string
+	for i, end := range ends {
+		if end.Completed != 0 {
+			over = append(over, orders[i].task)
+		}
+	}
+	r.awaitAll(t, over)
+	b := books{ended: map[string]int{}}
+	tasks := map[string]int{}
+	for i, o := range orders {
+		tasks[o.task]++
+		b.check(c, o, u, r, ends[i])
+		if ends[i].Status == "success" {
+			link := ends[i].Result.URL
+			if file := c.fetch(link); !strings.HasPrefix(link, g.url("/v1/files/")) || !bytes.Equal(file, u.made(o.prompt())) {
+				t.Errorf("the file of %s at %s is not what was made: %d bytes", o.prompt(), link, len(file))
+			}
+		}
+	}
+	if len(tasks) != len(orders) {
+		t.Errorf("%d orders came to %d tasks", len(orders), len(tasks))
+	}
+	b.checkMoney(c, 100*unit)
+	all, different := r.count()
+	if different != len(over) {
+		t.Errorf("%d tasks are over, and %d different callbacks came", len(over), different)
+	}
+	t.Logf("%d kills; %d tasks ended %v; %d callbacks came of %d", rounds, len(orders), b.ended, all, different)
+}

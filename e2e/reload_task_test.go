@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// runningTasks are under way at once when the configuration changes.
+	runningTasks = 1000
+
+	// taskReloads is how often it changes: while tasks come in, while all of them
+	// run, and while they end.
+	taskReloads = 3
+)
+
+func TestReloadsAmongAThousandRunningTasksLoseNoneAndDriveNoneTwice(t *testing.T) {
+	t.Parallel()
+	u := newStudio(t)
+	u.open(false)
+	u.takes = 300 * time.Millisecond // so that many polls are under way at each moment
+	r := newReceiver(t, u.cue)
+	s := studioSite(u, r, "media off")
+	// Shorter than anything that is under way: on a reload it must end none of it.
+	s.Global = "grace_period 100ms"
+	g := newGateway(t, s, u.backend, r.backend)
+	g.start()
+	c := g.newCustomer("collector")
+	c.credit("1000.00")
+
+	reloaded := 0
+	reload := func(when string) {
+		t.Helper()
+		reloaded++
+		// Adapters, keys of the services and the pace are all new ones.
+		g.Site.Money = strings.Replace(s.Money, "polls_per_second 150", "polls_per_second "+strconv.Itoa(150+reloaded), 1)
+		if err := g.reload(); err != nil {
+			t.Fatalf("the reload %s: %v", when, err)
+		}
+		g.verify()
+	}
+	orders := make([]*commission, runningTasks)
+	for i := range orders {
+		orders[i] = &commission{number: i, model: []string{film, picture}[i%2], words: map[bool]string{true: failsWord}[i%10 == 9]}
+	}
+	began := time.Now()
+	half := make(chan struct{})
+	var placing sync.WaitGroup
+	placing.Go(func() {
+		inParallel(32, len(orders), func(i int) {
+			if i == len(orders)/2 {
+				close(half)
+			}
+			orders[i].place(c)
+		})
+	})
+	receive(t, half, "half of the tasks")
+	reload("while tasks come in")
+	placing.Wait()
+	submitted := time.Since(began)
+	u.awaitLooks(t, orders, 1)
+	reload("while all of them run")
+	u.awaitLooks(t, orders, 2)
+	if all, _ := r.count(); all != 0 {
+		t.Errorf("%d callbacks came of tasks that run", all)
+	}
+	u.open(true)
+	ending := time.Now()
+	r.await(t, len(orders)/4)
+	reload("while they end")
+	r.await(t, len(orders))
+	t.Logf("%d tasks submitted in %v, ended in %v", len(orders), submitted.Round(time.Millisecond), time.Since(ending).Round(time.Millisecond))
+
+	b := books{ended: map[string]int{}}
+	for _, o := range orders {
+		b.check(c, o, u, r, c.look(o.task, 0))
+		if n := len(u.submissions(o.prompt())); n != 1 {
+			t.Errorf("%s was submitted %d times", o.prompt(), n)
+		}
+	}
+	if b.ended["failed"] != len(orders)/10 || b.ended["success"] != len(orders)-len(orders)/10 {
+		t.Errorf("the tasks ended %v", b.ended)
+	}
+	b.checkMoney(c, 1000*unit)
+	u.checkPolls()
+	if all, different := r.count(); all != len(orders) || different != len(orders) {
+		t.Errorf("%d callbacks came, %d different ones, of %d tasks", all, different, len(orders))
+	}
+	if n := strings.Count(g.process.log.String(), "servers shutting down"); n != taskReloads {
+		t.Errorf("the servers were replaced %d times, want %d", n, taskReloads)
+	}
+}
+
+// awaitLooks waits until all jobs of orders were asked for so often.
+func (u *studio) awaitLooks(t *testing.T, orders []*commission, n int) {
+	t.Helper()
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for deadline := time.Now().Add(leaseLength); ; <-tick.C {
+		u.mu.Lock()
+		looked := 0
+		for _, j := range u.jobs {
+			if j.looks >= n {
+				looked++
+			}
+		}
+		u.mu.Unlock()
+		if looked == len(orders) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("of %d jobs %d were asked for %d times", len(orders), looked, n)
+		}
+	}
+}
+
+// await waits until so many different callbacks came.
+func (r *receiver) await(t *testing.T, n int) {
+	t.Helper()
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for deadline := time.Now().Add(2 * leaseLength); ; <-tick.C {
+		_, different := r.count()
+		if different >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d callbacks came", different, n)
+		}
+	}
+}
