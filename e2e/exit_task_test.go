@@ -20,7 +20,8 @@ func TestWhoWaitsForAChangeDoesNotHoldUpTheEnd(t *testing.T) {
 	o.place(c)
 
 	running := moment{what: "when it is told that a job is running"}
-	<-u.cue.await(running, 1)
+	for c.look(o.task, 10).Status != "in_progress" {
+	}
 	got := make(chan resource, 1)
 	go func() { got <- c.look(o.task, 60) }()
 	<-u.cue.await(running, 2) // by the second poll from now he waits
