@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -61,6 +62,11 @@ const (
 // ForGenerations tells whether p says what a generation of a kind costs.
 func (p *Price) ForGenerations(kind Kind) bool {
 	return p.Request > 0 || len(p.rowsOf(kind)) > 0
+}
+
+// Names tells whether p has a row for this very resolution.
+func (p *Price) Names(kind Kind, resolution string) bool {
+	return slices.ContainsFunc(p.rowsOf(kind), func(row Variant) bool { return strings.EqualFold(row.Resolution, resolution) })
 }
 
 func (p *Price) rowsOf(kind Kind) []Variant {

@@ -1,5 +1,10 @@
 package catalog
 
+import (
+	"fmt"
+	"strings"
+)
+
 // resolutions are those that videos commonly have, by the pixels of their
 // shorter side.
 var resolutions = []struct {
@@ -9,17 +14,55 @@ var resolutions = []struct {
 	{360, "360P"}, {480, "480P"}, {540, "540P"}, {720, "720P"}, {768, "768P"}, {1080, "1080P"}, {1440, "2K"}, {2160, "4K"},
 }
 
+// widest is how many times as wide as it is high a common shape is at most, in
+// tenths: 21:9 is sold as up to 2.4:1.
+const widest = 24
+
+// tolerance is by how much a side may differ, in a hundred.
+const tolerance = 3
+
 // ResolutionOf names the resolution of a video of so many pixels, and returns
 // false when it is not one of the common ones. Its shorter side may differ by
 // three in a hundred: encoders want multiples of 16, so that 1080 lines are often
-// 1088, and 720 are 704.
+// 1088, and 720 are 704. One that is longer than the common shapes of its
+// resolution has more pixels than what is meant by the name, and has none.
 func ResolutionOf(width, height int) (string, bool) {
-	const tolerance = 3 // in a hundred
-	lines := min(width, height)
+	lines, longer := min(width, height), max(width, height)
 	for _, r := range resolutions {
 		if off := max(lines-r.lines, r.lines-lines); off <= r.lines*tolerance/100 {
+			if longer > longest(r.lines) {
+				return "", false
+			}
 			return r.name, true
 		}
 	}
 	return "", false
+}
+
+// longest is the longer side of the widest common shape of so many lines.
+func longest(lines int) int { return lines * widest * (100 + tolerance) / 1000 }
+
+// NameSize names any size in pixels: by its resolution where it is a common one,
+// else by the number of its lines, as 600P, and by both sides where it is longer
+// than any common shape.
+func NameSize(width, height int) string {
+	if name, ok := ResolutionOf(width, height); ok {
+		return name
+	}
+	lines := min(width, height)
+	if max(width, height) > longest(lines) {
+		return fmt.Sprintf("%dx%d", width, height)
+	}
+	return fmt.Sprintf("%dP", lines)
+}
+
+// CommonResolution tells whether name is one that [ResolutionOf] returns, in any
+// case.
+func CommonResolution(name string) bool {
+	for _, r := range resolutions {
+		if strings.EqualFold(r.name, name) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,6 +18,15 @@ const (
 	MaxSessionID      = 50
 	MaxSessionContext = 1000
 	MaxMediaName      = 64
+)
+
+// Limits of what services repeat in their answers, far above what any model
+// reads: an answer that is too long to be read would leave open whether the task
+// was taken.
+const (
+	MaxPrompt   = 32768     // characters, of a negative prompt too
+	MaxWord     = 1000      // characters, of a name or a mode
+	MaxExtended = 256 << 10 // bytes, of metadata and ext_info
 )
 
 // Limits of /v1/video/generations, far above what any backend takes.
@@ -40,11 +50,13 @@ type rule func(*check) *fault.Fault
 // is read.
 var platformRules = []rule{
 	(*check).prompt, (*check).texts, (*check).words, (*check).inputs, (*check).frames, (*check).voices, (*check).subjects, (*check).sceneType,
-	(*check).duration, (*check).resolution, (*check).aspectRatio, (*check).audio, (*check).frameInterpolate, (*check).count, (*check).mediaName,
+	(*check).duration, (*check).resolution, (*check).aspectRatio, (*check).audio, (*check).frameInterpolate, (*check).count, (*check).mediaName, (*check).extInfo,
 }
 
 // passingRules are those of /v1/video/generations.
-var passingRules = []rule{(*check).model, (*check).image, (*check).numbers, (*check).duration, (*check).pixels, (*check).resolution}
+var passingRules = []rule{
+	(*check).model, (*check).passingTexts, (*check).image, (*check).numbers, (*check).duration, (*check).sides, (*check).pixels, (*check).resolution,
+}
 
 // Check holds r against the rules that are the same for all models, and against
 // those of the family that its model is in. It returns r with the defaults of
@@ -111,19 +123,75 @@ func (c *check) prompt() *fault.Fault {
 
 // texts have a greatest length.
 func (c *check) texts() *fault.Fault {
-	for _, text := range []struct {
-		param, text string
-		most        int
-	}{
+	refused := within([]limited{
+		{"prompt", c.Prompt, MaxPrompt},
+		{"negative_prompt", c.NegativePrompt, MaxPrompt},
+		{"generation_mode", c.GenerationMode, MaxWord},
 		{"session_id", c.SessionID, MaxSessionID},
 		{"session_context", c.SessionContext, MaxSessionContext},
 		{"output.media_name", c.Output.MediaName, MaxMediaName},
-	} {
+	})
+	for i := 0; refused == nil && i < len(c.Inputs); i++ {
+		in := &c.Inputs[i]
+		refused = within([]limited{
+			{at("inputs", i, "object_id"), in.ObjectID, MaxWord}, {at("inputs", i, "voice_id"), in.VoiceID, MaxWord}, {at("inputs", i, "text"), in.Text, MaxWord},
+		})
+	}
+	for i := 0; refused == nil && i < len(c.Subjects); i++ {
+		in := &c.Subjects[i]
+		refused = within([]limited{{at("subject_inputs", i, "id"), in.ID, MaxWord}, {at("subject_inputs", i, "name"), in.Name, MaxWord}})
+	}
+	return refused
+}
+
+// passingTexts are those of /v1/video/generations that are text wherever they
+// are known.
+func (c *check) passingTexts() *fault.Fault {
+	if n := len(c.Fields["metadata"]); n > MaxExtended {
+		return invalid("metadata", "must have at most %d bytes, not %d", MaxExtended, n)
+	}
+	texts := []limited{{"prompt", c.Prompt, MaxPrompt}}
+	for _, text := range []limited{{"negative_prompt", "", MaxPrompt}, {"user", "", MaxWord}, {"response_format", "", MaxWord}} {
+		_ = json.Unmarshal(c.Fields[text.param], &text.text) // what is no string is none of ours
+		texts = append(texts, text)
+	}
+	return within(texts)
+}
+
+// limited is a text with its greatest length in characters.
+type limited struct {
+	param, text string
+	most        int
+}
+
+// within refuses the first text that is too long.
+func within(texts []limited) *fault.Fault {
+	for _, text := range texts {
+		if len(text.text) <= text.most {
+			continue
+		}
 		if n := utf8.RuneCountInString(text.text); n > text.most {
 			return invalid(text.param, "must have at most %d characters, not %d", text.most, n)
 		}
 	}
 	return nil
+}
+
+// extInfo goes to the service as it is, and so must not speak against what is
+// priced.
+func (c *check) extInfo() *fault.Fault {
+	if n := len(c.ExtInfo); n > MaxExtended {
+		return invalid("ext_info", "must have at most %d bytes, not %d", MaxExtended, n)
+	}
+	asked := c.Request
+	if asked.Output.Count == nil {
+		asked.Output.Count = new(1)
+	}
+	aliases := aliasesWithin("ext_info", c.ExtInfo)
+	if refused := c.readable(aliases); refused != nil {
+		return refused
+	}
+	return asked.adopt(aliases)
 }
 
 // words are those of which there are only a few.
@@ -152,8 +220,8 @@ func (c *check) words() *fault.Fault {
 func (c *check) mediaName() *fault.Fault {
 	name := c.Output.MediaName
 	switch {
-	case strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, unicode.IsControl):
-		return invalid("output.media_name", "must not hold `/`, `\\` or control characters")
+	case strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, invisible):
+		return invalid("output.media_name", "must not hold `/`, `\\`, or control and other invisible characters")
 	case name == "." || name == "..":
 		return invalid("output.media_name", "must not be %q: it becomes part of a link", name)
 	case c.Output.ClassID < 0:
@@ -161,6 +229,10 @@ func (c *check) mediaName() *fault.Fault {
 	}
 	return nil
 }
+
+// invisible tells it of what does not show, or turns around what stands beside
+// it.
+func invisible(r rune) bool { return !unicode.IsPrint(r) }
 
 func (c *check) sceneType() *fault.Fault {
 	if c.SceneType == "" || slices.Contains(c.family.SceneType, c.SceneType) {

@@ -1,7 +1,7 @@
 package generation
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -9,6 +9,9 @@ import (
 
 // duration is that of the family, where there is one.
 func (c *check) duration() *fault.Fault {
+	if asked := c.Output.Duration; c.Passing() && asked != nil && *asked < catalog.Second {
+		return invalid("duration", "must be at least 1 second, not %v", *asked)
+	}
 	if c.Kind != catalog.Video || c.family == nil {
 		return nil
 	}
@@ -37,7 +40,7 @@ func (c *check) resolution() *fault.Fault {
 	word, ok := c.family.Resolution.Find(c.Output.Resolution)
 	switch {
 	case !ok && c.Passing():
-		return invalid("height", "asks for %s, and must ask for %v for %s", c.Output.Resolution, c.family.Resolution, c.models())
+		return invalid(c.sizeParam(), "asks for %s, and must ask for %v for %s", c.Output.Resolution, c.family.Resolution, c.models())
 	case !ok:
 		return c.unlike("output.resolution", c.Output.Resolution, c.family.Resolution.Allowed)
 	}
@@ -133,16 +136,49 @@ func (c *check) numbers() *fault.Fault {
 	return nil
 }
 
-// pixels of /v1/video/generations give the resolution its name, or the number of
-// its lines where it has none.
+// sides of /v1/video/generations name a resolution only together, and where a
+// family has the model each word for a size must be one that can be read.
+func (c *check) sides() *fault.Fault {
+	if c.family == nil {
+		return nil
+	}
+	switch {
+	case c.Output.Width == nil && c.Output.Height != nil:
+		return invalid("height", "needs `width` beside it for %s", c.models())
+	case c.Output.Width != nil && c.Output.Height == nil:
+		return invalid("width", "needs `height` beside it for %s", c.models())
+	}
+	return c.readable(aliasesOf(c.Fields))
+}
+
+// sizeParam is where a request of /v1/video/generations says its size.
+func (c *check) sizeParam() string {
+	if _, given := c.Fields["height"]; !given {
+		for _, a := range aliasesOf(c.Fields) {
+			if of := a.decides(); of.opaque || slices.Contains(of.names, "height") {
+				return a.path
+			}
+		}
+	}
+	return "height"
+}
+
+// readable refuses an alias whose word for a size cannot be held against the
+// family.
+func (c *check) readable(aliases []alias) *fault.Fault {
+	for _, a := range aliases {
+		if a.decides().opaque && !a.readable() {
+			return invalid(a.path, "must be a size as 1280x720, or a resolution as 720P, for %s", c.models())
+		}
+	}
+	return nil
+}
+
+// pixels of /v1/video/generations give the resolution its name.
 func (c *check) pixels() *fault.Fault {
 	if c.Output.Width == nil || c.Output.Height == nil {
 		return nil
 	}
-	name, ok := catalog.ResolutionOf(*c.Output.Width, *c.Output.Height)
-	if !ok {
-		name = fmt.Sprintf("%dP", min(*c.Output.Width, *c.Output.Height))
-	}
-	c.Output.Resolution = name
+	c.Output.Resolution = catalog.NameSize(*c.Output.Width, *c.Output.Height)
 	return nil
 }

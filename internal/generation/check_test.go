@@ -122,14 +122,23 @@ func TestDefaultsOfInputsAreFilledIn(t *testing.T) {
 
 func TestLengthsAreCountedInCharacters(t *testing.T) {
 	t.Parallel()
-	for param, most := range map[string]int{"session_id": 50, "session_context": 1000, "output.media_name": 64} {
+	for param, most := range map[string]int{
+		"session_id": 50, "session_context": 1000, "output.media_name": 64, "prompt": 32768, "negative_prompt": 32768, "generation_mode": 1000,
+	} {
+		if param == "generation_mode" {
+			try(t, "video-a-1", object{param: strings.Repeat("图", most)}, true, "")
+			try(t, "video-a-1", object{param: strings.Repeat("图", most+1)}, false, param, "at most 1000 characters, not 1001")
+			continue
+		}
 		for _, character := range []string{"a", "图", "🎬"} {
 			for _, model := range []string{"video-a-1", "image-a-1"} {
 				try(t, model, object{param: strings.Repeat(character, most)}, true, "")
 				try(t, model, object{param: strings.Repeat(character, most+1)}, false, param, "at most", "characters, not")
 			}
 		}
-		try(t, "video-a-1", object{param: ""}, true, "")
+		if param != "prompt" {
+			try(t, "video-a-1", object{param: ""}, true, "")
+		}
 	}
 }
 
@@ -152,6 +161,9 @@ func TestOtherFields(t *testing.T) {
 		"a line break":               {"output.media_name", "a\r\nb", false, "must not hold"},
 		"delete":                     {"output.media_name", "a\x7f", false, "must not hold"},
 		"a control character of C1":  {"output.media_name", "a\u0085", false, "must not hold"},
+		"text turned around":         {"output.media_name", "a\u202egnp.mp4", false, "must not hold"},
+		"a line separator":           {"output.media_name", "a\u2028b", false, "must not hold"},
+		"a space of no width":        {"output.media_name", "a\u200bb", false, "must not hold"},
 		"here":                       {"output.media_name", ".", false, "part of a link"},
 		"above":                      {"output.media_name", "..", false, "part of a link"},
 		"three dots":                 {"output.media_name", "...", true, ""},

@@ -2,7 +2,6 @@ package generation
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -25,8 +24,12 @@ type generationsBody struct {
 	Metadata       map[string]strictjson.Raw `json:"metadata"`
 }
 
-// deciding are the members that decide routing or price. Backends are known that
-// read names without regard for case, so a twin of one of these is refused.
+// MaxMembers is how many members a body may have, at all depths together.
+const MaxMembers = 10_000
+
+// deciding are the members that decide routing or price, or have a bound of their
+// own. Backends are known that read names without regard for case, so a twin of
+// one of these is refused.
 var deciding = strictjson.NewTable(
 	strictjson.Rule{Name: "model", Deciding: true},
 	strictjson.Rule{Name: "duration", Deciding: true},
@@ -34,6 +37,13 @@ var deciding = strictjson.NewTable(
 	strictjson.Rule{Name: "n", Deciding: true},
 	strictjson.Rule{Name: "width", Deciding: true},
 	strictjson.Rule{Name: "height", Deciding: true},
+	strictjson.Rule{Name: "fps", Deciding: true},
+	strictjson.Rule{Name: "prompt", Deciding: true},
+	strictjson.Rule{Name: "image", Deciding: true},
+	strictjson.Rule{Name: "negative_prompt", Deciding: true},
+	strictjson.Rule{Name: "user", Deciding: true},
+	strictjson.Rule{Name: "response_format", Deciding: true},
+	strictjson.Rule{Name: "metadata", Deciding: true},
 )
 
 // DecodeGenerations reads a body of /v1/video/generations. All of its members
@@ -42,8 +52,7 @@ var deciding = strictjson.NewTable(
 // frame.
 func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 	var b generationsBody
-	var unknown []string
-	if refused := strictjson.Decode(body, &b, strictjson.Ignored(&unknown)); refused != nil {
+	if refused := strictjson.Decode(body, &b, strictjson.Ignored(nil), strictjson.MaxMembers(MaxMembers)); refused != nil {
 		return Request{}, refused
 	}
 	if refused := deciding.Scan(body, nil); refused != nil {
@@ -60,72 +69,10 @@ func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 		r.Inputs = []Input{{URL: b.Image, Category: string(catalog.Image), Usage: FirstFrame}}
 	}
 	delete(r.Fields, "image")
-	if refused := r.adopt(b.Metadata); refused != nil {
+	if refused := r.adopt(aliasesOf(r.Fields)); refused != nil {
 		return Request{}, refused
 	}
 	return r, nil
-}
-
-// twins are places where backends are known to look for what decides the price
-// or the model, and to prefer what they find there. They are allowed as long as
-// they say the same as the member itself, or say it alone.
-var twins = []struct {
-	metadata bool // in metadata, else at the top
-	name     string
-	adopt    func(r *Request, text string) (same bool)
-	means    string
-}{
-	{false, "seconds", adoptDuration, "duration"},
-	{true, "duration", adoptDuration, "duration"},
-	{true, "seconds", adoptDuration, "duration"},
-	{true, "n", adoptCount, "n"},
-	{true, "model", adoptModel, "model"},
-}
-
-// adopt takes over what the twins say, and refuses one that contradicts.
-func (r *Request) adopt(metadata map[string]strictjson.Raw) *fault.Fault {
-	for _, twin := range twins {
-		raw, path := []byte(r.Fields[twin.name]), twin.name
-		if twin.metadata {
-			raw, path = metadata[twin.name], "metadata."+twin.name
-		}
-		if len(raw) == 0 || string(raw) == "null" {
-			continue
-		}
-		text := string(raw)
-		if raw[0] == '"' {
-			if err := json.Unmarshal(raw, &text); err != nil {
-				return fault.New(fault.InvalidJSON, "the body cannot be read: %v", err)
-			}
-		}
-		if !twin.adopt(r, text) {
-			return fault.At(fault.InvalidParameter, path, "`%s` must say the same as `%s`, which decides the price", path, twin.means)
-		}
-	}
-	return nil
-}
-
-func adoptDuration(r *Request, text string) bool {
-	n, refused := catalog.ParseSeconds(text)
-	if refused == nil && r.Output.Duration == nil {
-		r.Output.Duration = &n
-	}
-	return refused == nil && *r.Output.Duration == n
-}
-
-func adoptCount(r *Request, text string) bool {
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err == nil && r.Output.Count == nil {
-		r.Output.Count = new(int(n))
-	}
-	return err == nil && *r.Output.Count == int(n)
-}
-
-func adoptModel(r *Request, text string) bool {
-	if r.Model == "" {
-		r.Model = text
-	}
-	return r.Model == text
 }
 
 // harmless are the members, at the top and in metadata, that can change neither
@@ -144,16 +91,26 @@ func (r *Request) opaque() bool {
 			if json.Unmarshal(raw, &metadata) != nil || !allHarmless(metadata) {
 				return true
 			}
-		} else if !harmless[name] {
+		} else if !isHarmless(name) {
 			return true
 		}
 	}
 	return false
 }
 
+// isHarmless tells it of a name, that of an alias too which must say what is
+// known.
+func isHarmless(name string) bool {
+	if harmless[name] {
+		return true
+	}
+	of := deciderOf(name)
+	return of != nil && !of.opaque
+}
+
 func allHarmless(members map[string]json.RawMessage) bool {
 	for name := range members {
-		if !harmless[name] {
+		if !isHarmless(name) {
 			return false
 		}
 	}

@@ -79,7 +79,7 @@ type imageBody struct {
 // know have no effect; their paths are ignored, the first hundred of them.
 func DecodeVideo(body []byte) (r Request, ignored []string, refused *fault.Fault) {
 	var b videoBody
-	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored)); refused != nil {
+	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored), strictjson.MaxMembers(MaxMembers)); refused != nil {
 		return Request{}, nil, refused
 	}
 	if r, refused = b.request(catalog.Video); refused != nil {
@@ -116,7 +116,7 @@ func DecodeVideo(body []byte) (r Request, ignored []string, refused *fault.Fault
 // video.
 func DecodeImage(body []byte) (r Request, ignored []string, refused *fault.Fault) {
 	var b imageBody
-	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored)); refused != nil {
+	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored), strictjson.MaxMembers(MaxMembers)); refused != nil {
 		return Request{}, nil, refused
 	}
 	if r, refused = b.request(catalog.Image); refused != nil {

@@ -10,6 +10,9 @@ import (
 // without a duration, and one without a price for the resolution too.
 func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 	work := c.work()
+	if c.Passing() && c.Family == "" && !catalog.CommonResolution(work.Resolution) && !price.Names(c.Kind, work.Resolution) {
+		work.Resolution = "" // nobody here knows what it will be taken for
+	}
 	quote, refusal := price.Quote(c.Kind, work)
 	switch refusal {
 	case 0:

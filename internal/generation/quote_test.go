@@ -45,9 +45,16 @@ func TestTheHoldIsThatOfTheFilledInRequest(t *testing.T) {
 		"passing, by its pixels":   {nil, `{"model":"c-1","width":1080,"height":1920}`, &bySecond, "1.50", "1 video × 5 s × 0.30 per second (1080P)"},
 		"passing, harmless":        {nil, `{"model":"e-1","user":"u","metadata":{"style":"s","negative_prompt":"n"}}`, &bySecond, "0.80", "1 video × 8 s × 0.10 per second"},
 		"passing, who knows what":  {nil, `{"model":"e-1","metadata":{"quality_level":"high"}}`, &bySecond, "4.00", "1 video × 8 s × 0.50 per second (1080p, with sound)"},
-		"passing, an unknown name": {nil, `{"model":"e-1","size":"1920x1080"}`, &bySecond, "4.00", "1 video × 8 s × 0.50 per second (1080p, with sound)"},
-		"passing, no family":       {nil, `{"model":"any","duration":0.5,"width":1920,"height":1080}`, &bySecond, "0.25", "1 video × 0.5 s × 0.50 per second (1080p, with sound)"},
+		"passing, an unknown name": {nil, `{"model":"e-1","size":"1280x720"}`, &bySecond, "4.00", "1 video × 8 s × 0.50 per second (1080p, with sound)"},
+		"passing, no family":       {nil, `{"model":"any","duration":1.5,"width":1920,"height":1080}`, &bySecond, "0.75", "1 video × 1.5 s × 0.50 per second (1080p, with sound)"},
 		"passing, nothing known":   {nil, `{"model":"any","duration":2}`, &bySecond, "1.00", "1 video × 2 s × 0.50 per second (1080p, with sound)"},
+		"passing, one side":        {nil, `{"model":"any","duration":2,"height":720}`, &bySecond, "1.00", "1 video × 2 s × 0.50 per second (1080p, with sound)"},
+		"passing, an odd size":     {nil, `{"model":"any","duration":2,"width":3700,"height":2082}`, &bySecond, "1.00", "1 video × 2 s × 0.50 per second (1080p, with sound)"},
+		"passing, a long row":      {nil, `{"model":"any","duration":2,"width":16384,"height":720}`, &bySecond, "1.00", "1 video × 2 s × 0.50 per second (1080p, with sound)"},
+		"passing, a common size":   {nil, `{"model":"any","duration":2,"width":1280,"height":720}`, &bySecond, "0.40", "1 video × 2 s × 0.20 per second (with sound)"},
+		"passing, a size of a row": {nil, `{"model":"any","duration":2,"width":1066,"height":600}`, &withOdd, "0.10", "1 video × 2 s × 0.05 per second (600p)"},
+		"passing, frames":          {nil, `{"model":"e-1","duration":4,"fps":24,"num_frames":97}`, &bySecond, "0.40", "1 video × 4 s × 0.10 per second"},
+		"passing, by aliases":      {nil, `{"model":"e-1","metadata":{"durationSeconds":"4","sample_count":2}}`, &bySecond, "0.80", "2 videos × 4 s × 0.10 per second"},
 		"passing, by the request":  {nil, `{"model":"any"}`, &catalog.Price{Request: 5}, "0.000000005", "0.000000005 per request"},
 	} {
 		checked, refused := check(standard(t), c.body)
@@ -149,5 +156,7 @@ func TestAFamilyWithoutADefaultDurationNeedsOneByTheSecond(t *testing.T) {
 		t.Errorf("by the request it was answered %v", refused)
 	}
 }
+
+var withOdd = catalog.Price{Second: []catalog.Variant{{Price: money.Unit / 10}, {Resolution: "600p", Price: money.Unit / 20}}}
 
 var byImageOnly = catalog.Price{Image: []catalog.Variant{{Price: 1}}}

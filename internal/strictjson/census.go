@@ -18,6 +18,7 @@ type census struct {
 	dec     *jsontext.Decoder
 	fields  map[reflect.Type]fields // of the structs met so far
 	unknown []string                // paths of members without a field
+	silent  bool                    // nobody asks for unknown
 	fault   *fault.Fault
 }
 
@@ -60,7 +61,9 @@ func (c *census) object(t reflect.Type, p path) {
 		if field, ok := known[name]; ok {
 			c.value(field, p.member(name))
 		} else {
-			c.unknown = append(c.unknown, string(p.member(name)))
+			if !c.silent {
+				c.unknown = append(c.unknown, string(p.member(name)))
+			}
 			c.skip()
 		}
 	}

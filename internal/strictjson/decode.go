@@ -21,13 +21,23 @@ type Raw = jsontext.Value
 type Option func(*decoding)
 
 // Ignored makes Decode let pass members that the destination has no field for,
-// and append their paths to list, in the order of the body.
+// and append their paths to list, in the order of the body. A nil list takes
+// none.
 func Ignored(list *[]string) Option {
-	return func(d *decoding) { d.ignored = list }
+	return func(d *decoding) { d.open, d.ignored = true, list }
+}
+
+// MaxMembers makes Decode refuse a body whose objects have more than n members
+// together, at whatever depth. Each of them costs many times its bytes to decode,
+// so that a body that may be large needs this bound beside that of its size.
+func MaxMembers(n int) Option {
+	return func(d *decoding) { d.members = n }
 }
 
 type decoding struct {
+	open    bool // members without a field pass
 	ignored *[]string
+	members int // zero: any number
 }
 
 // Decode decodes body, which must be a JSON object, into the struct that into
@@ -60,10 +70,14 @@ func Decode(body []byte, into any, opts ...Option) *fault.Fault {
 	if f := noRules.Scan(body, nil); f != nil {
 		return f
 	}
+	if d.members > 0 && moreMembers(body, d.members) {
+		return fault.New(fault.InvalidJSON, "the body has more than %d members", d.members)
+	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return refusal(body, err)
 	}
 	c := newCensus(body)
+	c.silent = d.open && d.ignored == nil
 	c.value(reflect.TypeOf(into), "")
 	switch {
 	case c.fault != nil:
@@ -74,6 +88,26 @@ func Decode(body []byte, into any, opts ...Option) *fault.Fault {
 		return fault.At(fault.InvalidParameter, c.unknown[0], "`%s` is not a parameter", c.unknown[0])
 	}
 	return nil
+}
+
+// moreMembers tells whether body, whose grammar was checked, has more than most
+// members: each has one colon outside of strings.
+func moreMembers(body []byte, most int) bool {
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case ':':
+			if most--; most < 0 {
+				return true
+			}
+		case '"':
+			for i++; body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return false
 }
 
 // decoder reads the tokens of a body that was accepted once, or whose fault is

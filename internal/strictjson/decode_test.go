@@ -167,3 +167,31 @@ func TestDecodeRefusesInTheseWords(t *testing.T) {
 		}
 	}
 }
+
+func TestDecodeBoundsMembersAtAllDepths(t *testing.T) {
+	t.Parallel()
+	const body = `{"model":"a:b\\\":\\","labels":{"c\":d":"e"},"ext_info":{"x":[{"y":":"},{"y":1}]}}` // seven
+	for most, want := range map[int]string{
+		0: "", 6: "INVALID_JSON: the body has more than 6 members", 7: "", 1: "INVALID_JSON: the body has more than 1 members",
+	} {
+		var into submission
+		var got string
+		if f := Decode([]byte(body), &into, MaxMembers(most)); f != nil {
+			got = f.Error()
+		}
+		if got != want {
+			t.Errorf("with at most %d it is answered %q, want %q", most, got, want)
+		}
+	}
+}
+
+func TestDecodeIgnoresInSilence(t *testing.T) {
+	t.Parallel()
+	var into submission
+	if f := Decode([]byte(`{"model":"m","x":1,"output":{"y":2}}`), &into, Ignored(nil)); f != nil || into.Model != "m" {
+		t.Errorf("was answered %v and read as %+v", f, into)
+	}
+	if f := Decode([]byte(`{"tags":["a",null],"x":1}`), &into, Ignored(nil)); f == nil || f.Param != "tags[1]" {
+		t.Errorf("a null among the tags was answered %v", f)
+	}
+}

@@ -1,0 +1,262 @@
+package generation
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// decider is a thing that decides the price, with the names by which services
+// are known to ask for it. They merge what a caller hands through over their own
+// request, so that such a member goes before what is priced: it is allowed as
+// long as it says the same, or says it alone.
+type decider struct {
+	means string                                 // what decides, to whoever contradicts it
+	names []string                               // as [plain] has them
+	adopt func(r *Request, a *alias) (same bool) // takes it over where nothing is said as yet
+
+	// What it says is compared, and held against a family, but does not make the
+	// rate known: words for sizes have no one meaning.
+	opaque bool
+}
+
+// deciders are in the order in which they are read: frames need what goes before.
+var deciders = []decider{
+	{means: "`model`", adopt: adoptModel, names: []string{"model", "modelname", "modelid", "modelversion", "reqkey"}},
+	{means: "`duration`", adopt: adoptDuration, names: []string{
+		"duration", "seconds", "durationseconds", "durationsec", "durationinseconds", "videoduration", "numseconds",
+	}},
+	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), names: []string{
+		"n", "count", "samplecount", "numsamples", "numvideos", "numberofvideos", "videocount", "numoutputs", "numresults", "numberresults", "batchsize",
+	}},
+	{means: "`width`", adopt: adoptInto(func(o *Output) **int { return &o.Width }), names: []string{"width", "videowidth"}},
+	{means: "`height`", adopt: adoptInto(func(o *Output) **int { return &o.Height }), names: []string{"height", "videoheight"}},
+	{means: "`fps`", adopt: adoptInto(func(o *Output) **int { return &o.FPS }), names: []string{"fps", "framerate", "framespersecond"}},
+	{means: "`width` and `height`", adopt: adoptSize, opaque: true, names: []string{"size", "videosize", "resolution", "videoresolution"}},
+	{means: "the given `duration` times the given `fps`", adopt: agreeFrames, names: []string{"frames", "numframes", "framecount", "numberofframes"}},
+}
+
+// containers are objects whose members services are known to read as if they
+// were members of the request.
+var containers = []string{
+	"metadata", "parameters", "params", "output", "outputconfig", "input", "extinfo", "extra", "extrabody", "extraparams", "options", "config",
+	"settings", "arguments", "generationconfig", "videoconfig", "videogenerationconfig", "size", "videosize", "resolution",
+}
+
+// maxContainers is how many containers are looked into within each other. Each
+// is read anew, and no service is known that looks deeper than into two.
+const maxContainers = 4
+
+// own are the members of the body itself that have a field of their own.
+var own = map[string]bool{"model": true, "duration": true, "n": true, "width": true, "height": true, "fps": true}
+
+// plain is a name as those compare it who regard neither case nor how words are
+// joined: durationSeconds, duration_seconds and DURATION-SECONDS are one.
+func plain(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r == ' ' {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r)) // U+017F becomes an s
+	}, name)
+}
+
+// longestName is more than any name in the tables has.
+const longestName = 64
+
+// deciderOf returns what a member of this name decides; nil: nothing.
+func deciderOf(name string) *decider {
+	if rank := rankOf(name); rank >= 0 {
+		return &deciders[rank]
+	}
+	return nil
+}
+
+// rankOf is the place in deciders of what a member of this name decides; -1: it
+// decides nothing.
+func rankOf(name string) int {
+	if len(name) > longestName {
+		return -1
+	}
+	name = plain(name)
+	return slices.IndexFunc(deciders, func(d decider) bool { return slices.Contains(d.names, name) })
+}
+
+// aliasesOf finds the aliases in a body of /v1/video/generations, in the order in
+// which they are read.
+func aliasesOf(fields map[string]json.RawMessage) []alias { return collect("", fields) }
+
+// aliasesWithin finds those in an object at path.
+func aliasesWithin(path string, object json.RawMessage) []alias {
+	var members map[string]json.RawMessage
+	if len(object) == 0 || json.Unmarshal(object, &members) != nil {
+		return nil
+	}
+	return collect(path, members)
+}
+
+func collect(path string, members map[string]json.RawMessage) []alias {
+	found := walk(nil, path, members, 0)
+	slices.SortFunc(found, func(a, b alias) int {
+		return cmp.Or(a.rank-b.rank, strings.Count(a.path, ".")-strings.Count(b.path, "."), strings.Compare(a.path, b.path))
+	})
+	return found
+}
+
+// walk appends the aliases among the members of the object at path, which is
+// empty for the body itself, and of the containers in it, of which depth are
+// around.
+func walk(found []alias, path string, members map[string]json.RawMessage, depth int) []alias {
+	for name, raw := range members {
+		here := name
+		if path != "" {
+			here = path + "." + name
+		}
+		rank := rankOf(name)
+		switch {
+		case path == "" && own[name]:
+		case raw[0] == '{' && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
+			var inner map[string]json.RawMessage
+			_ = json.Unmarshal(raw, &inner) // it is part of what was read before
+			found = walk(found, here, inner, depth+1)
+		case rank < 0:
+		case path == "" && string(raw) == "null": // as if it were absent
+		default:
+			found = append(found, newAlias(rank, here, raw))
+		}
+	}
+	return found
+}
+
+// alias is a member that stands for what decides the price.
+type alias struct {
+	rank int // of what it decides
+	path string
+	raw  json.RawMessage
+	text string // of a string or a number
+}
+
+func newAlias(rank int, path string, raw json.RawMessage) alias {
+	a := alias{rank: rank, path: path, raw: raw}
+	switch {
+	case raw[0] == '"':
+		_ = json.Unmarshal(raw, &a.text)
+	case raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9':
+		a.text = string(raw)
+	}
+	return a
+}
+
+// decides returns what the member decides.
+func (a *alias) decides() *decider { return &deciders[a.rank] }
+
+// readable tells whether a word for a size is one that can be compared.
+func (a *alias) readable() bool { return sizeText.MatchString(a.text) }
+
+// adopt takes over what the aliases say, and refuses one that contradicts.
+func (r *Request) adopt(aliases []alias) *fault.Fault {
+	for i := range aliases {
+		a := &aliases[i]
+		if of := a.decides(); !of.adopt(r, a) {
+			return invalid(a.path, "must say the same as %s, which decides the price", of.means)
+		}
+	}
+	return nil
+}
+
+// Text that stands for a number has no spelling that readers understand
+// differently, such as 010, 0x10 or 4e0.
+var (
+	decimalText = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+	sizeText    = regexp.MustCompile(`^([1-9][0-9]{0,4})(?:[xX*×]([1-9][0-9]{0,4})|[pPkK])?$`)
+)
+
+func adoptModel(r *Request, a *alias) bool {
+	if a.raw[0] != '"' || a.text == "" {
+		return false
+	}
+	if r.Model == "" {
+		r.Model = a.text
+	}
+	return r.Model == a.text
+}
+
+func adoptDuration(r *Request, a *alias) bool {
+	if a.raw[0] == '"' && !decimalText.MatchString(a.text) {
+		return false
+	}
+	n, refused := catalog.ParseSeconds(a.text)
+	if refused == nil && r.Output.Duration == nil {
+		r.Output.Duration = &n
+	}
+	return refused == nil && *r.Output.Duration == n
+}
+
+// adoptInto is adopt for a whole number of the output.
+func adoptInto(of func(*Output) **int) func(*Request, *alias) bool {
+	return func(r *Request, a *alias) bool {
+		n, err := strconv.ParseInt(a.text, 10, 32)
+		return err == nil && decimalText.MatchString(a.text) && same(of(&r.Output), int(n))
+	}
+}
+
+// same tells whether a number is n, which it becomes where there is none.
+func same(number **int, n int) bool {
+	if *number == nil {
+		*number = &n
+	}
+	return **number == n
+}
+
+// adoptSize reads 1280x720, 720P and 720. What is none of these passes here: it
+// may be a word of the service's own.
+func adoptSize(r *Request, a *alias) bool {
+	parts := sizeText.FindStringSubmatch(a.text)
+	if parts == nil {
+		return true
+	}
+	out := &r.Output
+	lines, _ := strconv.Atoi(parts[1])
+	switch {
+	case parts[2] != "":
+		height, _ := strconv.Atoi(parts[2])
+		if !same(&out.Width, lines) || !same(&out.Height, height) {
+			return false
+		}
+	case out.Resolution == "":
+		out.Resolution = resolutionText(a.text, lines)
+	case !strings.EqualFold(out.Resolution, resolutionText(a.text, lines)):
+		return false
+	}
+	return out.Resolution == "" || out.Width == nil || out.Height == nil ||
+		strings.EqualFold(out.Resolution, catalog.NameSize(*out.Width, *out.Height))
+}
+
+// resolutionText is a resolution by the name that it has in tables: 1440p is 2K.
+func resolutionText(text string, lines int) string {
+	if strings.ContainsAny(text, "kK") {
+		return strings.ToUpper(text)
+	}
+	return catalog.NameSize(lines, lines)
+}
+
+// agreeFrames tells whether a number of frames makes the length that is asked
+// for. Services that count them have one more, the first. A list is of pictures.
+func agreeFrames(r *Request, a *alias) bool {
+	if a.raw[0] == '[' || a.raw[0] == '{' {
+		return true
+	}
+	n, err := strconv.ParseInt(a.text, 10, 32)
+	if err != nil || !decimalText.MatchString(a.text) || r.Output.Duration == nil || r.Output.FPS == nil || *r.Output.FPS > maxFPS {
+		return false
+	}
+	asked := int64(*r.Output.Duration) * int64(*r.Output.FPS)
+	return asked == n*int64(catalog.Second) || asked == (n-1)*int64(catalog.Second)
+}
