@@ -85,7 +85,7 @@ func OfCallback(id string) string {
 func (v *eventRecord) indexes() [][]byte {
 	keys := [][]byte{keyOf(eventOfPrefix, v.User, inverted(v.Created), v.Task)}
 	if v.Due != 0 {
-		keys = append(keys, keyOf(eventDuePrefix, v.Due, v.Task))
+		keys = append(keys, keyOf(eventDuePrefix, v.User, v.Key, v.Due, v.Task))
 	}
 	return keys
 }
@@ -257,7 +257,7 @@ func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task 
 	s := e.sender
 	e.mu.Unlock()
 	if s != nil {
-		s.nudge()
+		s.due(after.User, after.Key, after.Due)
 	}
 	return after.delivery(), nil
 }

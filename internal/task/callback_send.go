@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,14 +35,8 @@ const (
 	// take.
 	attemptLease = 30 * time.Second
 
-	// mostAttempts run at once; of one API key, mostOfKey, so that one slow
-	// receiver does not keep the others waiting.
-	mostAttempts = 64
-	mostOfKey    = 4
-
-	// mostScanned bounds how far past callbacks of a slow receiver others are
-	// looked for.
-	mostScanned = 1024
+	// walkMost is how many lanes are looked for in one snapshot.
+	walkMost = 256
 
 	// mostAnswer is how much of an answer is read, so that its connection can be
 	// used again.
@@ -59,13 +53,12 @@ type sender struct {
 	stop   chan struct{}
 	once   sync.Once
 
-	mu    sync.Mutex
-	ofKey map[string]int // attempts under way
-	total int
+	lanes  *lanes
+	walked time.Time // when all lanes were looked for last
 }
 
 func newSender(e *Engine) *sender {
-	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), ofKey: make(map[string]int)}
+	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), lanes: newLanes()}
 }
 
 func (s *sender) nudge() {
@@ -104,93 +97,139 @@ func (s *sender) run() {
 	}
 }
 
+// due has a callback of a key sent when its time has come.
+func (s *sender) due(user, key string, at int64) {
+	s.lanes.due(user, key, at)
+	s.nudge()
+}
+
+// claim is a callback that is going to be sent.
+type claim struct {
+	*eventRecord
+	lane *lane
+}
+
 // turn begins the attempts that are due, and returns when the next is.
 func (s *sender) turn(config *config) (wait time.Duration, err error) {
-	due, wait, err := s.due()
-	if err != nil || len(due) == 0 {
-		return wait, err
+	if err := s.walk(); err != nil {
+		return 0, err
 	}
-	var claimed []*eventRecord
+	now := s.engine.now()
+	given, next := s.lanes.grant(now)
+	if len(given) == 0 { // what has no slot waits for the next that ends, which nudges
+		return time.Duration(min(next-now, idle.Milliseconds())) * time.Millisecond, nil
+	}
+	var claimed []claim
+	first := make([]int64, len(given)) // when each is due again
 	err = s.engine.update(s.engine.life, func(t storage.Txn) error {
 		claimed = nil
-		now := s.engine.now()
-		for _, task := range due {
-			mine := false
-			v, err := changeEvent(t, task, func(v *eventRecord) bool {
-				if mine = v.Due != 0 && v.Due <= now; mine {
-					v.Fence++
-					v.Owner, v.Due = s.engine.id, now+attemptLease.Milliseconds()
-				}
-				return mine
-			})
+		for i, g := range given {
+			all, next, err := s.claim(t, g)
 			if err != nil {
 				return err
 			}
-			if mine {
-				claimed = append(claimed, v)
+			first[i] = next
+			for _, v := range all {
+				claimed = append(claimed, claim{v, g.lane})
 			}
 		}
 		return nil
 	})
 	if err != nil {
+		for _, g := range given {
+			s.lanes.settle(g.lane, now, g.slots)
+		}
 		return 0, err
 	}
-	for _, v := range claimed {
-		s.count(v.Key, +1)
+	used := make(map[*lane]int)
+	for _, c := range claimed {
+		used[c.lane]++
+	}
+	for i, g := range given {
+		s.lanes.settle(g.lane, first[i], g.slots-used[g.lane])
+	}
+	for _, c := range claimed {
 		s.engine.steps.Go(func() {
-			defer func() { s.count(v.Key, -1); s.nudge() }()
-			s.attempt(config, v)
+			defer func() { s.lanes.settle(c.lane, never, 1); s.nudge() }()
+			s.attempt(config, c.eventRecord)
 		})
 	}
 	return 0, nil
 }
 
-// due returns the tasks whose callbacks are due and that there is room for, and
-// how long it takes until there is one.
-func (s *sender) due() (tasks []string, wait time.Duration, err error) {
-	s.mu.Lock()
-	room := mostAttempts - s.total
-	ofKey := maps.Clone(s.ofKey)
-	s.mu.Unlock()
-	wait = idle
-	if room <= 0 {
-		return nil, wait, nil // the next that ends nudges
-	}
+// claim claims callbacks of a lane that are due, as many as it has slots, and
+// returns when the next is due: one under way is so when its lease ends.
+func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int64, err error) {
 	now := s.engine.now()
-	lo, hi := below(eventDuePrefix)
-	err = s.engine.view(s.engine.life, func(r storage.Reader) error {
-		scanned := 0
-		var failed error
-		err := r.Scan(lo, hi, func(key, _ []byte) bool {
-			if at := timeBefore(key); at > now {
-				wait = min(idle, time.UnixMilli(at).Sub(s.engine.store.Now()))
-				return false
+	lo, hi := below(eventDuePrefix, g.user.id, g.key)
+	keys, err := firstKeys(t, lo, keyOf(eventDuePrefix, g.user.id, g.key, now+1), g.slots)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, key := range keys {
+		mine := false
+		v, err := changeEvent(t, lastID(key), func(v *eventRecord) bool {
+			if mine = v.Due != 0 && v.Due <= now; mine {
+				v.Fence++
+				v.Owner, v.Due = s.engine.id, now+attemptLease.Milliseconds()
 			}
-			if scanned++; scanned > mostScanned || len(tasks) == room {
-				return false
-			}
-			var v *eventRecord
-			if v, failed = readEvent(r, lastID(key)); failed != nil {
-				return false
-			}
-			if v != nil && ofKey[v.Key] < mostOfKey {
-				ofKey[v.Key]++
-				tasks = append(tasks, v.Task)
-			}
-			return true
+			return mine
 		})
-		return errors.Join(err, failed)
-	})
-	return tasks, wait, err
+		if err != nil {
+			return nil, 0, err
+		}
+		if mine {
+			claimed = append(claimed, v)
+		} else if err := t.Delete(key); err != nil { // nothing leads to what is not so
+			return nil, 0, err
+		}
+	}
+	keys, err = firstKeys(t, lo, hi, 1)
+	if err != nil || len(keys) == 0 {
+		return claimed, never, err
+	}
+	return claimed, timeBefore(keys[0]), nil
 }
 
-func (s *sender) count(key string, by int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.total += by
-	if s.ofKey[key] += by; s.ofKey[key] == 0 {
-		delete(s.ofKey, key)
+// walk looks for all lanes: at the start, and now and then, since another node
+// may have left some. It goes from one to the next, however many callbacks they
+// have.
+func (s *sender) walk() error {
+	if !s.walked.IsZero() && time.Since(s.walked) < idle {
+		return nil
 	}
+	lo, hi := below(eventDuePrefix)
+	for more := true; more; {
+		err := s.engine.view(s.engine.life, func(r storage.Reader) error {
+			for range walkMost {
+				keys, err := firstKeys(r, lo, hi, 1)
+				if more = err == nil && len(keys) > 0; !more {
+					return err
+				}
+				user, key, is := laneOf(keys[0])
+				if !is { // nothing here writes such a key; Verify tells of it
+					lo = append(keys[0], 0)
+					continue
+				}
+				s.lanes.due(user, key, timeBefore(keys[0]))
+				_, lo = below(eventDuePrefix, user, key)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	s.walked = time.Now()
+	return nil
+}
+
+// laneOf returns the user and the API key in a key of the outbox.
+func laneOf(due []byte) (user, key string, is bool) {
+	lane := due[min(len(due), len(eventDuePrefix)+1):]
+	lane = lane[:max(0, len(lane)-len("/12345678/")-idSize)]
+	user, key, is = strings.Cut(string(lane), "/")
+	return user, key, is && user != "" && key != ""
 }
 
 // attempt sends one callback, and notes what came of it.
@@ -242,6 +281,9 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 	})
 	if noted && after != nil {
 		e.figures.noted(after.State)
+		if after.Due != 0 {
+			s.due(v.User, v.Key, after.Due)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 
 	"go.uber.org/zap"
 
@@ -37,7 +38,7 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id str
 			return nil, err
 		}
 		if rec == nil {
-			return nil, notFound
+			return nil, ErrNotFound
 		}
 	}
 	_, driven := e.backend(rec.Backend)
@@ -53,7 +54,7 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id str
 	}
 	switch {
 	case rec == nil:
-		return nil, notFound
+		return nil, ErrNotFound
 	case rec.Failure != nil && rec.Failure.Reason == backends.TaskCancelled:
 		return rec.task(), nil
 	case rec.over():
@@ -77,7 +78,9 @@ func (e *Engine) stop(rec *record) error {
 	}
 	err := d.cancel(b, *rec.Ref)
 	if err != nil {
-		e.log.Info("a task is not cancelled", zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+		if !errors.Is(err, errCannotCancel) {
+			e.unmet(zap.InfoLevel, "a task is not cancelled", rec, err)
+		}
 		if wake := e.Wake(e.life, rec.Backend, rec.Ref.ID); wake != nil {
 			e.log.Warn("a task is not asked for early", zap.String("task_id", rec.ID), zap.Error(wake))
 		}

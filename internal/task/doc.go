@@ -37,5 +37,6 @@
 //
 // Where the API key has an address, the transaction that ends a task also puts
 // an event into the outbox, one for each task, from where it is delivered at
-// least once.
+// least once. Users take turns, and so do the keys of one: however many
+// callbacks wait for a receiver that hangs, those of others do not.
 package task

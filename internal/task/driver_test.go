@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -362,4 +363,32 @@ func TestAWakeUpDuringAPollIsNotLost(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A list without end would not fit into the transaction that ends the task.
+func TestResultsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		asked int64
+		made  int
+		want  int
+	}{{1, 16, 16}, {1, 17, 16}, {1, 20000, 16}, {100, 100, 100}, {100, 20000, 100}} {
+		for keeps := range 2 {
+			t.Run(fmt.Sprintf("%d asked for, %d made, keeper %d", row.asked, row.made, keeps), func(t *testing.T) {
+				in(t, func(w *world) {
+					w.listen()
+					if keeps == 1 {
+						w.serve(func(c *Config) { c.Keeper = newAttic() })
+					}
+					w.works.succeed(row.made)
+					task := w.must(with(func(s *Submission) { s.Quote.Asked.Count = row.asked }))
+					task = w.until(task.ID, Success, time.Minute)
+					if len(task.Result.URLs) != row.want {
+						t.Errorf("it has %d results", len(task.Result.URLs))
+					}
+					w.has(900, 0)
+				})
+			})
+		}
+	}
 }

@@ -29,6 +29,7 @@ type Keeping struct {
 	Task      string
 	Key       string
 	User      string
+	Backend   string // that has made the results
 	MediaName string // as the caller wants it named; may be empty
 	Results   []backends.Result
 
@@ -104,7 +105,7 @@ func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.C
 func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
 	e := d.engine
 	ctx, over := d.keepLease(rec)
-	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, MediaName: rec.MediaName, Results: unstored(rec.Made)}
+	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, Backend: rec.Backend, MediaName: rec.MediaName, Results: unstored(rec.Made)}
 	if fetcher, can := b.Backend.(backends.Fetcher); can {
 		k.Fetch = func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error) {
 			return fetcher.Fetch(ctx, *rec.Ref, index)
@@ -122,10 +123,10 @@ func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
 		d.finish(rec, outcome{state: Success, results: kept, cost: rec.MadeCost, only: rec.fenced})
 	case e.life.Err() != nil:
 	case e.now() >= rec.MadeAt+keepPatience.Milliseconds():
-		e.log.Error("the results of a task cannot be copied", zap.String("task_id", rec.ID), zap.Error(err))
+		e.unkept(zap.ErrorLevel, "the results of a task cannot be copied", rec, err)
 		d.handLinks(rec, rec.Made, rec.MadeCost)
 	default:
-		e.log.Warn("the results of a task are not copied yet", zap.String("task_id", rec.ID), zap.Error(err))
+		e.unkept(zap.WarnLevel, "the results of a task are not copied yet", rec, err)
 		d.release(rec, func(*record) int64 { return e.now() + jitter(keepAgain).Milliseconds() })
 	}
 }
@@ -253,7 +254,7 @@ func (e *Engine) ended(rec *record) {
 		s := e.sender
 		e.mu.Unlock()
 		if s != nil {
-			s.nudge()
+			s.due(rec.User, rec.Key, rec.Completed)
 		}
 	}
 }

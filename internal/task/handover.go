@@ -3,7 +3,7 @@ package task
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -102,12 +102,17 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 		}
 		return
 	}
-	e.log.Info("a backend did not accept a task", zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+	e.unmet(zap.InfoLevel, "a backend did not accept a task", rec, err)
 	refusal, _ := errors.AsType[*backends.Error](err)
 	switch backends.KindOf(err) {
 	case backends.Busy:
 		e.back(rec, refusal)
 	case backends.Refused:
+		if ofTheAccount(refusal) {
+			e.unmet(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
+			e.back(rec, refusal)
+			return
+		}
 		if w.refuse() {
 			e.takeBack(rec, refusal, w)
 			return
@@ -124,17 +129,28 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 	}
 }
 
+// ofTheAccount tells whether a refusal speaks of the operator's account at the
+// service, and not of the job. No caller can mend that, and the operator soon
+// will.
+func ofTheAccount(refusal *backends.Error) bool {
+	switch refusal.Status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+		return refusal.Reason == backends.UpstreamError
+	}
+	return false
+}
+
 // submit is b.Submit, of which a panic leaves the job in doubt, and so does a
 // reference by which nobody could ask for it.
 func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the adapter panicked: %v", p)
+			err = panicked(p)
 		}
 	}()
 	ref, err = b.Submit(ctx, job)
 	if err == nil && ref.ID == "" {
-		err = errors.New("the adapter returned no reference")
+		err = errNoReference
 	}
 	return ref, err
 }
@@ -287,7 +303,7 @@ func (d *driver) reconcile(b Backend, rec *record) {
 			given(backends.UpstreamError, "the generation service did not receive the task")
 			return
 		}
-		e.log.Warn("a doubtful task cannot be looked for", zap.String("task_id", rec.ID), zap.Error(err))
+		e.unmet(zap.WarnLevel, "a doubtful task cannot be looked for", rec, err)
 	}
 	if over {
 		given(backends.UpstreamError, "the generation service did not confirm that it had accepted the task")
@@ -306,7 +322,7 @@ func (d *driver) reconcile(b Backend, rec *record) {
 func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the adapter panicked: %v", p)
+			err = panicked(p)
 		}
 	}()
 	var job backends.Job
@@ -320,7 +336,7 @@ func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err
 	defer cancel()
 	ref, err = r.Reconcile(ctx, job)
 	if err == nil && ref.ID == "" {
-		err = errors.New("the adapter returned no reference")
+		err = errNoReference
 	}
 	return ref, err
 }

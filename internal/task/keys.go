@@ -28,7 +28,7 @@ import (
 //	tasksession/<key>/<hash>             session ids in use
 //	taskclaim/<key>/<hash>               idempotency keys
 //	event/<task>                         callbacks
-//	eventdue/<time>/<task>               those to be sent, by when
+//	eventdue/<user>/<key>/<time>/<task>  those of an API key to be sent, by when
 //	eventof/<user>/<^created>/<task>     those of a user, latest first
 const (
 	taskPrefix    = "task"

@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -160,7 +159,7 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 	defer e.steps.Done()
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the adapter panicked: %v", p)
+			err = panicked(p)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,20 +24,31 @@ const (
 
 var timeout = failure(backends.TaskTimeout, "the task was not finished in time")
 
-// ask is b.Poll, of which a panic tells nothing.
-func ask(ctx context.Context, b Backend, ref backends.Ref) (status backends.Status, err error) {
+// mostResults is how many results of a job are taken in where it was asked for
+// fewer. Records, callbacks and transactions hold them all.
+const mostResults = 16
+
+// ask is b.Poll, of which a panic tells nothing, and nor do more results than the
+// job can have.
+func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the adapter panicked: %v", p)
+			err = panicked(p)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	status, err = b.Poll(ctx, ref)
+	status, err = b.Poll(ctx, *rec.Ref)
 	switch {
 	case err != nil:
 	case status.State == backends.Succeeded && len(status.Results) == 0:
-		err = errors.New("the adapter tells of a success without results")
+		err = errNoResults
+	case status.State == backends.Succeeded:
+		most := mostResults
+		if rec.Quote != nil {
+			most = max(most, int(rec.Quote.Asked.Count))
+		}
+		status.Results = status.Results[:min(len(status.Results), most)]
 	case status.State == backends.Failed && status.Failure == nil:
 		status.Failure = &backends.Failure{Reason: backends.ModelFailed, Message: "the model failed to generate a result"}
 	}
@@ -49,13 +59,13 @@ func ask(ctx context.Context, b Backend, ref backends.Ref) (status backends.Stat
 func (d *driver) poll(b Backend, rec *record) {
 	e := d.engine
 	e.figures.polls.Add(1)
-	status, err := ask(e.life, b, *rec.Ref)
+	status, err := ask(e.life, b, rec)
 	if e.life.Err() != nil {
 		return
 	}
 	if err != nil {
 		e.figures.pollErrors.Add(1)
-		e.log.Info("a backend does not tell of a task", zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+		e.unmet(zap.InfoLevel, "a backend does not tell of a task", rec, err)
 		status = backends.Status{}
 		if asked, ok := errors.AsType[*backends.Error](err); ok {
 			status.RetryAfter = asked.RetryAfter
@@ -132,7 +142,7 @@ var errCannotCancel = errors.New("the backend cannot end jobs")
 func (d *driver) cancel(b Backend, ref backends.Ref) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the adapter panicked: %v", p)
+			err = panicked(p)
 		}
 	}()
 	c, can := b.Backend.(backends.Canceler)
@@ -147,7 +157,7 @@ func (d *driver) cancel(b Backend, ref backends.Ref) (err error) {
 // watch looks what became of a job whose task has timed out.
 func (d *driver) watch(b Backend, rec *record) {
 	e := d.engine
-	status, err := ask(e.life, b, *rec.Ref)
+	status, err := ask(e.life, b, rec)
 	over := status.State == backends.Succeeded || status.State == backends.Failed || err != nil && backends.KindOf(err) == backends.Gone
 	if status.State == backends.Succeeded {
 		d.finish(rec, outcome{state: Success, results: stored(status.Results), cost: status.Cost, only: rec.fenced})

@@ -135,6 +135,29 @@ func TestABusyBackendIsNotAskedWithoutEnd(t *testing.T) {
 	}
 }
 
+func TestTasksWaitWhereTheAccountIsNotAccepted(t *testing.T) {
+	in(t, func(w *world) {
+		broke := true
+		w.works.set(func(s *works) {
+			s.submit = func(backends.Job) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if broke {
+					return &backends.Error{Kind: backends.Refused, Reason: backends.UpstreamError, Status: 402, Message: "no"}
+				}
+				return nil
+			}
+		})
+		task := w.must(video())
+		w.is(task.ID, Queued)
+		w.sleep(10 * time.Hour)
+		w.is(task.ID, Queued)
+		w.works.set(func(*works) { broke = false })
+		w.sleep(2 * time.Minute)
+		w.is(task.ID, InProgress)
+	})
+}
+
 func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })

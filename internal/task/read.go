@@ -37,18 +37,15 @@ func (o Owner) prefix() []any {
 	return []any{ofUserPrefix, o.user}
 }
 
-// notFound is the one answer for a task that does not exist, is another's, or is
-// not kept any more.
-var notFound = fault.New(fault.TaskNotFound, "there is no such task")
-
-// NotFound is that answer, for doors behind which not every task is shown.
-var NotFound = notFound
+// ErrNotFound is the one answer for a task that does not exist, is another's, is
+// not kept any more, or is not shown behind this door.
+var ErrNotFound = fault.New(fault.TaskNotFound, "there is no such task")
 
 // Get returns a task of an owner. One that is over comes from memory where it
 // was asked for before.
 func (e *Engine) Get(ctx context.Context, owner Owner, id string) (*Task, error) {
 	if len(id) != idSize {
-		return nil, notFound
+		return nil, ErrNotFound
 	}
 	// What is another's takes the way of what does not exist, so that it takes
 	// its time too.
@@ -78,11 +75,11 @@ func (e *Engine) find(ctx context.Context, owner Owner, id string) (rec *record,
 // owned reads a task of an owner, or refuses.
 func (e *Engine) owned(r storage.Reader, owner Owner, id string) (*record, error) {
 	if len(id) != idSize {
-		return nil, notFound
+		return nil, ErrNotFound
 	}
 	rec, err := readTask(r, id)
 	if err == nil && (rec == nil || !owner.owns(rec.Key, rec.User) || rec.over() && e.expired(rec.Completed)) {
-		err = notFound
+		err = ErrNotFound
 	}
 	return rec, err
 }
@@ -171,7 +168,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		p.Limit = defaultLimit
 	}
 	if owner == (Owner{}) {
-		return nil, "", notFound
+		return nil, "", ErrNotFound
 	}
 	lo, hi := below(owner.prefix()...)
 	err = e.view(ctx, func(r storage.Reader) error {

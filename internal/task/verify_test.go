@@ -232,7 +232,22 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a callback that is sent again":  {damageEvent(atSuccess, func(v *eventRecord) { v.Due = 5 }), "is sent at 5"},
 		"a callback without an end":      {damageEvent(atSuccess, func(v *eventRecord) { v.Ended = 0 }), "since 0"},
 		"a list of callbacks of nobody":  {plant(eventOfPrefix, ann, int64(1), nobody), "it leads to a callback that is not there"},
-		"a due time of a callback of no": {plant(eventDuePrefix, int64(1<<50), nobody), "it leads to a callback that is not there"},
+		"a due time of a callback of no": {plant(eventDuePrefix, ann, annKey, int64(1<<50), nobody), "it leads to a callback that is not there"},
+		"a due time of a callback sent": {func(t storage.Txn, f four) error {
+			return plant(eventDuePrefix, ann, annKey, int64(1<<50), f.success)(t, f)
+		}, "it leads to a callback that is not there, or is not so"},
+		"a callback due for another key": {func(t storage.Txn, f four) error {
+			v, err := readEvent(t, f.success)
+			if err != nil {
+				return err
+			}
+			before := *v
+			v.State, v.Due, v.Ended = Undelivered, 1<<50, 0
+			if err := replaceEvent(t, &before, v); err != nil {
+				return err
+			}
+			return plant(eventDuePrefix, ann, annKey2, v.Due, v.Task)(t, f)
+		}, "it leads to a callback that is not there, or is not so"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {

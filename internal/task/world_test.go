@@ -37,7 +37,8 @@ type world struct {
 	works *works
 	hooks *receiver
 
-	damaged bool // by hand: nothing adds up any more
+	logger  *zap.Logger // nil: the log is printed from loudness on
+	damaged bool        // by hand: nothing adds up any more
 }
 
 // process is what a kill ends.
@@ -113,7 +114,11 @@ func (w *world) start() {
 	if p.ledger, err = ledger.Open(context.Background(), p.store, ledger.Options{}); err != nil {
 		w.t.Fatal(err)
 	}
-	p.Engine = Open(p.store, p.ledger, Options{Logger: zaptest.NewLogger(w.t, zaptest.Level(loudness))})
+	logger := w.logger
+	if logger == nil {
+		logger = zaptest.NewLogger(w.t, zaptest.Level(loudness))
+	}
+	p.Engine = Open(p.store, p.ledger, Options{Logger: logger})
 	if err := p.Serve(w.config); err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,0 +1,170 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+)
+
+// listenedTo is a world whose log is looked at.
+func listenedTo(t *testing.T, fn func(w *world, log *observer.ObservedLogs)) {
+	t.Helper()
+	in(t, func(w *world) {
+		core, log := observer.New(zapcore.DebugLevel)
+		w.stop()
+		w.logger = zap.New(core)
+		w.start()
+		fn(w, log)
+	})
+}
+
+// refusingWorks are works that can do everything, and give no bytes.
+type refusingWorks struct {
+	*works
+	cancelling cancelling
+	finding    finding
+	err        error
+}
+
+func (s refusingWorks) Cancel(ctx context.Context, ref backends.Ref) error {
+	return s.cancelling.Cancel(ctx, ref)
+}
+
+func (s refusingWorks) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
+	return s.finding.Reconcile(ctx, job)
+}
+
+func (refusingWorks) OnlyBytes() bool { return false }
+
+func (s refusingWorks) Fetch(context.Context, backends.Ref, int) (io.ReadCloser, backends.Content, error) {
+	return nil, backends.Content{}, s.err
+}
+
+// fetching is a keeper that copies nothing but what the backend gives.
+type fetching struct{}
+
+func (fetching) Keep(ctx context.Context, k Keeping) ([]string, error) {
+	_, _, err := k.Fetch(ctx, 0)
+	return nil, fmt.Errorf("result 1: %w", err)
+}
+
+// What a service says may repeat what it was asked for.
+func TestTheWordsOfABackendAreLoggedForDebuggingOnly(t *testing.T) {
+	t.Parallel()
+	const words = "your prompt was: my secret cat"
+	said := func(kind backends.Kind) error {
+		return &backends.Error{
+			Kind: kind, Reason: backends.UpstreamError, Message: words, Detail: "422 E_7 " + words, Status: 422, Code: "E_7",
+		}
+	}
+	const outline = `"kind":"refused","reason":"UPSTREAM_ERROR","status":422,"code":"E_7"`
+	for name, row := range map[string]struct {
+		err  error
+		do   func(w *world, err error)
+		logs string // of the line that is there at all times
+		as   string
+	}{
+		"a submission": {said(backends.Refused), func(w *world, err error) {
+			w.works.set(func(s *works) { s.submit = func(backends.Job) error { return err } })
+			_, _ = w.submit(video())
+		}, "a backend did not accept a task", outline},
+		"a poll": {said(backends.Refused), func(w *world, err error) {
+			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+			w.must(video())
+		}, "a backend does not tell of a task", outline},
+		"a cancellation": {said(backends.Refused), func(w *world, err error) {
+			w.works.set(func(s *works) { s.cancel = func(*work) error { return err } })
+			_, _ = w.Cancel(context.Background(), OfUser(ann), w.must(video()).ID)
+		}, "a task is not cancelled", outline},
+		"a look for a doubtful job": {said(backends.Refused), func(w *world, err error) {
+			w.works.set(func(s *works) {
+				s.took = func(backends.Job) error { return errors.New("cut") }
+				s.find = func(*work) (backends.Ref, error) { return backends.Ref{}, err }
+			})
+			w.must(video())
+		}, "a doubtful task cannot be looked for", outline},
+		"bytes that are not given": {said(backends.Refused), func(w *world, err error) {
+			w.serve(func(c *Config) { c.Keeper = fetching{} })
+			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })
+			w.must(video())
+		}, "the results of a task are not copied yet", outline},
+		"an error without a kind": {errors.New(words), func(w *world, err error) {
+			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+			w.must(video())
+		}, "a backend does not tell of a task", `"kind":"doubtful"`},
+		"a code that is words": {
+			&backends.Error{Kind: backends.Busy, Status: 503, Code: words, Message: words},
+			func(w *world, err error) {
+				w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+				w.must(video())
+			}, "a backend does not tell of a task", `"kind":"busy","reason":"","status":503`,
+		},
+		"a panic": {nil, func(w *world, _ error) {
+			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { panic(words) } })
+			w.must(video())
+		}, "a backend does not tell of a task", `"kind":"doubtful","error":"the adapter panicked"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
+				w.serve(func(c *Config) {
+					c.Backends[0].Backend = refusingWorks{w.works, cancelling{w.works}, finding{w.works}, row.err}
+				})
+				row.do(w, row.err)
+				w.sleep(5 * time.Second)
+				encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "m"})
+				debugged, found := false, false
+				for _, entry := range log.All() {
+					line, err := encoder.EncodeEntry(entry.Entry, entry.Context)
+					if err != nil {
+						t.Fatal(err)
+					}
+					text := line.String()
+					switch {
+					case entry.Level == zapcore.DebugLevel:
+						debugged = debugged || strings.Contains(text, words)
+					case strings.Contains(text, words):
+						t.Errorf("at %v: %s", entry.Level, text)
+					case entry.Message == row.logs:
+						found = found || strings.Contains(text, `"task_id":"task_`) && strings.Contains(text, `"backend":"works",`+row.as+"}")
+					}
+				}
+				if !debugged || !found {
+					t.Errorf("with debug: %t; without: %t, of %v", debugged, found, log.All())
+				}
+			})
+		})
+	}
+}
+
+// What the engine and the runtime say of an adapter holds nothing of anybody's.
+func TestWhatAnAdapterMustNotDoIsLogged(t *testing.T) {
+	t.Parallel()
+	for want, poll := range map[string]func() (backends.Status, error){
+		"the adapter tells of a success without results": func() (backends.Status, error) { return succeeded(0), nil },
+		"slice bounds out of range":                      func() (backends.Status, error) { return backends.Status{Results: succeeded(0).Results[:1]}, nil },
+	} {
+		t.Run(want, func(t *testing.T) {
+			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
+				w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return poll() } })
+				w.must(video())
+				w.sleep(5 * time.Second)
+				for _, entry := range log.FilterMessage("a backend does not tell of a task").All() {
+					if text, _ := entry.ContextMap()["error"].(string); strings.Contains(text, want) && entry.Level == zapcore.InfoLevel {
+						return
+					}
+				}
+				t.Errorf("it is not told: %v", log.All())
+			})
+		})
+	}
+}
