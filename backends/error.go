@@ -44,8 +44,13 @@ type Error struct {
 	// RetryAfter is how long the service asks to wait. Zero: it does not say.
 	RetryAfter time.Duration
 
-	// Detail is for the operator's log: the status, the service's own words.
-	// Without secrets.
+	// Status and Code are what the service answered with, where it answered: the
+	// HTTP status, and its own code. The log of an operator has them at all times.
+	Status int
+	Code   string
+
+	// Detail is for an operator who looks for a fault: the service's own words,
+	// which may repeat the caller's. Without secrets.
 	Detail string
 }
 

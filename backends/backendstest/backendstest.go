@@ -88,6 +88,7 @@ func Run(t *testing.T, s Service) {
 		"a poll that fails tells nothing about the job":         pollOutcomes,
 		"a poll answered with rubbish tells nothing":            rubbishPoll,
 		"a poll mutilated in any member is sound":               mutilatedPoll,
+		"an answer may repeat what was sent":                    repetition,
 		"a word never heard tells nothing":                      unheardWord,
 		"a job the service has forgotten is gone":               forgotten,
 		"results are at http addresses":                         links,

@@ -12,8 +12,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// huge is more than any service answers with.
-const huge = 2 << 20
+// huge is more than any service answers with, but for what it repeats of what it
+// was sent.
+const huge = 5 << 20
 
 // rubbish are answers with status 200 that say nothing.
 var rubbish = map[string]string{
@@ -32,7 +33,7 @@ var rubbish = map[string]string{
 	"an id of control":      `{"id":"a\u0000b","task_id":"a\nb","request_id":"a b"}`,
 	"an id too long":        `{"id":"` + strings.Repeat("x", 256) + `","task_id":"` + strings.Repeat("x", 256) + `","request_id":"` + strings.Repeat("x", 256) + `"}`,
 	"wrong types":           `{"id":{},"task_id":[],"request_id":true,"status":7,"data":"x","Response":[]}`,
-	"a huge object":         `{"id":"x","task_id":"x","request_id":"x","pad":"` + strings.Repeat("x", huge) + `"}`,
+	"a huge object":         `{"id":"x","task_id":"x","request_id":"x","pad":[` + strings.Repeat("1,", huge/2) + `1]}`,
 	"a huge lot of nothing": strings.Repeat(" ", huge),
 	"deep":                  `{"id":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
 }
@@ -61,6 +62,37 @@ func rubbishPoll(t *testing.T, g *stage) {
 		Sound(t, status, g.Secret)
 		if status.State != backends.Unknown {
 			t.Errorf("%s: the job is %+v", name, status)
+		}
+	}
+}
+
+// repeating is an act that answers in the double's place with its answer, and
+// with a prompt and a picture in it, as some services repeat what they were sent.
+func repeating(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	recorder := httptest.NewRecorder()
+	pass.ServeHTTP(recorder, r)
+	body := recorder.Body.Bytes()
+	var members map[string]any
+	if json.Unmarshal(body, &members) == nil {
+		members["aaa_input"] = map[string]any{"prompt": strings.Repeat("<\u00e9", 1<<15), "images": []string{strings.Repeat("A", huge)}}
+		body, _ = json.Marshal(members)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(recorder.Code)
+	_, _ = w.Write(body)
+}
+
+func repetition(t *testing.T, g *stage) {
+	g.on(Submit, repeating)
+	g.on(Poll, repeating)
+	ref, err := g.backend.Submit(t.Context(), g.job())
+	if err != nil {
+		t.Fatalf("a job is lost: %v", err)
+	}
+	for _, state := range []backends.State{backends.Running, backends.Succeeded} {
+		g.double.Turn(state)
+		if status, err := g.backend.Poll(t.Context(), ref); err != nil || status.State != state {
+			t.Errorf("the job is %s, told is %+v, %v", state, status, err)
 		}
 	}
 }

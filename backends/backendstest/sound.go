@@ -95,6 +95,7 @@ func SoundError(t testing.TB, err error, secret string) *backends.Error {
 	}
 	discreet(t, "message", e.Message, secret)
 	discreet(t, "detail", e.Detail, secret)
+	discreet(t, "code", e.Code, secret)
 	if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, secret) && secret != "" {
 		t.Errorf("the error prints the credential: %s", text)
 	}

@@ -25,9 +25,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/settings"
 )
 
-// MaxAnswer is the greatest answer that is read, in bytes. Those of services
-// are some KiB long; they name files and do not hold them.
-const MaxAnswer = 1 << 20
+// MaxAnswer is the greatest answer that is read, in bytes, but for long strings,
+// which are cut, and for what a submission may repeat. Answers are some KiB
+// long; they name files and do not hold them.
+const MaxAnswer = 4 << 20
+
+// An answer may repeat what was sent, which is 16 MiB at most, with each byte
+// written as six: \u003c.
+const (
+	repeated = 6
+	mostRead = MaxAnswer + repeated*(16<<20)
+)
 
 // Bounds of a call. A submission that has not been answered by then is in doubt.
 const (
@@ -128,17 +136,33 @@ func (c *Client) Do(ctx context.Context, call Call) (Answer, error) {
 	}
 	defer response.Body.Close()
 	answer := Answer{Status: response.StatusCode, Header: response.Header}
-	answer.Body, err = io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	most := MaxAnswer
+	if call.Act == Submitting {
+		most += repeated * len(call.Body)
+	}
+	answer.Body, err = readAnswer(response.Body, most)
 	switch {
 	case answer.Status/100 != 2:
 		// The status is the answer; what is missing of the body explains less.
 		return answer, c.judge(call.Act, answer)
 	case err != nil:
 		return answer, c.broken(call.Act, fmt.Sprintf("the answer broke off: %v", err))
-	case len(answer.Body) > MaxAnswer:
-		return answer, c.broken(call.Act, fmt.Sprintf("the answer is longer than %d bytes", MaxAnswer))
+	case len(answer.Body) > most:
+		return answer, c.broken(call.Act, fmt.Sprintf("the answer is longer than %d bytes", most))
 	}
 	return answer, nil
+}
+
+// readAnswer reads an answer with its long strings cut, and one byte more than
+// most of one that is too long. One of which too much would have to be left out
+// breaks off.
+func readAnswer(body io.Reader, most int) ([]byte, error) {
+	whole := &io.LimitedReader{R: body, N: mostRead + 1}
+	answer, err := io.ReadAll(io.LimitReader(&brief{from: whole}, int64(most)+1))
+	if err == nil && whole.N == 0 {
+		err = fmt.Errorf("it is longer than %d bytes", mostRead)
+	}
+	return answer, err
 }
 
 // Open sends a call whose answer is a file. The caller closes it; what is not

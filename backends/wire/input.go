@@ -168,8 +168,8 @@ func Input(job backends.Job, usual, configured Names) (map[string]any, error) {
 	return input, nil
 }
 
-// maxLinks is more than any job has results.
-const maxLinks = 16
+// maxLinks is as many as a job can be asked for results.
+const maxLinks = 100
 
 // Links returns the addresses in an output whose form is the model's: of a
 // string itself, of a list its elements', of an object its members', in

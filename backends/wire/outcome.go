@@ -177,6 +177,8 @@ func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error
 		Kind:       kind,
 		Reason:     reason,
 		RetryAfter: RetryAfter(answer.Header),
+		Status:     answer.Status,
+		Code:       c.clean(said.Code),
 		Detail: c.clean(fmt.Sprintf("%s answered the %s with %d %s %s",
 			c.Service, acts[act].name, answer.Status, said.Code, said.Message)),
 	}

@@ -131,13 +131,13 @@ func Within(base, address string) string {
 }
 
 // Success returns the status of a job that succeeded with results at these
-// addresses. What is no address of a result is left out. Success without any is
-// Unknown: the address may come with the next poll, and a failure could not be
-// taken back.
+// addresses. What is no address of a result is left out, and what is beyond the
+// most that a job has. Success without any is Unknown: the address may come with
+// the next poll, and a failure could not be taken back.
 func (c *Client) Success(word string, makes backends.MediaType, links ...string) backends.Status {
 	status := backends.Status{State: backends.Succeeded, Word: c.clean(word), Progress: 100}
 	for _, link := range links {
-		if link = Link(link); link != "" {
+		if link = Link(link); link != "" && len(status.Results) < maxLinks {
 			status.Results = append(status.Results, backends.Result{URL: link, Type: makes, Format: format(link)})
 		}
 	}

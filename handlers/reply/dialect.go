@@ -159,6 +159,9 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	if f.Allow != "" {
 		header.Set("Allow", f.Allow)
 	}
+	if f.Code == fault.RangeNotSatisfiable {
+		header.Set("Content-Range", "bytes */"+strconv.FormatInt(f.Complete, 10)) // RFC 9110, section 15.5.17
+	}
 	if f.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
 	}

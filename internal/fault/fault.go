@@ -26,6 +26,7 @@ const (
 	RateLimited          Code = "RATE_LIMITED"
 	PayloadTooLarge      Code = "PAYLOAD_TOO_LARGE"
 	UnsupportedMediaType Code = "UNSUPPORTED_MEDIA_TYPE"
+	RangeNotSatisfiable  Code = "RANGE_NOT_SATISFIABLE"
 	MethodNotAllowed     Code = "METHOD_NOT_ALLOWED"
 	NotFound             Code = "NOT_FOUND"
 	Gone                 Code = "GONE"
@@ -82,6 +83,7 @@ var statuses = map[Code]int{
 	RateLimited:          http.StatusTooManyRequests,
 	PayloadTooLarge:      http.StatusRequestEntityTooLarge,
 	UnsupportedMediaType: http.StatusUnsupportedMediaType,
+	RangeNotSatisfiable:  http.StatusRequestedRangeNotSatisfiable,
 	MethodNotAllowed:     http.StatusMethodNotAllowed,
 	NotFound:             http.StatusNotFound,
 	Gone:                 http.StatusGone,
@@ -144,6 +146,9 @@ type Fault struct {
 
 	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
 	Allow string
+
+	// Complete is how many bytes there are, for RANGE_NOT_SATISFIABLE.
+	Complete int64
 
 	// Task is the id of the task that has the session id, for
 	// DUPLICATE_SESSION_ID.

@@ -62,7 +62,7 @@ func TestStatusesAreThoseOfTheInterface(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[Code]int{
 		InvalidJSON: 400, InvalidParameter: 400, MissingParameter: 400, InvalidModel: 400, ModelNotFound: 404, Unauthorized: 401, Forbidden: 403,
-		RateLimited: 429, PayloadTooLarge: 413, UnsupportedMediaType: 415, MethodNotAllowed: 405, NotFound: 404, Gone: 410,
+		RateLimited: 429, PayloadTooLarge: 413, UnsupportedMediaType: 415, RangeNotSatisfiable: 416, MethodNotAllowed: 405, NotFound: 404, Gone: 410,
 		UpstreamRejected: 422, UpstreamUnavailable: 503, UpstreamTimeout: 504, StoreUnavailable: 503, Internal: 500,
 		NotLoggedIn: 401, SecondFactorRequired: 401, UserDisabled: 403, CrossOrigin: 403, VerificationRequired: 403,
 		VerificationExpired: 403, VerificationFailed: 403, NoFactor: 400, PasskeyNotCompleted: 400, TooManyAttempts: 429,
