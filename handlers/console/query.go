@@ -2,7 +2,6 @@ package console
 
 import (
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -28,11 +27,11 @@ func (v *visit) query() *query {
 	return q
 }
 
-// checkQuery refuses parameters that a route does not know: a misspelt one must
-// not be taken for none. Only what users ask for without a body is held to it;
-// bodies have their own names.
+// checkQuery refuses parameters that a user's route does not know: a misspelt one
+// must not be taken for none. Routes with a body know none: who writes dry_run
+// there would pay.
 func (v *visit) checkQuery(rt *route) *fault.Fault {
-	if !rt.who.known() || rt.method != http.MethodGet && rt.method != http.MethodDelete {
+	if !rt.who.known() || v.r.URL.RawQuery == "" {
 		return nil
 	}
 	q := v.query()

@@ -2,10 +2,12 @@ package tasks
 
 import (
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
@@ -44,9 +46,55 @@ func serveFile(v *visit) error {
 	v.describe(file)
 	v.release() // a download may last, and needs no store
 	// ServeContent answers ranges and conditions.
-	http.ServeContent(v.w, v.r, "", file.Modified, file)
+	w := &ranged{ResponseWriter: v.w}
+	http.ServeContent(w, ranging(v.r), "", file.Modified, file)
+	if w.refused {
+		f := fault.New(fault.RangeNotSatisfiable, "the file has %d bytes, and `Range` asks for none of them", file.Size)
+		f.Complete = file.Size
+		return f
+	}
 	return nil
 }
+
+// ranging is a request without a range in units that are not ours, which has no
+// effect (RFC 9110, section 14.2).
+func ranging(r *http.Request) *http.Request {
+	unit, _, _ := strings.Cut(r.Header.Get("Range"), "=")
+	if r.Header.Get("Range") == "" || strings.EqualFold(strings.TrimSpace(unit), "bytes") {
+		return r
+	}
+	whole := *r
+	whole.Header = r.Header.Clone()
+	whole.Header.Del("Range")
+	return &whole
+}
+
+// ranged keeps back the refusal of a range, which ServeContent writes as text.
+type ranged struct {
+	http.ResponseWriter
+	refused bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *ranged) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w *ranged) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom, so that a file may go its shortest way.
+func (w *ranged) ReadFrom(r io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, r) }
+
+// Unwrap is for http.ResponseController.
+func (w *ranged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // describe writes the head of a file. A name is never given to another file, so
 // that it stands for the content in the ETag.

@@ -84,9 +84,22 @@ func TestAFileIsServedToWhoeverHasItsLink(t *testing.T) {
 		"Range: bytes=4-11\nIf-Range: \"another\"":         {200, film},
 		"If-None-Match: \"" + name + `"`:                   {304, ""},
 		"If-Modified-Since: Mon, 01 Jan 2001 00:00:00 GMT": {200, film},
-		"Range: bytes=999999-":                             {416, "invalid range: failed to overlap\n"},
+		"Range: items=1": {200, film}, // of units that are not ours
+		"Range: items=4-11\nIf-None-Match: \"" + name + `"`: {304, ""},
+		"Range: Bytes=4-11":    {416, ""},
+		"Range: bytes=999999-": {416, ""},
+		"Range: bytes=x":       {416, ""},
+		"Range: 4-11":          {200, film},
 	} {
-		if got := w.file(t, path, headers); got.Status != want.status || got.Body != want.body {
+		got := w.file(t, path, headers)
+		if want.status == http.StatusRequestedRangeNotSatisfiable {
+			refusal{416, fault.RangeNotSatisfiable, "", fmt.Sprintf("%d bytes", len(film))}.check(t, path, got)
+			if size := fmt.Sprintf("bytes */%d", len(film)); got.Header.Get("Content-Range") != size || got.Header.Get("Etag") != "" || got.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s: headers %v", headers, got.Header)
+			}
+			continue
+		}
+		if got.Status != want.status || got.Body != want.body {
 			t.Errorf("%s: answered %d with %d bytes %.60q", headers, got.Status, len(got.Body), got.Body)
 		}
 	}

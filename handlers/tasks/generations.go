@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"encoding/json"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -55,7 +56,7 @@ func headOf(t *task.Task) generationHead {
 }
 
 // creation is what a submission is answered: the task, and what was given of the
-// fields that the service document names, as it was written.
+// fields that the service document names, as it was written, but for what is long.
 type creation struct {
 	generationHead
 	Prompt         json.RawMessage            `json:"prompt,omitempty"`
@@ -72,12 +73,12 @@ type creation struct {
 }
 
 func created(s *submission) any {
-	given := s.request.Fields
+	given := light(s.request.Fields)
 	c := creation{
 		generationHead: headOf(s.task),
 		Prompt:         given["prompt"], Duration: given["duration"], Width: given["width"], Height: given["height"],
 		FPS: given["fps"], Seed: given["seed"], N: given["n"], ResponseFormat: given["response_format"], User: given["user"],
-		Metadata: lightMetadata(given["metadata"]),
+		Metadata: lightMetadata(s.request.Fields["metadata"]),
 	}
 	if inputs := s.request.Inputs; len(inputs) > 0 && strings.Contains(inputs[0].URL, "://") {
 		c.Image = inputs[0].URL
@@ -85,20 +86,35 @@ func created(s *submission) any {
 	return c
 }
 
-// mostEchoed is the size of a member of metadata, in bytes, above which it is
-// taken for a medium in Base64. It is that of the longest link.
-const mostEchoed = 8192
+// The size of what is given above which it does not come back, in bytes. A field
+// may be as long as a link, and all of the metadata as some.
+const (
+	mostEchoed   = 8192
+	mostMetadata = 8 * mostEchoed
+)
 
-// lightMetadata is the metadata without what may be a medium: those come back to
-// nobody.
+// light is what was given without what is long or may be a medium in Base64:
+// those come back to nobody, and a client that bounds what it reads must find the
+// id of what it pays for.
+func light(given map[string]json.RawMessage) map[string]json.RawMessage {
+	members := maps.Clone(given)
+	maps.DeleteFunc(members, func(_ string, member json.RawMessage) bool {
+		return len(member) > mostEchoed || strings.Contains(string(member), ";base64,")
+	})
+	return members
+}
+
+// lightMetadata is the metadata in the same way.
 func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
 		return nil
 	}
+	members = light(members)
+	size := 0
 	for name, member := range members {
-		if len(member) > mostEchoed || strings.Contains(string(member), ";base64,") {
-			delete(members, name)
+		if size += len(name) + len(member); size > mostMetadata {
+			return nil
 		}
 	}
 	return members
@@ -130,7 +146,7 @@ func showGeneration(v *visit) error {
 		return err
 	}
 	if t.Detail.Kind.Makes() != backends.VideoFile {
-		return task.NotFound
+		return task.ErrNotFound
 	}
 	flat := flatTask{generationHead: headOf(t), CompletedAt: t.CompletedAt, Error: t.Error}
 	if t.Result != nil {

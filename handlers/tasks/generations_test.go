@@ -64,6 +64,34 @@ func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
 	}
 }
 
+// TestWhatIsLongComesBackToNobody: whoever bounds the answers that he reads finds
+// the id of what he pays for, whatever he sent.
+func TestWhatIsLongComesBackToNobody(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	long := strings.Repeat("<\u00e9", 4000)
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"m%d":%q`, i, strings.Repeat("x", 8000))
+	}
+	for _, given := range []string{
+		`"prompt":"` + long + `"`, `"prompt":"a boat","metadata":{"style":"film","negative_prompt":"` + long + `"}`,
+		`"metadata":{` + strings.Join(many, ",") + `}`,
+	} {
+		got := w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,`+given+`}`)
+		task := decoded[resource](t, got)
+		if task.Task_ID == "" || len(got.Body) > 1000 {
+			t.Errorf("answered %d bytes: %.600s", len(got.Body), got.Body)
+		}
+		if strings.Contains(given, "a boat") && (!strings.Contains(got.Body, `"prompt":"a boat"`) || task.Metadata["style"] != "film") {
+			t.Errorf("answered %s", got.Body)
+		}
+		if job := w.studio.job(t, task.Task_ID); strings.Contains(given, `"prompt":"<`) && job.Prompt != long {
+			t.Errorf("the backend was asked for %d bytes", len(job.Prompt))
+		}
+	}
+}
+
 func TestAGenerationIsShownInTheFlatForm(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,35 @@ func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
 		}
 	}
 	limited.check(t, tasksPath, refused)
+}
+
+// TestTheBodiesOfAUserHaveABoundPerMinute, over all of his keys: what is submitted
+// and cancelled costs nothing.
+func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
+	w := start(t, "")
+	key, other := w.rich(t), w.rich(t)
+	var second gatetest.Key
+	w.MustAdmin(t, http.MethodPost, "/modelgate/keys", object{"user": key.UserID}, &second)
+	body := asking(generationsPath, object{"model": "sora-2", "duration": 1})
+	body = body[:len(body)-1] + strings.Repeat(" ", 15<<20) + "}"
+	var got gatetest.Answer
+	kept := 0
+	for ; kept < 40; kept++ { // 256 MiB at once, and what comes in addition meanwhile
+		w.post(t, key, generationsPath+"?dry_run=true", "{}")
+		if got = w.post(t, key, generationsPath, body); got.Status != http.StatusOK {
+			break
+		}
+		task := decoded[resource](t, got).Task_ID
+		w.post(t, key, tasksPath+"/"+task+"/cancel", "")
+	}
+	limited := refusal{429, fault.RateLimited, "", "256 MiB per minute"}
+	limited.check(t, generationsPath, got)
+	if seconds, err := strconv.Atoi(got.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 5 || kept < 17 {
+		t.Errorf("after %d bodies: headers %v", kept, got.Header)
+	}
+	limited.check(t, generationsPath, w.post(t, second, generationsPath, body))
+	w.must(t, other, generationsPath, body)
+	w.must(t, key, generationsPath, asking(generationsPath, object{"model": "sora-2", "duration": 1})) // a small one has room
 }
 
 func TestAKeyHasOnlySoManyUnfinishedTasks(t *testing.T) {

@@ -4,14 +4,16 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 // The forms of the platform.
 var (
-	video = &form{name: "video", limit: 1 << 20, strict: true, decode: generation.DecodeVideo, answer: accepted}
-	image = &form{name: "image", limit: 1 << 20, strict: true, decode: generation.DecodeImage, answer: accepted}
+	video = &form{name: "video", limit: 1 << 20, decode: generation.DecodeVideo, answer: accepted}
+	image = &form{name: "image", limit: 1 << 20, decode: generation.DecodeImage, answer: accepted}
 )
 
 // acceptance is what a submission to the platform is answered (service document,
@@ -47,10 +49,39 @@ func (v *visit) look() (t *task.Task, err error) {
 		return v.node.Tasks.Get(v.r.Context(), owner, id)
 	}
 	err = v.last(func(ctx context.Context) error {
-		t, err = v.node.Tasks.Wait(ctx, owner, id, wait)
+		waiting, over := whileServing(ctx)
+		defer over()
+		if t, err = v.node.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
+			t, err = v.node.Tasks.Get(ctx, owner, id)
+		}
 		return err
 	})
 	return t, err
+}
+
+// exitLook is how often somebody who waits looks whether the process ends.
+const exitLook = 200 * time.Millisecond
+
+// whileServing returns a context that also ends when the process begins to: the
+// servers wait for open requests then, and whoever waits for nothing but a change
+// would hold all of it up.
+func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		tick := time.NewTicker(exitLook)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if caddy.Exiting() {
+					cancel()
+				}
+			}
+		}
+	}()
+	return ctx, cancel
 }
 
 // cancelTask serves POST /v1/platform/tasks/{id}/cancel. It answers the task,

@@ -145,7 +145,9 @@ func TestADryRunTellsThePriceAndSpendsNothing(t *testing.T) {
 	}
 	refusal{400, fault.InvalidParameter, "output.duration", "4, 8 or 12"}.check(t, videoPath, w.post(t, poor, videoPath+"?dry_run=true", asking(videoPath, object{"output.duration": 5})))
 	for query, param := range map[string]string{"dry_run=1": "dry_run", "dry_run=TRUE": "dry_run", "dry_run=true&dry_run=false": "dry_run", "dryrun=true": "dryrun", "%zz": ""} {
-		refusal{400, fault.InvalidParameter, param, ""}.check(t, videoPath, w.post(t, poor, videoPath+"?"+query, asking(videoPath, nil)))
+		for _, path := range []string{videoPath, imagePath, generationsPath} {
+			refusal{400, fault.InvalidParameter, param, ""}.check(t, path, w.post(t, poor, path+"?"+query, asking(path, nil)))
+		}
 	}
 	// Without the money there is no task.
 	refusal{402, fault.InsufficientQuota, "", "may cost up to 0.80, and 0.00 is available"}.check(t, videoPath, w.post(t, poor, videoPath+"?dry_run=false", asking(videoPath, nil)))

@@ -34,8 +34,8 @@ func (v *visit) query() *query {
 	return q
 }
 
-// only refuses names that are not known: a misspelt dry_run must not cost
-// anything.
+// only refuses names that are not known, where something is paid for: a misspelt
+// dry_run must not cost anything.
 func (q *query) only(known ...string) {
 	for _, name := range slices.Sorted(maps.Keys(q.values)) {
 		if !slices.Contains(known, name) && q.fault == nil {

@@ -20,7 +20,6 @@ import (
 type form struct {
 	name   string // in log lines
 	limit  int64  // of a body, in bytes
-	strict bool   // parameters of the query that are not known are refused
 	decode func(body []byte) (r generation.Request, ignored []string, refused *fault.Fault)
 	answer func(s *submission) any
 }
@@ -51,9 +50,7 @@ func (f *form) submit(v *visit) error {
 // serve is the whole way: read, decode, check, price, and to the engine.
 func (s *submission) serve() error {
 	q := s.query()
-	if s.form.strict {
-		q.only("dry_run")
-	}
+	q.only("dry_run")
 	if s.dryRun = q.flag("dry_run"); q.fault != nil {
 		return q.fault
 	}
@@ -71,6 +68,9 @@ func (s *submission) serve() error {
 	defer func() { grant.End(time.Now(), 0) }()
 	if s.dryRun {
 		return s.answer(s.estimate())
+	}
+	if refused = s.weigh(); refused != nil {
+		return refused
 	}
 	if err := s.last(func(ctx context.Context) error { return s.make(ctx, key) }); err != nil {
 		return err
@@ -134,6 +134,25 @@ func (v *visit) admit() (limit.Grant, *fault.Fault) {
 		return limit.Grant{}, refused.Fault()
 	}
 	return grant, nil
+}
+
+// bytesPerMinute is how many bytes of bodies a user may have kept in a minute,
+// over all of his keys; as many may come at once. What is submitted and cancelled
+// costs nothing and lies on the disk until that is tidied.
+const bytesPerMinute = 256 << 20
+
+// weigh counts the bytes of what is to be kept. What the table of rates counts
+// by the minute as tokens are bytes here.
+func (s *submission) weigh() *fault.Fault {
+	grant, refused := s.node.Rates.Admit(time.Now(), limit.Call{
+		User:   limit.Subject{ID: "bytes/" + s.principal.UserID, Rates: limit.Rates{TokensPerMinute: bytesPerMinute}},
+		Tokens: int64(s.bytes),
+	})
+	if refused != nil {
+		return fault.New(fault.RateLimited, "the bodies of your account are more than %d MiB per minute", bytesPerMinute>>20).After(refused.RetryAfter)
+	}
+	grant.End(time.Now(), int64(s.bytes))
+	return nil
 }
 
 // estimate is what a dry run answers. Nothing has been kept, held or handed over.

@@ -93,13 +93,14 @@ type Archive struct {
 	log   *zap.Logger
 
 	config atomic.Pointer[config]
-	hands  chan struct{} // one for each file that is being copied
+	hands  hands
 	work   busy
 	round  round
 
 	// Bounds that tests make smaller.
 	step     int64         // bytes of a draft that the end of the process may take
 	silence  time.Duration // how long a source may send nothing
+	watched  time.Duration // over which a source is held to the least rate
 	sweepFor time.Duration // how long a Sweep goes on
 
 	copies, bytes, failures, removed atomic.Uint64
@@ -107,16 +108,13 @@ type Archive struct {
 
 var _ task.Keeper = (*Archive)(nil)
 
-// mostCopies is how many files are copied at once, over all tasks.
-const mostCopies = 16
-
 // Open returns the archive of a store. It keeps nothing until [Archive.Serve]
 // tells it where.
 func Open(store *storage.Store, opts Options) *Archive {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	a := &Archive{store: store, opts: opts, log: opts.Logger, hands: make(chan struct{}, mostCopies), step: step, silence: silence, sweepFor: sweepFor}
+	a := &Archive{store: store, opts: opts, log: opts.Logger, step: step, silence: silence, watched: watched, sweepFor: sweepFor}
 	a.config.Store(&config{Config: Config{MaxFile: DefaultMaxFile, Kept: task.DefaultKept}, client: http.DefaultClient})
 	return a
 }

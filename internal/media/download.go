@@ -19,6 +19,11 @@ const (
 	step    = 32 << 20
 	silence = time.Minute
 
+	// leastRate is how many bytes a second a source must send, on the average of
+	// the time that it is watched for. One that is slower takes the place of others.
+	leastRate = 16 << 10
+	watched   = time.Minute
+
 	// mostTries is how often one Keep goes on with what was broken off.
 	mostTries = 16
 
@@ -43,12 +48,17 @@ type download struct {
 	head      []byte // the first bytes, until they tell the kind
 	kind      kind   // zero: not known yet
 	restarted bool
+
+	// How the source does since it was looked at last, in all attempts.
+	waited time.Duration // for its bytes
+	came   int64         // bytes
 }
 
 // The ways in which a result is no result, or not yet.
 var (
 	errBroken  = errors.New("the transfer of the result broke off")
 	errSilent  = fmt.Errorf("%w: nothing came for too long", errBroken)
+	errSlow    = fmt.Errorf("the result comes at less than %d KiB per second", leastRate>>10)
 	errEmpty   = errors.New("the result is empty")
 	errTooMuch = errors.New("the result is longer than its service says")
 )
@@ -141,8 +151,10 @@ func (d *download) attempt(ctx context.Context) error {
 	buffer := make([]byte, chunk)
 	for {
 		alarm.Reset(d.archive.silence)
+		asked := time.Now()
 		n, err := s.body.Read(buffer)
 		alarm.Stop()
+		slow := d.slow(n, time.Since(asked))
 		if n > 0 {
 			if err := d.take(ctx, buffer[:n]); err != nil {
 				return err
@@ -152,9 +164,28 @@ func (d *download) attempt(ctx context.Context) error {
 		case errors.Is(err, io.EOF):
 			return d.end(ctx)
 		case err != nil:
+			if slow {
+				return errSlow
+			}
 			return because(reading, fmt.Errorf("%w: %w", errBroken, plain(err)))
+		case slow:
+			return errSlow
 		}
 	}
+}
+
+// slow counts what has come in which time, and tells at the end of each time that
+// a source is watched for whether it was less than the least.
+func (d *download) slow(n int, after time.Duration) bool {
+	d.waited += after
+	d.came += int64(n)
+	if d.waited < d.archive.watched {
+		return false
+	}
+	least := leastRate * d.waited.Seconds()
+	came := float64(d.came)
+	d.waited, d.came = 0, 0
+	return came < least
 }
 
 // because is err, or why the reading was ended.

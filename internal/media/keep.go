@@ -110,12 +110,11 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 		}
 		return rec, nil
 	}
-	select {
-	case a.hands <- struct{}{}:
-		defer func() { <-a.hands }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	free, err := a.hands.take(ctx, k.Backend)
+	if err != nil {
+		return nil, err
 	}
+	defer free()
 	next, err := a.copy(ctx, c, k, rec)
 	if err != nil {
 		a.failures.Add(1)

@@ -51,10 +51,12 @@ func link(base, name, mediaName string) string {
 const maxMediaName = 64 * utf8.UTFMax
 
 // mediaName returns what a file is called at the end of its link: what the
-// caller wants, as long as that is one segment of a path whoever reads it, else
-// what it is and its number among the results of the task.
+// caller wants, as long as that is one segment of a path whoever reads it, and
+// looks like what it is, else what it is and its number among the results of the
+// task. Characters that are not seen may turn around how the others are: what
+// ends in .mp4 would be shown as if it ended in .exe, or the other way round.
 func mediaName(wanted string, index int, kind kind) string {
-	odd := func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }
+	odd := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
 	switch {
 	case wanted == "", wanted == ".", wanted == "..", len(wanted) > maxMediaName,
 		!utf8.ValidString(wanted), strings.ContainsFunc(wanted, odd):

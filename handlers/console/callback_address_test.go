@@ -1,0 +1,27 @@
+package console_test
+
+import "testing"
+
+// special are addresses of this machine and of its network, in several spellings.
+var special = []string{"http://127.0.0.1:1/", "http://localhost:1/", "http://2130706433/", "http://[::ffff:10.0.0.1]/", "http://metadata.internal/"}
+
+func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *testing.T) {
+	b := newBrowser(startGenerating(t, ""))
+	b.registers(t)
+	key := b.called(t, "https://example.com/done")
+	for _, url := range special {
+		b.refused(t, "PUT", "/api/token/"+key.ID, `{"callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
+		b.refused(t, "POST", "/api/token/", `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
+	}
+}
+
+// TestACallbackAddressIsJudgedWhenItIsDialledWhereSomethingIsOpened: a name may
+// stand for an address that is allowed.
+func TestACallbackAddressIsJudgedWhenItIsDialledWhereSomethingIsOpened(t *testing.T) {
+	b := newBrowser(startGenerating(t, "callback {\n allow 127.0.0.1:1\n}\n"))
+	b.registers(t)
+	key := b.called(t, "https://example.com/done")
+	for _, url := range special {
+		b.does(t, "PUT", "/api/token/"+key.ID, `{"callback_url":"`+url+`"}`)
+	}
+}

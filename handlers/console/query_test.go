@@ -1,0 +1,29 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/handlers/console"
+)
+
+// TestWhatTakesABodyTakesNoParameters: dry_run beside a body would be taken for
+// what keeps a task from being made, and does not.
+func TestWhatTakesABodyTakesNoParameters(t *testing.T) {
+	g := start(t)
+	a := newAccount(t, g)
+	for _, row := range console.Rows() {
+		if !row.User || row.Method != "POST" && row.Method != "PUT" {
+			continue
+		}
+		for _, query := range []string{"?dry_run=true", "?p=1"} {
+			got, e := a.ask(t, row.Method, pathOf(row)+query, "")
+			if got.Status != 400 || e.Code != "INVALID_PARAMETER" || !strings.HasSuffix(e.Message, "is no parameter of this path: there are none") {
+				t.Errorf("%s %s%s: answered %d %s", row.Method, row.Path, query, got.Status, got.Body)
+			}
+		}
+		if got, e := a.ask(t, row.Method, pathOf(row)+"?%zz", ""); got.Status != 400 || e.Code != "INVALID_PARAMETER" {
+			t.Errorf("%s %s: answered %d %s", row.Method, row.Path, got.Status, got.Body)
+		}
+	}
+}

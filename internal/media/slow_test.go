@@ -1,0 +1,105 @@
+package media
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// paced sends the content of an origin in parts of this size, one each 20 ms, and
+// as ever after the first request.
+func (o *origin) paced(size int) *origin {
+	return o.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
+		if n > 1 {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(o.content)))
+		for part := range slices.Chunk(o.content, size) {
+			_, _ = w.Write(part)
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-time.After(20 * time.Millisecond): // the source's own pace
+			case <-r.Context().Done():
+				return true
+			}
+		}
+		return true
+	})
+}
+
+// TestATrickleIsBrokenOffAndGoneOnWithLater: a source that always sends a little
+// is not silent, and would have its place for an hour.
+func TestATrickleIsBrokenOffAndGoneOnWithLater(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		w.watched = 500 * time.Millisecond
+		w.step = 1
+		o := newOrigin(t, film(12<<20)).paced(100)
+		w.allow(o)
+		w.refuses(of("task_a", o.URL), "less than 16 KiB per second")
+		if n := len(o.asked()); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		w.same(w.keep(of("task_a", o.URL))[0], o.content)
+	})
+}
+
+func TestASourceThatIsFastEnoughHasItsTime(t *testing.T) {
+	anywhere(t, func(t *testing.T, w *world) {
+		w.watched = 50 * time.Millisecond
+		o := newOrigin(t, film(1<<20)).paced(64 << 10)
+		w.allow(o)
+		w.same(w.keep(of("task_a", o.URL))[0], o.content)
+		if n := len(o.asked()); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		// What is done within the time is done, however little it is.
+		w.watched = time.Minute
+		small := newOrigin(t, film(300)).paced(100)
+		w.allow(small)
+		w.same(w.keep(of("task_b", small.URL))[0], small.content)
+	})
+}
+
+// TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother, however many copies the
+// other has under way.
+func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Dir(t.TempDir(), 1))
+	release := make(chan struct{})
+	stuck := newOrigin(t, film(1000))
+	stuck.with(func(_ http.ResponseWriter, r *http.Request, _ int) bool {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+	quick := newOrigin(t, film(1000))
+	w.allow(stuck, quick)
+
+	const more = 4
+	kept := make(chan error, mostCopies+more)
+	for i := range cap(kept) {
+		k := of(fmt.Sprintf("task_%d", i), stuck.URL)
+		k.Backend = "slow"
+		go func() {
+			_, err := w.Keep(t.Context(), k)
+			kept <- err
+		}()
+	}
+	until(t, func() bool { return len(stuck.asked()) == mostCopies })
+	k := of("task_quick", quick.URL)
+	k.Backend = "quick"
+	w.same(w.keep(k)[0], quick.content)
+	if n := len(stuck.asked()); n != mostCopies {
+		t.Errorf("%d copies of one backend are under way", n)
+	}
+	close(release)
+	for range cap(kept) {
+		if err := <-kept; err != nil {
+			t.Error(err)
+		}
+	}
+}
