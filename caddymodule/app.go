@@ -177,6 +177,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.families, err = catalog.NewFamilies(a.FamilyRows); err != nil {
 		return err
 	}
+	a.Offer(namesOf(a.FamilyRows)...)
 	if err = a.provisionBackends(ctx); err != nil {
 		return err
 	}
@@ -258,6 +259,7 @@ func (a *App) ready(node *Node) error {
 		return err
 	}
 	node.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
+	node.Directory.SetCallbackCheck(a.Callback.check)
 	if err := node.serve(a); err != nil {
 		return err
 	}

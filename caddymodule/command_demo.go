@@ -46,9 +46,8 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		format filter {
 			wrap console
 			request>headers>X-Api-Key delete
-			request>uri query {
-				delete key
-			}
+			request>uri regexp "/v1/files/[^/?]+" /v1/files/REDACTED
+			request>uri regexp "([?&]key=)[^&]*" "${1}REDACTED"
 		}
 	}
 	log calls {

@@ -75,7 +75,7 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
 	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkLinks, checkMedia} {
 		findings = append(findings, check(config)...)
 	}
 	return findings

@@ -10,18 +10,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-const filtered = `
+const (
+	filtered = `
 	grace_period 5m
 	log default {
 		format filter {
 			request>headers>X-Api-Key delete
 			request>headers>Stripe-Signature delete
-			request>uri query {
-				delete key
-			}
+			` + byQuery + `
 		}
 	}
 `
+	byQuery = "request>uri query {\n delete key\n }"
+)
 
 func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 	t.Parallel()
@@ -35,11 +36,13 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 	}
 	// tasking is one that sells, too, with a door for tasks.
 	tasking := func(option, door string) string {
-		return strings.Replace(selling(option, ""), "modelgate_console", "modelgate_console\n "+door, 1)
+		config := strings.Replace(selling(option, ""), "modelgate_console", "modelgate_console\n "+door, 1)
+		return strings.Replace(config, byQuery, "request>uri regexp /v1/files/[a-z2-7]+ /v1/files/x\nrequest>uri regexp key=[^&]* key=\n", 1)
 	}
 	const (
-		secure = "base_url https://x.example\n"
-		stripe = "payment stripe {\n secret_key {env.NOPE}\n webhook_secret {file./nope}\n}\n"
+		secure  = "base_url https://x.example\n"
+		keeping = "family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}"
+		stripe  = "payment stripe {\n secret_key {env.NOPE}\n webhook_secret {file./nope}\n}\n"
 	)
 	proxy := func(inner string) string { return site("reverse_proxy 127.0.0.1:1 {\n" + inner + "\n}") }
 	for name, c := range map[string]struct {
@@ -112,6 +115,22 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 				"warning apps.modelgate.backends[0].adapter.key: in clear", "warning apps.modelgate.callback.url: in clear",
 				"warning apps.modelgate.callback.secret: in clear", "warning apps.modelgate.media.s3.secret_key: in clear",
 			},
+		},
+		"links in the log": {
+			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), "/v1/files/[a-z2-7]+", "/v1/files/?$", 1),
+			[]string{"warning logging.logs.default: whoever has a link has the result"},
+		},
+		"links in the log, without the query": {
+			strings.Replace(selling(secure+keeping, ""), "modelgate_console", "modelgate_console\n modelgate_tasks", 1),
+			[]string{"warning logging.logs.default: whoever has a link has the result"},
+		},
+		"links in another log": {
+			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), "log default", "log access {\n include http.log.access\n format filter {\n request>headers>X-Api-Key delete\n"+
+				"request>headers>Stripe-Signature delete\n request>uri regexp key=.* x\n}\n}\nlog default", 1),
+			[]string{"warning logging.logs.access: whoever has a link has the result"},
+		},
+		"no addresses in the log": {
+			strings.Replace(strings.Replace(selling(secure+keeping, ""), "modelgate_console", "modelgate_console\n modelgate_tasks", 1), byQuery, "request>uri delete", 1), nil,
 		},
 		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
 		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},

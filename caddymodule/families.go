@@ -217,3 +217,17 @@ func modelPattern(d *caddyfile.Dispenser, into *catalog.Pattern) error {
 	*into, err = catalog.ParsePattern(word)
 	return located(d, err)
 }
+
+// namesOf returns the models that families name exactly, as callers name them.
+func namesOf(rows []catalog.FamilyRow) (names []string) {
+	for _, row := range rows {
+		for _, p := range row.Models {
+			for _, kind := range []catalog.Kind{catalog.Video, catalog.Image} {
+				if p.Exact() && catalog.CheckModel(kind, string(p)) == nil {
+					names = append(names, string(p))
+				}
+			}
+		}
+	}
+	return names
+}

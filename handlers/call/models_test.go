@@ -27,12 +27,12 @@ const offering = `
 `
 
 func TestModelsAreListedByTheKeysScopeInEachDialect(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{Site: offering})
+	g := gatetest.Start(t, gatetest.Config{App: "family E video-sora-2 video-sora-* sora-3", Site: offering})
 	for name, c := range map[string]struct {
 		scope map[string]any
 		want  []string
 	}{
-		"all":     {nil, []string{"claude-1", "gpt-5", "listed-a", "listed-b", "org/model"}},
+		"all":     {nil, []string{"claude-1", "gpt-5", "listed-a", "listed-b", "org/model", "video-sora-2"}},
 		"some":    {map[string]any{"models": []string{"listed-*", "claude-1"}}, []string{"claude-1", "listed-a", "listed-b"}},
 		"nothing": {map[string]any{"models": []string{"other"}}, []string{}},
 	} {

@@ -29,6 +29,9 @@ type Directory struct {
 	// skew is how many steps of 30 s a TOTP code may be early or late.
 	skew atomic.Int32
 
+	// callbacks is what else is asked of a callback address. Nil: nothing.
+	callbacks atomic.Pointer[func(url string) error]
+
 	// One table for each class, so that no credential is taken for another.
 	keys   credentials[Principal]
 	tokens credentials[Account]

@@ -157,6 +157,9 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, spec KeySpec, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	key, refusal := spec.draft(now)
+	if refusal == nil {
+		refusal = d.allowCallback(spec.CallbackURL)
+	}
 	if refusal != nil {
 		return Key{}, "", refusal
 	}

@@ -51,6 +51,24 @@ func checkCallbackURL(text string) *fault.Fault {
 	return nil
 }
 
+// SetCallbackCheck sets what else is asked of a callback address that is given,
+// from now on. The error of check says why it is refused, as the rest of a
+// sentence about the address.
+func (d *Directory) SetCallbackCheck(check func(url string) error) { d.callbacks.Store(&check) }
+
+// allowCallback refuses an address that a key is given and that callbacks could
+// not go to as the gateway is configured. What was given before stays.
+func (d *Directory) allowCallback(text string) *fault.Fault {
+	check := d.callbacks.Load()
+	if text == "" || check == nil {
+		return nil
+	}
+	if err := (*check)(text); err != nil {
+		return fault.At(fault.InvalidParameter, "callback_url", "a callback address %v", err)
+	}
+	return nil
+}
+
 // printable tells whether a text is ASCII that can be seen, as an address on the
 // wire is.
 func printable(text string) bool {

@@ -77,6 +77,9 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 		spec := key.spec()
 		change.of(&spec)
 		draft, refusal := spec.draft(now)
+		if refusal == nil && change.CallbackURL != nil {
+			refusal = d.allowCallback(*change.CallbackURL)
+		}
 		if refusal != nil {
 			return nil, refusal
 		}

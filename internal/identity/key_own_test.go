@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -170,6 +171,43 @@ func TestWhereCallbacksMayGo(t *testing.T) {
 	} {
 		if refusal := checkCallbackURL(c.url); (refusal == nil) != c.ok || refusal != nil && refusal.Param != "callback_url" {
 			t.Errorf("%.60q: %v", c.url, refusal)
+		}
+	}
+}
+
+// TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven, and not when something
+// else is changed: what is configured may have changed since.
+func TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	ctx := t.Context()
+	f.person(t, "ann")
+	a := f.login(t, "ann").Account
+	inside, outside, name, nowhere := "http://10.0.0.1/", "https://example.com/", "n", ""
+	before, _, err := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: inside})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.SetCallbackCheck(func(url string) error {
+		if url == inside {
+			return errors.New("must be public")
+		}
+		return nil
+	})
+	_, _, created := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: inside})
+	_, _, made := f.CreateKey(ctx, "operator", a.UserID, KeySpec{CallbackURL: inside})
+	_, changed := f.ChangeOwnKey(ctx, a, before.ID, KeyChange{CallbackURL: &inside})
+	for what, err := range map[string]error{"created": created, "made": made, "changed": changed} {
+		if codeOf(err) != fault.InvalidParameter || paramOf(err) != "callback_url" || !strings.Contains(err.Error(), "a callback address must be public") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if key := must(f.ChangeOwnKey(ctx, a, before.ID, KeyChange{Name: &name}))(t); key.CallbackURL != inside || key.Name != name {
+		t.Errorf("%+v", key)
+	}
+	for _, url := range []string{outside, nowhere} {
+		if key := must(f.ChangeOwnKey(ctx, a, before.ID, KeyChange{CallbackURL: &url}))(t); key.CallbackURL != url {
+			t.Errorf("%+v", key)
 		}
 	}
 }
