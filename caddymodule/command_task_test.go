@@ -154,7 +154,7 @@ func TestARetryAsksABackendAtOnce(t *testing.T) {
 func TestWatchEndsAsTheTasksDo(t *testing.T) {
 	s := newStudio(t)
 	g := gatetest.Start(t, s.config("max_running 2"))
-	ann, bob := payer(t, g), payer(t, g)
+	ann := payer(t, g)
 	if code, stdout, stderr := run(t, g, "", "task", "watch"); code != 0 || stdout != "" {
 		t.Errorf("with nothing to watch it ends with %d: %s%s", code, stdout, stderr)
 	}
@@ -166,12 +166,26 @@ func TestWatchEndsAsTheTasksDo(t *testing.T) {
 	if code, stdout, stderr := run(t, g, "", "task", "watch", one); code != 0 || !strings.Contains(stdout, "success") || !strings.Contains(stdout, "https://files.example.com/a.mp4") {
 		t.Errorf("a success ends with %d: %s%s", code, stdout, stderr)
 	}
+}
 
+func TestWatchTellsOfFailures(t *testing.T) {
+	s := newStudio(t)
+	g := gatetest.Start(t, s.config("max_running 2"))
+	ann, bob := payer(t, g), payer(t, g)
 	s.say(halfDone)
 	two, three, other := submit(t, ann), submit(t, ann), submit(t, bob) // other waits
 	until(t, g, two, task.InProgress)
+	until(t, g, three, task.InProgress)
+	var code int
+	var stdout, stderr string
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		code, stdout, stderr = run(t, g, "", "task", "watch", "--user", ann.UserID, "--json")
+	}()
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
 	s.say(rejected)
-	code, stdout, stderr := run(t, g, "", "task", "watch", "--user", ann.UserID, "--json")
+	<-ended
 	if code != 1 || !strings.Contains(stderr, "2 of 2 tasks failed") || strings.Contains(stdout, other) {
 		t.Errorf("failures end with %d: %s%s", code, stdout, stderr)
 	}
