@@ -82,6 +82,9 @@ func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
 // TestTheBodiesOfAUserHaveABoundPerMinute, over all of his keys: what is submitted
 // and cancelled costs nothing.
 func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends more than 256 MiB")
+	}
 	w := start(t, "")
 	key, other := w.rich(t), w.rich(t)
 	var second gatetest.Key
