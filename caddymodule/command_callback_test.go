@@ -61,9 +61,6 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 	ann, bob := payer(t, g), payer(t, g)
 	s.say(done)
 	one, two := submit(t, ann), submit(t, ann)
-	for _, id := range []string{one, two} {
-		asked[shown](t, g, "task", "retry", id)
-	}
 	first := delivered(t, g, ann.UserID, one, 1)
 	delivered(t, g, ann.UserID, two, 1)
 	if first.URL != receiver.URL+"/done" || first.Status != http.StatusNoContent {

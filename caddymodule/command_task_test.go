@@ -89,7 +89,6 @@ func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
 		t.Errorf("one that waits is\n%s", rows)
 	}
 	s.say(rejected)
-	asked[shown](t, g, "task", "retry", id)
 	until(t, g, id, task.Failed)
 	if rows := strings.Join(table(t, g, "task", "show", id), "\n"); !strings.Contains(rows, "failed | CONTENT_REJECTED: not that") || !strings.Contains(rows, "charged | 0.00") || strings.Contains(rows, "held") {
 		t.Errorf("one that has failed is\n%s", rows)
