@@ -59,12 +59,8 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		format filter {
 			wrap json
 			request>headers>X-Api-Key delete
-			request>uri query {
-				delete key
-				delete api_key
-				delete token
-				delete sign
-			}
+			request>uri regexp "/v1/files/[^/?]+" /v1/files/REDACTED
+			request>uri regexp "([?&](key|api_key|token|sign)=)[^&]*" "${1}REDACTED"
 			request>headers>Stripe-Signature delete
 		}
 	}
