@@ -124,7 +124,7 @@ func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provid
 	if o.Key != "" {
 		fresh.KeyHash = ledger.IDOf(o.Key).String()
 	}
-	key := keyOf(orderKeyPrefix, o.User, fresh.KeyHash)
+	key := storage.Key(orderKeyPrefix, o.User, fresh.KeyHash)
 	err = d.ledger.Update(ctx, o.User, nil, func(t storage.Txn) error {
 		replayed = false
 		have, found, err := readOrder(t, fresh.TradeNo)
@@ -173,17 +173,17 @@ func replay(t storage.Txn, key []byte, fingerprint ledger.ID) (order orderRecord
 // roomForOrder refuses a user who has begun too many orders, and one who has too
 // many open.
 func roomForOrder(t storage.Txn, user string, now time.Time) error {
-	lo := keyOf(begunPrefix, user, inverted(now.Unix()))
-	begun, err := keysBetween(t, lo, keyOf(begunPrefix, user, inverted(now.Add(-OrderLife).Unix())), maxUnpaid)
+	lo := storage.Key(begunPrefix, user, storage.Inverted(now.Unix()))
+	begun, err := keysBetween(t, lo, storage.Key(begunPrefix, user, storage.Inverted(now.Add(-OrderLife).Unix())), maxUnpaid)
 	if err != nil {
 		return err
 	}
 	if len(begun) == maxUnpaid {
-		oldest := inverted(integer(begun[maxUnpaid-1], len(lo)-8))
+		oldest := storage.Inverted(integer(begun[maxUnpaid-1], len(lo)-8))
 		return fault.New(fault.RateLimited, "%d orders were opened within %v and not paid: wait before you open another", maxUnpaid, OrderLife).
 			After(time.Unix(oldest, 0).Add(OrderLife).Sub(now))
 	}
-	prefix, hi := below(openPrefix, user)
+	prefix, hi := storage.Below(openPrefix, user)
 	keys, err := keysBetween(t, prefix, hi, 0)
 	if err != nil {
 		return err

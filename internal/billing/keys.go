@@ -3,7 +3,6 @@ package billing
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -59,35 +58,6 @@ const (
 )
 
 var counterKey = []byte("meta/subscriptions")
-
-// keyOf joins fields, which are text or int64, to a key.
-func keyOf(fields ...any) []byte {
-	var key []byte
-	for i, field := range fields {
-		if i > 0 {
-			key = append(key, '/')
-		}
-		switch field := field.(type) {
-		case string:
-			key = append(key, field...)
-		case int64:
-			key = binary.BigEndian.AppendUint64(key, uint64(field))
-		default:
-			panic(fmt.Sprintf("billing: a key has no fields of type %T", field))
-		}
-	}
-	return key
-}
-
-// below returns the bounds of all keys that begin with these fields and have
-// more of them.
-func below(fields ...any) (lo, hi []byte) {
-	lo = append(keyOf(fields...), '/')
-	return lo, storage.PrefixEnd(lo)
-}
-
-// inverted counts down, for keys that begin with the latest.
-func inverted(n int64) int64 { return math.MaxInt64 - n }
 
 // integer is the field of a key that begins at a byte.
 func integer(key []byte, at int) int64 { return int64(binary.BigEndian.Uint64(key[at:])) }

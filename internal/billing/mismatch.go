@@ -65,7 +65,7 @@ func (a *application) decline(t storage.Txn, now time.Time, user, reason string)
 	m.Time = now.UnixMilli()
 	digest := m.digest()
 	var before mismatchMark
-	found, err := storage.GetRecord(t, keyOf(mismatchOfPrefix, digest), &before)
+	found, err := storage.GetRecord(t, storage.Key(mismatchOfPrefix, digest), &before)
 	if err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func (a *application) decline(t storage.Txn, now time.Time, user, reason string)
 	}
 	purge := now.Add(mismatchesKept)
 	mark := mismatchMark{m.Time, a.attempt}
-	if err := t.Set(keyOf(mismatchOfPrefix, digest), storage.EncodeRecord(mark), purge); err != nil {
+	if err := t.Set(storage.Key(mismatchOfPrefix, digest), storage.EncodeRecord(mark), purge); err != nil {
 		return err
 	}
-	if err := t.Set(keyOf(mismatchPrefix, inverted(m.Time), digest), storage.EncodeRecord(m), purge); err != nil {
+	if err := t.Set(storage.Key(mismatchPrefix, storage.Inverted(m.Time), digest), storage.EncodeRecord(m), purge); err != nil {
 		return err
 	}
 	if _, follows := moveKinds[a.notice.Kind]; follows && reason == unknownPayment && a.notice.Payment != "" {
-		key := keyOf(waitingPrefix, paymentHash(a.provider, a.notice.Payment), m.Time, digest)
+		key := storage.Key(waitingPrefix, paymentHash(a.provider, a.notice.Payment), m.Time, digest)
 		if err := t.Set(key, storage.EncodeRecord(m), purge); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (a *application) awaited(t storage.Txn, now time.Time, o *orderRecord) erro
 	if o.Payment == "" {
 		return nil
 	}
-	lo, hi := below(waitingPrefix, paymentHash(o.Provider, o.Payment))
+	lo, hi := storage.Below(waitingPrefix, paymentHash(o.Provider, o.Payment))
 	keys, err := keysBetween(t, lo, hi, 0)
 	if err != nil {
 		return err
@@ -137,9 +137,9 @@ func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m Mism
 	event := eventRecord{now.Unix(), o.TradeNo, a.attempt}
 	digest := m.digest()
 	return errors.Join(
-		storage.SetRecord(t, keyOf(eventPrefix, a.provider, string(n.Kind), n.Event), event),
-		t.Delete(keyOf(mismatchPrefix, inverted(m.Time), digest)),
-		t.Delete(keyOf(mismatchOfPrefix, digest)),
+		storage.SetRecord(t, storage.Key(eventPrefix, a.provider, string(n.Kind), n.Event), event),
+		t.Delete(storage.Key(mismatchPrefix, storage.Inverted(m.Time), digest)),
+		t.Delete(storage.Key(mismatchOfPrefix, digest)),
 	)
 }
 
@@ -150,8 +150,8 @@ func (d *Desk) Mismatches(ctx context.Context, limit int) ([]Mismatch, error) {
 	if limit < 1 {
 		return listed, nil
 	}
-	lo, _ := below(mismatchPrefix)
-	hi := keyOf(mismatchPrefix, inverted(d.store.Now().Add(-mismatchesKept).UnixMilli()))
+	lo, _ := storage.Below(mismatchPrefix)
+	hi := storage.Key(mismatchPrefix, storage.Inverted(d.store.Now().Add(-mismatchesKept).UnixMilli()))
 	err := d.view(ctx, func(r storage.Reader) error {
 		return scan(r, lo, hi, func(_ []byte, m Mismatch) bool {
 			listed = append(listed, m)

@@ -144,7 +144,7 @@ func (a *application) find(r storage.Reader) (order orderRecord, reason string, 
 	n := a.notice
 	paid := ""
 	if n.Payment != "" {
-		if _, err := storage.GetRecord(r, keyOf(paymentPrefix, a.provider, n.Payment), &paid); err != nil {
+		if _, err := storage.GetRecord(r, storage.Key(paymentPrefix, a.provider, n.Payment), &paid); err != nil {
 			return order, "", err
 		}
 	}
@@ -205,7 +205,7 @@ func (a *application) mismatch(o *orderRecord, now time.Time) string {
 // there was no order.
 func (a *application) apply(t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.desk.store.Now()
-	key := keyOf(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
+	key := storage.Key(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
 	var before eventRecord
 	if found, err := storage.GetRecord(t, key, &before); err != nil || found {
 		if before.By != a.attempt {

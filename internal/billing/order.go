@@ -87,39 +87,37 @@ type dispute struct {
 // open is what a dispute has taken from the operator and not brought back.
 func (x dispute) open() money.Amount { return max(0, x.Amount-x.Restored) }
 
-func orderKey(tradeNo string) []byte { return keyOf(orderPrefix, tradeNo) }
+func orderKey(tradeNo string) []byte { return storage.Key(orderPrefix, tradeNo) }
 
 // createdKey is where an order stands among those of its user: by its number,
 // since many may be opened within a second.
 func (o *orderRecord) createdKey() []byte {
-	return keyOf(userOrderPrefix, o.User, inverted(o.Number), o.TradeNo)
+	return storage.Key(userOrderPrefix, o.User, storage.Inverted(o.Number), o.TradeNo)
 }
 
 // begunKey is where it stands among those that were not paid.
 func (o *orderRecord) begunKey() []byte {
-	return keyOf(begunPrefix, o.User, inverted(o.Created), o.TradeNo)
+	return storage.Key(begunPrefix, o.User, storage.Inverted(o.Created), o.TradeNo)
 }
 
 // openKeys are the keys that an order has while it is pending.
 func (o *orderRecord) openKeys() [][]byte {
-	return [][]byte{keyOf(openPrefix, o.User, o.TradeNo), keyOf(orderDuePrefix, o.ExpiresAt, o.TradeNo)}
+	return [][]byte{storage.Key(openPrefix, o.User, o.TradeNo), storage.Key(orderDuePrefix, o.ExpiresAt, o.TradeNo)}
 }
 
 // create writes an order that is new, as the latest of its user.
 func (o *orderRecord) create(t storage.Txn) error {
-	lo, hi := below(userOrderPrefix, o.User)
+	lo, hi := storage.Below(userOrderPrefix, o.User)
 	latest, err := keysBetween(t, lo, hi, 1)
 	if err != nil {
 		return err
 	}
 	o.Number = 1
 	if len(latest) > 0 {
-		o.Number += inverted(integer(latest[0], len(lo)))
+		o.Number += storage.Inverted(integer(latest[0], len(lo)))
 	}
-	for _, key := range o.openKeys() {
-		if err := t.Set(key, nil, never); err != nil {
-			return err
-		}
+	if err := storage.Reindex(t, nil, o.openKeys()); err != nil {
+		return err
 	}
 	if err := t.Set(o.begunKey(), nil, time.Unix(o.Created, 0).Add(OrderLife)); err != nil {
 		return err
@@ -136,10 +134,8 @@ func (o *orderRecord) become(t storage.Txn, status OrderStatus) error {
 	if o.PaidAt != 0 {
 		gone = append(gone, o.begunKey())
 	}
-	for _, key := range gone {
-		if err := t.Delete(key); err != nil {
-			return err
-		}
+	if err := storage.Reindex(t, gone, nil); err != nil {
+		return err
 	}
 	o.Status = status
 	return o.write(t)
@@ -164,7 +160,7 @@ func (o *orderRecord) write(t storage.Txn) error {
 	if err := t.Set(o.createdKey(), nil, purge); err != nil || o.KeyHash == "" {
 		return err
 	}
-	key := keyOf(orderKeyPrefix, o.User, o.KeyHash)
+	key := storage.Key(orderKeyPrefix, o.User, o.KeyHash)
 	var have orderKeyRecord
 	if _, err := storage.GetRecord(t, key, &have); err != nil || have.TradeNo != o.TradeNo {
 		return err // it was free, and has been given for another order
@@ -219,7 +215,7 @@ func (d *Desk) Orders(ctx context.Context, user string, skip, limit int) (orders
 	orders = []Order{}
 	err = d.view(ctx, func(r storage.Reader) error {
 		var wanted []string
-		lo, hi := below(userOrderPrefix, user)
+		lo, hi := storage.Below(userOrderPrefix, user)
 		err := r.Scan(lo, hi, func(key, _ []byte) bool {
 			if total >= skip && len(wanted) < limit {
 				wanted = append(wanted, string(key[len(lo)+9:]))

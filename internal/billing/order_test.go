@@ -275,7 +275,7 @@ func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
 func (f *desk) keys(prefix string) (n int) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
-		lo, hi := below(prefix)
+		lo, hi := storage.Below(prefix)
 		keys, err := keysBetween(r, lo, hi, 0)
 		n = len(keys)
 		return err

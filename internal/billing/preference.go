@@ -40,12 +40,12 @@ func (a *accountRecord) preference() Preference {
 }
 
 func readAccount(r storage.Reader, user string) (a accountRecord, err error) {
-	_, err = storage.GetRecord(r, keyOf(accountPrefix, user), &a)
+	_, err = storage.GetRecord(r, storage.Key(accountPrefix, user), &a)
 	return a, err
 }
 
 func (a *accountRecord) write(t storage.Txn, user string) error {
-	return storage.SetRecord(t, keyOf(accountPrefix, user), *a)
+	return storage.SetRecord(t, storage.Key(accountPrefix, user), *a)
 }
 
 // setDue has the sweeper look at a user at a time; zero: not at all.
@@ -54,13 +54,13 @@ func (a *accountRecord) setDue(t storage.Txn, user string, due int64) error {
 		return nil
 	}
 	if a.Due != 0 {
-		if err := t.Delete(keyOf(duePrefix, a.Due, user)); err != nil {
+		if err := t.Delete(storage.Key(duePrefix, a.Due, user)); err != nil {
 			return err
 		}
 	}
 	a.Due = due
 	if due != 0 {
-		if err := t.Set(keyOf(duePrefix, due, user), nil, never); err != nil {
+		if err := t.Set(storage.Key(duePrefix, due, user), nil, never); err != nil {
 			return err
 		}
 	}

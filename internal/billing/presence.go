@@ -50,8 +50,8 @@ type running struct {
 // runningAfter returns the subscriptions of a user that end after a time, soonest
 // first.
 func runningAfter(r storage.Reader, user string, now time.Time) (all []running, err error) {
-	prefix, hi := below(livePrefix, user)
-	err = r.Scan(keyOf(livePrefix, user, now.Unix()+1), hi, func(key, val []byte) bool {
+	prefix, hi := storage.Below(livePrefix, user)
+	err = r.Scan(storage.Key(livePrefix, user, now.Unix()+1), hi, func(key, val []byte) bool {
 		all = append(all, running{key, integer(key, len(prefix)), integer(key, len(prefix)+9), decodePresence(val)})
 		return true
 	})

@@ -89,7 +89,7 @@ func TestAnIndexThatSaysNothingIsFilledByWhoeverLooks(t *testing.T) {
 			f.mustBuy(2, "k")
 			want := f.presences()[1]
 			f.must(f.store.Update(t.Context(), func(txn storage.Txn) error {
-				return txn.Set(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(1)), value, never)
+				return txn.Set(storage.Key(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(1)), value, never)
 			}))
 			f.close()
 			f.open()

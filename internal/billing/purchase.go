@@ -50,7 +50,7 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 		if err != nil {
 			return Receipt{}, identity.Event{}, err
 		}
-		if err := storage.SetRecord(t, keyOf(purchasesPrefix, user, planID), n+1); err != nil {
+		if err := storage.SetRecord(t, storage.Key(purchasesPrefix, user, planID), n+1); err != nil {
 			return Receipt{}, identity.Event{}, err
 		}
 		return x.begin(t, now, user)
@@ -60,7 +60,7 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 // purchases returns how often a user has bought a plan, or that it must not be
 // once more.
 func purchases(r storage.Reader, user string, plan Plan) (n int64, err error) {
-	_, err = storage.GetRecord(r, keyOf(purchasesPrefix, user, plan.ID), &n)
+	_, err = storage.GetRecord(r, storage.Key(purchasesPrefix, user, plan.ID), &n)
 	if err == nil && plan.PurchaseLimit > 0 && n >= plan.PurchaseLimit {
 		err = fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
 	}
@@ -87,7 +87,7 @@ func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, p
 	}
 	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
 	return receipt(once(ctx, d, user, c, nil, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
-		marker := keyOf(claimedPrefix, user, planID)
+		marker := storage.Key(claimedPrefix, user, planID)
 		var before int64
 		taken, err := storage.GetRecord(t, marker, &before)
 		if err != nil {

@@ -305,7 +305,7 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	end := f.clock.Now().Unix() + 3600
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		for id := range int64(maxLive - 1) {
-			if err := txn.Set(keyOf(livePrefix, f.user, end, 1000+id), nil, never); err != nil {
+			if err := txn.Set(storage.Key(livePrefix, f.user, end, 1000+id), nil, never); err != nil {
 				return err
 			}
 		}

@@ -58,8 +58,8 @@ func (s *sale) grants() (start int64, ok bool) {
 // saleAt returns the last sale that is for a time from moment, in Unix seconds,
 // or before.
 func saleAt(r storage.Reader, user string, id, moment int64) (s sale, found bool, err error) {
-	lo := keyOf(salePrefix, user, id, inverted(moment))
-	_, hi := below(salePrefix, user, id)
+	lo := storage.Key(salePrefix, user, id, storage.Inverted(moment))
+	_, hi := storage.Below(salePrefix, user, id)
 	err = scan(r, lo, hi, func(_ []byte, have sale) bool {
 		s, found = have, true
 		return false
@@ -112,7 +112,7 @@ func periodAt(r storage.Reader, user string, id int64, moment time.Time) (p peri
 	}
 
 	var have periodRecord
-	if p.opened, err = storage.GetRecord(r, keyOf(periodPrefix, user, id, p.start), &have); err != nil {
+	if p.opened, err = storage.GetRecord(r, storage.Key(periodPrefix, user, id, p.start), &have); err != nil {
 		return p, false, err
 	}
 	p.quota = have.Granted
@@ -157,7 +157,7 @@ func (p *period) open(t storage.Txn, now time.Time, user string, id int64) error
 		return err
 	}
 	p.opened = true
-	return storage.SetRecord(t, keyOf(periodPrefix, user, id, p.start), periodRecord{p.quota})
+	return storage.SetRecord(t, storage.Key(periodPrefix, user, id, p.start), periodRecord{p.quota})
 }
 
 // grantID is the transfer that opens a period.

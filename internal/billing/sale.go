@@ -55,8 +55,8 @@ const maxLive = 1000
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
-	_, hi := below(livePrefix, user)
-	live, err := keysBetween(t, keyOf(livePrefix, user, now.Unix()+1), hi, maxLive)
+	_, hi := storage.Below(livePrefix, user)
+	live, err := keysBetween(t, storage.Key(livePrefix, user, now.Unix()+1), hi, maxLive)
 	if err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
@@ -69,7 +69,7 @@ func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identit
 	}
 	id++
 	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix()}
-	if err := errors.Join(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, keyOf(ownerPrefix, id), user)); err != nil {
+	if err := errors.Join(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, storage.Key(ownerPrefix, id), user)); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
 	return x.sell(t, now, s)
@@ -100,7 +100,7 @@ func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt,
 	}
 	s.Title, s.Terms, s.End = x.plan.Title, deed.Terms, deed.Until
 	err = errors.Join(
-		storage.SetRecord(t, keyOf(salePrefix, s.User, s.ID, inverted(deed.From)), deed),
+		storage.SetRecord(t, storage.Key(salePrefix, s.User, s.ID, storage.Inverted(deed.From)), deed),
 		storage.SetRecord(t, s.key(), s),
 	)
 	if err != nil {
@@ -166,7 +166,7 @@ func (x deal) move(t storage.Txn, now time.Time, s *subscriptionRecord, made sal
 		Legs: ledger.Move(ledger.Wallet(s.User), ledger.Sold, x.price),
 	}
 	if start, ok := made.grants(); ok {
-		key := keyOf(periodPrefix, s.User, s.ID, start)
+		key := storage.Key(periodPrefix, s.User, s.ID, start)
 		var have periodRecord
 		if made.From > made.Time { // it may add to a period that was opened before
 			if _, err := storage.GetRecord(t, key, &have); err != nil {

@@ -119,7 +119,7 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 	}
 	o.PaidAt, o.Payment, o.Moves = now.Unix(), a.notice.Payment, append(o.Moves, id)
 	if o.Payment != "" {
-		if err := storage.SetRecord(t, keyOf(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
+		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
 			return err
 		}
 	}

@@ -64,8 +64,8 @@ type subscriptionRecord struct {
 	Terms
 }
 
-func (s *subscriptionRecord) key() []byte     { return keyOf(subscriptionPrefix, s.User, s.ID) }
-func (s *subscriptionRecord) liveKey() []byte { return keyOf(livePrefix, s.User, s.End, s.ID) }
+func (s *subscriptionRecord) key() []byte     { return storage.Key(subscriptionPrefix, s.User, s.ID) }
+func (s *subscriptionRecord) liveKey() []byte { return storage.Key(livePrefix, s.User, s.End, s.ID) }
 
 func (s *subscriptionRecord) status(now time.Time) Status {
 	switch {
@@ -113,14 +113,14 @@ func reference(id int64) string { return "subscription/" + strconv.FormatInt(id,
 
 // ownerOf returns whose a subscription is; empty when there is none.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
-	_, err = storage.GetRecord(r, keyOf(ownerPrefix, id), &user)
+	_, err = storage.GetRecord(r, storage.Key(ownerPrefix, id), &user)
 	return user, err
 }
 
 // readSubscription returns a subscription of a user. One that is not there and
 // one of somebody else are refused alike.
 func readSubscription(r storage.Reader, user string, id int64) (s subscriptionRecord, err error) {
-	found, err := storage.GetRecord(r, keyOf(subscriptionPrefix, user, id), &s)
+	found, err := storage.GetRecord(r, storage.Key(subscriptionPrefix, user, id), &s)
 	if err == nil && !found {
 		err = fault.At(fault.SubscriptionNotFound, "subscription_id", "there is no subscription %d", id)
 	}
@@ -129,7 +129,7 @@ func readSubscription(r storage.Reader, user string, id int64) (s subscriptionRe
 
 // Subscriptions returns all subscriptions of a user, the latest first.
 func (d *Desk) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
-	lo, hi := below(subscriptionPrefix, user)
+	lo, hi := storage.Below(subscriptionPrefix, user)
 	return d.subscriptions(ctx, lo, hi)
 }
 
@@ -137,7 +137,7 @@ func (d *Desk) Subscriptions(ctx context.Context, user string) ([]Subscription, 
 // for operators; those of all users when it is empty.
 func (d *Desk) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
 	if idOrName == "" {
-		lo, hi := below(subscriptionPrefix)
+		lo, hi := storage.Below(subscriptionPrefix)
 		return d.subscriptions(ctx, lo, hi)
 	}
 	user, err := d.directory.User(ctx, idOrName)

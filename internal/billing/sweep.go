@@ -20,12 +20,12 @@ func (d *Desk) Sweep(ctx context.Context) error {
 	now := d.store.Now().Unix()
 	var users, orders [][]byte
 	err := d.view(ctx, func(r storage.Reader) (err error) {
-		lo, _ := below(duePrefix)
-		if users, err = keysBetween(r, lo, keyOf(duePrefix, now+1), sweepMost); err != nil {
+		lo, _ := storage.Below(duePrefix)
+		if users, err = keysBetween(r, lo, storage.Key(duePrefix, now+1), sweepMost); err != nil {
 			return err
 		}
-		lo, _ = below(orderDuePrefix)
-		orders, err = keysBetween(r, lo, keyOf(orderDuePrefix, now+1), sweepMost)
+		lo, _ = storage.Below(orderDuePrefix)
+		orders, err = keysBetween(r, lo, storage.Key(orderDuePrefix, now+1), sweepMost)
 		return err
 	})
 	if err != nil {

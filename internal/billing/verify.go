@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/pairs"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -19,7 +20,7 @@ import (
 // snapshot; the error is that of reading. It takes the memory of one
 // subscription, of one order.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
-	v := &verification{Reader: r, now: now, problem: problem, accounted: newPairs(), answered: newPairs(), borne: newPairs()}
+	v := &verification{Reader: r, now: now, problem: problem, accounted: pairs.New(), answered: pairs.New(), borne: pairs.New()}
 	for _, step := range []func() error{
 		v.subscriptions, v.subscriptionIndexes, v.counts, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
@@ -36,9 +37,9 @@ type verification struct {
 	storage.Reader
 	now       time.Time
 	problem   func(format string, args ...any)
-	accounted *pairs // transfers, by what they were booked for
-	answered  *pairs // sales, by the answers to claims
-	borne     *pairs // users, by what operators have borne for them
+	accounted *pairs.Sums // transfers, by what they were booked for
+	answered  *pairs.Sums // sales, by the answers to claims
+	borne     *pairs.Sums // users, by what operators have borne for them
 }
 
 // subscriptions checks each subscription with its sales and periods.
@@ -92,7 +93,7 @@ func (v *verification) presence(s *subscriptionRecord, live []byte) error {
 func (v *verification) sales(s *subscriptionRecord) error {
 	var later *sale
 	granted := make(map[int64]money.Amount) // with sales, by the start of the period
-	lo, hi := below(salePrefix, s.User, s.ID)
+	lo, hi := storage.Below(salePrefix, s.User, s.ID)
 	var failed error
 	err := scan(v, lo, hi, func(_ []byte, have sale) bool {
 		if later == nil {
@@ -138,8 +139,8 @@ func (v *verification) link(s *subscriptionRecord, before, after *sale) {
 
 // sold checks the transfer of a sale.
 func (v *verification) sold(s *subscriptionRecord, have *sale) error {
-	v.accounted.count(have.Transfer[:], +1)
-	v.answered.count(have.Transfer[:], +1)
+	v.accounted.Count(have.Transfer[:], +1)
+	v.answered.Count(have.Transfer[:], +1)
 	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
 	if start, ok := have.grants(); ok {
 		want[quotaAccount(s.User, s.ID, start)] = have.Quota
@@ -161,7 +162,7 @@ func (v *verification) first(s *subscriptionRecord, have *sale) error {
 		return err
 	case claimed:
 		var id int64
-		_, err := storage.GetRecord(v, keyOf(claimedPrefix, s.User, s.PlanID), &id)
+		_, err := storage.GetRecord(v, storage.Key(claimedPrefix, s.User, s.PlanID), &id)
 		if err == nil && id != s.ID {
 			v.problem("subscription %d: it was claimed, but the mark of plan %d names %d", s.ID, s.PlanID, id)
 		}
@@ -173,7 +174,7 @@ func (v *verification) first(s *subscriptionRecord, have *sale) error {
 // periods checks that each period was granted what was sold, in its record and
 // in the ledger: with sales, or when it was opened.
 func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Amount) error {
-	lo, hi := below(periodPrefix, s.User, s.ID)
+	lo, hi := storage.Below(periodPrefix, s.User, s.ID)
 	var failed error
 	err := scan(v, lo, hi, func(key []byte, have periodRecord) bool {
 		start := integer(key, len(lo))
@@ -210,7 +211,7 @@ func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.A
 		quota = sold.Quota
 	}
 	id := grantID(s.ID, start)
-	v.accounted.count(id[:], +1)
+	v.accounted.Count(id[:], +1)
 	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
 		ledger.Granted: -quota, quotaAccount(s.User, s.ID, start): quota,
 	}})
@@ -232,18 +233,18 @@ func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
 func (v *verification) subscriptionIndexes() error {
 	err := each(v, ownerPrefix, func(key []byte, user string) error {
 		return v.fields(key, ownerPrefix, 1, func(_ string, n ...int64) error {
-			return v.exists(key, keyOf(subscriptionPrefix, user, n[0]))
+			return v.exists(key, storage.Key(subscriptionPrefix, user, n[0]))
 		})
 	})
 	for _, prefix := range []string{salePrefix, periodPrefix} {
 		err = cmp.Or(err, v.keys(prefix, 2, func(key []byte, user string, n ...int64) error {
-			return v.exists(key, keyOf(subscriptionPrefix, user, n[0]))
+			return v.exists(key, storage.Key(subscriptionPrefix, user, n[0]))
 		}))
 	}
 	return cmp.Or(err, v.keys(livePrefix, 2, func(key []byte, user string, n ...int64) error {
 		var s subscriptionRecord
 		end, id := n[0], n[1]
-		found, err := storage.GetRecord(v, keyOf(subscriptionPrefix, user, id), &s)
+		found, err := storage.GetRecord(v, storage.Key(subscriptionPrefix, user, id), &s)
 		if err != nil {
 			return err
 		}
@@ -271,14 +272,14 @@ func (v *verification) counts() error {
 	})
 	return cmp.Or(err, each(v, claimedPrefix, func(key []byte, id int64) error {
 		return v.fields(key, claimedPrefix, 1, func(user string, _ ...int64) error {
-			return v.exists(key, keyOf(subscriptionPrefix, user, id))
+			return v.exists(key, storage.Key(subscriptionPrefix, user, id))
 		})
 	}))
 }
 
 // bought counts the subscriptions of a user that began with a purchase of a plan.
 func (v *verification) bought(user string, plan int64) (n int64, err error) {
-	lo, hi := below(subscriptionPrefix, user)
+	lo, hi := storage.Below(subscriptionPrefix, user)
 	var failed error
 	err = scan(v, lo, hi, func(_ []byte, s subscriptionRecord) bool {
 		if s.PlanID != plan {
@@ -296,11 +297,11 @@ func (v *verification) bought(user string, plan int64) (n int64, err error) {
 // dues checks that users and the sweeper's index agree.
 func (v *verification) dues() error {
 	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
-		v.borne.count(key[len(accountPrefix)+1:], int64(a.WrittenOff))
+		v.borne.Count(key[len(accountPrefix)+1:], int64(a.WrittenOff))
 		if a.Due == 0 {
 			return nil
 		}
-		return v.exists(key, keyOf(duePrefix, a.Due, string(key[len(accountPrefix)+1:])))
+		return v.exists(key, storage.Key(duePrefix, a.Due, string(key[len(accountPrefix)+1:])))
 	})
 	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
 		account, err := readAccount(v, user)

@@ -34,11 +34,11 @@ func (v *verification) answers() error {
 		}
 		return nil
 	})
-	if err != nil || v.answered.even() {
+	if err != nil || v.answered.Even() {
 		return err
 	}
 	return each(v, salePrefix, func(key []byte, s sale) error {
-		if v.answered.evenFor(s.Transfer[:]) {
+		if v.answered.EvenFor(s.Transfer[:]) {
 			return nil
 		}
 		return v.fields(key, salePrefix, 2, func(user string, n ...int64) error {
@@ -55,7 +55,7 @@ func (v *verification) answer(where, scope string, a answer) error {
 		return nil
 	}
 	if a.Wallet != nil {
-		v.answered.count(id[:], -1)
+		v.answered.Count(id[:], -1)
 	}
 	x, found, err := ledger.ReadTransfer(v, id)
 	if err != nil {

@@ -95,14 +95,14 @@ var damages = map[string]struct {
 		return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
 	}, "its transfers have taken 0.00000003 from the wallet and 0.00 as a receivable, its record says 0.00000002 and 0.00000001"},
 	"a paid order that is begun": {func(f *desk, paid Order) func(storage.Txn) error {
-		return plant(keyOf(begunPrefix, f.user, inverted(paid.Created), paid.TradeNo), nil)
+		return plant(storage.Key(begunPrefix, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
 	}, "it is paid, and among those that were begun and not paid"},
 	"an order that is begun and not there": {func(f *desk, _ Order) func(storage.Txn) error {
-		return plant(keyOf(begunPrefix, f.user, int64(1), strings.Repeat("A", 32)), nil)
+		return plant(storage.Key(begunPrefix, f.user, int64(1), strings.Repeat("A", 32)), nil)
 	}, "there is no such order"},
 
 	"something written off that nobody has borne": {func(f *desk, _ Order) func(storage.Txn) error {
-		return damage(keyOf(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff = 5 })
+		return damage(storage.Key(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff = 5 })
 	}, "operators have borne 0.00 of what was owed, written down are 0.000000005"},
 	"something borne that is not written off": {func(f *desk, paid Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
@@ -110,7 +110,7 @@ var damages = map[string]struct {
 		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
 			f.t.Fatal(err)
 		}
-		return damage(keyOf(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff -= 5 })
+		return damage(storage.Key(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff -= 5 })
 	}, "operators have borne 0.000000047 of what was owed, written down are 0.000000042"},
 	"something borne for a user of whom nothing is written": {func(f *desk, paid Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
@@ -118,7 +118,7 @@ var damages = map[string]struct {
 		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
 			f.t.Fatal(err)
 		}
-		return remove(keyOf(accountPrefix, f.user))
+		return remove(storage.Key(accountPrefix, f.user))
 	}, "operators have borne 0.000000047 of what was owed, which is not written down"},
 
 	"a purchase without a sale": {func(f *desk, _ Order) func(storage.Txn) error {
@@ -149,7 +149,7 @@ var damages = map[string]struct {
 			}
 			s.End = last.Until
 			for _, change := range []func(storage.Txn) error{
-				remove(live), plant(s.key(), s), plant(keyOf(salePrefix, f.user, int64(2), inverted(last.From)), last),
+				remove(live), plant(s.key(), s), plant(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(last.From)), last),
 			} {
 				if err := change(t); err != nil {
 					return err
@@ -160,7 +160,7 @@ var damages = map[string]struct {
 	}, ": it is a renewal of subscription/2, and 2 sales and periods of it are by this transfer"},
 	"a sale by a transfer about another subscription": {func(f *desk, _ Order) func(storage.Txn) error {
 		bought := date(2026, 1, 31, 12).Unix()
-		key, other := keyOf(salePrefix, f.user, int64(2), inverted(bought)), f.transferOf(1, bought)
+		key, other := storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), f.transferOf(1, bought)
 		return damage(key, func(s *sale) { s.Transfer = other })
 	}, "is not what it should be: a purchase of"},
 	"a transfer of a sale that is about another subscription": {func(f *desk, _ Order) func(storage.Txn) error {
@@ -168,13 +168,13 @@ var damages = map[string]struct {
 		return damage(f.keyWith(`{"id":"`+id.String()+`","kind"`), func(x *ledger.Transfer) { x.Reference = reference(1) })
 	}, "is not what it should be: a purchase of"},
 	"a period that is forgotten, and could be granted again": {func(f *desk, _ Order) func(storage.Txn) error {
-		return remove(keyOf(periodPrefix, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
+		return remove(storage.Key(periodPrefix, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
 	}, ": it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
 	"a period with a sale that is forgotten": {func(f *desk, _ Order) func(storage.Txn) error {
-		return remove(keyOf(periodPrefix, f.user, int64(2), date(2026, 1, 31, 12).Unix()))
+		return remove(storage.Key(periodPrefix, f.user, int64(2), date(2026, 1, 31, 12).Unix()))
 	}, "subscription 2: the quota of 0.000000005 from 1769860800 was not granted"},
 	"a period without a grant": {func(f *desk, _ Order) func(storage.Txn) error {
-		return plant(keyOf(periodPrefix, f.user, int64(2), date(2026, 3, 1, 0).Unix()), periodRecord{5})
+		return plant(storage.Key(periodPrefix, f.user, int64(2), date(2026, 3, 1, 0).Unix()), periodRecord{5})
 	}, "subscription 2: the transfer " + grantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
 	"a quota of a subscription that does not exist": {func(f *desk, _ Order) func(storage.Txn) error {
 		return f.book(ledger.Grant, reference(99), ledger.Move(ledger.Granted, quotaAccount(f.user, 99, 1), 5))
@@ -204,12 +204,12 @@ var damages = map[string]struct {
 	"a subscription that is said to be in a period that is over": {func(f *desk, _ Order) func(storage.Txn) error {
 		return func(t storage.Txn) error {
 			x := presence{from: date(2026, 1, 31, 12).Unix(), until: date(2026, 3, 1, 0).Unix(), start: date(2026, 1, 31, 12).Unix()}
-			return t.Set(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)), x.encode(), never)
+			return t.Set(storage.Key(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)), x.encode(), never)
 		}
 	}, "subscription 2: among those that are spent it is said to be in the period from 1769860800"},
 	"a subscription of which the index says what cannot be read": {func(f *desk, _ Order) func(storage.Txn) error {
 		return func(t storage.Txn) error {
-			return t.Set(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)), []byte{1}, never)
+			return t.Set(storage.Key(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)), []byte{1}, never)
 		}
 	}, "subscription 2: among those that are spent"},
 

@@ -32,7 +32,7 @@ func (v *verification) orders() error {
 			return err
 		}
 		for _, id := range o.Moves {
-			v.accounted.count(id[:], +1)
+			v.accounted.Count(id[:], +1)
 		}
 		if o.PaidAt == 0 {
 			return v.unpaid(&o)
@@ -76,7 +76,7 @@ func (v *verification) paid(o *orderRecord) error {
 	}
 	if o.Payment != "" {
 		var reference string
-		if _, err := storage.GetRecord(v, keyOf(paymentPrefix, o.Provider, o.Payment), &reference); err != nil {
+		if _, err := storage.GetRecord(v, storage.Key(paymentPrefix, o.Provider, o.Payment), &reference); err != nil {
 			return err
 		}
 		if reference != o.TradeNo {
@@ -169,7 +169,7 @@ func (v *verification) orderIndexes() error {
 	return cmp.Or(err,
 		each(v, paymentPrefix, func(key []byte, tradeNo string) error {
 			o, _, err := readOrder(v, tradeNo)
-			if err == nil && !bytes.Equal(key, keyOf(paymentPrefix, o.Provider, o.Payment)) {
+			if err == nil && !bytes.Equal(key, storage.Key(paymentPrefix, o.Provider, o.Payment)) {
 				v.problem("key %q: the order %s was paid by another, %s of %s", key, tradeNo, o.Payment, o.Provider)
 			}
 			return err
@@ -188,13 +188,13 @@ func (v *verification) mismatches() error {
 			if m.Time <= since {
 				return nil
 			}
-			return v.exists(key, keyOf(mismatchOfPrefix, m.digest()))
+			return v.exists(key, storage.Key(mismatchOfPrefix, m.digest()))
 		}),
 		each(v, mismatchOfPrefix, func(key []byte, mark mismatchMark) error {
 			if mark.Time <= since {
 				return nil
 			}
-			return v.exists(key, keyOf(mismatchPrefix, inverted(mark.Time), string(key[len(mismatchOfPrefix)+1:])))
+			return v.exists(key, storage.Key(mismatchPrefix, storage.Inverted(mark.Time), string(key[len(mismatchOfPrefix)+1:])))
 		}),
 	)
 }

@@ -71,39 +71,39 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		"the counter is behind": {func(*desk, Order, Order) func(storage.Txn) error {
 			return damage(counterKey, func(n *int64) { *n = 3 })
 		}, "subscription 4: the counter stands at 3"},
-		"an owner is missing": {func(*desk, Order, Order) func(storage.Txn) error { return remove(keyOf(ownerPrefix, int64(2))) }, `subscription 2: it is of`},
+		"an owner is missing": {func(*desk, Order, Order) func(storage.Txn) error { return remove(storage.Key(ownerPrefix, int64(2))) }, `subscription 2: it is of`},
 		"an owner without a subscription": {func(*desk, Order, Order) func(storage.Txn) error {
-			return plant(keyOf(ownerPrefix, int64(9)), "usr_x")
+			return plant(storage.Key(ownerPrefix, int64(9)), "usr_x")
 		}, "is not there"},
 		"a subscription that is not spent": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)))
+			return remove(storage.Key(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)))
 		}, "subscription 2: it is active, and among those that are spent: false"},
 		"one that is spent at another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(livePrefix, f.user, bought, int64(2)), nil)
+			return plant(storage.Key(livePrefix, f.user, bought, int64(2)), nil)
 		}, "there is no subscription that ends then"},
 		"one that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
 		}, "subscription 2: its last sale is another than it says"},
 		"another price": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(salePrefix, f.user, int64(2), inverted(bought)), func(s *sale) { s.Price++ })
+			return damage(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), func(s *sale) { s.Price++ })
 		}, "subscription 2: the transfer"},
 		"a sale without a transfer": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(salePrefix, f.user, int64(2), inverted(bought)), func(s *sale) { s.Transfer[0]++ })
+			return damage(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), func(s *sale) { s.Transfer[0]++ })
 		}, "does not exist"},
 		"a sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(salePrefix, f.user, int64(2), inverted(bought)))
+			return remove(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)))
 		}, "subscription 2: it was never sold"},
 		"a first sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(salePrefix, f.user, int64(1), inverted(bought)))
+			return remove(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)))
 		}, "subscription 1: its first sale is a renewal"},
 		"a renewal that begins later": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(salePrefix, f.user, int64(1), inverted(date(2026, 2, 28, 12).Unix())), func(s *sale) { s.From++ })
+			return damage(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *sale) { s.From++ })
 		}, "subscription 1: the renewal from"},
 		"a sale of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(salePrefix, f.user, int64(9), inverted(bought)), sale{})
+			return plant(storage.Key(salePrefix, f.user, int64(9), storage.Inverted(bought)), sale{})
 		}, "is not there"},
 		"a period granted in part": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(periodPrefix, f.user, int64(1), bought), func(p *periodRecord) { p.Granted-- })
+			return damage(storage.Key(periodPrefix, f.user, int64(1), bought), func(p *periodRecord) { p.Granted-- })
 		}, "subscription 1: the period from"},
 		"a period granted to the ledger only": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
@@ -114,44 +114,44 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			}
 		}, "the ledger has 0.000000029, sold was 0.000000024"},
 		"a period that began at no reset": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(periodPrefix, f.user, int64(2), bought+60), periodRecord{5})
+			return plant(storage.Key(periodPrefix, f.user, int64(2), bought+60), periodRecord{5})
 		}, "subscription 2: the period from"},
 		"a quota that was not granted": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(periodPrefix, f.user, int64(1), bought))
+			return remove(storage.Key(periodPrefix, f.user, int64(1), bought))
 		}, "subscription 1: the quota of 0.000000024"},
 		"a purchase too many": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(purchasesPrefix, f.user, int64(1)), func(n *int64) { *n = 3 })
+			return damage(storage.Key(purchasesPrefix, f.user, int64(1)), func(n *int64) { *n = 3 })
 		}, "plan 1 was bought 2 times, counted are 3"},
 		"purchases not counted": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(purchasesPrefix, f.user, int64(1)))
+			return remove(storage.Key(purchasesPrefix, f.user, int64(1)))
 		}, "the purchase of plan 1 is not counted"},
 		"a claim without a mark": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(claimedPrefix, f.user, int64(3)))
+			return remove(storage.Key(claimedPrefix, f.user, int64(3)))
 		}, "subscription 3: it was claimed"},
 		"a mark without a claim": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(claimedPrefix, f.user, int64(9)), int64(9))
+			return plant(storage.Key(claimedPrefix, f.user, int64(9)), int64(9))
 		}, "is not there"},
 		"nobody looks when time passes": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(keyOf(accountPrefix, f.user), func(a *accountRecord) { a.Due = 0 })
+			return damage(storage.Key(accountPrefix, f.user), func(a *accountRecord) { a.Due = 0 })
 		}, "nobody will look at it"},
 		"the sweeper is not told": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(keyOf(duePrefix, date(2026, 2, 28, 12).Unix(), f.user))
+			return remove(storage.Key(duePrefix, date(2026, 2, 28, 12).Unix(), f.user))
 		}, "is not there"},
 		"the sweeper is told twice": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(duePrefix, bought, f.user), nil)
+			return plant(storage.Key(duePrefix, bought, f.user), nil)
 		}, "the user's next change is at"},
 		"a key that is no key": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return plant([]byte(livePrefix+"/x"), nil)
 		}, "cannot be read by this build"},
 
 		"an order out of its list": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return remove(keyOf(userOrderPrefix, f.user, inverted(1), paid.TradeNo))
+			return remove(storage.Key(userOrderPrefix, f.user, storage.Inverted(1), paid.TradeNo))
 		}, "is not there"},
 		"a pending order that never expires": {func(f *desk, _, pending Order) func(storage.Txn) error {
-			return remove(keyOf(orderDuePrefix, pending.ExpiresAt, pending.TradeNo))
+			return remove(storage.Key(orderDuePrefix, pending.ExpiresAt, pending.TradeNo))
 		}, "it is pending, and among those that are pending: false"},
 		"a paid order that is open": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return plant(keyOf(openPrefix, f.user, paid.TradeNo), nil)
+			return plant(storage.Key(openPrefix, f.user, paid.TradeNo), nil)
 		}, "it is paid, and among those that are pending: true"},
 		"an order paid by hand": {func(f *desk, _, pending Order) func(storage.Txn) error {
 			return damage(orderKey(pending.TradeNo), func(o *orderRecord) { o.PaidAt = 1 })
@@ -172,23 +172,23 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Status = Refunded })
 		}, "it is refunded and should be paid"},
 		"a payment of two orders": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(keyOf(paymentPrefix, "till", paid.Payment), func(no *string) { *no = other })
+			return damage(storage.Key(paymentPrefix, "till", paid.Payment), func(no *string) { *no = other })
 		}, "has credited"},
 		"a payment of nothing": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return plant(keyOf(paymentPrefix, "till", "pi_x"), paid.TradeNo)
+			return plant(storage.Key(paymentPrefix, "till", "pi_x"), paid.TradeNo)
 		}, "was paid by another"},
 		"an event of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(eventPrefix, "till", "paid", "evt_x"), eventRecord{TradeNo: other})
+			return plant(storage.Key(eventPrefix, "till", "paid", "evt_x"), eventRecord{TradeNo: other})
 		}, "is not there"},
 		"a key of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(orderKeyPrefix, f.user, "x"), orderKeyRecord{TradeNo: other})
+			return plant(storage.Key(orderKeyPrefix, f.user, "x"), orderKeyRecord{TradeNo: other})
 		}, "is not there"},
 		"a listed order that is not there": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(keyOf(userOrderPrefix, f.user, int64(1), other), nil)
+			return plant(storage.Key(userOrderPrefix, f.user, int64(1), other), nil)
 		}, "there is no such order"},
 		"a mismatch that is not listed": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			m := mismatchOf("till", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
-			return remove(keyOf(mismatchPrefix, inverted(f.clock.Now().UnixMilli()), m.digest()))
+			return remove(storage.Key(mismatchPrefix, storage.Inverted(f.clock.Now().UnixMilli()), m.digest()))
 		}, "is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // booked is what a transfer that is booked here is about.
@@ -57,20 +58,20 @@ var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 func (v *verification) transfers() error {
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
 		if purposes[x.Kind] != nil {
-			v.accounted.count(x.ID[:], -1)
+			v.accounted.Count(x.ID[:], -1)
 		}
-		v.borne.count([]byte(x.User), -int64(borneBy(&x)))
+		v.borne.Count([]byte(x.User), -int64(borneBy(&x)))
 		return nil
 	})
-	if err == nil && !v.accounted.even() {
+	if err == nil && !v.accounted.Even() {
 		err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
-			if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.evenFor(x.ID[:]) {
+			if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.EvenFor(x.ID[:]) {
 				return purpose(v, &x)
 			}
 			return nil
 		})
 	}
-	if err == nil && !v.borne.even() {
+	if err == nil && !v.borne.Even() {
 		err = v.writtenOff()
 	}
 	return err
@@ -95,14 +96,14 @@ func borneBy(x *ledger.Transfer) (borne money.Amount) {
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
-		if by := borneBy(&x); by != 0 && !v.borne.evenFor([]byte(x.User)) {
+		if by := borneBy(&x); by != 0 && !v.borne.EvenFor([]byte(x.User)) {
 			borne[x.User] += by
 		}
 		return nil
 	})
 	err = cmp.Or(err, each(v, accountPrefix, func(key []byte, a accountRecord) error {
 		user := string(key[len(accountPrefix)+1:])
-		if !v.borne.evenFor([]byte(user)) && a.WrittenOff != borne[user] {
+		if !v.borne.EvenFor([]byte(user)) && a.WrittenOff != borne[user] {
 			v.problem("user %s: operators have borne %v of what was owed, written down are %v", user, borne[user], a.WrittenOff)
 		}
 		delete(borne, user)
@@ -133,7 +134,7 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 	}
 	names := 0
 	sold := make(map[int64]bool) // the periods whose quota came with a sale
-	lo, hi := below(salePrefix, x.User, id)
+	lo, hi := storage.Below(salePrefix, x.User, id)
 	err = scan(v, lo, hi, func(_ []byte, s sale) bool {
 		if s.Transfer == x.ID {
 			names++
@@ -143,7 +144,7 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 		}
 		return true
 	})
-	lo, hi = below(periodPrefix, x.User, id)
+	lo, hi = storage.Below(periodPrefix, x.User, id)
 	err = cmp.Or(err, scan(v, lo, hi, func(key []byte, _ periodRecord) bool {
 		if start := integer(key, len(lo)); grantID(id, start) == x.ID && !sold[start] {
 			names++

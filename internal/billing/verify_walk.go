@@ -55,7 +55,7 @@ func (v *verification) fields(key []byte, prefix string, n int, fn func(user str
 
 func (v *verification) scan(prefix string, fn func(key []byte) error) error {
 	var failed error
-	lo, hi := below(prefix)
+	lo, hi := storage.Below(prefix)
 	err := v.Scan(lo, hi, func(key, _ []byte) bool {
 		failed = fn(key)
 		return failed == nil
@@ -66,7 +66,7 @@ func (v *verification) scan(prefix string, fn func(key []byte) error) error {
 // each calls fn for all records below a prefix.
 func each[T any](r storage.Reader, prefix string, fn func(key []byte, record T) error) error {
 	var failed error
-	lo, hi := below(prefix)
+	lo, hi := storage.Below(prefix)
 	err := scan(r, lo, hi, func(key []byte, record T) bool {
 		failed = fn(key, record)
 		return failed == nil

@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -67,33 +66,18 @@ const (
 	pastPrefix = "mediapast"
 )
 
-// keyOf joins fields, which are text or int64, to a key.
-func keyOf(fields ...any) []byte {
-	key := make([]byte, 0, 80)
-	for i, field := range fields {
-		if i > 0 {
-			key = append(key, '/')
-		}
-		switch field := field.(type) {
-		case string:
-			key = append(key, field...)
-		case int64:
-			key = binary.BigEndian.AppendUint64(key, uint64(field))
-		default:
-			panic(fmt.Sprintf("media: a key has no fields of type %T", field))
-		}
-	}
-	return key
-}
-
-// indexes are the keys that lead to a record. They follow from it.
+// indexes are the keys that lead to a record, and follow from it; none when it is
+// nil.
 func (r *record) indexes() [][]byte {
-	keys := [][]byte{keyOf(taskPrefix, r.Task, int64(r.Index), r.Name)}
+	if r == nil {
+		return nil
+	}
+	keys := [][]byte{storage.Key(taskPrefix, r.Task, int64(r.Index), r.Name)}
 	switch {
 	case r.End != 0:
-		keys = append(keys, keyOf(endPrefix, r.End, r.Name))
+		keys = append(keys, storage.Key(endPrefix, r.End, r.Name))
 	case r.kept():
-		keys = append(keys, keyOf(pastPrefix, r.Kept, r.Name))
+		keys = append(keys, storage.Key(pastPrefix, r.Kept, r.Name))
 	}
 	return keys
 }
@@ -109,7 +93,7 @@ func nameIn(index []byte) string {
 // read returns the record of a name, or nil.
 func read(r storage.Reader, name string) (*record, error) {
 	rec := new(record)
-	found, err := storage.GetRecord(r, keyOf(filePrefix, name), rec)
+	found, err := storage.GetRecord(r, storage.Key(filePrefix, name), rec)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -119,22 +103,13 @@ func read(r storage.Reader, name string) (*record, error) {
 // replace writes next, or nothing, where have was, or nothing, with all that
 // leads to it.
 func replace(t storage.Txn, have, next *record) error {
-	if have != nil {
-		for _, key := range have.indexes() {
-			if err := t.Delete(key); err != nil {
-				return err
-			}
-		}
+	if err := storage.Reindex(t, have.indexes(), next.indexes()); err != nil {
+		return err
 	}
 	if next == nil {
-		return t.Delete(keyOf(filePrefix, have.Name))
+		return t.Delete(storage.Key(filePrefix, have.Name))
 	}
-	for _, key := range next.indexes() {
-		if err := t.Set(key, []byte{}, time.Time{}); err != nil {
-			return err
-		}
-	}
-	return storage.SetRecord(t, keyOf(filePrefix, next.Name), next)
+	return storage.SetRecord(t, storage.Key(filePrefix, next.Name), next)
 }
 
 // change writes what fn makes of a record. Where the record is gone, or fn
@@ -153,9 +128,9 @@ func change(t storage.Txn, name string, fn func(r *record) bool) (*record, error
 
 // ofTask returns the records of a task's results, in their order.
 func ofTask(r storage.Reader, task string) (list []*record, err error) {
-	lo := append(keyOf(taskPrefix, task), '/')
+	lo, hi := storage.Below(taskPrefix, task)
 	var names []string
-	if err := r.Scan(lo, storage.PrefixEnd(lo), func(key, _ []byte) bool {
+	if err := r.Scan(lo, hi, func(key, _ []byte) bool {
 		names = append(names, nameIn(key))
 		return true
 	}); err != nil {

@@ -106,7 +106,7 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 // due returns the records of files and drafts whose end has come.
 func (a *Archive) due(ctx context.Context) (due []*record, err error) {
 	err = a.view(ctx, func(r storage.Reader) error {
-		list, err := names(r, keyOf(endPrefix, int64(0)), keyOf(endPrefix, a.now()+1), mostFiles)
+		list, err := names(r, storage.Key(endPrefix, int64(0)), storage.Key(endPrefix, a.now()+1), mostFiles)
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 	}
 	var past []string
 	err := a.view(ctx, func(r storage.Reader) (err error) {
-		past, err = names(r, keyOf(pastPrefix, int64(0)), keyOf(pastPrefix, before+1), mostRecords)
+		past, err = names(r, storage.Key(pastPrefix, int64(0)), storage.Key(pastPrefix, before+1), mostRecords)
 		return err
 	})
 	if err != nil || len(past) == 0 {

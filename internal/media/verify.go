@@ -26,14 +26,14 @@ func Verify(r storage.Reader, problem func(format string, args ...any)) error {
 
 // verifyRecords checks each record and what leads to it.
 func verifyRecords(r storage.Reader, problem func(format string, args ...any)) (failed error) {
-	lo := append(keyOf(filePrefix), '/')
-	err := r.Scan(lo, storage.PrefixEnd(lo), func(key, val []byte) bool {
+	lo, hi := storage.Below(filePrefix)
+	err := r.Scan(lo, hi, func(key, val []byte) bool {
 		var rec record
 		if err := storage.DecodeRecord(val, &rec); err != nil {
 			problem("a file's record cannot be read: %v", err)
 			return true
 		}
-		if string(key) != string(keyOf(filePrefix, rec.Name)) || !IsName(rec.Name) {
+		if string(key) != string(storage.Key(filePrefix, rec.Name)) || !IsName(rec.Name) {
 			problem("file of task %s: it lies at the key of another, or of none", rec.Task)
 			return true
 		}
@@ -79,8 +79,8 @@ func (r *record) wrong() (list []string) {
 
 // verifyIndex checks that each key of an index leads to a record that has it.
 func verifyIndex(r storage.Reader, prefix string, problem func(format string, args ...any)) (failed error) {
-	lo := append(keyOf(prefix), '/')
-	err := r.Scan(lo, storage.PrefixEnd(lo), func(key, _ []byte) bool {
+	lo, hi := storage.Below(prefix)
+	err := r.Scan(lo, hi, func(key, _ []byte) bool {
 		rec, err := read(r, nameIn(key))
 		if err != nil {
 			failed = err

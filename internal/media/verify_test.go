@@ -28,9 +28,9 @@ func TestDamageIsFound(t *testing.T) {
 	for words, damage := range map[string]func(tx storage.Txn, r *record) error{
 		"a key is missing that leads to it (1)": drop(0),
 		"a key is missing that leads to it (2)": drop(1),
-		"mediatask leads to no file":            add(keyOf(taskPrefix, "task_x", int64(0), drawName())),
-		"mediaend leads to no file":             add(keyOf(endPrefix, int64(5), drawName())),
-		"mediapast leads to no file":            add(keyOf(pastPrefix, int64(5), drawName())),
+		"mediatask leads to no file":            add(storage.Key(taskPrefix, "task_x", int64(0), drawName())),
+		"mediaend leads to no file":             add(storage.Key(endPrefix, int64(5), drawName())),
+		"mediapast leads to no file":            add(storage.Key(pastPrefix, int64(5), drawName())),
 		"of a type":                             change(func(r *record) { r.Type = "text/html" }),
 		"without a name":                        change(func(r *record) { r.MediaName = "" }),
 		"without content":                       change(func(r *record) { r.Size = 0 }),
@@ -39,10 +39,10 @@ func TestDamageIsFound(t *testing.T) {
 		"no result of a task":                   change(func(r *record) { r.Index = -1 }),
 		"its draft has no end":                  change(func(r *record) { r.Kept = 0 }),
 		"at the key of another": func(tx storage.Txn, r *record) error {
-			return storage.SetRecord(tx, keyOf(filePrefix, drawName()), r)
+			return storage.SetRecord(tx, storage.Key(filePrefix, drawName()), r)
 		},
 		"cannot be read": func(tx storage.Txn, _ *record) error {
-			return tx.Set(keyOf(filePrefix, drawName()), []byte("x"), time.Time{})
+			return tx.Set(storage.Key(filePrefix, drawName()), []byte("x"), time.Time{})
 		},
 	} {
 		w := newWorld(t, Dir(t.TempDir(), 1))

@@ -81,11 +81,14 @@ func OfCallback(id string) string {
 	return id
 }
 
-// indexes are all keys that lead to the callback.
+// indexes are all keys that lead to the callback; none when it is nil.
 func (v *eventRecord) indexes() [][]byte {
-	keys := [][]byte{keyOf(eventOfPrefix, v.User, inverted(v.Created), v.Task)}
+	if v == nil {
+		return nil
+	}
+	keys := [][]byte{storage.Key(eventOfPrefix, v.User, storage.Inverted(v.Created), v.Task)}
 	if v.Due != 0 {
-		keys = append(keys, keyOf(eventDuePrefix, v.User, v.Key, v.Due, v.Task))
+		keys = append(keys, storage.Key(eventDuePrefix, v.User, v.Key, v.Due, v.Task))
 	}
 	return keys
 }
@@ -93,7 +96,7 @@ func (v *eventRecord) indexes() [][]byte {
 // readEvent returns the callback of a task; nil when there is none.
 func readEvent(r storage.Reader, task string) (*eventRecord, error) {
 	var v eventRecord
-	found, err := storage.GetRecord(r, keyOf(eventPrefix, task), &v)
+	found, err := storage.GetRecord(r, storage.Key(eventPrefix, task), &v)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -103,27 +106,13 @@ func readEvent(r storage.Reader, task string) (*eventRecord, error) {
 // replaceEvent writes a callback in place of what it was, nil for a new one;
 // after is nil for one that is removed.
 func replaceEvent(t storage.Txn, before, after *eventRecord) error {
-	var had, has [][]byte
-	if before != nil {
-		had = before.indexes()
-	}
-	if after != nil {
-		has = after.indexes()
-	}
-	for _, key := range missingIn(had, has) {
-		if err := t.Delete(key); err != nil {
-			return err
-		}
-	}
-	for _, key := range missingIn(has, had) {
-		if err := t.Set(key, nil, time.Time{}); err != nil {
-			return err
-		}
+	if err := storage.Reindex(t, before.indexes(), after.indexes()); err != nil {
+		return err
 	}
 	if after == nil {
-		return t.Delete(keyOf(eventPrefix, before.Task))
+		return t.Delete(storage.Key(eventPrefix, before.Task))
 	}
-	return storage.SetRecord(t, keyOf(eventPrefix, after.Task), after)
+	return storage.SetRecord(t, storage.Key(eventPrefix, after.Task), after)
 }
 
 // changeEvent is change for callbacks.
@@ -190,7 +179,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 	if limit == 0 {
 		limit = defaultLimit
 	}
-	lo, hi := below(eventOfPrefix, user)
+	lo, hi := storage.Below(eventOfPrefix, user)
 	err = e.view(ctx, func(r storage.Reader) error {
 		list = []Delivery{}
 		if after != "" {
@@ -201,7 +190,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 			if v == nil || v.User != user {
 				return fault.At(fault.InvalidParameter, "after", "after is the task of a callback in this list")
 			}
-			lo = append(keyOf(eventOfPrefix, user, inverted(v.Created), v.Task), 0)
+			lo = append(storage.Key(eventOfPrefix, user, storage.Inverted(v.Created), v.Task), 0)
 		}
 		keys, err := firstKeys(r, lo, hi, limit+1)
 		if err != nil {

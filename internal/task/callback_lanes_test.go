@@ -224,13 +224,13 @@ func TestKeysOfTheOutboxNameTheirLane(t *testing.T) {
 	t.Parallel()
 	id := newID()
 	for _, at := range []int64{1, 0x2f2f2f2f2f2f2f2f, never} {
-		if user, key, is := laneOf(keyOf(eventDuePrefix, ann, annKey, at, id)); user != ann || key != annKey || !is {
+		if user, key, is := laneOf(storage.Key(eventDuePrefix, ann, annKey, at, id)); user != ann || key != annKey || !is {
 			t.Errorf("%d: %q, %q, %t", at, user, key, is)
 		}
 	}
 	for _, key := range [][]byte{
-		nil, []byte("eventdue"), []byte("eventdue/"), keyOf(eventDuePrefix, int64(1), id), keyOf(eventDuePrefix, ann, int64(1), id),
-		keyOf(eventDuePrefix, "", annKey, int64(1), id),
+		nil, []byte("eventdue"), []byte("eventdue/"), storage.Key(eventDuePrefix, int64(1), id), storage.Key(eventDuePrefix, ann, int64(1), id),
+		storage.Key(eventDuePrefix, "", annKey, int64(1), id),
 	} {
 		if user, key, is := laneOf(key); is {
 			t.Errorf("%q is of %q, %q", key, user, key)
@@ -242,8 +242,8 @@ func TestKeysThatLeadToNoCallbackAreRemoved(t *testing.T) {
 	crowded(t, nil, func(w *world) {
 		err := w.store.Update(context.Background(), func(t storage.Txn) error {
 			for _, key := range [][]byte{
-				keyOf(eventDuePrefix, bob, bobKey, int64(1), newID()),
-				keyOf(eventDuePrefix, ann, annKey2, int64(1), newID()),
+				storage.Key(eventDuePrefix, bob, bobKey, int64(1), newID()),
+				storage.Key(eventDuePrefix, ann, annKey2, int64(1), newID()),
 			} {
 				if err := t.Set(key, nil, time.Time{}); err != nil {
 					return err

@@ -161,8 +161,8 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 // returns when the next is due: one under way is so when its lease ends.
 func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int64, err error) {
 	now := s.engine.now()
-	lo, hi := below(eventDuePrefix, g.user.id, g.key)
-	keys, err := firstKeys(t, lo, keyOf(eventDuePrefix, g.user.id, g.key, now+1), g.slots)
+	lo, hi := storage.Below(eventDuePrefix, g.user.id, g.key)
+	keys, err := firstKeys(t, lo, storage.Key(eventDuePrefix, g.user.id, g.key, now+1), g.slots)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -198,7 +198,7 @@ func (s *sender) walk() error {
 	if !s.walked.IsZero() && time.Since(s.walked) < idle {
 		return nil
 	}
-	lo, hi := below(eventDuePrefix)
+	lo, hi := storage.Below(eventDuePrefix)
 	for more := true; more; {
 		err := s.engine.view(s.engine.life, func(r storage.Reader) error {
 			for range walkMost {
@@ -212,7 +212,7 @@ func (s *sender) walk() error {
 					continue
 				}
 				s.lanes.due(user, key, timeBefore(keys[0]))
-				_, lo = below(eventDuePrefix, user, key)
+				_, lo = storage.Below(eventDuePrefix, user, key)
 			}
 			return nil
 		})

@@ -53,7 +53,7 @@ func (w *world) revive() {
 // settledCallbacks tells whether the outbox has nothing to send.
 func (w *world) settledCallbacks() bool {
 	none := true
-	lo, hi := below(eventDuePrefix)
+	lo, hi := storage.Below(eventDuePrefix)
 	err := w.view(context.Background(), func(r storage.Reader) error {
 		return r.Scan(lo, hi, func(_, _ []byte) bool {
 			none = false

@@ -155,7 +155,7 @@ func (d *driver) handOver(rec *record) {
 // take gives slots to at most so many of those that wait longest, as far as
 // there are any, and returns them.
 func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
-	lo, hi := below(waitPrefix, b.Name)
+	lo, hi := storage.Below(waitPrefix, b.Name)
 	var load load
 	var some bool
 	err = e.view(e.life, func(r storage.Reader) error {
@@ -248,7 +248,7 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 // nextDue is how long it takes until a task of a backend is due.
 func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 	wait = idle
-	lo, hi := below(duePrefix, backend)
+	lo, hi := storage.Below(duePrefix, backend)
 	err = e.view(e.life, func(r storage.Reader) error {
 		return r.Scan(lo, hi, func(key, _ []byte) bool {
 			wait = min(idle, max(0, time.UnixMilli(timeBefore(key)).Sub(e.store.Now())))
@@ -260,11 +260,11 @@ func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 
 // claimDue claims tasks that are due.
 func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
-	lo, _ := below(duePrefix, backend)
+	lo, _ := storage.Below(duePrefix, backend)
 	err = e.update(e.life, func(t storage.Txn) error {
 		claimed = nil
 		now := e.now()
-		keys, err := firstKeys(t, lo, keyOf(duePrefix, backend, now+1), most)
+		keys, err := firstKeys(t, lo, storage.Key(duePrefix, backend, now+1), most)
 		if err != nil {
 			return err
 		}

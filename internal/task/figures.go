@@ -110,7 +110,7 @@ func (e *Engine) Census(ctx context.Context) (c Census, err error) {
 		c = Census{Unfinished: make(map[Group]int64)}
 		var failed error
 		oldest := int64(0)
-		lo, hi := below(duePrefix)
+		lo, hi := storage.Below(duePrefix)
 		err := r.Scan(lo, hi, func(key, _ []byte) bool {
 			var rec *record
 			if rec, failed = readTask(r, lastID(key)); failed != nil || ctx.Err() != nil {
@@ -131,7 +131,7 @@ func (e *Engine) Census(ctx context.Context) (c Census, err error) {
 		if oldest != 0 {
 			c.Oldest = time.UnixMilli(oldest)
 		}
-		lo, hi = below(eventDuePrefix)
+		lo, hi = storage.Below(eventDuePrefix)
 		return r.Scan(lo, hi, func(_, _ []byte) bool {
 			c.Callbacks++
 			return true

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
-	"math"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -49,35 +47,6 @@ const (
 	eventDuePrefix = "eventdue"
 	eventOfPrefix  = "eventof"
 )
-
-// keyOf joins fields, which are text or int64, to a key.
-func keyOf(fields ...any) []byte {
-	key := make([]byte, 0, 96)
-	for i, field := range fields {
-		if i > 0 {
-			key = append(key, '/')
-		}
-		switch field := field.(type) {
-		case string:
-			key = append(key, field...)
-		case int64:
-			key = binary.BigEndian.AppendUint64(key, uint64(field))
-		default:
-			panic(fmt.Sprintf("task: a key has no fields of type %T", field))
-		}
-	}
-	return key
-}
-
-// below returns the bounds of all keys that begin with these fields and have
-// more of them.
-func below(fields ...any) (lo, hi []byte) {
-	lo = append(keyOf(fields...), '/')
-	return lo, storage.PrefixEnd(lo)
-}
-
-// inverted counts down, for keys that begin with the latest.
-func inverted(n int64) int64 { return math.MaxInt64 - n }
 
 // idSize is the length of a task's id, which ends every key that leads to one.
 const idSize = len("task_") + 26

@@ -15,12 +15,12 @@ type load struct {
 }
 
 func readLoad(r storage.Reader, backend string) (l load, err error) {
-	_, err = storage.GetRecord(r, keyOf(loadPrefix, backend), &l)
+	_, err = storage.GetRecord(r, storage.Key(loadPrefix, backend), &l)
 	return l, err
 }
 
 func (l load) write(t storage.Txn, backend string) error {
-	return storage.SetRecord(t, keyOf(loadPrefix, backend), l)
+	return storage.SetRecord(t, storage.Key(loadPrefix, backend), l)
 }
 
 // room tells whether a slot is free; most is how many there are, zero for any
@@ -84,13 +84,13 @@ func count(t storage.Txn, before, after *record) error {
 		return err
 	}
 	if n += open; n == 0 {
-		return t.Delete(keyOf(openPrefix, one.Key))
+		return t.Delete(storage.Key(openPrefix, one.Key))
 	}
-	return storage.SetRecord(t, keyOf(openPrefix, one.Key), n)
+	return storage.SetRecord(t, storage.Key(openPrefix, one.Key), n)
 }
 
 // unfinished is how many tasks of an API key are not over.
 func unfinished(r storage.Reader, key string) (n int64, err error) {
-	_, err = storage.GetRecord(r, keyOf(openPrefix, key), &n)
+	_, err = storage.GetRecord(r, storage.Key(openPrefix, key), &n)
 	return n, err
 }

@@ -22,9 +22,9 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 	}
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, total = []*Task{}, 0
-		lo, hi := below(ofUserPrefix, user)
+		lo, hi := storage.Below(ofUserPrefix, user)
 		if f.Key != "" {
-			lo, hi = below(ofKeyPrefix, f.Key)
+			lo, hi = storage.Below(ofKeyPrefix, f.Key)
 			if his, err := isOf(r, f.Key, user); err != nil || !his {
 				return err
 			}
@@ -56,7 +56,7 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 // isOf tells whether the tasks of a key are those of a user: a key is one
 // user's, so that its first task tells.
 func isOf(r storage.Reader, key, user string) (bool, error) {
-	lo, hi := below(ofKeyPrefix, key)
+	lo, hi := storage.Below(ofKeyPrefix, key)
 	first, err := firstKeys(r, lo, hi, 1)
 	if err != nil || len(first) == 0 {
 		return false, err
@@ -68,7 +68,7 @@ func isOf(r storage.Reader, key, user string) (bool, error) {
 // DeliveryPage returns callbacks of a user for somebody who turns pages, latest
 // first: limit of them after the first skip, and how many there are in all.
 func (e *Engine) DeliveryPage(ctx context.Context, user string, skip, limit int) (list []Delivery, total int, err error) {
-	lo, hi := below(eventOfPrefix, user)
+	lo, hi := storage.Below(eventOfPrefix, user)
 	err = e.view(ctx, func(r storage.Reader) (err error) {
 		list = []Delivery{}
 		total, err = numbered(r, lo, hi, func(place int, id string) (more bool, err error) {

@@ -34,7 +34,7 @@ func (e *Engine) Backends(ctx context.Context) (all []BackendStatus, err error) 
 	err = e.view(ctx, func(r storage.Reader) error {
 		all = nil
 		names := e.driven()
-		lo, hi := below(loadPrefix)
+		lo, hi := storage.Below(loadPrefix)
 		err := r.Scan(lo, hi, func(key, _ []byte) bool {
 			names = append(names, string(key[len(lo):]))
 			return true
@@ -67,7 +67,7 @@ func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, er
 		Name: name, Configured: found, Drained: l.Drained, Running: l.Running, Waiting: l.Waiting,
 		MaxRunning: b.MaxRunning, Busy: e.paused(name),
 	}
-	lo, hi := below(waitPrefix, name)
+	lo, hi := storage.Below(waitPrefix, name)
 	keys, err := firstKeys(r, lo, hi, 1)
 	if err != nil || len(keys) == 0 {
 		return s, err
@@ -171,7 +171,7 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 // Unfinished returns tasks of an owner that are not over, oldest first; more
 // tells that there are others beside so many.
 func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (tasks []*Task, more bool, err error) {
-	lo, hi := below(duePrefix)
+	lo, hi := storage.Below(duePrefix)
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, more = []*Task{}, false
 		var failed error

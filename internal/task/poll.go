@@ -191,7 +191,7 @@ func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 	}
 	var due bool
 	var keys [][]byte
-	lo, hi := below(refPrefix, backend, hashOf(ref))
+	lo, hi := storage.Below(refPrefix, backend, hashOf(ref))
 	err := e.view(ctx, func(r storage.Reader) (err error) {
 		keys, err = firstKeys(r, lo, hi, 1)
 		return err

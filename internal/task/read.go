@@ -170,7 +170,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	if owner == (Owner{}) {
 		return nil, "", ErrNotFound
 	}
-	lo, hi := below(owner.prefix()...)
+	lo, hi := storage.Below(owner.prefix()...)
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, next = []*Task{}, ""
 		if p.After != "" {
@@ -178,7 +178,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			if err != nil {
 				return fault.At(fault.InvalidParameter, "after", "after is the id of a task in this list")
 			}
-			lo = append(keyOf(append(owner.prefix(), inverted(rec.Created), rec.ID)...), 0)
+			lo = append(storage.Key(append(owner.prefix(), storage.Inverted(rec.Created), rec.ID)...), 0)
 		}
 		var failed error
 		examined, last := 0, ""

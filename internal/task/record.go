@@ -126,23 +126,26 @@ func (r *record) over() bool    { return r.State == Success || r.State == Failed
 func (r *record) waiting() bool { return !r.over() && r.Handover == None }
 func (r *record) running() bool { return !r.over() && r.Handover != None }
 
-// indexes are all keys that lead to the task.
+// indexes are all keys that lead to the task; none when it is nil.
 func (r *record) indexes() [][]byte {
+	if r == nil {
+		return nil
+	}
 	keys := make([][]byte, 0, 6)
 	keys = append(keys,
-		keyOf(ofKeyPrefix, r.Key, inverted(r.Created), r.ID),
-		keyOf(ofUserPrefix, r.User, inverted(r.Created), r.ID),
-		keyOf(allPrefix, inverted(r.Created), r.ID))
+		storage.Key(ofKeyPrefix, r.Key, storage.Inverted(r.Created), r.ID),
+		storage.Key(ofUserPrefix, r.User, storage.Inverted(r.Created), r.ID),
+		storage.Key(allPrefix, storage.Inverted(r.Created), r.ID))
 	if r.Due != 0 {
-		keys = append(keys, keyOf(duePrefix, r.Backend, r.Due, r.ID))
+		keys = append(keys, storage.Key(duePrefix, r.Backend, r.Due, r.ID))
 	}
 	switch {
 	case r.over():
-		keys = append(keys, keyOf(endPrefix, r.Completed, r.ID))
+		keys = append(keys, storage.Key(endPrefix, r.Completed, r.ID))
 	case r.Handover == None:
-		keys = append(keys, keyOf(waitPrefix, r.Backend, r.Place, r.ID))
+		keys = append(keys, storage.Key(waitPrefix, r.Backend, r.Place, r.ID))
 	case r.Handover == Accepted && r.Ref != nil:
-		keys = append(keys, keyOf(refPrefix, r.Backend, hashOf(r.Ref.ID), r.ID))
+		keys = append(keys, storage.Key(refPrefix, r.Backend, hashOf(r.Ref.ID), r.ID))
 	}
 	return keys
 }
@@ -150,7 +153,7 @@ func (r *record) indexes() [][]byte {
 // readTask returns a task; nil when there is none.
 func readTask(r storage.Reader, id string) (*record, error) {
 	var rec record
-	found, err := storage.GetRecord(r, keyOf(taskPrefix, id), &rec)
+	found, err := storage.GetRecord(r, storage.Key(taskPrefix, id), &rec)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -176,22 +179,8 @@ func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) 
 // and everything that counts it. before is nil for a new task; after, for one
 // that is removed.
 func replace(t storage.Txn, before, after *record) error {
-	var had, has [][]byte
-	if before != nil {
-		had = before.indexes()
-	}
-	if after != nil {
-		has = after.indexes()
-	}
-	for _, key := range missingIn(had, has) {
-		if err := t.Delete(key); err != nil {
-			return err
-		}
-	}
-	for _, key := range missingIn(has, had) {
-		if err := t.Set(key, nil, time.Time{}); err != nil {
-			return err
-		}
+	if err := storage.Reindex(t, before.indexes(), after.indexes()); err != nil {
+		return err
 	}
 	if err := count(t, before, after); err != nil {
 		return err
@@ -201,33 +190,19 @@ func replace(t storage.Txn, before, after *record) error {
 		one = before
 	}
 	if before != nil && (after == nil || after.over() && !before.over()) {
-		if err := t.Delete(keyOf(bodyPrefix, one.ID)); err != nil {
+		if err := t.Delete(storage.Key(bodyPrefix, one.ID)); err != nil {
 			return err
 		}
 	}
 	if after == nil {
-		return t.Delete(keyOf(taskPrefix, one.ID))
+		return t.Delete(storage.Key(taskPrefix, one.ID))
 	}
-	return storage.SetRecord(t, keyOf(taskPrefix, one.ID), after)
-}
-
-// missingIn returns the keys that others do not have.
-func missingIn(keys, others [][]byte) (missing [][]byte) {
-next:
-	for _, key := range keys {
-		for _, other := range others {
-			if string(key) == string(other) {
-				continue next
-			}
-		}
-		missing = append(missing, key)
-	}
-	return missing
+	return storage.SetRecord(t, storage.Key(taskPrefix, one.ID), after)
 }
 
 // readJob returns what the backend of a task is asked for.
 func readJob(r storage.Reader, id string) (job backends.Job, err error) {
-	found, err := storage.GetRecord(r, keyOf(bodyPrefix, id), &job)
+	found, err := storage.GetRecord(r, storage.Key(bodyPrefix, id), &job)
 	if err == nil && !found {
 		err = fmt.Errorf("task: %s has no body", id)
 	}

@@ -41,7 +41,7 @@ func (s *Submission) sessionKey() string {
 	if s.SessionID == "" {
 		return ""
 	}
-	return string(keyOf(sessionPrefix, s.Key, hashOf(s.SessionID)))
+	return string(storage.Key(sessionPrefix, s.Key, hashOf(s.SessionID)))
 }
 
 func (s *Submission) claim() ledger.Claim {
@@ -59,7 +59,7 @@ func (s *Submission) claimKey() string {
 	if s.IdempotencyKey == "" {
 		return ""
 	}
-	return string(keyOf(claimPrefix, s.Key, s.claimHash()))
+	return string(storage.Key(claimPrefix, s.Key, s.claimHash()))
 }
 
 // claimed returns the task that was made under the idempotency key; nil when
@@ -118,7 +118,7 @@ func (s *Submission) reserveNames(t storage.Txn, now time.Time, id string) error
 // idempotency key.
 func freeNames(t storage.Txn, rec *record) error {
 	if rec.SessionID != "" {
-		key := keyOf(sessionPrefix, rec.Key, hashOf(rec.SessionID))
+		key := storage.Key(sessionPrefix, rec.Key, hashOf(rec.SessionID))
 		var have sessionRecord
 		found, err := storage.GetRecord(t, key, &have)
 		if err != nil {
@@ -137,5 +137,5 @@ func freeClaim(t storage.Txn, rec *record) error {
 	if rec.Claim == "" {
 		return nil
 	}
-	return t.Delete(keyOf(claimPrefix, rec.Key, rec.Claim))
+	return t.Delete(storage.Key(claimPrefix, rec.Key, rec.Claim))
 }

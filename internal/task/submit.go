@@ -215,7 +215,7 @@ func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *
 			return false, err
 		}
 	}
-	if err := storage.SetRecord(t, keyOf(bodyPrefix, rec.ID), s.Job); err != nil {
+	if err := storage.SetRecord(t, storage.Key(bodyPrefix, rec.ID), s.Job); err != nil {
 		return false, err
 	}
 	if err := s.reserveNames(t, now, rec.ID); err != nil {

@@ -67,8 +67,8 @@ func (e *Engine) expire(ctx context.Context) error {
 // this time.
 func (e *Engine) late(ctx context.Context, backend string) (late []*record, err error) {
 	now := e.now()
-	lo, _ := below(duePrefix, backend)
-	hi := keyOf(duePrefix, backend, now+1)
+	lo, _ := storage.Below(duePrefix, backend)
+	hi := storage.Key(duePrefix, backend, now+1)
 	if from := e.undriven.key[backend]; from != nil {
 		lo = from
 	}
@@ -104,8 +104,8 @@ func (e *Engine) clear(ctx context.Context) error {
 		return nil
 	}
 	var keys [][]byte
-	lo, _ := below(endPrefix)
-	hi := keyOf(endPrefix, before+1)
+	lo, _ := storage.Below(endPrefix)
+	hi := storage.Key(endPrefix, before+1)
 	err := e.view(ctx, func(r storage.Reader) (err error) {
 		keys, err = firstKeys(r, lo, hi, sweepMost)
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/pairs"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -17,7 +18,7 @@ import (
 // address is in the outbox, delivered or dead. problem is called for each thing
 // that does not add up. r is one snapshot; the error is that of reading.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
-	v := &verification{Reader: r, now: milliseconds(now), problem: problem, loads: make(map[string]load), open: newPairs()}
+	v := &verification{Reader: r, now: milliseconds(now), problem: problem, loads: make(map[string]load), open: pairs.New()}
 	for _, step := range []func() error{
 		v.tasks, v.counts, v.indexes, v.bodies, v.names, v.holds, v.events,
 	} {
@@ -33,7 +34,7 @@ type verification struct {
 	now     int64
 	problem func(format string, args ...any)
 	loads   map[string]load // as the tasks have it, by backend
-	open    *pairs          // unfinished tasks, by API key
+	open    *pairs.Sums     // unfinished tasks, by API key
 }
 
 // tasks checks each task with all that it leads to.
@@ -44,7 +45,7 @@ func (v *verification) tasks() error {
 			v.problem("task %q: its record cannot be read: %v", key, err)
 			return nil
 		}
-		if string(key) != string(keyOf(taskPrefix, rec.ID)) {
+		if string(key) != string(storage.Key(taskPrefix, rec.ID)) {
 			v.problem("task %s: it lies at the key of another, %q", rec.ID, key)
 			return nil
 		}
@@ -59,7 +60,7 @@ func (v *verification) tasks() error {
 		}
 		v.loads[rec.Backend] = l
 		if !rec.over() {
-			v.open.count([]byte(rec.Key), +1)
+			v.open.Count([]byte(rec.Key), +1)
 		}
 		for _, index := range rec.indexes() {
 			if err := v.exists("task "+rec.ID, index); err != nil {
@@ -99,7 +100,7 @@ func (v *verification) shape(r *record) {
 
 // body checks that what the backend is asked for is there while it is needed.
 func (v *verification) body(r *record) error {
-	have, err := v.Get(keyOf(bodyPrefix, r.ID))
+	have, err := v.Get(storage.Key(bodyPrefix, r.ID))
 	if err == nil && (have == nil) != r.over() {
 		v.problem("task %s: it is %s, and its body is there: %t", r.ID, r.State, have != nil)
 	}
@@ -142,7 +143,7 @@ func (v *verification) claim(r *record) error {
 		return nil
 	}
 	var have claimRecord
-	_, err := storage.GetRecord(v, keyOf(claimPrefix, r.Key, r.Claim), &have)
+	_, err := storage.GetRecord(v, storage.Key(claimPrefix, r.Key, r.Claim), &have)
 	if err == nil && have.Task != r.ID {
 		v.problem("task %s: its idempotency key leads to %q", r.ID, have.Task)
 	}
@@ -156,7 +157,7 @@ func (v *verification) session(r *record) error {
 		return nil
 	}
 	var have sessionRecord
-	_, err := storage.GetRecord(v, keyOf(sessionPrefix, r.Key, hashOf(r.SessionID)), &have)
+	_, err := storage.GetRecord(v, storage.Key(sessionPrefix, r.Key, hashOf(r.SessionID)), &have)
 	if err == nil && (have.Task != r.ID || have.Until != until) {
 		v.problem("task %s: its session id is used until %d by %q", r.ID, have.Until, have.Task)
 	}
@@ -204,13 +205,13 @@ func (v *verification) counts() error {
 			v.problem("key %q: it counts %d unfinished tasks, %v", key, n, err)
 		}
 		name := key[len(openPrefix)+1:]
-		v.open.count(name, -n)
+		v.open.Count(name, -n)
 		if len(keys) < 1 {
 			keys = append(keys, append([]byte(nil), name...))
 		}
 		return nil
 	})
-	if err == nil && !v.open.even() {
+	if err == nil && !v.open.Even() {
 		v.problem("the unfinished tasks of API keys are counted wrong, of one such as %q", keys)
 	}
 	return err

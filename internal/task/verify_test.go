@@ -46,7 +46,7 @@ func damage(id func(f four) string, change func(r *record)) func(t storage.Txn, 
 			return errors.Join(err, errors.New("no such task"))
 		}
 		change(rec)
-		return storage.SetRecord(t, keyOf(taskPrefix, rec.ID), rec)
+		return storage.SetRecord(t, storage.Key(taskPrefix, rec.ID), rec)
 	}
 }
 
@@ -57,7 +57,7 @@ func damageEvent(id func(f four) string, change func(v *eventRecord)) func(t sto
 			return errors.Join(err, errors.New("no such callback"))
 		}
 		change(v)
-		return storage.SetRecord(t, keyOf(eventPrefix, v.Task), v)
+		return storage.SetRecord(t, storage.Key(eventPrefix, v.Task), v)
 	}
 }
 
@@ -70,8 +70,8 @@ func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) err
 		}
 		keys := rec.indexes()
 		keys = append(keys,
-			keyOf(bodyPrefix, rec.ID), keyOf(eventPrefix, rec.ID), keyOf(loadPrefix, rec.Backend), keyOf(openPrefix, rec.Key),
-			keyOf(sessionPrefix, rec.Key, hashOf(rec.SessionID)), keyOf(claimPrefix, rec.Key, rec.Claim))
+			storage.Key(bodyPrefix, rec.ID), storage.Key(eventPrefix, rec.ID), storage.Key(loadPrefix, rec.Backend), storage.Key(openPrefix, rec.Key),
+			storage.Key(sessionPrefix, rec.Key, hashOf(rec.SessionID)), storage.Key(claimPrefix, rec.Key, rec.Claim))
 		if v, err := readEvent(t, rec.ID); err == nil && v != nil {
 			keys = append(keys, v.indexes()...)
 		}
@@ -89,7 +89,7 @@ func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) err
 
 // plant sets a key that leads nowhere.
 func plant(fields ...any) func(t storage.Txn, f four) error {
-	return func(t storage.Txn, _ four) error { return t.Set(keyOf(fields...), nil, time.Time{}) }
+	return func(t storage.Txn, _ four) error { return t.Set(storage.Key(fields...), nil, time.Time{}) }
 }
 
 func atWaiting(f four) string { return f.waiting }
@@ -107,14 +107,14 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"nothing": {func(storage.Txn, four) error { return nil }, ""},
 
 		"a task that cannot be read": {func(t storage.Txn, f four) error {
-			return t.Set(keyOf(taskPrefix, nobody), []byte("x"), time.Time{})
+			return t.Set(storage.Key(taskPrefix, nobody), []byte("x"), time.Time{})
 		}, "its record cannot be read"},
 		"a task at the key of another": {func(t storage.Txn, f four) error {
 			rec, err := readTask(t, f.failed)
 			if err != nil {
 				return err
 			}
-			return storage.SetRecord(t, keyOf(taskPrefix, nobody), rec)
+			return storage.SetRecord(t, storage.Key(taskPrefix, nobody), rec)
 		}, "it lies at the key of another"},
 		"a state that is none":             {damage(atRunning, func(r *record) { r.State = "done" }), `"done" is no state`},
 		"a hand-over that is none":         {damage(atRunning, func(r *record) { r.Handover = "lost" }), `"lost" is no hand-over`},
@@ -173,23 +173,23 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a key of no form":           {plant(endPrefix, "x"), "it leads to a task that is not there"},
 		"a body of nobody":           {plant(bodyPrefix, nobody), "it is the body of a task that is not there"},
 		"a body of a task that is over": {func(t storage.Txn, f four) error {
-			return t.Set(keyOf(bodyPrefix, f.success), nil, time.Time{})
+			return t.Set(storage.Key(bodyPrefix, f.success), nil, time.Time{})
 		}, "its body is there: true"},
 		"a second place in the queue": {func(t storage.Txn, f four) error {
-			return t.Set(keyOf(waitPrefix, "works", int64(99), f.waiting), nil, time.Time{})
+			return t.Set(storage.Key(waitPrefix, "works", int64(99), f.waiting), nil, time.Time{})
 		}, "it leads to a task that is not there, or is not so"},
 		"a session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, keyOf(sessionPrefix, annKey, "x"), sessionRecord{nobody, milliseconds(time.Now().Add(time.Hour))})
+			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{nobody, milliseconds(time.Now().Add(time.Hour))})
 		}, "which is not there or has another session id"},
 		"a session id of another": {func(t storage.Txn, f four) error {
-			return storage.SetRecord(t, keyOf(sessionPrefix, annKey, "x"), sessionRecord{f.waiting, milliseconds(time.Now().Add(time.Hour))})
+			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{f.waiting, milliseconds(time.Now().Add(time.Hour))})
 		}, "which is not there or has another session id"},
 		"an old session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, keyOf(sessionPrefix, annKey, "x"), sessionRecord{nobody, milliseconds(time.Now())})
+			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{nobody, milliseconds(time.Now())})
 		}, ""},
 		"a session id that cannot be read": {plant(sessionPrefix, annKey, "x"), "it cannot be read"},
 		"an idempotency key of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, keyOf(claimPrefix, annKey, "x"), claimRecord{Task: nobody})
+			return storage.SetRecord(t, storage.Key(claimPrefix, annKey, "x"), claimRecord{Task: nobody})
 		}, "which is not there or has another idempotency key"},
 		"an idempotency key that cannot be read": {plant(claimPrefix, annKey, "x"), "it cannot be read"},
 
@@ -204,21 +204,21 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		}, "up to place 3"},
 		"a backend that cannot be read": {plant(loadPrefix, "other"), "backend other: its record cannot be read"},
 		"a key that counts wrong": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, keyOf(openPrefix, annKey), int64(3))
+			return storage.SetRecord(t, storage.Key(openPrefix, annKey), int64(3))
 		}, "counted wrong"},
 		"a key that counts nothing": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, keyOf(openPrefix, bobKey), int64(0))
+			return storage.SetRecord(t, storage.Key(openPrefix, bobKey), int64(0))
 		}, "it counts 0 unfinished tasks"},
 
 		"a callback that cannot be read": {func(t storage.Txn, _ four) error {
-			return t.Set(keyOf(eventPrefix, nobody), []byte("x"), time.Time{})
+			return t.Set(storage.Key(eventPrefix, nobody), []byte("x"), time.Time{})
 		}, "callback \"event/" + nobody + "\": its record cannot be read"},
 		"a callback at the key of another": {func(t storage.Txn, f four) error {
 			v, err := readEvent(t, f.success)
 			if err != nil {
 				return err
 			}
-			return storage.SetRecord(t, keyOf(eventPrefix, nobody), v)
+			return storage.SetRecord(t, storage.Key(eventPrefix, nobody), v)
 		}, "it lies at the key of another"},
 		"a callback of nobody": {func(t storage.Txn, f four) error {
 			return replaceEvent(t, nil, &eventRecord{Task: nobody, User: ann, State: Dead, Ended: 1})

@@ -2,7 +2,6 @@ package task
 
 import (
 	"cmp"
-	"hash/maphash"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -48,7 +47,7 @@ func (v *verification) names() error {
 			return nil // the task may be gone before it is
 		}
 		rec, err := readTask(v, have.Task)
-		if err == nil && (rec == nil || string(keyOf(sessionPrefix, rec.Key, hashOf(rec.SessionID))) != string(key)) {
+		if err == nil && (rec == nil || string(storage.Key(sessionPrefix, rec.Key, hashOf(rec.SessionID))) != string(key)) {
 			v.problem("key %q: it leads to task %s, which is not there or has another session id", key, have.Task)
 		}
 		return err
@@ -60,7 +59,7 @@ func (v *verification) names() error {
 			return nil
 		}
 		rec, err := readTask(v, have.Task)
-		if err == nil && (rec == nil || string(keyOf(claimPrefix, rec.Key, rec.Claim)) != string(key)) {
+		if err == nil && (rec == nil || string(storage.Key(claimPrefix, rec.Key, rec.Claim)) != string(key)) {
 			v.problem("key %q: it leads to task %s, which is not there or has another idempotency key", key, have.Task)
 		}
 		return err
@@ -75,7 +74,7 @@ func (v *verification) events() error {
 			v.problem("callback %q: its record cannot be read: %v", key, err)
 			return nil
 		}
-		if string(key) != string(keyOf(eventPrefix, have.Task)) {
+		if string(key) != string(storage.Key(eventPrefix, have.Task)) {
 			v.problem("callback of %s: it lies at the key of another, %q", have.Task, key)
 			return nil
 		}
@@ -129,29 +128,10 @@ func (v *verification) exists(what string, key []byte) error {
 // each calls fn for all keys below a prefix.
 func (v *verification) each(prefix string, fn func(key, val []byte) error) error {
 	var failed error
-	lo, hi := below(prefix)
+	lo, hi := storage.Below(prefix)
 	err := v.Scan(lo, hi, func(key, val []byte) bool {
 		failed = fn(key, val)
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
 }
-
-// pairs hold two sides against each other, name by name, and keep neither: they
-// are sums of hashes in which a name counts up on the one side and down on the
-// other.
-type pairs struct {
-	seed maphash.Seed
-	sums [1 << 10]uint64
-}
-
-func newPairs() *pairs { return &pairs{seed: maphash.MakeSeed()} }
-
-// count counts a name so often, or down when that is below zero.
-func (p *pairs) count(name []byte, by int64) {
-	hash := maphash.Bytes(p.seed, name)
-	p.sums[hash%uint64(len(p.sums))] += hash * uint64(by)
-}
-
-// even tells whether each name was counted up as often as down.
-func (p *pairs) even() bool { return p.sums == [len(p.sums)]uint64{} }

@@ -1,0 +1,64 @@
+package pairs_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/pairs"
+)
+
+func TestSumsAreEvenWhenEachNameWasCountedUpAsOftenAsDown(t *testing.T) {
+	t.Parallel()
+	type count struct {
+		name string
+		by   int64
+	}
+	for what, c := range map[string]struct {
+		counts []count
+		even   bool
+	}{
+		"nothing":                   {nil, true},
+		"a pair":                    {[]count{{"a", 1}, {"a", -1}}, true},
+		"a pair in the other order": {[]count{{"a", -1}, {"a", 1}}, true},
+		"two pairs in between":      {[]count{{"a", 1}, {"b", 1}, {"a", -1}, {"b", -1}}, true},
+		"one against many":          {[]count{{"a", 1}, {"a", 1}, {"a", 1}, {"a", -3}}, true},
+		"nothing counted":           {[]count{{"a", 0}}, true},
+		"one alone":                 {[]count{{"a", 1}}, false},
+		"one alone below zero":      {[]count{{"a", -1}}, false},
+		"one too many":              {[]count{{"a", 1}, {"a", 1}, {"a", -1}}, false},
+		"two names of one number":   {[]count{{"a", 1}, {"b", -1}}, false},
+		"the empty name":            {[]count{{"", 1}}, false},
+	} {
+		sums := pairs.New()
+		for _, n := range c.counts {
+			sums.Count([]byte(n.name), n.by)
+		}
+		if sums.Even() != c.even {
+			t.Errorf("%s: even is %v", what, sums.Even())
+		}
+	}
+}
+
+func TestOneSumThatIsNotEvenLeavesFewNames(t *testing.T) {
+	t.Parallel()
+	const names = 1 << 14
+	name := func(i int) []byte { return []byte(strconv.Itoa(i)) }
+	sums := pairs.New()
+	for i := range names {
+		sums.Count(name(i), +2)
+		sums.Count(name(i), -2)
+	}
+	sums.Count(name(7), +1)
+	if sums.Even() || sums.EvenFor(name(7)) {
+		t.Error("a name without its like goes unseen")
+	}
+	left := 0
+	for i := range names {
+		if !sums.EvenFor(name(i)) {
+			left++
+		}
+	}
+	if left > names/100 {
+		t.Errorf("%d of %d names are to be looked at", left, names)
+	}
+}

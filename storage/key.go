@@ -1,0 +1,40 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Key joins fields to a key, with a slash between them. Text stands as it is, so
+// what others wrote comes last, or as a hash. An int64 is eight bytes,
+// big-endian: keys lie in the order of those that are not below zero. Key panics
+// at a field of another type, which is a mistake in the code.
+func Key(fields ...any) []byte {
+	key := make([]byte, 0, 96) // few are longer
+	for i, field := range fields {
+		if i > 0 {
+			key = append(key, '/')
+		}
+		switch field := field.(type) {
+		case string:
+			key = append(key, field...)
+		case int64:
+			key = binary.BigEndian.AppendUint64(key, uint64(field))
+		default:
+			panic(fmt.Sprintf("storage: a key has no fields of type %T", field))
+		}
+	}
+	return key
+}
+
+// Below returns the bounds, as [Reader] scans them, of all keys that begin with
+// these fields and have more of them.
+func Below(fields ...any) (lo, hi []byte) {
+	lo = append(Key(fields...), '/')
+	return lo, PrefixEnd(lo)
+}
+
+// Inverted counts down from the greatest integer, for keys that begin with the
+// latest: what is inverted twice is what it was.
+func Inverted(n int64) int64 { return math.MaxInt64 - n }
