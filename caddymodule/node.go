@@ -76,6 +76,7 @@ func init() {
 	// One hook for the process: Caddy's per-configuration hooks do not fire for
 	// apps.
 	caddy.OnExit(func(ctx context.Context) {
+		beginExit()      // the last configuration may have watched for nothing
 		var open []*Node // drained outside of Range, which keeps calls from giving them back
 		nodes.Range(func(_, value any) bool {
 			open = append(open, value.(*Node))
@@ -272,10 +273,14 @@ var errDraining = errors.New("draining: the process is about to end")
 // They are given back with a negative n.
 func (n *Node) ReserveBody(bytes, budget int64) bool { return reserve(&n.bodyBytes, bytes, budget) }
 
-// ReserveStranger does so from another budget, for the bodies of callers who are
-// not known yet: they must not be able to use up that of those who are.
-func (n *Node) ReserveStranger(bytes, budget int64) bool {
-	return reserve(&n.strangerBytes, bytes, budget)
+// strangerMemory is how many bytes of the bodies of callers who are not known yet
+// may be in memory at once.
+const strangerMemory = 16 << 20
+
+// ReserveStranger does so from a budget of its own, for the bodies of callers who
+// are not known yet: they must not be able to use up that of those who are.
+func (n *Node) ReserveStranger(bytes int64) bool {
+	return reserve(&n.strangerBytes, bytes, strangerMemory)
 }
 
 func reserve(taken *atomic.Int64, bytes, budget int64) bool {

@@ -3,9 +3,9 @@ package call
 import (
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
@@ -115,10 +115,8 @@ func checkVersion(header http.Header, name string) *fault.Fault {
 // checkEncoding refuses encoded bodies: what is checked here must be what the
 // backend reads.
 func checkEncoding(header http.Header) *fault.Fault {
-	for _, coding := range header["Content-Encoding"] {
-		if coding != "" && !strings.EqualFold(coding, "identity") {
-			return fault.New(fault.UnsupportedMediaType, "Content-Encoding %q: send the body without an encoding", coding)
-		}
+	if coding := reply.Encoding(header); coding != "" {
+		return fault.New(fault.UnsupportedMediaType, "Content-Encoding %q: send the body without an encoding", coding)
 	}
 	return nil
 }

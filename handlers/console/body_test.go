@@ -90,6 +90,16 @@ func TestABodyThatHasArrivedHasNoDeadlineAndIsLeftInTheRequest(t *testing.T) {
 	}
 }
 
+func TestTheCodingOfAnEncodedBodyIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	v, _ := visitWith(strings.NewReader(`{}`))
+	v.r.Header.Set("Content-Encoding", "words-of-a-caller")
+	f := v.readBody(jsonBody)
+	if f == nil || f.Code != fault.UnsupportedMediaType || strings.Contains(f.Message, "words-of-a-caller") {
+		t.Errorf("answered %v", f)
+	}
+}
+
 func TestBodiesTogetherTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 	t.Parallel()
 	first, _ := visitWith(strings.NewReader(strings.Repeat(" ", 60)))
@@ -116,7 +126,7 @@ func TestBodiesOfStrangersTakeNothingFromCustomers(t *testing.T) {
 	for _, v := range []*visit{stranger, another} {
 		v.node, v.account = customer.node, nil
 	}
-	if !customer.node.ReserveStranger(16<<20-300<<10, 16<<20) {
+	if !customer.node.ReserveStranger(16<<20 - 300<<10) {
 		t.Fatal("there is no room for strangers")
 	}
 	if f := stranger.readBody(notice); f != nil {

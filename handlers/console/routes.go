@@ -18,8 +18,8 @@ type route struct {
 	rate   rate
 	asks   protection
 
-	// params are the names that the query of a user's GET or DELETE may have,
-	// between spaces. Another is refused, as an unknown name in a body is.
+	// params are the names that the query of a user's request may have, between
+	// spaces. Another is refused, as an unknown name in a body is.
 	params string
 
 	serve func(*visit) error

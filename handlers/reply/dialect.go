@@ -1,5 +1,5 @@
 // Package reply writes refusals in the shape each kind of caller reads, mints
-// request ids, and decides which paths and methods are ours.
+// request ids, reads bodies, and decides which paths and methods are ours.
 package reply
 
 import (

@@ -51,11 +51,13 @@ func (Tasks) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.modelgate_tasks", New: func() caddy.Module { return new(Tasks) }}
 }
 
-// Provision finds the app.
+// Provision finds the app, and has the end of the process watched.
 func (t *Tasks) Provision(ctx caddy.Context) (err error) {
 	t.logger = ctx.Logger()
-	t.app, err = caddymodule.Of(ctx)
-	return err
+	if t.app, err = caddymodule.Of(ctx); err != nil {
+		return err
+	}
+	return caddymodule.WatchExit(ctx)
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.

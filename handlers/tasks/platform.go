@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
+	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
@@ -49,39 +48,17 @@ func (v *visit) look() (t *task.Task, err error) {
 		return v.node.Tasks.Get(v.r.Context(), owner, id)
 	}
 	err = v.last(func(ctx context.Context) error {
-		waiting, over := whileServing(ctx)
+		// The servers wait for open requests when the process exits; who waits for
+		// nothing but a change would hold all of it up.
+		waiting, over := context.WithCancel(ctx)
 		defer over()
+		defer caddymodule.OnExit(over)()
 		if t, err = v.node.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
 			t, err = v.node.Tasks.Get(ctx, owner, id)
 		}
 		return err
 	})
 	return t, err
-}
-
-// exitLook is how often somebody who waits looks whether the process ends.
-const exitLook = 200 * time.Millisecond
-
-// whileServing returns a context that also ends when the process begins to: the
-// servers wait for open requests then, and whoever waits for nothing but a change
-// would hold all of it up.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		tick := time.NewTicker(exitLook)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if caddy.Exiting() {
-					cancel()
-				}
-			}
-		}
-	}()
-	return ctx, cancel
 }
 
 // cancelTask serves POST /v1/platform/tasks/{id}/cancel. It answers the task,

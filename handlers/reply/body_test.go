@@ -1,0 +1,95 @@
+package reply
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+func TestIdentityIsNoEncoding(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given []string
+		want  string
+	}{
+		"none":            {nil, ""},
+		"empty":           {[]string{""}, ""},
+		"identity":        {[]string{"Identity"}, ""},
+		"one":             {[]string{"gzip"}, "gzip"},
+		"one of several":  {[]string{"identity", "", "br"}, "br"},
+		"two in one line": {[]string{"identity, gzip"}, "identity, gzip"},
+	} {
+		if got := Encoding(http.Header{"Content-Encoding": c.given, "X": {"gzip"}}); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// clocked is an answer whose connection remembers its deadline.
+type clocked struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (c *clocked) SetReadDeadline(t time.Time) error {
+	c.deadline = t
+	return nil
+}
+
+// TestABodyIsReadWithinItsBounds has a budget of 3 MiB, of which one byte is
+// taken already.
+func TestABodyIsReadWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	text := func(bytes int) io.Reader { return strings.NewReader(strings.Repeat("x", bytes)) }
+	for name, c := range map[string]struct {
+		body      io.Reader
+		announced int64
+		limit     int64
+		code      fault.Code
+		says      string
+	}{
+		"as large as it may be":     {text(64 << 10), -1, 64 << 10, "", ""},
+		"larger":                    {text(64<<10 + 1), -1, 64 << 10, fault.PayloadTooLarge, "larger than 64 KiB"},
+		"announced larger":          {iotest.ErrReader(errors.New("it is read")), 2<<20 + 1, 2 << 20, fault.PayloadTooLarge, "larger than 2 MiB"},
+		"larger than an operator's": {http.MaxBytesReader(nil, io.NopCloser(text(100<<10)), 10<<10), -1, 2 << 20, fault.PayloadTooLarge, "larger than 10 KiB"},
+		"more than there is room":   {text(3 << 20), 3 << 20, 4 << 20, fault.Overloaded, "too many request bodies"},
+		"slow":                      {iotest.ErrReader(os.ErrDeadlineExceeded), 10, 64 << 10, fault.RequestTimeout, "within 1m0s"},
+		"cut off":                   {iotest.ErrReader(io.ErrUnexpectedEOF), 10, 64 << 10, fault.InvalidJSON, "ended early"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &clocked{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequest(http.MethodPost, "/", c.body)
+			r.ContentLength = c.announced
+			room := int64(3<<20 - 1)
+			reserve := func(bytes int64) bool {
+				if w.deadline.IsZero() {
+					t.Error("it is read without a deadline")
+				}
+				if bytes > room {
+					return false
+				}
+				room -= bytes
+				return true
+			}
+			body, f := ReadBody(w, r, c.limit, time.Minute, reserve)
+			if c.code != "" {
+				if f == nil || f.Code != c.code || !strings.Contains(f.Message, c.says) {
+					t.Errorf("answered %v", f)
+				}
+				return
+			}
+			if f != nil || int64(len(body)) != c.limit || room != 3<<20-1-c.limit || !w.deadline.IsZero() {
+				t.Errorf("%v, %d bytes, room for %d, deadline %v", f, len(body), room, w.deadline)
+			}
+		})
+	}
+}
