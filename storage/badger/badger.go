@@ -30,7 +30,7 @@ func init() {
 // Badger keeps the store in a directory on this machine. What was acknowledged
 // has been synced to the medium. The directory belongs to one process at a
 // time; a second one is refused and told who holds it. It is closed to other
-// users of the machine (mode 0700), and its files rely on that.
+// users of the machine (mode 0700), and so are its files (0600).
 type Badger struct {
 	// Path is the directory, which is made when the configuration starts and
 	// not before. It must be new, empty or a store already, and on a local

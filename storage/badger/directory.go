@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/dgraph-io/badger/v4"
 )
 
 // The names of Badger's log files: the log of a memtable, and the value log.
@@ -118,19 +120,24 @@ func removeEmptyLogs(dir string) error {
 // to them but not the directory, and a file without a name is lost with all
 // that was acknowledged in it. Log files are numbered, so whether there is a
 // new one is asked by name.
+//
+// It also closes new files to other users, tables too. Those Badger makes when it
+// likes, but it names each in its manifest, which becomes longer by that.
 type files struct {
 	dir      string
 	memtable int // number of the log in use
 	value    int
+	manifest int64 // bytes
 }
 
 // watchFiles syncs the directory as it is and watches it from there on.
 func watchFiles(dir string) (*files, error) {
+	f := &files{dir: dir}
+	f.noteManifest() // before the tables in it are looked at
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &files{dir: dir}
 	for _, entry := range entries {
 		var n int
 		switch filepath.Ext(entry.Name()) {
@@ -144,13 +151,13 @@ func watchFiles(dir string) (*files, error) {
 			}
 		}
 	}
-	return f, syncDirectory(dir)
+	return f, f.secure()
 }
 
-// syncNew syncs the directory if there is a new log file. It must be called
-// after each transaction, before a second one can begin.
+// syncNew syncs the directory if there is a new file. It must be called after
+// each transaction, before a second one can begin.
 func (f *files) syncNew() error {
-	found := false
+	found := f.noteManifest()
 	for f.exists("%05d"+memtableLog, f.memtable+1) {
 		f.memtable++
 		found = true
@@ -162,7 +169,26 @@ func (f *files) syncNew() error {
 	if !found {
 		return nil
 	}
+	return f.secure()
+}
+
+// secure closes the files that there are to other users, and makes their names
+// durable.
+func (f *files) secure() error {
+	if err := closeToOthers(f.dir); err != nil {
+		return err
+	}
 	return syncDirectory(f.dir)
+}
+
+// noteManifest tells whether the manifest has changed since it was last asked.
+func (f *files) noteManifest() (changed bool) {
+	info, err := os.Lstat(filepath.Join(f.dir, badger.ManifestFilename))
+	if err != nil || info.Size() == f.manifest {
+		return false
+	}
+	f.manifest = info.Size()
+	return true
 }
 
 func (f *files) exists(name string, n int) bool {

@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
+
+	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -66,6 +69,73 @@ func TestDirectoryIsClosedToOthers(t *testing.T) {
 			t.Errorf("mode %o, want 700", mode)
 		}
 	}
+}
+
+// TestFilesAreClosedToOthers: Badger makes most of them open to all, tables at
+// any moment and without being asked.
+func TestFilesAreClosedToOthers(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes on this system")
+	}
+	c := testConfig(t.TempDir())
+	e := openWith(t, c)
+	closed := func(when string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			info, err := os.Lstat(filepath.Join(c.dir, name))
+			if errors.Is(err, os.ErrNotExist) {
+				continue // a table that was merged with others
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode := info.Mode().Perm(); mode != 0o600 {
+				t.Errorf("%s: %s has mode %o, want 600", when, name, mode)
+			}
+		}
+	}
+	isTable := func(name string) bool { return filepath.Ext(name) == ".sst" }
+	closed("when it is new", namesIn(t, c.dir)...)
+
+	put(t, e, "large", make([]byte, 2<<20)) // in the value log
+	for n, tables := 0, []string(nil); len(tables) == 0; n++ {
+		if n == 200 {
+			t.Fatal("no table was made; the test has shown nothing")
+		}
+		for _, made := range e.db.Tables() {
+			tables = append(tables, filepath.Base(table.NewFilename(made.ID, c.dir)))
+		}
+		put(t, e, fmt.Sprint(n), make([]byte, 512<<10))
+		closed("under writes", tables...)
+		closed("under writes", slices.DeleteFunc(namesIn(t, c.dir), isTable)...)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names := namesIn(t, c.dir)
+	closed("when it is closed", names...)
+
+	for _, name := range names {
+		if err := os.Chmod(filepath.Join(c.dir, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openWith(t, c)
+	closed("when one with open files is opened", names...)
+}
+
+// namesIn returns the names of the files in dir.
+func namesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }
 
 func TestForeignDirectoryIsLeftAlone(t *testing.T) {
@@ -155,7 +225,7 @@ func TestNamesOfNewLogsAreSynced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if *now != *e.files {
+		if now.memtable != e.files.memtable || now.value != e.files.value {
 			t.Fatalf("watching %+v, there is %+v", *e.files, *now)
 		}
 	}

@@ -5,6 +5,7 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -57,4 +58,24 @@ func syncDirectory(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// closeToOthers closes the files in dir to other users, as dir is. Badger
+// makes most of them with mode 0644 and can be told no other. One that is gone
+// meanwhile was a table that has been merged with others.
+func closeToOthers(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+			err = os.Chmod(filepath.Join(dir, entry.Name()), 0o600)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

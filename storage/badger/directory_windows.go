@@ -38,3 +38,7 @@ func (l *lock) release() error { return windows.CloseHandle(l.file) }
 
 // syncDirectory does nothing: Windows keeps names with the files.
 func syncDirectory(string) error { return nil }
+
+// closeToOthers does nothing: what Windows lets other users do with a file follows
+// from the directory.
+func closeToOthers(string) error { return nil }

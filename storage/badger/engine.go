@@ -200,7 +200,7 @@ func (e *engine) shutdown() error {
 	e.mu.Unlock()
 	close(e.ended)
 	e.running.Wait()
-	return errors.Join(e.db.Close(), e.lock.release())
+	return errors.Join(e.db.Close(), closeToOthers(e.files.dir), e.lock.release())
 }
 
 // enter counts a transaction as running, unless the engine is closed.
