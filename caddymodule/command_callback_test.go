@@ -1,8 +1,10 @@
 package caddymodule_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,18 +27,13 @@ type delivery struct {
 // delivered waits until the callback of a task has been delivered so often.
 func delivered(t *testing.T, g *gatetest.Gate, user, id string, times int) delivery {
 	t.Helper()
-	for deadline := time.Now().Add(gatetest.Patience); ; {
-		var list struct{ Items []delivery }
-		g.MustAdmin(t, http.MethodGet, "/modelgate/callbacks?user="+user, nil, &list)
-		for _, d := range list.Items {
-			if d.Task == id && d.State == task.Delivered && d.Attempts == times {
-				return d
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not delivered %d times: %+v", times, list)
-		}
-	}
+	is := func(d delivery) bool { return d.Task == id && d.State == task.Delivered && d.Attempts == times }
+	list := gatetest.Eventually(t, fmt.Sprintf("the callback of %s is delivered %d times", id, times), func() (list []delivery, ok bool) {
+		var answer struct{ Items []delivery }
+		g.MustAdmin(t, http.MethodGet, "/modelgate/callbacks?user="+user, nil, &answer)
+		return answer.Items, slices.ContainsFunc(answer.Items, is)
+	})
+	return list[slices.IndexFunc(list, is)]
 }
 
 func TestCallbacksAreListedAndSentAgain(t *testing.T) {

@@ -116,12 +116,10 @@ func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
 	if err != nil || len(film) < 1000 || string(film[4:8]) != "ftyp" {
 		t.Errorf("the video cannot be opened: %v, %d bytes", err, len(film))
 	}
-	for deadline := time.Now().Add(gatetest.Patience); len(told.lines("A callback")) < 2; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			break
-		}
-	}
-	lines := told.lines("A callback")
+	lines := gatetest.Eventually(t, "two callbacks are told", func() (lines []string, ok bool) {
+		lines = told.lines("A callback")
+		return lines, len(lines) >= 2
+	})
 	if len(lines) != 2 {
 		t.Fatalf("of callbacks it tells %q", lines)
 	}

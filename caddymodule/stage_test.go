@@ -2,10 +2,10 @@ package caddymodule_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -128,19 +128,13 @@ func (s *stage) with(fn func()) {
 	fn()
 }
 
-// await waits until something holds on the stage.
-func (s *stage) await(t *testing.T, what string, holds func() bool) {
+// waiting waits until so many polls wait for the gate.
+func (s *stage) waiting(t *testing.T, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(gatetest.Patience); ; time.Sleep(5 * time.Millisecond) {
-		ok := false
-		s.with(func() { ok = holds() })
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came that %s", what)
-		}
-	}
+	gatetest.Eventually(t, fmt.Sprintf("%d polls wait", want), func() (held int, ok bool) {
+		s.with(func() { held = s.held })
+		return held, held == want
+	})
 }
 
 // last is the number of the adapter that was provisioned last.

@@ -1,6 +1,7 @@
 package caddymodule_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +52,9 @@ func configured(t *testing.T, tasks *task.Engine) map[string]bool {
 // have succeeded.
 func allSucceed(t *testing.T, node *caddymodule.Node, user string, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * gatetest.Patience); ; time.Sleep(20 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*gatetest.Patience)
+	defer cancel()
+	for {
 		left, _, err := node.Tasks.Unfinished(t.Context(), task.Anyone, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -59,8 +62,8 @@ func allSucceed(t *testing.T, node *caddymodule.Node, user string, want int) {
 		if len(left) == 0 {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still unfinished: %+v", left[0])
+		if _, err := node.Tasks.Wait(ctx, task.Anyone, left[0].ID, task.MostWait); err != nil {
+			t.Fatalf("still unfinished: %+v: %v", left[0], err)
 		}
 	}
 	succeeded, after := 0, ""
@@ -102,7 +105,7 @@ func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
 	// cleaned up, so that no other begins before they end.
 	const most = 64
 	s.with(func() { s.gate = make(chan struct{}) })
-	s.await(t, "all hands poll", func() bool { return s.held == most })
+	s.waiting(t, most)
 	asked := 0
 	s.with(func() { asked = s.askers[before] })
 	if err := g.Reload(acts("reloaded", "max_running 2000")); err != nil {
@@ -314,15 +317,15 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 	// The service takes nothing any more: that counts when it was said twice.
 	s.set(func(s *studio) { s.key = "another" })
 	said := 0
-	for deadline := time.Now().Add(gatetest.Patience); ; g.Wait(30 * time.Second) {
+	gatetest.Eventually(t, "it is not ready", func() (body string, ok bool) {
 		status, body := ready()
 		if status == http.StatusServiceUnavailable && strings.Contains(body, "backend studio: its service does not take tasks") && strings.Contains(body, "backend spare: it is drained") {
-			break
+			return body, true
 		}
-		if said++; time.Now().After(deadline) {
-			t.Fatalf("it never ceased to be ready: %d %s", status, body)
-		}
-	}
+		said++
+		g.Wait(30 * time.Second)
+		return body, false
+	})
 	if said < 2 {
 		t.Errorf("it was not ready after %d questions", said)
 	}
@@ -359,11 +362,10 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	}
 	first := submit(t, key)
 	until(t, g, first, task.Success)
-	for deadline := time.Now().Add(gatetest.Patience); len(deliveries()) != 1 || deliveries()[0].State != task.Dead; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("of the first there is %+v", deliveries())
-		}
-	}
+	gatetest.Eventually(t, "the callback of the first is dead", func() (list []task.Delivery, ok bool) {
+		list = deliveries()
+		return list, len(list) == 1 && list[0].State == task.Dead
+	})
 	second := submit(t, key)
 	until(t, g, second, task.Success)
 	if list := deliveries(); len(list) != 1 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
@@ -49,18 +48,12 @@ func (b *browser) called(t testing.TB, url string) (key gatetest.Key) {
 // delivered looks until the callback of a task is delivered.
 func (b *browser) delivered(t testing.TB, task string) seenDelivery {
 	t.Helper()
-	for deadline := time.Now().Add(gatetest.Patience); ; time.Sleep(20 * time.Millisecond) {
-		var list page[seenDelivery]
+	is := func(d seenDelivery) bool { return d.Task == task && d.State == "delivered" }
+	list := gatetest.Eventually(t, "the callback of "+task+" is delivered", func() (list page[seenDelivery], ok bool) {
 		into(t, b.does(t, "GET", "/api/callback/deliveries", ""), &list)
-		for _, d := range list.Items {
-			if d.Task == task && d.State == "delivered" {
-				return d
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the callbacks are %+v", list)
-		}
-	}
+		return list, slices.ContainsFunc(list.Items, is)
+	})
+	return list.Items[slices.IndexFunc(list.Items, is)]
 }
 
 func TestCallbacksAreSeenAndSentAgain(t *testing.T) {

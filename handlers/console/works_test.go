@@ -6,10 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -129,15 +129,10 @@ func (a account) composes(t testing.TB, body string) seenTask {
 // until looks at a task until it has a status.
 func (a account) until(t testing.TB, id, status string) seenTask {
 	t.Helper()
-	for deadline := time.Now().Add(gatetest.Patience); ; time.Sleep(20 * time.Millisecond) {
-		seen := get[seenTask](t, a, "/api/task/self/"+id)
-		if seen.Status == status {
-			return seen
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the task is %+v, want it %s", seen, status)
-		}
-	}
+	return gatetest.Eventually(t, "the task is "+status, func() (seen seenTask, ok bool) {
+		seen = get[seenTask](t, a, "/api/task/self/"+id)
+		return seen, seen.Status == status
+	})
 }
 
 // submits submits a task by an API key.
@@ -177,15 +172,10 @@ func newReceiver(t testing.TB) *receiver {
 // had returns the ids of what came to a path, once there are so many.
 func (r *receiver) had(t testing.TB, path string, want int) []string {
 	t.Helper()
-	for deadline := time.Now().Add(gatetest.Patience); ; time.Sleep(10 * time.Millisecond) {
+	return gatetest.Eventually(t, fmt.Sprintf("%s had %d callbacks", path, want), func() (ids []string, ok bool) {
 		r.mu.Lock()
-		ids := append([]string(nil), r.ids[path]...)
-		r.mu.Unlock()
-		if len(ids) >= want {
-			return ids
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s had %d callbacks, want %d", path, len(ids), want)
-		}
-	}
+		defer r.mu.Unlock()
+		ids = slices.Clone(r.ids[path])
+		return ids, len(ids) >= want
+	})
 }

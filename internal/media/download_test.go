@@ -2,6 +2,7 @@ package media
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"code.dny.dev/ssrf"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
 func TestResultsThatAreNone(t *testing.T) {
@@ -199,7 +200,7 @@ func TestANameThatIsBoundAnew(t *testing.T) {
 	w.Archive = Open(w.store, Options{Resolver: answering("127.0.0.1"), Logger: zaptest.NewLogger(t)})
 	w.serve(func(*Config) {})
 	err := w.refuses(of("task_a", "http://cdn.example.com:"+port+"/x?secret"), "the address cannot be reached: ")
-	if !egress.Blocked(err) || strings.Contains(err.Error(), "secret") {
+	if !errors.Is(err, ssrf.ErrProhibitedIP) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
 }

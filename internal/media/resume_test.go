@@ -8,8 +8,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // ranges are the ranges that were asked for, "" for the whole.
@@ -150,11 +148,14 @@ func TestADraftIsNotedOnItsWay(t *testing.T) {
 		const size = 32 << 20
 		goOn := make(chan struct{})
 		o := newOrigin(t, film(size))
-		o.with(func(rw http.ResponseWriter, _ *http.Request, _ int) bool {
+		o.with(func(rw http.ResponseWriter, r *http.Request, _ int) bool {
 			rw.Header().Set("Content-Length", fmt.Sprint(size))
 			_, _ = rw.Write(o.content[:21<<20])
 			_ = http.NewResponseController(rw).Flush()
-			<-goOn
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
 			_, _ = rw.Write(o.content[21<<20:])
 			return true
 		})
@@ -164,11 +165,13 @@ func TestADraftIsNotedOnItsWay(t *testing.T) {
 			_, err := w.Keep(t.Context(), of("task_a", o.URL))
 			kept <- err
 		}()
-		until(t, func() bool {
-			var list []*record
-			_ = w.store.View(t.Context(), func(r storage.Reader) (err error) { list, err = ofTask(r, "task_a"); return err })
-			return len(list) == 1 && list[0].Draft.Durable >= 15<<20
-		})
+		for noted := int64(0); noted < 15<<20; noted = w.recordOf("task_a", 0).Draft.Durable {
+			select {
+			case <-w.written:
+			case err := <-kept:
+				t.Fatalf("the copy has ended with %d bytes noted: %v", noted, err)
+			}
+		}
 		close(goOn)
 		if err := <-kept; err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func TestOptionsOfABucket(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		err := o.Validate()
+		_, err := S3(o)
 		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", words, err)
 		}

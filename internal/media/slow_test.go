@@ -67,9 +67,11 @@ func TestASourceThatIsFastEnoughHasItsTime(t *testing.T) {
 func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
-	release := make(chan struct{})
+	const more = 4
+	arrived, release := make(chan struct{}, mostCopies+more), make(chan struct{})
 	stuck := newOrigin(t, film(1000))
 	stuck.with(func(_ http.ResponseWriter, r *http.Request, _ int) bool {
+		arrived <- struct{}{}
 		select {
 		case <-release:
 		case <-r.Context().Done():
@@ -79,7 +81,6 @@ func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
 	quick := newOrigin(t, film(1000))
 	w.allow(stuck, quick)
 
-	const more = 4
 	kept := make(chan error, mostCopies+more)
 	for i := range cap(kept) {
 		k := of(fmt.Sprintf("task_%d", i), stuck.URL)
@@ -89,7 +90,13 @@ func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
 			kept <- err
 		}()
 	}
-	until(t, func() bool { return len(stuck.asked()) == mostCopies })
+	for range mostCopies {
+		select {
+		case <-arrived:
+		case err := <-kept:
+			t.Fatalf("a copy has ended before all were under way: %v", err)
+		}
+	}
 	k := of("task_quick", quick.URL)
 	k.Backend = "quick"
 	w.same(w.keep(k)[0], quick.content)

@@ -36,13 +36,14 @@ const baseURL = "https://gateway.example.com"
 // own. What is in the store and in the place outlives the archive.
 type world struct {
 	*Archive
-	t      *testing.T
-	disk   *memory.Engine
-	faulty *storagetest.Faulty
-	store  *storage.Store
-	place  Place
-	config Config
-	clock  atomic.Int64 // Unix milliseconds
+	t       *testing.T
+	disk    *memory.Engine
+	faulty  *storagetest.Faulty
+	store   *storage.Store
+	written chan struct{} // has one when something was written since the last look
+	place   Place
+	config  Config
+	clock   atomic.Int64 // Unix milliseconds
 
 	damaged bool // by hand: nothing adds up any more
 }
@@ -50,7 +51,7 @@ type world struct {
 // newWorld returns a world whose archive keeps files in place.
 func newWorld(t *testing.T, place Place) *world {
 	t.Helper()
-	w := &world{t: t, place: place, disk: memory.New()}
+	w := &world{t: t, place: place, disk: memory.New(), written: make(chan struct{}, 1)}
 	w.clock.Store(time.Now().UnixMilli())
 	w.config = Config{Place: place, BaseURL: baseURL}
 	w.start()
@@ -61,8 +62,20 @@ func newWorld(t *testing.T, place Place) *world {
 	return w
 }
 
-// lasting is an engine that outlives its store.
-type lasting struct{ storage.Engine }
+// lasting is an engine that outlives its store, and tells that it was written.
+type lasting struct {
+	storage.Engine
+	written chan<- struct{}
+}
+
+func (l lasting) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	err := l.Engine.Update(ctx, fn)
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
+	return err
+}
 
 func (lasting) Close() error { return nil }
 
@@ -72,7 +85,7 @@ func (w *world) start() {
 	if w.store != nil {
 		_ = w.store.Close()
 	}
-	w.faulty = storagetest.NewFaulty(lasting{w.disk})
+	w.faulty = storagetest.NewFaulty(lasting{w.disk, w.written})
 	w.store = storage.New(w.faulty, storage.Options{Gather: -1, Clock: func() time.Time { return time.UnixMilli(w.clock.Load()) }})
 	w.Archive = Open(w.store, Options{Logger: zaptest.NewLogger(w.t)})
 	w.serve(func(*Config) {})
@@ -310,18 +323,6 @@ func (w *world) recordOf(task string, index int) *record {
 		w.t.Fatalf("%d results are known of %s: %v", len(list), task, err)
 	}
 	return list[index]
-}
-
-// until waits until something holds.
-func until(t *testing.T, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("it never comes to that")
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 // answering is a resolver for which every name has one address.
