@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -110,7 +109,3 @@ func (*Unreachable) Error() string { return "the address cannot be reached" }
 
 // Unwrap returns the cause, so that the end of a context is known as such.
 func (u *Unreachable) Unwrap() error { return u.Cause }
-
-// Blocked tells whether err is that of an address which is not public and not
-// allowed. It is for logs and counters, and never for whoever gave the address.
-func Blocked(err error) bool { return errors.Is(err, ssrf.ErrProhibitedIP) }

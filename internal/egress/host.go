@@ -29,20 +29,13 @@ var special = []string{
 	"localhost6", "ip6-localhost", "ip6-loopback",
 }
 
-// SpecialHost tells whether host, the host of a URL with or without brackets,
-// is an address that is not public, or may be read as one by anybody: also
-// where it is decimal, octal, hexadecimal or short (2130706433, 0177.0.0.1,
-// 0x7f.1, 127.1), an IPv4 address within an IPv6 one, has a zone, dots behind
-// it or escapes in it, or is one of the names of the machine itself. A host that
-// is not in ASCII counts as one, because readers fold other digits and dots into
-// those of ASCII. Names are not looked up: what they stand for is judged when
-// they are dialled.
-func SpecialHost(host string) bool {
-	err := checkHost(host)
-	return errors.Is(err, errSpecial) || errors.Is(err, errAmbiguous) || errors.Is(err, errForeign)
-}
-
-// checkHost refuses a host that is special, and one that is no host at all.
+// checkHost refuses the host of a URL, with or without brackets, that is an
+// address which is not public, or may be read as one by anybody: also where it
+// is decimal, octal, hexadecimal or short (2130706433, 0177.0.0.1, 0x7f.1,
+// 127.1), an IPv4 address within an IPv6 one, has a zone, dots behind it or
+// escapes in it, or is one of the names of the machine itself. A host that is
+// not in ASCII counts as one, because readers fold other digits and dots into
+// those of ASCII. What is no host at all is refused, too.
 func checkHost(host string) error {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return errForeign

@@ -15,9 +15,11 @@ import (
 const MaxURL = 8192
 
 // CheckURL refuses what is not an absolute http or https URL of at most
-// [MaxURL] characters, has a user or password, or names a special address in
-// any spelling (see [SpecialHost]). The error says what it must be, as the rest
-// of a sentence about the URL, and does not repeat it: it may be a credential.
+// [MaxURL] characters, has a user or password, or has a special host: an address
+// that is not public, in any spelling that anybody reads as one, or a name of the
+// machine itself. Other names are not looked up: what they stand for is judged
+// when they are dialled. The error says what the URL must be, as the rest of a
+// sentence about it, and does not repeat it: it may be a credential.
 func CheckURL(text string) error { return Allowed{}.CheckURL(text) }
 
 // CheckURL is [CheckURL] but for special addresses and names that are allowed

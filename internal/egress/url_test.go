@@ -105,7 +105,7 @@ func FuzzCheckURL(f *testing.F) {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 			t.Fatalf("%q passes and is read as %+v, %v", text, u, err)
 		}
-		if egress.SpecialHost(u.Hostname()) {
+		if special(u.Hostname()) {
 			t.Fatalf("%q passes with the host %q", text, u.Hostname())
 		}
 		if a, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), ".")); err == nil && (!a.IsGlobalUnicast() || a.IsPrivate() || a.Zone() != "" || a.Is4In6()) {

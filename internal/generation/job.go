@@ -1,13 +1,8 @@
 package generation
 
 import (
-	"encoding/json"
-	"fmt"
-	"math"
-
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 // Job returns c as backends take it, without a token and a place to notify.
@@ -46,33 +41,4 @@ func or(n *int) int {
 		return 0
 	}
 	return *n
-}
-
-// Cost returns what results cost by a [catalog.Quote] as JSON, as it was pinned
-// at submission. Nothing pinned is free.
-func Cost(pinned json.RawMessage, results []backends.Result) (money.Amount, error) {
-	if len(pinned) == 0 {
-		return 0, nil
-	}
-	var quote catalog.Quote
-	if err := json.Unmarshal(pinned, &quote); err != nil {
-		return 0, fmt.Errorf("pinned price: %w", err)
-	}
-	delivered := make([]catalog.Work, len(results))
-	for i, r := range results {
-		if quote.Kind == catalog.Video {
-			delivered[i].Resolution, _ = catalog.ResolutionOf(r.Width, r.Height)
-			delivered[i].Duration = told(r.Duration)
-		}
-	}
-	return quote.Cost(delivered...), nil
-}
-
-// told is the length of a video as a backend tells it; what is none, or longer
-// than any, is not told.
-func told(seconds float64) catalog.Seconds {
-	if !(seconds > 0 && seconds <= float64(catalog.MaxSeconds/catalog.Second)) {
-		return 0
-	}
-	return catalog.Seconds(math.Round(seconds * float64(catalog.Second)))
 }

@@ -43,12 +43,6 @@ type S3Options struct {
 	PathStyle bool
 }
 
-// Validate tells what is wrong with the options, in the words of an operator.
-func (o S3Options) Validate() error {
-	_, err := S3(o)
-	return err
-}
-
 // bucket is a [Place] of Amazon's S3 or of a service that speaks like it: an
 // object <prefix>/<name> for each file. A draft is a multipart upload, of which
 // every part is durable by itself.
@@ -73,7 +67,8 @@ const (
 	defaultRegion = "us-east-1"
 )
 
-// S3 returns the place in a bucket. It asks nobody.
+// S3 returns the place in a bucket, or what is wrong with the options, in the
+// words of an operator. It asks nobody.
 func S3(o S3Options) (Place, error) {
 	host, secure, err := endpoint(o.Endpoint)
 	if err != nil {
