@@ -3,12 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
@@ -25,10 +20,7 @@ func waiting(tasks int64) side {
 }
 
 // backlogOrder is what must be known to fill a store with tasks.
-type backlogOrder struct {
-	Dir   string // of the store; new
-	Tasks int
-}
+type backlogOrder struct{ Tasks int }
 
 // backlogKey is an API key, and one of the tasks that were submitted with it.
 type backlogKey struct{ Secret, Task string }
@@ -40,8 +32,7 @@ const backlogKeys = 100
 // the first of them over to the studio.
 func (b *bench) fillBacklog(ctx context.Context, s *site) error {
 	var keys []backlogKey
-	o := backlogOrder{Dir: filepath.Join(s.dir, "store"), Tasks: s.side.backlog}
-	if err := b.hire(ctx, roleBacklog, slices.Concat(b.others, b.one), o, &keys); err != nil {
+	if err := b.fill(ctx, s, roleBacklog, backlogOrder{s.backlog}, &keys); err != nil {
 		return err
 	}
 	for _, key := range keys {
@@ -88,21 +79,6 @@ func (g *gateway) waits(ctx context.Context, s side) error {
 		return fmt.Errorf("of %d tasks %d were to be at the studio: %s", s.backlog, atStudio, answer)
 	}
 	return nil
-}
-
-// serveBacklog is the process that fills a store with tasks that wait.
-func serveBacklog(in io.Reader, out io.Writer) error {
-	return serveOrder(in, out, func(ctx context.Context, o backlogOrder) (keys []backlogKey, err error) {
-		b, err := openBooks(ctx, o.Dir)
-		if err != nil {
-			return nil, err
-		}
-		keys, err = o.fill(ctx, b)
-		if err == nil {
-			err = atRest(ctx, os.Getpid()) // so that who opens it finds nothing left to merge
-		}
-		return keys, errors.Join(err, b.close())
-	})
 }
 
 // fill submits the tasks, each with its money, to a backend that is drained.

@@ -2,12 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
@@ -16,32 +11,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// clerkOrder is what a clerk must know.
+// clerkOrder is what must be known to fill a ledger.
 type clerkOrder struct {
-	Dir     string // of the store; new
-	Entries int64  // of the ledger, at least
+	Entries int64 // at least
 }
 
 // fillLedger gives a site the store of a gateway that has been in use.
 func (b *bench) fillLedger(ctx context.Context, s *site) error {
 	var done struct{}
-	o := clerkOrder{Dir: filepath.Join(s.dir, "store"), Entries: s.entries}
-	return b.hire(ctx, roleClerk, slices.Concat(b.others, b.one), o, &done)
-}
-
-// serveClerk is the process that fills a ledger.
-func serveClerk(in io.Reader, out io.Writer) error {
-	return serveOrder(in, out, func(ctx context.Context, o clerkOrder) (done struct{}, err error) {
-		b, err := openBooks(ctx, o.Dir)
-		if err != nil {
-			return done, err
-		}
-		err = b.fill(ctx, o.Entries)
-		if err == nil {
-			err = atRest(ctx, os.Getpid()) // so that who opens it finds nothing left to merge
-		}
-		return done, errors.Join(err, b.close())
-	})
+	return b.fill(ctx, s, roleClerk, clerkOrder{s.entries}, &done)
 }
 
 const (
@@ -54,15 +32,15 @@ const (
 	clerkDays = 60
 )
 
-// fill makes a ledger of so many entries. A quarter are credits of wallets, each
-// a transfer of two entries; the rest come from calls, of which as many are one
-// transfer as the ledger's settler takes at once.
-func (b *books) fill(ctx context.Context, entries int64) error {
-	credits := int(entries / 8)
+// fill makes the entries. A quarter are credits of wallets, each a transfer of
+// two entries; the rest come from calls, of which as many are one transfer as the
+// ledger's settler takes at once.
+func (o clerkOrder) fill(ctx context.Context, b *books) (done struct{}, err error) {
+	credits := int(o.Entries / 8)
 	if err := b.credit(ctx, "credits", credits, clerkUsers, 1000*money.Unit); err != nil {
-		return err
+		return done, err
 	}
-	calls := (entries - 2*int64(credits) + 1) / 2
+	calls := (o.Entries - 2*int64(credits) + 1) / 2
 	const cost = 3_388_200
 	for n := range calls {
 		user := userName(int(n % clerkUsers))
@@ -70,7 +48,7 @@ func (b *books) fill(ctx context.Context, entries int64) error {
 		payer := ledger.Payer{User: user, Budgets: [2]ledger.Budget{ledger.KeyBudget(key, 100_000*money.Unit, calendar.Month)}}
 		r, err := b.ledger.Reserve(ctx, payer, 5*cost)
 		if err != nil {
-			return err
+			return done, err
 		}
 		ago := time.Duration(calls-n) * (clerkDays * 24 * time.Hour / time.Duration(calls))
 		r.Settle(ledger.Call{
@@ -79,5 +57,5 @@ func (b *books) fill(ctx context.Context, entries int64) error {
 			Tokens: usage.Tokens{Input: 212, Output: 163, CacheRead: 1024}, Cost: cost, FirstByte: 640, Duration: 2210,
 		}, cost, true)
 	}
-	return nil
+	return done, nil
 }

@@ -102,8 +102,9 @@ func serve(role string) error {
 		runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	}
 	roles := map[string]func(io.Reader, io.Writer) error{
-		roleBackend: serveBackend, roleLoad: serveLoad, roleShop: serveShop, roleClerk: serveClerk, roleUsher: serveUsher,
-		roleReception: serveReception, roleBacklog: serveBacklog,
+		roleBackend: serveBackend, roleLoad: serveLoad,
+		roleShop: inStore(besideOrder.sell), roleReception: inStore(besideOrder.take),
+		roleClerk: filling(clerkOrder.fill), roleUsher: filling(crowd.fill), roleBacklog: filling(backlogOrder.fill),
 	}
 	if roles[role] == nil {
 		return fmt.Errorf("there is no role %q", role)

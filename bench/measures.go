@@ -131,10 +131,10 @@ func measures(entries int64) []measure {
 			{"Start to first answer, " + humanize.Comma(entries/sessionsEach) + " users with " + many + " sessions", untilAnswer, seconds, byItself, ms(2000), ms(1000), false},
 			{"CPU per console read there, beside a hundredth of them", cpuEach, fine, ratio, 1.10, 1.00, false},
 		}},
-		{"purchases", shopping{Buyers: 64, Users: 10_000}, []row{
+		{"purchases", besideCommits{roleShop, 64, 10_000}, []row{
 			{"Purchases of a plan, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
 		}},
-		{"submissions", submitting{Hands: 64, Users: 10_000}, []row{
+		{"submissions", besideCommits{roleReception, 64, 10_000}, []row{
 			{"Submissions of a task, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
 			{label: "CPU of these, each", figure: cpuEach, unit: fine, compare: ratio},
 			{label: "Latency p99 of these, beside one commit alone", figure: tailLatency, unit: microseconds, compare: ratio},

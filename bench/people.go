@@ -176,11 +176,6 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 	if err := atRest(ctx, pid); err != nil {
 		return p, err
 	}
-	before, err := resident(pid)
-	if err != nil {
-		return p, err
-	}
-
 	c := &crew{hands: people, do: func(n int64) error {
 		for {
 			_, err := g.logIn(ctx, int(n)%s.logins)
@@ -192,25 +187,12 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 			}
 		}
 	}}
-	worked := make(chan error, 1)
-	go func() { worked <- c.work(b.turns.length() / 2) }()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-worked:
-			p.Units, p.Took = c.sample.Units, c.sample.Took
-			p.Grown = p.Resident - before
-			if err == nil && p.Units == 0 {
-				err = errors.New("nobody was let in")
-			}
-			return p, err
-		case <-tick.C:
-			now, err := resident(pid)
-			if err != nil {
-				return p, err
-			}
-			p.Resident = max(p.Resident, now)
-		}
+	if err := p.watch(pid, func() error { return c.work(b.turns.length() / 2) }); err != nil {
+		return p, err
 	}
+	p.Units, p.Took = c.sample.Units, c.sample.Took
+	if p.Units == 0 {
+		return p, errors.New("nobody was let in")
+	}
+	return p, nil
 }

@@ -2,66 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/task"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
-
-// submitting is the trial of durable submissions of tasks beside commits of one
-// small record, in one process and one store. The backend takes each job at
-// once, and finishes none.
-type submitting struct {
-	Hands int // that submit at once
-	Users int // whose tasks they are, in turn
-}
-
-// receptionOrder is what a reception must know.
-type receptionOrder struct {
-	submitting
-	Turns   turns
-	Dir     string // for the store; new
-	Profile string // file for a CPU profile of all turns; empty for none
-}
-
-// pair implements trial.
-func (s submitting) pair(ctx context.Context, b *bench, name string) (p pair, err error) {
-	dir, err := os.MkdirTemp(b.dir, name+"-")
-	if err != nil {
-		return p, err
-	}
-	o := receptionOrder{submitting: s, Turns: b.turns, Dir: dir}
-	if b.profiles != "" {
-		o.Profile = filepath.Join(b.profiles, name+".pprof")
-	}
-	return p, b.hire(ctx, roleReception, b.one, o, &p)
-}
-
-// serveReception is the process that takes tasks.
-func serveReception(in io.Reader, out io.Writer) error {
-	return serveOrder(in, out, func(ctx context.Context, o receptionOrder) (p pair, err error) {
-		b, err := openBooks(ctx, o.Dir)
-		if err != nil {
-			return p, err
-		}
-		p, err = o.take(ctx, b)
-		return p, errors.Join(err, b.close())
-	})
-}
 
 // take lets commits and submissions take turns. Of the commits, those of many
 // hands tell how many there are in a second, and those of one hand how long one
-// takes.
-func (o receptionOrder) take(ctx context.Context, b *books) (p pair, err error) {
+// takes. The backend takes each job at once, and finishes none.
+func (o besideOrder) take(ctx context.Context, b *books) (p pair, err error) {
 	if err := b.credit(ctx, "wallets", o.Users, o.Users, 10_000*money.Unit); err != nil {
 		return p, err
 	}
@@ -70,17 +22,12 @@ func (o receptionOrder) take(ctx context.Context, b *books) (p pair, err error) 
 	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: studioName, Backend: obliging{}}}}); err != nil {
 		return p, err
 	}
-	commit := func(n int64) error {
-		return b.store.Update(ctx, func(t storage.Txn) error {
-			return t.Set(fmt.Appendf(nil, "bench/%012d", n), []byte("a small record"), time.Time{})
-		})
-	}
 	submit := func(n int64) error {
 		_, _, err := engine.Submit(ctx, submission(userName(int(n)%o.Users)))
 		return err
 	}
-	commits := &crew{hands: o.Hands, do: commit}
-	alone := &crew{hands: 1, do: func(n int64) error { return commit(-n) }, timed: true}
+	commits := &crew{hands: o.Hands, do: func(n int64) error { return b.commit(ctx, n) }}
+	alone := &crew{hands: 1, do: func(n int64) error { return b.commit(ctx, -n) }, timed: true}
 	submissions := &crew{hands: o.Hands, do: submit, timed: true}
 	if err := alternate(o.Turns, o.Profile, commits, alone, submissions); err != nil {
 		return p, err

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -51,6 +54,41 @@ func openBooks(ctx context.Context, dir string) (*books, error) {
 func (b *books) close() error {
 	b.ledger.Close(context.Background())
 	return b.store.Close()
+}
+
+// storeOrder is an order that is carried out in a store of its own.
+type storeOrder[What any] struct {
+	Dir  string // of the store; new
+	What What
+}
+
+// inStore is a process that carries out such an order.
+func inStore[What, Answer any](carryOut func(What, context.Context, *books) (Answer, error)) func(io.Reader, io.Writer) error {
+	return func(in io.Reader, out io.Writer) error {
+		return serveOrder(in, out, func(ctx context.Context, o storeOrder[What]) (answer Answer, err error) {
+			b, err := openBooks(ctx, o.Dir)
+			if err != nil {
+				return answer, err
+			}
+			answer, err = carryOut(o.What, ctx, b)
+			return answer, errors.Join(err, b.close())
+		})
+	}
+}
+
+// filling is a process that fills a store for somebody else.
+func filling[What, Answer any](fill func(What, context.Context, *books) (Answer, error)) func(io.Reader, io.Writer) error {
+	return inStore(func(what What, ctx context.Context, b *books) (answer Answer, err error) {
+		if answer, err = fill(what, ctx, b); err == nil {
+			err = atRest(ctx, os.Getpid()) // so that who opens it finds nothing left to merge
+		}
+		return answer, err
+	})
+}
+
+// fill gives a site a store that a process in a role fills.
+func (b *bench) fill(ctx context.Context, s *site, role string, what, answer any) error {
+	return b.hire(ctx, role, slices.Concat(b.others, b.one), storeOrder[any]{filepath.Join(s.dir, "store"), what}, answer)
 }
 
 // creditsTogether is how many credits are one transaction.

@@ -47,7 +47,7 @@ func TestAFilledLedgerHasTheEntriesAskedForAndAddsUp(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	const entries = 12_345
-	if err := b.fill(t.Context(), entries); err != nil {
+	if _, err := (clerkOrder{entries}).fill(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	r := addsUp(t, b)
@@ -62,13 +62,13 @@ func TestAFilledLedgerHasTheEntriesAskedForAndAddsUp(t *testing.T) {
 func TestAShopSellsAndCommitsInTurns(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	o := shopOrder{shopping: shopping{Buyers: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
+	o := besideOrder{besideCommits: besideCommits{Hands: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
 	p, err := o.sell(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n, s := range p {
-		if s.Units < int64(o.Turns.Rounds*o.Buyers) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice {
+		if s.Units < int64(o.Turns.Rounds*o.Hands) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice {
 			t.Errorf("crew %d has done %d in %v", n, s.Units, s.Took)
 		}
 	}

@@ -98,7 +98,7 @@ func tasksAddUp(t *testing.T, b *books) (r ledger.Report) {
 func TestAReceptionTakesTasksAndCommitsInTurns(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	o := receptionOrder{submitting: submitting{Hands: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
+	o := besideOrder{besideCommits: besideCommits{Hands: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
 	p, err := o.take(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)

@@ -5,10 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,35 +29,9 @@ func crowded(sessions int64) side {
 	}
 }
 
-// usherOrder is what an usher must know.
-type usherOrder struct {
-	crowd
-	Dir string // of the store; new
-}
-
 // fillCrowd gives a site the store of a gateway that many people use.
 func (b *bench) fillCrowd(ctx context.Context, s *site) error {
-	o := usherOrder{crowd: s.crowd, Dir: filepath.Join(s.dir, "store")}
-	return b.hire(ctx, roleUsher, slices.Concat(b.others, b.one), o, &s.keys)
-}
-
-// serveUsher is the process that fills a store with people. It answers with the
-// secrets of some of the sessions.
-func serveUsher(in io.Reader, out io.Writer) error {
-	return serveOrder(in, out, func(ctx context.Context, o usherOrder) (secrets []string, err error) {
-		b, err := openBooks(ctx, o.Dir)
-		if err != nil {
-			return nil, err
-		}
-		users, err := o.enrol(ctx, b.store)
-		if err == nil {
-			secrets, err = o.letIn(ctx, b.store, users)
-		}
-		if err == nil {
-			err = atRest(ctx, os.Getpid()) // so that who opens it finds nothing left to merge
-		}
-		return secrets, errors.Join(err, b.close())
-	})
+	return b.fill(ctx, s, roleUsher, s.crowd, &s.keys)
 }
 
 const (
@@ -71,6 +41,15 @@ const (
 	crowdedIdle     = 24 * time.Hour
 	crowdedLifetime = 30 * 24 * time.Hour
 )
+
+// fill makes the crowd, and returns the secrets of some of its sessions.
+func (c crowd) fill(ctx context.Context, b *books) (secrets []string, err error) {
+	users, err := c.enrol(ctx, b.store)
+	if err != nil {
+		return nil, err
+	}
+	return c.letIn(ctx, b.store, users)
+}
 
 // enrol makes the users, as an operator does, and returns their ids.
 func (c crowd) enrol(ctx context.Context, store *storage.Store) ([]string, error) {

@@ -29,8 +29,7 @@ func (v verifying) pair(ctx context.Context, b *bench, _ string) (p pair, err er
 // lookEvery is how often memory is read while something goes on.
 const lookEvery = 5 * time.Millisecond
 
-// verify starts a gateway and has it verify its ledger, as an operator does. What
-// has grown is the most that its memory was meanwhile, over what it was before.
+// verify starts a gateway and has it verify its ledger, as an operator does.
 func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 	g, err := b.start(ctx, s)
 	if err != nil {
@@ -44,28 +43,34 @@ func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 	if err := atRest(ctx, pid); err != nil {
 		return p, err
 	}
+	began := time.Now()
+	err = p.watch(pid, func() error { return g.verify(ctx, s.entries) })
+	p.Took, p.Units = time.Since(began), s.entries
+	return p, err
+}
+
+// watch does something, and notes the most that the memory of a process was
+// meanwhile, and by how much that is more than before.
+func (s *sample) watch(pid int, do func() error) error {
 	before, err := resident(pid)
 	if err != nil {
-		return p, err
+		return err
 	}
-
-	began := time.Now()
-	verified := make(chan error, 1)
-	go func() { verified <- g.verify(ctx, s.entries) }()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case err := <-verified:
-			p.Took, p.Units = time.Since(began), s.entries
-			p.Grown = p.Resident - before
-			return p, err
+		case err := <-done:
+			s.Grown = s.Resident - before
+			return err
 		case <-tick.C:
 			now, err := resident(pid)
 			if err != nil {
-				return p, err
+				return err
 			}
-			p.Resident = max(p.Resident, now)
+			s.Resident = max(s.Resident, now)
 		}
 	}
 }
