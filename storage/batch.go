@@ -1,21 +1,21 @@
 package storage
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
 )
 
-// batch collects the writes of closures that run one after another over one
-// engine transaction. The engine sees nothing before the end, when every key is
-// written once: so rolling back one closure costs the engine nothing, and a key
-// that a hundred closures change costs it one write.
+// batch collects the writes of closures that run one after another over what
+// base has. The engine sees nothing before the end, when every key is written
+// once: so rolling back one closure costs the engine nothing, and a key that a
+// hundred closures change costs it one write.
 type batch struct {
-	base    Txn
-	pending pending
-	undo    []undo // what the closure that runs has replaced
+	layer
+	jobs []*job // whose closures have run, or need not any more
+	undo []undo // what the closure that runs has replaced
 
 	readErr error // the first error of base in the closure that ran last
 }
@@ -26,8 +26,22 @@ type undo struct {
 	old write
 }
 
-func newBatch(base Txn) *batch {
-	return &batch{base: base, pending: newPending()}
+func newBatch(base Reader) *batch {
+	return &batch{layer: layer{base, newPending()}}
+}
+
+// add runs the closure of a job, unless its caller has left. It returns
+// ErrConflict when the engine says that what it reads is void.
+func (b *batch) add(j *job) error {
+	b.jobs = append(b.jobs, j)
+	if !j.begin() {
+		return nil
+	}
+	j.err = b.run(j.fn)
+	if errors.Is(b.readErr, ErrConflict) {
+		return b.readErr
+	}
+	return nil
 }
 
 // run runs fn and keeps its writes if it returns nil. A closure that could not
@@ -48,17 +62,18 @@ func (b *batch) run(fn func(Txn) error) error {
 	return err
 }
 
-// apply hands the writes to the engine.
-func (b *batch) apply() error { return b.pending.apply(b.base) }
-
 // Get implements [Txn].
 func (b *batch) Get(key []byte) ([]byte, error) {
-	if w := b.pending.find(key); w != nil {
-		return w.val, nil
-	}
-	val, err := b.base.Get(key)
+	val, err := b.layer.Get(key)
 	b.note(err)
 	return val, err
+}
+
+// Scan implements [Txn].
+func (b *batch) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	err := b.layer.Scan(lo, hi, fn)
+	b.note(err)
+	return err
 }
 
 // Set implements [Txn].
@@ -73,37 +88,6 @@ func (b *batch) Set(key, val []byte, purge time.Time) error {
 // Delete implements [Txn].
 func (b *batch) Delete(key []byte) error {
 	b.put(write{key: key, kind: deleted})
-	return nil
-}
-
-// Scan implements [Txn]: it merges the engine's keys with those of the batch,
-// of which it takes a copy first, so that fn may write.
-func (b *batch) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
-	own := b.pending.between(lo, hi)
-
-	// ownBelow hands out the batch's keys below limit, all when limit is nil.
-	more := true
-	ownBelow := func(limit []byte) {
-		for more && len(own) > 0 && (limit == nil || own[0].compare(limit) < 0) {
-			if w := own[0]; w.kind == set {
-				more = fn(w.key, w.val)
-			}
-			own = own[1:]
-		}
-	}
-	err := b.base.Scan(lo, hi, func(key, val []byte) bool {
-		ownBelow(key)
-		if len(own) > 0 && bytes.Equal(own[0].key, key) {
-			return more // the batch's own version follows, before the next key
-		}
-		more = more && fn(key, val)
-		return more
-	})
-	if err != nil {
-		b.note(err)
-		return err
-	}
-	ownBelow(nil)
 	return nil
 }
 

@@ -49,9 +49,8 @@ func (j *job) abandon() bool { return j.state.CompareAndSwap(waiting, abandoned)
 // combine runs all closures, batch by batch, until the queue is closed and
 // empty. Only one goroutine does so at a time.
 func (s *Store) combine() {
-	var jobs []*job
 	defer func() {
-		if jobs == nil {
+		if s.taken == nil {
 			close(s.idle)
 			return
 		}
@@ -59,22 +58,30 @@ func (s *Store) combine() {
 		// panicked, which ends the process. What came of the transaction is
 		// unknown, but nobody shall wait for ever.
 		s.fail(errGoexit)
-		s.finish(jobs, s.inDoubt())
+		s.finish(s.taken, s.inDoubt())
 		go s.combine()
 	}()
-	for jobs = s.gather(); jobs != nil; jobs = s.gather() {
-		s.commit(jobs)
+	for s.taken = s.gather(nil); s.taken != nil; s.taken = s.gather(s.taken) {
+		if s.sole && s.Err() == nil {
+			s.taken = s.pipeline(s.taken)
+		} else {
+			s.commit(s.taken)
+			s.taken = nil
+		}
 	}
 }
 
-// gather waits for work and returns the next batch, nil at the end of the queue.
-func (s *Store) gather() []*job {
-	first, ok := <-s.queue
-	if !ok {
-		return nil
+// gather waits for work and returns the next batch, which begins with jobs; nil
+// at the end of the queue.
+func (s *Store) gather(jobs []*job) []*job {
+	if len(jobs) == 0 {
+		first, ok := <-s.queue
+		if !ok {
+			return nil
+		}
+		jobs = []*job{first}
 	}
-	jobs := []*job{first}
-	full := min(s.opts.MaxBatch, s.opts.Queue) // more than Queue can never come
+	full := s.full()
 
 	if s.opts.Gather > 0 && s.Err() == nil {
 		timer := time.NewTimer(s.opts.Gather)
@@ -93,12 +100,7 @@ func (s *Store) gather() []*job {
 			}
 		}
 	}
-	// Those whom the last batch woke are about to ask again. Letting them run
-	// first, while more of them come, nearly fills the batch.
-	for turn, came := 0, -1; turn < turns && came < len(s.queue) && len(jobs)+len(s.queue) < full; turn++ {
-		came = len(s.queue)
-		runtime.Gosched()
-	}
+	s.letCome(full - len(jobs))
 	for len(jobs) < full {
 		select {
 		case j, ok := <-s.queue:
@@ -113,15 +115,54 @@ func (s *Store) gather() []*job {
 	return jobs
 }
 
-// commit runs jobs in one engine transaction and tells each its outcome. A
-// batch that the engine does not take is run again in halves, so that a closure
-// that cannot be taken ends up alone with its error.
+// full is how many jobs a batch has at most: more than Queue can never come.
+func (s *Store) full() int { return min(s.opts.MaxBatch, s.opts.Queue) }
+
+// letCome lets those run whom the last batch woke, while more of them come than
+// before, up to so many: they are about to ask again, and that nearly fills the
+// batch.
+func (s *Store) letCome(most int) {
+	for turn, came := 0, -1; turn < turns && came < len(s.queue) && len(s.queue) < most; turn++ {
+		came = len(s.queue)
+		runtime.Gosched()
+	}
+}
+
+// commit runs jobs in one engine transaction and tells each its outcome.
 func (s *Store) commit(jobs []*job) {
 	if err := s.Err(); err != nil {
 		s.finish(jobs, err)
 		return
 	}
 	refused, err := s.attempt(jobs)
+	s.conclude(jobs, refused, err)
+}
+
+// attempt runs jobs once in one engine transaction, in which the engine may run
+// them more than once. It reports whether the error is that of a write which
+// the engine did not take, so that nothing has happened.
+func (s *Store) attempt(jobs []*job) (refused bool, err error) {
+	// Many callers share the transaction: no single context may end it.
+	err = s.engine.Update(context.Background(), func(t Txn) error {
+		b := newBatch(t)
+		refused = false
+		for _, j := range jobs {
+			if err := b.add(j); err != nil {
+				return err // the engine's transaction is void
+			}
+		}
+		err := b.apply(t)
+		refused = err != nil
+		return err
+	})
+	return refused, err
+}
+
+// conclude does what is left to do after the first attempt at jobs, and tells
+// each its outcome. After a conflict they run again. A batch that the engine does
+// not take is run again in halves, so that a closure that cannot be taken ends up
+// alone with its error.
+func (s *Store) conclude(jobs []*job, refused bool, err error) {
 	for try := 1; errors.Is(err, ErrConflict) && try < conflictTries; try++ {
 		s.count(func(stats *Stats) { stats.Conflicts++ })
 		time.Sleep(time.Millisecond << try)
@@ -149,29 +190,6 @@ func (s *Store) commit(jobs []*job) {
 		err = s.inDoubt()
 	}
 	s.finish(jobs, err)
-}
-
-// attempt runs jobs once in one engine transaction, in which the engine may run
-// them more than once. It reports whether the error is that of a write which
-// the engine did not take, so that nothing has happened.
-func (s *Store) attempt(jobs []*job) (refused bool, err error) {
-	// Many callers share the transaction: no single context may end it.
-	err = s.engine.Update(context.Background(), func(t Txn) error {
-		b := newBatch(t)
-		refused = false
-		for _, j := range jobs {
-			if !j.begin() {
-				continue
-			}
-			if j.err = b.run(j.fn); errors.Is(b.readErr, ErrConflict) {
-				return b.readErr // the engine's transaction is void
-			}
-		}
-		err := b.apply()
-		refused = err != nil
-		return err
-	})
-	return refused, err
 }
 
 // finish tells jobs the outcome of their batch. When the batch failed, a

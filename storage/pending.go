@@ -87,7 +87,7 @@ func (p *pending) sort() {
 	p.fresh = p.fresh[:0]
 }
 
-// apply hands the writes to the engine.
+// apply hands the writes to the engine. Others may read meanwhile.
 func (p *pending) apply(t Txn) (err error) {
 	for _, w := range p.byKey {
 		switch w.kind {

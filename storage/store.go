@@ -51,6 +51,8 @@ type Store struct {
 	engine Engine
 	opts   Options
 	log    *zap.Logger
+	sole   bool   // the engine is [Sole]
+	taken  []*job // by the combiner from the queue, and not told
 
 	slots chan struct{} // one token per closure that is queued or running
 	queue chan *job     // as large as slots, so that a sender never waits
@@ -106,6 +108,7 @@ func New(engine Engine, opts Options) *Store {
 		engine: engine,
 		opts:   opts,
 		log:    opts.Logger,
+		sole:   isSole(engine),
 		slots:  make(chan struct{}, opts.Queue),
 		queue:  make(chan *job, opts.Queue),
 		hurry:  make(chan struct{}, 1),
@@ -147,9 +150,9 @@ func (s *Store) Update(ctx context.Context, fn func(Txn) error) error {
 }
 
 // UpdateThen is Update with a done that is told the outcome before UpdateThen
-// returns. It runs as that of Post does: on the goroutine that commits, in the
-// order in which closures ran, so that what stands in memory can follow the
-// store step by step. It is not called for an fn that did not run because its
+// returns. It runs as that of Post does: one after another, in the order in which
+// closures ran, so that what stands in memory can follow the store step by step.
+// Closures that ran later have run before it, or run beside it. It is not called for an fn that did not run because its
 // caller left, nor when UpdateThen could not queue it.
 func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	outcome := make(chan error, 1)
@@ -178,7 +181,7 @@ func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(er
 // A full queue makes Post wait. An error of Post itself, ctx's among them,
 // means that neither fn nor done will be called; once queued, ctx has no say.
 //
-// done runs between two batches, on the goroutine that commits: it must be
+// done runs between two commits, beside closures of the next batch: it must be
 // quick and must not call the store. It may be nil.
 func (s *Store) Post(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	return s.put(ctx, &job{fn: fn, done: done})

@@ -140,6 +140,10 @@ func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return e.commit(tx)
 }
 
+// Sole implements [storage.Sole]: the directory is locked, and what is read is a
+// copy.
+func (e *engine) Sole() bool { return true }
+
 // acquire waits for the writer's token.
 func (e *engine) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -218,4 +222,5 @@ func (e *engine) enter() error {
 var (
 	_ storage.Engine   = (*engine)(nil)
 	_ storage.Backuper = (*engine)(nil)
+	_ storage.Sole     = (*engine)(nil)
 )

@@ -62,6 +62,9 @@ func (e *Engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return nil
 }
 
+// Sole implements [storage.Sole].
+func (e *Engine) Sole() bool { return true }
+
 // Close implements [storage.Engine]. It waits for a running Update.
 func (e *Engine) Close() error {
 	e.writer <- struct{}{}
@@ -139,4 +142,5 @@ func (t *txn) Delete(key []byte) error {
 var (
 	_ storage.Engine   = (*Engine)(nil)
 	_ storage.Backuper = (*Engine)(nil)
+	_ storage.Sole     = (*Engine)(nil)
 )

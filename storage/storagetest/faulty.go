@@ -85,6 +85,12 @@ func (f *Faulty) Commits() int {
 	return f.commits
 }
 
+// Sole implements [storage.Sole]: it is what the engine below is.
+func (f *Faulty) Sole() bool {
+	sole, ok := f.Engine.(storage.Sole)
+	return ok && sole.Sole()
+}
+
 // View implements [storage.Engine].
 func (f *Faulty) View(ctx context.Context, fn func(storage.Reader) error) error {
 	if f.isHalted() {

@@ -9,8 +9,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// RunStore tests a [storage.Store] over engines as Run takes them.
+// RunStore tests a [storage.Store] over engines as Run takes them: as they are,
+// and as if others could write to them.
 func RunStore(t *testing.T, open func(t *testing.T) storage.Engine) {
+	t.Run("sole", func(t *testing.T) { runStore(t, open) })
+	t.Run("shared", func(t *testing.T) {
+		runStore(t, func(t *testing.T) storage.Engine { return shared{open(t)} })
+	})
+}
+
+// shared is an engine that does not tell that it is [storage.Sole].
+type shared struct{ storage.Engine }
+
+func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 	for name, test := range transactions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,47 @@
+package storage
+
+import "bytes"
+
+// layer is a reader with writes upon it that it does not know of.
+type layer struct {
+	base Reader
+	pending
+}
+
+// Get implements [Reader].
+func (l *layer) Get(key []byte) ([]byte, error) {
+	if w := l.find(key); w != nil {
+		return w.val, nil
+	}
+	return l.base.Get(key)
+}
+
+// Scan implements [Reader]: it merges the keys of the base with those of the
+// layer, of which it takes a copy first, so that fn may write.
+func (l *layer) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	own := l.between(lo, hi)
+
+	// ownBelow hands out the layer's keys below limit, all when limit is nil.
+	more := true
+	ownBelow := func(limit []byte) {
+		for more && len(own) > 0 && (limit == nil || own[0].compare(limit) < 0) {
+			if w := own[0]; w.kind == set {
+				more = fn(w.key, w.val)
+			}
+			own = own[1:]
+		}
+	}
+	err := l.base.Scan(lo, hi, func(key, val []byte) bool {
+		ownBelow(key)
+		if len(own) > 0 && bytes.Equal(own[0].key, key) {
+			return more // the layer's own version follows, before the next key
+		}
+		more = more && fn(key, val)
+		return more
+	})
+	if err != nil {
+		return err
+	}
+	ownBelow(nil)
+	return nil
+}
