@@ -125,7 +125,7 @@ func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provid
 		fresh.KeyHash = ledger.IDOf(o.Key).String()
 	}
 	key := storage.Key(orderKeyPrefix, o.User, fresh.KeyHash)
-	err = d.ledger.Update(ctx, o.User, nil, func(t storage.Txn) error {
+	err = d.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
 		replayed = false
 		have, found, err := readOrder(t, fresh.TradeNo)
 		if order = have; err != nil || found {

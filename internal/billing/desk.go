@@ -40,10 +40,10 @@ func NewDesk(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logg
 // the line of the audit that do returns.
 func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
 	reserve func() (*ledger.Reservation, error),
-	do func(t storage.Txn, now time.Time) (T, identity.Event, error),
+	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
 ) (answer T, replayed bool, err error) {
 	var event identity.Event
-	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t storage.Txn) (any, error) {
+	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (any, error) {
 		now := d.store.Now()
 		answer, e, err := do(t, now)
 		if err != nil {

@@ -135,7 +135,7 @@ func (a *application) try(ctx context.Context) error {
 		}
 		reserved = r.Amount()
 	}
-	return d.ledger.Update(ctx, user, r, func(t storage.Txn) error { return a.apply(t, user, expected, reserved) })
+	return d.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(t, user, expected, reserved) })
 }
 
 // find returns the order that the notice is about; of no user, when there is

@@ -2,9 +2,11 @@ package billing
 
 import (
 	"context"
+	"errors"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -86,17 +88,19 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 			SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly)
 	}
 	var event *identity.Event
-	err := d.ledger.Update(ctx, user, nil, func(t storage.Txn) error {
+	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
 		account, err := readAccount(t, user)
 		if err != nil || account.preference() == p {
 			return err
 		}
 		account.Preference = p
 		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
-		if err := identity.Record(t, d.store.Now(), *event); err != nil {
+		now := d.store.Now()
+		if err := errors.Join(identity.Record(t, now, *event), account.write(t, user)); err != nil {
 			return err
 		}
-		return account.write(t, user)
+		_, err = spend(t, now, user)
+		return err
 	})
 	if err == nil && event != nil {
 		d.directory.Told(*event)

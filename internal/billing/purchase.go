@@ -45,7 +45,7 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 			}
 		}
 		return d.charge(ctx, user, x.plan, "plan_id")
-	}, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
 		n, err := purchases(t, user, x.plan)
 		if err != nil {
 			return Receipt{}, identity.Event{}, err
@@ -86,7 +86,7 @@ func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, p
 		return Receipt{}, err
 	}
 	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
-	return receipt(once(ctx, d, user, c, nil, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+	return receipt(once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
 		marker := storage.Key(claimedPrefix, user, planID)
 		var before int64
 		taken, err := storage.GetRecord(t, marker, &before)
@@ -128,7 +128,7 @@ func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, s
 		}
 		x.price = x.plan.Price
 		return d.charge(ctx, user, x.plan, "subscription_id")
-	}, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
 		s, err := renewable(t, user, subscriptionID)
 		if err != nil {
 			return Receipt{}, identity.Event{}, err
@@ -171,7 +171,7 @@ func (d *Desk) GrantPlan(ctx context.Context, actor string, plans *Plans, curren
 			return nil, fault.At(fault.PlanNotFound, "plan_id", "there is no plan %d", planID)
 		}
 		return nil, nil
-	}, func(t storage.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
 		return x.begin(t, now, user.ID)
 	}))
 }

@@ -170,17 +170,29 @@ func grantID(id, start int64) ledger.ID {
 // the time that now tells: the quota of a new period is granted, and those that
 // have ended are no source any more.
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
-	return func(t storage.Txn, user string) (ledger.Sources, error) { return sources(t, now(), user) }
-}
-
-func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, err error) {
-	account, err := readAccount(t, user)
-	if err != nil {
+	return func(t storage.Txn, user string) (ledger.Sources, error) {
+		s, _, err := sources(t, now(), user)
 		return s, err
 	}
-	quotas, err := openQuotas(t, now, user)
+}
+
+// spend tells what a user may spend from now on, in a transaction that has changed
+// that.
+func spend(t *ledger.Txn, now time.Time, user string) (quotas, error) {
+	s, q, err := sources(t, now, user)
+	if err == nil {
+		t.Spend(s)
+	}
+	return q, err
+}
+
+func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quotas quotas, err error) {
+	account, err := readAccount(t, user)
 	if err != nil {
-		return s, err
+		return s, quotas, err
+	}
+	if quotas, err = openQuotas(t, now, user); err != nil {
+		return s, quotas, err
 	}
 	wallet := []ledger.Account{ledger.Wallet(user)}
 	switch account.preference() {
@@ -196,11 +208,12 @@ func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, err e
 	if quotas.until != 0 {
 		s.Until = time.Unix(quotas.until, 0)
 	}
-	return s, account.setDue(t, user, quotas.until)
+	return s, quotas, account.setDue(t, user, quotas.until)
 }
 
 // quotas are what the subscriptions of a user have to spend at a moment.
 type quotas struct {
+	running  int              // how many of his subscriptions have not ended
 	accounts []ledger.Account // of the present periods, soonest to end first
 	until    int64            // when this must be looked at again, in Unix seconds; zero: never
 	unopened map[int64]error  // subscriptions whose period could not be opened, and why
@@ -228,6 +241,7 @@ func openQuotas(t storage.Txn, now time.Time, user string) (q quotas, err error)
 	if err != nil {
 		return q, err
 	}
+	q.running = len(all)
 	for _, s := range all {
 		x, found, err := s.present(t, now, user)
 		switch {

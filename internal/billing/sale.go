@@ -54,15 +54,7 @@ var actions = map[saleKind]string{
 const maxLive = 1000
 
 // begin makes a new subscription of a deal.
-func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
-	_, hi := storage.Below(livePrefix, user)
-	live, err := keysBetween(t, storage.Key(livePrefix, user, now.Unix()+1), hi, maxLive)
-	if err != nil {
-		return Receipt{}, identity.Event{}, err
-	}
-	if len(live) == maxLive {
-		return Receipt{}, identity.Event{}, fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
-	}
+func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
 	var id int64
 	if _, err := storage.GetRecord(t, counterKey, &id); err != nil {
 		return Receipt{}, identity.Event{}, err
@@ -72,16 +64,28 @@ func (x deal) begin(t storage.Txn, now time.Time, user string) (Receipt, identit
 	if err := errors.Join(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, storage.Key(ownerPrefix, id), user)); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
-	return x.sell(t, now, s)
+	receipt, event, err := x.sell(t, now, s)
+	if err != nil {
+		return receipt, event, err
+	}
+	have, err := spend(t, now, user)
+	if err == nil && have.running > maxLive {
+		err = fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
+	}
+	return receipt, event, err
 }
 
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
-func (x deal) extend(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
+func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
 	if err := t.Delete(s.liveKey()); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
-	return x.sell(t, now, s)
+	receipt, event, err := x.sell(t, now, s)
+	if err == nil {
+		_, err = spend(t, now, s.User)
+	}
+	return receipt, event, err
 }
 
 // sell moves the money and the quota, and writes the sale, the subscription and

@@ -187,7 +187,7 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 	if err != nil {
 		return Subscription{}, err
 	}
-	shown, _, err := once(ctx, d, user, c, nil, func(t storage.Txn, now time.Time) (Subscription, identity.Event, error) {
+	shown, _, err := once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, identity.Event, error) {
 		e := identity.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(reference(id), reason)}
 		s, err := readSubscription(t, user, id)
 		if err != nil {
@@ -201,6 +201,9 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 			return Subscription{}, e, err
 		}
 		if err := storage.SetRecord(t, s.key(), s); err != nil {
+			return Subscription{}, e, err
+		}
+		if _, err := spend(t, now, user); err != nil {
 			return Subscription{}, e, err
 		}
 		shown, err := s.show(t, now)

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -44,8 +45,8 @@ func (d *Desk) Sweep(ctx context.Context) error {
 // sweepUser brings what a user may spend up to now.
 func (d *Desk) sweepUser(ctx context.Context, user string) error {
 	var q quotas
-	err := d.ledger.Update(ctx, user, nil, func(t storage.Txn) (err error) {
-		q, err = openQuotas(t, d.store.Now(), user)
+	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) (err error) {
+		q, err = spend(t, d.store.Now(), user)
 		return err
 	})
 	for id, why := range q.unopened {

@@ -131,7 +131,7 @@ func (d *Desk) change(ctx context.Context, c change) (WalletChange, error) {
 		reserve = func() (*ledger.Reservation, error) { return c.reserve(user.ID) }
 	}
 	id := ledger.IDOf(user.ID, c.operation, own.Key)
-	done, replayed, err := once(ctx, d, user.ID, own, reserve, func(t storage.Txn, now time.Time) (WalletChange, identity.Event, error) {
+	done, replayed, err := once(ctx, d, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, identity.Event, error) {
 		x := WalletChange{User: user.ID, Order: id.String(), Amount: c.amount}
 		event := identity.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
 		legs, err := c.legs(t, user.ID, &x)

@@ -30,21 +30,25 @@ const (
 // from people for us.
 func Paid(provider string) Account { return Account("s/paid/" + provider) }
 
+// ownPrefix is what the accounts of a user begin with.
+func ownPrefix(user string) Account { return Account("u/" + user + "/") }
+
 // Wallet is a user's prepaid money.
-func Wallet(user string) Account { return Account("u/" + user + "/wallet") }
+func Wallet(user string) Account { return ownPrefix(user) + "wallet" }
 
 // Quota is what one period of a subscription has to spend.
 func Quota(user string, subscription int64, start time.Time) Account {
-	return Account(fmt.Sprintf("u/%s/quota/%d/%d", user, subscription, start.Unix()))
+	name := strconv.AppendInt(append([]byte(ownPrefix(user)), "quota/"...), subscription, 10)
+	return Account(strconv.AppendInt(append(name, '/'), start.Unix(), 10))
 }
 
 // Receivable is what a user owes: below zero after a refund or a dispute of
 // money that was spent already.
-func Receivable(user string) Account { return Account("u/" + user + "/receivable") }
+func Receivable(user string) Account { return ownPrefix(user) + "receivable" }
 
 // budgetAccount counts what was spent under a budget in one period.
 func budgetAccount(user, scope string, start int64) Account {
-	return Account("u/" + user + "/budget/" + scope + "/" + strconv.FormatInt(start, 10))
+	return ownPrefix(user) + Account("budget/"+scope+"/"+strconv.FormatInt(start, 10))
 }
 
 // Owner returns the id of the user whose account this is; empty for the house.

@@ -65,7 +65,7 @@ type claimRecord struct {
 // returns what is to be answered, now and whenever the claim comes again. A
 // refusal leaves the claim free. Without a key in the claim, it is simply done.
 func (l *Ledger) Once(ctx context.Context, user string, c Claim,
-	reserve func() (*Reservation, error), do func(storage.Txn) (any, error),
+	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
 	if c.Key != "" {
 		// The second attempt finds what the first has done, and is not refused
@@ -96,7 +96,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 	}
 	var attempt ID
 	_, _ = rand.Read(attempt[:])
-	err = l.Update(ctx, user, reservation, func(t storage.Txn) error {
+	err = l.Update(ctx, user, reservation, func(t *Txn) error {
 		replayed = false
 		if c.Key != "" {
 			var have claimRecord

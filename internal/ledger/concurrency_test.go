@@ -150,7 +150,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 func (f *fixture) buy(key string, price money.Amount) money.Amount {
 	_, _, err := f.Once(f.t.Context(), "ann", Claim{Scope: "ann", Key: key}, func() (*Reservation, error) {
 		return f.ReserveWallet(f.t.Context(), "ann", price)
-	}, func(tx storage.Txn) (any, error) {
+	}, func(tx *Txn) (any, error) {
 		_, err := Book(tx, f.clock.Now(), Transfer{ID: IDOf("buy", key), Kind: Purchase, User: "ann", Legs: Move(Wallet("ann"), Sold, price)})
 		return "sold", err
 	})

@@ -214,7 +214,7 @@ func (w *world) hold(s step) {
 		for _, tally := range r.caps {
 			x.Legs = append(x.Legs, Leg{Account: tally.account, Held: r.amount})
 		}
-		err = ledger.Update(background, s.user, r, func(t storage.Txn) error {
+		err = ledger.Update(background, s.user, r, func(t *Txn) error {
 			return r.Hold(t, w.store.Now(), s.user, x.ID, "task")
 		})
 		return func() {
@@ -234,7 +234,7 @@ func (w *world) endHold(s step) {
 	h.costs = append(h.costs, s.amount)
 	w.run(func() func() {
 		var charged money.Amount
-		err := w.ledger.Update(background, h.user, nil, func(t storage.Txn) (err error) {
+		err := w.ledger.Update(background, h.user, nil, func(t *Txn) (err error) {
 			charged, err = EndHold(t, w.store.Now(), h.user, h.id, s.amount)
 			return err
 		})

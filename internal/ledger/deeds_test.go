@@ -31,8 +31,8 @@ func (w *world) transact(what string, x Transfer) {
 	})
 }
 
-func booking(s *storage.Store, x Transfer) func(storage.Txn) error {
-	return func(t storage.Txn) error {
+func booking(s *storage.Store, x Transfer) func(*Txn) error {
+	return func(t *Txn) error {
 		_, err := Book(t, s.Now(), x)
 		return err
 	}
@@ -65,7 +65,7 @@ func (w *world) purchase(s step) {
 	w.run(func() func() {
 		result, replayed, err := ledger.Once(background, s.user, c, func() (*Reservation, error) {
 			return ledger.ReserveWallet(background, s.user, price)
-		}, func(t storage.Txn) (any, error) {
+		}, func(t *Txn) (any, error) {
 			return price, booking(w.store, x)(t)
 		})
 		return func() {
@@ -130,7 +130,7 @@ func (w *world) refund(s step) {
 func (w *world) clear(s step) {
 	id := w.id()
 	w.run(func() func() {
-		err := w.ledger.Update(background, s.user, nil, func(t storage.Txn) error {
+		err := w.ledger.Update(background, s.user, nil, func(t *Txn) error {
 			owed, err := ReadState(t, Receivable(s.user))
 			if err != nil {
 				return err
@@ -148,8 +148,13 @@ func (w *world) clear(s step) {
 // reorder has a user's money spent in another order.
 func (w *world) reorder(s step) {
 	w.run(func() func() {
-		err := w.ledger.Update(background, s.user, nil, func(t storage.Txn) error {
-			return storage.SetRecord(t, orderKey(s.user), s.n)
+		err := w.ledger.Update(background, s.user, nil, func(t *Txn) error {
+			if err := storage.SetRecord(t, orderKey(s.user), s.n); err != nil {
+				return err
+			}
+			order, err := w.sources(t, s.user)
+			t.Spend(order)
+			return err
 		})
 		return func() {
 			if err != nil && !w.trouble {
@@ -204,7 +209,7 @@ func (w *world) finish() {
 	for _, h := range w.holds {
 		if !h.ended {
 			h.costs = append(h.costs, 0)
-			charged, err := money.Amount(0), w.ledger.Update(background, h.user, nil, func(t storage.Txn) error {
+			charged, err := money.Amount(0), w.ledger.Update(background, h.user, nil, func(t *Txn) error {
 				_, err := EndHold(t, w.store.Now(), h.user, h.id, 0)
 				return err
 			})

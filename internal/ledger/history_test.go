@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // The history that Verify is tried on has a bit of everything, in whole units of
@@ -48,13 +47,13 @@ func newHistory(t *testing.T) *fixture {
 
 	hold := func(id ID, amount money.Amount) {
 		r := f.reserve(history, amount*money.Unit)
-		err := f.Update(ctx, "ann", r, func(tx storage.Txn) error { return r.Hold(tx, f.clock.Now(), "ann", id, "task") })
+		err := f.Update(ctx, "ann", r, func(tx *Txn) error { return r.Hold(tx, f.clock.Now(), "ann", id, "task") })
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	end := func(id ID, cost money.Amount) {
-		err := f.Update(ctx, "ann", nil, func(tx storage.Txn) error {
+		err := f.Update(ctx, "ann", nil, func(tx *Txn) error {
 			_, err := EndHold(tx, f.clock.Now(), "ann", id, cost*money.Unit)
 			return err
 		})
@@ -70,7 +69,7 @@ func newHistory(t *testing.T) *fixture {
 
 	_, _, err := f.Once(ctx, "ann", Claim{Scope: "ann", Key: "k"}, func() (*Reservation, error) {
 		return f.ReserveWallet(ctx, "ann", 20*money.Unit)
-	}, func(tx storage.Txn) (any, error) {
+	}, func(tx *Txn) (any, error) {
 		_, err := Book(tx, f.clock.Now(), Transfer{ID: purchaseID, Kind: Purchase, User: "ann", Legs: slices.Concat(
 			Move(Wallet("ann"), Sold, 20*money.Unit), Move(Granted, Quota("ann", 1, f.clock.Now()), 12*money.Unit))})
 		return "sold", err

@@ -81,80 +81,47 @@ func (l *Ledger) Close(ctx context.Context) {
 	l.settler.end(ctx)
 }
 
-// reading is what a transaction saw of a user's money.
+// reading is what a transaction found or made of a user's money.
 type reading struct {
-	load  bool // it was made to fill the purse
-	at    time.Time
-	pots  []source
-	owed  money.Amount
-	until time.Time
-	caps  map[capKey]money.Amount
+	load     bool // it was made to fill the purse: it has all that the purse needs
+	at       time.Time
+	accounts []seen   // the last of an account counts
+	sources  *Sources // nil: as they were
 }
 
-type source struct {
-	account   Account
-	available money.Amount
-	spendable bool
-}
-
-// read returns what a user has, inside a transaction, and what he has used of
-// the budgets that his purse knows and of those asked for.
-func (l *Ledger) read(t storage.Txn, user string, budgets ...capKey) (*reading, error) {
+// read returns what a user has, inside a transaction: what he may spend, the
+// wallet, what he owes, and the budgets that his purse knows.
+func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	sources, err := l.opts.Sources(t, user)
 	if err != nil {
 		return nil, err
 	}
-	owed, err := ReadState(t, Receivable(user))
-	if err != nil {
-		return nil, err
-	}
-	r := &reading{at: l.store.Now(), until: sources.Until, owed: -owed.Balance, caps: make(map[capKey]money.Amount)}
+	r := &reading{at: l.store.Now(), sources: &sources}
+	accounts := append([]Account{Wallet(user), Receivable(user)}, sources.Order...)
 	if p := l.purses.find(user); p != nil {
-		budgets = append(budgets, p.budgets()...)
+		accounts = append(accounts, p.budgets()...)
 	}
-	for _, key := range budgets {
-		state, err := ReadState(t, budgetAccount(user, key.scope, key.start))
+	for _, account := range accounts {
+		state, err := ReadState(t, account)
 		if err != nil {
 			return nil, err
 		}
-		r.caps[key] = state.Held - state.Balance
+		r.accounts = append(r.accounts, seen{account, state})
 	}
-	wallet := false
-	for _, account := range sources.Order {
-		if err := r.add(t, account, true); err != nil {
-			return nil, err
-		}
-		wallet = wallet || account == Wallet(user)
-	}
-	if !wallet {
-		err = r.add(t, Wallet(user), false)
-	}
-	return r, err
+	return r, nil
 }
 
-func (r *reading) add(t storage.Txn, account Account, spendable bool) error {
-	state, err := ReadState(t, account)
-	r.pots = append(r.pots, source{account, state.Available(), spendable})
-	return err
-}
-
-// load fills the purse of a payer with what the store has.
-func (l *Ledger) load(ctx context.Context, payer Payer, now time.Time) error {
-	var budgets []capKey
-	for _, b := range payer.Budgets {
-		if b.Limit > 0 {
-			budgets = append(budgets, b.key(now))
-		}
-	}
-	var seen *reading
+// load fills the purse of a user with what the store has.
+func (l *Ledger) load(ctx context.Context, user string) error {
+	var found *reading
 	err := l.store.UpdateThen(ctx, func(t storage.Txn) (err error) {
-		if seen, err = l.read(t, payer.User, budgets...); err == nil {
-			seen.load = true
+		if found, err = l.read(t, user); err == nil {
+			found.load = true
 		}
 		return err
 	}, func(err error) {
 		if err == nil {
-			l.purses.of(payer.User).install(seen)
+			l.purses.of(user).install(found)
 		}
 	})
 	return unavailable(err)
@@ -168,15 +135,18 @@ const unknownTries = 8
 // is durable. fn may run more than once, also after it was committed without
 // anybody knowing: what it does must carry ids by which it finds that it has
 // been done. What it debits has been reserved in r, which may be nil and has
-// ended when Update returns. The user's purse follows before Update returns.
-func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(storage.Txn) error) error {
+// ended when Update returns. The user's purse follows before Update returns: by
+// what fn has entered into his accounts, and by [Txn.Spend].
+func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()
 	for try := 0; ; try++ {
-		var seen *reading
+		var made *reading
 		err := l.store.UpdateThen(ctx, func(t storage.Txn) error {
-			err := fn(t)
-			if err == nil {
-				seen, err = l.read(t, user)
+			own := newTxn(t, l.store.Now(), user)
+			made = &own.made
+			err := fn(own)
+			if err == nil && try > 0 { // an earlier run may have made more
+				made, err = l.read(t, user)
 			}
 			return err
 		}, func(err error) {
@@ -184,7 +154,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 				return
 			}
 			if p := l.purses.find(user); p != nil {
-				p.installAnd(seen, r)
+				p.installAnd(made, r)
 			}
 		})
 		if errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrStopped) && try < unknownTries {

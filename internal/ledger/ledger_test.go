@@ -57,7 +57,7 @@ func newFixture(t testing.TB, opts Options) *fixture {
 // credit gives a user money, as an operator does.
 func (f *fixture) credit(user string, amount money.Amount) {
 	f.t.Helper()
-	err := f.Update(f.t.Context(), user, nil, func(t storage.Txn) error {
+	err := f.Update(f.t.Context(), user, nil, func(t *Txn) error {
 		_, err := Book(t, f.clock.Now(), Transfer{
 			ID: timedID(f.clock.Now()), Kind: Credit, User: user, Legs: Move(Operator, Wallet(user), amount),
 		})

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -72,23 +71,25 @@ func (p *purse) available() (sum money.Amount) {
 	return sum
 }
 
-// budgets are the periods that the purse knows.
-func (p *purse) budgets() []capKey {
+// budgets are the accounts of the periods that the purse knows.
+func (p *purse) budgets() (accounts []Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.caps))
+	for _, t := range p.caps {
+		accounts = append(accounts, t.account)
+	}
+	return accounts
 }
 
-// install makes what a transaction read the state of the purse. Pots that are
-// not listed any more stay while reservations may give back to them.
+// install has the purse follow a transaction.
 func (p *purse) install(r *reading) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.replace(r)
+	p.follow(r)
 }
 
-// installAnd does so and ends the reservation whose debit is in what was read,
-// in one step: between the two the debit would count twice, or not at all.
+// installAnd does so and ends the reservation whose debit the transaction was, in
+// one step: between the two the debit would count twice, or not at all.
 func (p *purse) installAnd(r *reading, debited *Reservation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,39 +97,71 @@ func (p *purse) installAnd(r *reading, debited *Reservation) {
 		debited.ended = true
 		debited.close()
 	}
-	p.replace(r)
+	p.follow(r)
 }
 
-func (p *purse) replace(r *reading) {
+// follow brings the purse up to what a transaction has made of the accounts. The
+// mutex is held.
+func (p *purse) follow(r *reading) {
 	if p.gone || !p.loaded && !r.load {
 		return // a load will read what this one has
 	}
-	p.loaded, p.read, p.until, p.owed = true, r.at, r.until, r.owed
-	p.order = p.order[:0]
-	listed := make(map[Account]bool, len(r.pots))
-	for _, source := range r.pots {
-		have := p.pots[source.account]
+	for _, s := range r.accounts {
+		p.see(s, r.sources != nil)
+	}
+	p.loaded = true
+	if r.sources != nil {
+		p.rearrange(r.at, *r.sources)
+	}
+}
+
+// see notes how an account stands. One that is not known is of use only where the
+// pots are arranged anew.
+func (p *purse) see(s seen, anew bool) {
+	switch {
+	case s.account == Receivable(p.user):
+		p.owed = -s.Balance
+	case s.account.memo():
+		for _, t := range p.caps {
+			if t.account == s.account {
+				t.known, t.used = true, s.Held-s.Balance
+			}
+		}
+	default:
+		have := p.pots[s.account]
+		switch {
+		case have != nil:
+		case !anew:
+			return
+		default:
+			have = &pot{account: s.account} // which others read without the mutex
+			p.pots[s.account] = have
+		}
+		have.durable = s.Available()
+	}
+}
+
+// rearrange makes sources what may be spent. Pots that are not among them any
+// more stay while reservations may give back to them. The mutex is held.
+func (p *purse) rearrange(at time.Time, sources Sources) {
+	p.read, p.until, p.order = at, sources.Until, p.order[:0]
+	listed := map[*pot]bool{p.pots[Wallet(p.user)]: true} // which may be paid from even when calls may not
+	for _, account := range sources.Order {
+		have := p.pots[account]
 		if have == nil {
-			have = &pot{account: source.account} // which others read without the mutex
-			p.pots[source.account] = have
+			p.loaded = false // it was forgotten: all is read before anything is spent
+			return
 		}
-		have.durable = source.available
-		if source.spendable {
-			p.order = append(p.order, have)
-		}
-		listed[source.account] = true
+		p.order = append(p.order, have)
+		listed[have] = true
 	}
 	if p.open == 0 {
-		maps.DeleteFunc(p.pots, func(a Account, _ *pot) bool { return !listed[a] })
-	}
-	for key, used := range r.caps {
-		t := p.tally(key)
-		t.known, t.used = true, used
+		maps.DeleteFunc(p.pots, func(_ Account, have *pot) bool { return !listed[have] })
 	}
 }
 
 // tally returns that of a budget's period, made if there is none. From then on
-// every transaction that changes the user's money reads it. The mutex is held.
+// loads read it. The mutex is held.
 func (p *purse) tally(key capKey) *tally {
 	t := p.caps[key]
 	if t == nil {

@@ -134,7 +134,7 @@ func TestAStoreWithoutSpaceTakesNoCallsUntilItHasSpace(t *testing.T) {
 			t.Errorf("without space a call was answered %v", err)
 		}
 		// A purchase is refused as well, and leaves nothing behind.
-		if err := w.ledger.Update(t.Context(), "ann", nil, func(storage.Txn) error { return nil }); codeOf(err) != fault.StoreUnavailable {
+		if err := w.ledger.Update(t.Context(), "ann", nil, func(*Txn) error { return nil }); codeOf(err) != fault.StoreUnavailable {
 			t.Errorf("without space a change was answered %v", err)
 		}
 		if stats := w.ledger.Stats(); stats.Queued != 1 || stats.AtRisk != 5 || stats.Reserved != 5 {

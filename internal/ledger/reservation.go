@@ -182,11 +182,11 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*purse, time.Time, er
 		p.loads++
 		for _, b := range payer.Budgets {
 			if b.Limit > 0 {
-				p.tally(b.key(now)) // a change that runs after the load shall not miss it
+				p.tally(b.key(now)) // for the load to read it
 			}
 		}
 		p.mu.Unlock()
-		err := l.load(ctx, payer, now)
+		err := l.load(ctx, payer.User)
 		p.mu.Lock()
 		p.loads--
 		p.mu.Unlock()

@@ -98,7 +98,7 @@ type tormentor struct {
 
 // fill gives a user money, once a round.
 func (t tormentor) fill(user string) error {
-	return t.Update(context.Background(), user, nil, func(tx storage.Txn) error {
+	return t.Update(context.Background(), user, nil, func(tx *Txn) error {
 		_, err := Book(tx, t.store.Now(), Transfer{
 			ID: IDOf("fill", user, fmt.Sprint(t.round)), Kind: Credit, User: user, Legs: Move(Operator, Wallet(user), 1000*money.Unit),
 		})
@@ -156,7 +156,7 @@ func (t tormentor) buy() error {
 		user, key, price := tormentUser(n), fmt.Sprintf("key%d-%d", t.round-rand.IntN(2), n), money.Amount(n+1)*money.Unit/10
 		_, _, err := t.Once(ctx, user, Claim{Scope: user, Key: key}, func() (*Reservation, error) {
 			return t.ReserveWallet(ctx, user, price)
-		}, func(tx storage.Txn) (any, error) {
+		}, func(tx *Txn) (any, error) {
 			_, err := Book(tx, t.store.Now(), Transfer{
 				ID: timedID(t.store.Now()), Kind: Purchase, User: user, Legs: Move(Wallet(user), Sold, price), Reference: key,
 			})

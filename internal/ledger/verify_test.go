@@ -51,7 +51,7 @@ func (f *fixture) change(fn func(storage.Txn) error) {
 // book books a transfer for a user.
 func (f *fixture) book(user string, r *Reservation, x Transfer) {
 	f.t.Helper()
-	err := f.Update(f.t.Context(), user, r, func(t storage.Txn) error {
+	err := f.Update(f.t.Context(), user, r, func(t *Txn) error {
 		_, err := Book(t, f.clock.Now(), x)
 		return err
 	})

@@ -150,7 +150,7 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 	config := e.config.Load()
 	var lost, over bool
 	var told *identity.Event
-	err = e.ledger.Update(ctx, rec.User, nil, func(t storage.Txn) error {
+	err = e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
 		lost, over, told = false, false, nil
 		have, err := readTask(t, rec.ID)
 		if after = have; err != nil || have == nil {

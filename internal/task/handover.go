@@ -261,7 +261,7 @@ func (r *record) release(due int64) {
 // is free, its session id and its idempotency key are.
 func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
 	gone := e.durably("taking back a refused task", rec.ID, func(ctx context.Context) error {
-		return e.ledger.Update(ctx, rec.User, nil, func(t storage.Txn) error {
+		return e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
 			have, err := readTask(t, rec.ID)
 			if err != nil || have == nil || have.over() || have.Attempt != rec.Attempt {
 				return err

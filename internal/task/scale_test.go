@@ -97,7 +97,7 @@ func BenchmarkSubmit(b *testing.B) {
 	if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: works, MaxRunning: 1}}}); err != nil {
 		b.Fatal(err)
 	}
-	err = l.Update(context.Background(), ann, nil, func(t storage.Txn) error {
+	err = l.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
 		_, err := ledger.Book(t, store.Now(), ledger.Transfer{
 			ID: ledger.IDOf("credit"), Kind: ledger.Credit, User: ann, Legs: ledger.Move(ledger.Operator, ledger.Wallet(ann), 1<<50),
 		})

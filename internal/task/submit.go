@@ -118,7 +118,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	var sending, tried bool
 	// From here on it is done whether the caller stays or not: half of it, with an
 	// outcome that nobody has looked for, would be a job in doubt.
-	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t storage.Txn) error {
+	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t *ledger.Txn) error {
 		if tried { // an earlier run may have been committed
 			if before, err = readTask(t, rec.ID); err != nil || before != nil {
 				return err

@@ -1,0 +1,43 @@
+package ledger
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Txn is a transaction in which the money of one user changes. It notes what
+// becomes of his accounts, so that his purse can follow without reading anything
+// again.
+type Txn struct {
+	storage.Txn
+	prefix []byte // of the keys of his accounts
+	made   reading
+}
+
+func newTxn(t storage.Txn, now time.Time, user string) *Txn {
+	return &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), made: reading{at: now}}
+}
+
+// seen is an account as a transaction leaves it, or has found it.
+type seen struct {
+	account Account
+	State
+}
+
+// Set implements [storage.Txn].
+func (t *Txn) Set(key, val []byte, purge time.Time) error {
+	if bytes.HasPrefix(key, t.prefix) {
+		state, err := decodeState(val)
+		if err != nil {
+			return err
+		}
+		t.made.accounts = append(t.made.accounts, seen{Account(key[len(accountPrefix):]), state})
+	}
+	return t.Txn.Set(key, val, purge)
+}
+
+// Spend tells what the user may spend from now on, where the transaction changes
+// that. Accounts among it that are new have been entered in the transaction.
+func (t *Txn) Spend(s Sources) { t.made.sources = &s }
