@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,7 +21,7 @@ func EncodeRecord(v any) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("storage: record %T: %v", v, err))
 	}
-	return append([]byte{RecordVersion}, body...)
+	return slices.Insert(body, 0, RecordVersion)
 }
 
 // DecodeRecord reads a record that EncodeRecord wrote into v.

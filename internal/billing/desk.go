@@ -43,25 +43,25 @@ func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
 	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
 ) (answer T, replayed bool, err error) {
 	var event identity.Event
-	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (any, error) {
+	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (_ any, err error) {
 		now := d.store.Now()
-		answer, e, err := do(t, now)
-		if err != nil {
+		if answer, event, err = do(t, now); err != nil {
 			return nil, err
 		}
-		event = e
-		return answer, identity.Record(t, now, e)
+		return answer, identity.Record(t, now, event)
 	})
-	if err != nil {
-		return answer, false, refusal(err)
-	}
-	if !replayed {
+	switch {
+	case err != nil:
+		return *new(T), false, refusal(err)
+	case !replayed:
 		d.directory.Told(event)
+		return answer, false, nil
 	}
-	if err := json.Unmarshal(result, &answer); err != nil {
-		return answer, false, fmt.Errorf("billing: what was answered cannot be read: %w", err)
+	var before T
+	if err := json.Unmarshal(result, &before); err != nil {
+		return before, false, fmt.Errorf("billing: what was answered cannot be read: %w", err)
 	}
-	return answer, replayed, nil
+	return before, true, nil
 }
 
 // claim names what a key is given for: an operation with all of its parameters.

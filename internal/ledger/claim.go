@@ -3,7 +3,9 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -58,6 +60,18 @@ type claimRecord struct {
 	Time        int64           `json:"time"` // Unix seconds
 	By          ID              `json:"by"`   // of the attempt that did it
 	Result      json.RawMessage `json:"result"`
+}
+
+// encode is [storage.EncodeRecord] for what would be looked through twice: the
+// result, which is JSON already, stands as it is.
+func (c *claimRecord) encode() []byte {
+	b := make([]byte, 0, 192+len(c.Result))
+	b = append(b, storage.RecordVersion)
+	b = hex.AppendEncode(append(b, `{"fingerprint":"`...), c.Fingerprint[:])
+	b = strconv.AppendInt(append(b, `","time":`...), c.Time, 10)
+	b = hex.AppendEncode(append(b, `,"by":"`...), c.By[:])
+	b = append(append(b, `","result":`...), c.Result...)
+	return append(b, '}')
 }
 
 // Once does something of one user once. reserve is called for what it debits,
@@ -120,7 +134,8 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 		if c.Key == "" {
 			return nil
 		}
-		return storage.SetRecord(t, c.key(), claimRecord{c.Fingerprint, l.store.Now().Unix(), attempt, result})
+		done := claimRecord{c.Fingerprint, l.store.Now().Unix(), attempt, result}
+		return t.Set(c.key(), done.encode(), time.Time{})
 	})
 	if err != nil {
 		return nil, false, err

@@ -183,3 +183,11 @@ func TestAPurseReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
 	}
 	r.Release()
 }
+
+func TestAClaimIsWrittenAsOtherRecordsAre(t *testing.T) {
+	t.Parallel()
+	c := claimRecord{IDOf("plan"), 1795176360, IDOf("attempt"), []byte(`{"order":"1","wallet":{"balance":0}}`)}
+	if have, want := string(c.encode()), string(storage.EncodeRecord(c)); have != want {
+		t.Errorf("it is\n%s, not\n%s", have, want)
+	}
+}
