@@ -18,6 +18,9 @@ func isSole(e Engine) bool {
 	return ok && s.Sole()
 }
 
+// enough is how many closures share the cost of a commit well.
+const enough = 8
+
 // pipeline commits jobs and those that come meanwhile, until nobody comes any
 // more. It returns those that have come and are still to be gathered.
 //
@@ -69,6 +72,7 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 
 // flight is a batch on its way to the medium.
 type flight struct {
+	jobs    int
 	began   time.Time
 	landed  chan struct{} // closed when its jobs have been told, or when it has failed
 	refused bool          // as attempt returns it
@@ -77,7 +81,7 @@ type flight struct {
 
 // launch makes a batch durable, and tells its jobs, on a goroutine of its own.
 func (s *Store) launch(b *batch) *flight {
-	f := &flight{began: time.Now(), landed: make(chan struct{})}
+	f := &flight{jobs: len(b.jobs), began: time.Now(), landed: make(chan struct{})}
 	go func() {
 		told := false
 		defer func() {
@@ -149,10 +153,17 @@ func (s *Store) runAhead(b *batch, f *flight) error {
 	if f.err != nil || !urgent {
 		return nil
 	}
-	// Where closures take longer than commits, the next commit should not wait
-	// for whom this one has woken. Else it takes them along.
-	if busy < time.Since(f.began)/2 {
+	// Others wait already, and whom this flight has woken are about to ask again.
+	// Where their closures take little time beside a commit, the next one takes them
+	// along. Else the medium would idle meanwhile: the next one begins with what has
+	// run, if that is enough to share what each commit costs.
+	ran := max(len(b.jobs), 1)
+	each, more := busy/time.Duration(ran), time.Duration(len(s.queue)+f.jobs)
+	switch {
+	case each*more < time.Since(f.began)/4:
 		s.letCome(full - len(b.jobs))
+	case min(f.jobs, ran) >= enough:
+		return nil
 	}
 	for range min(len(s.queue), full-len(b.jobs)) {
 		j, ok := <-s.queue
