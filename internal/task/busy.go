@@ -31,10 +31,14 @@ func (e *Engine) calm(backend string) {
 	e.mu.Lock()
 	d := e.drivers[backend]
 	e.mu.Unlock()
-	if d != nil {
-		d.mu.Lock()
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy != 0 {
 		d.busy = 0
-		d.mu.Unlock()
+		d.nudge() // others have waited for that
 	}
 }
 

@@ -28,7 +28,15 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id str
 		return nil, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
 	}
 	defer e.steps.Done()
+	noted, noting := e.noting.Load(id)
 	rec, err := e.find(ctx, owner, id)
+	if err == nil && noting && rec.Handover == Sending {
+		select {
+		case <-noted.(chan struct{}):
+			rec, err = e.find(ctx, owner, id)
+		case <-ctx.Done():
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package task
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,12 +42,13 @@ type driver struct {
 	name   string
 
 	wake chan struct{} // a token has it look what there is to do
+	next atomic.Int64  // when it looks by itself, as records have times; zero while it looks
 	stop chan struct{}
 	once sync.Once
 
-	handing chan struct{} // a token for each hand-over under way
-	looking chan struct{} // for each look
-	copying chan struct{} // for each copy
+	handing seats         // of hand-overs
+	looking seats         // of looks
+	copying chan struct{} // a token for each copy under way
 	polls   bucket
 
 	mu     sync.Mutex
@@ -58,7 +60,7 @@ func newDriver(e *Engine, name string) *driver {
 	return &driver{
 		engine: e, name: name,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		handing: make(chan struct{}, mostHandovers), looking: make(chan struct{}, mostLooks), copying: make(chan struct{}, mostCopies),
+		copying: make(chan struct{}, mostCopies),
 	}
 }
 
@@ -67,6 +69,13 @@ func (d *driver) nudge() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
+	}
+}
+
+// nudgeBy has the driver look at a time, unless it does so before by itself.
+func (d *driver) nudgeBy(due int64) {
+	if next := d.next.Load(); next == 0 || due < next {
+		d.nudge()
 	}
 }
 
@@ -84,6 +93,7 @@ func (d *driver) run() {
 		case <-d.wake:
 		case <-timer.C:
 		}
+		d.next.Store(0)
 		b, found := d.engine.backend(d.name)
 		if !found {
 			return
@@ -97,6 +107,7 @@ func (d *driver) run() {
 			d.engine.log.Error("driving the tasks of a backend", zap.String("backend", d.name), zap.Error(err))
 			wait = time.Second
 		}
+		d.next.Store(d.engine.now() + wait.Milliseconds())
 		timer.Reset(wait)
 	}
 }
@@ -116,25 +127,34 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
-	most := min(takeMost, cap(d.handing)-len(d.handing))
+	most := d.handing.room(takeMost, mostHandovers)
 	if d.wasBusy() {
-		most = min(most, 1-len(d.handing)) // one tries whether it still is
+		most = d.handing.room(1, 1) // one tries whether it still is
 	}
-	if most <= 0 {
+	if most == 0 {
 		return idle, nil // the next that ends nudges
 	}
 	taken, err := d.engine.take(b, most)
 	for _, rec := range taken {
-		d.handing <- struct{}{}
-		d.engine.steps.Go(func() {
-			defer func() { <-d.handing; d.nudge() }()
-			d.handOver(rec)
-		})
+		d.begin(&d.handing, func() { d.handOver(rec) })
 	}
 	if len(taken) == most {
 		return 0, err
 	}
 	return idle, err
+}
+
+// begin runs something that takes a seat meanwhile.
+func (d *driver) begin(s *seats, fn func()) {
+	s.take()
+	d.engine.steps.Go(func() {
+		defer func() {
+			if s.give() {
+				d.nudge()
+			}
+		}()
+		fn()
+	})
 }
 
 // handOver sends a task that has waited.
@@ -222,8 +242,7 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	if most == 0 {
 		return refill, nil
 	}
-	most = min(most, window, cap(d.looking)-len(d.looking))
-	if most == 0 {
+	if most = d.looking.room(min(most, window), mostLooks); most == 0 {
 		return idle, nil // the next that ends nudges
 	}
 	next, err := e.nextDue(b.Name)
@@ -236,11 +255,7 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	}
 	d.polls.take(len(claimed))
 	for _, rec := range claimed {
-		d.looking <- struct{}{}
-		e.steps.Go(func() {
-			defer func() { <-d.looking; d.nudge() }()
-			d.step(b, rec)
-		})
+		d.begin(&d.looking, func() { d.step(b, rec) })
 	}
 	return 0, nil
 }

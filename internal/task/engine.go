@@ -87,6 +87,7 @@ type Engine struct {
 	cache  cache
 	watch  watch
 	turns  ledger.Turns // of idempotency keys and session ids
+	noting sync.Map     // id of a task that a backend has accepted → chan struct{}, closed when that is noted
 
 	undriven places // of what nobody drives
 
@@ -246,6 +247,16 @@ func (e *Engine) nudge(backend string) {
 	e.mu.Unlock()
 	if d != nil {
 		d.nudge()
+	}
+}
+
+// nudgeBy has the driver of a backend look at a time at the latest.
+func (e *Engine) nudgeBy(backend string, due int64) {
+	e.mu.Lock()
+	d := e.drivers[backend]
+	e.mu.Unlock()
+	if d != nil {
+		d.nudgeBy(due)
 	}
 }
 

@@ -262,5 +262,5 @@ func (e *Engine) ended(rec *record) {
 // changed tells those who wait for a change of a task that is not over.
 func (e *Engine) changed(rec *record) {
 	e.watch.tell(rec.ID)
-	e.nudge(rec.Backend)
+	e.nudgeBy(rec.Backend, rec.Due)
 }

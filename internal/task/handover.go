@@ -23,8 +23,8 @@ const grace = 10 * time.Minute
 // task that was given out.
 type waiter struct {
 	state   atomic.Int32
+	taken   chan struct{} // closed when the backend has the job
 	done    chan struct{} // closed when the hand-over is over
-	after   *record       // the task as it was accepted; nil: it was not
 	refused *backends.Error
 	err     error
 }
@@ -43,17 +43,17 @@ func (w *waiter) refuse() bool { return w != nil && w.state.CompareAndSwap(waiti
 
 // await hands a task over that a submission has just made, and waits a while.
 func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Task, bool, error) {
-	w := &waiter{done: make(chan struct{})}
+	w := &waiter{taken: make(chan struct{}), done: make(chan struct{})}
 	e.steps.Go(func() {
 		defer close(w.done)
 		e.handOver(rec, job, w)
 	})
 	timer := time.NewTimer(handoverWait)
 	defer timer.Stop()
-	over := false
 	select {
+	case <-w.taken: // that this is noted, too, nobody has to wait for
+		return rec.task(), false, nil
 	case <-w.done:
-		over = true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -65,9 +65,6 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 		return nil, false, w.err
 	case w.refused != nil:
 		return nil, false, fault.At(fault.UpstreamRejected, w.refused.Param, "%s", w.refused.Message)
-	}
-	if over && w.after != nil {
-		return w.after.task(), false, nil
 	}
 	// The task is durable whatever the store says now.
 	now := rec
@@ -86,7 +83,6 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 
 // handOver sends the job of a task that has a slot, and notes what came of it.
 func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
-	defer e.nudge(rec.Backend)
 	b, found := e.backend(rec.Backend)
 	if !found { // a reload took it away: nothing was sent
 		e.back(rec, &backends.Error{Kind: backends.Busy})
@@ -96,12 +92,19 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 	ref, err := submit(ctx, b, job)
 	cancel()
 	if err == nil {
-		after := e.accepted(b, rec, ref)
+		noted := make(chan struct{})
+		e.noting.Store(rec.ID, noted)
+		defer func() {
+			e.noting.Delete(rec.ID)
+			close(noted)
+		}()
 		if w != nil {
-			w.after = after
+			close(w.taken)
 		}
+		e.accepted(b, rec, ref)
 		return
 	}
+	defer e.nudge(rec.Backend) // its slot may be free
 	e.unmet(zap.InfoLevel, "a backend did not accept a task", rec, err)
 	refusal, _ := errors.AsType[*backends.Error](err)
 	switch backends.KindOf(err) {
