@@ -158,9 +158,9 @@ func (s *Store) runAhead(b *batch, f *flight) error {
 	// along. Else the medium would idle meanwhile: the next one begins with what has
 	// run, if that is enough to share what each commit costs.
 	ran := max(len(b.jobs), 1)
-	each, more := busy/time.Duration(ran), time.Duration(len(s.queue)+f.jobs)
+	each, more := busy/time.Duration(ran), len(s.queue)+f.jobs
 	switch {
-	case each*more < time.Since(f.began)/4:
+	case each*time.Duration(more) < time.Since(f.began)/4:
 		s.letCome(full - len(b.jobs))
 	case min(f.jobs, ran) >= enough:
 		return nil

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"io"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -235,7 +236,7 @@ func (r *record) price() money.Amount {
 	for i, m := range r.Results {
 		parts[i].Count = 1
 		if m.Duration > 0 && m.Duration <= float64(catalog.MaxSeconds/catalog.Second) {
-			parts[i].Duration = catalog.Seconds(m.Duration * float64(catalog.Second))
+			parts[i].Duration = catalog.Seconds(math.Round(m.Duration * float64(catalog.Second)))
 		}
 		if resolution, common := catalog.ResolutionOf(m.Width, m.Height); common && r.Quote.Kind == catalog.Video {
 			parts[i].Resolution = resolution

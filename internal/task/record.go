@@ -3,6 +3,7 @@ package task
 import (
 	"crypto/rand"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
@@ -100,9 +101,14 @@ type made struct {
 	Format   string             `json:"format,omitempty"`
 }
 
+// stored are results as records have them. A length that is none is not known: no
+// record could be written with it.
 func stored(results []backends.Result) []made {
 	all := make([]made, len(results))
 	for i, r := range results {
+		if !(r.Duration > 0) || math.IsInf(r.Duration, 1) {
+			r.Duration = 0
+		}
 		all[i] = made(r)
 	}
 	return all
