@@ -60,6 +60,9 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 		}
 		s.taken = s.taken[len(ready.jobs):]
 		switch {
+		case s.Err() != nil:
+			s.commit(s.taken)
+			return nil
 		case err != nil:
 			s.conclude(s.taken, false, err)
 			return nil

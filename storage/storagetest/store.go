@@ -57,6 +57,7 @@ func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 		{"a view across the failure is void", viewAcrossFailure},
 		{"a backup across the failure is void", backupAcrossFailure},
 		{"a closure that ends its goroutine stops the store", goexit},
+		{"a done that ends its goroutine stops the store", goexitOfDone},
 		{"what was told before that is not told again", goexitAfterSplit},
 
 		{"who leaves before the beginning is not served", cancelledInQueue},

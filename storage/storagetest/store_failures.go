@@ -232,6 +232,24 @@ func goexit(t *testing.T, b *bench) {
 	}
 }
 
+func goexitOfDone(t *testing.T, b *bench) {
+	s := b.store(hasty)
+	release := hold(t, s)
+	err := s.Post(t.Context(), setting("a", "1"), func(error) { runtime.Goexit() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &posts{t: t, s: s}
+	p.set("b", "2")
+	release()
+	if err := p.wait()[0]; !errors.Is(err, storage.ErrStopped) || !errors.Is(err, storage.ErrUnknown) {
+		t.Errorf("who came after it got %v, want ErrStopped and ErrUnknown", err)
+	}
+	if err := s.Update(t.Context(), setting("c", "3")); !errors.Is(err, storage.ErrStopped) {
+		t.Errorf("a later update got %v, want ErrStopped", err)
+	}
+}
+
 func goexitAfterSplit(t *testing.T, b *bench) {
 	s := b.store(hasty)
 	b.LimitWrites(2)
