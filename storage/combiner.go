@@ -58,8 +58,8 @@ func (s *Store) combine() {
 		// panicked, which ends the process. What came of the transaction is
 		// unknown, but nobody shall wait for ever.
 		s.fail(errGoexit)
-		s.finish(s.taken, s.inDoubt())
-		go s.combine()
+		defer func() { go s.combine() }()
+		s.finishAll(s.taken, s.inDoubt())
 	}()
 	for s.taken = s.gather(nil); s.taken != nil; s.taken = s.gather(s.taken) {
 		if s.sole && s.Err() == nil {
@@ -222,6 +222,18 @@ func (s *Store) finish(jobs []*job, err error) {
 		stats.RolledBack += rolledBack
 		stats.Cancelled += cancelled
 	})
+}
+
+// finishAll is finish, whichever done calls runtime.Goexit.
+func (s *Store) finishAll(jobs []*job, err error) {
+	all := false
+	defer func() {
+		if !all {
+			s.finishAll(jobs, err)
+		}
+	}()
+	s.finish(jobs, err)
+	all = true
 }
 
 // tell hands a job's outcome to its caller. A panic of done is logged: it

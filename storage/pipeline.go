@@ -86,13 +86,13 @@ type flight struct {
 func (s *Store) launch(b *batch) *flight {
 	f := &flight{jobs: len(b.jobs), began: time.Now(), landed: make(chan struct{})}
 	go func() {
+		defer close(f.landed)
 		told := false
 		defer func() {
 			if !told { // a done called runtime.Goexit
 				s.fail(errGoexit)
-				s.finish(b.jobs, s.inDoubt())
+				s.finishAll(b.jobs, s.inDoubt())
 			}
-			close(f.landed)
 		}()
 		f.err = s.engine.Update(context.Background(), func(t Txn) error {
 			err := b.apply(t)

@@ -43,7 +43,7 @@ type Options struct {
 // A closure may run more than once, so it must have no effect but on its Txn
 // and on variables that it sets anew each time. It must not block, use the
 // store itself, or keep what it read beyond its return. What it hands to Set
-// belongs to the store until Update returns or done is called.
+// belongs to the store from then on: closures that run later may read it.
 //
 // An error that the engine cannot vouch for, such as a failed sync, stops the
 // Store for good: see [Store.Failed].

@@ -68,6 +68,9 @@ type lasting struct {
 	written chan<- struct{}
 }
 
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (l lasting) Sole() bool { return true }
+
 func (l lasting) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	err := l.Engine.Update(ctx, fn)
 	select {

@@ -41,8 +41,8 @@ type driver struct {
 	engine *Engine
 	name   string
 
-	wake chan struct{} // a token has it look what there is to do
-	next atomic.Int64  // when it looks by itself, as records have times; zero while it looks
+	wake chan struct{}             // a token has it look what there is to do
+	next atomic.Pointer[time.Time] // when it looks by itself, by the clock of timers; nil while it looks
 	stop chan struct{}
 	once sync.Once
 
@@ -74,7 +74,8 @@ func (d *driver) nudge() {
 
 // nudgeBy has the driver look at a time, unless it does so before by itself.
 func (d *driver) nudgeBy(due int64) {
-	if next := d.next.Load(); next == 0 || due < next {
+	in := time.Duration(due-d.engine.now()) * time.Millisecond // the clock of the store may be set, that of timers is not
+	if next := d.next.Load(); next == nil || in < time.Until(*next) {
 		d.nudge()
 	}
 }
@@ -93,7 +94,7 @@ func (d *driver) run() {
 		case <-d.wake:
 		case <-timer.C:
 		}
-		d.next.Store(0)
+		d.next.Store(nil)
 		b, found := d.engine.backend(d.name)
 		if !found {
 			return
@@ -107,7 +108,8 @@ func (d *driver) run() {
 			d.engine.log.Error("driving the tasks of a backend", zap.String("backend", d.name), zap.Error(err))
 			wait = time.Second
 		}
-		d.next.Store(d.engine.now() + wait.Milliseconds())
+		next := time.Now().Add(wait)
+		d.next.Store(&next)
 		timer.Reset(wait)
 	}
 }
@@ -167,6 +169,7 @@ func (d *driver) handOver(rec *record) {
 	if err != nil {
 		d.engine.log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
 		d.engine.back(rec, &backends.Error{Kind: backends.Busy})
+		d.nudge() // it is tried again after the pause
 		return
 	}
 	d.engine.handOver(rec, job, nil)

@@ -81,8 +81,8 @@ func (s *Submission) check(e *Engine) error {
 }
 
 // Submit makes a task, durable with its money, and begins to hand it over where
-// a slot is free; then it waits for that for a while. The task is returned as it
-// stands afterwards. A replay returns the task that was made the first time, as
+// a slot is free; then it waits for a while until a backend has it or refuses it.
+// That a backend has it may be noted only after Submit has returned. A replay returns the task that was made the first time, as
 // it stands now. What surely came to no job leaves nothing behind but the error.
 func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bool, err error) {
 	if err := s.check(e); err != nil {

@@ -37,8 +37,9 @@ type world struct {
 	works *works
 	hooks *receiver
 
-	logger  *zap.Logger // nil: the log is printed from loudness on
-	damaged bool        // by hand: nothing adds up any more
+	logger  *zap.Logger  // nil: the log is printed from loudness on
+	damaged bool         // by hand: nothing adds up any more
+	ahead   atomic.Int64 // by how much the clock was set forward
 }
 
 // process is what a kill ends.
@@ -57,6 +58,9 @@ type power struct {
 }
 
 var errPower = errors.New("no power")
+
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (p *power) Sole() bool { return true }
 
 func (p *power) View(ctx context.Context, fn func(storage.Reader) error) error {
 	if p.off.Load() {
@@ -109,7 +113,7 @@ func (w *world) start() {
 	p := &process{}
 	p.power = &power{Engine: w.disk}
 	p.faulty = storagetest.NewFaulty(p.power)
-	p.store = storage.New(p.faulty, storage.Options{Gather: -1})
+	p.store = storage.New(p.faulty, storage.Options{Gather: -1, Clock: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
 	var err error
 	if p.ledger, err = ledger.Open(context.Background(), p.store, ledger.Options{}); err != nil {
 		w.t.Fatal(err)
