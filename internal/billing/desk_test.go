@@ -58,6 +58,9 @@ type kept struct{ storage.Engine }
 
 func (kept) Close() error { return nil }
 
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (kept) Sole() bool { return true }
+
 // The plans of most tests.
 var testPlans = []Plan{
 	{ID: 1, Title: "Starter", Price: 10, Quota: 12, Duration: calendar.Duration{Count: 1, Unit: calendar.Months}},

@@ -125,6 +125,9 @@ type held struct {
 	by chan struct{} // nil: nothing does
 }
 
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (e *held) Sole() bool { return true }
+
 func (e *held) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	if e.by != nil {
 		<-e.by

@@ -90,7 +90,7 @@ type reading struct {
 }
 
 // read returns what a user has, inside a transaction: what he may spend, the
-// wallet, what he owes, and the budgets that his purse knows.
+// wallet, what he owes, and what else his purse knows.
 func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	sources, err := l.opts.Sources(t, user)
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	r := &reading{at: l.store.Now(), sources: &sources}
 	accounts := append([]Account{Wallet(user), Receivable(user)}, sources.Order...)
 	if p := l.purses.find(user); p != nil {
-		accounts = append(accounts, p.budgets()...)
+		accounts = append(accounts, p.known()...)
 	}
 	for _, account := range accounts {
 		state, err := ReadState(t, account)
@@ -145,8 +145,12 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			own := newTxn(t, l.store.Now(), user)
 			made = &own.made
 			err := fn(own)
-			if err == nil && try > 0 { // an earlier run may have made more
+			switch p := l.purses.find(user); {
+			case err != nil:
+			case try > 0: // an earlier run may have made more
 				made, err = l.read(t, user)
+			case p != nil:
+				err = own.readUnknown(p)
 			}
 			return err
 		}, func(err error) {

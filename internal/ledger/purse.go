@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,10 +72,13 @@ func (p *purse) available() (sum money.Amount) {
 	return sum
 }
 
-// budgets are the accounts of the periods that the purse knows.
-func (p *purse) budgets() (accounts []Account) {
+// known are the accounts that the purse knows, those of budgets among them.
+func (p *purse) known() (accounts []Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for account := range p.pots {
+		accounts = append(accounts, account)
+	}
 	for _, t := range p.caps {
 		accounts = append(accounts, t.account)
 	}
@@ -100,18 +104,21 @@ func (p *purse) installAnd(r *reading, debited *Reservation) {
 	p.follow(r)
 }
 
-// follow brings the purse up to what a transaction has made of the accounts. The
+// follow brings the purse up to what a transaction has made of the accounts: those
+// that it knows also while it is not loaded, since reservations have them. The
 // mutex is held.
 func (p *purse) follow(r *reading) {
-	if p.gone || !p.loaded && !r.load {
-		return // a load will read what this one has
+	if p.gone {
+		return
 	}
 	for _, s := range r.accounts {
 		p.see(s, r.sources != nil)
 	}
-	p.loaded = true
-	if r.sources != nil {
+	if p.loaded = p.loaded || r.load; p.loaded && r.sources != nil {
 		p.rearrange(r.at, *r.sources)
+	}
+	if r.load && p.open == 0 {
+		maps.DeleteFunc(p.pots, func(a Account, have *pot) bool { return a != Wallet(p.user) && !slices.Contains(p.order, have) })
 	}
 }
 
@@ -142,21 +149,17 @@ func (p *purse) see(s seen, anew bool) {
 }
 
 // rearrange makes sources what may be spent. Pots that are not among them any
-// more stay while reservations may give back to them. The mutex is held.
+// more stay until the next load, and while reservations may give back to them. The
+// mutex is held.
 func (p *purse) rearrange(at time.Time, sources Sources) {
 	p.read, p.until, p.order = at, sources.Until, p.order[:0]
-	listed := map[*pot]bool{p.pots[Wallet(p.user)]: true} // which may be paid from even when calls may not
 	for _, account := range sources.Order {
 		have := p.pots[account]
-		if have == nil {
-			p.loaded = false // it was forgotten: all is read before anything is spent
-			return
+		if have == nil { // a load has dropped it meanwhile: the next one reads it
+			p.loaded = false
+			continue
 		}
 		p.order = append(p.order, have)
-		listed[have] = true
-	}
-	if p.open == 0 {
-		maps.DeleteFunc(p.pots, func(_ Account, have *pot) bool { return !listed[have] })
 	}
 }
 

@@ -260,7 +260,7 @@ func (r *Reservation) Grow(amount money.Amount) money.Amount {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.owed > 0 {
+	if p.owed > 0 || !p.loaded { // what is not known is not given
 		return 0
 	}
 	amount = min(amount, p.available())

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -39,5 +40,28 @@ func (t *Txn) Set(key, val []byte, purge time.Time) error {
 }
 
 // Spend tells what the user may spend from now on, where the transaction changes
-// that. Accounts among it that are new have been entered in the transaction.
+// that.
 func (t *Txn) Spend(s Sources) { t.made.sources = &s }
+
+// readUnknown reads what may be spent from now on, was not entered, and is not in
+// the purse.
+func (t *Txn) readUnknown(p *purse) error {
+	if t.made.sources == nil {
+		return nil
+	}
+	have := p.known()
+	for _, s := range t.made.accounts {
+		have = append(have, s.account)
+	}
+	for _, account := range t.made.sources.Order {
+		if slices.Contains(have, account) {
+			continue
+		}
+		state, err := ReadState(t, account)
+		if err != nil {
+			return err
+		}
+		t.made.accounts = append(t.made.accounts, seen{account, state})
+	}
+	return nil
+}

@@ -81,6 +81,9 @@ type gate struct {
 	shut chan struct{} // closed when it opens; nil while it is open
 }
 
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (g *gate) Sole() bool { return true }
+
 func (g *gate) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	g.mu.Lock()
 	shut := g.shut
@@ -113,6 +116,9 @@ func (g *gate) isShut() bool {
 type outliving struct{ storage.Engine }
 
 func (outliving) Close() error { return nil }
+
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (outliving) Sole() bool { return true }
 
 func newWorld() *world {
 	w := &world{

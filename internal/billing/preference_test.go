@@ -1,0 +1,36 @@
+package billing
+
+import (
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+)
+
+// TestAChangeOfPreferenceGivesNoMoneyTwice: what a task holds is not given to a
+// call that grows, whatever became of the order meanwhile.
+func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(110)
+	f.mustBuy(1, "k") // for 10
+	f.must(f.SetPreference(t.Context(), f.user, WalletOnly))
+	payer := ledger.Payer{User: f.user}
+	call, err := f.ledger.Reserve(t.Context(), payer, 1)
+	f.must(err)
+	task, err := f.ledger.Reserve(t.Context(), payer, 60)
+	f.must(err)
+	f.must(f.SetPreference(t.Context(), f.user, WalletFirst))
+	id := ledger.IDOf("task")
+	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
+		return task.Hold(txn, f.clock.Now(), f.user, id, "task")
+	}))
+	if got := call.Grow(100); got > 39+12 { // what is left of the wallet, and the quota
+		t.Errorf("the call grew by %d, there were 39 and a quota of 12", got)
+	}
+	call.Settle(ledger.Call{ID: "call", User: f.user, Time: f.clock.Now().UnixMilli(), Key: "k", Model: "m", Ended: "complete", Usage: "reported"}, 100, true)
+	f.settled()
+	f.must(f.ledger.Update(t.Context(), f.user, nil, func(txn *ledger.Txn) error {
+		_, err := ledger.EndHold(txn, f.clock.Now(), f.user, id, 0)
+		return err
+	}))
+}

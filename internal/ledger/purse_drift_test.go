@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+)
+
+// TestAPurseNeverHasMoreThanTheStore plays stories in which a change is told to a
+// purse that is not loaded, or of which it is told less than has happened.
+func TestAPurseNeverHasMoreThanTheStore(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{
+			"a call grows while the purse is to be read again, after a hold that it has not followed",
+			[]step{
+				{do: "credit", user: "ann", amount: 30}, // the wallet has 90
+				{do: "order", user: "ann", n: 3},        // opens the quota of the day
+				{do: "order", user: "ann", n: 0},        // the wallet alone
+				{do: "reserve", user: "ann", amount: 1},
+				{do: "shut"},
+				{do: "order", user: "ann", n: 3},      // lists an account that the purse does not know
+				{do: "hold", user: "ann", amount: 49}, // holds 50
+				{do: "open"},
+				{do: "grow", amount: 60}, // 39 are left, and 7 of the quota
+				{do: "final", amount: 61},
+			},
+		},
+		{
+			"a hold that happened unknown to anybody, of a quota that is no source meanwhile",
+			[]step{
+				{do: "grant", user: "ann", amount: 20, n: 1}, // a quota of 40
+				{do: "credit", user: "ann", amount: 30},
+				{do: "order", user: "ann", n: 2},
+				{do: "reserve", user: "ann", amount: 1},
+				{do: "shut"},
+				{do: "order", user: "ann", n: 0},
+				{do: "hold", user: "ann", amount: 19},
+				{do: "fault", faults: []storagetest.Fault{storagetest.None, storagetest.UnknownCommitted}},
+				{do: "open"},
+				{do: "order", user: "ann", n: 2},
+				{do: "reserve", user: "ann", amount: 39},
+				{do: "final", n: 1, amount: 39},
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if err := play(t, test.steps); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestACallGrowsAfterTheOrderHasChanged: an open call reserves more while there
+// is money, also when the purse is to be read again.
+func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		defer w.end()
+		for _, s := range []step{
+			{do: "credit", user: "ann", amount: 30},
+			{do: "order", user: "ann", n: 1}, // the quota of the day, then the wallet
+			{do: "order", user: "ann", n: 0}, // the wallet alone
+			{do: "reserve", user: "ann", amount: 1},
+			{do: "order", user: "ann", n: 1},
+		} {
+			deeds[s.do].do(w, s)
+		}
+		if got := w.calls[0].reservation.Grow(10); got != 10 {
+			t.Errorf("it grew by %d of 10", got)
+		}
+		w.finish()
+	})
+}
+
+// TestACallDoesNotGrowIntoAHoldThatHappenedUnknown: a hold that was committed
+// without anybody knowing, and then meets a full disk, is not money to grow into.
+func TestACallDoesNotGrowIntoAHoldThatHappenedUnknown(t *testing.T) {
+	t.Parallel()
+	err := play(t, []step{
+		{do: "credit", user: "ann", amount: 30},
+		{do: "reserve", user: "ann", amount: 1},
+		{do: "fault", faults: []storagetest.Fault{storagetest.UnknownCommitted, storagetest.LowSpace}},
+		{do: "hold", user: "ann", amount: 49},
+		{do: "grow", amount: 60},
+		{do: "final", amount: 61},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
