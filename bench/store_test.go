@@ -31,7 +31,7 @@ func addsUp(t *testing.T, b *books) (r ledger.Report) {
 	b.ledger.Close(t.Context())
 	now := b.store.Now()
 	err := b.store.View(t.Context(), func(reader storage.Reader) (err error) {
-		r, err = ledger.Verify(t.Context(), reader, now, ledger.CallsKept, func(p ledger.Problem) { t.Errorf("%s: %s", p.Where, p.What) })
+		r, err = ledger.Verify(t.Context(), reader, now, func(p ledger.Problem) { t.Errorf("%s: %s", p.Where, p.What) })
 		if err == nil {
 			err = billing.Verify(reader, now, t.Errorf)
 		}

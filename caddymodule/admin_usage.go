@@ -19,6 +19,7 @@ type usageRow struct {
 	KeyID  string       `json:"key_id,omitempty"`
 	Model  string       `json:"model,omitempty"`
 	Calls  int64        `json:"calls"`
+	Tasks  int64        `json:"tasks"` // that were charged
 	Tokens usage.Tokens `json:"tokens"`
 	Cost   money.Amount `json:"cost"`
 	Lost   money.Amount `json:"uncollected,omitempty"`
@@ -32,8 +33,8 @@ var groups = map[string]func(row *usageRow, u *ledger.Usage){
 	"model": func(row *usageRow, u *ledger.Usage) { row.Model = u.Model },
 }
 
-// adminUsage sums what calls came to. Every figure is one of the ledger: the
-// costs of all rows together are what calls have brought the house.
+// adminUsage sums what calls and tasks came to. Every figure is one of the ledger:
+// the costs of all rows together are what calls and tasks have brought the house.
 func adminUsage(n *Node, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	user, err := userOf(n, r, query.Get("user"))
@@ -73,6 +74,7 @@ func adminUsage(n *Node, r *http.Request) (any, error) {
 			sums[at] = sum
 		}
 		sum.Calls += u.Calls
+		sum.Tasks += u.Tasks
 		sum.Tokens = sum.Tokens.Plus(u.Tokens)
 		sum.Cost += u.Cost
 		sum.Lost += u.Lost

@@ -161,6 +161,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.Currency = cmp.Or(a.Currency, "USD")
 	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
 	a.Limits.setDefaults()
+	a.Retention.setDefaults()
 	if err := a.setPeopleDefaults(); err != nil {
 		return err
 	}

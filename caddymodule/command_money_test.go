@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 const sold = `
@@ -193,8 +194,47 @@ func TestWhatNobodyHadIsAColumnOfTheReport(t *testing.T) {
 	}
 }
 
+func TestTasksAreAColumnOfTheReport(t *testing.T) {
+	s := newStudio(t)
+	config := s.config("")
+	config.App += sold
+	g := gatetest.Start(t, config)
+	key := payer(t, g)
+	g.Backend.On("a", gatetest.JSON(http.StatusOK, `{"choices":[{"text":"four","finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`))
+	if got := g.Do(t, http.MethodPost, "/v1/completions", "X-Api-Key: "+key.Secret, `{"model":"a","prompt":"hello"}`); got.Status != http.StatusOK {
+		t.Fatalf("%d %s", got.Status, got.Body)
+	}
+	s.say(done)
+	until(t, g, submit(t, key), task.Success)
+	until(t, g, submit(t, key), task.Success)
+	s.say(rejected)
+	until(t, g, submit(t, key), task.Failed) // which costs nothing, and does not count
+	if got := g.WalletAtRest(t, key.UserID); got.Balance.String() != "98.399963" {
+		t.Errorf("the wallet has %+v", got)
+	}
+	if got := table(t, g, "usage", "report", "--by", "model"); !slices.Equal(got, []string{
+		"MODEL | CALLS | TASKS | INPUT | OUTPUT | COST", "a | 1 | 0 | 7 | 3 | 0.000037", "video-x-1 | 0 | 2 | 0 | 0 | 1.60",
+	}) {
+		t.Errorf("the report is %q", got)
+	}
+	var told struct {
+		Today, Month struct {
+			Calls, Tasks int
+			Cost         string
+		}
+	}
+	got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, "")
+	if err := json.Unmarshal([]byte(got.Body), &told); err != nil || told.Today != told.Month || told.Today.Calls != 1 || told.Today.Tasks != 2 || told.Today.Cost != "1.600037" {
+		t.Errorf("a key is told %s, %v", got.Body, err)
+	}
+	g.Verify(t)
+}
+
 func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+	s := newStudio(t)
+	config := s.config("")
+	config.App += sold
+	g := gatetest.Start(t, config)
 	const answer = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
 	var taken money.Amount
 	for _, model := range []string{"a", "b", "=cmd"} {
@@ -207,6 +247,10 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 		}
 		taken += money.Unit - g.WalletAtRest(t, key.UserID).Balance
 	}
+	key := payer(t, g)
+	s.say(done)
+	until(t, g, submit(t, key), task.Success)
+	taken += 100*money.Unit - g.WalletAtRest(t, key.UserID).Balance
 	for _, by := range []string{"day", "user", "key", "model", "day,user,key,model"} {
 		code, stdout, stderr := run(t, g, "", "usage", "report", "--by", by, "--csv")
 		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
@@ -215,7 +259,7 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 		}
 		var sum money.Amount
 		for _, row := range rows[1:] {
-			cost, err := money.Parse(row[len(row)-2])
+			cost, err := money.Parse(row[slices.Index(rows[0], "cost")])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -224,7 +268,7 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 				t.Errorf("a spreadsheet would run %q", row[4])
 			}
 		}
-		if sum != taken || taken != 3*(7*1000+3*10_000) {
+		if sum != taken || taken != 3*(7*1000+3*10_000)+80*money.Unit/100 {
 			t.Errorf("by %s it sums up to %v, %v was taken", by, sum, taken)
 		}
 	}

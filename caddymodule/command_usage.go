@@ -16,7 +16,7 @@ import (
 )
 
 func usageCommands() []*cobra.Command {
-	report := command("report", "Sums up what calls came to, each for the UTC day on which it came", reportUsage)
+	report := command("report", "Sums up what calls came to, each for the UTC day on which it came, and tasks, each for that on which it was charged", reportUsage)
 	report.Flags().StringSlice("by", []string{"day"}, "What to break it down by: day, user, key, model; several with commas")
 	report.Flags().String("user", "", "Only of this user")
 	report.Flags().String("from", "", "First day, as 2026-11-01")
@@ -50,8 +50,13 @@ func reportUsage(cmd *cobra.Command, _ []string) error {
 		return writeUsageCSV(cmd.OutOrStdout(), list.Items)
 	}
 	return printed(cmd, list, func(w io.Writer) {
+		tasks := slices.ContainsFunc(list.Items, func(row usageRow) bool { return row.Tasks != 0 })
 		lost := slices.ContainsFunc(list.Items, func(row usageRow) bool { return row.Lost != 0 })
-		fmt.Fprint(w, strings.ToUpper(strings.Join(by, "\t"))+"\tCALLS\tINPUT\tOUTPUT\tCOST")
+		fmt.Fprint(w, strings.ToUpper(strings.Join(by, "\t"))+"\tCALLS\t")
+		if tasks {
+			fmt.Fprint(w, "TASKS\t")
+		}
+		fmt.Fprint(w, "INPUT\tOUTPUT\tCOST")
 		if lost {
 			fmt.Fprint(w, "\tUNCOLLECTED")
 		}
@@ -60,7 +65,11 @@ func reportUsage(cmd *cobra.Command, _ []string) error {
 			for _, group := range by {
 				fmt.Fprint(w, row.cell(group)+"\t")
 			}
-			fmt.Fprintf(w, "%d\t%d\t%d\t%s", row.Calls, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost)
+			fmt.Fprintf(w, "%d\t", row.Calls)
+			if tasks {
+				fmt.Fprintf(w, "%d\t", row.Tasks)
+			}
+			fmt.Fprintf(w, "%d\t%d\t%s", row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost)
 			if lost {
 				fmt.Fprint(w, "\t"+row.Lost.String())
 			}
@@ -86,7 +95,7 @@ func (r *usageRow) cell(group string) string {
 // not, so that what reads it need not care.
 func writeUsageCSV(out io.Writer, rows []usageRow) error {
 	w := csv.NewWriter(out)
-	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected"))
+	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected", "tasks"))
 	for _, row := range rows {
 		day := ""
 		if row.Day != "" {
@@ -96,7 +105,7 @@ func writeUsageCSV(out io.Writer, rows []usageRow) error {
 		for _, n := range row.Tokens.ByKind() {
 			line = append(line, strconv.FormatInt(n, 10))
 		}
-		_ = w.Write(append(line, row.Cost.String(), row.Lost.String()))
+		_ = w.Write(append(line, row.Cost.String(), row.Lost.String(), strconv.FormatInt(row.Tasks, 10)))
 	}
 	w.Flush()
 	return w.Error()

@@ -7,3 +7,6 @@ var (
 	StartDemo   = startDemo
 	Introduce   = demoRun.introduce
 )
+
+// Keep is what of a node is done once a minute about retention.
+var Keep = (*Node).keep

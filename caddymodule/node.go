@@ -193,6 +193,7 @@ func (n *Node) sweep() {
 				what  string
 				sweep func(context.Context) error
 			}{
+				{"keeping records for as long as is configured", n.keep},
 				{"looking after subscriptions and orders", n.Billing.Sweep},
 				{"removing old tasks", n.Tasks.Sweep},
 				{"removing old files", n.Media.Sweep},

@@ -1,13 +1,10 @@
 package caddymodule
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/egress"
@@ -21,6 +18,14 @@ import (
 type serving struct {
 	sync.Mutex
 	apps []*App
+}
+
+// inForce returns the configuration that is in force, or nil. The lock is held.
+func (s *serving) inForce() *App {
+	if len(s.apps) == 0 {
+		return nil
+	}
+	return s.apps[len(s.apps)-1]
 }
 
 // serve has tasks driven as a configuration says. Those of backends that it does
@@ -72,9 +77,8 @@ func (n *Node) restore(a *App) {
 		return // the node is closed, and so is the engine
 	}
 	var driven []task.Backend
-	if last := len(n.serving.apps) - 1; last >= 0 {
-		a = n.serving.apps[last]
-		driven = a.driven()
+	if before := n.serving.inForce(); before != nil {
+		a, driven = before, before.driven()
 	}
 	if err := n.drive(a, driven); err != nil {
 		n.logger.Error("the tasks of a configuration that has stopped are still driven", zap.Error(err))
@@ -101,51 +105,9 @@ func (n *Node) drive(a *App, driven []task.Backend) error {
 
 // provisionTasks makes what tasks need beside their backends.
 func (a *App) provisionTasks() error {
-	a.Retention.setDefaults()
 	if err := a.Callback.provision(); err != nil {
 		return err
 	}
 	a.sender = egress.New(a.Callback.allowed, nil).Client()
 	return nil
-}
-
-// Retention says how long records are kept of what is over.
-type Retention struct {
-	// Of tasks, from their end. At least 3d, as long as their session ids are in
-	// use. Default: 90d.
-	Tasks caddy.Duration `json:"tasks,omitempty"`
-}
-
-// day is what retention is told in.
-const day = 24 * time.Hour
-
-// longestRetention bounds how long records are kept: ten years.
-const longestRetention = 3653 * day
-
-func (r *Retention) setDefaults() { setDefault(&r.Tasks, task.DefaultKept) }
-
-func (r *Retention) validate() error {
-	if kept := time.Duration(r.Tasks); kept < task.SessionWindow || kept > longestRetention {
-		return fmt.Errorf("retention: tasks is from %dd to %dd, not %v", task.SessionWindow/day, longestRetention/day, kept)
-	}
-	return nil
-}
-
-// unmarshalCaddyfile reads
-//
-//	retention {
-//		tasks <duration>
-//	}
-func (r *Retention) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"tasks": func(d *caddyfile.Dispenser) error {
-			if err := duration(d, &r.Tasks); err != nil {
-				return err
-			}
-			return located(d, r.validate())
-		},
-	})
 }

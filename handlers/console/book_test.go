@@ -179,6 +179,7 @@ type used struct {
 	Model  string         `json:"model"`
 	KeyID  string         `json:"key_id"`
 	Calls  int            `json:"calls"`
+	Tasks  int            `json:"tasks"`
 	Tokens map[string]int `json:"tokens"`
 	Cost   money.Amount   `json:"cost"`
 }

@@ -82,7 +82,11 @@ func (v *visit) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) e
 // already; only in those that it takes in part are the calls counted.
 func (v *visit) countCalls(filter ledger.CallFilter) (total int64, err error) {
 	now := v.node.Store.Now()
-	if kept := now.Add(-ledger.CallsKept); filter.From.Before(kept) {
+	kept, err := v.node.Ledger.CallsFrom(v.r.Context())
+	if err != nil {
+		return 0, err
+	}
+	if filter.From.Before(kept) {
 		filter.From = kept
 	}
 	if filter.Until.IsZero() || filter.Until.After(now) {

@@ -34,6 +34,10 @@ func TestATaskIsComposedSeenAndPaidFor(t *testing.T) {
 	if w := g.WalletAtRest(t, a.name); w.Balance.String() != "1.50" {
 		t.Errorf("the wallet has %v", w.Balance)
 	}
+	if usage := get[report](t, a, "/api/data/self?group=model"); len(usage.Items) != 1 || usage.Items[0].Model != "video-test-1" ||
+		usage.Total.Calls != 0 || usage.Total.Tasks != 1 || usage.Total.Cost.String() != "0.50" {
+		t.Errorf("the usage is %+v", usage)
+	}
 
 	picture := a.composes(t, `{"type":"image","model":"image-test-1","prompt":"stays","seed":7,"output":{"count":2}}`)
 	if picture.Object != "image_task" || picture.Held != "0.10" || picture.KeyID != made.KeyID {

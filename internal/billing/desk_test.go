@@ -129,7 +129,7 @@ func (f *desk) sound() {
 		return
 	}
 	err := f.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledger.Verify(context.Background(), r, f.clock.Now(), 90*24*time.Hour,
+		_, err := ledger.Verify(context.Background(), r, f.clock.Now(),
 			func(p ledger.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
 			func(r storage.Reader, _ func(ledger.Problem)) error {
 				return Verify(r, f.clock.Now(), func(format string, args ...any) { f.t.Errorf(format, args...) })

@@ -30,7 +30,7 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	call.Settle(ledger.Call{ID: "call", User: f.user, Time: f.clock.Now().UnixMilli(), Key: "k", Model: "m", Ended: "complete", Usage: "reported"}, 100, true)
 	f.settled()
 	f.must(f.ledger.Update(t.Context(), f.user, nil, func(txn *ledger.Txn) error {
-		_, err := ledger.EndHold(txn, f.clock.Now(), f.user, id, 0)
+		_, err := ledger.EndHold(txn, f.clock.Now(), ledger.Usage{User: f.user}, id, 0)
 		return err
 	}))
 }

@@ -26,8 +26,31 @@ type Event struct {
 	Address string `json:"address,omitempty"`
 }
 
-// AuditKept is how long events are kept.
+// AuditKept is how long events are kept unless it is configured otherwise
+// (interface, section 9).
 const AuditKept = 400 * 24 * time.Hour
+
+// auditKeptKey is where a store says how long it keeps events, if not for
+// [AuditKept]: in the store, so that whoever records one need not be told.
+var auditKeptKey = []byte("meta/audit")
+
+func auditKept(r storage.Reader) (time.Duration, error) {
+	kept := AuditKept
+	_, err := storage.GetRecord(r, auditKeptKey, &kept)
+	return kept, err
+}
+
+// KeepAudit says how long events are kept that are recorded from now on. The
+// others go when it was said as they were recorded.
+func (d *Directory) KeepAudit(ctx context.Context, kept time.Duration) error {
+	return unavailable(d.store.Update(ctx, func(t storage.Txn) error {
+		have, err := auditKept(t)
+		if err != nil || have == kept {
+			return err
+		}
+		return storage.SetRecord(t, auditKeptKey, kept)
+	}))
+}
 
 // Record writes an event of the time now, in the transaction of what it tells,
 // at audit/<inverted time, ns>/<random>, newest first; and again among the
@@ -38,11 +61,15 @@ func Record(t storage.Txn, now time.Time, e Event) error {
 	if err := countOwn(t, now, e); err != nil {
 		return err
 	}
+	kept, err := auditKept(t)
+	if err != nil {
+		return err
+	}
 	e.Time = now.Unix()
 	place := binary.BigEndian.AppendUint64(nil, uint64(math.MaxInt64-now.UnixNano()))
 	place = append(place, '/')
 	place = appendRandom62(place, 8)
-	record, purge := storage.EncodeRecord(e), now.Add(AuditKept)
+	record, purge := storage.EncodeRecord(e), now.Add(kept)
 	if e.User != "" {
 		if err := t.Set(append(activityPrefix(e.User), place...), record, purge); err != nil {
 			return err

@@ -74,13 +74,16 @@ func (b *batch) write(t storage.Txn) error {
 	if !again {
 		b.draw(now)
 	}
+	kept, err := readKeeping(t)
+	if err != nil {
+		return err
+	}
 	b.seen = make(map[string]*reading)
 	f := fold{owed: make(map[Account]money.Amount), rows: make(map[row]*Usage)}
 	for _, x := range b.settlements {
 		key := x.call.key()
 		var have callRecord
 		if x.number > 1 || again {
-			var err error
 			if have, _, err = readCall(t, key); err != nil {
 				return err
 			}
@@ -98,10 +101,9 @@ func (b *batch) write(t storage.Txn) error {
 				f.owed[a.account] += c.by
 			}
 		}
-		if err := t.Set(key, record.encode(key), now.Add(l.opts.CallsKept)); err != nil {
+		if err := t.Set(key, record.encode(key), now.Add(kept.Kept)); err != nil {
 			return err
 		}
-		var err error
 		switch {
 		case !x.final:
 			err = t.Set(x.call.keyUnder(openPrefix), nil, time.Time{})
@@ -116,7 +118,6 @@ func (b *batch) write(t storage.Txn) error {
 		return err
 	}
 	for user := range b.seen {
-		var err error
 		if b.seen[user], err = l.read(t, user); err != nil {
 			return err
 		}
@@ -204,14 +205,7 @@ func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
 		}
 	}
 	for _, u := range f.rows {
-		var have Usage
-		key := u.key()
-		if _, err := storage.GetRecord(t, key, &have); err != nil {
-			return err
-		}
-		have.Day, have.User, have.Key, have.Model = u.Day, u.User, u.Key, u.Model
-		have.add(*u)
-		if err := storage.SetRecord(t, key, have); err != nil {
+		if err := u.count(t); err != nil {
 			return err
 		}
 	}

@@ -125,14 +125,16 @@ func (c *Call) countedModel() string {
 
 func (c *Call) day() Day { return DayOf(time.UnixMilli(c.Time)) }
 
-// Usage is what the calls of a day by one key to one model came to. A call
-// counts for the day on which it came.
+// Usage is what the calls and tasks of a day by one key to one model came to. A
+// call counts for the day on which it came, a task for that on which it was
+// charged; one that was not does not count.
 type Usage struct {
 	Day    Day          `json:"day"`
 	User   string       `json:"user"`
 	Key    string       `json:"key"`
 	Model  string       `json:"model"`
 	Calls  int64        `json:"calls"`
+	Tasks  int64        `json:"tasks,omitempty"`
 	Tokens usage.Tokens `json:"tokens,omitzero"`
 	Cost   money.Amount `json:"cost"`
 	Lost   money.Amount `json:"uncollected,omitempty"`
@@ -145,14 +147,27 @@ func (u Usage) key() []byte {
 // add counts by more of everything.
 func (u *Usage) add(by Usage) {
 	u.Calls += by.Calls
+	u.Tasks += by.Tasks
 	u.Tokens = u.Tokens.Plus(by.Tokens)
 	u.Cost += by.Cost
 	u.Lost += by.Lost
 }
 
-// Sum is what calls came to together, as users are shown it.
+// count adds this to what is there of its day, key and model.
+func (u Usage) count(t storage.Txn) error {
+	sum, key := u, u.key()
+	var have Usage
+	if _, err := storage.GetRecord(t, key, &have); err != nil {
+		return err
+	}
+	sum.add(have)
+	return storage.SetRecord(t, key, sum)
+}
+
+// Sum is what calls and tasks came to together, as users are shown it.
 type Sum struct {
 	Calls  int64        `json:"calls"`
+	Tasks  int64        `json:"tasks"`
 	Tokens usage.Tokens `json:"tokens"`
 	Cost   money.Amount `json:"cost"`
 }
@@ -160,6 +175,7 @@ type Sum struct {
 // Add counts a row of usage.
 func (s *Sum) Add(u Usage) {
 	s.Calls += u.Calls
+	s.Tasks += u.Tasks
 	s.Tokens = s.Tokens.Plus(u.Tokens)
 	s.Cost += u.Cost
 }
@@ -171,22 +187,25 @@ type CallFilter struct {
 }
 
 // ScanCalls calls fn for the calls of a user, newest first, until fn returns
-// false. Calls older than the time they are kept are left out.
+// false. Those before [Ledger.CallsFrom] are left out.
 func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(Call) bool) error {
 	prefix := []byte(callPrefix + user + "/")
-	kept := l.store.Now().Add(-l.opts.CallsKept)
-	from := kept
-	if f.From.After(kept) {
-		from = f.From
-	}
 	lo := prefix
 	if !f.Until.IsZero() {
 		lo = binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-f.Until.UnixMilli()+1))
 	}
-	hi := binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-from.UnixMilli()+1))
 	return unavailable(l.store.View(ctx, func(r storage.Reader) error {
+		kept, err := readKeeping(r)
+		if err != nil {
+			return err
+		}
+		from := kept.from(l.store.Now())
+		if f.From.After(from) {
+			from = f.From
+		}
+		hi := binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-from.UnixMilli()+1))
 		var bad error
-		err := r.Scan(lo, hi, func(key, val []byte) bool {
+		err = r.Scan(lo, hi, func(key, val []byte) bool {
 			var c callRecord
 			if c, bad = decodeCall(key, val); bad != nil {
 				return false
@@ -239,10 +258,15 @@ func scan[T any](r storage.Reader, lo, hi []byte, fn func(T) bool) error {
 }
 
 // closeCrashed closes the calls that were under way when the process ended
-// without settling them.
+// without settling them. A store that does not tell how long it keeps calls is
+// refused here: no settlement could be written to it.
 func (l *Ledger) closeCrashed(ctx context.Context) error {
 	var left [][]byte
-	err := l.store.View(ctx, func(r storage.Reader) error {
+	var kept keeping
+	err := l.store.View(ctx, func(r storage.Reader) (err error) {
+		if kept, err = readKeeping(r); err != nil {
+			return err
+		}
 		return r.Scan([]byte(openPrefix), storage.PrefixEnd([]byte(openPrefix)), func(key, _ []byte) bool {
 			left = append(left, append([]byte(nil), key...))
 			return true
@@ -260,7 +284,7 @@ func (l *Ledger) closeCrashed(ctx context.Context) error {
 			}
 			if found && c.Ended == "" {
 				c.Ended = Crashed
-				if err := t.Set(key, c.encode(key), l.store.Now().Add(l.opts.CallsKept)); err != nil {
+				if err := t.Set(key, c.encode(key), l.store.Now().Add(kept.Kept)); err != nil {
 					return err
 				}
 			}

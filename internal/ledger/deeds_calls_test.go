@@ -235,7 +235,7 @@ func (w *world) endHold(s step) {
 	w.run(func() func() {
 		var charged money.Amount
 		err := w.ledger.Update(background, h.user, nil, func(t *Txn) (err error) {
-			charged, err = EndHold(t, w.store.Now(), h.user, h.id, s.amount)
+			charged, err = EndHold(t, w.store.Now(), h.usage(), h.id, s.amount)
 			return err
 		})
 		return func() { w.holdEnded(h, charged, err) }

@@ -210,7 +210,7 @@ func (w *world) finish() {
 		if !h.ended {
 			h.costs = append(h.costs, 0)
 			charged, err := money.Amount(0), w.ledger.Update(background, h.user, nil, func(t *Txn) error {
-				_, err := EndHold(t, w.store.Now(), h.user, h.id, 0)
+				_, err := EndHold(t, w.store.Now(), h.usage(), h.id, 0)
 				return err
 			})
 			w.holdEnded(h, charged, err)

@@ -54,7 +54,7 @@ func newHistory(t *testing.T) *fixture {
 	}
 	end := func(id ID, cost money.Amount) {
 		err := f.Update(ctx, "ann", nil, func(tx *Txn) error {
-			_, err := EndHold(tx, f.clock.Now(), "ann", id, cost*money.Unit)
+			_, err := EndHold(tx, f.clock.Now(), Usage{User: "ann", Key: "key_1", Model: "m"}, id, cost*money.Unit)
 			return err
 		})
 		if err != nil {

@@ -26,6 +26,17 @@ type holdRecord struct {
 	Time    int64        `json:"time"`  // Unix milliseconds
 	Parts   []Leg        `json:"parts"` // what is held, of which account
 	Charged money.Amount `json:"charged"`
+
+	// What was charged counts as a task of this day, key and model. Day is empty
+	// while nothing was, and of holds that were settled before tasks counted.
+	Day   Day    `json:"day,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Model string `json:"model,omitempty"`
+}
+
+// usage is how a hold counts that was settled.
+func (h *holdRecord) usage() Usage {
+	return Usage{Day: h.Day, User: h.User, Key: h.Key, Model: h.Model, Tasks: 1, Cost: h.Charged}
 }
 
 const holdPrefix = "hold/"
@@ -54,12 +65,14 @@ func (r *Reservation) Hold(t storage.Txn, now time.Time, user string, id ID, ref
 }
 
 // EndHold settles a hold for cost, at most what is held, in the order in which
-// it was taken, and releases the rest; a cost of zero voids it. A hold ends
-// once: ending it again, in whatever way, does nothing and returns what was
+// it was taken, and releases the rest; a cost of zero voids it. What is charged
+// counts as a task of today, by the user and the key and to the model of u. A hold
+// ends once: ending it again, in whatever way, does nothing and returns what was
 // charged the first time.
-func EndHold(t storage.Txn, now time.Time, user string, id ID, cost money.Amount) (charged money.Amount, err error) {
+func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (charged money.Amount, err error) {
+	key := holdKey(u.User, id)
 	var h holdRecord
-	found, err := storage.GetRecord(t, holdKey(user, id), &h)
+	found, err := storage.GetRecord(t, key, &h)
 	switch {
 	case err != nil:
 		return 0, err
@@ -68,7 +81,7 @@ func EndHold(t storage.Txn, now time.Time, user string, id ID, cost money.Amount
 	case h.State != Held:
 		return h.Charged, nil
 	}
-	x := Transfer{ID: IDOf("end", id.String()), Kind: Void, User: user, Reference: id.String()}
+	x := Transfer{ID: IDOf("end", id.String()), Kind: Void, User: u.User, Reference: id.String()}
 	var held money.Amount
 	for _, part := range h.Parts {
 		if !part.Account.memo() {
@@ -78,6 +91,10 @@ func EndHold(t storage.Txn, now time.Time, user string, id ID, cost money.Amount
 	h.State, h.Charged = Voided, min(cost, held)
 	if h.Charged > 0 {
 		h.State, x.Kind = Settled, Settle
+		h.Day, h.Key, h.Model = DayOf(now), u.Key, u.Model
+		if err := h.usage().count(t); err != nil {
+			return 0, err
+		}
 	}
 	left := h.Charged
 	for _, part := range h.Parts {
@@ -92,5 +109,5 @@ func EndHold(t storage.Txn, now time.Time, user string, id ID, cost money.Amount
 	if _, err := Book(t, now, x); err != nil {
 		return 0, err
 	}
-	return h.Charged, storage.SetRecord(t, holdKey(user, id), h)
+	return h.Charged, storage.SetRecord(t, key, h)
 }

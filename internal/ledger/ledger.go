@@ -28,19 +28,12 @@ type Ledger struct {
 	mismatches atomic.Int64 // debits that the store could not cover as the purse had promised
 }
 
-// CallsKept is how long the records of calls are kept unless it is configured
-// otherwise (interface, section 9).
-const CallsKept = 90 * 24 * time.Hour
-
 // Options are what a [Ledger] is told by the rest of the house.
 type Options struct {
 	// Sources lists what a user may spend, in his order. It is called inside
 	// transactions, where it may bring his records up to date, such as by
 	// opening the quota of a new period. Default: the wallet alone.
 	Sources func(t storage.Txn, user string) (Sources, error)
-
-	// CallsKept is how long the records of calls are kept. Default: [CallsKept].
-	CallsKept time.Duration
 
 	// Logger is told of what must not happen. Default: none.
 	Logger *zap.Logger
@@ -59,9 +52,6 @@ func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, err
 		opts.Sources = func(_ storage.Txn, user string) (Sources, error) {
 			return Sources{Order: []Account{Wallet(user)}}, nil
 		}
-	}
-	if opts.CallsKept == 0 {
-		opts.CallsKept = CallsKept
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()

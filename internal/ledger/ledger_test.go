@@ -41,8 +41,13 @@ func (c *clock) pass(d time.Duration) {
 
 func newFixture(t testing.TB, opts Options) *fixture {
 	t.Helper()
-	c := &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
-	store := storage.New(memory.New(), storage.Options{Clock: c.Now, Gather: -1})
+	return newFixtureOver(t, memory.New(), &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}, opts)
+}
+
+// newFixtureOver is a fixture over an engine of a test's own.
+func newFixtureOver(t testing.TB, engine storage.Engine, c *clock, opts Options) *fixture {
+	t.Helper()
+	store := storage.New(engine, storage.Options{Clock: c.Now, Gather: -1})
 	l, err := Open(t.Context(), store, opts)
 	if err != nil {
 		t.Fatal(err)

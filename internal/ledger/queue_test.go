@@ -25,7 +25,7 @@ func inWorld(t *testing.T, amount money.Amount, fn func(*testing.T, *world)) {
 		fn(t, w)
 		var problems []Problem
 		w.view(func(r storage.Reader) error {
-			_, err := Verify(t.Context(), r, time.Now(), CallsKept, func(p Problem) { problems = append(problems, p) })
+			_, err := Verify(t.Context(), r, time.Now(), func(p Problem) { problems = append(problems, p) })
 			return err
 		})
 		if w.err != nil || len(problems) > 0 {

@@ -35,26 +35,28 @@ type Check func(r storage.Reader, problem func(Problem)) error
 
 // Verify rebuilds every balance from its entries, and looks whether all that is
 // written twice says the same: entries and transfers, holds and what is held,
-// calls and what they have paid, the sums of days and their calls, indexes and
-// their records; and whether each transfer changes only what one of its kind may.
-// problem is called for each thing that does not add up; then
-// the checks run. Verify changes nothing.
+// calls and what they have paid, the sums of days and their calls and tasks,
+// indexes and their records; and whether each transfer changes only what one of
+// its kind may. problem is called for each thing that does not add up; then the
+// checks run. Verify changes nothing.
 //
-// r is one snapshot, of a store in use or of a copy. Of calls it knows that those
-// before callsKept ago may be gone, and leaves some time beside. The error is
-// that of reading, or of ctx. The memory that Verify takes is that of what one
-// user has, not of how many entries and calls there are.
-func Verify(ctx context.Context, r storage.Reader, now time.Time, callsKept time.Duration,
-	problem func(Problem), checks ...Check,
-) (Report, error) {
+// r is one snapshot, of a store in use or of a copy. Which calls may be gone it
+// knows by what the store says of how long they are kept, and leaves some time
+// beside. The error is that of reading, or of ctx. The memory that Verify takes is
+// that of what one user has, not of how many entries and calls there are.
+func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(Problem), checks ...Check) (Report, error) {
 	began := time.Now()
-	kept := now.Add(min(keptMargin, callsKept/2) - callsKept)
+	k, err := readKeeping(interruptible{ctx, r})
+	if err != nil {
+		return Report{}, err
+	}
+	from := k.from(now)
+	kept := from.Add(min(keptMargin, k.Kept/2))
 	v := &verification{
 		Reader: interruptible{ctx, r}, problem: problem,
-		paidFrom: firstTimed(kept), tracedFrom: firstTimed(now.Add(-callsKept)), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
+		paidFrom: firstTimed(kept), tracedFrom: firstTimed(from), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
 		ties: newTies(), traces: newTraces(),
 	}
-	var err error
 	for _, step := range []func() error{v.accounts, v.transfers, v.untied, v.claims} {
 		if err = step(); err != nil {
 			break

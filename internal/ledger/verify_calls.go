@@ -144,7 +144,7 @@ func (v *verification) usage(records *cursor, b *books) error {
 		if u.Day >= v.wholeFrom {
 			b.count(Usage{
 				Day: u.Day, User: u.User, Key: u.Key, Model: u.Model,
-				Calls: -u.Calls, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Lost: -u.Lost,
+				Calls: -u.Calls, Tasks: -u.Tasks, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Lost: -u.Lost,
 			})
 		}
 	}

@@ -14,7 +14,7 @@ var harmsToCalls = []harm{
 		func(d damage) { d.remove(call(callPrefix, "a")) },
 		[]string{
 			"account u/ann/wallet: what calls took from it differs by 5.00 from what their records have paid",
-			"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, -3 tokens in and -5 out, -5.00 charged and 0.00 uncollected",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, -5.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -30,7 +30,7 @@ var harmsToCalls = []harm{
 	{
 		"a call that has cost more than the sums of its day know",
 		func(d damage) { d.call(call(callPrefix, "d"), func(c *callRecord) { c.Lost = money.Unit }) },
-		[]string{"usage ann/20261120/key_1/m: its calls differ from it by 0 calls, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
+		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
 	},
 	{
 		"a call that was paid from a budget",
@@ -91,7 +91,7 @@ var harmsToCalls = []harm{
 		func(d damage) { d.set(call(callPrefix, "d"), nil) },
 		[]string{
 			"call d of ann: its record cannot be read: it is damaged, or that of another call",
-			"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -104,14 +104,27 @@ var harmsToCalls = []harm{
 		func(d damage) {
 			edit(d, someday.key(), func(u *Usage) { u.Calls, u.Tokens = u.Calls+1, u.Tokens.Plus(usage.Tokens{Output: 4}) })
 		},
-		[]string{"usage ann/20261120/key_1/m: its calls differ from it by -1 calls, 0 tokens in and -4 out, 0.00 charged and 0.00 uncollected"},
+		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, 0 tokens in and -4 out, 0.00 charged and 0.00 uncollected"},
+	},
+	{
+		"sums of a day with a task too many",
+		func(d damage) { edit(d, someday.key(), func(u *Usage) { u.Tasks++ }) },
+		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, 0.00 charged and 0.00 uncollected"},
+	},
+	{
+		"sums of a day with more than its calls and tasks were charged",
+		func(d damage) { edit(d, someday.key(), func(u *Usage) { u.Cost += money.Unit }) },
+		[]string{
+			"user ann: what calls and tasks took differs by -1.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, -1.00 charged and 0.00 uncollected",
+		},
 	},
 	{
 		"sums of a day that are missing",
 		func(d damage) { d.remove(someday.key()) },
 		[]string{
-			"user ann: what calls took differs by 12.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls differ from it by 5 calls, 15 tokens in and 25 out, 12.00 charged and 2.00 uncollected",
+			"user ann: what calls and tasks took differs by 18.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 5 calls, 1 tasks, 15 tokens in and 25 out, 18.00 charged and 2.00 uncollected",
 		},
 	},
 	{
@@ -120,7 +133,7 @@ var harmsToCalls = []harm{
 			u := Usage{Day: "20250101", User: "ann", Key: "key_1", Model: "m", Calls: 1, Cost: money.Unit}
 			d.set(u.key(), storage.EncodeRecord(u))
 		},
-		[]string{"user ann: what calls took differs by -1.00 from what the usage of all days comes to"},
+		[]string{"user ann: what calls and tasks took differs by -1.00 from what the usage of all days comes to"},
 	},
 	{
 		"sums of a day that cannot be read",

@@ -25,6 +25,12 @@ func (v *verification) holds(records *cursor, b *books) error {
 			v.tell(where, "its record is that of hold %v of %s", h.ID, h.User)
 			continue
 		}
+		if h.Day != "" {
+			b.spent += h.Charged
+			if h.Day >= v.wholeFrom {
+				b.count(h.usage())
+			}
+		}
 		if err := v.hold(where, h, b); err != nil {
 			return err
 		}

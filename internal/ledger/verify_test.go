@@ -16,7 +16,7 @@ import (
 func (f *fixture) verify() (problems []string, report Report) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
-		report, err = Verify(f.t.Context(), r, f.clock.Now(), f.opts.CallsKept, func(p Problem) {
+		report, err = Verify(f.t.Context(), r, f.clock.Now(), func(p Problem) {
 			problems = append(problems, p.Where+": "+p.What)
 		})
 		return err
@@ -89,7 +89,7 @@ func TestVerifyKnowsThatOldCallsAreGone(t *testing.T) {
 	forget := func(id string) {
 		f.change(func(tx storage.Txn) error { return tx.Delete(call(callPrefix, id)) })
 	}
-	f.clock.pass(f.opts.CallsKept - 12*time.Hour)
+	f.clock.pass(CallsKept - 12*time.Hour)
 	forget("a")
 	f.verified()
 	r := f.reserve(history, 3*money.Unit)
@@ -97,7 +97,7 @@ func TestVerifyKnowsThatOldCallsAreGone(t *testing.T) {
 	r.Settle(c, money.Unit, true)
 	f.settled()
 	f.verified()
-	f.clock.pass(f.opts.CallsKept)
+	f.clock.pass(CallsKept)
 	f.change(func(tx storage.Txn) error { return tx.Delete(c.key()) })
 	forget("b")
 	f.verified()
@@ -120,7 +120,7 @@ func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
 	f.verified()
 	// What is not relied on any more ends in the midst of the call.
 	ends := began.Add(maxPaid * time.Minute)
-	f.clock.pass(ends.Add(f.opts.CallsKept - keptMargin).Sub(f.clock.Now()))
+	f.clock.pass(ends.Add(CallsKept - keptMargin).Sub(f.clock.Now()))
 	f.verified()
 	f.change(func(tx storage.Txn) error {
 		damage{tx, t}.call(c.key(), func(c *callRecord) { c.Paid[0].Transfer = extra })
@@ -129,6 +129,19 @@ func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
 	if problems, _ := f.verify(); len(problems) != 1 || !strings.Contains(problems[0], "which is missing") {
 		t.Errorf("of a payment by no transfer it said %q", problems)
 	}
+}
+
+// TestVerifyKnowsThatTasksDidNotCountAtFirst is about holds that were settled by
+// a build that summed up calls alone.
+func TestVerifyKnowsThatTasksDidNotCountAtFirst(t *testing.T) {
+	t.Parallel()
+	f := newHistory(t)
+	f.change(func(tx storage.Txn) error {
+		edit(damage{tx, t}, holdKey("ann", paidHold), func(h *holdRecord) { h.Day, h.Key, h.Model = "", "", "" })
+		edit(damage{tx, t}, someday.key(), func(u *Usage) { u.Tasks, u.Cost = 0, u.Cost-6*money.Unit })
+		return nil
+	})
+	f.verified()
 }
 
 func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {
@@ -142,7 +155,7 @@ func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {
 					return then()
 				}
 				return nil
-			}}, f.clock.Now(), f.opts.CallsKept, func(p Problem) { t.Error(p) })
+			}}, f.clock.Now(), func(p Problem) { t.Error(p) })
 			return err
 		})
 		return reads, err
@@ -194,7 +207,7 @@ func TestVerifyRunsTheChecksOfOthers(t *testing.T) {
 	var got []Problem
 	var report Report
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
-		report, err = Verify(t.Context(), r, f.clock.Now(), f.opts.CallsKept, func(p Problem) { got = append(got, p) },
+		report, err = Verify(t.Context(), r, f.clock.Now(), func(p Problem) { got = append(got, p) },
 			func(r storage.Reader, problem func(Problem)) error {
 				if val, err := r.Get(claimKey); err != nil || val == nil {
 					t.Errorf("a check reads %q, %v", val, err)

@@ -101,6 +101,8 @@ var harmsToTransfers = []harm{
 		"an ended hold that is missing",
 		func(d damage) { d.remove(holdKey("ann", paidHold)) },
 		[]string{
+			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
 			fmt.Sprintf("transfer %v: it is a hold of hold %v of ann, which is missing", paidHold, paidHold),
 			fmt.Sprintf("transfer %v: it is a settle of hold %v of ann, which is missing", endOf(paidHold), paidHold),
 		},
@@ -136,7 +138,27 @@ var harmsToTransfers = []harm{
 	{
 		"a hold that was charged something else",
 		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.Charged -= money.Unit }) },
-		[]string{fmt.Sprintf("hold %v of ann: it was charged 5.00, its transfer took 6.00", paidHold)},
+		[]string{
+			fmt.Sprintf("hold %v of ann: it was charged 5.00, its transfer took 6.00", paidHold),
+			"user ann: what calls and tasks took differs by -1.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, -1.00 charged and 0.00 uncollected",
+		},
+	},
+	{
+		"a hold that counts as a task of another model",
+		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.Model = "n" }) },
+		[]string{
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+			"usage ann/20261120/key_1/n: its calls and tasks differ from it by 0 calls, 1 tasks, 0 tokens in and 0 out, 6.00 charged and 0.00 uncollected",
+		},
+	},
+	{
+		"a hold that does not count as a task",
+		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.Day = "" }) },
+		[]string{
+			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+		},
 	},
 	{
 		"a hold that no transfer began",
@@ -155,12 +177,20 @@ var harmsToTransfers = []harm{
 	{
 		"a hold that cannot be read",
 		func(d damage) { d.set(holdKey("ann", paidHold), []byte{2}) },
-		[]string{fmt.Sprintf("hold %v of ann: its record cannot be read: storage: record version 2, this build reads 1", paidHold)},
+		[]string{
+			fmt.Sprintf("hold %v of ann: its record cannot be read: storage: record version 2, this build reads 1", paidHold),
+			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+		},
 	},
 	{
 		"a hold in the place of another",
 		func(d damage) { d.set(holdKey("ann", paidHold), d.get(holdKey("ann", voidHold))) },
-		[]string{fmt.Sprintf("hold %v of ann: its record is that of hold %v of ann", paidHold, voidHold)},
+		[]string{
+			fmt.Sprintf("hold %v of ann: its record is that of hold %v of ann", paidHold, voidHold),
+			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
+			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+		},
 	},
 	{
 		"a hold that ends twice",

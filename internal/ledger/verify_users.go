@@ -92,8 +92,8 @@ type books struct {
 	user  string
 	held  map[Account]money.Amount // on each account; by its holds
 	paid  map[Account]money.Amount // from each account by calls whose records are there; by those
-	spent money.Amount             // by calls, ever; by the sums of days
-	days  map[string]Usage         // what calls came to on days of which all are there; by the sums
+	spent money.Amount             // by calls and tasks, ever; by the sums of days
+	days  map[string]Usage         // what they came to on days of which all calls are there; by the sums
 
 	// vague are the accounts from which a call has paid of which it is not known how
 	// much was before the time that paid counts from.
@@ -145,13 +145,13 @@ func (v *verification) balance(b *books) {
 		v.tell("account "+string(a), "what calls took from it differs by %v from what their records have paid", b.paid[a])
 	}
 	if b.spent != 0 {
-		v.tell("user "+b.user, "what calls took differs by %v from what the usage of all days comes to", b.spent)
+		v.tell("user "+b.user, "what calls and tasks took differs by %v from what the usage of all days comes to", b.spent)
 	}
 	for _, key := range slices.Sorted(maps.Keys(b.days)) {
 		u := b.days[key]
-		if u.Calls != 0 || u.Tokens != (usage.Tokens{}) || u.Cost != 0 || u.Lost != 0 {
-			v.tell(whereUsage(key), "its calls differ from it by %d calls, %d tokens in and %d out, %v charged and %v uncollected",
-				u.Calls, u.Tokens.AllInput(), u.Tokens.AllOutput(), u.Cost, u.Lost)
+		if u.Calls != 0 || u.Tasks != 0 || u.Tokens != (usage.Tokens{}) || u.Cost != 0 || u.Lost != 0 {
+			v.tell(whereUsage(key), "its calls and tasks differ from it by %d calls, %d tasks, %d tokens in and %d out, %v charged and %v uncollected",
+				u.Calls, u.Tasks, u.Tokens.AllInput(), u.Tokens.AllOutput(), u.Cost, u.Lost)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -71,6 +72,7 @@ func (w *world) order(user string) []Account {
 func (w *world) check() {
 	w.checkAccounts()
 	w.checkCalls()
+	w.checkUsage()
 	w.checkPurses()
 	open, reserved := int64(0), money.Amount(0)
 	for _, c := range w.calls {
@@ -86,7 +88,7 @@ func (w *world) check() {
 	}
 	var problems []string
 	w.view(func(r storage.Reader) error {
-		_, err := Verify(context.Background(), r, time.Now(), CallsKept, func(p Problem) {
+		_, err := Verify(context.Background(), r, time.Now(), func(p Problem) {
 			problems = append(problems, p.Where+": "+p.What)
 		})
 		return err
@@ -133,6 +135,39 @@ func (w *world) checkCalls() {
 			w.failf("call %s has ended as %q in the store, not as %q", c.ID, record.Ended, c.ended)
 		}
 		c.durable = record.Number
+	}
+}
+
+// checkUsage looks whether the usage of all days comes to what the house has had
+// for calls and tasks.
+func (w *world) checkUsage() {
+	var spent money.Amount
+	tasks := int64(0)
+	w.view(func(r storage.Reader) error {
+		return errors.Join(
+			r.Scan(accountKey(Spent), storage.PrefixEnd(accountKey(Spent)), func(_, val []byte) bool {
+				state, err := decodeState(val)
+				if err != nil {
+					w.failf("an account of what was spent: %v", err)
+				}
+				spent += state.Balance
+				return true
+			}),
+			scan(r, []byte(usagePrefix), storage.PrefixEnd([]byte(usagePrefix)), func(u Usage) bool {
+				spent -= u.Cost
+				tasks += u.Tasks
+				return true
+			}),
+			scan(r, []byte(holdPrefix), storage.PrefixEnd([]byte(holdPrefix)), func(h holdRecord) bool {
+				if h.State == Settled {
+					tasks--
+				}
+				return true
+			}),
+		)
+	})
+	if spent != 0 || tasks != 0 {
+		w.failf("what was spent differs by %d from the usage of all days, and the tasks by %d", spent, tasks)
 	}
 }
 

@@ -74,6 +74,9 @@ type madeHold struct {
 	ended bool
 }
 
+// usage is where the charge of a hold counts: beside calls.
+func (h *madeHold) usage() Usage { return Usage{User: h.user, Key: "key_1", Model: "m"} }
+
 // gate is an engine whose transactions wait while it is shut.
 type gate struct {
 	storage.Engine

@@ -221,12 +221,17 @@ func (e *Engine) settle(t storage.Txn, config *config, r *record, o outcome) err
 			cost = r.price()
 		}
 		var err error
-		if r.Charged, err = ledger.EndHold(t, now, r.User, holdID(r.ID), cost); err != nil {
+		if r.Charged, err = ledger.EndHold(t, now, r.usage(), holdID(r.ID), cost); err != nil {
 			return err
 		}
 	}
 	r.Quote = nil
 	return e.announce(t, config, r)
+}
+
+// usage is where the charge of a task counts.
+func (r *record) usage() ledger.Usage {
+	return ledger.Usage{User: r.User, Key: r.Key, Model: r.Model}
 }
 
 // price is what was delivered costs, by the price as it was at submission. It is

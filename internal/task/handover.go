@@ -270,7 +270,7 @@ func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
 				return err
 			}
 			if have.Hold > 0 {
-				if _, err := ledger.EndHold(t, e.store.Now(), have.User, holdID(have.ID), 0); err != nil {
+				if _, err := ledger.EndHold(t, e.store.Now(), have.usage(), holdID(have.ID), 0); err != nil {
 					return err
 				}
 			}

@@ -182,7 +182,7 @@ func (w *world) sound() {
 func (w *world) problems() (list []string) {
 	w.t.Helper()
 	err := w.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledger.Verify(context.Background(), r, w.store.Now(), ledger.CallsKept,
+		_, err := ledger.Verify(context.Background(), r, w.store.Now(),
 			func(p ledger.Problem) { list = append(list, p.Where+": "+p.What) },
 			func(r storage.Reader, _ func(ledger.Problem)) error {
 				return Verify(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })

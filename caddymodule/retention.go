@@ -1,0 +1,125 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// Retention says how long records are kept of what is over. What money has moved,
+// and the sums of what was used on each day, are kept for ever. None is more than
+// 3653d.
+type Retention struct {
+	// Of tasks, from their end. At least 3d, as long as their session ids are in
+	// use. Default: 90d.
+	Tasks caddy.Duration `json:"tasks,omitempty"`
+
+	// Of the records of calls, from when each was settled last. A change begins
+	// within a minute and holds for those that are settled from then on; older calls
+	// than this are not listed any more, also after it is raised again. At least 3d,
+	// so that `verify` has a whole day of calls to hold against its sums. Default:
+	// 90d.
+	Calls caddy.Duration `json:"calls,omitempty"`
+
+	// Of the events of the audit, and with it of what people see as the activity
+	// of their accounts. A change begins within a minute and holds for events from
+	// then on. At least 30d, so that who looks once a month sees all of them.
+	// Default: 400d.
+	Audit caddy.Duration `json:"audit,omitempty"`
+}
+
+// day is what retention is told in.
+const day = 24 * time.Hour
+
+// Bounds of how long records are kept: ten years, and what the fields of
+// [Retention] tell.
+const (
+	longestRetention = 3653 * day
+	leastCallsKept   = 3 * day
+	leastAuditKept   = 30 * day
+)
+
+// term is how long records of one kind are kept.
+type term struct {
+	name         string
+	kept         *caddy.Duration
+	least, usual time.Duration
+}
+
+func (r *Retention) terms() []term {
+	return []term{
+		{"tasks", &r.Tasks, task.SessionWindow, task.DefaultKept},
+		{"calls", &r.Calls, leastCallsKept, ledger.CallsKept},
+		{"audit", &r.Audit, leastAuditKept, identity.AuditKept},
+	}
+}
+
+func (r *Retention) setDefaults() {
+	for _, t := range r.terms() {
+		setDefault(t.kept, t.usual)
+	}
+}
+
+func (r *Retention) validate() error {
+	terms := r.terms()
+	errs := make([]error, len(terms))
+	for i, t := range terms {
+		errs[i] = t.validate()
+	}
+	return errors.Join(errs...)
+}
+
+func (t term) validate() error {
+	if kept := time.Duration(*t.kept); kept < t.least || kept > longestRetention {
+		return fmt.Errorf("retention: %s is from %dd to %dd, not %v", t.name, t.least/day, longestRetention/day, kept)
+	}
+	return nil
+}
+
+// keep has records kept for as long as the configuration in force says. It is done
+// now and then, and not when a configuration comes, so that one which does not get
+// up leaves nothing behind: where calls were kept for less for a while, those from
+// before are not listed either.
+func (n *Node) keep(ctx context.Context) error {
+	n.serving.Lock()
+	a := n.serving.inForce()
+	n.serving.Unlock()
+	if a == nil {
+		return nil
+	}
+	return errors.Join(
+		n.Ledger.KeepCalls(ctx, time.Duration(a.Retention.Calls)),
+		n.Directory.KeepAudit(ctx, time.Duration(a.Retention.Audit)),
+	)
+}
+
+// unmarshalCaddyfile reads
+//
+//	retention {
+//		tasks <duration>
+//		calls <duration>
+//		audit <duration>
+//	}
+func (r *Retention) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	words := make(map[string]func(*caddyfile.Dispenser) error)
+	for _, t := range r.terms() {
+		words[t.name] = func(d *caddyfile.Dispenser) error {
+			if err := duration(d, t.kept); err != nil {
+				return err
+			}
+			return located(d, t.validate())
+		}
+	}
+	return Block(d, words)
+}

@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// TestATaskCountsWhereAndWhenItIsCharged holds what of a task is in the usage of
+// days, beside calls: what it was charged, once, on the day of that.
+func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100*money.Unit)
+	payer := Payer{User: "ann"}
+	hold := func(name string) ID {
+		t.Helper()
+		r, id := f.reserve(payer, 10*money.Unit), IDOf(name)
+		err := f.Update(t.Context(), "ann", r, func(tx *Txn) error { return r.Hold(tx, f.clock.Now(), "ann", id, name) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	end := func(id ID, key, model string, cost money.Amount) {
+		t.Helper()
+		err := f.Update(t.Context(), "ann", nil, func(tx *Txn) error {
+			_, err := EndHold(tx, f.clock.Now(), Usage{User: "ann", Key: key, Model: model}, id, cost*money.Unit)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	overnight, voided, dear := hold("a"), hold("b"), hold("c")
+	f.reserve(payer, money.Unit).Settle(aCall(f, "call", "ann"), money.Unit, true)
+	f.settled()
+	f.clock.pass(24 * time.Hour)
+	f.reserve(payer, money.Unit).Settle(aCall(f, "next", "ann"), money.Unit, true)
+	f.settled()
+	end(overnight, "key_1", "m", 4)
+	end(overnight, "key_1", "m", 9) // it has ended
+	end(voided, "key_1", "video-1", 0)
+	end(dear, "key_2", "video-1", 30) // of which 10 are held
+
+	var got []Usage
+	var sum money.Amount
+	err := f.ScanUsage(t.Context(), "ann", "", "", func(u Usage) bool {
+		sum += u.Cost
+		got = append(got, Usage{Day: u.Day, User: u.User, Key: u.Key, Model: u.Model, Calls: u.Calls, Tasks: u.Tasks, Cost: u.Cost / money.Unit})
+		return true
+	})
+	want := []Usage{
+		{Day: "20261120", User: "ann", Key: "key_1", Model: "m", Calls: 1, Cost: 1},
+		{Day: "20261121", User: "ann", Key: "key_1", Model: "m", Calls: 1, Tasks: 1, Cost: 5},
+		{Day: "20261121", User: "ann", Key: "key_2", Model: "video-1", Tasks: 1, Cost: 10},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, the usage is %+v, not %+v", err, got, want)
+	}
+	err = f.store.View(t.Context(), func(r storage.Reader) error {
+		for _, day := range []Account{"s/spent/20261120", "s/spent/20261121"} {
+			state, err := ReadState(r, day)
+			if err != nil {
+				return err
+			}
+			sum -= state.Balance
+		}
+		return nil
+	})
+	if err != nil || sum != 0 {
+		t.Errorf("%v, the usage differs by %v from what was spent", err, sum)
+	}
+	f.verified()
+}
