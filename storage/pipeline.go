@@ -31,7 +31,7 @@ const enough = 8
 func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 	var ready *batch // has run
 	for {
-		var flight *flight
+		var sent *flight // of ready
 		var next *batch
 		err := s.engine.View(context.Background(), func(r Reader) error {
 			if ready == nil {
@@ -43,16 +43,16 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 				}
 				ready = first
 			}
-			flight = s.launch(ready)
+			sent = s.launch(ready)
 			next = newBatch(&layer{r, ready.pending})
-			return s.runAhead(next, flight)
+			return s.runAhead(next, sent)
 		})
 		switch {
-		case flight == nil: // nothing could be read
+		case sent == nil: // nothing could be read
 			s.conclude(s.taken, false, err)
 			return nil
-		case flight.err != nil:
-			s.conclude(ready.jobs, flight.refused, flight.err)
+		case sent.err != nil:
+			s.conclude(ready.jobs, sent.refused, sent.err)
 			if rest := s.taken[len(ready.jobs):]; len(rest) > 0 {
 				s.commit(rest)
 			}
