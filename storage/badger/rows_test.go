@@ -247,3 +247,41 @@ func TestACommitTakesOutOldRowsToo(t *testing.T) {
 		t.Error("it is there after it was written")
 	}
 }
+
+// TestAViewThatReadsAllLeavesTheRowsToOthers has one view read more than it may
+// keep.
+func TestAViewThatReadsAllLeavesTheRowsToOthers(t *testing.T) {
+	t.Parallel()
+	e := openTest(t, t.TempDir())
+	const keys = 3 * mostKept
+	name := func(n int) []byte { return fmt.Appendf(nil, "row/%d", n) }
+	if err := e.Update(t.Context(), func(tx storage.Txn) error {
+		for n := range keys {
+			if err := tx.Set(name(n), []byte("value"), never); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.View(t.Context(), func(r storage.Reader) error {
+		for n := range keys {
+			if val, err := r.Get(name(n)); err != nil || string(val) != "value" {
+				return fmt.Errorf("%d: %q, %w", n, val, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for n := range keys {
+		if _, have := e.rows.get(name(n), e.db.MaxVersion()); have {
+			known++
+		}
+	}
+	if known != mostKept {
+		t.Errorf("%d rows were kept, want %d", known, mostKept)
+	}
+}

@@ -115,6 +115,19 @@ type view struct {
 	reader
 	rows *rows
 	era  uint64 // of the rows before the snapshot
+	kept int    // so far
+}
+
+// mostKept is how many rows and lists one view keeps for others. One that reads
+// more goes through the store, and would leave nothing of what others ask for.
+const mostKept = 1024
+
+// keep keeps what was read.
+func (v *view) keep(key []byte, one row) {
+	if v.kept < mostKept {
+		v.kept++
+		v.rows.keep(key, one, v.era)
+	}
 }
 
 // Get implements storage.Reader.
@@ -125,7 +138,7 @@ func (v *view) Get(key []byte) ([]byte, error) {
 	}
 	val, expires, err := v.get(key)
 	if err == nil {
-		v.rows.keep(key, row{val: val, expires: expires, at: at}, v.era)
+		v.keep(key, row{val: val, expires: expires, at: at})
 	}
 	return val, err
 }
@@ -158,7 +171,7 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	})
 	if err == nil && ended && listed <= mostListed {
 		v.rows.lists.Store(true)
-		v.rows.keep(name, list, v.era)
+		v.keep(name, list)
 	}
 	return err
 }
