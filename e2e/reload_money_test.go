@@ -17,6 +17,7 @@ func (t tariffs) site(b *backend, tariff int) site {
 	}
 	// Shorter than the calls: on a reload it must end none of them.
 	s.Global = "grace_period 100ms"
+	s.Limits = "ping off" // calls are held, and compared to the byte with what the backend says
 	return s
 }
 
