@@ -23,8 +23,9 @@
 // reserved by calls under way. Every debit passes it first, so that money is
 // given away once, to the last nano-unit, without a look at the store.
 //
-// A purse follows the store step by step. It is read inside a transaction, and
-// changed on the goroutine that commits, in the order of commits. So at every
+// A purse follows the store step by step. What a transaction enters into a user's
+// accounts is noted inside it, and reaches the purse when it is durable, in the
+// order of commits; only a load reads all that he has. So at every
 // moment it is the durable state after the last commit that it was told of,
 // minus the reservations whose debits have not been committed.
 //
