@@ -17,7 +17,7 @@ func TestOutcomesAreToldInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	s := storage.New(memory.New(), storage.Options{Gather: -1})
 	defer s.Close()
-	var ran, told []int // by the goroutine that commits alone
+	var ran, told []int // each by one goroutine at a time
 	var callers sync.WaitGroup
 	refused := errors.New("refused")
 	for i := range 200 {
