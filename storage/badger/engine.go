@@ -109,7 +109,7 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	era := e.rows.era.Load()
+	era := e.rows.ended.Load()
 	t := e.db.NewTransaction(false)
 	defer t.Discard()
 	return fn(&view{reader: reader{ctx: ctx, txn: t}, rows: e.rows, era: era})
@@ -177,9 +177,9 @@ func (e *engine) commit(tx *txn) error {
 	if err := e.space.check(); err != nil {
 		return err
 	}
-	e.rows.begin(tx.keys)
+	e.rows.begin(tx.changes)
 	err := tx.txn.Commit()
-	e.rows.end()
+	e.rows.end(tx.changes, e.after(err))
 	switch {
 	case errors.Is(err, badger.ErrTxnTooBig):
 		return storage.ErrTooLarge
@@ -192,6 +192,17 @@ func (e *engine) commit(tx *txn) error {
 		return fmt.Errorf("badger: commit: %w", err)
 	}
 	return e.log.failure()
+}
+
+// after returns the time of the first snapshot that sees a commit with this
+// outcome; zero when there may be none.
+func (e *engine) after(outcome error) uint64 {
+	if outcome != nil {
+		return 0
+	}
+	t := e.db.NewTransaction(false)
+	defer t.Discard()
+	return t.ReadTs()
 }
 
 // Close implements storage.Engine. It waits for the transactions that run, so

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -174,32 +175,121 @@ func TestARowServesOnlySnapshotsThatAreNotEarlier(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	key := []byte("k")
-	r.keep(key, row{val: []byte("v"), at: 10}, r.era.Load())
+	r.keep(key, row{val: []byte("v"), at: 10}, 0)
 	if _, known := r.get(key, 9); known {
 		t.Error("it was read in a later snapshot than this")
 	}
 	if one, known := r.get(key, 10); !known || string(one.val) != "v" {
 		t.Error("it is not there")
 	}
-	r.begin([][]byte{key})
-	if _, known := r.get(key, 10); known {
-		t.Error("it is there while it is written")
-	}
-	r.keep(key, row{val: []byte("v"), at: 10}, 0)
-	r.keep(key, row{val: []byte("v"), at: 10}, r.era.Load())
-	r.end()
-	r.keep(key, row{val: []byte("v"), at: 10}, 0)
-	if _, known := r.get(key, 12); known {
-		t.Error("what was read before a commit is kept after it")
-	}
 	past := uint64(time.Now().Unix())
-	r.keep(key, row{val: []byte("v"), expires: past, at: 12}, r.era.Load())
+	r.keep(key, row{val: []byte("v"), expires: past, at: 12}, 0)
 	if _, known := r.get(key, 12); known {
 		t.Error("it has expired")
 	}
-	r.keep(key, row{expires: past + 1000, at: 12}, r.era.Load())
+	r.keep(key, row{expires: past + 1000, at: 12}, 0)
 	if one, known := r.get(key, 12); !known || one.val != nil {
 		t.Error("it is not known to be absent")
+	}
+}
+
+func TestWhatWasReadBeforeACommitOfItIsNotKept(t *testing.T) {
+	t.Parallel()
+	r := newRows(1 << 20)
+	written, other := []byte("written"), []byte("other")
+	old := row{val: []byte("old"), at: 10}
+	changes := []change{{key: written, val: []byte("new")}}
+	r.begin(changes)
+	r.keep(written, old, 0)
+	r.keep(other, old, 0)
+	if _, known := r.get(written, 10); known {
+		t.Error("it is kept while it is being written")
+	}
+	r.end(changes, 11)
+	r.keep(written, old, 0)
+	if _, known := r.get(written, 12); known {
+		t.Error("it is kept after it was written")
+	}
+	if _, known := r.get(other, 12); !known {
+		t.Error("a commit of other keys has kept it from being kept")
+	}
+	r.keep(written, row{val: []byte("new"), at: 11}, r.ended.Load())
+	if _, known := r.get(written, 11); !known {
+		t.Error("what was read after the commit is not kept")
+	}
+}
+
+func TestACommitPutsBackWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	past := uint64(time.Now().Unix())
+	for _, c := range []struct {
+		name   string
+		before *row
+		change change
+		at     uint64 // of the commit; zero when it has failed
+		want   string // at 11
+	}{
+		{"a value", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 11, "new"},
+		{"an empty value", &row{val: []byte{}, at: 10}, change{val: []byte("new")}, 11, "new"},
+		{"what nobody has asked for", nil, change{val: []byte("new")}, 11, "unknown"},
+		{"what was not there", &row{at: 10}, change{val: []byte("new")}, 11, "unknown"},
+		{"what is deleted", &row{val: []byte("old"), at: 10}, change{}, 11, "unknown"},
+		{"what has expired", &row{val: []byte("old"), at: 10}, change{val: []byte("new"), expires: past}, 11, "unknown"},
+		{"a commit that has failed", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 0, "unknown"},
+		{"a later commit", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 12, "unknown"},
+	} {
+		r := newRows(1 << 20)
+		c.change.key = []byte("k")
+		if c.before != nil {
+			r.keep(c.change.key, *c.before, 0)
+		}
+		changes := []change{c.change}
+		r.begin(changes)
+		if _, known := r.get(c.change.key, 10); known {
+			t.Errorf("%s: it is there while it is written", c.name)
+		}
+		r.end(changes, c.at)
+		got := "unknown"
+		if one, known := r.get(c.change.key, 11); known {
+			got = string(one.val)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestOfAKeyThatIsWrittenTwiceTheLastIsPutBack(t *testing.T) {
+	t.Parallel()
+	e := openTest(t, t.TempDir())
+	key := []byte("k")
+	put(t, e, "k", []byte("old"))
+	read := func() (got string) {
+		t.Helper()
+		err := e.View(t.Context(), func(r storage.Reader) error {
+			val, err := r.Get(key)
+			got = string(val)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := read(); got != "old" {
+		t.Fatalf("it is %q", got)
+	}
+	err := e.Update(t.Context(), func(tx storage.Txn) error {
+		return errors.Join(tx.Set(key, []byte("first"), never), tx.Set(key, []byte("last"), never))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one, known := e.rows.get(key, e.db.MaxVersion()); !known || string(one.val) != "last" {
+		t.Errorf("among the rows it is %q, known: %t", one.val, known)
+	}
+	if got := read(); got != "last" {
+		t.Errorf("it is %q", got)
 	}
 }
 
@@ -234,15 +324,16 @@ func TestACommitTakesOutOldRowsToo(t *testing.T) {
 	r := newRows(1 << 20)
 	key := []byte("k")
 	r.keep(key, row{val: []byte("v")}, 0)
-	s := r.shard(key)
+	s, _ := r.place(key)
 	for n := 0; s.old == nil; n++ {
 		r.keep(fmt.Appendf(nil, "other/%d", n), row{val: make([]byte, 100)}, 0)
 	}
 	if _, old := s.old[string(key)]; !old {
 		t.Fatal("it is not among the old ones")
 	}
-	r.begin([][]byte{key})
-	r.end()
+	changes := []change{{key: key}}
+	r.begin(changes)
+	r.end(changes, 1)
 	if _, known := r.get(key, 1); known {
 		t.Error("it is there after it was written")
 	}

@@ -114,7 +114,7 @@ func commonPrefix(lo, hi []byte) []byte {
 type view struct {
 	reader
 	rows *rows
-	era  uint64 // of the rows before the snapshot
+	era  uint64 // how many commits had ended before the snapshot
 	kept int    // so far
 }
 
@@ -122,12 +122,10 @@ type view struct {
 // more goes through the store, and would leave nothing of what others ask for.
 const mostKept = 1024
 
-// keep keeps what was read.
-func (v *view) keep(key []byte, one row) {
-	if v.kept < mostKept {
-		v.kept++
-		v.rows.keep(key, one, v.era)
-	}
+// may tells whether the view may keep one more.
+func (v *view) may() bool {
+	v.kept++
+	return v.kept <= mostKept
 }
 
 // Get implements storage.Reader.
@@ -137,8 +135,8 @@ func (v *view) Get(key []byte) ([]byte, error) {
 		return one.val, nil
 	}
 	val, expires, err := v.get(key)
-	if err == nil {
-		v.keep(key, row{val: val, expires: expires, at: at})
+	if err == nil && v.may() {
+		v.rows.keep(key, row{val: val, expires: expires, at: at}, v.era)
 	}
 	return val, err
 }
@@ -169,9 +167,8 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 		ended = fn(key, val)
 		return ended
 	})
-	if err == nil && ended && listed <= mostListed {
-		v.rows.lists.Store(true)
-		v.keep(name, list)
+	if err == nil && ended && listed <= mostListed && v.may() {
+		v.rows.keepList(lo, list, v.era)
 	}
 	return err
 }
@@ -180,7 +177,7 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 type txn struct {
 	reader
 	rows    *rows
-	keys    [][]byte // written
+	changes []change
 	writes  bool
 	large   int   // bytes of values that go to the value log
 	refused error // of the first write refused: the rest must not be committed
@@ -210,7 +207,7 @@ func (t *txn) set(key, val []byte, expires uint64) error {
 	if len(key) > maxKey || t.large > maxLargeValues {
 		return t.written(badger.ErrTxnTooBig)
 	}
-	t.keys = append(t.keys, key)
+	t.changes = append(t.changes, change{key: key, val: val, expires: expires})
 	return t.written(t.txn.SetEntry(&badger.Entry{Key: key, Value: val, ExpiresAt: expires}))
 }
 
@@ -219,7 +216,7 @@ func (t *txn) Delete(key []byte) error {
 	if len(key) > maxKey {
 		return nil // no such key was ever written
 	}
-	t.keys = append(t.keys, key)
+	t.changes = append(t.changes, change{key: key})
 	return t.written(t.txn.Delete(key))
 }
 
