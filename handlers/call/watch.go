@@ -23,11 +23,12 @@ func (errTimeout) Temporary() bool { return true }
 // and no goroutine.
 type watch struct {
 	timer    *time.Timer
+	due      time.Time // when the timer fires
 	firstBy  time.Time // when the head must have come
 	idle     time.Duration
 	ping     time.Duration // zero: none
 	sign     []byte        // what a ping is
-	patience time.Duration // how soon a busy writer is looked at again
+	patience time.Duration // how soon an event that is not complete is looked at again
 }
 
 // signs are the pings by dialect: the messages dialect has an event of its own,
@@ -44,10 +45,22 @@ func (w *watch) start(a *answer) {
 	w.ping = max(time.Duration(limits.Ping), 0)
 	w.sign = signs[a.call.route.dialect]
 	w.patience = min(time.Second, w.idle)
-	patience := time.Duration(limits.FirstByte)
-	w.firstBy = time.Now().Add(patience)
-	w.timer = time.AfterFunc(24*time.Hour, func() { w.look(a) })
-	w.timer.Reset(patience) // only now: look uses the timer
+	now, patience := time.Now(), time.Duration(limits.FirstByte)
+	w.firstBy = now.Add(patience)
+
+	// Most answers are complete long before they could be silent too long: with
+	// this their heads need not set the timer again.
+	first := min(patience, w.idle)
+	a.mu.Lock() // look uses the timer
+	defer a.mu.Unlock()
+	w.due = now.Add(first)
+	w.timer = time.AfterFunc(first, func() { w.look(a) })
+}
+
+// again has the timer fire after a time.
+func (w *watch) again(now time.Time, after time.Duration) {
+	w.due = now.Add(after)
+	w.timer.Reset(after)
 }
 
 // stop ends the watch. One that is looking at this moment ends when it finds
@@ -68,7 +81,9 @@ func (w *watch) headCame(a *answer) {
 	if !a.passed {
 		w.idle = min(w.idle, dropPatience)
 	}
-	w.timer.Reset(w.next(a, now))
+	if next := w.next(a, now); now.Add(next).Before(w.due) {
+		w.again(now, next)
+	}
 }
 
 // next is how long until something may be due.
@@ -80,17 +95,13 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 	return max(due, time.Millisecond)
 }
 
-// look is what the timer calls.
+// look is what the timer calls. While somebody is writing it waits. A caller who
+// takes nothing more is not for the watch to end: Caddy bounds every write
+// (write_idle, a minute), and its deadlines may be set only by who writes.
 func (w *watch) look(a *answer) {
-	now := time.Now()
-	if !a.mu.TryLock() {
-		// Somebody is writing. A caller who takes nothing more is not for the
-		// watch to end: Caddy bounds every write (write_idle, a minute), and
-		// its deadlines may be set only by who writes.
-		w.timer.Reset(w.patience)
-		return
-	}
+	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := time.Now()
 	switch {
 	case a.closed:
 		return
@@ -98,7 +109,7 @@ func (w *watch) look(a *answer) {
 		a.call.cancel(errTimeout{})
 		return
 	case !a.head:
-		w.timer.Reset(time.Until(w.firstBy))
+		w.again(now, w.firstBy.Sub(now))
 		return
 	}
 	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping && a.intact() {
@@ -111,5 +122,5 @@ func (w *watch) look(a *answer) {
 	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping {
 		next = w.patience // due, but in the middle of an event
 	}
-	w.timer.Reset(next)
+	w.again(now, next)
 }
