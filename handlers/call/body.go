@@ -26,7 +26,7 @@ const headroom = 64
 type body struct {
 	mu       sync.Mutex
 	complete bool   // it has been read from the caller
-	buffer   []byte // from the pool, headroom included
+	buffer   []byte // from a pool, unless it is small; headroom included
 	start    int    // where the JSON begins in it
 	off      int    // how far it has been read
 
@@ -80,7 +80,11 @@ func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, li
 		return nil, tooLarge(limit)
 	}
 	b := &body{node: node, start: headroom}
-	b.buffer = getBuffer(headroom + int(firstBuffer(r.ContentLength)))
+	if r.ContentLength >= 0 && r.ContentLength <= smallCall {
+		b.buffer = make([]byte, headroom+int(r.ContentLength)+1) // of its own: see unread
+	} else {
+		b.buffer = getBuffer(headroom + int(firstBuffer(r.ContentLength)))
+	}
 
 	// The deadline is set when it is due, not before each body: most are there
 	// with the head, and a timer costs less than two changes of a deadline. The
@@ -182,11 +186,15 @@ func getBuffer(size int) []byte {
 	return make([]byte, 1<<(i+smallestPool))
 }
 
-func putBuffer(buffer []byte) {
+// pooled tells whether a buffer is of a pool, and goes back there.
+func pooled(buffer []byte) bool {
 	c := cap(buffer)
-	if c == 0 || c&(c-1) != 0 || poolOf(c) >= len(pools) || c < 1<<smallestPool {
-		return
+	return c >= 1<<smallestPool && c&(c-1) == 0 && poolOf(c) < len(pools)
+}
+
+func putBuffer(buffer []byte) {
+	if pooled(buffer) {
+		buffer = buffer[:cap(buffer)]
+		pools[poolOf(cap(buffer))].Put(&buffer)
 	}
-	buffer = buffer[:c]
-	pools[poolOf(c)].Put(&buffer)
 }

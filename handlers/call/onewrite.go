@@ -32,15 +32,19 @@ func (t oneWrite) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.HTTPTransport.RoundTrip(req)
 }
 
-// unread returns a copy of the JSON if nobody has read of it; nil when it is
-// large. It is a copy, because a transport may hold on to it beyond retire.
+// unread returns the JSON if nobody has read of it; nil when it is large. A
+// transport may hold on to it beyond retire, so what is in memory of a pool is
+// copied.
 func (b *body) unread() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.off > 0 || len(b.bytes()) > smallCall {
+	switch {
+	case b.off > 0 || len(b.bytes()) > smallCall:
 		return nil
+	case pooled(b.buffer):
+		return bytes.Clone(b.bytes())
 	}
-	return bytes.Clone(b.bytes())
+	return b.bytes()
 }
 
 // sendInOneWrite gives oneWrite to the reverse proxies among routes.

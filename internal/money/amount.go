@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,23 +59,28 @@ func Parse(text string) (Amount, error) {
 	return Amount(n), nil
 }
 
+// longest is how long an amount is at most: -9223372036.854775808.
+const longest = 21
+
 // String returns the amount with two decimal places at least and no zero
 // behind them: 9.90, 0.000000001, -3.00.
 func (a Amount) String() string { return string(a.Append(nil)) }
 
 // Append appends the amount, as String writes it, to dst.
 func (a Amount) Append(dst []byte) []byte {
+	dst = slices.Grow(dst, longest)
 	n := uint64(a)
 	if a < 0 {
 		dst, n = append(dst, '-'), -n
 	}
 	dst = append(strconv.AppendUint(dst, n/uint64(Unit), 10), '.')
+	point, end := len(dst)-1, len(dst)+scale
+	dst = dst[:end]
 	fraction := n % uint64(Unit)
-	for place := uint64(Unit) / 10; place > 0; place /= 10 {
-		dst = append(dst, '0'+byte(fraction/place%10))
+	for place := end - 1; place > point; place-- {
+		dst[place], fraction = '0'+byte(fraction%10), fraction/10
 	}
-	end := len(dst)
-	for dst[end-1] == '0' && dst[end-3] != '.' {
+	for dst[end-1] == '0' && end-3 > point {
 		end--
 	}
 	return dst[:end]
@@ -82,7 +88,7 @@ func (a Amount) Append(dst []byte) []byte {
 
 // MarshalJSON writes the amount as a decimal string.
 func (a Amount) MarshalJSON() ([]byte, error) {
-	return append(a.Append([]byte{'"'}), '"'), nil
+	return append(a.Append(append(make([]byte, 0, longest+2), '"')), '"'), nil
 }
 
 // UnmarshalJSON reads a decimal string. A JSON number is refused: whoever wrote
