@@ -34,6 +34,7 @@ type block struct {
 	Routes caddyhttp.RouteList `json:"routes,omitempty"`
 
 	app     *caddymodule.App
+	version string // the version header, as it stands in a map of headers
 	paths   []reply.Route
 	routes  []*route // by the index of paths; those beyond are look-ups
 	backend caddyhttp.Handler
@@ -53,6 +54,7 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 		return err
 	}
 	b.app.Offer(b.Models...)
+	b.version = http.CanonicalHeaderKey(b.app.VersionHeader)
 
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err

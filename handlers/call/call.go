@@ -83,7 +83,7 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 		return f
 	}
 	if c.route.versioned {
-		if f = checkVersion(r.Header, c.block.app.VersionHeader); f != nil {
+		if f = checkVersion(r.Header[c.block.version], c.block.app.VersionHeader); f != nil {
 			return f
 		}
 	}
