@@ -14,10 +14,9 @@ import (
 //	meta/subscriptions              number of the last subscription
 //	sub/<user>/<id>                 subscriptions
 //	subid/<id>                      whose they are
-//	sublive/<user>/<end>/<id>       those that were not cancelled, by their end
-//	sale/<user>/<id>/<^from>        what was sold of a subscription, latest first
-//	quota/<user>/<id>/<start>       periods of quota that were opened
-//	purchases/<user>/<plan>         how often a plan was bought
+//	roster/<user>                   those that are running, and what else all of them come to
+//	sale/<user>/<id>/<^from>        what was sold of one that was renewed, latest first
+//	quota/<user>/<id>/<start>       periods of quota that were opened later, or added to
 //	claimed/<user>/<plan>           as which subscription a free plan was claimed
 //	billing/<user>                  preference, and what else there is one of
 //	subdue/<time>/<user>            when time will change a user's subscriptions
@@ -33,13 +32,17 @@ import (
 //	paywait/<hash>/<time, ms>/<digest>  notices of a payment that is not known yet
 //	mismatch/<^time, ms>/<digest>   notices that could not be applied
 //	mismatchof/<digest>             where those are
+//
+// Stores that have not been looked at since there are rosters have in their place
+//
+//	sublive/<user>/<end>/<id>       subscriptions that were not cancelled, by their end
+//	purchases/<user>/<plan>         how often a plan was bought
 const (
 	subscriptionPrefix = "sub"
 	ownerPrefix        = "subid"
-	livePrefix         = "sublive"
+	rosterPrefix       = "roster"
 	salePrefix         = "sale"
 	periodPrefix       = "quota"
-	purchasesPrefix    = "purchases"
 	claimedPrefix      = "claimed"
 	accountPrefix      = "billing"
 	duePrefix          = "subdue"
@@ -55,6 +58,9 @@ const (
 	waitingPrefix    = "paywait"
 	mismatchPrefix   = "mismatch"
 	mismatchOfPrefix = "mismatchof"
+
+	livePrefix      = "sublive"
+	purchasesPrefix = "purchases"
 )
 
 var counterKey = []byte("meta/subscriptions")

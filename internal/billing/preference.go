@@ -26,7 +26,7 @@ const (
 type accountRecord struct {
 	Preference Preference `json:"preference,omitempty"`
 
-	// Due is when time will change his subscriptions, as subdue says; zero: never.
+	// Due is what the roster says, in stores that have none for him yet.
 	Due int64 `json:"due,omitempty"`
 
 	// WrittenOff is what he owed after disputes and refunds and the operator has
@@ -48,25 +48,6 @@ func readAccount(r storage.Reader, user string) (a accountRecord, err error) {
 
 func (a *accountRecord) write(t storage.Txn, user string) error {
 	return storage.SetRecord(t, storage.Key(accountPrefix, user), *a)
-}
-
-// setDue has the sweeper look at a user at a time; zero: not at all.
-func (a *accountRecord) setDue(t storage.Txn, user string, due int64) error {
-	if a.Due == due {
-		return nil
-	}
-	if a.Due != 0 {
-		if err := t.Delete(storage.Key(duePrefix, a.Due, user)); err != nil {
-			return err
-		}
-	}
-	a.Due = due
-	if due != 0 {
-		if err := t.Set(storage.Key(duePrefix, due, user), nil, never); err != nil {
-			return err
-		}
-	}
-	return a.write(t, user)
 }
 
 // Preference returns the order in which a user's calls are paid.
@@ -99,7 +80,11 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 		if err := errors.Join(identity.Record(t, now, *event), account.write(t, user)); err != nil {
 			return err
 		}
-		_, err = spend(t, now, user)
+		r, err := readRoster(t, user, now)
+		if err != nil {
+			return err
+		}
+		_, err = spend(t, now, user, r)
 		return err
 	})
 	if err == nil && event != nil {

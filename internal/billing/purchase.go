@@ -37,7 +37,10 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 		x.price = x.plan.Price
 		if x.plan.PurchaseLimit > 0 { // who must not buy is told so, whatever he has
 			err = d.view(ctx, func(r storage.Reader) error {
-				_, err := purchases(r, user, x.plan)
+				have, err := readRoster(r, user, d.store.Now())
+				if err == nil {
+					err = have.mayBuy(x.plan)
+				}
 				return err
 			})
 			if err != nil {
@@ -46,25 +49,16 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 		}
 		return d.charge(ctx, user, x.plan, "plan_id")
 	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
-		n, err := purchases(t, user, x.plan)
-		if err != nil {
-			return Receipt{}, identity.Event{}, err
-		}
-		if err := storage.SetRecord(t, storage.Key(purchasesPrefix, user, planID), n+1); err != nil {
-			return Receipt{}, identity.Event{}, err
-		}
 		return x.begin(t, now, user)
 	}))
 }
 
-// purchases returns how often a user has bought a plan, or that it must not be
-// once more.
-func purchases(r storage.Reader, user string, plan Plan) (n int64, err error) {
-	_, err = storage.GetRecord(r, storage.Key(purchasesPrefix, user, plan.ID), &n)
-	if err == nil && plan.PurchaseLimit > 0 && n >= plan.PurchaseLimit {
-		err = fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
+// mayBuy refuses a plan that was bought as often as it can be.
+func (r *roster) mayBuy(plan Plan) error {
+	if plan.PurchaseLimit > 0 && r.purchases(plan.ID) >= plan.PurchaseLimit {
+		return fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
 	}
-	return n, err
+	return nil
 }
 
 // Claim gives a user a plan that is free today. Each plan is given once to each

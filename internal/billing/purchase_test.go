@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
@@ -303,14 +302,11 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	f.credit(100)
 	f.damaged = true // what is planted was never sold
 	end := f.clock.Now().Unix() + 3600
-	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+	err := f.store.Update(t.Context(), f.roster(func(r *roster) {
 		for id := range int64(maxLive - 1) {
-			if err := txn.Set(storage.Key(livePrefix, f.user, end, 1000+id), nil, never); err != nil {
-				return err
-			}
+			r.add(running{id: 1000 + id, end: end})
 		}
-		return nil
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

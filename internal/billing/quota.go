@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -15,7 +16,8 @@ import (
 // A subscription is a chain of sales: the purchase and its renewals, each for a
 // time of its own, one after the other. What the sale in force says is what
 // holds, so that a renewal at other terms takes nothing from what was sold
-// before.
+// before. Most are never renewed: as long as there is one sale, it is in the
+// subscription's own record.
 //
 // The quota of a period is in an account of its own, named by the period's
 // start: the later of the moment at which the calendar's period began and of the
@@ -57,17 +59,36 @@ func (s *sale) grants() (start int64, ok bool) {
 
 // saleAt returns the last sale that is for a time from moment, in Unix seconds,
 // or before.
-func saleAt(r storage.Reader, user string, id, moment int64) (s sale, found bool, err error) {
-	lo := storage.Key(salePrefix, user, id, storage.Inverted(moment))
-	_, hi := storage.Below(salePrefix, user, id)
+func (s *subscriptionRecord) saleAt(r storage.Reader, moment int64) (last sale, found bool, err error) {
+	if s.First != nil {
+		return s.first(), s.Start <= moment, nil
+	}
+	lo := storage.Key(salePrefix, s.User, s.ID, storage.Inverted(moment))
+	_, hi := storage.Below(salePrefix, s.User, s.ID)
 	err = scan(r, lo, hi, func(_ []byte, have sale) bool {
-		s, found = have, true
+		last, found = have, true
 		return false
 	})
-	return s, found, err
+	return last, found, err
 }
 
-// periodRecord is a period of quota that was opened.
+// sales calls fn for all sales of a subscription, the latest first, until it
+// returns false.
+func (s *subscriptionRecord) sales(r storage.Reader, fn func(sale) bool) error {
+	more := true
+	lo, hi := storage.Below(salePrefix, s.User, s.ID)
+	err := scan(r, lo, hi, func(_ []byte, have sale) bool {
+		more = fn(have)
+		return more
+	})
+	if err == nil && more && s.First != nil {
+		fn(s.first())
+	}
+	return err
+}
+
+// periodRecord is a period of quota that was opened. The one that came with the
+// only sale of a subscription has none.
 type periodRecord struct {
 	Granted money.Amount `json:"granted"`
 }
@@ -95,29 +116,33 @@ func (s *sale) at(moment time.Time) period {
 }
 
 // periodAt returns the period at a moment, and false when none was sold.
-func periodAt(r storage.Reader, user string, id int64, moment time.Time) (p period, found bool, err error) {
-	s, found, err := saleAt(r, user, id, moment.Unix())
-	if err != nil || !found || moment.Unix() >= s.Until {
+func (s *subscriptionRecord) periodAt(r storage.Reader, moment time.Time) (p period, found bool, err error) {
+	x, found, err := s.saleAt(r, moment.Unix())
+	if err != nil || !found || moment.Unix() >= x.Until {
 		return p, false, err
 	}
-	p = s.at(moment)
-	if p.resets > s.Until {
-		next, _, err := saleAt(r, user, id, s.Until)
+	p = x.at(moment)
+	if s.First != nil && p.start == s.Start {
+		p.opened, p.quota = true, x.Quota
+		return p, true, nil
+	}
+	if p.resets > x.Until {
+		next, _, err := s.saleAt(r, x.Until)
 		if err != nil {
 			return p, false, err
 		}
-		if next.Since == s.Until { // another kind of reset begins
-			p.resets = s.Until
+		if next.Since == x.Until { // another kind of reset begins
+			p.resets = x.Until
 		}
 	}
 
 	var have periodRecord
-	if p.opened, err = storage.GetRecord(r, storage.Key(periodPrefix, user, id, p.start), &have); err != nil {
+	if p.opened, err = storage.GetRecord(r, s.periodKey(p.start), &have); err != nil {
 		return p, false, err
 	}
 	p.quota = have.Granted
 	if !p.opened {
-		began, _, err := saleAt(r, user, id, p.start)
+		began, _, err := s.saleAt(r, p.start)
 		if err != nil {
 			return p, false, err
 		}
@@ -126,23 +151,23 @@ func periodAt(r storage.Reader, user string, id int64, moment time.Time) (p peri
 	return p, true, nil
 }
 
-// used is what has been spent of the period's quota, as far as it is durable.
-func (p *period) used(r storage.Reader, user string, id int64) (money.Amount, error) {
+// used is what has been spent of the quota of a period, as far as it is durable.
+func (s *subscriptionRecord) used(r storage.Reader, p period) (money.Amount, error) {
 	if !p.opened {
 		return 0, nil
 	}
-	state, err := ledger.ReadState(r, quotaAccount(user, id, p.start))
+	state, err := ledger.ReadState(r, s.quotaAccount(p.start))
 	return p.quota - state.Balance, err
 }
 
 // open grants the quota of a period that has not been opened. When it fails,
 // nothing has been written: the account of the period is new, so that only its
 // other side, which comes first, can have no room for it.
-func (p *period) open(t storage.Txn, now time.Time, user string, id int64) error {
+func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error {
 	if p.opened {
 		return nil
 	}
-	account := quotaAccount(user, id, p.start)
+	account := s.quotaAccount(p.start)
 	switch before, err := ledger.ReadState(t, account); {
 	case err != nil:
 		return err
@@ -150,14 +175,14 @@ func (p *period) open(t storage.Txn, now time.Time, user string, id int64) error
 		return fmt.Errorf("billing: the account %s is in use, and its period was never opened", account)
 	}
 	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: grantID(id, p.start), Kind: ledger.Grant, User: user, Reference: reference(id),
+		ID: grantID(s.ID, p.start), Kind: ledger.Grant, User: s.User, Reference: reference(s.ID),
 		Legs: ledger.Move(ledger.Granted, account, p.quota),
 	})
 	if err != nil {
 		return err
 	}
 	p.opened = true
-	return storage.SetRecord(t, storage.Key(periodPrefix, user, id, p.start), periodRecord{p.quota})
+	return storage.SetRecord(t, s.periodKey(p.start), periodRecord{p.quota})
 }
 
 // grantID is the transfer that opens a period.
@@ -171,29 +196,32 @@ func grantID(id, start int64) ledger.ID {
 // have ended are no source any more.
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
 	return func(t storage.Txn, user string) (ledger.Sources, error) {
-		s, _, err := sources(t, now(), user)
+		now := now()
+		r, err := readRoster(t, user, now)
+		if err != nil {
+			return ledger.Sources{}, err
+		}
+		s, _, err := r.sources(t, now, user)
 		return s, err
 	}
 }
 
 // spend tells what a user may spend from now on, in a transaction that has changed
-// that.
-func spend(t *ledger.Txn, now time.Time, user string) (quotas, error) {
-	s, q, err := sources(t, now, user)
+// that, and stores his roster.
+func spend(t *ledger.Txn, now time.Time, user string, r *roster) (quotas, error) {
+	s, q, err := r.sources(t, now, user)
 	if err == nil {
 		t.Spend(s)
 	}
 	return q, err
 }
 
-func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quotas quotas, err error) {
+func (r *roster) sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quotas quotas, err error) {
 	account, err := readAccount(t, user)
 	if err != nil {
 		return s, quotas, err
 	}
-	if quotas, err = openQuotas(t, now, user); err != nil {
-		return s, quotas, err
-	}
+	quotas = r.openQuotas(t, now, user)
 	wallet := []ledger.Account{ledger.Wallet(user)}
 	switch account.preference() {
 	case SubscriptionFirst:
@@ -208,12 +236,11 @@ func sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quota
 	if quotas.until != 0 {
 		s.Until = time.Unix(quotas.until, 0)
 	}
-	return s, quotas, account.setDue(t, user, quotas.until)
+	return s, quotas, cmp.Or(r.setDue(t, user, quotas.until), r.write(t, user))
 }
 
 // quotas are what the subscriptions of a user have to spend at a moment.
 type quotas struct {
-	running  int              // how many of his subscriptions have not ended
 	accounts []ledger.Account // of the present periods, soonest to end first
 	until    int64            // when this must be looked at again, in Unix seconds; zero: never
 	unopened map[int64]error  // subscriptions whose period could not be opened, and why
@@ -226,37 +253,51 @@ func (q *quotas) again(at int64) {
 	}
 }
 
-// openQuotas opens the periods that are due, and returns all present ones.
-//
-// What has ended is passed over and stays in the index: a clock that was ahead
-// for a while must not take from anybody what is not over. It costs nothing
-// there, since the look begins at those that end after now.
+// openQuotas opens the periods that are due, and returns all present ones. What
+// has ended is struck off.
 //
 // A period that cannot be opened is left out, so that it keeps nobody from his
 // wallet and from his other subscriptions, and is tried again within a minute.
 // What the engine itself could not read ends the transaction all the same: the
 // store sees to that.
-func openQuotas(t storage.Txn, now time.Time, user string) (q quotas, err error) {
-	all, err := runningAfter(t, user, now)
-	if err != nil {
-		return q, err
-	}
-	q.running = len(all)
-	for _, s := range all {
-		x, found, err := s.present(t, now, user)
+func (r *roster) openQuotas(t storage.Txn, now time.Time, user string) (q quotas) {
+	r.strike(now)
+	for i := range r.running {
+		x := &r.running[i]
+		found, err := x.open(t, now, user)
 		switch {
 		case err != nil:
 			if q.unopened == nil {
 				q.unopened = make(map[int64]error)
 			}
-			q.unopened[s.id] = err
-			q.again(min(s.end, now.Truncate(time.Minute).Add(time.Minute).Unix()))
+			q.unopened[x.id] = err
+			q.again(min(x.end, now.Truncate(time.Minute).Add(time.Minute).Unix()))
 		case !found: // the clock was set back behind the purchase
 			q.again(now.Unix() + 1)
 		default:
-			q.accounts = append(q.accounts, quotaAccount(user, s.id, x.start))
-			q.again(x.until)
+			q.accounts = append(q.accounts, quotaAccount(user, x.id, x.presence.start))
+			q.again(x.presence.until)
 		}
 	}
-	return q, nil
+	return q
+}
+
+// open finds the period that a subscription is in now, and opens it if it is due.
+// It returns false when none was sold.
+func (x *running) open(t storage.Txn, now time.Time, user string) (found bool, err error) {
+	if x.presence.from <= now.Unix() && now.Unix() < x.presence.until {
+		return true, nil
+	}
+	s, err := readSubscription(t, user, x.id)
+	if err != nil {
+		return false, err
+	}
+	p, found, err := s.periodAt(t, now)
+	if err == nil && found {
+		err = s.open(t, now, &p)
+	}
+	if err == nil && found {
+		x.presence = p.presence()
+	}
+	return found, err
 }

@@ -24,7 +24,11 @@ var huge = Plan{
 func (f *desk) sources() (accounts []ledger.Account) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(t storage.Txn) error {
-		q, err := openQuotas(t, f.clock.Now(), f.user)
+		r, err := readRoster(t, f.user, f.clock.Now())
+		if err != nil {
+			return err
+		}
+		_, q, err := r.sources(t, f.clock.Now(), f.user)
 		accounts = q.accounts
 		return err
 	})

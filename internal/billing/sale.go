@@ -1,8 +1,8 @@
 package billing
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -55,21 +55,27 @@ const maxLive = 1000
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
+	r, err := readRoster(t, user, now)
+	if err != nil {
+		return Receipt{}, identity.Event{}, err
+	}
+	if x.kind == bought {
+		if err := r.mayBuy(x.plan); err != nil {
+			return Receipt{}, identity.Event{}, err
+		}
+		r.countPurchase(x.plan.ID)
+	}
 	var id int64
 	if _, err := storage.GetRecord(t, counterKey, &id); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
 	id++
-	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix()}
-	if err := errors.Join(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, storage.Key(ownerPrefix, id), user)); err != nil {
+	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), First: &firstSale{x.kind, x.id}}
+	if err := cmp.Or(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, storage.Key(ownerPrefix, id), user)); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
-	receipt, event, err := x.sell(t, now, s)
-	if err != nil {
-		return receipt, event, err
-	}
-	have, err := spend(t, now, user)
-	if err == nil && have.running > maxLive {
+	receipt, event, err := x.sell(t, now, s, r)
+	if err == nil && len(r.running) > maxLive {
 		err = fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
 	}
 	return receipt, event, err
@@ -78,19 +84,20 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
 func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
-	if err := t.Delete(s.liveKey()); err != nil {
+	r, err := readRoster(t, s.User, now)
+	if err == nil {
+		err = s.unfold(t)
+	}
+	if err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
-	receipt, event, err := x.sell(t, now, s)
-	if err == nil {
-		_, err = spend(t, now, s.User)
-	}
-	return receipt, event, err
+	r.remove(s.ID)
+	return x.sell(t, now, s, r)
 }
 
-// sell moves the money and the quota, and writes the sale, the subscription and
-// the receipt.
-func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
+// sell moves the money and the quota, writes the sale and the subscription, and
+// puts it on the roster.
+func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster) (Receipt, identity.Event, error) {
 	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
@@ -103,14 +110,16 @@ func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt,
 		return Receipt{}, event, err
 	}
 	s.Title, s.Terms, s.End = x.plan.Title, deed.Terms, deed.Until
-	err = errors.Join(
-		storage.SetRecord(t, storage.Key(salePrefix, s.User, s.ID, storage.Inverted(deed.From)), deed),
-		storage.SetRecord(t, s.key(), s),
-	)
-	if err != nil {
+	if s.First == nil {
+		err = storage.SetRecord(t, s.saleKey(deed.From), deed)
+	}
+	if err := cmp.Or(err, storage.SetRecord(t, s.key(), s)); err != nil {
 		return Receipt{}, event, err
 	}
-	p, err := enlist(t, now, &s, deed)
+	p, err := r.enter(t, now, &s, deed)
+	if err == nil {
+		_, err = spend(t, now, s.User, r)
+	}
 	if err != nil {
 		return Receipt{}, event, err
 	}
@@ -125,20 +134,21 @@ func (x deal) sell(t storage.Txn, now time.Time, s subscriptionRecord) (Receipt,
 	return receipt, event, err
 }
 
-// enlist puts a subscription that was sold among those that may be spent from,
-// and returns the period that it is in now.
-func enlist(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
+// enter puts a subscription that was sold on the roster, and returns the period
+// that it is in now.
+func (r *roster) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
 	if made.From == made.Time { // the period begins with the sale, which has granted it
 		p = made.at(now)
 		p.quota, p.opened = made.Quota, true
-	} else if p, _, err = periodAt(t, s.User, s.ID, now); err != nil {
+	} else if p, _, err = s.periodAt(t, now); err != nil {
 		return p, err
 	}
-	var known []byte
+	x := running{id: s.ID, end: s.End}
 	if p.opened {
-		known = p.presence().encode()
+		x.presence = p.presence()
 	}
-	return p, t.Set(s.liveKey(), known, never)
+	r.add(x)
+	return p, nil
 }
 
 // deed returns the sale that a deal makes of a subscription.
@@ -155,7 +165,7 @@ func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale
 	if from == now.Unix() { // after a gap, if anything was before
 		return made, nil
 	}
-	last, found, err := saleAt(r, s.User, s.ID, from)
+	last, found, err := s.saleAt(r, from)
 	if found && last.Until == from && last.QuotaReset == made.QuotaReset {
 		made.Since = last.Since
 	}
@@ -170,24 +180,31 @@ func (x deal) move(t storage.Txn, now time.Time, s *subscriptionRecord, made sal
 		Legs: ledger.Move(ledger.Wallet(s.User), ledger.Sold, x.price),
 	}
 	if start, ok := made.grants(); ok {
-		key := storage.Key(periodPrefix, s.User, s.ID, start)
-		var have periodRecord
-		if made.From > made.Time { // it may add to a period that was opened before
-			if _, err := storage.GetRecord(t, key, &have); err != nil {
-				return err
-			}
-		}
-		have.Granted += made.Quota // cannot overflow unnoticed: the account is checked below
-		if err := storage.SetRecord(t, key, have); err != nil {
+		if err := s.grant(t, start, made); err != nil {
 			return err
 		}
-		transfer.Legs = append(transfer.Legs, ledger.Move(ledger.Granted, quotaAccount(s.User, s.ID, start), made.Quota)...)
+		transfer.Legs = append(transfer.Legs, ledger.Move(ledger.Granted, s.quotaAccount(start), made.Quota)...)
 	}
 	booked, err := ledger.Book(t, now, transfer)
 	if err == nil && !booked {
 		err = fmt.Errorf("billing: the transfer %s of a sale exists without its claim", x.id)
 	}
 	return err
+}
+
+// grant notes the quota that comes with a sale in the record of its period.
+func (s *subscriptionRecord) grant(t storage.Txn, start int64, made sale) error {
+	if s.First != nil {
+		return nil
+	}
+	var have periodRecord
+	if made.From > made.Time { // it may add to a period that was opened before
+		if _, err := storage.GetRecord(t, s.periodKey(start), &have); err != nil {
+			return err
+		}
+	}
+	have.Granted += made.Quota // cannot overflow unnoticed: the account is checked when it is booked
+	return storage.SetRecord(t, s.periodKey(start), have)
 }
 
 // onSale returns the plan with this id, or why it is not sold. param names what

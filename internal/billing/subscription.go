@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -61,11 +62,54 @@ type subscriptionRecord struct {
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
 	Cancelled int64  `json:"cancelled,omitempty"` // when
+
+	// First is what else there is to say of its sale, until it has another. The
+	// period that the sale has opened needs no record as long.
+	First *firstSale `json:"first,omitempty"`
+
 	Terms
 }
 
-func (s *subscriptionRecord) key() []byte     { return storage.Key(subscriptionPrefix, s.User, s.ID) }
-func (s *subscriptionRecord) liveKey() []byte { return storage.Key(livePrefix, s.User, s.End, s.ID) }
+// firstSale is what a subscription does not say itself of its only sale.
+type firstSale struct {
+	Kind     saleKind  `json:"kind"`
+	Transfer ledger.ID `json:"transfer"`
+}
+
+func (s *subscriptionRecord) key() []byte { return storage.Key(subscriptionPrefix, s.User, s.ID) }
+
+func (s *subscriptionRecord) saleKey(from int64) []byte {
+	return storage.Key(salePrefix, s.User, s.ID, storage.Inverted(from))
+}
+
+func (s *subscriptionRecord) periodKey(start int64) []byte {
+	return storage.Key(periodPrefix, s.User, s.ID, start)
+}
+
+func (s *subscriptionRecord) quotaAccount(start int64) ledger.Account {
+	return quotaAccount(s.User, s.ID, start)
+}
+
+// first is the only sale of a subscription that has First.
+func (s *subscriptionRecord) first() sale {
+	return sale{
+		Kind: s.First.Kind, Transfer: s.First.Transfer, Time: s.Start, From: s.Start, Until: s.End, Since: s.Start, Terms: s.Terms,
+	}
+}
+
+// unfold gives the only sale, and the period that it has opened, records of their
+// own: another is to come.
+func (s *subscriptionRecord) unfold(t storage.Txn) error {
+	if s.First == nil {
+		return nil
+	}
+	first := s.first()
+	s.First = nil
+	return cmp.Or(
+		storage.SetRecord(t, s.saleKey(first.From), first),
+		storage.SetRecord(t, s.periodKey(first.Since), periodRecord{first.Quota}),
+	)
+}
 
 func (s *subscriptionRecord) status(now time.Time) Status {
 	switch {
@@ -87,7 +131,7 @@ func (s *subscriptionRecord) show(r storage.Reader, now time.Time) (Subscription
 	case Cancelled:
 		moment = time.Unix(max(s.Start, min(s.Cancelled, s.End-1)), 0)
 	}
-	p, _, err := periodAt(r, s.User, s.ID, moment)
+	p, _, err := s.periodAt(r, moment)
 	if err != nil {
 		return Subscription{}, err
 	}
@@ -104,7 +148,7 @@ func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (
 	if shown.Status == Active && p.resets < s.End {
 		shown.NextResetTime = p.resets
 	}
-	shown.QuotaUsed, err = p.used(r, s.User, s.ID)
+	shown.QuotaUsed, err = s.used(r, p)
 	return shown, err
 }
 
@@ -196,14 +240,16 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 		if s.Cancelled != 0 {
 			return Subscription{}, e, alreadyCancelled(id)
 		}
-		s.Cancelled = now.Unix()
-		if err := t.Delete(s.liveKey()); err != nil {
+		r, err := readRoster(t, user, now)
+		if err != nil {
 			return Subscription{}, e, err
 		}
+		r.remove(id)
+		s.Cancelled = now.Unix()
 		if err := storage.SetRecord(t, s.key(), s); err != nil {
 			return Subscription{}, e, err
 		}
-		if _, err := spend(t, now, user); err != nil {
+		if _, err := spend(t, now, user, r); err != nil {
 			return Subscription{}, e, err
 		}
 		shown, err := s.show(t, now)

@@ -45,8 +45,12 @@ func (d *Desk) Sweep(ctx context.Context) error {
 // sweepUser brings what a user may spend up to now.
 func (d *Desk) sweepUser(ctx context.Context, user string) error {
 	var q quotas
-	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) (err error) {
-		q, err = spend(t, d.store.Now(), user)
+	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
+		now := d.store.Now()
+		r, err := readRoster(t, user, now)
+		if err == nil {
+			q, err = spend(t, now, user, r)
+		}
 		return err
 	})
 	for id, why := range q.unopened {

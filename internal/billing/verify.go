@@ -22,7 +22,7 @@ import (
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: pairs.New(), answered: pairs.New(), borne: pairs.New()}
 	for _, step := range []func() error{
-		v.subscriptions, v.subscriptionIndexes, v.counts, v.dues,
+		v.subscriptions, v.subscriptionIndexes, v.rosters, v.counts, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
 		v.transfers, v.answers,
 	} {
@@ -40,6 +40,11 @@ type verification struct {
 	accounted *pairs.Sums // transfers, by what they were booked for
 	answered  *pairs.Sums // sales, by the answers to claims
 	borne     *pairs.Sums // users, by what operators have borne for them
+
+	last struct { // that was asked for
+		user   string
+		roster *roster
+	}
 }
 
 // subscriptions checks each subscription with its sales and periods.
@@ -60,32 +65,8 @@ func (v *verification) subscriptions() error {
 		} else if owner != s.User {
 			v.problem("subscription %d: it is of %s, its index says %q", s.ID, s.User, owner)
 		}
-		live, err := v.Get(s.liveKey())
-		if err != nil {
-			return err
-		}
-		if status := s.status(v.now); (status == Cancelled) != (live == nil) {
-			v.problem("subscription %d: it is %s, and among those that are spent: %t", s.ID, status, live != nil)
-		}
-		if err := v.presence(&s, live); err != nil {
-			return err
-		}
-		return v.sales(&s)
+		return cmp.Or(v.listed(&s), v.sales(&s))
 	})
-}
-
-// presence checks what the index says of the period that a subscription is in.
-func (v *verification) presence(s *subscriptionRecord, live []byte) error {
-	if len(live) == 0 {
-		return nil // nobody has looked
-	}
-	said := decodePresence(live)
-	p, _, err := periodAt(v, s.User, s.ID, time.Unix(said.from, 0))
-	if err == nil && (!p.opened || p.presence() != said) {
-		v.problem("subscription %d: among those that are spent it is said to be in the period from %d, which is not so from %d until %d",
-			s.ID, said.start, said.from, said.until)
-	}
-	return err
 }
 
 // sales checks the chain of sales of a subscription, from the latest to the
@@ -93,15 +74,15 @@ func (v *verification) presence(s *subscriptionRecord, live []byte) error {
 func (v *verification) sales(s *subscriptionRecord) error {
 	var later *sale
 	granted := make(map[int64]money.Amount) // with sales, by the start of the period
-	lo, hi := storage.Below(salePrefix, s.User, s.ID)
 	var failed error
-	err := scan(v, lo, hi, func(_ []byte, have sale) bool {
-		if later == nil {
-			if have.Until != s.End || have.Terms != s.Terms {
-				v.problem("subscription %d: its last sale is another than it says", s.ID)
-			}
-		} else {
+	err := s.sales(v, func(have sale) bool {
+		switch {
+		case later != nil && s.First != nil:
+			v.problem("subscription %d: it has more sales than its only one", s.ID)
+		case later != nil:
 			v.link(s, &have, later)
+		case have.Until != s.End || have.Terms != s.Terms:
+			v.problem("subscription %d: its last sale is another than it says", s.ID)
 		}
 		if start, ok := have.grants(); ok {
 			granted[start] += have.Quota
@@ -143,7 +124,7 @@ func (v *verification) sold(s *subscriptionRecord, have *sale) error {
 	v.answered.Count(have.Transfer[:], +1)
 	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
 	if start, ok := have.grants(); ok {
-		want[quotaAccount(s.User, s.ID, start)] = have.Quota
+		want[s.quotaAccount(start)] = have.Quota
 		want[ledger.Granted] = -have.Quota
 	}
 	return v.transfer(s.what(), have.Transfer, booked{transferKinds[have.Kind], s.User, reference(s.ID), want})
@@ -155,7 +136,7 @@ func (s *subscriptionRecord) what() string { return "subscription " + strconv.Fo
 func (v *verification) first(s *subscriptionRecord, have *sale) error {
 	switch have.Kind {
 	case bought:
-		n, err := purchases(v, s.User, Plan{ID: s.PlanID})
+		n, err := v.purchases(s.User, s.PlanID)
 		if err == nil && n == 0 {
 			v.problem("subscription %d: the purchase of plan %d is not counted", s.ID, s.PlanID)
 		}
@@ -174,6 +155,16 @@ func (v *verification) first(s *subscriptionRecord, have *sale) error {
 // periods checks that each period was granted what was sold, in its record and
 // in the ledger: with sales, or when it was opened.
 func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Amount) error {
+	if s.First != nil { // then it is not written down
+		entered, err := v.entered(s.quotaAccount(s.Start))
+		if err != nil {
+			return err
+		}
+		if entered != s.Quota {
+			v.problem("subscription %d: for its only sale the ledger has %v, sold was %v", s.ID, entered, s.Quota)
+		}
+		delete(granted, s.Start)
+	}
 	lo, hi := storage.Below(periodPrefix, s.User, s.ID)
 	var failed error
 	err := scan(v, lo, hi, func(key []byte, have periodRecord) bool {
@@ -186,7 +177,7 @@ func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Am
 			}
 		}
 		var entered money.Amount
-		if entered, failed = v.entered(quotaAccount(s.User, s.ID, start)); failed != nil {
+		if entered, failed = v.entered(s.quotaAccount(start)); failed != nil {
 			return false
 		}
 		if have.Granted != want || entered != want {
@@ -203,7 +194,7 @@ func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Am
 // opened checks the transfer that has opened a period, and returns what was sold
 // for it; zero when no period begins then.
 func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.Amount, err error) {
-	sold, _, err := saleAt(v, s.User, s.ID, start)
+	sold, _, err := s.saleAt(v, start)
 	if err != nil {
 		return 0, err
 	}
@@ -213,7 +204,7 @@ func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.A
 	id := grantID(s.ID, start)
 	v.accounted.Count(id[:], +1)
 	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
-		ledger.Granted: -quota, quotaAccount(s.User, s.ID, start): quota,
+		ledger.Granted: -quota, s.quotaAccount(start): quota,
 	}})
 }
 
@@ -241,73 +232,5 @@ func (v *verification) subscriptionIndexes() error {
 			return v.exists(key, storage.Key(subscriptionPrefix, user, n[0]))
 		}))
 	}
-	return cmp.Or(err, v.keys(livePrefix, 2, func(key []byte, user string, n ...int64) error {
-		var s subscriptionRecord
-		end, id := n[0], n[1]
-		found, err := storage.GetRecord(v, storage.Key(subscriptionPrefix, user, id), &s)
-		if err != nil {
-			return err
-		}
-		if !found || s.End != end {
-			v.problem("key %q: there is no subscription that ends then", key)
-		}
-		account, err := readAccount(v, user)
-		if err == nil && end > v.now.Unix() && (account.Due == 0 || account.Due > end) {
-			v.problem("subscription %d: nobody will look at it when it ends", id)
-		}
-		return err
-	}))
-}
-
-// counts checks how often plans are said to have been bought and claimed.
-func (v *verification) counts() error {
-	err := each(v, purchasesPrefix, func(key []byte, n int64) error {
-		return v.fields(key, purchasesPrefix, 1, func(user string, plan ...int64) error {
-			have, err := v.bought(user, plan[0])
-			if err == nil && have != n {
-				v.problem("user %s: plan %d was bought %d times, counted are %d", user, plan[0], have, n)
-			}
-			return err
-		})
-	})
-	return cmp.Or(err, each(v, claimedPrefix, func(key []byte, id int64) error {
-		return v.fields(key, claimedPrefix, 1, func(user string, _ ...int64) error {
-			return v.exists(key, storage.Key(subscriptionPrefix, user, id))
-		})
-	}))
-}
-
-// bought counts the subscriptions of a user that began with a purchase of a plan.
-func (v *verification) bought(user string, plan int64) (n int64, err error) {
-	lo, hi := storage.Below(subscriptionPrefix, user)
-	var failed error
-	err = scan(v, lo, hi, func(_ []byte, s subscriptionRecord) bool {
-		if s.PlanID != plan {
-			return true
-		}
-		var first sale
-		if first, _, failed = saleAt(v, user, s.ID, s.Start); failed == nil && first.Kind == bought {
-			n++
-		}
-		return failed == nil
-	})
-	return n, cmp.Or(err, failed)
-}
-
-// dues checks that users and the sweeper's index agree.
-func (v *verification) dues() error {
-	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
-		v.borne.Count(key[len(accountPrefix)+1:], int64(a.WrittenOff))
-		if a.Due == 0 {
-			return nil
-		}
-		return v.exists(key, storage.Key(duePrefix, a.Due, string(key[len(accountPrefix)+1:])))
-	})
-	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
-		account, err := readAccount(v, user)
-		if err == nil && account.Due != due {
-			v.problem("key %q: the user's next change is at %d", key, account.Due)
-		}
-		return err
-	}))
+	return err
 }

@@ -37,13 +37,15 @@ func (v *verification) answers() error {
 	if err != nil || v.answered.Even() {
 		return err
 	}
-	return each(v, salePrefix, func(key []byte, s sale) error {
-		if v.answered.EvenFor(s.Transfer[:]) {
-			return nil
-		}
-		return v.fields(key, salePrefix, 2, func(user string, n ...int64) error {
-			return v.answersTo(user, n[0], s.Transfer)
+	return each(v, subscriptionPrefix, func(_ []byte, s subscriptionRecord) error {
+		var failed error
+		err := s.sales(v, func(have sale) bool {
+			if !v.answered.EvenFor(have.Transfer[:]) {
+				failed = v.answersTo(s.User, s.ID, have.Transfer)
+			}
+			return failed == nil
 		})
+		return cmp.Or(err, failed)
 	})
 }
 

@@ -76,23 +76,52 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return plant(storage.Key(ownerPrefix, int64(9)), "usr_x")
 		}, "is not there"},
 		"a subscription that is not spent": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(livePrefix, f.user, date(2026, 4, 30, 12).Unix(), int64(2)))
+			return f.roster(func(r *roster) { r.remove(2) })
+		}, "subscription 2: it is active, and on the roster: false"},
+		"one that is spent although it was cancelled": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return f.roster(func(r *roster) { r.add(running{id: 4, end: bought}) })
+		}, "subscription 4: it is cancelled, and on the roster: true"},
+		"one that is spent to another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return f.roster(func(r *roster) { r.running[0].end++ })
+		}, "on the roster it ends at"},
+		"one that is spent and does not exist": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return f.roster(func(r *roster) { r.add(running{id: 9, end: bought}) })
+		}, "is not there"},
+		"a roster out of order": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return f.roster(func(r *roster) { r.running[0], r.running[1] = r.running[1], r.running[0] })
+		}, "the roster is not in order"},
+		"a roster that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(rosterPrefix, f.user))
 		}, "subscription 2: it is active, and among those that are spent: false"},
-		"one that is spent at another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(livePrefix, f.user, bought, int64(2)), nil)
-		}, "there is no subscription that ends then"},
+		"a roster that is damaged": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return func(t storage.Txn) error {
+				return t.Set(storage.Key(rosterPrefix, f.user), []byte{rosterVersion}, never)
+			}
+		}, "his roster cannot be read"},
 		"one that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(1)), func(s *subscriptionRecord) { s.End++ })
+		}, "subscription 1: its last sale is another than it says"},
+		"one with an only sale that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
-		}, "subscription 2: its last sale is another than it says"},
+		}, "subscription 2: on the roster it ends at"},
 		"another price": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), func(s *sale) { s.Price++ })
+			return damage(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Price++ })
+		}, "subscription 1: the transfer"},
+		"another price of an only sale": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.Price++ })
 		}, "subscription 2: the transfer"},
 		"a sale without a transfer": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), func(s *sale) { s.Transfer[0]++ })
+			return damage(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Transfer[0]++ })
+		}, "does not exist"},
+		"an only sale without a transfer": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer[0]++ })
 		}, "does not exist"},
 		"a sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)))
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.First = nil })
 		}, "subscription 2: it was never sold"},
+		"a sale beside an only one": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), sale{})
+		}, "subscription 2: it has more sales than its only one"},
 		"a first sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return remove(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)))
 		}, "subscription 1: its first sale is a renewal"},
@@ -113,6 +142,14 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 				return err
 			}
 		}, "the ledger has 0.000000029, sold was 0.000000024"},
+		"the period of an only sale granted to the ledger in part": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return func(t storage.Txn) error {
+				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
+					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.Move(ledger.Granted, quotaAccount(f.user, 2, bought), 3),
+				})
+				return err
+			}
+		}, "subscription 2: for its only sale the ledger has 0.000000008, sold was 0.000000005"},
 		"a period that began at no reset": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return plant(storage.Key(periodPrefix, f.user, int64(2), bought+60), periodRecord{5})
 		}, "subscription 2: the period from"},
@@ -120,10 +157,10 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return remove(storage.Key(periodPrefix, f.user, int64(1), bought))
 		}, "subscription 1: the quota of 0.000000024"},
 		"a purchase too many": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(purchasesPrefix, f.user, int64(1)), func(n *int64) { *n = 3 })
+			return f.roster(func(r *roster) { r.countPurchase(1) })
 		}, "plan 1 was bought 2 times, counted are 3"},
 		"purchases not counted": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(purchasesPrefix, f.user, int64(1)))
+			return f.roster(func(r *roster) { r.bought = r.bought[1:] })
 		}, "the purchase of plan 1 is not counted"},
 		"a claim without a mark": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return remove(storage.Key(claimedPrefix, f.user, int64(3)))
@@ -132,7 +169,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return plant(storage.Key(claimedPrefix, f.user, int64(9)), int64(9))
 		}, "is not there"},
 		"nobody looks when time passes": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(accountPrefix, f.user), func(a *accountRecord) { a.Due = 0 })
+			return f.roster(func(r *roster) { r.due = 0 })
 		}, "nobody will look at it"},
 		"the sweeper is not told": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return remove(storage.Key(duePrefix, date(2026, 2, 28, 12).Unix(), f.user))
@@ -141,7 +178,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return plant(storage.Key(duePrefix, bought, f.user), nil)
 		}, "the user's next change is at"},
 		"a key that is no key": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant([]byte(livePrefix+"/x"), nil)
+			return plant([]byte(salePrefix+"/x"), nil)
 		}, "cannot be read by this build"},
 
 		"an order out of its list": {func(f *desk, paid, _ Order) func(storage.Txn) error {

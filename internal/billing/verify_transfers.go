@@ -134,8 +134,11 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 	}
 	names := 0
 	sold := make(map[int64]bool) // the periods whose quota came with a sale
-	lo, hi := storage.Below(salePrefix, x.User, id)
-	err = scan(v, lo, hi, func(_ []byte, s sale) bool {
+	of := subscriptionRecord{ID: id, User: x.User}
+	if _, err := storage.GetRecord(v, of.key(), &of); err != nil {
+		return err
+	}
+	err = of.sales(v, func(s sale) bool {
 		if s.Transfer == x.ID {
 			names++
 		}
@@ -144,7 +147,7 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 		}
 		return true
 	})
-	lo, hi = storage.Below(periodPrefix, x.User, id)
+	lo, hi := storage.Below(periodPrefix, x.User, id)
 	err = cmp.Or(err, scan(v, lo, hi, func(key []byte, _ periodRecord) bool {
 		if start := integer(key, len(lo)); grantID(id, start) == x.ID && !sold[start] {
 			names++

@@ -1,0 +1,165 @@
+package billing
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// presences returns what the roster of ann says of her running subscriptions, by
+// their ids.
+func (f *desk) presences() map[int64]presence {
+	f.t.Helper()
+	said := make(map[int64]presence)
+	f.must(f.store.View(f.t.Context(), func(r storage.Reader) error {
+		have, err := readRoster(r, f.user, f.clock.Now())
+		if err != nil {
+			return err
+		}
+		for _, x := range have.running {
+			said[x.id] = x.presence
+		}
+		return nil
+	}))
+	return said
+}
+
+// at returns the presence of a period that starts at a time, and is as it is
+// between two others.
+func at(start, from, until time.Time) presence {
+	return presence{from: from.Unix(), until: until.Unix(), start: start.Unix()}
+}
+
+func TestTheRosterSaysWhichPeriodASubscriptionIsIn(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(1000)
+	bought := f.clock.Now()
+	f.mustBuy(2, "monthly") // 1: three months, each with a quota
+	f.mustBuy(1, "once")    // 2: one month with one quota
+	for _, step := range []struct {
+		now    time.Time
+		do     func()
+		want   map[int64]presence
+		before string
+	}{
+		{bought, func() {}, map[int64]presence{
+			1: at(bought, bought, date(2026, 2, 1, 0)),
+			2: at(bought, bought, date(2026, 2, 28, 12)),
+		}, "anybody looks"},
+		{bought, func() { f.mustRenew(1, "r1"); f.mustRenew(2, "r2") }, map[int64]presence{
+			1: at(bought, bought, date(2026, 2, 1, 0)),
+			2: at(bought, bought, date(2026, 2, 28, 12)),
+		}, "what was renewed begins"},
+		{date(2026, 2, 1, 0), func() { f.mustSpend(1) }, map[int64]presence{
+			1: at(date(2026, 2, 1, 0), date(2026, 2, 1, 0), date(2026, 3, 1, 0)),
+			2: at(bought, bought, date(2026, 2, 28, 12)),
+		}, "the second month ends"},
+		{date(2026, 2, 28, 12), func() { f.mustSpend(1) }, map[int64]presence{
+			1: at(date(2026, 2, 1, 0), date(2026, 2, 1, 0), date(2026, 3, 1, 0)),
+			2: at(bought, date(2026, 2, 28, 12), date(2026, 3, 28, 12)), // one run, one quota
+		}, "the renewed month ends"},
+		{date(2026, 4, 30, 12), func() { f.mustSpend(1) }, map[int64]presence{
+			1: at(date(2026, 4, 1, 0), date(2026, 4, 30, 12), date(2026, 5, 1, 0)), // by the renewal
+		}, "the month ends in which the renewal began"},
+		{date(2026, 4, 29, 0), func() { f.mustSpend(1) }, map[int64]presence{
+			1: at(date(2026, 4, 1, 0), date(2026, 4, 1, 0), date(2026, 4, 30, 12)),
+		}, "the time comes again to which the clock was set back"},
+	} {
+		f.clock.set(step.now)
+		step.do()
+		said := f.presences()
+		if len(said) != len(step.want) {
+			t.Errorf("before %s: %d subscriptions are running, want %d", step.before, len(said), len(step.want))
+		}
+		for id, want := range step.want {
+			if said[id] != want {
+				t.Errorf("before %s: of subscription %d it says %+v, want %+v", step.before, id, said[id], want)
+			}
+		}
+		f.sound()
+	}
+}
+
+// roster changes the roster of ann.
+func (f *desk) roster(change func(*roster)) func(storage.Txn) error {
+	return func(t storage.Txn) error {
+		r, err := readRoster(t, f.user, f.clock.Now())
+		if err != nil {
+			return err
+		}
+		change(r)
+		return t.Set(storage.Key(rosterPrefix, f.user), r.encode(), never)
+	}
+}
+
+func TestARosterOnWhichNobodyHasLookedIsFilledByWhoeverDoes(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(20)
+	f.mustBuy(2, "k")
+	want := f.presences()[1]
+	f.must(f.store.Update(t.Context(), f.roster(func(r *roster) { r.running[0].presence = presence{} })))
+	f.close()
+	f.open()
+	f.mustSpend(1)
+	if left := f.quotaLeft(1, date(2026, 1, 31, 12)); left != 4 {
+		t.Errorf("%d of the quota are left, want 4", left)
+	}
+	if said := f.presences()[1]; said != want {
+		t.Errorf("then it says %+v, want %+v", said, want)
+	}
+}
+
+func TestARosterThatCannotBeReadIsSaidToBeSo(t *testing.T) {
+	t.Parallel()
+	whole := (&roster{due: 5, bought: []count{{1, 2}}, running: []running{{id: 1, end: 5, presence: presence{1, 2, 1}}}}).encode()
+	for n := range whole {
+		if r, err := decodeRoster(whole[:n]); err == nil && len(r.running) > 0 {
+			t.Errorf("cut to %d of %d bytes it was read as %+v", n, len(whole), r)
+		}
+	}
+	if _, err := decodeRoster(append([]byte{2}, whole[1:]...)); err == nil {
+		t.Error("one of a later version was read")
+	}
+	f := newDesk(t)
+	f.credit(20)
+	f.mustBuy(2, "k")
+	f.must(f.store.Update(t.Context(), func(t storage.Txn) error {
+		return t.Set(storage.Key(rosterPrefix, f.user), whole[:len(whole)-1], never)
+	}))
+	f.damaged = true
+	if _, err := f.buy(2, "l"); err == nil {
+		t.Error("a purchase went on without it")
+	}
+}
+
+func TestARosterIsWhatWasPutOnIt(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var r roster
+		r.due, r.struck = rapid.Int64().Draw(t, "due"), rapid.Int64().Draw(t, "struck")
+		for _, plan := range rapid.SliceOfN(rapid.Int64Range(1, 9), 0, 20).Draw(t, "plans") {
+			r.countPurchase(plan)
+		}
+		for i, end := range rapid.SliceOfN(rapid.Int64Range(1, 9), 0, 20).Draw(t, "ends") {
+			r.add(running{id: int64(i), end: end, presence: presence{rapid.Int64().Draw(t, "from"), end, end}})
+		}
+		have, err := decodeRoster(r.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		have.stored = nil
+		if !reflect.DeepEqual(*have, r) {
+			t.Fatalf("it was %+v and is read as %+v", r, have)
+		}
+		if !slices.IsSortedFunc(r.running, func(a, b running) int { return a.compare(b) }) {
+			t.Fatalf("it is out of order: %+v", r.running)
+		}
+	})
+}

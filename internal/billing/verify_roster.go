@@ -1,0 +1,202 @@
+package billing
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// rosterOf returns the roster of a user as it is stored; nil when nobody has
+// looked at his subscriptions since there are rosters. It remembers the last.
+func (v *verification) rosterOf(user string) (*roster, error) {
+	if v.last.user == user && user != "" {
+		return v.last.roster, nil
+	}
+	stored, err := v.Get(storage.Key(rosterPrefix, user))
+	if err != nil {
+		return nil, err
+	}
+	v.last.user, v.last.roster = user, nil
+	if stored != nil {
+		if v.last.roster, err = decodeRoster(stored); err != nil {
+			v.problem("user %s: his roster cannot be read: %v", user, err)
+			v.last.roster, err = new(roster), nil
+		}
+	}
+	return v.last.roster, err
+}
+
+// listed checks that a subscription is on its user's roster when it should be,
+// and as it is.
+func (v *verification) listed(s *subscriptionRecord) error {
+	r, err := v.rosterOf(s.User)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		live, err := v.Get(storage.Key(livePrefix, s.User, s.End, s.ID))
+		if err == nil && (s.Cancelled != 0) != (live == nil) {
+			v.problem("subscription %d: it is %s, and among those that are spent: %t", s.ID, s.status(v.now), live != nil)
+		}
+		return err
+	}
+	i := slices.IndexFunc(r.running, func(x running) bool { return x.id == s.ID })
+	switch {
+	case i < 0 && s.Cancelled == 0 && s.End > r.struck, i >= 0 && s.Cancelled != 0:
+		v.problem("subscription %d: it is %s, and on the roster: %t", s.ID, s.status(v.now), i >= 0)
+	case i >= 0:
+		return v.runs(s, r.running[i])
+	}
+	return nil
+}
+
+// runs checks what the roster says of a subscription.
+func (v *verification) runs(s *subscriptionRecord, x running) error {
+	if x.end != s.End {
+		v.problem("subscription %d: on the roster it ends at %d, and it ends at %d", s.ID, x.end, s.End)
+	}
+	said := x.presence
+	if said == (presence{}) {
+		return nil // nobody has looked
+	}
+	p, _, err := s.periodAt(v, time.Unix(said.from, 0))
+	if err == nil && (!p.opened || p.presence() != said) {
+		v.problem("subscription %d: on the roster it is said to be in the period from %d, which is not so from %d until %d",
+			s.ID, said.start, said.from, said.until)
+	}
+	return err
+}
+
+// rosters checks that what is on a roster is there, and that its user is looked
+// at in time.
+func (v *verification) rosters() error {
+	var failed error
+	lo, hi := storage.Below(rosterPrefix)
+	err := v.Scan(lo, hi, func(key, _ []byte) bool {
+		user := string(key[len(lo):])
+		var r *roster
+		if r, failed = v.rosterOf(user); failed == nil {
+			failed = v.roster(key, user, r)
+		}
+		return failed == nil
+	})
+	return cmp.Or(err, failed)
+}
+
+func (v *verification) roster(key []byte, user string, r *roster) error {
+	if !slices.IsSortedFunc(r.running, func(a, b running) int { return a.compare(b) }) {
+		v.problem("user %s: the roster is not in order", user)
+	}
+	for _, x := range r.running {
+		if err := v.exists(key, storage.Key(subscriptionPrefix, user, x.id)); err != nil {
+			return err
+		}
+		if x.end > v.now.Unix() && (r.due == 0 || r.due > x.end) {
+			v.problem("subscription %d: nobody will look at it when it ends", x.id)
+		}
+	}
+	for _, c := range r.bought {
+		if err := v.count(user, c); err != nil {
+			return err
+		}
+	}
+	if r.due == 0 {
+		return nil
+	}
+	return v.exists(key, storage.Key(duePrefix, r.due, user))
+}
+
+// counts checks what came before rosters, and how often plans were claimed.
+func (v *verification) counts() error {
+	err := each(v, purchasesPrefix, func(key []byte, n int64) error {
+		return v.fields(key, purchasesPrefix, 1, func(user string, plan ...int64) error {
+			return v.count(user, count{plan[0], n})
+		})
+	})
+	err = cmp.Or(err, v.keys(livePrefix, 2, func(key []byte, user string, n ...int64) error {
+		var s subscriptionRecord
+		found, err := storage.GetRecord(v, storage.Key(subscriptionPrefix, user, n[1]), &s)
+		if err != nil {
+			return err
+		}
+		if !found || s.End != n[0] {
+			v.problem("key %q: there is no subscription that ends then", key)
+		}
+		account, err := readAccount(v, user)
+		if err == nil && n[0] > v.now.Unix() && (account.Due == 0 || account.Due > n[0]) {
+			v.problem("subscription %d: nobody will look at it when it ends", n[1])
+		}
+		return err
+	}))
+	return cmp.Or(err, each(v, claimedPrefix, func(key []byte, id int64) error {
+		return v.fields(key, claimedPrefix, 1, func(user string, _ ...int64) error {
+			return v.exists(key, storage.Key(subscriptionPrefix, user, id))
+		})
+	}))
+}
+
+// purchases is how often a plan is said to have been bought.
+func (v *verification) purchases(user string, plan int64) (n int64, err error) {
+	r, err := v.rosterOf(user)
+	if err == nil && r == nil {
+		_, err = storage.GetRecord(v, storage.Key(purchasesPrefix, user, plan), &n)
+	} else if err == nil {
+		n = r.purchases(plan)
+	}
+	return n, err
+}
+
+// count checks how often a plan is said to have been bought.
+func (v *verification) count(user string, said count) error {
+	lo, hi := storage.Below(subscriptionPrefix, user)
+	var have int64
+	var failed error
+	err := scan(v, lo, hi, func(_ []byte, s subscriptionRecord) bool {
+		if s.PlanID != said.plan {
+			return true
+		}
+		var began sale
+		if began, _, failed = s.saleAt(v, s.Start); failed == nil && began.Kind == bought {
+			have++
+		}
+		return failed == nil
+	})
+	if err = cmp.Or(err, failed); err == nil && have != said.times {
+		v.problem("user %s: plan %d was bought %d times, counted are %d", user, said.plan, have, said.times)
+	}
+	return err
+}
+
+// dues checks that users and the sweeper's index agree.
+func (v *verification) dues() error {
+	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
+		user := string(key[len(accountPrefix)+1:])
+		v.borne.Count([]byte(user), int64(a.WrittenOff))
+		if a.Due == 0 {
+			return nil
+		}
+		return v.exists(key, storage.Key(duePrefix, a.Due, user))
+	})
+	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
+		r, err := v.rosterOf(user)
+		if err != nil {
+			return err
+		}
+		have := int64(0)
+		if r != nil {
+			have = r.due
+		} else {
+			var account accountRecord
+			if account, err = readAccount(v, user); err != nil {
+				return err
+			}
+			have = account.Due
+		}
+		if have != due {
+			v.problem("key %q: the user's next change is at %d", key, have)
+		}
+		return nil
+	}))
+}
