@@ -141,10 +141,14 @@ func (v *verification) entryOf(x Transfer, leg Leg) error {
 		return nil
 	}
 	have, _, err := decodeEntry(key, val)
-	want := x.entry(leg)
-	if err != nil || have.Transfer != x.ID {
-		return nil // legOf tells of an entry with another transfer
+	if err != nil {
+		return nil
 	}
+	if have.Transfer != x.ID {
+		v.tell(x.where(), "its leg on %s is entry %d there, which is of transfer %v", leg.Account, leg.Number, have.Transfer)
+		return nil
+	}
+	want := x.entry(leg)
 	if have.Amount != want.Amount || have.Held != want.Held {
 		v.tell(x.where(), "its leg on %s is %s, entry %d there is %s", leg.Account,
 			funds(State{Balance: want.Amount, Held: want.Held}), leg.Number, funds(State{Balance: have.Amount, Held: have.Held}))

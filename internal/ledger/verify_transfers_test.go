@@ -53,6 +53,8 @@ var harmsToTransfers = []harm{
 			d.entry(wallet, 10, func(e *Entry) { e.Transfer = openHold })
 		},
 		[]string{
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is entry 7 there, which is of transfer %v", openHold, voidHold),
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is entry 10 there, which is of transfer %v", voidHold, openHold),
 			fmt.Sprintf("account u/ann/wallet: entry 10 is of transfer %v, which has no such leg", openHold),
 			fmt.Sprintf("account u/ann/wallet: entry 7 is of transfer %v, which has no such leg", voidHold),
 		},
@@ -87,6 +89,29 @@ var harmsToTransfers = []harm{
 		"a transfer in the place of another",
 		func(d damage) { d.set(transferKey(creditID), d.get(transferKey(refundID))) },
 		[]string{fmt.Sprintf("transfer %v: its record cannot be read: it says that it is %v", creditID, refundID)},
+	},
+	{
+		"a transfer that is there twice",
+		func(d damage) {
+			d.set(transferKey(extra), d.get(transferKey(creditID)))
+			edit(d, transferKey(extra), func(x *Transfer) { x.ID = extra })
+		},
+		[]string{
+			fmt.Sprintf("transfer %v: its leg on s/operator/20261120 is entry 1 there, which is of transfer %v", extra, creditID),
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is entry 1 there, which is of transfer %v", extra, creditID),
+		},
+	},
+	{
+		"a transfer between accounts of one user that is there twice",
+		func(d damage) {
+			d.set(transferKey(extra), d.get(transferKey(openHold)))
+			edit(d, transferKey(extra), func(x *Transfer) { x.ID = extra })
+		},
+		[]string{
+			fmt.Sprintf("transfer %v: it is a hold of hold %v of ann, which is missing", extra, extra),
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is entry 7 there, which is of transfer %v", extra, openHold),
+			fmt.Sprintf("transfer %v: its leg on %s is entry 5 there, which is of transfer %v", extra, underKey, openHold),
+		},
 	},
 	{
 		"a hold that is missing",
