@@ -32,15 +32,15 @@ const (
 	clerkDays = 60
 )
 
-// fill makes the entries. A quarter are credits of wallets, each a transfer of
-// two entries; the rest come from calls, of which as many are one transfer as the
-// ledger's settler takes at once.
+// fill makes the entries, all of accounts of users: the house has none. A quarter
+// are of credits, one each; the rest come from calls, of which as many are one
+// transfer as the ledger's settler takes at once.
 func (o clerkOrder) fill(ctx context.Context, b *books) (done struct{}, err error) {
-	credits := int(o.Entries / 8)
+	credits := int(o.Entries / 4)
 	if err := b.credit(ctx, "credits", credits, clerkUsers, 1000*money.Unit); err != nil {
 		return done, err
 	}
-	calls := (o.Entries - 2*int64(credits) + 1) / 2
+	calls := (o.Entries - int64(credits) + 1) / 2
 	const cost = 3_388_200
 	for n := range calls {
 		user := userName(int(n % clerkUsers))

@@ -16,7 +16,7 @@ import (
 )
 
 func verifyCommand() *cobra.Command {
-	cmd := command("verify", "Rebuilds every balance from its entries and checks that money, tasks and the records of files add up", func(cmd *cobra.Command, _ []string) error {
+	cmd := command("verify", "Rebuilds every balance from entries and transfers and checks that money, tasks and the records of files add up", func(cmd *cobra.Command, _ []string) error {
 		backup, _ := cmd.Flags().GetString("backup")
 		engine, _ := cmd.Flags().GetString("engine")
 		found := verifyServer

@@ -228,13 +228,17 @@ func (h *history) notice(r *rapid.T) {
 // borneBack is what the last transfer gave back to the operator of what he had
 // borne for ann.
 func (h *history) borneBack() (back money.Amount) {
-	today := ledger.Operator + "/" + ledger.Account(ledger.DayOf(h.clock.Now()))
 	err := h.store.View(h.t.Context(), func(r storage.Reader) error {
-		return ledger.ScanEntries(r, today, 0, func(e ledger.Entry) bool {
-			if e.Kind == ledger.Restore && e.Time.Equal(h.clock.Now().Truncate(time.Millisecond)) {
-				back += e.Amount
+		return ledger.ScanTransfers(r, func(x ledger.Transfer) error {
+			if x.Kind != ledger.Restore || x.Time != h.clock.Now().UnixMilli() {
+				return nil
 			}
-			return e.Kind == ledger.Restore
+			for _, leg := range x.Legs {
+				if leg.Account.Family() == ledger.Operator {
+					back += leg.Amount
+				}
+			}
+			return nil
 		})
 	})
 	if err != nil {

@@ -60,10 +60,16 @@ func (a Account) Owner() string {
 	return ""
 }
 
-// on returns the account that takes the entries of a moment: for an account of
-// the house that of the day, for any other itself.
+// house tells whether the account is of the house. Nobody reads such an account
+// line by line, and a purchase changes two of them: a leg changes its state, and
+// is itself the record of that. So the house has states and legs; users have
+// entries, too.
+func (a Account) house() bool { return strings.HasPrefix(string(a), "s/") }
+
+// on returns the account that takes the legs of a moment: for an account of the
+// house that of the day, for any other itself.
 func (a Account) on(t time.Time) Account {
-	if !strings.HasPrefix(string(a), "s/") {
+	if !a.house() {
 		return a
 	}
 	return a + "/" + Account(DayOf(t))
@@ -72,7 +78,7 @@ func (a Account) on(t time.Time) Account {
 // Family returns the account of the house that this one is a day of; any other
 // account is its own.
 func (a Account) Family() Account {
-	if !strings.HasPrefix(string(a), "s/") {
+	if !a.house() {
 		return a
 	}
 	return a[:strings.LastIndexByte(string(a), '/')]
@@ -101,7 +107,7 @@ func (a Account) kept() bool {
 type State struct {
 	Balance money.Amount // what came in, less what went out
 	Held    money.Amount // of the balance, what open holds set aside
-	Entries uint64       // how many entries led here
+	Entries uint64       // how many legs led here: for an account of a user, as many entries
 }
 
 // Available is what may be spent.
@@ -110,7 +116,7 @@ func (s State) Available() money.Amount { return s.Balance - s.Held }
 // Keys of the store:
 //
 //	acct/<account>               state of an account
-//	entry/<account>\0<^number>   its entries, newest first
+//	entry/<account>\0<^number>   its entries, newest first; of accounts of users
 //	xfer/<id>                    transfers
 const (
 	accountPrefix  = "acct/"
@@ -165,7 +171,9 @@ func ReadState(r storage.Reader, a Account) (State, error) {
 	return s, nil
 }
 
-// Entry is one line of an account's book.
+// Entry is one line of the book of a user's account. Accounts of the house have
+// some, too, in stores that an older build has written: those that are there say
+// what their legs do, and none need be there.
 type Entry struct {
 	Number   uint64 // from 1, without gaps
 	Kind     Kind

@@ -4,10 +4,13 @@
 //
 // An [Account] holds a balance in nano-units. A [Transfer] moves money between
 // accounts by legs whose sum is zero, and never changes afterwards; its id is
-// derived from what it does, so that what was done once is not done again. Each
-// leg is an entry of its account, numbered without gaps, with the balance after
-// it. Balances are projections: [Verify] rebuilds them from the entries. Money
-// that a user holds, in the wallet or in a quota, never falls below zero.
+// derived from what it does, so that what was done once is not done again. The
+// legs of an account are numbered without gaps. A leg on an account of a user is
+// an entry there, too, with the balance after it; a leg on an account of the
+// house is the only record of what it did, for nobody asks for the lines of the
+// house. Balances are projections: [Verify] rebuilds them, those of users from
+// their entries, those of the house from the legs. Money that a user holds, in
+// the wallet or in a quota, never falls below zero.
 //
 // A hold sets money of an account aside for something that takes long: it ends
 // once, settled for what it came to or voided. What is available is the balance
@@ -33,7 +36,7 @@
 //
 // A call reserves its greatest price, runs, and is settled: its record and the
 // legs of its payment are queued, and written many at a time in one transaction
-// by the settler, folded to one entry per account. A crash forgets the queue,
+// by the settler, folded to one leg per account. A crash forgets the queue,
 // which is bounded in number and in time, in the customer's favour. A call that
 // takes long is settled in between, so that a crash forgets seconds of it.
 package ledger

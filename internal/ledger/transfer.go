@@ -101,7 +101,7 @@ type Leg struct {
 	Account Account      `json:"a"`
 	Amount  money.Amount `json:"n,omitempty"` // change of the balance
 	Held    money.Amount `json:"h,omitempty"` // change of what is held
-	Number  uint64       `json:"e,omitempty"` // of the entry it became
+	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if any
 }
 
 // Transfer moves money. The amounts of its legs, but for those of memo
@@ -130,7 +130,7 @@ func Move(from, to Account, amount money.Amount) []Leg {
 // purchases: it is the last line, in the transaction itself.
 var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffice")
 
-// Book writes a transfer with its entries. It returns false, and changes
+// Book writes a transfer with the entries of users. It returns false, and changes
 // nothing, when a transfer with this id exists: it has happened. It refuses, as
 // ErrShort, to take from a user more than is available, except for Calls, which
 // the settler clips before.
@@ -163,7 +163,7 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	return true, storage.SetRecord(t, key, x)
 }
 
-// enter writes one entry and the account's new state.
+// enter writes the account's new state and, for an account of a user, the entry.
 func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint64, err error) {
 	before, err := ReadState(t, leg.Account)
 	if err != nil {
@@ -181,11 +181,13 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	case leg.Account.kept() && after.Available() < 0 && after.Available() < before.Available():
 		return 0, ErrShort
 	}
-	e := Entry{Number: after.Entries, Kind: kind, Transfer: id, Amount: leg.Amount, Held: leg.Held, After: after, Time: now}
-	if err := t.Set(entryKey(leg.Account, e.Number), e.encode(), time.Time{}); err != nil {
-		return 0, err
+	if !leg.Account.house() {
+		e := Entry{Number: after.Entries, Kind: kind, Transfer: id, Amount: leg.Amount, Held: leg.Held, After: after, Time: now}
+		if err := t.Set(entryKey(leg.Account, e.Number), e.encode(), time.Time{}); err != nil {
+			return 0, err
+		}
 	}
-	return e.Number, t.Set(accountKey(leg.Account), after.encode(), time.Time{})
+	return after.Entries, t.Set(accountKey(leg.Account), after.encode(), time.Time{})
 }
 
 // ReadTransfer returns a transfer and whether there is one.

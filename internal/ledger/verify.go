@@ -3,8 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -19,7 +17,7 @@ type Problem struct {
 // Report counts what [Verify] has looked at.
 type Report struct {
 	Accounts  int64         `json:"accounts"`
-	Entries   int64         `json:"entries"`
+	Entries   int64         `json:"entries"` // that are stored
 	Transfers int64         `json:"transfers"`
 	Calls     int64         `json:"calls"`
 	Holds     int64         `json:"holds"`
@@ -33,17 +31,19 @@ type Report struct {
 // with an error when the context does that Verify was given.
 type Check func(r storage.Reader, problem func(Problem)) error
 
-// Verify rebuilds every balance from its entries, and looks whether all that is
-// written twice says the same: entries and transfers, holds and what is held,
-// calls and what they have paid, the sums of days and their calls and tasks,
-// indexes and their records; and whether each transfer changes only what one of
-// its kind may. problem is called for each thing that does not add up; then the
-// checks run. Verify changes nothing.
+// Verify rebuilds every balance, those of users from their entries, those of the
+// house from the legs of transfers, and looks whether all that is written twice
+// says the same: entries and transfers, holds and what is held, calls and what
+// they have paid, the sums of days and their calls and tasks, indexes and their
+// records; and whether each transfer changes only what one of its kind may.
+// problem is called for each thing that does not add up; then the checks run.
+// Verify changes nothing.
 //
 // r is one snapshot, of a store in use or of a copy. Which calls may be gone it
 // knows by what the store says of how long they are kept, and leaves some time
 // beside. The error is that of reading, or of ctx. The memory that Verify takes is
-// that of what one user has, not of how many entries and calls there are.
+// that of what one user has, and of how many days the house has accounts of, not
+// of how many entries and calls there are.
 func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(Problem), checks ...Check) (Report, error) {
 	began := time.Now()
 	k, err := readKeeping(interruptible{ctx, r})
@@ -55,9 +55,9 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 	v := &verification{
 		Reader: interruptible{ctx, r}, problem: problem,
 		paidFrom: firstTimed(kept), tracedFrom: firstTimed(from), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
-		ties: newTies(), traces: newTraces(),
+		ties: newTies(), traces: newTraces(), house: newHouse(),
 	}
-	for _, step := range []func() error{v.accounts, v.transfers, v.untied, v.claims} {
+	for _, step := range []func() error{v.accounts, v.transfers, v.houseLegs, v.untied, v.claims} {
 		if err = step(); err != nil {
 			break
 		}
@@ -87,6 +87,7 @@ type verification struct {
 	sum        sum // of the balances of all accounts with money
 	ties       *ties
 	traces     *traces
+	house      *house
 }
 
 func (v *verification) report(p Problem) {
@@ -119,17 +120,3 @@ func (v *verification) accounts() error {
 
 // userPrefix is what the names of the accounts of users begin with.
 const userPrefix = "u/"
-
-// houseAccounts goes through the accounts with names in [from, to), which are of
-// no user; an empty to is the end.
-func (v *verification) houseAccounts(from, to string) error {
-	house := newBooks("")
-	states, entries := newCursor(v.Reader, accountPrefix, from, to), newCursor(v.Reader, entryPrefix, from, to)
-	if err := v.fold(states, entries, house); err != nil {
-		return err
-	}
-	for _, account := range slices.Sorted(maps.Keys(house.held)) {
-		v.tell("account "+string(account), "%v is held, and nothing of the house is ever held", house.held[account])
-	}
-	return nil
-}

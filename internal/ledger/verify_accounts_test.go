@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
@@ -27,7 +26,7 @@ var harmsToAccounts = []harm{
 	},
 	{
 		"an account without a record",
-		func(d damage) { d.remove(accountKey(Quota("ann", 1, time.Unix(1795176360, 0)))) },
+		func(d damage) { d.remove(accountKey(usedQuota)) },
 		[]string{
 			"account u/ann/quota/1/1795176360: it has entries, but no record",
 			"all accounts: the sum of their balances is -12.00, not zero: money has come from nowhere or gone",
@@ -54,16 +53,16 @@ var harmsToAccounts = []harm{
 	{
 		"entries that are missing at the beginning",
 		func(d damage) {
-			d.remove(entryKey(Granted+"/20261120", 1))
-			d.remove(entryKey(Operator+"/20261120", 1))
-			d.remove(entryKey(Operator+"/20261120", 2))
+			d.remove(entryKey(usedQuota, 1))
+			d.remove(entryKey(Wallet("bob"), 1))
+			d.remove(entryKey(Wallet("bob"), 2))
 		},
 		[]string{
-			"account s/granted/20261120: entry 1 is missing",
-			"account s/operator/20261120: the entries 1 to 2 are missing",
-			"transfer {credit of bob}: its leg on s/operator/20261120 is entry 2 there, which is missing",
-			fmt.Sprintf("transfer %v: its leg on s/granted/20261120 is entry 1 there, which is missing", purchaseID),
-			fmt.Sprintf("transfer %v: its leg on s/operator/20261120 is entry 1 there, which is missing", creditID),
+			fmt.Sprintf("account %s: entry 1 is missing", usedQuota),
+			"account u/bob/wallet: the entries 1 to 2 are missing",
+			"transfer {credit of bob}: its leg on u/bob/wallet is entry 1 there, which is missing",
+			fmt.Sprintf("transfer %v: its leg on %s is entry 1 there, which is missing", purchaseID, usedQuota),
+			fmt.Sprintf("transfer %v: its leg on u/bob/wallet is entry 2 there, which is missing", refundID),
 		},
 	},
 	{
@@ -85,10 +84,10 @@ var harmsToAccounts = []harm{
 	},
 	{
 		"a first entry that does not begin with nothing",
-		func(d damage) { d.entry(Sold+"/20261120", 1, func(e *Entry) { e.Amount -= money.Unit }) },
+		func(d damage) { d.entry(usedQuota, 1, func(e *Entry) { e.Amount -= money.Unit }) },
 		[]string{
-			"account s/sold/20261120: its first entry began with 1.00",
-			fmt.Sprintf("transfer %v: its leg on s/sold/20261120 is 20.00, entry 1 there is 19.00", purchaseID),
+			fmt.Sprintf("account %s: its first entry began with 1.00", usedQuota),
+			fmt.Sprintf("transfer %v: its leg on %s is 12.00, entry 1 there is 11.00", purchaseID, usedQuota),
 		},
 	},
 	{

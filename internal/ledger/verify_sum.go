@@ -13,6 +13,12 @@ func (s *sum) add(a money.Amount) {
 	s.low += int64(a) & (lowUnit - 1)
 }
 
+// take is add of the amount's opposite, which need not be in the range of amounts.
+func (s *sum) take(a money.Amount) {
+	s.high -= int64(a) >> 32
+	s.low -= int64(a) & (lowUnit - 1)
+}
+
 func (s *sum) zero() bool { return s.low%lowUnit == 0 && s.high == -s.low/lowUnit }
 
 // String writes the sum, as far as an amount can be so much.

@@ -21,7 +21,8 @@ func newTies() *ties { return &ties{seed: maphash.MakeSeed()} }
 func (t *ties) entry(a Account, e Entry) { *t.sum(e.Transfer) += t.hash(a, e) }
 func (t *ties) leg(a Account, e Entry)   { *t.sum(e.Transfer) -= t.hash(a, e) }
 
-// match tells whether all entries have their legs, and the reverse.
+// match tells whether all entries have their legs, and the legs that were counted
+// their entries.
 func (t *ties) match() bool {
 	for _, sum := range t.sums {
 		if sum != 0 {

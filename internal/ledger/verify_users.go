@@ -18,10 +18,10 @@ type userRecords struct {
 
 // users goes through all that there is of users, one user at a time.
 func (v *verification) users() error {
-	house := string(storage.PrefixEnd([]byte(userPrefix)))
+	end := string(storage.PrefixEnd([]byte(userPrefix)))
 	records := userRecords{
-		states:  newCursor(v.Reader, accountPrefix, userPrefix, house),
-		entries: newCursor(v.Reader, entryPrefix, userPrefix, house),
+		states:  newCursor(v.Reader, accountPrefix, userPrefix, end),
+		entries: newCursor(v.Reader, entryPrefix, userPrefix, end),
 		holds:   newCursor(v.Reader, holdPrefix, "", ""),
 		calls:   newCursor(v.Reader, callPrefix, "", ""),
 		open:    newCursor(v.Reader, openPrefix, "", ""),

@@ -1,0 +1,134 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+)
+
+// house are the accounts of the house, each with what the legs of all transfers
+// come to on it. There is one for each kind and day.
+type house struct {
+	seed     maphash.Seed
+	accounts map[Account]*houseAccount
+}
+
+// houseAccount is an account of the house as its record has it, and as its legs
+// do.
+type houseAccount struct {
+	met   bool   // among accounts; what is wrong with its record was told
+	state *State // as its record says; nil when there is none that can be read
+
+	balance, held sum // what its legs come to
+	legs          numbering
+	entered       uint64 // the number of the last leg that has an entry, too
+}
+
+func newHouse() *house {
+	return &house{seed: maphash.MakeSeed(), accounts: make(map[Account]*houseAccount)}
+}
+
+// of returns an account of the house.
+func (h *house) of(a Account) *houseAccount {
+	account := h.accounts[a]
+	if account == nil {
+		account = new(houseAccount)
+		h.accounts[a] = account
+	}
+	return account
+}
+
+// met returns an account of the house that has a record or an entry.
+func (h *house) met(a Account) *houseAccount {
+	account := h.of(a)
+	account.met = true
+	return account
+}
+
+// leg counts a leg, and tells whether it may have an entry, too.
+func (h *house) leg(leg Leg) (entered bool) {
+	account := h.of(leg.Account)
+	account.balance.add(leg.Amount)
+	account.held.add(leg.Held)
+	account.legs.add(h.seed, leg.Number)
+	return leg.Number <= account.entered
+}
+
+// numbering tells whether numbers are those from one on, each once, and keeps none
+// of them: the sum of their hashes must be that of those.
+type numbering struct{ count, greatest, hashes uint64 }
+
+func (n *numbering) add(seed maphash.Seed, number uint64) {
+	n.count++
+	n.greatest = max(n.greatest, number)
+	n.hashes += hashOf(seed, number)
+}
+
+// whole tells whether the numbers that were added are those from one to their
+// count.
+func (n *numbering) whole(seed maphash.Seed) bool {
+	var hashes uint64
+	for number := range n.count {
+		hashes += hashOf(seed, number+1)
+	}
+	return hashes == n.hashes
+}
+
+func hashOf(seed maphash.Seed, number uint64) uint64 {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], number)
+	return maphash.Bytes(seed, b[:])
+}
+
+// houseAccounts goes through the accounts with names in [from, to), which are of
+// no user; an empty to is the end.
+func (v *verification) houseAccounts(from, to string) error {
+	b := newBooks("")
+	states, entries := newCursor(v.Reader, accountPrefix, from, to), newCursor(v.Reader, entryPrefix, from, to)
+	if err := v.fold(states, entries, b); err != nil {
+		return err
+	}
+	for _, account := range slices.Sorted(maps.Keys(b.held)) {
+		v.tell("account "+string(account), "%v is held, and nothing of the house is ever held", b.held[account])
+	}
+	return nil
+}
+
+// houseLegs holds the accounts of the house against the legs of all transfers.
+func (v *verification) houseLegs() error {
+	for _, name := range slices.Sorted(maps.Keys(v.house.accounts)) {
+		a, where := v.house.accounts[name], "account "+string(name)
+		switch {
+		case !a.met:
+			v.tell(where, "transfers change it, but it has no record")
+		case a.state != nil:
+			v.houseState(where, a)
+		}
+		if (a.state == nil || a.state.Entries == a.legs.count) && !a.legs.whole(v.house.seed) {
+			v.tell(where, "the numbers of its legs are not those from 1 to %d, each once: the greatest is %d", a.legs.count, a.legs.greatest)
+		}
+	}
+	return nil
+}
+
+// houseState holds the record of an account against its legs.
+func (v *verification) houseState(where string, a *houseAccount) {
+	if a.state.Entries != a.legs.count {
+		v.tell(where, "its count of legs is %d, transfers have %d", a.state.Entries, a.legs.count)
+	} else if a.legs.count == 0 {
+		v.tell(where, "no transfer changes it")
+	}
+	balance, held := a.balance, a.held
+	balance.take(a.state.Balance)
+	held.take(a.state.Held)
+	if balance.zero() && held.zero() {
+		return
+	}
+	have := a.balance.String()
+	if !a.held.zero() {
+		have = fmt.Sprintf("%v with %v held", &a.balance, &a.held)
+	}
+	v.tell(where, "it has %s, its legs come to %s", funds(*a.state), have)
+}
