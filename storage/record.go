@@ -65,8 +65,13 @@ func PrefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// format is the layout of keys and records that this build writes.
-const format = 1
+// format is the layout of keys and records that this build writes. It rises when
+// a build from before would misread what this one writes; each build reads what
+// the ones before it wrote:
+//
+//	1  the first
+//	2  rosters in place of sublive and purchases; binary transfers; no entries of the house
+const format = 2
 
 type formatRecord struct {
 	Format  int   `json:"format"`
@@ -75,8 +80,8 @@ type formatRecord struct {
 
 var formatKey = []byte("meta/format")
 
-// CheckFormat marks a new store with the format of this build and refuses one
-// that a newer build has written.
+// CheckFormat marks a store with the format of this build, and refuses one that a
+// newer build has written to.
 func CheckFormat(ctx context.Context, s *Store) error {
 	return s.Update(ctx, func(t Txn) error {
 		var have formatRecord
@@ -88,6 +93,9 @@ func CheckFormat(ctx context.Context, s *Store) error {
 			return SetRecord(t, formatKey, formatRecord{Format: format, Created: s.Now().Unix()})
 		case have.Format > format:
 			return fmt.Errorf("the store has format %d, this build reads up to %d: use the build that wrote it", have.Format, format)
+		case have.Format < format:
+			have.Format = format
+			return SetRecord(t, formatKey, have)
 		}
 		return nil
 	})

@@ -1,7 +1,7 @@
 package storage_test
 
 import (
-	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -51,18 +51,38 @@ func TestAStoreOfANewerBuildIsRefused(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
-	for range 2 { // once to mark it, once to find the mark
-		if err := storage.CheckFormat(t.Context(), store); err != nil {
+	key := []byte("meta/format")
+	mark := func(format int64) {
+		t.Helper()
+		if err := store.Update(t.Context(), func(txn storage.Txn) error {
+			return storage.SetRecord(txn, key, map[string]int64{"format": format, "created": 5})
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := store.Update(context.Background(), func(txn storage.Txn) error {
-		return storage.SetRecord(txn, []byte("meta/format"), map[string]int{"format": 2})
-	})
-	if err != nil {
-		t.Fatal(err)
+	marked := func() (have map[string]int64) {
+		t.Helper()
+		if err := store.View(t.Context(), func(r storage.Reader) error {
+			_, err := storage.GetRecord(r, key, &have)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return have
 	}
-	if err := storage.CheckFormat(t.Context(), store); err == nil || !strings.Contains(err.Error(), "format 2") {
+	check := func() error { return storage.CheckFormat(t.Context(), store) }
+	for range 2 { // once to mark it, once to find the mark
+		if err := check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := marked()["format"]
+	mark(own - 1)
+	if err := check(); err != nil || marked()["format"] != own || marked()["created"] != 5 {
+		t.Errorf("an older store: %v, marked as %v", err, marked())
+	}
+	mark(own + 1)
+	if err := check(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("format %d", own+1)) {
 		t.Errorf("a newer store: %v", err)
 	}
 }

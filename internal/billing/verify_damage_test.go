@@ -173,7 +173,14 @@ var damages = map[string]struct {
 	}, "is not what it should be: a purchase of"},
 	"a transfer of a sale that is about another subscription": {func(f *desk, _ Order) func(storage.Txn) error {
 		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
-		return damage(f.keyWith(`{"id":"`+id.String()+`","kind"`), func(x *ledger.Transfer) { x.Reference = reference(1) })
+		return func(t storage.Txn) error {
+			x, found, err := ledger.ReadTransfer(t, id)
+			if err != nil || !found {
+				return fmt.Errorf("the transfer is there: %t, %w", found, err)
+			}
+			x.Reference = reference(1)
+			return storage.SetRecord(t, append([]byte("xfer/"), id[:]...), x)
+		}
 	}, "is not what it should be: a purchase of"},
 	"a period that is forgotten, and could be granted again": {func(f *desk, _ Order) func(storage.Txn) error {
 		return remove(storage.Key(periodPrefix, f.user, int64(2), date(2026, 2, 1, 0).Unix()))

@@ -41,14 +41,15 @@ var kindCodes = map[Kind]byte{
 	Credit: 9, Debit: 10, Clear: 11, Hold: 12, Settle: 13, Void: 14,
 }
 
-func kindOf(code byte) (Kind, bool) {
-	for kind, c := range kindCodes {
-		if c == code {
-			return kind, true
-		}
+// kindsByCode is kindCodes the other way round.
+var kindsByCode = func() (kinds [1 << 8]Kind) {
+	for kind, code := range kindCodes {
+		kinds[code] = kind
 	}
-	return "", false
-}
+	return kinds
+}()
+
+func kindOf(code byte) (Kind, bool) { return kindsByCode[code], kindsByCode[code] != "" }
 
 // ID names a transfer. It is written as 32 hexadecimal digits.
 type ID [16]byte
@@ -160,7 +161,7 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	if sum != 0 {
 		panic(fmt.Sprintf("ledger: the legs of a %s have the sum %v", x.Kind, sum))
 	}
-	return true, storage.SetRecord(t, key, x)
+	return true, t.Set(key, x.encode(key), time.Time{})
 }
 
 // enter writes the account's new state and, for an account of a user, the entry.
@@ -192,6 +193,13 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 
 // ReadTransfer returns a transfer and whether there is one.
 func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
-	found, err = storage.GetRecord(r, transferKey(id), &x)
-	return x, found, err
+	key := transferKey(id)
+	record, err := r.Get(key)
+	if err != nil || record == nil {
+		return x, false, err
+	}
+	if x, err = decodeTransfer(key, record); err != nil {
+		return x, false, fmt.Errorf("transfer %v: %w", id, err)
+	}
+	return x, true, nil
 }

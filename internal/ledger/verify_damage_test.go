@@ -46,6 +46,28 @@ func edit[T any](d damage, key []byte, change func(*T)) {
 	d.set(key, storage.EncodeRecord(record))
 }
 
+func (d damage) transfer(id ID, change func(*Transfer)) {
+	x := d.read(id)
+	change(&x)
+	d.set(transferKey(id), x.encode(transferKey(id)))
+}
+
+// read returns a transfer.
+func (d damage) read(id ID) Transfer {
+	key := transferKey(id)
+	x, err := decodeTransfer(key, d.get(key))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return x
+}
+
+// again writes a transfer once more, under another id.
+func (d damage) again(x Transfer, id ID) {
+	x.ID = id
+	d.set(transferKey(id), x.encode(transferKey(id)))
+}
+
 func (d damage) call(key []byte, change func(*callRecord)) {
 	c, err := decodeCall(key, d.get(key))
 	if err != nil {
@@ -94,7 +116,7 @@ func (d damage) book(x Transfer) {
 		}
 		d.set(accountKey(leg.Account), after.encode())
 	}
-	d.set(transferKey(x.ID), storage.EncodeRecord(x))
+	d.set(transferKey(x.ID), x.encode(transferKey(x.ID)))
 }
 
 // call returns the key of one of the calls of the history.

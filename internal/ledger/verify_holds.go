@@ -89,15 +89,16 @@ var endings = map[HoldState]Kind{Held: Hold, Settled: Settle, Voided: Void}
 // transfer returns a transfer and whether there is one; nil for one that cannot
 // be read, which is told of where all are read.
 func (v *verification) transfer(id ID) (*Transfer, bool, error) {
-	val, err := v.Get(transferKey(id))
+	key := transferKey(id)
+	val, err := v.Get(key)
 	if err != nil || val == nil {
 		return nil, false, err
 	}
-	x := new(Transfer)
-	if storage.DecodeRecord(val, x) != nil || x.ID != id {
+	x, err := decodeTransfer(key, val)
+	if err != nil {
 		return nil, true, nil
 	}
-	return x, true, nil
+	return &x, true, nil
 }
 
 // holdOf looks for the hold that a transfer begins or ends. One that ends it has

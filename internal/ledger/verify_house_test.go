@@ -99,7 +99,7 @@ var harmsToHouse = []harm{
 		"an account of the house without a record, and a number that none of its legs has",
 		func(d damage) {
 			d.remove(accountKey(operatorThen))
-			edit(d, transferKey(creditID), func(x *Transfer) { x.Legs[0].Number = 3 })
+			d.transfer(creditID, func(x *Transfer) { x.Legs[0].Number = 3 })
 		},
 		[]string{
 			"all accounts: the sum of their balances is 105.00, not zero: money has come from nowhere or gone",
@@ -125,7 +125,7 @@ var harmsToHouse = []harm{
 	{
 		"a leg on the house of another amount",
 		func(d damage) {
-			edit(d, transferKey(purchaseID), func(x *Transfer) { x.Legs[1].Amount++ })
+			d.transfer(purchaseID, func(x *Transfer) { x.Legs[1].Amount++ })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is 0.000000001, not zero", purchaseID),
@@ -135,7 +135,7 @@ var harmsToHouse = []harm{
 	{
 		"two legs on the house that make up for each other",
 		func(d damage) {
-			edit(d, transferKey(purchaseID), func(x *Transfer) {
+			d.transfer(purchaseID, func(x *Transfer) {
 				x.Legs[1].Amount++
 				x.Legs[2].Amount--
 			})
@@ -148,7 +148,7 @@ var harmsToHouse = []harm{
 	{
 		"a leg on the house that is missing",
 		func(d damage) {
-			edit(d, transferKey(creditID), func(x *Transfer) { x.Legs = x.Legs[1:] })
+			d.transfer(creditID, func(x *Transfer) { x.Legs = x.Legs[1:] })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is 100.00, not zero", creditID),
@@ -159,7 +159,7 @@ var harmsToHouse = []harm{
 	{
 		"a leg on the house that is there twice",
 		func(d damage) {
-			edit(d, transferKey(creditID), func(x *Transfer) { x.Legs = append(x.Legs, x.Legs[0]) })
+			d.transfer(creditID, func(x *Transfer) { x.Legs = append(x.Legs, x.Legs[0]) })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is -100.00, not zero", creditID),
@@ -170,7 +170,7 @@ var harmsToHouse = []harm{
 	{
 		"a leg that has come to another account of the house",
 		func(d damage) {
-			edit(d, transferKey(refundID), func(x *Transfer) { x.Legs[2].Account = Paid("till") + "/20261120" })
+			d.transfer(refundID, func(x *Transfer) { x.Legs[2].Account = Paid("till") + "/20261120" })
 		},
 		[]string{
 			"account s/paid/stripe/20261120: its count of legs is 1, transfers have 0",
@@ -180,12 +180,12 @@ var harmsToHouse = []harm{
 	},
 	{
 		"a number that no leg on the house has",
-		func(d damage) { edit(d, transferKey(creditID), func(x *Transfer) { x.Legs[0].Number = 3 }) },
+		func(d damage) { d.transfer(creditID, func(x *Transfer) { x.Legs[0].Number = 3 }) },
 		[]string{"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 3"},
 	},
 	{
 		"a number that two legs on the house have",
-		func(d damage) { edit(d, transferKey(creditID), func(x *Transfer) { x.Legs[0].Number = 2 }) },
+		func(d damage) { d.transfer(creditID, func(x *Transfer) { x.Legs[0].Number = 2 }) },
 		[]string{"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 2"},
 	},
 	{

@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
 	"time"
 
@@ -52,7 +50,7 @@ func (v *verification) leg(x *Transfer, leg Leg) {
 // tells of that.
 func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 	return eachRecord(r, transferPrefix, func(key, record []byte) error {
-		if kind, told := kindIn(record); told && kind == Calls {
+		if isOfCalls(record) {
 			return nil
 		}
 		x, err := decodeTransfer(key, record)
@@ -63,15 +61,6 @@ func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 	})
 }
 
-// kindIn reads the kind in the record of a transfer, which comes after the id,
-// without the rest: that of calls is long.
-func kindIn(record []byte) (kind Kind, told bool) {
-	const before = len(`.{"id":"`) + 2*len(ID{})
-	rest, told := bytes.CutPrefix(record[min(before, len(record)):], []byte(`","kind":"`))
-	word, _, more := bytes.Cut(rest, []byte{'"'})
-	return Kind(word), told && more
-}
-
 // eachTransfer calls fn for every transfer, in the order of ids. One that cannot
 // be read has its id only, and comes with the reason.
 func eachTransfer(r storage.Reader, fn func(record []byte, x Transfer, err error) error) error {
@@ -79,22 +68,6 @@ func eachTransfer(r storage.Reader, fn func(record []byte, x Transfer, err error
 		x, err := decodeTransfer(key, record)
 		return fn(record, x, err)
 	})
-}
-
-// decodeTransfer reads a transfer from its key and its record. One that cannot be
-// read has its id only.
-func decodeTransfer(key, record []byte) (x Transfer, err error) {
-	err = storage.DecodeRecord(record, &x)
-	var id ID
-	if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
-		err = fmt.Errorf("%q is not its key", key)
-	} else if err == nil && x.ID != id {
-		err = fmt.Errorf("it says that it is %v", x.ID)
-	}
-	if err != nil {
-		x = Transfer{ID: id}
-	}
-	return x, err
 }
 
 func (x *Transfer) where() string { return "transfer " + x.ID.String() }

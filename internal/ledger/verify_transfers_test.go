@@ -21,14 +21,14 @@ var harmsToTransfers = []harm{
 	{
 		"a leg of another amount than its entry",
 		func(d damage) {
-			edit(d, transferKey(openHold), func(x *Transfer) { x.Legs[0].Held += money.Unit })
+			d.transfer(openHold, func(x *Transfer) { x.Legs[0].Held += money.Unit })
 		},
 		[]string{fmt.Sprintf("transfer %v: its leg on u/ann/wallet is 0.00 with 11.00 held, entry 7 there is 0.00 with 10.00 held", openHold)},
 	},
 	{
 		"an entry of another amount than its leg",
 		func(d damage) {
-			edit(d, transferKey(creditID), func(x *Transfer) { x.Legs[1].Amount += money.Unit })
+			d.transfer(creditID, func(x *Transfer) { x.Legs[1].Amount += money.Unit })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is 1.00, not zero", creditID),
@@ -37,13 +37,13 @@ var harmsToTransfers = []harm{
 	},
 	{
 		"a leg that is missing",
-		func(d damage) { edit(d, transferKey(openHold), func(x *Transfer) { x.Legs = x.Legs[:1] }) },
+		func(d damage) { d.transfer(openHold, func(x *Transfer) { x.Legs = x.Legs[:1] }) },
 		[]string{fmt.Sprintf("account %s: entry 5 is of transfer %v, which has no such leg", underKey, openHold)},
 	},
 	{
 		"two legs with one entry",
 		func(d damage) {
-			edit(d, transferKey(openHold), func(x *Transfer) { x.Legs = append(x.Legs, x.Legs[1]) })
+			d.transfer(openHold, func(x *Transfer) { x.Legs = append(x.Legs, x.Legs[1]) })
 		},
 		[]string{fmt.Sprintf("transfer %v: two of its legs are entry 5 of %s", openHold, underKey)},
 	},
@@ -62,7 +62,7 @@ var harmsToTransfers = []harm{
 	},
 	{
 		"a transfer of another kind than its entries",
-		func(d damage) { edit(d, transferKey(creditID), func(x *Transfer) { x.Kind = TopUp }) },
+		func(d damage) { d.transfer(creditID, func(x *Transfer) { x.Kind = TopUp }) },
 		[]string{
 			fmt.Sprintf("transfer %v: it is a topup, which does not change s/operator/20261120 by -100.00", creditID),
 			fmt.Sprintf("transfer %v: it is a topup of 2026-11-20T12:00:00Z, entry 1 of u/ann/wallet is a credit of 2026-11-20T12:00:00Z", creditID),
@@ -93,6 +93,15 @@ var harmsToTransfers = []harm{
 		"a transfer in the place of another",
 		func(d damage) { d.set(transferKey(creditID), d.get(transferKey(refundID))) },
 		[]string{
+			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or that of another transfer", creditID),
+			"account s/operator/20261120: its count of legs is 2, transfers have 1",
+			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
+		},
+	},
+	{
+		"a transfer of JSON in the place of another",
+		func(d damage) { d.set(transferKey(creditID), storage.EncodeRecord(d.read(refundID))) },
+		[]string{
 			fmt.Sprintf("transfer %v: its record cannot be read: it says that it is %v", creditID, refundID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 1",
 			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
@@ -101,8 +110,7 @@ var harmsToTransfers = []harm{
 	{
 		"a transfer that is there twice",
 		func(d damage) {
-			d.set(transferKey(extra), d.get(transferKey(creditID)))
-			edit(d, transferKey(extra), func(x *Transfer) { x.ID = extra })
+			d.again(d.read(creditID), extra)
 		},
 		[]string{
 			"account s/operator/20261120: its count of legs is 2, transfers have 3",
@@ -113,8 +121,7 @@ var harmsToTransfers = []harm{
 	{
 		"a transfer between accounts of one user that is there twice",
 		func(d damage) {
-			d.set(transferKey(extra), d.get(transferKey(openHold)))
-			edit(d, transferKey(extra), func(x *Transfer) { x.ID = extra })
+			d.again(d.read(openHold), extra)
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: it is a hold of hold %v of ann, which is missing", extra, extra),

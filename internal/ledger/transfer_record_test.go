@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+func TestARecordOfATransferReadsAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
+		amount := rapid.Custom(func(t *rapid.T) money.Amount { return money.Amount(number.Draw(t, "n")) })
+		want := Transfer{
+			ID: IDOf(rapid.String().Draw(t, "id")), Kind: rapid.SampledFrom([]Kind{Calls, Purchase, Hold, Void}).Draw(t, "kind"),
+			Time: number.Draw(t, "time"), User: rapid.StringMatching(`[^/]*`).Draw(t, "user"), Reference: rapid.String().Draw(t, "reference"),
+			Actor: rapid.String().Draw(t, "actor"), Reason: rapid.String().Draw(t, "reason"), Count: rapid.Int().Draw(t, "count"),
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "legs") {
+			account := rapid.OneOf(
+				rapid.SampledFrom([]Account{Wallet(want.User), Receivable(want.User), Wallet("another"), Spent.on(time.Unix(0, 0)), "", "u/", ownPrefix(want.User)}),
+				rapid.Custom(func(t *rapid.T) Account { return Account(rapid.String().Draw(t, "name")) }),
+			).Draw(t, "account")
+			want.Legs = append(want.Legs, Leg{
+				Account: account, Amount: amount.Draw(t, "amount"), Held: amount.Draw(t, "held"), Number: rapid.Uint64().Draw(t, "number"),
+			})
+		}
+		key := transferKey(want.ID)
+		record := want.encode(key)
+		got, err := decodeTransfer(key, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v was written, and %+v read", want, got)
+		}
+		if isOfCalls(record) != (want.Kind == Calls) {
+			t.Fatalf("a %s is taken for one of calls, or not", want.Kind)
+		}
+		if x, err := decodeTransfer(transferKey(IDOf("another")), record); err == nil || x.ID != IDOf("another") {
+			t.Fatalf("it is taken for the record of another transfer, %v", err)
+		}
+		at := rapid.IntRange(0, len(record)-1).Draw(t, "at")
+		damaged := bytes.Clone(record)
+		damaged[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
+		if _, err := decodeTransfer(key, damaged); err == nil {
+			t.Fatalf("it is read though byte %d is damaged", at)
+		}
+	})
+}
+
+func TestARecordOfATransferReadsAsItWasWrittenAtFirst(t *testing.T) {
+	t.Parallel()
+	// As a build before the binary layout wrote it.
+	record := "\x01" + `{"id":"00000000000000000000000000000007","kind":"purchase","time":1793188800000,"user":"usr_1",` +
+		`"legs":[{"a":"u/usr_1/wallet","n":"-9.90","e":2},{"a":"s/sold/20261122","n":"9.90","e":7}],"ref":"subscription/1"}`
+	want := Transfer{
+		ID: ID{15: 7}, Kind: Purchase, Time: 1793188800000, User: "usr_1", Reference: "subscription/1",
+		Legs: []Leg{{Account: Wallet("usr_1"), Amount: -9_900_000_000, Number: 2}, {Account: "s/sold/20261122", Amount: 9_900_000_000, Number: 7}},
+	}
+	got, err := decodeTransfer(transferKey(want.ID), []byte(record))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("it reads %+v, and should %+v", got, want)
+	}
+	if _, err := decodeTransfer(transferKey(ID{15: 8}), []byte(record)); err == nil {
+		t.Error("it is taken for the record of another transfer")
+	}
+	if json := storage.EncodeRecord(want); len(want.encode(transferKey(want.ID)))*2 > len(json) {
+		t.Errorf("%d bytes are more than half of %d", len(want.encode(transferKey(want.ID))), len(json))
+	}
+}
