@@ -72,18 +72,25 @@ func cpuTime(pid int) (time.Duration, error) {
 }
 
 // resident returns the memory of a process that is in RAM, in bytes: VmRSS.
-func resident(pid int) (int64, error) {
+func resident(pid int) (int64, error) { return statusOf(pid, "VmRSS:") }
+
+// mapped returns how much of that are pages of files that it has mapped, in bytes:
+// RssFile. The kernel has them by itself, and takes them back when it needs them.
+func mapped(pid int) (int64, error) { return statusOf(pid, "RssFile:") }
+
+// statusOf returns a size from the status of a process, in bytes.
+func statusOf(pid int, name string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(line, name); ok {
 			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("process %d says nothing of VmRSS", pid)
+	return 0, fmt.Errorf("process %d says nothing of %s", pid, strings.TrimSuffix(name, ":"))
 }
 
 // sleepUntil returns at t, to some microseconds. The runtime's own timers wait

@@ -18,6 +18,7 @@ func allowedCores() (cores, error)       { return nil, errLinux }
 func startPinned(*exec.Cmd, cores) error { return errLinux }
 func cpuTime(int) (time.Duration, error) { return 0, errLinux }
 func resident(int) (int64, error)        { return 0, errLinux }
+func mapped(int) (int64, error)          { return 0, errLinux }
 func sleepUntil(t time.Time)             { time.Sleep(time.Until(t)) }
 func takeThread()                        {}
 func busyTime() (time.Duration, error)   { return 0, errLinux }

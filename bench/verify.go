@@ -50,29 +50,41 @@ func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 }
 
 // watch does something, and notes the most that the memory of a process was
-// meanwhile, and by how much that is more than before.
+// meanwhile, and by how much that is more than before; so also of pages of mapped
+// files, and of what is none of these.
 func (s *sample) watch(pid int, do func() error) error {
-	before, err := resident(pid)
-	if err != nil {
+	var before sample
+	if err := before.look(pid); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	var most sample
 	for {
 		select {
 		case err := <-done:
-			s.Grown = s.Resident - before
+			s.Resident = most.Resident
+			s.Grown, s.Mapped, s.Own = most.Resident-before.Resident, most.Mapped-before.Mapped, most.Own-before.Own
 			return err
 		case <-tick.C:
-			now, err := resident(pid)
-			if err != nil {
+			if err := most.look(pid); err != nil {
 				return err
 			}
-			s.Resident = max(s.Resident, now)
 		}
 	}
+}
+
+// look notes the memory of a process, where it is more than was noted.
+func (s *sample) look(pid int) error {
+	all, err := resident(pid)
+	if err != nil {
+		return err
+	}
+	files, err := mapped(pid)
+	s.Resident, s.Mapped, s.Own = max(s.Resident, all), max(s.Mapped, files), max(s.Own, all-files)
+	return err
 }
 
 // restPatience is how long a process may take to come to rest.

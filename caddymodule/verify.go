@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
@@ -39,11 +40,44 @@ var rooms = []struct {
 	}},
 }
 
+// tidyEvery is how many bytes verify reads between two collections of garbage.
+// What it makes of them is some times that, and the runtime by itself would let
+// it come to as much as all caches of the store hold.
+const tidyEvery = 4 << 20
+
+// tidied is a reader that has its garbage collected on the way.
+type tidied struct {
+	storage.Reader
+	read int
+}
+
+// Get implements [storage.Reader].
+func (t *tidied) Get(key []byte) ([]byte, error) {
+	val, err := t.Reader.Get(key)
+	t.count(len(key) + len(val))
+	return val, err
+}
+
+// Scan implements [storage.Reader].
+func (t *tidied) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	return t.Reader.Scan(lo, hi, func(key, val []byte) bool {
+		t.count(len(key) + len(val))
+		return fn(key, val)
+	})
+}
+
+func (t *tidied) count(bytes int) {
+	if t.read += bytes; t.read >= tidyEvery {
+		t.read = 0
+		runtime.GC()
+	}
+}
+
 // verify checks the ledger and all that rests on it in one snapshot.
 func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 	v.Problems = []ledger.Problem{}
 	err = store.View(ctx, func(r storage.Reader) error {
-		v.Report, err = ledger.Verify(ctx, r, store.Now(), func(p ledger.Problem) {
+		v.Report, err = ledger.Verify(ctx, &tidied{Reader: r}, store.Now(), func(p ledger.Problem) {
 			if len(v.Problems) < maxProblems {
 				v.Problems = append(v.Problems, p)
 			}
