@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/badger"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
@@ -82,42 +86,131 @@ func TestTasksThatWaitTakeNoMemory(t *testing.T) {
 	second.Close(context.Background())
 }
 
+// BenchmarkSubmit measures submissions by 64 at once, to a backend that takes each
+// job at once and has room for all. Users come in turn. A submission is over when
+// it is noted that the backend has its job.
 func BenchmarkSubmit(b *testing.B) {
-	works := newWorks()
-	works.hold = nil
-	store := storage.New(memory.New(), storage.Options{Gather: -1})
-	defer store.Close()
+	for _, engine := range []struct {
+		name string
+		open func(*testing.B) storage.Engine
+	}{
+		{"memory", func(*testing.B) storage.Engine { return memory.New() }},
+		{"badger", onDisk},
+	} {
+		b.Run("engine="+engine.name, func(b *testing.B) {
+			const submitters, users = 64, 4000
+			counted := &counting{Engine: engine.open(b)}
+			store := storage.New(counted, storage.Options{Gather: -1})
+			defer store.Close()
+			e := busy(b, store, users)
+			before, written := store.Stats(), counted.written.Load()
+			var next atomic.Int64
+			var crew sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range submitters {
+				crew.Go(func() {
+					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+						s := with(func(s *Submission) { s.Payer.User, s.Key = fmt.Sprint("user_", n%users), fmt.Sprint("key_", n%users) })
+						if _, _, err := e.Submit(context.Background(), s); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			crew.Wait()
+			e.Close(context.Background()) // waits for what is to be noted
+			stats := store.Stats()
+			b.ReportMetric(float64(stats.Committed-before.Committed)/float64(b.N), "commits/op")
+			b.ReportMetric(float64(counted.written.Load()-written)/float64(b.N), "keys/op")
+		})
+	}
+}
+
+// busy is an engine over a store whose users have money.
+func busy(b *testing.B, store *storage.Store, users int) *Engine {
+	b.Helper()
 	l, err := ledger.Open(context.Background(), store, ledger.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close(context.Background())
-	e := Open(store, l, Options{})
-	defer e.Close(context.Background())
-	if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: works, MaxRunning: 1}}}); err != nil {
-		b.Fatal(err)
-	}
-	err = l.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
-		_, err := ledger.Book(t, store.Now(), ledger.Transfer{
-			ID: ledger.IDOf("credit"), Kind: ledger.Credit, User: ann, Legs: ledger.Move(ledger.Operator, ledger.Wallet(ann), 1<<50),
-		})
-		return err
+	b.Cleanup(func() { l.Close(context.Background()) })
+	err = store.Update(context.Background(), func(t storage.Txn) error {
+		for n := range users {
+			user := fmt.Sprint("user_", n)
+			_, err := ledger.Book(t, store.Now(), ledger.Transfer{
+				ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), 1<<40),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	before := store.Stats().Committed
-	b.SetParallelism(32)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, _, err := e.Submit(context.Background(), video()); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-	b.ReportMetric(float64(store.Stats().Committed-before)/float64(b.N), "commits/op")
+	e := Open(store, l, Options{})
+	if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: obliging{}}}}); err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+// obliging is a backend that takes each job at once and finishes none.
+type obliging struct{}
+
+func (obliging) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
+	return backends.Ref{ID: "job-" + job.Token}, nil
+}
+
+func (obliging) Poll(context.Context, backends.Ref) (backends.Status, error) {
+	return backends.Status{State: backends.Running, Progress: 50}, nil
+}
+
+// counting is an engine that counts the keys that it is given to write.
+type counting struct {
+	storage.Engine
+	written atomic.Int64
+}
+
+// Sole implements [storage.Sole], as the engine of gateways does.
+func (*counting) Sole() bool { return true }
+
+func (c *counting) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	return c.Engine.Update(ctx, func(t storage.Txn) error { return fn(countingTxn{t, c}) })
+}
+
+type countingTxn struct {
+	storage.Txn
+	*counting
+}
+
+func (t countingTxn) Set(key, val []byte, purge time.Time) error {
+	t.written.Add(1)
+	return t.Txn.Set(key, val, purge)
+}
+
+func (t countingTxn) Delete(key []byte) error {
+	t.written.Add(1)
+	return t.Txn.Delete(key)
+}
+
+// onDisk opens the engine that gateways have, in a new directory.
+func onDisk(b *testing.B) storage.Engine {
+	b.Helper()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	module := &badger.Badger{Path: b.TempDir()}
+	if err := module.Provision(ctx); err != nil {
+		b.Fatal(err)
+	}
+	engine, err := module.Open(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return engine
 }
 
 func BenchmarkGetFinished(b *testing.B) {
