@@ -276,7 +276,8 @@ func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// claimDue claims tasks that are due.
+// claimDue claims tasks that are due. One whose lease has not ended is being sent:
+// it is nobody else's until then, and due then.
 func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
 	lo, _ := storage.Below(duePrefix, backend)
 	err = e.update(e.life, func(t storage.Txn) error {
@@ -287,8 +288,13 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 			return err
 		}
 		for _, key := range keys {
+			held := false
 			rec, err := change(t, lastID(key), func(r *record) bool {
-				r.claim(e.id, now)
+				if held = now < r.Lease; held {
+					r.Due = r.Lease
+				} else {
+					r.claim(e.id, now)
+				}
 				return true
 			})
 			if err != nil {
@@ -300,7 +306,9 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 				}
 				continue
 			}
-			claimed = append(claimed, rec)
+			if !held {
+				claimed = append(claimed, rec)
+			}
 		}
 		return nil
 	})

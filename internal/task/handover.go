@@ -172,7 +172,7 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 				r.Handover, r.Ref, r.Handed, r.Doubted = Accepted, &ref, now, 0
 				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+handoverLife.Milliseconds())
 				r.Fence++ // a look at the doubt, if there is one, does not count any more
-				r.release(now + interval(0, 0).Milliseconds())
+				r.release(r.firstPoll(now))
 				return true
 			})
 			return err
@@ -187,6 +187,16 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 		e.changed(after)
 	}
 	return after
+}
+
+// firstPoll is when a job is asked for that a backend has just accepted: when the
+// task was due in any case, if it stands as [record.send] has left it and that is
+// not too soon.
+func (r *record) firstPoll(now int64) int64 {
+	if r.Due < r.Lease && r.Due >= now+wakePause.Milliseconds() {
+		return r.Due
+	}
+	return now + interval(0, 0).Milliseconds()
 }
 
 // lost is a job that a backend accepted after its task was given up.

@@ -128,3 +128,86 @@ func TestAnAcceptanceThatComesTooLateIsALoss(t *testing.T) {
 		}
 	})
 }
+
+// TestATaskIsHandedOverInItsOwnTime: a task is due soon after it was sent, and yet
+// nobody takes it for one in doubt while its lease holds.
+func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		takes time.Duration // the hand-over; zero: until the process is killed
+		stays bool          // what leads to the task as one that is due
+	}{
+		"at once":            {takes: time.Millisecond, stays: true},
+		"within half second": {takes: 500 * time.Millisecond, stays: true},
+		"beyond a poll":      {takes: 5 * time.Second},
+		"slowly":             {takes: 29 * time.Second},
+		"never":              {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				other := Open(w.store, w.ledger, Options{})
+				if err := other.Serve(w.config); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { other.Close(context.Background()) }()
+				sent := make(chan string, 1)
+				w.works.set(func(s *works) {
+					s.hold = func(ctx context.Context, job backends.Job) {
+						sent <- job.Token
+						if row.takes == 0 {
+							<-ctx.Done()
+							return
+						}
+						time.Sleep(row.takes)
+					}
+				})
+				go func() { _, _ = w.submit(video()) }()
+				<-sent
+				const latest = 2400 * time.Millisecond // is the first poll after the hand-over
+				began := time.Now()
+				tasks, _, err := w.List(context.Background(), OfKey(annKey), Page{})
+				if err != nil || len(tasks) != 1 {
+					t.Fatalf("%v, %v", tasks, err)
+				}
+				id := tasks[0].ID
+				due := w.record(id).Due
+				if row.takes == 0 {
+					other.Close(context.Background())
+					w.works.set(func(s *works) { s.submit = func(backends.Job) error { return context.Canceled } })
+					w.kill()
+					w.start()
+					other = Open(w.store, w.ledger, Options{})
+					if err := other.Serve(w.config); err != nil {
+						t.Fatal(err)
+					}
+					w.sleep(leaseFor - time.Second)
+					w.is(id, Queued)
+					w.sleep(2 * time.Second)
+					w.is(id, Pending)
+					w.sleep(grace)
+					w.is(id, Failed)
+					return
+				}
+				for time.Since(began) < row.takes-time.Second {
+					if rec := w.record(id); rec.Handover != Sending || rec.Fence != 1 {
+						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Handover, rec.Fence)
+					}
+					w.sleep(time.Second)
+				}
+				w.sleep(row.takes - time.Since(began))
+				rec := w.record(id)
+				if rec.Handover != Accepted || (rec.Due == due) != row.stays {
+					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Handover, rec.Due, due)
+				}
+				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < wakePause || ahead > latest {
+					t.Errorf("it is asked for in %v", ahead)
+				}
+				w.sleep(latest)
+				w.is(id, InProgress)
+				if jobs, most := w.works.accepted(); jobs != 1 || most != 1 {
+					t.Errorf("%d jobs, one up to %d times", jobs, most)
+				}
+			})
+		})
+	}
+}

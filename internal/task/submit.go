@@ -225,10 +225,13 @@ func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *
 	return sending, replace(t, nil, &made)
 }
 
-// send gives a task a slot: from here on its job may be at the backend.
+// send gives a task a slot: from here on its job may be at the backend. The task
+// is due when a job is asked for that was accepted at once: of most, nothing that
+// leads to them moves then. Of one that takes longer, see [Engine.claimDue].
 func (r *record) send(owner string, now int64) {
 	r.claim(owner, now)
 	r.Handover, r.Attempt = Sending, r.Fence
+	r.Due = now + interval(0, 0).Milliseconds()
 }
 
 // claim takes a task for a while: what came of an earlier claim does not count
