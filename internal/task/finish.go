@@ -74,7 +74,7 @@ func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.C
 	}
 	var mine *record
 	err := e.update(e.life, func(t storage.Txn) error {
-		have, err := change(t, rec.ID, func(r *record) bool {
+		have, err := changeKnown(t, rec, func(r *record) bool {
 			if !rec.fenced(r) || r.over() {
 				return false
 			}
@@ -153,7 +153,7 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 	var told *identity.Event
 	err = e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
 		lost, over, told = false, false, nil
-		have, err := readTask(t, rec.ID)
+		have, err := reread(t, rec)
 		if after = have; err != nil || have == nil {
 			return err
 		}

@@ -164,7 +164,7 @@ func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref,
 func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *record) {
 	e.durably("noting an accepted task", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) (err error) {
-			after, err = change(t, rec.ID, func(r *record) bool {
+			after, err = changeKnown(t, rec, func(r *record) bool {
 				if r.over() || r.Attempt != rec.Attempt || r.Handover != Sending && r.Handover != Doubt {
 					return false
 				}
@@ -217,7 +217,7 @@ func (e *Engine) back(rec *record, busy *backends.Error) {
 	e.pause(rec.Backend, busy.RetryAfter)
 	e.durably("noting a busy backend", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {
-			_, err := change(t, rec.ID, func(r *record) bool {
+			_, err := changeKnown(t, rec, func(r *record) bool {
 				if r.Handover != Sending || r.Attempt != rec.Attempt {
 					return false
 				}
@@ -235,7 +235,7 @@ func (e *Engine) doubt(b Backend, rec *record) {
 	var after *record
 	e.durably("noting a doubtful task", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) (err error) {
-			after, err = change(t, rec.ID, func(r *record) bool {
+			after, err = changeKnown(t, rec, func(r *record) bool {
 				if r.Handover != Sending || r.Attempt != rec.Attempt {
 					return false
 				}
@@ -275,7 +275,7 @@ func (r *record) release(due int64) {
 func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
 	gone := e.durably("taking back a refused task", rec.ID, func(ctx context.Context) error {
 		return e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
-			have, err := readTask(t, rec.ID)
+			have, err := reread(t, rec)
 			if err != nil || have == nil || have.over() || have.Attempt != rec.Attempt {
 				return err
 			}

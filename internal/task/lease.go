@@ -13,7 +13,7 @@ import (
 func (d *driver) release(rec *record, due func(r *record) int64) {
 	var after *record
 	err := d.engine.update(d.engine.life, func(t storage.Txn) (err error) {
-		after, err = change(t, rec.ID, func(r *record) bool {
+		after, err = changeKnown(t, rec, func(r *record) bool {
 			if !rec.fenced(r) {
 				return false
 			}
@@ -59,7 +59,7 @@ func (d *driver) keepLease(rec *record) (ctx context.Context, over func()) {
 			}
 			held := true
 			err := d.engine.update(ctx, func(t storage.Txn) error {
-				_, err := change(t, rec.ID, func(r *record) bool {
+				_, err := changeKnown(t, rec, func(r *record) bool {
 					if held = rec.fenced(r); held {
 						r.Lease = d.engine.now() + leaseFor.Milliseconds()
 						r.Due = r.Lease

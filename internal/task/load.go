@@ -29,20 +29,11 @@ func (l load) room(most int) bool {
 	return !l.Drained && (most == 0 || l.Running < int64(most))
 }
 
-// join gives a new task its place in the queue of its backend. It is taken when
-// the task is written, see [count].
-func join(t storage.Txn, rec *record) (load, error) {
-	l, err := readLoad(t, rec.Backend)
-	if err != nil {
-		return l, err
-	}
-	rec.Place = l.Last + 1
-	return l, nil
-}
+// difference is by how much what counts tasks changes with one of them.
+type difference struct{ running, waiting, open int64 }
 
-// count brings what counts tasks from what one was to what it is.
-func count(t storage.Txn, before, after *record) error {
-	var running, waiting, open int64
+// between is the difference from what a task was to what it is.
+func between(before, after *record) (d difference) {
 	for _, side := range []struct {
 		rec  *record
 		sign int64
@@ -51,46 +42,61 @@ func count(t storage.Txn, before, after *record) error {
 			continue
 		}
 		if side.rec.running() {
-			running += side.sign
+			d.running += side.sign
 		}
 		if side.rec.waiting() {
-			waiting += side.sign
+			d.waiting += side.sign
 		}
 		if !side.rec.over() {
-			open += side.sign
+			d.open += side.sign
 		}
 	}
+	return d
+}
+
+// add counts a difference that a task makes.
+func (l load) add(d difference, rec *record) load {
+	l.Running += d.running
+	l.Waiting += d.waiting
+	l.Last = max(l.Last, rec.Place)
+	return l
+}
+
+// count brings what counts tasks from what one was to what it is.
+func count(t storage.Txn, before, after *record) error {
+	d := between(before, after)
 	one := after
 	if one == nil {
 		one = before
 	}
-	if running != 0 || waiting != 0 {
+	if d.running != 0 || d.waiting != 0 {
 		l, err := readLoad(t, one.Backend)
 		if err != nil {
 			return err
 		}
-		l.Running += running
-		l.Waiting += waiting
-		l.Last = max(l.Last, one.Place)
-		if err := l.write(t, one.Backend); err != nil {
+		if err := l.add(d, one).write(t, one.Backend); err != nil {
 			return err
 		}
 	}
-	if open == 0 {
+	if d.open == 0 {
 		return nil
 	}
 	n, err := unfinished(t, one.Key)
 	if err != nil {
 		return err
 	}
-	if n += open; n == 0 {
-		return t.Delete(storage.Key(openPrefix, one.Key))
-	}
-	return storage.SetRecord(t, storage.Key(openPrefix, one.Key), n)
+	return setUnfinished(t, one.Key, n+d.open)
 }
 
 // unfinished is how many tasks of an API key are not over.
 func unfinished(r storage.Reader, key string) (n int64, err error) {
 	_, err = storage.GetRecord(r, storage.Key(openPrefix, key), &n)
 	return n, err
+}
+
+func setUnfinished(t storage.Txn, key string, n int64) error {
+	if n == 0 {
+		return t.Delete(storage.Key(openPrefix, key))
+	}
+	return storage.SetRecord(t, storage.Key(openPrefix, key), n)
 }

@@ -164,7 +164,7 @@ func (d *driver) watch(b Backend, rec *record) {
 	}
 	now := e.now()
 	err = e.update(e.life, func(t storage.Txn) error {
-		_, err := change(t, rec.ID, func(r *record) bool {
+		_, err := changeKnown(t, rec, func(r *record) bool {
 			if !rec.fenced(r) {
 				return false
 			}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"crypto/rand"
 	"fmt"
 	"math"
@@ -89,6 +90,8 @@ type record struct {
 	Loss       string        `json:"loss,omitempty"`       // what the operator pays for and nobody was charged
 	WatchUntil int64         `json:"watch_until,omitempty"`
 	Event      bool          `json:"event,omitempty"` // the outbox has or had a callback
+
+	stored []byte // what was written of this; nil of what was read
 }
 
 // made is one result as it is stored.
@@ -137,11 +140,15 @@ func (r *record) indexes() [][]byte {
 	if r == nil {
 		return nil
 	}
-	keys := make([][]byte, 0, 6)
-	keys = append(keys,
+	return append(r.moving(),
 		storage.Key(ofKeyPrefix, r.Key, storage.Inverted(r.Created), r.ID),
 		storage.Key(ofUserPrefix, r.User, storage.Inverted(r.Created), r.ID),
 		storage.Key(allPrefix, storage.Inverted(r.Created), r.ID))
+}
+
+// moving are those of the indexes that are others when the task goes on.
+func (r *record) moving() [][]byte {
+	keys := make([][]byte, 0, 5)
 	if r.Due != 0 {
 		keys = append(keys, storage.Key(duePrefix, r.Backend, r.Due, r.ID))
 	}
@@ -157,11 +164,24 @@ func (r *record) indexes() [][]byte {
 }
 
 // readTask returns a task; nil when there is none.
-func readTask(r storage.Reader, id string) (*record, error) {
-	var rec record
-	found, err := storage.GetRecord(r, storage.Key(taskPrefix, id), &rec)
-	if err != nil || !found {
+func readTask(r storage.Reader, id string) (*record, error) { return reread(r, &record{ID: id}) }
+
+// reread returns a task that is known; nil when there is none any more. Most
+// stand as they were written by those who know them, byte for byte, and are not
+// decoded again.
+func reread(r storage.Reader, known *record) (*record, error) {
+	key := storage.Key(taskPrefix, known.ID)
+	stored, err := r.Get(key)
+	if err != nil || stored == nil {
 		return nil, err
+	}
+	if bytes.Equal(stored, known.stored) {
+		rec := *known
+		return &rec, nil
+	}
+	var rec record
+	if err := storage.DecodeRecord(stored, &rec); err != nil {
+		return nil, fmt.Errorf("%q: %w", key, err)
 	}
 	return &rec, nil
 }
@@ -170,7 +190,12 @@ func readTask(r storage.Reader, id string) (*record, error) {
 // from it. fn tells whether there is anything to write. The task is returned as
 // it stands then; nil when there is none.
 func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) {
-	rec, err := readTask(t, id)
+	return changeKnown(t, &record{ID: id}, fn)
+}
+
+// changeKnown is [change] of a task that is known.
+func changeKnown(t storage.Txn, known *record, fn func(r *record) bool) (*record, error) {
+	rec, err := reread(t, known)
 	if err != nil || rec == nil {
 		return nil, err
 	}
@@ -185,10 +210,21 @@ func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) 
 // and everything that counts it. before is nil for a new task; after, for one
 // that is removed.
 func replace(t storage.Txn, before, after *record) error {
-	if err := storage.Reindex(t, before.indexes(), after.indexes()); err != nil {
+	if err := count(t, before, after); err != nil {
 		return err
 	}
-	if err := count(t, before, after); err != nil {
+	return write(t, before, after)
+}
+
+// write is [replace] without what counts tasks.
+func write(t storage.Txn, before, after *record) error {
+	var had, has [][]byte
+	if before == nil || after == nil {
+		had, has = before.indexes(), after.indexes()
+	} else {
+		had, has = before.moving(), after.moving()
+	}
+	if err := storage.Reindex(t, had, has); err != nil {
 		return err
 	}
 	one := after
@@ -203,7 +239,8 @@ func replace(t storage.Txn, before, after *record) error {
 	if after == nil {
 		return t.Delete(storage.Key(taskPrefix, one.ID))
 	}
-	return storage.SetRecord(t, storage.Key(taskPrefix, one.ID), after)
+	after.stored = storage.EncodeRecord(after)
+	return t.Set(storage.Key(taskPrefix, one.ID), after.stored, time.Time{})
 }
 
 // readJob returns what the backend of a task is asked for.

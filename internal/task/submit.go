@@ -98,11 +98,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	}
 	defer done()
 
-	var before *record
-	err = e.view(ctx, func(r storage.Reader) (err error) {
-		before, err = s.before(r, e.now())
-		return err
-	})
+	before, err := s.first(ctx, e)
 	if err != nil {
 		return nil, false, err
 	}
@@ -115,7 +111,8 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	}
 	rec := s.record(newID())
 	s.Job.Token = backends.Token(rec.ID)
-	var sending, tried bool
+	var made *record
+	var tried bool
 	// From here on it is done whether the caller stays or not: half of it, with an
 	// outcome that nobody has looked for, would be a job in doubt.
 	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t *ledger.Txn) error {
@@ -128,7 +125,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 		if before, err = s.before(t, e.now()); err != nil || before != nil {
 			return err
 		}
-		sending, err = s.accept(t, e, rec, reservation)
+		made, err = s.accept(t, e, rec, reservation)
 		return err
 	})
 	switch {
@@ -137,14 +134,27 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	case before != nil && before.ID != rec.ID:
 		return before.task(), true, nil
 	case before != nil: // an earlier run was committed without anybody knowing
-		rec, sending = before, before.Handover == Sending
+		made = before
 	}
-	e.figures.submitted.add(rec.Kind)
-	if !sending {
+	e.figures.submitted.add(made.Kind)
+	if made.Handover != Sending {
 		e.nudge(s.Backend)
-		return rec.task(), false, nil
+		return made.task(), false, nil
 	}
-	return e.await(ctx, rec, s.Job)
+	return e.await(ctx, made, s.Job)
+}
+
+// first is [Submission.before] outside the transaction that makes the task: most
+// of what has been made or may not be is found here, and costs nothing more.
+func (s *Submission) first(ctx context.Context, e *Engine) (before *record, err error) {
+	if s.IdempotencyKey == "" && s.SessionID == "" {
+		return nil, nil
+	}
+	err = e.view(ctx, func(r storage.Reader) (err error) {
+		before, err = s.before(r, e.now())
+		return err
+	})
+	return before, err
 }
 
 // turn waits for others with the same idempotency key or session id: what they
@@ -186,43 +196,51 @@ func (s *Submission) record(id string) *record {
 	}
 }
 
-// accept writes the task with everything that belongs to it, and tells whether
-// it has a slot and is being sent.
-func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *ledger.Reservation) (sending bool, err error) {
+// accept writes the task, of which rec is the beginning, with everything that
+// belongs to it. Where a slot is free it is being sent. It leaves rec as it is,
+// since it may be run again.
+func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *ledger.Reservation) (*record, error) {
 	now := e.store.Now()
 	most := int64(e.config.Load().Unfinished)
 	n, err := unfinished(t, s.Key)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if n >= most {
-		return false, fault.New(fault.TooManyTasks, "this API key has %d unfinished tasks, at most %d are allowed", n, most).After(5 * time.Second)
+		return nil, fault.New(fault.TooManyTasks, "this API key has %d unfinished tasks, at most %d are allowed", n, most).After(5 * time.Second)
 	}
-	made := *s.record(rec.ID) // anew: this may be run again
+	l, err := readLoad(t, s.Backend)
+	if err != nil {
+		return nil, err
+	}
+	made := *rec
 	made.Created = milliseconds(now)
 	made.Deadline = milliseconds(now.Add(submissionLife))
 	made.Due = made.Deadline
-	l, err := join(t, &made)
-	if err != nil {
-		return false, err
-	}
+	made.Place = l.Last + 1
 	backend, _ := e.backend(s.Backend)
-	if sending = l.Waiting == 0 && l.room(backend.MaxRunning) && !e.paused(s.Backend); sending {
+	if l.Waiting == 0 && l.room(backend.MaxRunning) && !e.paused(s.Backend) {
 		made.send(e.id, milliseconds(now))
 	}
 	if rec.Hold > 0 {
 		if err := reservation.Hold(t, now, rec.User, holdID(rec.ID), rec.ID); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	if err := storage.SetRecord(t, storage.Key(bodyPrefix, rec.ID), s.Job); err != nil {
-		return false, err
+		return nil, err
 	}
 	if err := s.reserveNames(t, now, rec.ID); err != nil {
-		return false, err
+		return nil, err
 	}
-	*rec = made
-	return sending, replace(t, nil, &made)
+	d := between(nil, &made)
+	if err := l.add(d, &made).write(t, made.Backend); err != nil {
+		return nil, err
+	}
+	if err := setUnfinished(t, made.Key, n+d.open); err != nil {
+		return nil, err
+	}
+	return &made, write(t, nil, &made)
 }
 
 // send gives a task a slot: from here on its job may be at the backend. The task

@@ -1,0 +1,59 @@
+package task
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+)
+
+// TestAKnownTaskIsWhatTheStoreHas: what is known of a task that this process has
+// written stands for what would be read of it, and only as long as it does.
+func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
+	in(t, func(w *world) {
+		sound := true
+		s := with(func(s *Submission) {
+			s.SessionID, s.SessionContext, s.IdempotencyKey = "s", "<&\u2028", "k"
+			s.Quote = catalog.Quote{
+				Rule: "0.10 a second", Kind: catalog.Video, Request: 7,
+				Asked: catalog.Work{Count: 2, Duration: 8*catalog.Second + 1, Resolution: "720P", Audio: &sound},
+				Rows:  []catalog.Variant{{Resolution: "720P", Audio: true, Price: 3}, {Price: 1}},
+			}
+			s.Job.Output.MediaName = "cat"
+		})
+		same := func(known, have *record) bool {
+			mine, its := *known, *have
+			mine.stored, its.stored = nil, nil
+			return reflect.DeepEqual(mine, its)
+		}
+		err := w.ledger.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
+			made, err := s.accept(t, w.Engine, s.record(newID()), nil)
+			if err != nil {
+				return err
+			}
+			read, err := readTask(t, made.ID)
+			if err != nil {
+				return err
+			}
+			known, err := reread(t, made)
+			if err != nil {
+				return err
+			}
+			if !same(made, read) || !same(known, read) || known == made {
+				w.t.Errorf("made\n%+v\nread\n%+v\nknown\n%+v", made, read, known)
+			}
+			if _, err := change(t, made.ID, func(r *record) bool { r.Woken = true; return true }); err != nil {
+				return err
+			}
+			if known, err = reread(t, made); err == nil && !known.Woken {
+				w.t.Error("what somebody else has written is not read")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
