@@ -89,7 +89,7 @@ func (e *Engine) stop(rec *record) error {
 		if !errors.Is(err, errCannotCancel) {
 			e.unmet(zap.InfoLevel, "a task is not cancelled", rec, err)
 		}
-		if wake := e.Wake(e.life, rec.Backend, rec.Ref.ID); wake != nil {
+		if wake := e.wake(e.life, rec.Backend, rec.ID); wake != nil {
 			e.log.Warn("a task is not asked for early", zap.String("task_id", rec.ID), zap.Error(wake))
 		}
 	}

@@ -162,6 +162,7 @@ func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref,
 // then; nil when it could not be noted. It holds for a task whose hand-over is in
 // doubt, too: there was one submission.
 func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *record) {
+	_, tells := b.Backend.(backends.Notified)
 	e.durably("noting an accepted task", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) (err error) {
 			after, err = changeKnown(t, rec, func(r *record) bool {
@@ -169,7 +170,7 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 					return false
 				}
 				now := e.now()
-				r.Handover, r.Ref, r.Handed, r.Doubted = Accepted, &ref, now, 0
+				r.Handover, r.Ref, r.Unheard, r.Handed, r.Doubted = Accepted, &ref, !tells, now, 0
 				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+handoverLife.Milliseconds())
 				r.Fence++ // a look at the doubt, if there is one, does not count any more
 				r.release(r.firstPoll(now))

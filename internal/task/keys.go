@@ -19,7 +19,7 @@ import (
 //	taskall/<^created>/<id>              all
 //	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order
 //	taskdue/<backend>/<time>/<id>        when somebody must look at one
-//	taskref/<backend>/<hash of ref>/<id> those at a backend, by its own id
+//	taskref/<backend>/<hash of ref>/<id> those at a backend that tells of them, by its own id
 //	taskend/<time>/<id>                  those that are over, by when
 //	taskload/<backend>                   what a backend has running and waiting
 //	taskopen/<key>                       how many of an API key are not over

@@ -184,12 +184,12 @@ func (d *driver) watch(b Backend, rec *record) {
 
 // Wake brings the next poll of a job forward: a backend has told that it has
 // changed. What else it told is not believed. An id that no unfinished task has
-// does nothing.
+// does nothing, and nor does one of a task that was handed over while the backend
+// did not tell of any.
 func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 	if !isName(backend) {
 		return nil
 	}
-	var due bool
 	var keys [][]byte
 	lo, hi := storage.Below(refPrefix, backend, hashOf(ref))
 	err := e.view(ctx, func(r storage.Reader) (err error) {
@@ -199,14 +199,19 @@ func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 	if err != nil || len(keys) == 0 { // a flood of these reads only
 		return err
 	}
-	err = e.update(ctx, func(t storage.Txn) error {
+	return e.wake(ctx, backend, lastID(keys[0]))
+}
+
+// wake brings the next poll of a task forward, if it is at its backend.
+func (e *Engine) wake(ctx context.Context, backend, id string) error {
+	var due bool
+	err := e.update(ctx, func(t storage.Txn) error {
 		due = false
-		keys, err := firstKeys(t, lo, hi, 1)
-		if err != nil || len(keys) == 0 {
-			return err
-		}
 		now := e.now()
-		_, err = change(t, lastID(keys[0]), func(r *record) bool {
+		_, err := change(t, id, func(r *record) bool {
+			if r.over() || r.Handover != Accepted {
+				return false
+			}
 			if now < r.Lease { // the poll under way may have come too early
 				first := !r.Woken
 				r.Woken = true

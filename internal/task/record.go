@@ -73,6 +73,7 @@ type record struct {
 	Deadline int64  `json:"deadline,omitempty"` // when it has failed if it is not over
 
 	Ref      *backends.Ref `json:"ref,omitempty"`
+	Unheard  bool          `json:"unheard,omitempty"` // nobody calls when the job changes: nothing leads from Ref to it
 	Polled   int64         `json:"polled,omitempty"`  // when the backend was asked last
 	Failing  int           `json:"failing,omitempty"` // polls without an answer, in a row
 	Gone     int64         `json:"gone,omitempty"`    // since when the backend says it knows no such job
@@ -157,7 +158,7 @@ func (r *record) moving() [][]byte {
 		keys = append(keys, storage.Key(endPrefix, r.Completed, r.ID))
 	case r.Handover == None:
 		keys = append(keys, storage.Key(waitPrefix, r.Backend, r.Place, r.ID))
-	case r.Handover == Accepted && r.Ref != nil:
+	case r.Handover == Accepted && r.Ref != nil && !r.Unheard:
 		keys = append(keys, storage.Key(refPrefix, r.Backend, hashOf(r.Ref.ID), r.ID))
 	}
 	return keys

@@ -168,6 +168,7 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a list of nobody":           {plant(allPrefix, int64(1), nobody), "it leads to a task that is not there"},
 		"a queue of nobody":          {plant(waitPrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
 		"a due time of nobody":       {plant(duePrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
+		"a key of a ref unheard":     {damage(atRunning, func(r *record) { r.Unheard = true }), "it leads to a task that is not there, or is not so"},
 		"a ref of nobody":            {plant(refPrefix, "works", "x", nobody), "it leads to a task that is not there"},
 		"an end of nobody":           {plant(endPrefix, int64(1), nobody), "it leads to a task that is not there"},
 		"a key of no form":           {plant(endPrefix, "x"), "it leads to a task that is not there"},

@@ -85,6 +85,12 @@ func (s *works) Poll(_ context.Context, ref backends.Ref) (backends.Status, erro
 	return status, nil
 }
 
+// Notice implements [backends.Notified]: the body is the id of a job.
+func (s *works) Notice(n backends.Notification) (string, error) { return string(n.Body), nil }
+
+// silent are works that never tell when a job has changed.
+type silent struct{ backends.Backend }
+
 // set changes what the works do.
 func (s *works) set(change func(s *works)) {
 	s.mu.Lock()
