@@ -167,18 +167,17 @@ func (r *record) moving() [][]byte {
 // readTask returns a task; nil when there is none.
 func readTask(r storage.Reader, id string) (*record, error) { return reread(r, &record{ID: id}) }
 
-// reread returns a task that is known; nil when there is none any more. Most
-// stand as they were written by those who know them, byte for byte, and are not
-// decoded again.
+// reread returns a task that is known as it stands; nil when there is none any
+// more. Most stand as they were written by those who know them, byte for byte, and
+// are not decoded again. Nobody changes what it returns.
 func reread(r storage.Reader, known *record) (*record, error) {
 	key := storage.Key(taskPrefix, known.ID)
 	stored, err := r.Get(key)
 	if err != nil || stored == nil {
 		return nil, err
 	}
-	if bytes.Equal(stored, known.stored) {
-		rec := *known
-		return &rec, nil
+	if known.stored != nil && bytes.Equal(stored, known.stored) {
+		return known, nil
 	}
 	var rec record
 	if err := storage.DecodeRecord(stored, &rec); err != nil {
@@ -196,15 +195,15 @@ func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) 
 
 // changeKnown is [change] of a task that is known.
 func changeKnown(t storage.Txn, known *record, fn func(r *record) bool) (*record, error) {
-	rec, err := reread(t, known)
-	if err != nil || rec == nil {
+	before, err := reread(t, known)
+	if err != nil || before == nil {
 		return nil, err
 	}
-	before := *rec
-	if !fn(rec) {
-		return &before, nil
+	after := *before
+	if !fn(&after) {
+		return before, nil
 	}
-	return rec, replace(t, &before, rec)
+	return &after, replace(t, before, &after)
 }
 
 // replace writes a task in place of what it was, with every key that leads to it

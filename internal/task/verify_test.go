@@ -109,6 +109,7 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a task that cannot be read": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(taskPrefix, nobody), []byte("x"), time.Time{})
 		}, "its record cannot be read"},
+		"a task of which nothing is left": {plant(taskPrefix, nobody), "its record cannot be read"},
 		"a task at the key of another": {func(t storage.Txn, f four) error {
 			rec, err := readTask(t, f.failed)
 			if err != nil {
