@@ -161,11 +161,7 @@ func (d *driver) begin(s *seats, fn func()) {
 
 // handOver sends a task that has waited.
 func (d *driver) handOver(rec *record) {
-	var job backends.Job
-	err := d.engine.view(d.engine.life, func(r storage.Reader) (err error) {
-		job, err = readJob(r, rec.ID)
-		return err
-	})
+	job, err := d.engine.job(d.engine.life, rec)
 	if err != nil {
 		d.engine.log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
 		d.engine.back(rec, &backends.Error{Kind: backends.Busy})

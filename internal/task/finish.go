@@ -225,7 +225,7 @@ func (e *Engine) settle(t storage.Txn, config *config, r *record, o outcome) err
 			return err
 		}
 	}
-	r.Quote = nil
+	r.Quote, r.Body = nil, nil
 	return e.announce(t, config, r)
 }
 

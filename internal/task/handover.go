@@ -170,7 +170,7 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 					return false
 				}
 				now := e.now()
-				r.Handover, r.Ref, r.Unheard, r.Handed, r.Doubted = Accepted, &ref, !tells, now, 0
+				r.Handover, r.Ref, r.Unheard, r.Handed, r.Doubted, r.Body = Accepted, &ref, !tells, now, 0, nil
 				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+handoverLife.Milliseconds())
 				r.Fence++ // a look at the doubt, if there is one, does not count any more
 				r.release(r.firstPoll(now))
@@ -339,11 +339,8 @@ func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err
 			err = panicked(p)
 		}
 	}()
-	var job backends.Job
-	if err := d.engine.view(d.engine.life, func(r storage.Reader) (err error) {
-		job, err = readJob(r, rec.ID)
-		return err
-	}); err != nil {
+	job, err := d.engine.job(d.engine.life, rec)
+	if err != nil {
 		return ref, err
 	}
 	ctx, cancel := context.WithTimeout(d.engine.life, pollTimeout)

@@ -13,7 +13,7 @@ import (
 // Unix milliseconds.
 //
 //	task/<id>                            tasks
-//	taskbody/<id>                        what the backend is asked for, until the task is over
+//	taskbody/<id>                        what the backend is asked for, where that is long, until the task is over
 //	taskof/<key>/<^created>/<id>         those of an API key, latest first
 //	taskuser/<user>/<^created>/<id>      those of a user
 //	taskall/<^created>/<id>              all

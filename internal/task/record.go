@@ -2,7 +2,9 @@ package task
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -57,6 +59,12 @@ type record struct {
 	SessionContext string `json:"session_context,omitempty"`
 	MediaName      string `json:"media_name,omitempty"`
 	Claim          string `json:"claim,omitempty"` // hash of the idempotency key
+
+	// What the backend is asked for, as the JSON of a job. Where it is short it is
+	// enclosed until the backend has the job; else it lies at taskbody/<id> until
+	// the task is over.
+	Enclosed bool            `json:"enclosed,omitempty"`
+	Body     json.RawMessage `json:"body,omitempty"`
 
 	Hold  money.Amount   `json:"hold,omitempty"`  // the greatest price, held
 	Quote *catalog.Quote `json:"quote,omitempty"` // the price as it was at submission; nil when it is over
@@ -180,10 +188,31 @@ func reread(r storage.Reader, known *record) (*record, error) {
 		return known, nil
 	}
 	var rec record
-	if err := storage.DecodeRecord(stored, &rec); err != nil {
+	if err := rec.decode(stored); err != nil {
 		return nil, fmt.Errorf("%q: %w", key, err)
 	}
 	return &rec, nil
+}
+
+// enclosing is the version of a record with a body in it. A build that knows none
+// would look for it elsewhere and write the record without it.
+const enclosing = 2
+
+// encode returns the record as it is stored.
+func (r *record) encode() []byte {
+	stored := storage.EncodeRecord(r)
+	if r.Body != nil {
+		stored[0] = enclosing
+	}
+	return stored
+}
+
+// decode reads what encode returned.
+func (r *record) decode(stored []byte) error {
+	if len(stored) > 0 && stored[0] == enclosing {
+		return json.Unmarshal(stored[1:], r)
+	}
+	return storage.DecodeRecord(stored, r)
 }
 
 // change reads a task, has fn change it, and writes it with all that follows
@@ -231,7 +260,7 @@ func write(t storage.Txn, before, after *record) error {
 	if one == nil {
 		one = before
 	}
-	if before != nil && (after == nil || after.over() && !before.over()) {
+	if before != nil && !before.Enclosed && (after == nil || after.over() && !before.over()) {
 		if err := t.Delete(storage.Key(bodyPrefix, one.ID)); err != nil {
 			return err
 		}
@@ -239,16 +268,23 @@ func write(t storage.Txn, before, after *record) error {
 	if after == nil {
 		return t.Delete(storage.Key(taskPrefix, one.ID))
 	}
-	after.stored = storage.EncodeRecord(after)
+	after.stored = after.encode()
 	return t.Set(storage.Key(taskPrefix, one.ID), after.stored, time.Time{})
 }
 
-// readJob returns what the backend of a task is asked for.
-func readJob(r storage.Reader, id string) (job backends.Job, err error) {
-	found, err := storage.GetRecord(r, storage.Key(bodyPrefix, id), &job)
-	if err == nil && !found {
-		err = fmt.Errorf("task: %s has no body", id)
+// job returns what the backend of a task is asked for that it does not have yet.
+func (e *Engine) job(ctx context.Context, rec *record) (job backends.Job, err error) {
+	if rec.Enclosed {
+		err = json.Unmarshal(rec.Body, &job)
+		return job, err
 	}
+	err = e.view(ctx, func(r storage.Reader) error {
+		found, err := storage.GetRecord(r, storage.Key(bodyPrefix, rec.ID), &job)
+		if err == nil && !found {
+			err = fmt.Errorf("task: %s has no body", rec.ID)
+		}
+		return err
+	})
 	return job, err
 }
 

@@ -35,6 +35,8 @@ type Submission struct {
 	// everything that was asked for.
 	IdempotencyKey string
 	Fingerprint    ledger.ID
+
+	body []byte // Job as it is written
 }
 
 // The limits of a submission, in characters (service document, section 8).
@@ -105,12 +107,11 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	if before != nil {
 		return before.task(), true, nil
 	}
+	rec := s.record(newID())
 	reservation, err := e.ledger.Reserve(ctx, s.Payer, s.Quote.Hold)
 	if err != nil {
 		return nil, false, unaffordable(err)
 	}
-	rec := s.record(newID())
-	s.Job.Token = backends.Token(rec.ID)
 	var made *record
 	var tried bool
 	// From here on it is done whether the caller stays or not: half of it, with an
@@ -186,14 +187,24 @@ func (s *Submission) before(r storage.Reader, now int64) (*record, error) {
 	return nil, s.sessionFree(r, now)
 }
 
+// mostEnclosed is how long a body may be, in bytes, that its task encloses: whoever
+// reads or changes a task that waits has its body on his hands.
+const mostEnclosed = 2 << 10
+
 // record is the task as it begins.
 func (s *Submission) record(id string) *record {
-	return &record{
+	s.Job.Token = backends.Token(id)
+	s.body = storage.EncodeRecord(s.Job)
+	r := &record{
 		ID: id, Key: s.Key, User: s.Payer.User, Backend: s.Backend,
 		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Handover: None,
 		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName, Claim: s.claimHash(),
 		Hold: s.Quote.Hold, Quote: &s.Quote,
 	}
+	if r.Enclosed = len(s.body) <= mostEnclosed; r.Enclosed {
+		r.Body = s.body[1:] // without the version
+	}
+	return r
 }
 
 // accept writes the task, of which rec is the beginning, with everything that
@@ -227,8 +238,10 @@ func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *
 			return nil, err
 		}
 	}
-	if err := storage.SetRecord(t, storage.Key(bodyPrefix, rec.ID), s.Job); err != nil {
-		return nil, err
+	if !rec.Enclosed {
+		if err := t.Set(storage.Key(bodyPrefix, rec.ID), s.body, time.Time{}); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.reserveNames(t, now, rec.ID); err != nil {
 		return nil, err

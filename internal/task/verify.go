@@ -41,7 +41,7 @@ type verification struct {
 func (v *verification) tasks() error {
 	return v.each(taskPrefix, func(key, val []byte) error {
 		var rec record
-		if err := storage.DecodeRecord(val, &rec); err != nil {
+		if err := rec.decode(val); err != nil {
 			v.problem("task %q: its record cannot be read: %v", key, err)
 			return nil
 		}
@@ -100,11 +100,21 @@ func (v *verification) shape(r *record) {
 
 // body checks that what the backend is asked for is there while it is needed.
 func (v *verification) body(r *record) error {
-	have, err := v.Get(storage.Key(bodyPrefix, r.ID))
-	if err == nil && (have == nil) != r.over() {
-		v.problem("task %s: it is %s, and its body is there: %t", r.ID, r.State, have != nil)
+	apart, err := v.Get(storage.Key(bodyPrefix, r.ID))
+	if err != nil {
+		return err
 	}
-	return err
+	there, elsewhere, needed := apart != nil, r.Body != nil, !r.over()
+	if r.Enclosed {
+		there, elsewhere, needed = elsewhere, there, !r.over() && r.Handover != Accepted
+	}
+	if there != needed {
+		v.problem("task %s: it is %s, and its body is there: %t", r.ID, r.State, there)
+	}
+	if elsewhere {
+		v.problem("task %s: a body of it is where none belongs", r.ID)
+	}
+	return nil
 }
 
 // money checks the hold of a task.

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func damage(id func(f four) string, change func(r *record)) func(t storage.Txn, 
 			return errors.Join(err, errors.New("no such task"))
 		}
 		change(rec)
-		return storage.SetRecord(t, storage.Key(taskPrefix, rec.ID), rec)
+		return t.Set(storage.Key(taskPrefix, rec.ID), rec.encode(), time.Time{})
 	}
 }
 
@@ -70,7 +71,7 @@ func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) err
 		}
 		keys := rec.indexes()
 		keys = append(keys,
-			storage.Key(bodyPrefix, rec.ID), storage.Key(eventPrefix, rec.ID), storage.Key(loadPrefix, rec.Backend), storage.Key(openPrefix, rec.Key),
+			storage.Key(eventPrefix, rec.ID), storage.Key(loadPrefix, rec.Backend), storage.Key(openPrefix, rec.Key),
 			storage.Key(sessionPrefix, rec.Key, hashOf(rec.SessionID)), storage.Key(claimPrefix, rec.Key, rec.Claim))
 		if v, err := readEvent(t, rec.ID); err == nil && v != nil {
 			keys = append(keys, v.indexes()...)
@@ -156,7 +157,9 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"no due time":                  {lose(atRunning, duePrefix), "which leads to it, is missing"},
 		"no key of the ref":            {lose(atRunning, refPrefix), "which leads to it, is missing"},
 		"no time of the end":           {lose(atFailed, endPrefix), "which leads to it, is missing"},
-		"no body":                      {lose(atWaiting, bodyPrefix), "its body is there: false"},
+		"no body":                      {damage(atWaiting, func(r *record) { r.Body = nil }), "its body is there: false"},
+		"no long body":                 {damage(atWaiting, func(r *record) { r.Enclosed, r.Body = false, nil }), "its body is there: false"},
+		"a body in the wrong place":    {damage(atWaiting, func(r *record) { r.Enclosed = false }), "a body of it is where none belongs"},
 		"no idempotency key":           {lose(atFailed, claimPrefix), `its idempotency key leads to ""`},
 		"no session id":                {lose(atSuccess, sessionPrefix), `is used until 0 by ""`},
 		"no callback":                  {lose(atSuccess, eventPrefix), "the outbox has it: false"},
@@ -164,19 +167,26 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"nothing counts for a backend": {lose(atRunning, loadPrefix), "nothing counts them"},
 		"nothing counts for a key":     {lose(atRunning, openPrefix), "counted wrong"},
 
-		"a list of a key of nobody":  {plant(ofKeyPrefix, annKey, int64(1), nobody), "it leads to a task that is not there"},
-		"a list of a user of nobody": {plant(ofUserPrefix, ann, int64(1), nobody), "it leads to a task that is not there"},
-		"a list of nobody":           {plant(allPrefix, int64(1), nobody), "it leads to a task that is not there"},
-		"a queue of nobody":          {plant(waitPrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
-		"a due time of nobody":       {plant(duePrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
-		"a key of a ref unheard":     {damage(atRunning, func(r *record) { r.Unheard = true }), "it leads to a task that is not there, or is not so"},
-		"a ref of nobody":            {plant(refPrefix, "works", "x", nobody), "it leads to a task that is not there"},
-		"an end of nobody":           {plant(endPrefix, int64(1), nobody), "it leads to a task that is not there"},
-		"a key of no form":           {plant(endPrefix, "x"), "it leads to a task that is not there"},
-		"a body of nobody":           {plant(bodyPrefix, nobody), "it is the body of a task that is not there"},
-		"a body of a task that is over": {func(t storage.Txn, f four) error {
-			return t.Set(storage.Key(bodyPrefix, f.success), nil, time.Time{})
-		}, "its body is there: true"},
+		"a list of a key of nobody":      {plant(ofKeyPrefix, annKey, int64(1), nobody), "it leads to a task that is not there"},
+		"a list of a user of nobody":     {plant(ofUserPrefix, ann, int64(1), nobody), "it leads to a task that is not there"},
+		"a list of nobody":               {plant(allPrefix, int64(1), nobody), "it leads to a task that is not there"},
+		"a queue of nobody":              {plant(waitPrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
+		"a due time of nobody":           {plant(duePrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
+		"a key of a ref unheard":         {damage(atRunning, func(r *record) { r.Unheard = true }), "it leads to a task that is not there, or is not so"},
+		"a ref of nobody":                {plant(refPrefix, "works", "x", nobody), "it leads to a task that is not there"},
+		"an end of nobody":               {plant(endPrefix, int64(1), nobody), "it leads to a task that is not there"},
+		"a key of no form":               {plant(endPrefix, "x"), "it leads to a task that is not there"},
+		"a body of nobody":               {plant(bodyPrefix, nobody), "it is the body of a task that is not there"},
+		"a body of a job at its backend": {damage(atRunning, func(r *record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body is there: true"},
+		"a body of a task that is over":  {damage(atSuccess, func(r *record) { r.Body = json.RawMessage("{}") }), "it is success, and its body is there: true"},
+		"a second body": {func(t storage.Txn, f four) error {
+			return t.Set(storage.Key(bodyPrefix, f.waiting), nil, time.Time{})
+		}, "a body of it is where none belongs"},
+		"a long body of a task that is over": {func(t storage.Txn, f four) error {
+			return errors.Join(
+				damage(atSuccess, func(r *record) { r.Enclosed = false })(t, f),
+				t.Set(storage.Key(bodyPrefix, f.success), nil, time.Time{}))
+		}, "it is success, and its body is there: true"},
 		"a second place in the queue": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(waitPrefix, "works", int64(99), f.waiting), nil, time.Time{})
 		}, "it leads to a task that is not there, or is not so"},

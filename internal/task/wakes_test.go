@@ -14,7 +14,7 @@ import (
 func TestATaskThatCouldNotBeReadIsSentSoonAfter(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		first, second := w.must(video()), w.must(video())
+		first, second := w.must(video()), w.must(with(long))
 		key := storage.Key(bodyPrefix, second.ID)
 		var body []byte
 		write := func(fn func(storage.Txn) error) {

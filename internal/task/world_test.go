@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -239,6 +240,9 @@ func with(change func(s *Submission)) Submission {
 	change(&s)
 	return s
 }
+
+// long makes a submission one whose body is too long to be enclosed.
+func long(s *Submission) { s.Job.Prompt = strings.Repeat("a cat and ", mostEnclosed/10) }
 
 func (w *world) submit(s Submission) (*Task, error) {
 	task, _, err := w.Submit(context.Background(), s)
