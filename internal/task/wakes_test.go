@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -54,6 +55,65 @@ func TestAClockThatIsSetForwardDelaysNoPoll(t *testing.T) {
 		}
 		if waited := time.Since(began); waited > 10*time.Second {
 			t.Errorf("it was asked for after %v", waited)
+		}
+	})
+}
+
+// TestWhatTellsOfNoJobHasNoKeysOfThem: at a backend that never tells when a job has
+// changed nothing leads from its ids to tasks, also when there is another at its
+// name later; what was handed over before is found as ever.
+func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
+	in(t, func(w *world) {
+		refs := func() (n int) {
+			lo, hi := storage.Below(refPrefix)
+			if err := w.view(context.Background(), func(r storage.Reader) error {
+				return r.Scan(lo, hi, func(_, _ []byte) bool { n++; return true })
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		polledAfterWake := func(task *Task) bool {
+			before := w.works.polled(task.ID)
+			if err := w.Wake(context.Background(), "works", "job-"+backends.Token(task.ID)); err != nil {
+				t.Fatal(err)
+			}
+			w.sleep(1100 * time.Millisecond)
+			return w.works.polled(task.ID) > before
+		}
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				return backends.Status{State: backends.Running, RetryAfter: mostPause}, nil // nobody asks by himself
+			}
+		})
+		heard := w.must(video())
+		w.serve(func(c *Config) { c.Backends[0].Backend = silent{w.works} })
+		unheard := w.must(video())
+		w.sleep(5 * time.Minute)
+		if n := refs(); n != 1 {
+			t.Errorf("%d keys of ids of two jobs, one of which the backend tells of", n)
+		}
+		for range 2 {
+			if !polledAfterWake(heard) || polledAfterWake(unheard) {
+				t.Error("what the backend tells of is asked for soon, and nothing else")
+			}
+			w.sound()
+			w.serve(func(c *Config) { c.Backends[0].Backend = w.works })
+			w.sleep(time.Minute)
+		}
+		before := w.works.polled(unheard.ID)
+		if _, err := w.Cancel(context.Background(), OfUser(ann), unheard.ID); err == nil {
+			t.Error("it is cancelled where the backend cannot")
+		}
+		w.sleep(1100 * time.Millisecond)
+		if w.works.polled(unheard.ID) == before {
+			t.Error("who wants to cancel it has it asked for soon, whoever tells of it")
+		}
+		w.works.succeed(1)
+		w.until(heard.ID, Success, 2*mostPause)
+		w.until(unheard.ID, Success, 2*mostPause)
+		if n := refs(); n != 0 {
+			t.Errorf("%d keys of ids of jobs whose tasks are over", n)
 		}
 	})
 }
