@@ -180,23 +180,23 @@ func (v *verification) dues() error {
 		return v.exists(key, storage.Key(duePrefix, a.Due, user))
 	})
 	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
-		r, err := v.rosterOf(user)
-		if err != nil {
-			return err
-		}
-		have := int64(0)
-		if r != nil {
-			have = r.due
-		} else {
-			var account accountRecord
-			if account, err = readAccount(v, user); err != nil {
-				return err
-			}
-			have = account.Due
-		}
-		if have != due {
+		have, err := v.dueOf(user)
+		if err == nil && have != due {
 			v.problem("key %q: the user's next change is at %d", key, have)
 		}
-		return nil
+		return err
 	}))
+}
+
+// dueOf is when time will change a user's subscriptions.
+func (v *verification) dueOf(user string) (int64, error) {
+	r, err := v.rosterOf(user)
+	switch {
+	case err != nil:
+		return 0, err
+	case r != nil:
+		return r.due, nil
+	}
+	account, err := readAccount(v, user)
+	return account.Due, err
 }
