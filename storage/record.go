@@ -70,7 +70,8 @@ func PrefixEnd(prefix []byte) []byte {
 // the ones before it wrote:
 //
 //	1  the first
-//	2  rosters in place of sublive and purchases; binary transfers; no entries of the house
+//	2  rosters in place of sublive and purchases; binary transfers; no entries of the house;
+//	   short bodies of tasks in their records
 const format = 2
 
 type formatRecord struct {

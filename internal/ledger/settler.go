@@ -16,7 +16,7 @@ import (
 // settlements, none of them older than the store's gathering and one commit.
 const (
 	maxQueued = 4096 // whoever comes to a full queue waits
-	maxBatch  = 512  // settlements in one transaction, small enough for every engine
+	maxBatch  = 1024 // settlements in one transaction, small enough for every engine
 )
 
 // settler writes settlements, many at a time. One batch is under way at any

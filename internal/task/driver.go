@@ -330,8 +330,13 @@ func (d *driver) step(b Backend, rec *record) {
 	}
 }
 
-// overdue ends a task that has waited too long.
+// overdue ends a task that has waited too long. One that somebody asked to look at
+// before goes on waiting.
 func (d *driver) overdue(rec *record) {
+	if d.engine.now() < rec.Deadline {
+		d.release(rec, func(r *record) int64 { return r.Deadline })
+		return
+	}
 	d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
 }
 

@@ -194,10 +194,11 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 // task was due in any case, if it stands as [record.send] has left it and that is
 // not too soon.
 func (r *record) firstPoll(now int64) int64 {
-	if r.Due < r.Lease && r.Due >= now+wakePause.Milliseconds() {
+	next := now + interval(0, 0).Milliseconds()
+	if r.Due < r.Lease && r.Due >= now+wakePause.Milliseconds() && r.Due < next+wakePause.Milliseconds() {
 		return r.Due
 	}
-	return now + interval(0, 0).Milliseconds()
+	return next
 }
 
 // lost is a job that a backend accepted after its task was given up.
@@ -222,7 +223,7 @@ func (e *Engine) back(rec *record, busy *backends.Error) {
 				if r.Handover != Sending || r.Attempt != rec.Attempt {
 					return false
 				}
-				r.Handover = None
+				r.Handover, r.Woken = None, false // what waits is not looked at before its time is over
 				r.release(r.Deadline)
 				return true
 			})

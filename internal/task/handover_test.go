@@ -3,10 +3,13 @@ package task
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 func TestDoubt(t *testing.T) {
@@ -210,4 +213,109 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow is an engine one of whose commits happens and is told as unknown a while
+// later, as by a time-out.
+type slow struct {
+	storage.Engine
+	armed atomic.Bool
+	takes time.Duration
+}
+
+func (s *slow) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	err := s.Engine.Update(ctx, fn)
+	if err == nil && s.armed.CompareAndSwap(true, false) {
+		time.Sleep(s.takes)
+		return storage.ErrUnknown
+	}
+	return err
+}
+
+// TestASubmissionOfUnknownOutcomeIsSentOnce has the driver give the task a slot
+// while its submission does not know that it was committed.
+func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
+	in(t, func(w *world) {
+		w.stop()
+		disk := &slow{Engine: &power{Engine: w.disk}, takes: 5 * time.Second}
+		store := storage.New(disk, storage.Options{Gather: -1})
+		l, err := ledger.Open(context.Background(), store, ledger.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := Open(store, l, Options{})
+		defer func() {
+			e.Close(context.Background())
+			l.Close(context.Background())
+			_ = store.Close()
+			w.start()
+		}()
+		serve := func(most int) {
+			config := w.config
+			config.Backends = []Backend{{Name: "works", Backend: w.works, MaxRunning: most}}
+			if err := e.Serve(config); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit := func() {
+			if _, _, err := e.Submit(context.Background(), video()); err != nil {
+				t.Error(err)
+			}
+		}
+		serve(1)
+		submit()
+		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
+		time.Sleep(500 * time.Millisecond)
+		disk.armed.Store(true)
+		done := make(chan struct{})
+		go func() { defer close(done); submit() }()
+		time.Sleep(time.Second)
+		serve(2) // a slot is free now
+		<-done
+		w.sleep(time.Minute)
+		if jobs, most := w.works.accepted(); jobs != 2 || most != 1 {
+			t.Errorf("%d jobs, one taken %d times", jobs, most)
+		}
+	})
+}
+
+func TestATaskThatIsLookedAtWhileABusyBackendHasItGoesOnWaiting(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.set(func(s *works) {
+			s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) }
+			s.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy} }
+		})
+		go func() { _, _ = w.submit(video()) }()
+		w.sleep(3 * time.Second)
+		id := w.first()
+		if _, err := w.Retry(context.Background(), "root", id); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(10 * time.Second)
+		w.is(id, Queued)
+	})
+}
+
+func TestAClockThatIsSetBackDuringAHandOverDelaysNoPoll(t *testing.T) {
+	in(t, func(w *world) {
+		w.ahead.Store(int64(10 * time.Hour))
+		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
+		go func() { _, _ = w.submit(video()) }()
+		time.Sleep(500 * time.Millisecond)
+		w.ahead.Store(0)
+		w.sleep(time.Minute)
+		if id := w.first(); w.works.polled(id) == 0 {
+			t.Errorf("it was not asked for within a minute: it is due in %v", time.Duration(w.record(id).Due-w.now())*time.Millisecond)
+		}
+	})
+}
+
+// first is the id of ann's only task.
+func (w *world) first() string {
+	w.t.Helper()
+	tasks, _, err := w.List(context.Background(), OfKey(annKey), Page{})
+	if err != nil || len(tasks) != 1 {
+		w.t.Fatalf("%d tasks, %v", len(tasks), err)
+	}
+	return tasks[0].ID
 }

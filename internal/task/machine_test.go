@@ -114,6 +114,27 @@ var deeds = map[string]struct {
 			}[s.n%5]
 		})
 	}},
+	"retry": {3, func(w *story, s step) {
+		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
+			_, _ = w.Retry(context.Background(), "root", ids[s.n%len(ids)])
+		}
+	}},
+	"clock": {2, func(w *story, s step) { // ahead by up to 4.5 minutes, and back
+		w.ahead.Store(int64(time.Duration(s.n%4) * s.d))
+		w.nudge("works")
+	}},
+	"kind": {2, func(w *story, s step) { // what the backend can do beside taking jobs
+		all := struct {
+			*works
+			canceling
+			finding
+		}{w.works, canceling{cancelling{w.works}}, finding{w.works}}
+		w.config.Backends = slices.Clone(w.config.Backends)
+		w.config.Backends[0].Backend = []backends.Backend{all, silent{w.works}, w.works, finding{w.works}, silent{all}}[s.n%5]
+		if err := w.Serve(w.config); err != nil {
+			w.t.Errorf("a reload: %v", err)
+		}
+	}},
 	"silence": {2, func(w *story, s step) {
 		w.works.set(func(works *works) {
 			works.poll = nil
@@ -295,6 +316,9 @@ func (w *story) look() {
 			w.t.Errorf("task %s goes from %s to %s", task.ID, before, task.Status)
 		}
 		w.seen[task.ID] = task.Status
+		if waited := time.Since(time.Unix(task.CreatedAt, 0)); task.Error != nil && task.Error.Reason == backends.TaskTimeout && waited < 23*time.Hour {
+			w.t.Errorf("task %s has timed out after %v", task.ID, waited)
+		}
 	}
 	ids := make(map[string]bool)
 	for _, got := range w.hooks.requests() {
@@ -313,6 +337,7 @@ func (w *story) finish() {
 	w.hooks.mu.Lock()
 	w.hooks.answer = nil
 	w.hooks.mu.Unlock()
+	w.ahead.Store(0)
 	w.stop()
 	w.start() // without faults to come
 	if err := w.Enable(context.Background(), "root", "works"); err != nil {

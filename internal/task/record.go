@@ -188,31 +188,10 @@ func reread(r storage.Reader, known *record) (*record, error) {
 		return known, nil
 	}
 	var rec record
-	if err := rec.decode(stored); err != nil {
+	if err := storage.DecodeRecord(stored, &rec); err != nil {
 		return nil, fmt.Errorf("%q: %w", key, err)
 	}
 	return &rec, nil
-}
-
-// enclosing is the version of a record with a body in it. A build that knows none
-// would look for it elsewhere and write the record without it.
-const enclosing = 2
-
-// encode returns the record as it is stored.
-func (r *record) encode() []byte {
-	stored := storage.EncodeRecord(r)
-	if r.Body != nil {
-		stored[0] = enclosing
-	}
-	return stored
-}
-
-// decode reads what encode returned.
-func (r *record) decode(stored []byte) error {
-	if len(stored) > 0 && stored[0] == enclosing {
-		return json.Unmarshal(stored[1:], r)
-	}
-	return storage.DecodeRecord(stored, r)
 }
 
 // change reads a task, has fn change it, and writes it with all that follows
@@ -268,7 +247,7 @@ func write(t storage.Txn, before, after *record) error {
 	if after == nil {
 		return t.Delete(storage.Key(taskPrefix, one.ID))
 	}
-	after.stored = after.encode()
+	after.stored = storage.EncodeRecord(after)
 	return t.Set(storage.Key(taskPrefix, one.ID), after.stored, time.Time{})
 }
 

@@ -62,26 +62,6 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 	})
 }
 
-// TestABuildThatKnowsNoEnclosedBodyReadsNone: it would write the task again without
-// its body. What has none it may read.
-func TestABuildThatKnowsNoEnclosedBodyReadsNone(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		ids := []string{w.must(video()).ID, w.must(video()).ID, w.must(with(long)).ID}
-		w.sleep(time.Minute)
-		for i, refused := range []bool{false, true, false} { // at the backend, waiting, and waiting with a long body
-			err := w.view(context.Background(), func(r storage.Reader) error {
-				var older struct{}
-				_, err := storage.GetRecord(r, storage.Key(taskPrefix, ids[i]), &older)
-				return err
-			})
-			if (err != nil) != refused {
-				t.Errorf("task %d: %v", i, err)
-			}
-		}
-	})
-}
-
 // TestTasksOfAnOlderStoreGoOn: their bodies lie apart until they are over, however
 // short, what is being sent is due when its lease ends, and a key leads from each
 // job to its task.

@@ -134,11 +134,14 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 		return nil, false, unaffordable(err)
 	case before != nil && before.ID != rec.ID:
 		return before.task(), true, nil
-	case before != nil: // an earlier run was committed without anybody knowing
+	}
+	mine := made.Handover == Sending // this submission sends it, and nobody who has claimed it since
+	if before != nil {               // an earlier run was committed without anybody knowing
+		mine = mine && before.Handover == Sending && before.Attempt == made.Attempt && made.fenced(before)
 		made = before
 	}
 	e.figures.submitted.add(made.Kind)
-	if made.Handover != Sending {
+	if !mine {
 		e.nudge(s.Backend)
 		return made.task(), false, nil
 	}
@@ -149,7 +152,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 // of what has been made or may not be is found here, and costs nothing more.
 func (s *Submission) first(ctx context.Context, e *Engine) (before *record, err error) {
 	if s.IdempotencyKey == "" && s.SessionID == "" {
-		return nil, nil
+		return nil, ctx.Err() // who has left before anything was done has asked for nothing
 	}
 	err = e.view(ctx, func(r storage.Reader) (err error) {
 		before, err = s.before(r, e.now())

@@ -415,3 +415,21 @@ func TestWhatIsConfiguredWronglyIsRefused(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestWhoHasLeftBeforeHisSubmissionBeganHasNoTask(t *testing.T) {
+	in(t, func(w *world) {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		for name, s := range map[string]Submission{
+			"free":   with(func(s *Submission) { s.Quote = catalog.Quote{Kind: catalog.Video} }),
+			"priced": video(),
+			"named":  with(func(s *Submission) { s.SessionID = "a-session" }),
+		} {
+			_, _, err := w.Submit(gone, s)
+			w.sleep(time.Second)
+			if jobs, _ := w.works.accepted(); jobs != 0 || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %d jobs, %v", name, jobs, err)
+			}
+		}
+	})
+}

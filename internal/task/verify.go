@@ -41,7 +41,7 @@ type verification struct {
 func (v *verification) tasks() error {
 	return v.each(taskPrefix, func(key, val []byte) error {
 		var rec record
-		if err := rec.decode(val); err != nil {
+		if err := storage.DecodeRecord(val, &rec); err != nil {
 			v.problem("task %q: its record cannot be read: %v", key, err)
 			return nil
 		}

@@ -47,7 +47,7 @@ func damage(id func(f four) string, change func(r *record)) func(t storage.Txn, 
 			return errors.Join(err, errors.New("no such task"))
 		}
 		change(rec)
-		return t.Set(storage.Key(taskPrefix, rec.ID), rec.encode(), time.Time{})
+		return t.Set(storage.Key(taskPrefix, rec.ID), storage.EncodeRecord(rec), time.Time{})
 	}
 }
 
