@@ -43,7 +43,7 @@ var rooms = []struct {
 // tidyEvery is how many bytes verify reads between two collections of garbage.
 // What it makes of them is some times that, and the runtime by itself would let
 // it come to as much as all caches of the store hold.
-const tidyEvery = 4 << 20
+const tidyEvery = 8 << 20
 
 // tidied is a reader that has its garbage collected on the way.
 type tidied struct {
@@ -77,6 +77,9 @@ func (t *tidied) count(bytes int) {
 func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 	v.Problems = []ledger.Problem{}
 	err = store.View(ctx, func(r storage.Reader) error {
+		if err := storage.CheckReadable(r); err != nil {
+			return err
+		}
 		v.Report, err = ledger.Verify(ctx, &tidied{Reader: r}, store.Now(), func(p ledger.Problem) {
 			if len(v.Problems) < maxProblems {
 				v.Problems = append(v.Problems, p)

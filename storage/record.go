@@ -81,23 +81,32 @@ type formatRecord struct {
 
 var formatKey = []byte("meta/format")
 
+// CheckReadable refuses a store that a newer build has written to.
+func CheckReadable(r Reader) error {
+	_, err := readFormat(r)
+	return err
+}
+
+// readFormat returns the format of a store; zero for a new one.
+func readFormat(r Reader) (have formatRecord, err error) {
+	if _, err = GetRecord(r, formatKey, &have); err == nil && have.Format > format {
+		err = fmt.Errorf("the store has format %d, this build reads up to %d: use the build that wrote it", have.Format, format)
+	}
+	return have, err
+}
+
 // CheckFormat marks a store with the format of this build, and refuses one that a
 // newer build has written to.
 func CheckFormat(ctx context.Context, s *Store) error {
 	return s.Update(ctx, func(t Txn) error {
-		var have formatRecord
-		found, err := GetRecord(t, formatKey, &have)
-		switch {
-		case err != nil:
+		have, err := readFormat(t)
+		if err != nil || have.Format == format {
 			return err
-		case !found:
-			return SetRecord(t, formatKey, formatRecord{Format: format, Created: s.Now().Unix()})
-		case have.Format > format:
-			return fmt.Errorf("the store has format %d, this build reads up to %d: use the build that wrote it", have.Format, format)
-		case have.Format < format:
-			have.Format = format
-			return SetRecord(t, formatKey, have)
 		}
-		return nil
+		if have.Format == 0 {
+			have.Created = s.Now().Unix()
+		}
+		have.Format = format
+		return SetRecord(t, formatKey, have)
 	})
 }

@@ -188,7 +188,8 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	if a.firstByte.IsZero() && len(p) > 0 {
 		a.firstByte = now
 	}
-	a.lastByte, a.lastSign = now, now
+	// Until the caller has taken it, nobody reads of the backend.
+	defer func() { a.lastByte = time.Now(); a.lastSign = a.lastByte }()
 	if a.lost {
 		return a.overhear(p)
 	}

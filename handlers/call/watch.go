@@ -28,7 +28,7 @@ type watch struct {
 	idle     time.Duration
 	ping     time.Duration // zero: none
 	sign     []byte        // what a ping is
-	patience time.Duration // how soon an event that is not complete is looked at again
+	patience time.Duration // how soon a busy writer, or an event that is not complete, is looked at again
 }
 
 // signs are the pings by dialect: the messages dialect has an event of its own,
@@ -95,11 +95,16 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 	return max(due, time.Millisecond)
 }
 
-// look is what the timer calls. While somebody is writing it waits. A caller who
-// takes nothing more is not for the watch to end: Caddy bounds every write
-// (write_idle, a minute), and its deadlines may be set only by who writes.
+// look is what the timer calls.
 func (w *watch) look(a *answer) {
-	a.mu.Lock()
+	if !a.mu.TryLock() {
+		// Somebody is writing. A caller who takes nothing more is not for the
+		// watch to end: Caddy bounds every write (write_idle, a minute), and
+		// its deadlines may be set only by who writes. The timer is left alone:
+		// whoever has the mutex may be setting it.
+		time.AfterFunc(w.patience, func() { w.look(a) })
+		return
+	}
 	defer a.mu.Unlock()
 	now := time.Now()
 	switch {

@@ -145,7 +145,7 @@ func (r *roster) enlist(reader storage.Reader, user string, now time.Time) error
 
 // write stores what has changed.
 func (r *roster) write(t storage.Txn, user string) error {
-	if r.stored == nil && r.due == 0 && r.struck == 0 && len(r.bought) == 0 && len(r.running) == 0 {
+	if !r.older && r.stored == nil && r.due == 0 && r.struck == 0 && len(r.bought) == 0 && len(r.running) == 0 {
 		return nil
 	}
 	record := r.encode()

@@ -153,3 +153,27 @@ func TestAClockThatWasAheadTakesNothingFromAnybody(t *testing.T) {
 	}
 	f.sound()
 }
+
+// TestTheFirstThingDoneToAnOlderStoreMayBeACancellation of the only subscription
+// that there is, so that nothing is left for a roster to say.
+func TestTheFirstThingDoneToAnOlderStoreMayBeACancellation(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(100)
+	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 2, "gift", ""); err != nil {
+		t.Fatal(err)
+	}
+	f.becomeOlder()
+	f.close()
+	f.open()
+	if _, err := f.Cancel(t.Context(), "operator", 1, "asked for it"); err != nil {
+		t.Fatal(err)
+	}
+	if problems := f.problems(); len(problems) != 0 {
+		t.Errorf("%q", problems)
+	}
+	f.mustBuy(2, "k")
+	if n := f.keys(duePrefix); n != 1 {
+		t.Errorf("the sweeper has %d keys of her, want 1", n)
+	}
+}

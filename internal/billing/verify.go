@@ -84,6 +84,9 @@ func (v *verification) sales(s *subscriptionRecord) error {
 		case have.Until != s.End || have.Terms != s.Terms:
 			v.problem("subscription %d: its last sale is another than it says", s.ID)
 		}
+		if until := have.Duration.After(time.Unix(have.From, 0)).Unix(); until != have.Until {
+			v.problem("subscription %d: the %s from %d is for %v and ends at %d, not at %d", s.ID, have.Kind, have.From, have.Duration, have.Until, until)
+		}
 		if start, ok := have.grants(); ok {
 			granted[start] += have.Quota
 		}

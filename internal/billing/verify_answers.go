@@ -3,6 +3,7 @@ package billing
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -60,6 +61,9 @@ func (v *verification) answer(where, scope string, a answer) error {
 		v.answered.Count(id[:], -1)
 	}
 	x, found, err := ledger.ReadTransfer(v, id)
+	if errors.Is(err, ledger.ErrUnreadable) {
+		return nil // the ledger tells of it
+	}
 	if err != nil {
 		return err
 	}

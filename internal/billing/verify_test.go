@@ -1,6 +1,8 @@
 package billing
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,6 +103,12 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		"one that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return damage(storage.Key(subscriptionPrefix, f.user, int64(1)), func(s *subscriptionRecord) { s.End++ })
 		}, "subscription 1: its last sale is another than it says"},
+		"an only sale for another time": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.Duration.Count = 9 })
+		}, "subscription 2: the purchase from 1769860800 is for 9 months and ends at"},
+		"one that was cancelled, with an only sale that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptionPrefix, f.user, int64(4)), func(s *subscriptionRecord) { s.End -= 3600 })
+		}, "subscription 4: the purchase from"},
 		"one with an only sale that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
 		}, "subscription 2: on the roster it ends at"},
@@ -256,4 +264,34 @@ func (f *desk) problems() (found []string) {
 		f.t.Fatal(err)
 	}
 	return found
+}
+
+// TestVerifyGoesOnPastATransferThatIsDamaged has something else not add up, too.
+func TestVerifyGoesOnPastATransferThatIsDamaged(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]func(f *desk, paid Order) ledger.ID{
+		"of a purchase": func(f *desk, _ Order) ledger.ID { return ledger.IDOf(f.user, operationPay, "a") },
+		"of a top-up":   func(_ *desk, paid Order) ledger.ID { return topUpID(paid.TradeNo) },
+		"of a refund":   func(_ *desk, paid Order) ledger.ID { return moveID(paid.TradeNo, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, paid, _ := rich(t)
+			f.damaged = true
+			transfer := id(f, paid)
+			key := append([]byte("xfer/"), transfer[:]...)
+			f.must(f.store.Update(t.Context(), func(t storage.Txn) error {
+				record, err := t.Get(key)
+				if err != nil || record == nil {
+					return fmt.Errorf("the transfer is there: %t, %w", record != nil, err)
+				}
+				record = bytes.Clone(record)
+				record[len(record)/2] ^= 1
+				return cmp.Or(t.Set(key, record, never), damage(counterKey, func(n *int64) { *n = 3 })(t))
+			}))
+			if found := strings.Join(f.problems(), "\n"); !strings.Contains(found, "the counter stands at 3") {
+				t.Errorf("found is %q", found)
+			}
+		})
+	}
 }

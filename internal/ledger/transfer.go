@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -191,6 +192,9 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	return after.Entries, t.Set(accountKey(leg.Account), after.encode(), time.Time{})
 }
 
+// ErrUnreadable is a record that is there and cannot be read. [Verify] tells of it.
+var ErrUnreadable = errors.New("its record cannot be read")
+
 // ReadTransfer returns a transfer and whether there is one.
 func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
 	key := transferKey(id)
@@ -199,7 +203,7 @@ func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
 		return x, false, err
 	}
 	if x, err = decodeTransfer(key, record); err != nil {
-		return x, false, fmt.Errorf("transfer %v: %w", id, err)
+		return x, true, fmt.Errorf("transfer %v: %w: %w", id, ErrUnreadable, err)
 	}
 	return x, true, nil
 }

@@ -125,3 +125,25 @@ func TestASlotThatIsFreeGoesToTheNext(t *testing.T) {
 		w.is(second.ID, InProgress)
 	})
 }
+
+func TestACancelledTaskIsNotBroughtBackByAPollUnderWay(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
+		id := w.must(video()).ID
+		asked := make(chan struct{}, 100)
+		w.works.set(func(s *works) {
+			s.poll = func(*work) (backends.Status, error) {
+				asked <- struct{}{}
+				time.Sleep(5 * time.Second) // the answer is from before it was cancelled
+				return backends.Status{State: backends.Running, Progress: 50}, nil
+			}
+		})
+		<-asked
+		if _, err := w.Cancel(context.Background(), OfKey(annKey), id); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Minute)
+		w.is(id, Failed)
+		w.sound()
+	})
+}

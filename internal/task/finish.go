@@ -206,6 +206,7 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 func (e *Engine) settle(t storage.Txn, config *config, r *record, o outcome) error {
 	now := e.store.Now()
 	r.State, r.Completed = o.state, milliseconds(now)
+	r.Fence++ // what comes of a look under way does not count any more
 	r.Results, r.Failure, r.VendorCost = o.results, o.failure, o.cost
 	r.Made, r.MadeAt, r.MadeCost = nil, 0, backends.Cost{}
 	r.Due, r.Lease, r.Woken, r.WatchUntil = 0, 0, false, o.watch

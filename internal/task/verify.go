@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -234,6 +235,9 @@ func (v *verification) holds() error {
 			return nil
 		}
 		x, _, err := ledger.ReadTransfer(v, h.ID)
+		if errors.Is(err, ledger.ErrUnreadable) {
+			return nil // the ledger tells of it
+		}
 		if err != nil {
 			return err
 		}

@@ -293,6 +293,34 @@ func TestOfAKeyThatIsWrittenTwiceTheLastIsPutBack(t *testing.T) {
 	}
 }
 
+// TestWhatWasRefusedIsNotPutBack commits what came before a write that the engine
+// did not take, as Restore does.
+func TestWhatWasRefusedIsNotPutBack(t *testing.T) {
+	t.Parallel()
+	e := openTest(t, t.TempDir())
+	put(t, e, "k", []byte("old"))
+	get(t, e, "k") // from now on it is among the rows
+	if err := e.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tx := e.begin(t.Context())
+	var err error
+	for n := 0; err == nil; n++ { // fill it
+		err = tx.set(fmt.Appendf(nil, "fill/%d", n), make([]byte, 32<<10), 0)
+	}
+	if again := tx.set([]byte("k"), make([]byte, 40<<10), 0); !errors.Is(err, storage.ErrTooLarge) || !errors.Is(again, storage.ErrTooLarge) {
+		t.Fatalf("%v, then %v", err, again)
+	}
+	err = e.commit(tx)
+	e.yield()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, e, "k"); string(got) != "old" {
+		t.Errorf("it has %d bytes that were never written", len(got))
+	}
+}
+
 func TestRowsThatAreNotAskedForGo(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20

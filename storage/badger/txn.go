@@ -207,8 +207,11 @@ func (t *txn) set(key, val []byte, expires uint64) error {
 	if len(key) > maxKey || t.large > maxLargeValues {
 		return t.written(badger.ErrTxnTooBig)
 	}
-	t.changes = append(t.changes, change{key: key, val: val, expires: expires})
-	return t.written(t.txn.SetEntry(&badger.Entry{Key: key, Value: val, ExpiresAt: expires}))
+	err := t.txn.SetEntry(&badger.Entry{Key: key, Value: val, ExpiresAt: expires})
+	if err == nil { // what was refused is not in the commit, if there is one
+		t.changes = append(t.changes, change{key: key, val: val, expires: expires})
+	}
+	return t.written(err)
 }
 
 // Delete implements storage.Txn.
@@ -216,8 +219,11 @@ func (t *txn) Delete(key []byte) error {
 	if len(key) > maxKey {
 		return nil // no such key was ever written
 	}
-	t.changes = append(t.changes, change{key: key})
-	return t.written(t.txn.Delete(key))
+	err := t.txn.Delete(key)
+	if err == nil {
+		t.changes = append(t.changes, change{key: key})
+	}
+	return t.written(err)
 }
 
 // written notes what became of a write and translates the error.

@@ -1,0 +1,60 @@
+package call
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+)
+
+// slowCaller takes a while to take anything.
+type slowCaller struct {
+	header http.Header
+	takes  time.Duration
+}
+
+func (c *slowCaller) Header() http.Header { return c.header }
+func (c *slowCaller) WriteHeader(int)     {}
+func (c *slowCaller) Write(p []byte) (int, error) {
+	time.Sleep(c.takes)
+	return len(p), nil
+}
+
+func TestASlowCallerIsNotASilentBackend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const idle = time.Minute
+		c := &call{
+			block: &block{app: &caddymodule.App{Limits: caddymodule.Limits{Idle: caddy.Duration(idle), FirstByte: caddy.Duration(time.Hour)}}},
+			route: &route{dialect: reply.Messages},
+		}
+		c.ctx, c.cancel = context.WithCancelCause(t.Context())
+		caller := &slowCaller{header: make(http.Header), takes: 3*idle + 500*time.Millisecond}
+		a := newAnswer(caller, c)
+		a.watch.start(a)
+		defer a.watch.stop()
+		a.mu.Lock()
+		a.head, a.passed, a.status = true, true, http.StatusOK
+		a.watch.headCame(a)
+		a.mu.Unlock()
+		for range 3 {
+			if _, err := a.Write([]byte("more")); err != nil || c.cause() != nil {
+				t.Fatalf("while the caller took his time: %v, %v", err, c.cause())
+			}
+			time.Sleep(idle - time.Second) // the backend takes its time, too
+			if c.cause() != nil {
+				t.Fatal("the time of the caller counted as that of the backend")
+			}
+		}
+		time.Sleep(3 * time.Second)
+		if !c.timedOut() {
+			t.Error("a backend that is silent too long is waited for")
+		}
+	})
+}
