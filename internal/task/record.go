@@ -100,7 +100,7 @@ type record struct {
 	WatchUntil int64         `json:"watch_until,omitempty"`
 	Event      bool          `json:"event,omitempty"` // the outbox has or had a callback
 
-	stored []byte // what was written of this; nil of what was read
+	written []byte // this as it was written; nil of what was read
 }
 
 // made is one result as it is stored.
@@ -184,7 +184,7 @@ func reread(r storage.Reader, known *record) (*record, error) {
 	if err != nil || stored == nil {
 		return nil, err
 	}
-	if known.stored != nil && bytes.Equal(stored, known.stored) {
+	if known.written != nil && bytes.Equal(stored, known.written) {
 		return known, nil
 	}
 	var rec record
@@ -247,8 +247,8 @@ func write(t storage.Txn, before, after *record) error {
 	if after == nil {
 		return t.Delete(storage.Key(taskPrefix, one.ID))
 	}
-	after.stored = storage.EncodeRecord(after)
-	return t.Set(storage.Key(taskPrefix, one.ID), after.stored, time.Time{})
+	after.written = storage.EncodeRecord(after)
+	return t.Set(storage.Key(taskPrefix, one.ID), after.written, time.Time{})
 }
 
 // job returns what the backend of a task is asked for that it does not have yet.

@@ -29,7 +29,7 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 		})
 		same := func(known, have *record) bool {
 			mine, its := *known, *have
-			mine.stored, its.stored = nil, nil
+			mine.written, its.written = nil, nil
 			return reflect.DeepEqual(mine, its)
 		}
 		err := w.ledger.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
