@@ -32,8 +32,6 @@ var (
 	basisWords = []usage.Basis{"", usage.None, usage.Reported, usage.Estimated}
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 const callNumbers = 9 + usage.Kinds
 
 // numbers are those of the record. The ones that come last are zero more often.
@@ -75,15 +73,7 @@ func (c *callRecord) encode(key []byte) []byte {
 		b = appendText(b, p.Account)
 		b = binary.AppendVarint(b, int64(p.Amount))
 	}
-	return binary.BigEndian.AppendUint32(b, callSum(key, b))
-}
-
-func appendText(b []byte, text string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
-}
-
-func callSum(key, record []byte) uint32 {
-	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
+	return binary.BigEndian.AppendUint32(b, recordSum(key, b))
 }
 
 var (
@@ -110,7 +100,7 @@ func decodeCall(key, record []byte) (c callRecord, err error) {
 	}
 	end := len(record) - crc32.Size
 	switch {
-	case end < 1 || binary.BigEndian.Uint32(record[end:]) != callSum(key, record[:end]):
+	case end < 1 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
 		return c, errNotItsRecord
 	case record[0] != callLayout:
 		return c, errCallLayout
@@ -136,12 +126,6 @@ func (c *callRecord) takeKey(key []byte) error {
 	return nil
 }
 
-// fields reads a record from its front. Whatever it is not is bad.
-type fields struct {
-	rest []byte
-	bad  bool
-}
-
 func (f *fields) call(c *callRecord) {
 	var n [callNumbers]int64
 	for i := range n {
@@ -164,34 +148,6 @@ func (f *fields) call(c *callRecord) {
 		}
 		c.Paid = append(c.Paid, p)
 	}
-}
-
-func (f *fields) number() int64 {
-	n, size := binary.Varint(f.rest)
-	f.take(size)
-	return n
-}
-
-// count reads a number of things, each of which takes a byte at least.
-func (f *fields) count() int {
-	n, size := binary.Uvarint(f.rest)
-	f.take(size)
-	if n > uint64(len(f.rest)) {
-		f.bad = true
-		return 0
-	}
-	return int(n) //nolint:gosec // it is no more than a length
-}
-
-func (f *fields) text() string { return string(f.take(f.count())) }
-
-func (f *fields) take(n int) (b []byte) {
-	if n < 0 || n > len(f.rest) {
-		f.bad, f.rest = true, nil
-		return nil
-	}
-	b, f.rest = f.rest[:n], f.rest[n:]
-	return b
 }
 
 // readCall returns the record at a call's key.

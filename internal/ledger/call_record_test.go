@@ -91,7 +91,7 @@ func FuzzCallRecord(f *testing.F) {
 	f.Add([]byte("\x02"))
 	f.Add([]byte("\x01{}"))
 	f.Fuzz(func(t *testing.T, record []byte) {
-		record = binary.BigEndian.AppendUint32(record, callSum(key, record))
+		record = binary.BigEndian.AppendUint32(record, recordSum(key, record))
 		c, err := decodeCall(key, record)
 		if err != nil {
 			return

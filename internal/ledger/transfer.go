@@ -137,10 +137,10 @@ var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffic
 // ErrShort, to take from a user more than is available, except for Calls, which
 // the settler clips before.
 func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
-	key := transferKey(x.ID)
-	if have, err := t.Get(key); err != nil || have != nil {
+	if have, err := HasTransfer(t, x.ID); err != nil || have {
 		return false, err
 	}
+	key := transferKey(x.ID)
 	x.Time = now.UnixMilli()
 	legs := x.Legs
 	x.Legs = nil
@@ -194,6 +194,13 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 
 // ErrUnreadable is a record that is there and cannot be read. [Verify] tells of it.
 var ErrUnreadable = errors.New("its record cannot be read")
+
+// HasTransfer tells whether there is a transfer with this id: whether it has
+// happened.
+func HasTransfer(r storage.Reader, id ID) (bool, error) {
+	record, err := r.Get(transferKey(id))
+	return record != nil, err
+}
 
 // ReadTransfer returns a transfer and whether there is one.
 func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {

@@ -53,7 +53,7 @@ func (x *Transfer) encode(key []byte) []byte {
 		b = binary.AppendVarint(b, int64(leg.Held))
 		b = binary.AppendUvarint(b, leg.Number)
 	}
-	return binary.BigEndian.AppendUint32(b, callSum(key, b))
+	return binary.BigEndian.AppendUint32(b, recordSum(key, b))
 }
 
 var errTransferLayout = errors.New("its layout is not known to this build")
@@ -80,7 +80,7 @@ func decodeTransferOf(id ID, key, record []byte) (x Transfer, err error) {
 	}
 	end := len(record) - crc32.Size
 	switch {
-	case end < 2 || binary.BigEndian.Uint32(record[end:]) != callSum(key, record[:end]):
+	case end < 2 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
 		return x, errors.New("it is damaged, or that of another transfer")
 	case record[0] != transferLayout:
 		return x, errTransferLayout
@@ -119,19 +119,6 @@ func (f *fields) transfer(x *Transfer) {
 		}
 		x.Legs = append(x.Legs, leg)
 	}
-}
-
-func (f *fields) byte() byte {
-	if b := f.take(1); !f.bad {
-		return b[0]
-	}
-	return 0
-}
-
-func (f *fields) unsigned() uint64 {
-	n, size := binary.Uvarint(f.rest)
-	f.take(size)
-	return n
 }
 
 // isOfCalls tells whether a record is that of a transfer of calls, without
