@@ -194,9 +194,9 @@ func (s *Store) conclude(jobs []*job, refused bool, err error) {
 
 // finish tells jobs the outcome of their batch. When the batch failed, a
 // closure that failed alone is told so too: its reason may rest on writes that
-// were never committed.
+// were never committed. Each is counted before it is told: who has heard finds
+// himself in the counts.
 func (s *Store) finish(jobs []*job, err error) {
-	var committed, rolledBack, cancelled uint64
 	for _, j := range jobs {
 		if j.ended {
 			continue
@@ -206,22 +206,17 @@ func (s *Store) finish(jobs []*job, err error) {
 		outcome := err
 		switch {
 		case j.state.Load() == abandoned:
-			cancelled++
+			s.count(func(stats *Stats) { stats.Cancelled++ })
 			continue
 		case err != nil:
 		case j.err != nil:
 			outcome = j.err
-			rolledBack++
+			s.count(func(stats *Stats) { stats.RolledBack++ })
 		default:
-			committed++
+			s.count(func(stats *Stats) { stats.Committed++ })
 		}
 		s.tell(j, outcome)
 	}
-	s.count(func(stats *Stats) {
-		stats.Committed += committed
-		stats.RolledBack += rolledBack
-		stats.Cancelled += cancelled
-	})
 }
 
 // finishAll is finish, whichever done calls runtime.Goexit.
