@@ -59,7 +59,7 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err
 	}
-	sendInOneWrite(b.Routes)
+	useTransport(b.Routes)
 	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return errNoRoute
 	}))

@@ -102,6 +102,49 @@ func TestNoCredentialOfTheCallerReachesTheBackendNorTheOperatorsTheCaller(t *tes
 	}
 }
 
+// reverse_proxy describes to its log, at WARN, what it has sent to a backend that
+// breaks off, and hides only Authorization and cookies of it.
+func TestTheOperatorsCredentialIsNotLoggedWhenABackendBreaksOff(t *testing.T) {
+	const operators = "operators-secret-of-broken-calls"
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		modelgate_messages {
+			reverse_proxy BACKEND {
+				header_up Api-Key ` + operators + `
+			}
+		}`})
+	key := g.NewKey(t, nil).Secret
+	g.Backend.On("breaks", gatetest.Then(gatetest.JSON(http.StatusOK, `{"content":[`), flush, gatetest.Reset))
+	post(t, g, messages, key, "breaks", "")
+	g.WaitLine(t, func(line gatetest.Line) bool { return line.Text("msg") == "aborting with incomplete response" })
+	if sent := g.Backend.Seen("breaks")[0].Header.Get("Api-Key"); sent != operators {
+		t.Errorf("the backend got the credential %q", sent)
+	}
+	if g.Logged(operators) {
+		t.Error("the operator's credential stands in the log")
+	}
+}
+
+func TestARetryCanBeMatchedOnWhatWentUpstream(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		modelgate_messages {
+			reverse_proxy BACKEND BACKEND {
+				header_up X-Tier gold
+				request_buffers 1MiB
+				lb_retries 1
+				lb_retry_match {
+					header X-Tier gold
+					expression ` + "`{rp.status_code} == 503`" + `
+				}
+			}
+		}`})
+	key := g.NewKey(t, nil).Secret
+	g.Backend.On("busy", gatetest.JSON(http.StatusServiceUnavailable, `{}`))
+	post(t, g, messages, key, "busy", "")
+	if n := len(g.Backend.Seen("busy")); n != 2 {
+		t.Errorf("the backend was asked %d times, want 2", n)
+	}
+}
+
 func TestTheRequestIDIsOursAndTheBackendsStaysBesideIt(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
