@@ -30,6 +30,18 @@ func newBatch(base Reader) *batch {
 	return &batch{layer: layer{base, newPending()}}
 }
 
+// again makes a batch over base of one that nobody needs any more.
+func (b *batch) again(base Reader) *batch {
+	if b == nil {
+		return newBatch(base)
+	}
+	b.base, b.readErr = base, nil
+	b.pending.clear()
+	clear(b.jobs)
+	b.jobs = b.jobs[:0]
+	return b
+}
+
 // add runs the closure of a job, unless its caller has left. It returns
 // ErrConflict when the engine says that what it reads is void.
 func (b *batch) add(j *job) error {

@@ -15,9 +15,14 @@ import (
 // what their neighbours have written.
 type pending struct {
 	byKey map[string]*write
-	order []*write // ascending by key
-	fresh []*write // those that are not in order yet
+	all   [][]write // as they came, in pieces that stay where they are
+	used  int       // how many writes there are in them
+	order []*write  // ascending by key
+	fresh []*write  // those that are not in order yet
 }
+
+// piece is how many writes are made room for at once.
+const piece = 64
 
 // write is the last change of a key.
 type write struct {
@@ -50,11 +55,40 @@ func (p *pending) find(key []byte) *write {
 func (p *pending) of(key []byte) *write {
 	w := p.byKey[string(key)]
 	if w == nil {
-		w = &write{key: key}
+		w = p.add(key)
 		p.byKey[string(key)] = w
 		p.fresh = append(p.fresh, w)
 	}
 	return w
+}
+
+func (p *pending) add(key []byte) *write {
+	if p.used == len(p.all)*piece {
+		p.all = append(p.all, make([]write, piece))
+	}
+	w := &p.all[p.used/piece][p.used%piece]
+	p.used++
+	w.key = key
+	return w
+}
+
+// mostKept is how many writes a pending has room for at most when it is used
+// again.
+const mostKept = 1 << 14
+
+// clear forgets the writes, and keeps the room that they took.
+func (p *pending) clear() {
+	if len(p.byKey) > mostKept {
+		*p = newPending()
+		return
+	}
+	clear(p.byKey)
+	clear(p.order)
+	clear(p.fresh[:cap(p.fresh)])
+	for _, writes := range p.all {
+		clear(writes)
+	}
+	p.order, p.fresh, p.used = p.order[:0], p.fresh[:0], 0
 }
 
 // between returns copies of the writes in [lo, hi), ascending by key.
@@ -89,8 +123,8 @@ func (p *pending) sort() {
 
 // apply hands the writes to the engine. Others may read meanwhile.
 func (p *pending) apply(t Txn) (err error) {
-	for _, w := range p.byKey {
-		switch w.kind {
+	for i := range p.used {
+		switch w := &p.all[i/piece][i%piece]; w.kind {
 		case set:
 			err = t.Set(w.key, w.val, w.purge)
 		case deleted:

@@ -29,7 +29,7 @@ const enough = 8
 // What rests on those writes is made durable after them and told after them. If
 // they fail, it runs again.
 func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
-	var ready *batch // has run
+	var ready, spare *batch // has run, and has been told
 	for {
 		var sent *flight // of ready
 		var next *batch
@@ -44,7 +44,7 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 				ready = first
 			}
 			sent = s.launch(ready)
-			next = newBatch(&layer{r, ready.pending})
+			next = spare.again(&layer{r, ready.pending})
 			return s.runAhead(next, sent)
 		})
 		switch {
@@ -69,7 +69,7 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 		case len(next.jobs) == 0:
 			return s.taken
 		}
-		ready = next
+		ready, spare = next, ready
 	}
 }
 

@@ -94,7 +94,7 @@ func (e *engine) restore(ctx context.Context, r *summer) error {
 	}
 
 	tx := e.begin(ctx)
-	defer func() { tx.txn.Discard() }()
+	defer func() { e.end(tx) }()
 	empty := true
 	if err := tx.each(nil, nil, func(_, _ []byte, _ uint64) bool { empty = false; return false }); err != nil {
 		return err
@@ -122,6 +122,7 @@ func (e *engine) restore(ctx context.Context, r *summer) error {
 			if err := e.commit(tx); err != nil {
 				return err
 			}
+			e.end(tx)
 			tx = e.begin(ctx)
 			err = tx.set(key, val, expires)
 		}

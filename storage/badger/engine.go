@@ -36,6 +36,7 @@ type engine struct {
 	space  *space
 	rows   *rows
 	writer chan struct{} // holds a token while an update runs
+	spare  []change      // room for the changes of the next; whoever has the token uses it
 
 	mu      sync.Mutex // guards closed, and running against it
 	closed  bool
@@ -127,7 +128,7 @@ func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	defer e.yield()
 
 	tx := e.begin(ctx)
-	defer tx.txn.Discard()
+	defer e.end(tx)
 	if err := fn(tx); err != nil {
 		return err
 	}
@@ -160,9 +161,22 @@ func (e *engine) acquire(ctx context.Context) error {
 // yield gives the writer's token back.
 func (e *engine) yield() { <-e.writer }
 
-// begin begins a transaction; the caller holds the writer's token.
+// begin begins a transaction, for end; the caller holds the writer's token.
 func (e *engine) begin(ctx context.Context) *txn {
-	return &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}, rows: e.rows}
+	tx := &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}, rows: e.rows, changes: e.spare}
+	e.spare = nil
+	return tx
+}
+
+// mostSpared is for how many changes room is kept.
+const mostSpared = 1 << 14
+
+// end ends a transaction; the caller holds the writer's token.
+func (e *engine) end(tx *txn) {
+	tx.txn.Discard()
+	if clear(tx.changes); cap(tx.changes) <= mostSpared {
+		e.spare = tx.changes[:0]
+	}
 }
 
 // commit makes a transaction durable: its entries in the log, and the names of
