@@ -19,7 +19,7 @@ const MaxActivity = 10_000
 
 // Activity returns what was done to the account of a user, by him or by others,
 // newest first: limit events after the first skip, and how many there are in
-// all. It goes back [MaxActivity] events and no further; the audit does. The actor
+// all. It goes back [MaxActivity] events and no further. The actor
 // is "you", "operator", or a provider of payments.
 func (d *Directory) Activity(ctx context.Context, userID string, skip, limit int64) ([]Event, int64, error) {
 	events := []Event{}

@@ -52,9 +52,12 @@ func (d *Directory) KeepAudit(ctx context.Context, kept time.Duration) error {
 	}))
 }
 
-// Record writes an event of the time now, in the transaction of what it tells,
-// at audit/<inverted time, ns>/<random>, newest first; and again among the
-// activity of the user whom it concerns, if it concerns one. When the
+// auditPrefix begins the keys of the events that concern no user:
+// audit/<inverted time, ns>/<random>, newest first.
+const auditPrefix = "audit/"
+
+// Record writes an event of the time now, in the transaction of what it tells:
+// into the activity of the user whom it concerns, if it concerns one. When the
 // transaction is durable, [Directory.Told] tells the log of it. What a user does to
 // his own account too often in a day is refused: RATE_LIMITED.
 func Record(t storage.Txn, now time.Time, e Event) error {
@@ -66,16 +69,13 @@ func Record(t storage.Txn, now time.Time, e Event) error {
 		return err
 	}
 	e.Time = now.Unix()
-	place := binary.BigEndian.AppendUint64(nil, uint64(math.MaxInt64-now.UnixNano()))
-	place = append(place, '/')
-	place = appendRandom62(place, 8)
-	record, purge := storage.EncodeRecord(e), now.Add(kept)
+	key := []byte(auditPrefix)
 	if e.User != "" {
-		if err := t.Set(append(activityPrefix(e.User), place...), record, purge); err != nil {
-			return err
-		}
+		key = activityPrefix(e.User)
 	}
-	return t.Set(append([]byte("audit/"), place...), record, purge)
+	key = binary.BigEndian.AppendUint64(key, uint64(math.MaxInt64-now.UnixNano()))
+	key = appendRandom62(append(key, '/'), 8)
+	return t.Set(key, storage.EncodeRecord(e), now.Add(kept))
 }
 
 // Told writes an event that was recorded to the audit log. It belongs after the

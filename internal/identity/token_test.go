@@ -199,12 +199,18 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// events returns the audit, newest first.
+// events returns the audit: of each user, newest first, then of what concerns
+// none.
 func (f fixture) events(t testing.TB) []Event {
 	t.Helper()
 	var events []Event
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
-		return scanRecords(r, "audit/", func(e Event) { events = append(events, e) })
+		for _, prefix := range []string{"activity/", auditPrefix} {
+			if err := scanRecords(r, prefix, func(e Event) { events = append(events, e) }); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,23 +14,30 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// audit returns the actions of the audit, latest first, with whom they concern.
+// audit returns the actions of the audit, with whom they concern: of each user,
+// latest first, then those that concern none.
 func (w *world) audit() (actions []string) {
 	w.t.Helper()
-	prefix := []byte("audit/")
+	add := func(_, val []byte) bool {
+		var e identity.Event
+		if err := storage.DecodeRecord(val, &e); err != nil {
+			w.t.Error(err)
+		}
+		action := e.Actor + " " + e.Action + " " + e.Detail
+		if e.User != "" {
+			action += " of " + e.User + " " + e.Key
+		}
+		actions = append(actions, action)
+		return true
+	}
 	if err := w.view(w.t.Context(), func(r storage.Reader) error {
-		return r.Scan(prefix, storage.PrefixEnd(prefix), func(_, val []byte) bool {
-			var e identity.Event
-			if err := storage.DecodeRecord(val, &e); err != nil {
-				w.t.Error(err)
+		for _, prefix := range []string{"activity", "audit"} {
+			lo, hi := storage.Below(prefix)
+			if err := r.Scan(lo, hi, add); err != nil {
+				return err
 			}
-			action := e.Actor + " " + e.Action + " " + e.Detail
-			if e.User != "" {
-				action += " of " + e.User + " " + e.Key
-			}
-			actions = append(actions, action)
-			return true
-		})
+		}
+		return nil
 	}); err != nil {
 		w.t.Fatal(err)
 	}
