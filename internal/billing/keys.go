@@ -13,7 +13,6 @@ import (
 //
 //	meta/subscriptions              number of the last subscription
 //	sub/<user>/<id>                 subscriptions
-//	subid/<id>                      whose they are
 //	roster/<user>                   those that are running, and what else all of them come to
 //	sale/<user>/<id>/<^from>        what was sold of one that was renewed, latest first
 //	quota/<user>/<id>/<start>       periods of quota that were opened later, or added to
@@ -37,9 +36,9 @@ import (
 //
 //	sublive/<user>/<end>/<id>       subscriptions that were not cancelled, by their end
 //	purchases/<user>/<plan>         how often a plan was bought
+//	subid/<id>                      whose a subscription is, which nobody asks any more
 const (
 	subscriptionPrefix = "sub"
-	ownerPrefix        = "subid"
 	rosterPrefix       = "roster"
 	salePrefix         = "sale"
 	periodPrefix       = "quota"
@@ -61,6 +60,7 @@ const (
 
 	livePrefix      = "sublive"
 	purchasesPrefix = "purchases"
+	ownerPrefix     = "subid"
 )
 
 var counterKey = []byte("meta/subscriptions")

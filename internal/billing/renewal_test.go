@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
 // quotaLeft is what the ledger has in a period of a subscription.
@@ -307,6 +309,29 @@ func TestACancelledSubscriptionIsNoSourceAndNotRenewed(t *testing.T) {
 	}
 	if _, err := f.Cancel(t.Context(), "operator", 2, ""); codeOf(err) != fault.SubscriptionNotFound {
 		t.Errorf("cancelling nothing was answered %v", err)
+	}
+}
+
+func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
+	t.Parallel()
+	store := storage.New(memory.New(), storage.Options{})
+	defer store.Close()
+	owners := map[int64]string{1: "usr_a", 2: "usr_b", 256: "usr_a", 257: "usr_aa", 1 << 40: "usr_b", 9: ""}
+	err := store.Update(t.Context(), func(txn storage.Txn) (err error) {
+		for id, owner := range owners {
+			if owner != "" {
+				err = cmp.Or(err, txn.Set(storage.Key(subscriptionPrefix, owner, id), nil, never))
+			}
+		}
+		for id, want := range owners {
+			if got, failed := ownerOf(txn, id); got != want || failed != nil {
+				t.Errorf("the subscription %d is of %q, not of %q: %v", id, want, got, failed)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -40,6 +40,14 @@ func dropOlder(t storage.Txn, user string) error {
 			return err
 		}
 	}
+	lo, hi := storage.Below(subscriptionPrefix, user)
+	keys, err := keysBetween(t, lo, hi, 0)
+	for _, key := range keys {
+		err = cmp.Or(err, t.Delete(storage.Key(ownerPrefix, integer(key, len(lo)))))
+	}
+	if err != nil {
+		return err
+	}
 	account, err := readAccount(t, user)
 	if err != nil || account.Due == 0 {
 		return err

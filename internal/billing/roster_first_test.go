@@ -27,6 +27,7 @@ func (f *desk) becomeOlder() {
 		}
 		steps := []func(storage.Txn) error{remove(storage.Key(rosterPrefix, f.user))}
 		for _, s := range all {
+			steps = append(steps, plant(storage.Key(ownerPrefix, s.ID), f.user))
 			if s.First != nil {
 				steps = append(steps, s.unfold, func(t storage.Txn) error { return storage.SetRecord(t, s.key(), s) })
 			}
@@ -101,7 +102,7 @@ func TestAStoreWithoutRostersIsTakenOver(t *testing.T) {
 				if problems := f.problems(); len(problems) != 0 {
 					t.Errorf("older %t: %q", older, problems)
 				}
-				if left := f.keys(livePrefix) + f.keys(purchasesPrefix); left != 0 {
+				if left := f.keys(livePrefix) + f.keys(purchasesPrefix) + f.keys(ownerPrefix); left != 0 {
 					t.Errorf("older %t: %d keys are left of what came before rosters", older, left)
 				}
 				outcomes = append(outcomes, outcome+" "+f.standing())

@@ -71,7 +71,7 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 	}
 	id++
 	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), First: &firstSale{x.kind, x.id}}
-	if err := cmp.Or(storage.SetRecord(t, counterKey, id), storage.SetRecord(t, storage.Key(ownerPrefix, id), user)); err != nil {
+	if err := storage.SetRecord(t, counterKey, id); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
 	receipt, event, err := x.sell(t, now, s, r)

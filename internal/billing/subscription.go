@@ -155,9 +155,18 @@ func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (
 // reference names a subscription in transfers.
 func reference(id int64) string { return "subscription/" + strconv.FormatInt(id, 10) }
 
-// ownerOf returns whose a subscription is; empty when there is none.
+// ownerOf returns whose a subscription is; empty when there is none. It looks
+// through all of them, for the one operator who asks: an index would be written
+// with every purchase.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
-	_, err = storage.GetRecord(r, storage.Key(ownerPrefix, id), &user)
+	lo, hi := storage.Below(subscriptionPrefix)
+	err = r.Scan(lo, hi, func(key, _ []byte) bool {
+		at := len(key) - 8
+		if at > len(lo) && integer(key, at) == id {
+			user = string(key[len(lo) : at-1])
+		}
+		return user == ""
+	})
 	return user, err
 }
 

@@ -73,10 +73,6 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		"the counter is behind": {func(*desk, Order, Order) func(storage.Txn) error {
 			return damage(counterKey, func(n *int64) { *n = 3 })
 		}, "subscription 4: the counter stands at 3"},
-		"an owner is missing": {func(*desk, Order, Order) func(storage.Txn) error { return remove(storage.Key(ownerPrefix, int64(2))) }, `subscription 2: it is of`},
-		"an owner without a subscription": {func(*desk, Order, Order) func(storage.Txn) error {
-			return plant(storage.Key(ownerPrefix, int64(9)), "usr_x")
-		}, "is not there"},
 		"a subscription that is not spent": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return f.roster(func(r *roster) { r.remove(2) })
 		}, "subscription 2: it is active, and on the roster: false"},
