@@ -85,8 +85,8 @@ func (p *pending) clear() {
 	clear(p.byKey)
 	clear(p.order)
 	clear(p.fresh[:cap(p.fresh)])
-	for _, writes := range p.all {
-		clear(writes)
+	for i := 0; i < p.used; i += piece {
+		clear(p.all[i/piece])
 	}
 	p.order, p.fresh, p.used = p.order[:0], p.fresh[:0], 0
 }
