@@ -1,13 +1,16 @@
 package billing
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
@@ -315,4 +318,26 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 		t.Errorf("one more was answered %v", err)
 	}
 	f.has(90)
+}
+
+// A replay changes nothing: it takes no money from others meanwhile, and needs no
+// commit.
+func TestAReplayIsAnsweredWhileNobodyCanWrite(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(30)
+	first, err := f.buy(2, "k")
+	f.must(err)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	f.must(f.store.Post(t.Context(), func(storage.Txn) error { close(begun); <-goOn; return nil }, nil))
+	f.store.Hurry()
+	<-begun
+	defer close(goOn)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	again, err := f.Buy(ctx, f.plans, "USD", f.user, 2, "k")
+	f.must(err)
+	if !again.Replayed || again.Order != first.Order {
+		t.Errorf("it was answered %+v after %+v", again, first)
+	}
 }

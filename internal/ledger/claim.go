@@ -76,10 +76,8 @@ func (c *claimRecord) encode() []byte {
 
 // Once does something of one user once. reserve is called for what it debits,
 // and may return nil; do runs in the transaction as in [Ledger.Update], and
-// returns what is to be answered, now and whenever the claim comes again: also
-// when it cannot be reserved any more, because the money is spent or the offer
-// over. A refusal leaves the claim free. Without a key in the claim, it is simply
-// done.
+// returns what is to be answered, now and whenever the claim comes again. A
+// refusal leaves the claim free. Without a key in the claim, it is simply done.
 func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
@@ -91,11 +89,23 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 			return nil, false, err
 		}
 		defer done()
+		var have claimRecord
+		var found bool
+		err = l.store.View(ctx, func(r storage.Reader) (err error) {
+			found, err = storage.GetRecord(r, c.key(), &have)
+			return err
+		})
+		if err != nil {
+			return nil, false, unavailable(err)
+		}
+		if found {
+			return have.answer(c)
+		}
 	}
 	var reservation *Reservation
 	if reserve != nil {
 		if reservation, err = reserve(); err != nil {
-			return l.answered(ctx, c, err)
+			return nil, false, err
 		}
 	}
 	var attempt ID
@@ -131,27 +141,6 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 		return nil, false, err
 	}
 	return result, replayed, nil
-}
-
-// answered returns what was answered to a claim when it was new, and refusal when
-// it is.
-func (l *Ledger) answered(ctx context.Context, c Claim, refusal error) (json.RawMessage, bool, error) {
-	if c.Key == "" {
-		return nil, false, refusal
-	}
-	var have claimRecord
-	var found bool
-	err := l.store.View(ctx, func(r storage.Reader) (err error) {
-		found, err = storage.GetRecord(r, c.key(), &have)
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, false, unavailable(err)
-	case !found:
-		return nil, false, refusal
-	}
-	return have.answer(c)
 }
 
 func (c claimRecord) answer(asked Claim) (json.RawMessage, bool, error) {
