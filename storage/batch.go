@@ -39,6 +39,9 @@ func (b *batch) again(base Reader) *batch {
 	b.pending.clear()
 	clear(b.jobs)
 	b.jobs = b.jobs[:0]
+	if cap(b.undo) > mostKept {
+		b.undo = nil
+	}
 	return b
 }
 

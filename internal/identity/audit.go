@@ -97,7 +97,7 @@ var ownChanges = map[string]bool{
 // store and the audit at will: each of his keys may be changed once.
 //
 // One more is refused, rather than made without its event: an operator who reads
-// the audit relies on its telling every change, and whoever has stolen an account
+// the audit log relies on its telling every change, and whoever has stolen an account
 // must not be able to write on unseen.
 const maxOwnChanges = MaxKeys
 
