@@ -105,22 +105,45 @@ func TestNoCredentialOfTheCallerReachesTheBackendNorTheOperatorsTheCaller(t *tes
 // reverse_proxy describes to its log, at WARN, what it has sent to a backend that
 // breaks off, and hides only Authorization and cookies of it.
 func TestTheOperatorsCredentialIsNotLoggedWhenABackendBreaksOff(t *testing.T) {
-	const operators = "operators-secret-of-broken-calls"
-	g := gatetest.Start(t, gatetest.Config{Site: `
-		modelgate_messages {
-			reverse_proxy BACKEND {
-				header_up Api-Key ` + operators + `
+	const credential = "header_up Api-Key operators-secret"
+	for name, proxy := range map[string]string{
+		"alone": "reverse_proxy BACKEND {\n" + credential + "\n}",
+		"matched for retries": `reverse_proxy BACKEND {
+			` + credential + `
+			lb_retries 1
+			lb_retry_match {
+				expression ` + "`{rp.status_code} == 503`" + `
 			}
-		}`})
-	key := g.NewKey(t, nil).Secret
-	g.Backend.On("breaks", gatetest.Then(gatetest.JSON(http.StatusOK, `{"content":[`), flush, gatetest.Reset))
-	post(t, g, messages, key, "breaks", "")
-	g.WaitLine(t, func(line gatetest.Line) bool { return line.Text("msg") == "aborting with incomplete response" })
-	if sent := g.Backend.Seen("breaks")[0].Header.Get("Api-Key"); sent != operators {
-		t.Errorf("the backend got the credential %q", sent)
-	}
-	if g.Logged(operators) {
-		t.Error("the operator's credential stands in the log")
+		}`,
+		"in place of another": `reverse_proxy BACKEND {
+			header_up X-First yes
+			@busy status 503
+			handle_response @busy {
+				reverse_proxy BACKEND {
+					` + credential + `
+				}
+			}
+		}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gatetest.Start(t, gatetest.Config{Site: "modelgate_messages {\n" + proxy + "\n}"})
+			key := g.NewKey(t, nil).Secret
+			g.Backend.On("breaks", func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Header.Get("Api-Key") == "operators-secret":
+					gatetest.Then(gatetest.JSON(http.StatusOK, `{"content":[`), flush, gatetest.Reset)(w, r)
+				case r.Header.Get("X-First") != "":
+					gatetest.JSON(http.StatusServiceUnavailable, `{}`)(w, r)
+				default:
+					t.Error("the backend was asked without the credential")
+				}
+			})
+			post(t, g, messages, key, "breaks", "")
+			g.WaitLine(t, func(line gatetest.Line) bool { return line.Text("msg") == "aborting with incomplete response" })
+			if g.Logged("operators-secret") {
+				t.Error("the operator's credential stands in the log")
+			}
+		})
 	}
 }
 
