@@ -174,7 +174,7 @@ func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale
 
 // move books the transfer of a sale: from the wallet to what was sold, and from
 // what was granted to the quota.
-func (x deal) move(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) error {
+func (x deal) move(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
 	transfer := ledger.Transfer{
 		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,
 		Legs: ledger.Move(ledger.Wallet(s.User), ledger.Sold, x.price),
@@ -185,7 +185,7 @@ func (x deal) move(t storage.Txn, now time.Time, s *subscriptionRecord, made sal
 		}
 		transfer.Legs = append(transfer.Legs, ledger.Move(ledger.Granted, s.quotaAccount(start), made.Quota)...)
 	}
-	booked, err := ledger.Book(t, now, transfer)
+	booked, err := t.BookNew(now, transfer)
 	if err == nil && !booked {
 		err = fmt.Errorf("billing: the transfer %s of a sale exists without its claim", x.id)
 	}

@@ -48,8 +48,8 @@ func holdKey(user string, id ID) []byte {
 // Hold makes a reservation durable: what it has is set aside, in the pots and
 // under the budgets that it has it from, until the hold is settled or voided. It
 // is called in the transaction of [Ledger.Update] that the reservation is given
-// to. Holding twice under one id does nothing.
-func (r *Reservation) Hold(t storage.Txn, now time.Time, user string, id ID, reference string) error {
+// to. The id was drawn for it.
+func (r *Reservation) Hold(t *Txn, now time.Time, user string, id ID, reference string) error {
 	parts := make([]Leg, 0, len(r.parts)+len(r.caps))
 	for _, p := range r.parts {
 		parts = append(parts, Leg{Account: p.pot.account, Held: p.amount})
@@ -57,7 +57,7 @@ func (r *Reservation) Hold(t storage.Txn, now time.Time, user string, id ID, ref
 	for _, c := range r.caps {
 		parts = append(parts, Leg{Account: c.account, Held: r.amount})
 	}
-	booked, err := Book(t, now, Transfer{ID: id, Kind: Hold, User: user, Legs: parts, Reference: reference})
+	booked, err := t.BookNew(now, Transfer{ID: id, Kind: Hold, User: user, Legs: parts, Reference: reference})
 	if err != nil || !booked {
 		return err
 	}

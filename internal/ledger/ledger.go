@@ -132,7 +132,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 	for try := 0; ; try++ {
 		var made *reading
 		err := l.store.UpdateThen(ctx, func(t storage.Txn) error {
-			own := newTxn(t, l.store.Now(), user)
+			own := newTxn(t, l.store.Now(), user, try > 0)
 			made = &own.made
 			err := fn(own)
 			switch p := l.purses.find(user); {

@@ -140,7 +140,11 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	if have, err := HasTransfer(t, x.ID); err != nil || have {
 		return false, err
 	}
-	key := transferKey(x.ID)
+	return true, book(t, now, x)
+}
+
+// book is Book for a transfer that has not happened.
+func book(t storage.Txn, now time.Time, x Transfer) error {
 	x.Time = now.UnixMilli()
 	legs := x.Legs
 	x.Legs = nil
@@ -152,7 +156,7 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 		leg.Account = leg.Account.on(now)
 		var err error
 		if leg.Number, err = enter(t, now, x.Kind, x.ID, leg); err != nil {
-			return false, err
+			return err
 		}
 		if !leg.Account.memo() {
 			sum += leg.Amount // cannot overflow unnoticed: balances are checked one by one
@@ -162,7 +166,8 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	if sum != 0 {
 		panic(fmt.Sprintf("ledger: the legs of a %s have the sum %v", x.Kind, sum))
 	}
-	return true, t.Set(key, x.encode(key), time.Time{})
+	key := transferKey(x.ID)
+	return t.Set(key, x.encode(key), time.Time{})
 }
 
 // enter writes the account's new state and, for an account of a user, the entry.

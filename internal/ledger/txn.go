@@ -14,11 +14,12 @@ import (
 type Txn struct {
 	storage.Txn
 	prefix []byte // of the keys of his accounts
+	again  bool   // an earlier run may have been committed
 	made   reading
 }
 
-func newTxn(t storage.Txn, now time.Time, user string) *Txn {
-	return &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), made: reading{at: now}}
+func newTxn(t storage.Txn, now time.Time, user string, again bool) *Txn {
+	return &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), again: again, made: reading{at: now}}
 }
 
 // seen is an account as a transaction leaves it, or has found it.
@@ -37,6 +38,16 @@ func (t *Txn) Set(key, val []byte, purge time.Time) error {
 		t.made.accounts = append(t.made.accounts, seen{Account(key[len(accountPrefix):]), state})
 	}
 	return t.Txn.Set(key, val, purge)
+}
+
+// BookNew is [Book] for a transfer whose id was drawn for it, or is made of the
+// claim that this transaction has found free: it has not happened, unless in an
+// earlier run of this very transaction, and only then is it looked for.
+func (t *Txn) BookNew(now time.Time, x Transfer) (bool, error) {
+	if t.again {
+		return Book(t, now, x)
+	}
+	return true, book(t, now, x)
 }
 
 // Spend tells what the user may spend from now on, where the transaction changes

@@ -213,7 +213,7 @@ func (s *Submission) record(id string) *record {
 // accept writes the task, of which rec is the beginning, with everything that
 // belongs to it. Where a slot is free it is being sent. It leaves rec as it is,
 // since it may be run again.
-func (s *Submission) accept(t storage.Txn, e *Engine, rec *record, reservation *ledger.Reservation) (*record, error) {
+func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record, reservation *ledger.Reservation) (*record, error) {
 	now := e.store.Now()
 	most := int64(e.config.Load().Unfinished)
 	n, err := unfinished(t, s.Key)
