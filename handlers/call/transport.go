@@ -27,7 +27,7 @@ import (
 type transport struct{ *reverseproxy.HTTPTransport }
 
 // matchedTransport is the transport where lb_retry_match looks at what has gone
-// upstream: that keeps all headers but those that are credentials.
+// upstream: that keeps all headers but those that have the name of a credential.
 type matchedTransport struct{ transport }
 
 // smallCall is the longest body, in bytes, that is sent in one write: with its

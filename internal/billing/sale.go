@@ -173,7 +173,8 @@ func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale
 }
 
 // move books the transfer of a sale: from the wallet to what was sold, and from
-// what was granted to the quota.
+// what was granted to the quota. Its id stands for the claim, or for the mark of a
+// free plan that was claimed, which was looked for before.
 func (x deal) move(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
 	transfer := ledger.Transfer{
 		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,

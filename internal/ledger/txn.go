@@ -40,9 +40,10 @@ func (t *Txn) Set(key, val []byte, purge time.Time) error {
 	return t.Txn.Set(key, val, purge)
 }
 
-// BookNew is [Book] for a transfer whose id was drawn for it, or is made of the
-// claim that this transaction has found free: it has not happened, unless in an
-// earlier run of this very transaction, and only then is it looked for.
+// BookNew is [Book] for a transfer whose id was drawn for it, or stands for what
+// this transaction has found free, such as a claim, and what is written with it:
+// it has not happened, unless in an earlier run of this very transaction, and only
+// then is it looked for.
 func (t *Txn) BookNew(now time.Time, x Transfer) (bool, error) {
 	if t.again {
 		return Book(t, now, x)
