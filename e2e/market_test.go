@@ -72,6 +72,7 @@ func draw[T any](m *market, what func() T) T {
 func (m *market) trade(ctx context.Context) {
 	transport := newTransport(http1)
 	transport.MaxIdleConnsPerHost = 64
+	transport.DisableKeepAlives = m.reopens // a connection that waits unused is of the servers that have accepted it
 	defer transport.CloseIdleConnections()
 	var all sync.WaitGroup
 	for worker, n := range m.workers {
@@ -278,9 +279,12 @@ type tariffs struct {
 // span is a run of tariffs, both ends included.
 type span struct{ from, until int }
 
-// loaded is the tariff that is in force at least, and loading the one that may be
-// already.
-func (t tariffs) loaded() int  { return int(t.changes.Load() / 2) }
+// loaded is the oldest tariff at which something may still begin: a reload answers
+// when Caddy has told the servers before to stop, and what they accept until they
+// do, or have accepted already, is theirs.
+func (t tariffs) loaded() int { return max(int(t.changes.Load()/2)-1, 0) }
+
+// loading is the newest tariff at which something may begin already.
 func (t tariffs) loading() int { return int((t.changes.Load() + 1) / 2) }
 
 // of is what a model costs by a tariff: the first is that of all other tests.

@@ -37,17 +37,17 @@ func TestMoneyMovesOnThroughReloadsAtThePricesOfItsBeginning(t *testing.T) {
 
 	// Beside all that moves, one call is held from before each change of the
 	// prices until after the last.
-	transport := newTransport(http2)
-	t.Cleanup(transport.CloseIdleConnections)
 	release := make(chan struct{})
 	var held []*talk
 	ended := make(chan error, reloads)
 	for tariff := range reloads {
 		k := m.wholeTalk()
-		k.span = span{tariff, tariff}
+		k.span = span{m.tariffs.loaded(), tariff}
 		k.waits, k.release = make(chan struct{}), release
 		scripts.add(k)
 		held = append(held, k)
+		transport := newTransport(http2)
+		t.Cleanup(transport.CloseIdleConnections)
 		go func() { ended <- g.conduct(context.WithoutCancel(ctx), transport, m.c.key, k) }()
 		receive(t, k.waits, "a call in its middle")
 
