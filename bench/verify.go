@@ -90,23 +90,28 @@ func (s *sample) look(pid int) error {
 // restPatience is how long a process may take to come to rest.
 const restPatience = time.Minute
 
-// atRest returns when a process does next to nothing any more: when its store
-// has written and merged its tables.
+// atRest returns when a process has done next to nothing for a while: when its
+// store has written and merged its tables. The while is longer than Badger draws
+// to wait after it was opened, up to a second, before it looks whether there is
+// anything to merge.
 func atRest(ctx context.Context, pid int) error {
 	const (
-		look = 250 * time.Millisecond
-		most = look / 20 // of processor time, in between
+		look  = 250 * time.Millisecond
+		most  = look / 20 // of processor time, in between
+		while = 5         // looks
 	)
 	ctx, cancel := context.WithTimeoutCause(ctx, restPatience, errors.New("the process does not come to rest"))
 	defer cancel()
 	before, err := cpuTime(pid)
-	for err == nil {
+	for calm := 0; err == nil && calm < while; {
 		if err = pause(ctx, look); err != nil {
 			break
 		}
 		var now time.Duration
-		if now, err = cpuTime(pid); err == nil && now-before <= most {
-			return nil
+		if now, err = cpuTime(pid); now-before <= most {
+			calm++
+		} else {
+			calm = 0
 		}
 		before = now
 	}
