@@ -50,6 +50,15 @@ func openBooks(ctx context.Context, dir string) (*books, error) {
 	return &books{store, l}, nil
 }
 
+// withBooks does something with the store in a directory, and closes it.
+func withBooks(ctx context.Context, dir string, do func(b *books) error) error {
+	b, err := openBooks(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(b), b.close())
+}
+
 // close waits until all is settled, and closes the store.
 func (b *books) close() error {
 	b.ledger.Close(context.Background())
@@ -66,24 +75,32 @@ type storeOrder[What any] struct {
 func inStore[What, Answer any](carryOut func(What, context.Context, *books) (Answer, error)) func(io.Reader, io.Writer) error {
 	return func(in io.Reader, out io.Writer) error {
 		return serveOrder(in, out, func(ctx context.Context, o storeOrder[What]) (answer Answer, err error) {
-			b, err := openBooks(ctx, o.Dir)
-			if err != nil {
-				return answer, err
-			}
-			answer, err = carryOut(o.What, ctx, b)
-			return answer, errors.Join(err, b.close())
+			err = withBooks(ctx, o.Dir, func(b *books) (err error) {
+				answer, err = carryOut(o.What, ctx, b)
+				return err
+			})
+			return answer, err
 		})
 	}
 }
 
-// filling is a process that fills a store for somebody else.
+// filling is a process that fills a store for somebody else. It opens the store
+// once more and waits, so that whoever opens it then finds nothing left to merge:
+// what is in memory is written as one more table when a store is closed, and that
+// may be the one with which merging begins.
 func filling[What, Answer any](fill func(What, context.Context, *books) (Answer, error)) func(io.Reader, io.Writer) error {
-	return inStore(func(what What, ctx context.Context, b *books) (answer Answer, err error) {
-		if answer, err = fill(what, ctx, b); err == nil {
-			err = atRest(ctx, os.Getpid()) // so that who opens it finds nothing left to merge
-		}
-		return answer, err
-	})
+	return func(in io.Reader, out io.Writer) error {
+		return serveOrder(in, out, func(ctx context.Context, o storeOrder[What]) (answer Answer, err error) {
+			err = withBooks(ctx, o.Dir, func(b *books) (err error) {
+				answer, err = fill(o.What, ctx, b)
+				return err
+			})
+			if err == nil {
+				err = withBooks(ctx, o.Dir, func(*books) error { return atRest(ctx, os.Getpid()) })
+			}
+			return answer, err
+		})
+	}
 }
 
 // fill gives a site a store that a process in a role fills.
