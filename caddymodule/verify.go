@@ -43,7 +43,7 @@ var rooms = []struct {
 // tidyEvery is how many bytes verify reads between two collections of garbage.
 // What it makes of them is some times that, and the runtime by itself would let
 // it come to as much as all caches of the store hold.
-const tidyEvery = 8 << 20
+const tidyEvery = 4 << 20
 
 // tidied is a reader that has its garbage collected on the way.
 type tidied struct {

@@ -12,7 +12,8 @@ type cursor struct {
 	r      storage.Reader
 	prefix string // of all keys
 	lo, hi []byte // what has not been read yet; lo is nil when everything was
-	chunk  []pair
+	chunk  []pair // read, and not walked over yet
+	room   []pair // in which chunks are read
 }
 
 type pair struct{ key, val []byte }
@@ -37,15 +38,16 @@ func (c *cursor) peek() (key, val []byte, err error) {
 			return nil, nil, nil
 		}
 		lo := c.lo
-		c.lo, c.chunk = nil, make([]pair, 0, chunkSize)
+		c.lo, c.room = nil, c.room[:0]
 		err := c.r.Scan(lo, c.hi, func(key, val []byte) bool {
-			if len(c.chunk) == chunkSize {
+			if len(c.room) == chunkSize {
 				c.lo = key
 				return false
 			}
-			c.chunk = append(c.chunk, pair{key, val})
+			c.room = append(c.room, pair{key, val})
 			return true
 		})
+		c.chunk = c.room
 		if err != nil || len(c.chunk) == 0 {
 			return nil, nil, err
 		}
