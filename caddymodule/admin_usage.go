@@ -49,6 +49,9 @@ func adminUsage(n *Node, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if from != "" && to != "" && from > to {
+		return nil, fault.At(fault.InvalidParameter, "to", "the last day is before the first")
+	}
 	var by []func(*usageRow, *ledger.Usage)
 	for _, group := range query["group"] {
 		set, ok := groups[group]

@@ -79,7 +79,7 @@ func minusIsNoFlag(err error) error {
 	var unknown interface{ GetSpecifiedShortnames() string }
 	if errors.As(err, &unknown) {
 		if word := unknown.GetSpecifiedShortnames(); word != "" && word[0] >= '0' && word[0] <= '9' {
-			return fmt.Errorf("-%s was read as a flag: amounts have no minus here, debit takes money away", word)
+			return fmt.Errorf("-%s was read as a flag: amounts and numbers have no minus here; debit takes money away", word)
 		}
 	}
 	return err

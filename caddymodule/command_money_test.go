@@ -133,8 +133,8 @@ func TestWhatIsWrittenOffIsShownAndStandsInTheLedgerAndInTheAudit(t *testing.T) 
 		t.Errorf("clearing prints %q", got)
 	}
 	got := table(t, g, "wallet", "ledger", "ann", "--account", "receivable")
-	if len(got) < 3 || got[0] != "TIME | KIND | AMOUNT | BALANCE | REFERENCE | REASON" ||
-		!strings.HasSuffix(got[1], " | clear | 7.00 | 0.00 | written off 5.00 | settled") || !strings.Contains(got[2], " | dispute | -7.00 | -7.00 | "+order.Data.TradeNo) {
+	if len(got) < 3 || got[0] != "TIME | KIND | AMOUNT | HELD | BALANCE | REFERENCE | REASON" ||
+		!strings.HasSuffix(got[1], " | clear | 7.00 | 0.00 | 0.00 | written off 5.00 | settled") || !strings.Contains(got[2], " | dispute | -7.00 | 0.00 | -7.00 | "+order.Data.TradeNo) {
 		t.Errorf("the receivable is %q", got)
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {

@@ -100,13 +100,13 @@ func showLedger(cmd *cobra.Command, args []string) error {
 	account, _ := cmd.Flags().GetString("account")
 	what := fmt.Sprintf("/ledger?limit=%d&skip=%d&account=%s", limit, skip, url.QueryEscape(account))
 	return onWallet(cmd, http.MethodGet, args[0], what, nil, new(answer), func(w io.Writer, lines *answer) {
-		fmt.Fprintln(w, "TIME\tKIND\tAMOUNT\tBALANCE\tREFERENCE\tREASON")
+		fmt.Fprintln(w, "TIME\tKIND\tAMOUNT\tHELD\tBALANCE\tREFERENCE\tREASON")
 		for _, line := range lines.Items {
 			reference := line.Reference
 			if line.Count > 0 {
 				reference = counted(line.Count, "settlement", "settlements")
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", moment(line.Time), line.Kind, line.Amount, line.Balance, reference, line.Reason)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(line.Time), line.Kind, line.Amount, line.Held, line.Balance, reference, line.Reason)
 		}
 	})
 }

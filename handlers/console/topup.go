@@ -56,7 +56,10 @@ func openOrder(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.answerOnce(envelope{Data: order, URL: order.PayURL}, replayed)
+	return v.answerOnce(envelope{URL: order.PayURL, Data: struct {
+		billing.Order
+		Replayed bool `json:"replayed"`
+	}{order, replayed}}, replayed)
 }
 
 // provider returns the payment service of a name.

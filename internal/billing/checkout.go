@@ -157,14 +157,15 @@ func replay(t storage.Txn, key []byte, fingerprint ledger.ID) (order orderRecord
 	if err != nil || !found {
 		return order, false, err
 	}
-	if have.Fingerprint != fingerprint {
-		return order, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
-	}
 	order, _, err = readOrder(t, have.TradeNo)
-	if err != nil || order.PayURL != "" || order.PaidAt != 0 {
-		return order, err == nil, err
-	}
-	if order.Status == Pending {
+	switch opened := order.PayURL != "" || order.PaidAt != 0; {
+	case err != nil:
+		return order, false, err
+	case opened && have.Fingerprint != fingerprint:
+		return order, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
+	case opened:
+		return order, true, nil
+	case order.Status == Pending:
 		err = order.become(t, Failed)
 	}
 	return order, false, err

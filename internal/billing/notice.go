@@ -207,11 +207,9 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 	now := a.desk.store.Now()
 	key := storage.Key(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
 	var before eventRecord
-	if found, err := storage.GetRecord(t, key, &before); err != nil || found {
-		if before.By != a.attempt {
-			a.outcome, a.event = Outcome{Result: Repeated}, nil
-		}
-		return err
+	found, err := storage.GetRecord(t, key, &before)
+	if err != nil || found && before.By == a.attempt {
+		return err // a run before this one was committed
 	}
 	order, reason, err := a.find(t)
 	switch {
@@ -223,8 +221,14 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 	if why := a.mismatch(&order, now); why != "" {
 		reason = why
 	}
-	if reason != "" {
-		return a.decline(t, now, order.User, reason)
+	switch {
+	case reason != "":
+		return a.decline(t, now, order.User, reason) // under the id of a notice that was applied, too
+	case found && before.TradeNo != order.TradeNo:
+		return a.decline(t, now, order.User, "a notice of the same id was about another order, "+before.TradeNo)
+	case found:
+		a.outcome, a.event = Outcome{Result: Repeated}, nil
+		return nil
 	}
 	changed, err := a.settle(t, now, &order, expected, reserved)
 	if err != nil {

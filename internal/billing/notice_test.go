@@ -92,6 +92,30 @@ func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 	f.stands(b.TradeNo, Pending)
 }
 
+func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	a, b := f.mustOpen(newTill()), f.mustOpen(newTill())
+	f.tell(noticeOf(a, payments.Paid, 100), Applied)
+	for n, change := range []func(n *payments.Notice){
+		func(n *payments.Notice) { n.Amount = 80 },
+		func(n *payments.Notice) { n.TradeNo = newTradeNo() },
+		func(n *payments.Notice) { n.TradeNo = b.TradeNo },
+		func(n *payments.Notice) { n.TradeNo, n.Payment = b.TradeNo, "pi_"+b.TradeNo },
+	} {
+		told := noticeOf(a, payments.Paid, 100)
+		change(&told)
+		f.tell(told, Mismatched)
+		f.tell(told, Mismatched)
+		if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != n+1 {
+			t.Errorf("after %+v, %d are listed, %v", told, len(listed), err)
+		}
+	}
+	f.tell(noticeOf(a, payments.Paid, 100), Repeated)
+	f.has(100)
+	f.stands(b.TradeNo, Pending)
+}
+
 func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 	t.Parallel()
 	f := newDesk(t)

@@ -166,8 +166,10 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 			failed := (<-p.asked).TradeNo
 			f.stands(failed, Failed)
 			p.answer = works
-			o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
-			if err != nil || replayed || o.TradeNo == failed {
+			again := f.request("k")
+			again.Amount++ // for whatever was asked with it
+			o, replayed, err := f.OpenOrder(t.Context(), again, p)
+			if err != nil || replayed || o.TradeNo == failed || o.Amount != again.Amount {
 				t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
 			}
 		})
