@@ -38,8 +38,10 @@ func Wallet(user string) Account { return ownPrefix(user) + "wallet" }
 
 // Quota is what one period of a subscription has to spend.
 func Quota(user string, subscription int64, start time.Time) Account {
-	name := strconv.AppendInt(append([]byte(ownPrefix(user)), "quota/"...), subscription, 10)
-	return Account(strconv.AppendInt(append(name, '/'), start.Unix(), 10))
+	var room [96]byte // few are longer
+	name := append(append(append(room[:0], "u/"...), user...), "/quota/"...)
+	name = append(strconv.AppendInt(name, subscription, 10), '/')
+	return Account(strconv.AppendInt(name, start.Unix(), 10))
 }
 
 // Receivable is what a user owes: below zero after a refund or a dispute of
