@@ -81,10 +81,11 @@ func (c *claimRecord) encode() []byte {
 func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
+	key := c.key()
 	if c.Key != "" {
 		// The second attempt finds what the first has done, and is not refused
 		// for the money that the first has reserved.
-		done, err := l.claims.Take(ctx, string(c.key()))
+		done, err := l.claims.Take(ctx, string(key))
 		if err != nil {
 			return nil, false, err
 		}
@@ -92,7 +93,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 		var have claimRecord
 		var found bool
 		err = l.store.View(ctx, func(r storage.Reader) (err error) {
-			found, err = storage.GetRecord(r, c.key(), &have)
+			found, err = storage.GetRecord(r, key, &have)
 			return err
 		})
 		if err != nil {
@@ -114,7 +115,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 		replayed = false
 		if c.Key != "" {
 			var have claimRecord
-			found, err := storage.GetRecord(t, c.key(), &have)
+			found, err := storage.GetRecord(t, key, &have)
 			if err != nil {
 				return err
 			}
@@ -135,7 +136,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 			return nil
 		}
 		done := claimRecord{c.Fingerprint, l.store.Now().Unix(), attempt, result}
-		return t.Set(c.key(), done.encode(), time.Time{})
+		return t.Set(key, done.encode(), time.Time{})
 	})
 	if err != nil {
 		return nil, false, err

@@ -73,6 +73,11 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 		WithBlockCacheSize(s.blockCache).
 		WithIndexCacheSize(s.indexCache).
 
+		// Much of what a transaction looks for is not there, as the key of
+		// idempotency of whatever is done for the first time: each table that is
+		// taken to have it, 1 in 100 by default, unpacks a block in vain.
+		WithBloomFalsePositive(0.001).
+
 		// Records are JSON: Snappy makes the tables 3.6 times smaller and a read
 		// 5 % slower.
 		WithCompression(options.Snappy)
