@@ -127,17 +127,19 @@ func (a *application) awaited(t storage.Txn, now time.Time, o *orderRecord) erro
 // does not fit the order either stays there.
 func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m Mismatch) error {
 	n := payments.Notice{Kind: m.Kind, Event: m.Event, Payment: m.Payment, Dispute: m.Dispute, Amount: m.Amount, Currency: m.Currency}
-	if n.Currency != o.Currency {
-		return nil
+	key := storage.Key(eventPrefix, a.provider, string(n.Kind), n.Event)
+	applied, err := t.Get(key)
+	if err != nil || applied != nil || n.Currency != o.Currency {
+		return err // what was applied under its id meanwhile was about another payment
 	}
 	o.note(n)
 	if err := o.follow(t, now, n.Kind, o.Amount-o.TakenWallet); err != nil {
 		return err
 	}
-	event := eventRecord{now.Unix(), o.TradeNo, a.attempt}
+	event := eventRecord{now.Unix(), o.TradeNo, a.attempt, said(n)}
 	digest := m.digest()
 	return errors.Join(
-		storage.SetRecord(t, storage.Key(eventPrefix, a.provider, string(n.Kind), n.Event), event),
+		storage.SetRecord(t, key, event),
 		t.Delete(storage.Key(mismatchPrefix, storage.Inverted(m.Time), digest)),
 		t.Delete(storage.Key(mismatchOfPrefix, digest)),
 	)

@@ -36,7 +36,14 @@ type Outcome struct {
 type eventRecord struct {
 	Time    int64     `json:"time"`
 	TradeNo string    `json:"trade_no"`
-	By      ledger.ID `json:"by"` // the attempt that did it
+	By      ledger.ID `json:"by"`            // the attempt that did it
+	Said    ledger.ID `json:"said,omitzero"` // what it told; zero of builds before
+}
+
+// said stands for what a notice tells. Whether the service's mode and the currency
+// are the ones that are configured is none of that.
+func said(n payments.Notice) ledger.ID {
+	return ledger.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
 }
 
 // application is a notice being applied.
@@ -217,18 +224,17 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 		return err
 	case order.User != user:
 		return errOvertaken
+	case found && (before.Said == ledger.ID{} || before.Said == said(a.notice)):
+		a.outcome, a.event = Outcome{Result: Repeated}, nil
+		return nil
+	case found:
+		return a.decline(t, now, order.User, "a notice of the same id told something else of the order "+before.TradeNo)
 	}
 	if why := a.mismatch(&order, now); why != "" {
 		reason = why
 	}
-	switch {
-	case reason != "":
-		return a.decline(t, now, order.User, reason) // under the id of a notice that was applied, too
-	case found && before.TradeNo != order.TradeNo:
-		return a.decline(t, now, order.User, "a notice of the same id was about another order, "+before.TradeNo)
-	case found:
-		a.outcome, a.event = Outcome{Result: Repeated}, nil
-		return nil
+	if reason != "" {
+		return a.decline(t, now, order.User, reason)
 	}
 	changed, err := a.settle(t, now, &order, expected, reserved)
 	if err != nil {
@@ -246,7 +252,7 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 	if err := identity.Record(t, now, *a.event); err != nil {
 		return err
 	}
-	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt}), order.purge())
+	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt, said(a.notice)}), order.purge())
 }
 
 // told is the amount that a notice is about.

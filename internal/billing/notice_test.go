@@ -116,6 +116,61 @@ func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
 	f.stands(b.TradeNo, Pending)
 }
 
+func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []payments.Kind{payments.Refunded, payments.Disputed} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := newDesk(t)
+			a, b := f.paid(), f.mustOpen(newTill())
+			told := noticeOf(a, kind, 30)
+			told.TradeNo = ""
+			f.tell(told, Applied)
+			told.Payment = "pi_" + b.TradeNo // not known yet
+			f.tell(told, Mismatched)
+			paid := noticeOf(b, payments.Paid, 100)
+			paid.Event = "evt_b"
+			f.tell(paid, Applied)
+			f.owes(170, 0)
+			again := noticeOf(a, kind, 30)
+			again.TradeNo = ""
+			f.tell(again, Repeated)
+		})
+	}
+}
+
+func TestOneEventOfTwoPaymentsThatAreAwaitedIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	till := newTill()
+	a, b := f.mustOpen(till), f.mustOpen(till)
+	for _, o := range []Order{a, b} {
+		early := noticeOf(o, payments.Refunded, 30)
+		early.TradeNo = ""
+		f.tell(early, Mismatched)
+	}
+	for _, o := range []Order{a, b} {
+		paid := noticeOf(o, payments.Paid, 100)
+		paid.Event = "evt_" + o.TradeNo
+		f.tell(paid, Applied)
+	}
+	f.owes(170, 0)
+	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 1 || listed[0].Payment != "pi_"+b.TradeNo {
+		t.Errorf("listed are %+v, %v", listed, err)
+	}
+}
+
+func TestWhatWasAppliedIsARepetitionWhateverTheOrderHasBecome(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	o := f.mustOpen(newTill())
+	early := noticeOf(o, payments.Refunded, 30)
+	early.Payment = "pi_first"
+	f.tell(early, Applied)
+	f.tell(noticeOf(o, payments.Paid, 100), Applied) // by a second payment
+	f.tell(early, Repeated)
+}
+
 func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 	t.Parallel()
 	f := newDesk(t)
@@ -188,7 +243,7 @@ func TestWhatCameOnceIsNotDoneAgainWhateverItSaysNow(t *testing.T) {
 	f := newDesk(t)
 	o := f.paid()
 	f.tell(noticeOf(o, payments.Refunded, 10), Applied)
-	f.tell(noticeOf(o, payments.Refunded, 20), Repeated) // the same event
+	f.tell(noticeOf(o, payments.Refunded, 20), Mismatched) // the same event
 	f.owes(90, 0)
 	f.tell(noticeOf(o, payments.Disputed, 30), Applied)
 	again := noticeOf(o, payments.Disputed, 40)
