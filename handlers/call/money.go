@@ -131,8 +131,8 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 		return fault.New(fault.InsufficientQuota, "this call may cost up to %v, and the budget of your account has %v left%s",
 			short.Needed, short.Available, c.affordable(short.Available))
 	}
-	return fault.New(fault.InsufficientQuota, "this call may cost up to %v, and %v is available%s",
-		short.Needed, short.Available, c.affordable(short.Available))
+	return fault.New(fault.InsufficientQuota, "this call may cost up to %v, and %s%s",
+		short.Needed, short.There(), c.affordable(short.Available))
 }
 
 func (c *call) affordable(available money.Amount) string {

@@ -229,9 +229,9 @@ func (r *roster) sources(t storage.Txn, now time.Time, user string) (s ledger.So
 	case WalletFirst:
 		s.Order = append(wallet, quotas.accounts...)
 	case SubscriptionOnly:
-		s.Order = quotas.accounts
+		s.Order, s.Only = quotas.accounts, string(SubscriptionOnly)
 	case WalletOnly:
-		s.Order = wallet
+		s.Order, s.Only = wallet, string(WalletOnly)
 	}
 	if quotas.until != 0 {
 		s.Until = time.Unix(quotas.until, 0)

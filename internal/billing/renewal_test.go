@@ -2,6 +2,7 @@ package billing
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -249,8 +250,10 @@ func TestCallsArePaidInTheUsersOrder(t *testing.T) {
 			if most == 0 {
 				most = left[0] + left[1] + left[2]
 			}
-			if _, err := f.spend(most + 1); err == nil {
-				t.Errorf("%d were spent", most+1)
+			_, err := f.spend(most + 1)
+			only := map[Preference]string{SubscriptionOnly: "subscription_only", WalletOnly: "wallet_only"}[preference]
+			if short, is := errors.AsType[*ledger.Short](err); !is || short.Available != most || short.Only != only {
+				t.Errorf("%d were spent: %v", most+1, err)
 			}
 			f.mustSpend(most)
 		})

@@ -43,6 +43,7 @@ type Options struct {
 type Sources struct {
 	Order []Account // what calls are paid from, first to last
 	Until time.Time // when this must be looked at again; zero: only after a change
+	Only  string    // the user's wish by which the order is not all that he has; empty: it is
 }
 
 // Open makes the ledger of a store, and closes the records of calls that a

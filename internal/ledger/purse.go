@@ -21,6 +21,7 @@ type purse struct {
 	until  time.Time        // when they must be again; zero: only when changed
 	pots   map[Account]*pot // all that are in order or have reservations
 	order  []*pot           // those that may be spent, in the user's order
+	only   string           // [Sources.Only]
 	owed   money.Amount     // receivable: while there is one, nothing is spent
 	caps   map[capKey]*tally
 	open   int // reservations that have not ended
@@ -152,7 +153,7 @@ func (p *purse) see(s seen, anew bool) {
 // more stay until the next load, and while reservations may give back to them. The
 // mutex is held.
 func (p *purse) rearrange(at time.Time, sources Sources) {
-	p.read, p.until, p.order = at, sources.Until, p.order[:0]
+	p.read, p.until, p.only, p.order = at, sources.Until, sources.Only, p.order[:0]
 	for _, account := range sources.Order {
 		have := p.pots[account]
 		if have == nil { // a load has dropped it meanwhile: the next one reads it

@@ -43,6 +43,15 @@ type Short struct {
 	Available money.Amount // of that, what could have been reserved
 	Budget    string       // the scope of the budget that lacks it; empty: the money does
 	Owed      money.Amount // a receivable pauses spending; zero: there is none
+	Only      string       // the user's wish by which not all that he has is available; empty: all is
+}
+
+// There tells how much is available, and by what, where that is not all.
+func (s *Short) There() string {
+	if s.Only == "" {
+		return fmt.Sprintf("%v is available", s.Available)
+	}
+	return fmt.Sprintf("%v is available by your preference %s", s.Available, s.Only)
 }
 
 // Error implements error.
@@ -53,7 +62,7 @@ func (s *Short) Error() string {
 	case s.Budget != "":
 		return fmt.Sprintf("%v is needed, the budget %s has %v left", s.Needed, s.Budget, s.Available)
 	}
-	return fmt.Sprintf("%v is needed, %v is available", s.Needed, s.Available)
+	return fmt.Sprintf("%v is needed, %s", s.Needed, s.There())
 }
 
 // Reservation is money that is given to one debit and to nobody else, until the
@@ -119,7 +128,7 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 		}
 	}
 	if available := p.available(); available < amount {
-		return nil, &Short{Needed: amount, Available: available}
+		return nil, &Short{Needed: amount, Available: available, Only: p.only}
 	}
 	r.begin(p)
 	r.take(amount, p.order...)

@@ -290,5 +290,5 @@ func unaffordable(err error) error {
 	case short.Budget != "":
 		return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and the budget of your account has %v left", short.Needed, short.Available)
 	}
-	return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and %v is available", short.Needed, short.Available)
+	return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and %s", short.Needed, short.There())
 }
