@@ -1,6 +1,11 @@
 package task
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -14,13 +19,72 @@ type load struct {
 	Drained bool  `json:"drained,omitempty"`
 }
 
-func readLoad(r storage.Reader, backend string) (l load, err error) {
-	_, err = storage.GetRecord(r, storage.Key(loadPrefix, backend), &l)
+// countsVersion begins a record of counts: integers of variable length, one after
+// another. Every submission reads and writes two of them. Builds before wrote JSON
+// (storage.RecordVersion).
+const countsVersion = 2
+
+func encodeCounts(counts ...int64) []byte {
+	record := append(make([]byte, 0, 1+len(counts)*binary.MaxVarintLen64), countsVersion)
+	for _, n := range counts {
+		record = binary.AppendVarint(record, n)
+	}
+	return record
+}
+
+// decodeCounts reads counts that encodeCounts wrote.
+func decodeCounts(record []byte, counts ...*int64) error {
+	record = record[1:]
+	for _, n := range counts {
+		var length int
+		if *n, length = binary.Varint(record); length <= 0 {
+			return errNoCounts
+		}
+		record = record[length:]
+	}
+	if len(record) > 0 {
+		return errNoCounts
+	}
+	return nil
+}
+
+var errNoCounts = errors.New("these are not the counts of a record")
+
+func hasCounts(record []byte) bool { return len(record) > 0 && record[0] == countsVersion }
+
+func readLoad(r storage.Reader, backend string) (load, error) {
+	key := storage.Key(loadPrefix, backend)
+	record, err := r.Get(key)
+	if err != nil || record == nil {
+		return load{}, err
+	}
+	l, err := decodeLoad(record)
+	if err != nil {
+		return load{}, fmt.Errorf("%q: %w", key, err)
+	}
+	return l, nil
+}
+
+func decodeLoad(record []byte) (l load, err error) {
+	if !hasCounts(record) {
+		return l, storage.DecodeRecord(record, &l)
+	}
+	var drained int64
+	err = decodeCounts(record, &l.Running, &l.Waiting, &l.Last, &drained)
+	l.Drained = drained != 0
 	return l, err
 }
 
+func encodeLoad(l load) []byte {
+	var drained int64
+	if l.Drained {
+		drained = 1
+	}
+	return encodeCounts(l.Running, l.Waiting, l.Last, drained)
+}
+
 func (l load) write(t storage.Txn, backend string) error {
-	return storage.SetRecord(t, storage.Key(loadPrefix, backend), l)
+	return t.Set(storage.Key(loadPrefix, backend), encodeLoad(l), time.Time{})
 }
 
 // room tells whether a slot is free; most is how many there are, zero for any
@@ -89,14 +153,29 @@ func count(t storage.Txn, before, after *record) error {
 }
 
 // unfinished is how many tasks of an API key are not over.
-func unfinished(r storage.Reader, key string) (n int64, err error) {
-	_, err = storage.GetRecord(r, storage.Key(openPrefix, key), &n)
-	return n, err
+func unfinished(r storage.Reader, key string) (int64, error) {
+	at := storage.Key(openPrefix, key)
+	record, err := r.Get(at)
+	if err != nil || record == nil {
+		return 0, err
+	}
+	n, err := decodeUnfinished(record)
+	if err != nil {
+		return 0, fmt.Errorf("%q: %w", at, err)
+	}
+	return n, nil
+}
+
+func decodeUnfinished(record []byte) (n int64, err error) {
+	if !hasCounts(record) {
+		return n, storage.DecodeRecord(record, &n)
+	}
+	return n, decodeCounts(record, &n)
 }
 
 func setUnfinished(t storage.Txn, key string, n int64) error {
 	if n == 0 {
 		return t.Delete(storage.Key(openPrefix, key))
 	}
-	return storage.SetRecord(t, storage.Key(openPrefix, key), n)
+	return t.Set(storage.Key(openPrefix, key), encodeCounts(n), time.Time{})
 }

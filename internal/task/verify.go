@@ -188,8 +188,8 @@ func (v *verification) event(r *record) error {
 func (v *verification) counts() error {
 	err := v.each(loadPrefix, func(key, val []byte) error {
 		name := string(key[len(loadPrefix)+1:])
-		var said load
-		if err := storage.DecodeRecord(val, &said); err != nil {
+		said, err := decodeLoad(val)
+		if err != nil {
 			v.problem("backend %s: its record cannot be read: %v", name, err)
 			return nil
 		}
@@ -211,8 +211,8 @@ func (v *verification) counts() error {
 	}
 	var keys [][]byte
 	err = v.each(openPrefix, func(key, val []byte) error {
-		var n int64
-		if err := storage.DecodeRecord(val, &n); err != nil || n <= 0 {
+		n, err := decodeUnfinished(val)
+		if err != nil || n <= 0 {
 			v.problem("key %q: it counts %d unfinished tasks, %v", key, n, err)
 		}
 		name := key[len(openPrefix)+1:]
