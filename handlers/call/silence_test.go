@@ -60,18 +60,23 @@ func TestASilentStreamGetsPingsBetweenItsEvents(t *testing.T) {
 				<-pinged // and once after one
 			})
 			resp := open(t.Context(), t, g, path, key, path, streamed)
-			for _, want := range []string{ping, event, ping} {
-				got := make([]byte, len(want))
-				if _, err := fullRead(resp, got); err != nil {
-					t.Fatal(err)
-				}
-				for string(got) == ping && want == event { // one ping more had time
-					got = got[:len(event)-len(ping)]
-					if _, err := fullRead(resp, got); err != nil {
+			in := bufio.NewReader(resp.Body)
+			next := func() (part string) { // up to an empty line
+				for !strings.HasSuffix(part, "\n\n") {
+					line, err := in.ReadString('\n')
+					if err != nil {
 						t.Fatal(err)
 					}
+					part += line
 				}
-				if string(got) != want {
+				return part
+			}
+			for _, want := range []string{ping, event, ping} {
+				got := next()
+				for got == ping && want == event { // one ping more had time
+					got = next()
+				}
+				if got != want {
 					t.Fatalf("read %q, want %q", got, want)
 				}
 				if want == ping {
