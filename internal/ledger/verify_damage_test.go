@@ -100,6 +100,7 @@ func (d damage) entry(a Account, number uint64, change func(*Entry)) {
 // be.
 func (d damage) book(x Transfer) {
 	x.Time = 1795176360000
+	x.Legs = slices.Clone(x.Legs) // those of the table stay as they are
 	for i := range x.Legs {
 		x.Legs[i].Account = x.Legs[i].Account.on(time.UnixMilli(x.Time))
 		leg := x.Legs[i]
