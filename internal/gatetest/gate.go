@@ -9,6 +9,7 @@
 package gatetest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -171,12 +172,25 @@ http://:PORT {
 	return strings.NewReplacer("PORT", port, "BACKEND", g.Backend.Address).Replace(text)
 }
 
+// put puts a Caddyfile in force. When it returns, nothing is answered by the
+// configuration before any more that is asked from then on: Caddy tells the old
+// servers to stop, and does not wait until they accept no more.
 func (g *Gate) put(caddyfile string) error {
 	adapted, err := Adapt(caddyfile)
 	if err != nil {
 		return err
 	}
-	return caddy.Load(adapted, true)
+	if err := caddy.Load(adapted, true); err != nil {
+		return err
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(Patience); caddy.ListenerUsage("tcp", g.Address) > 1; <-tick.C {
+		if time.Now().After(deadline) {
+			return errors.New("the servers before still listen")
+		}
+	}
+	return nil
 }
 
 // Adapt turns the text of a Caddyfile into the JSON of its configuration.
