@@ -52,10 +52,21 @@ func post(t *testing.T, g *gatetest.Gate, cookie, path, body string) (data map[s
 }
 
 // authenticator is an app that makes codes. Its first is as old as a code may be;
-// so it has three that are good at once, one after another, and no test waits.
+// so it has three that are good at once, one after another, and a test waits only
+// when the oldest would not be good for long.
 type authenticator struct {
 	seed string
 	at   time.Time
+}
+
+// codeStep is for how long an authenticator shows a code. One is taken that is a
+// step early or late.
+const codeStep = 30 * time.Second
+
+// newAuthenticator returns one whose first code is good for some seconds.
+func newAuthenticator(seed string) *authenticator {
+	const soon = 5 * time.Second
+	return &authenticator{seed, time.Now().Add(soon - codeStep)}
 }
 
 // code is one that was not used before.
@@ -65,7 +76,8 @@ func (a *authenticator) code(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.at = a.at.Add(30 * time.Second)
+	<-time.After(time.Until(a.at.Truncate(codeStep).Add(-codeStep)))
+	a.at = a.at.Add(codeStep)
 	return fmt.Sprintf(`{"code":%q}`, code)
 }
 
@@ -74,7 +86,7 @@ func enrol(t *testing.T, g *gatetest.Gate, cookie string) (app *authenticator, r
 	t.Helper()
 	data, cookie := post(t, g, cookie, "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, goodPassword))
 	seed, _ := data["secret"].(string)
-	app = &authenticator{seed, time.Now().Add(-30 * time.Second)}
+	app = newAuthenticator(seed)
 	_, cookie = post(t, g, cookie, "/api/user/2fa/enable", app.code(t))
 	return app, cookie
 }

@@ -202,11 +202,11 @@ func fromBase64URL(t testing.TB, text string) []byte {
 	return raw
 }
 
-// oldest is a body with the oldest code that is good, for stores whose clock is
-// the machine's.
-func oldest(t testing.TB, b *browser) string {
+// current is a body with the code of this moment, for stores whose clock is the
+// machine's.
+func current(t testing.TB, b *browser) string {
 	t.Helper()
-	code, err := totp.GenerateCode(b.seed, time.Now().Add(-30*time.Second))
+	code, err := totp.GenerateCode(b.seed, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

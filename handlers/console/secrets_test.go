@@ -40,7 +40,7 @@ func TestNoSecretOfARunIsKeptInClear(t *testing.T) {
 	into(t, b.does(t, "POST", "/api/user/token", ""), &made)
 	into(t, b.does(t, "POST", "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, password)), &made)
 	b.seed = made.Seed
-	into(t, b.does(t, "POST", "/api/user/2fa/enable", oldest(t, b)), &made)
+	into(t, b.does(t, "POST", "/api/user/2fa/enable", current(t, b)), &made)
 	b.does(t, "POST", "/api/verify", fmt.Sprintf(`{"method":"2fa","code":%q}`, made.Codes[0]))
 	var issued struct{ Code string }
 	g.MustAdmin(t, "POST", "/modelgate/users/"+name+"/reset-password", nil, &issued)
