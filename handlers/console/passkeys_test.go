@@ -90,6 +90,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	other.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
 	g.Wait(61 * time.Second)
 	b.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
+	g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // a mark counts from the second that it is in
 	verification()
 	g.Wait(59 * time.Second)
 	b.does(t, "POST", "/api/verify", `{"method":"passkey"}`)
