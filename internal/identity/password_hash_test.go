@@ -139,6 +139,7 @@ func TestTwoWhoLogInAtOnceByAWeakerHashAreBothLetIn(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.weakened(t, f.user(t, "ann"))
+	f.hasher.theirs = make(chan struct{}, 2) // with one core strangers come one after another
 	var both sync.WaitGroup
 	both.Add(2)
 	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
