@@ -27,6 +27,7 @@ func TestBodiesInMemoryHaveABudgetWhichIsGivenBack(t *testing.T) {
 	var slow []*gatetest.Wire
 	for range 2 {
 		conn := w.Dial(t)
+		_ = conn.SetDeadline(time.Now().Add(6 * gatetest.Patience)) // under the race detector each body takes seconds to read
 		conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nX-Api-Key: %s\nContent-Length: %d\n\n", generationsPath, key.Secret, len(body)))
 		if _, err := io.WriteString(conn, body[:part]); err != nil {
 			t.Fatal(err)
