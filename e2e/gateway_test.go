@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"text/template"
@@ -221,14 +223,20 @@ func (g *gateway) Origin() string {
 	return scheme + "://localhost:" + port
 }
 
-// reload gives the running process its configuration anew.
+// reload gives the running process its configuration anew, and waits for the end
+// of the admin endpoint before, which closes unread what it accepts at last.
 func (g *gateway) reload() error {
+	const ended = "stopped previous server"
+	before := strings.Count(g.process.log.String(), ended)
 	req, err := http.NewRequest(http.MethodPost, "http://"+g.Admin+"/load", bytes.NewReader(g.config()))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "text/caddyfile")
-	_, err = g.admin(req)
+	req.Header.Set("Cache-Control", "must-revalidate") // without it Caddy leaves alone what has not changed
+	if _, err = g.admin(req); err == nil && !g.process.log.awaitCount(ended, before+1) {
+		err = errors.New("the admin endpoint before does not end")
+	}
 	return err
 }
 
