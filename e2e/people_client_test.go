@@ -71,7 +71,7 @@ func (p *person) elsewhere() *person {
 	p.g.t.Helper()
 	jar := must(cookiejar.New(nil)) // it never fails
 	transport := newTransport(http1)
-	p.g.t.Cleanup(transport.CloseIdleConnections)
+	transport.DisableKeepAlives = true // a reload ends a connection that waits unused, at any moment
 	return &person{p.belongings, p.g, jar, &http.Client{Transport: transport, Jar: jar, Timeout: patience}}
 }
 
