@@ -129,13 +129,18 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstIsBusy(t *testing.T) {
 						first, second := newBackend(t, answers(status, `{"error":{}}`)), newBackend(t, speaks)
 						g := running(t, upstreams(t, c.way, first.address(), second.address()), first, second)
 						// In turns, one of two calls begins at the first upstream.
+						began := time.Now()
 						for range 2 {
 							if a := g.call(path, body, g.bearer()...); a.Status != http.StatusOK || a.Err != nil {
 								t.Errorf("%s of %d bytes: %d %.200s %v", path, len(body), a.Status, a.Body, a.Err)
 							}
 						}
-						if len(first.asked()) != 1 || len(second.asked()) != 2 {
-							t.Errorf("%s: the upstreams were asked %d and %d times, want 1 and 2", path, len(first.asked()), len(second.asked()))
+						most := 1
+						if time.Since(began) > 5*time.Second { // for so long the first is marked, and large bodies may take longer
+							most = 2
+						}
+						if n := len(first.asked()); n < 1 || n > most || len(second.asked()) != 2 {
+							t.Errorf("%s: the upstreams were asked %d and %d times, want %d and 2", path, n, len(second.asked()), most)
 						}
 						for _, got := range append(first.asked(), second.asked()...) {
 							if string(got.Body) != body {
