@@ -340,6 +340,9 @@ var ports = struct {
 	next int
 }{next: 20000 + os.Getpid()%8000}
 
+// freeAddress returns an address on which nobody listens. The port of UDP by the
+// same number is kept until the test ends: another run of these tests passes it
+// over by that, while Caddy would share the port with whoever has it already.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ports.Lock()
@@ -347,6 +350,11 @@ func freeAddress(t *testing.T) string {
 	for range 1000 {
 		ports.next++
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.next))
+		claim, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { claim.Close() })
 		if listener, err := net.Listen("tcp", address); err == nil {
 			listener.Close()
 			return address
