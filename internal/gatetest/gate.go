@@ -199,15 +199,24 @@ func Adapt(text string) ([]byte, error) {
 	return adapted, err
 }
 
-// freeAddress returns an address of this machine on which nobody listens.
+// freeAddress returns an address of this machine on which nobody listens. The port
+// of UDP by the same number is kept until the test ends: the tests of another
+// package find another one by that, while Caddy would share the port with whoever
+// has it already.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		claim, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { claim.Close() })
+		address := claim.LocalAddr().String()
+		if listener, err := net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return address
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // shortDir returns a directory whose path is short enough for sockets in it.
