@@ -158,13 +158,11 @@ func startDemo(cmd *cobra.Command, data string) (demoRun, error) {
 		return demoRun{}, err
 	}
 	listen, _ := cmd.Flags().GetString("listen")
-	if listen, err = freeAddress(listen); err != nil {
+	free, err := freeAddresses(listen, "127.0.0.1:0")
+	if err != nil {
 		return demoRun{}, fmt.Errorf("--listen: %w", err)
 	}
-	admin, err := freeAddress("127.0.0.1:0")
-	if err != nil {
-		return demoRun{}, err
-	}
+	listen, admin := free[0], free[1]
 	callbacks, err := newReceiver(cmd.ErrOrStderr())
 	if err != nil {
 		return demoRun{}, err
@@ -215,15 +213,19 @@ func demoBaseURL(listen string) string {
 	return "http://" + net.JoinHostPort("localhost", port)
 }
 
-// freeAddress returns address with a port that is free at this moment in place
-// of port 0.
-func freeAddress(address string) (string, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return "", err
+// freeAddresses returns the addresses with ports that are free at this moment in
+// place of port 0. All are taken before any is given back: the kernel may hand out
+// one port twice, and Caddy would let the site and the admin endpoint share it.
+func freeAddresses(addresses ...string) (free []string, err error) {
+	for _, address := range addresses {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close()
+		free = append(free, listener.Addr().String())
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return free, nil
 }
 
 // demoMoney is what the demo's user has to begin with.
