@@ -233,7 +233,8 @@ const demoMoney = 20 * money.Unit
 
 // provide makes a password, a key and an access token for the demo's user, who
 // may be there from an earlier run, and gives him money, once. The callbacks of
-// the key go to the receiver.
+// all his keys go to the receiver: those of tasks that an earlier run has left,
+// too.
 func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 	app, err := activeApp()
 	if err != nil {
@@ -252,7 +253,7 @@ func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 	if err := node.Directory.SetPassword(ctx, operator, d.User, d.Password); err != nil {
 		return err
 	}
-	key, secret, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo", CallbackURL: callbacks.url()})
+	_, secret, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo", CallbackURL: callbacks.url()})
 	if err != nil {
 		return err
 	}
@@ -265,11 +266,7 @@ func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 	if !ok {
 		return errors.New("the access token does not let in")
 	}
-	_, signing, err := node.Directory.RenewCallbackSecret(ctx, account, key.ID)
-	if err != nil {
-		return err
-	}
-	if err := callbacks.trust(signing); err != nil {
+	if err := callbacks.serve(ctx, node.Directory, account); err != nil {
 		return err
 	}
 	_, err = node.Billing.Credit(ctx, operator, d.User, demoMoney, "something to try with", "demo")

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -23,7 +24,7 @@ import (
 type receiver struct {
 	listener net.Listener
 	lines    io.Writer
-	key      atomic.Pointer[[]byte] // that signs; nil: nothing is believed yet
+	keys     atomic.Pointer[[][]byte] // that sign; nil: nothing is believed yet
 }
 
 // newReceiver listens at a port that is free.
@@ -47,13 +48,34 @@ func (r *receiver) address() string { return r.listener.Addr().String() }
 // url is where callbacks go.
 func (r *receiver) url() string { return "http://" + r.address() + "/callbacks" }
 
-// trust has the receiver believe what is signed by a secret.
-func (r *receiver) trust(secret identity.Secret) error {
-	key, err := identity.ParseCallbackSecret(secret.Reveal())
-	if err == nil {
-		r.key.Store(&key)
+// serve has the callbacks of a user's keys come to the receiver, signed by secrets
+// that it knows.
+func (r *receiver) serve(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
+	keys, err := directory.OwnKeys(ctx, account)
+	if err != nil {
+		return err
 	}
-	return err
+	var known [][]byte
+	here := r.url()
+	for _, key := range keys {
+		if key.CallbackURL == "" || key.Revoked != 0 {
+			continue
+		}
+		_, secret, err := directory.RenewCallbackSecret(ctx, account, key.ID)
+		if err != nil {
+			return err
+		}
+		signs, err := identity.ParseCallbackSecret(secret.Reveal())
+		if err != nil {
+			return err
+		}
+		known = append(known, signs)
+		r.keys.Store(&known)
+		if _, err := directory.ChangeOwnKey(ctx, account, key.ID, identity.KeyChange{CallbackURL: &here}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxCallback bounds a callback that is read, in bytes.
@@ -102,8 +124,8 @@ const tolerance = 5 * time.Minute
 // verify refuses a callback that was not signed by the secret, as Standard
 // Webhooks has it: one of the signatures is that of id, time and body.
 func (r *receiver) verify(header http.Header, body []byte, now time.Time) error {
-	key := r.key.Load()
-	if key == nil || len(*key) == 0 {
+	keys := r.keys.Load()
+	if keys == nil {
 		return errors.New("there is no secret yet to check it by")
 	}
 	id, timestamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
@@ -111,13 +133,15 @@ func (r *receiver) verify(header http.Header, body []byte, now time.Time) error 
 	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
 		return fmt.Errorf("its time %q is not that of now", timestamp)
 	}
-	mac := hmac.New(sha256.New, *key)
-	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
-	want := mac.Sum(nil)
-	for signature := range strings.FieldsSeq(header.Get("Webhook-Signature")) {
-		coded, isV1 := strings.CutPrefix(signature, "v1,")
-		if given, err := base64.StdEncoding.DecodeString(coded); isV1 && err == nil && hmac.Equal(given, want) {
-			return nil
+	for _, key := range *keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
+		want := mac.Sum(nil)
+		for signature := range strings.FieldsSeq(header.Get("Webhook-Signature")) {
+			coded, isV1 := strings.CutPrefix(signature, "v1,")
+			if given, err := base64.StdEncoding.DecodeString(coded); isV1 && err == nil && hmac.Equal(given, want) {
+				return nil
+			}
 		}
 	}
 	return errors.New("its signature is wrong")

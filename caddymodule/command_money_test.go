@@ -132,6 +132,9 @@ func TestWhatIsWrittenOffIsShownAndStandsInTheLedgerAndInTheAudit(t *testing.T) 
 	if got := table(t, g, "wallet", "clear", "ann", "--reason", "settled"); !slices.Equal(got, []string{"AMOUNT | BALANCE | OWED | WRITTEN OFF", "-2.00 | 0.00 | 0.00 | 5.00"}) {
 		t.Errorf("clearing prints %q", got)
 	}
+	if got := table(t, g, "wallet", "ledger", "ann", "--limit", "1", "--skip", "1"); len(got) != 3 || got[2] != "There are more: --skip 2" {
+		t.Errorf("a part of the ledger is %q", got)
+	}
 	got := table(t, g, "wallet", "ledger", "ann", "--account", "receivable")
 	if len(got) < 3 || got[0] != "TIME | KIND | AMOUNT | HELD | BALANCE | REFERENCE | REASON" ||
 		!strings.HasSuffix(got[1], " | clear | 7.00 | 0.00 | 0.00 | written off 5.00 | settled") || !strings.Contains(got[2], " | dispute | -7.00 | 0.00 | -7.00 | "+order.Data.TradeNo) {

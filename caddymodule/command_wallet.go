@@ -108,5 +108,8 @@ func showLedger(cmd *cobra.Command, args []string) error {
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(line.Time), line.Kind, line.Amount, line.Held, line.Balance, reference, line.Reason)
 		}
+		if shown := skip + uint64(len(lines.Items)); len(lines.Items) > 0 && shown < lines.Total {
+			fmt.Fprintf(w, "There are more: --skip %d\n", shown)
+		}
 	})
 }

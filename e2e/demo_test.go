@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,4 +63,52 @@ func TestTheDemoDoesInAShellWhatItSays(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "modelgate-demo-*")); err != nil || len(left) > 0 {
 		t.Errorf("it has left %q behind (%v)", left, err)
 	}
+}
+
+// TestTheDemoGoesOnWithItsTasks ends the demo while it makes a video, and starts it
+// again: the video is made, and its callback comes to where callbacks come now.
+func TestTheDemoGoesOnWithItsTasks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() (p *process, run struct {
+		URL string `json:"base_url"`
+		Key string `json:"api_key"`
+	}) {
+		t.Helper()
+		p = launch(t, []string{"HOME=" + dir, "XDG_DATA_HOME=" + dir, "XDG_CONFIG_HOME=" + dir}, "modelgate", "demo", "--json", "--data", filepath.Join(dir, "data"))
+		p.await(`"api_key"`)
+		for line := range strings.Lines(p.log.String()) {
+			if strings.Contains(line, `"api_key"`) && json.Unmarshal([]byte(line), &run) == nil {
+				return p, run
+			}
+		}
+		t.Fatalf("it says nothing of itself:\n%s", p.log.tail(10))
+		return p, run
+	}
+	p, run := start()
+	body := strings.NewReader(`{"model":"video-demo-1","prompt":"waves, demo:slow=4s","output":{"duration":4}}`)
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, run.URL+"/v1/platform/video", body))
+	req.Header.Set("Authorization", "Bearer "+run.Key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var task struct {
+		ID string `json:"task_id"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&task); err != nil || task.ID == "" {
+		t.Fatalf("%s: %+v, %v", resp.Status, task, err)
+	}
+	p.terminate()
+	p.code(patience)
+	if told := p.log.lines("A callback"); len(told) > 0 {
+		t.Fatalf("the video was made before the end: %q", told)
+	}
+
+	p, _ = start()
+	p.await("A callback came, its signature is right: task.succeeded " + task.ID)
+	p.terminate()
+	p.code(patience)
 }

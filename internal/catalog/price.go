@@ -185,7 +185,8 @@ func (v Variant) validate() error {
 	if v.Price < 0 {
 		return fmt.Errorf("%v must not be negative", v)
 	}
-	if len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
+	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // one too many
+	if amount || len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
 		return fmt.Errorf("%q is no resolution, such as 1080P", v.Resolution)
 	}
 	for _, c := range []byte(v.Resolution) {

@@ -52,6 +52,7 @@ func TestAPriceThatCannotBeReservedForIsRefused(t *testing.T) {
 		"a negative image":        {func(p *Price) { p.Image = []Variant{{Price: -1}} }, "image: -0.000000001 must not be negative"},
 		"an image with sound":     {func(p *Price) { p.Image = []Variant{{Audio: true, Price: 1}} }, "an image has no audio"},
 		"a resolution of words":   {func(p *Price) { p.Second = []Variant{{Resolution: "very large", Price: 1}} }, `"very large" is no resolution`},
+		"two amounts":             {func(p *Price) { p.Image = []Variant{{Resolution: "0.02", Price: 1}} }, `"0.02" is no resolution`},
 		"a resolution named so":   {func(p *Price) { p.Second = []Variant{{Resolution: "Audio", Price: 1}} }, "is no resolution"},
 		"a resolution too long":   {func(p *Price) { p.Second = []Variant{{Resolution: strings.Repeat("1", 33), Price: 1}} }, "is no resolution"},
 		"two for all resolutions": {func(p *Price) { p.Image = []Variant{{Price: 1}, {Price: 2}} }, "image: 0.000000002 is there twice"},

@@ -79,8 +79,15 @@ func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 // the resolution nor the sound of what is generated.
 var harmless = map[string]bool{
 	"model": true, "prompt": true, "duration": true, "seconds": true, "width": true, "height": true, "fps": true, "seed": true, "n": true,
-	"response_format": true, "user": true, "negative_prompt": true, "style": true,
+	"response_format": true, "user": true, "negative_prompt": true, "style": true, "aspect_ratio": true, "session_id": true, "session_context": true,
 }
+
+// sounds are the members, as [plain] has them, by which services are known to be
+// asked for sound, and silent is what asks them for none.
+var (
+	sounds = map[string]bool{"audio": true, "audiogeneration": true, "generateaudio": true}
+	silent = map[string]bool{`false`: true, `"disabled"`: true, `"Disabled"`: true}
+)
 
 // opaque tells whether r has members of which nobody here knows what they do:
 // they may ask for another resolution, or for sound.
@@ -91,17 +98,16 @@ func (r *Request) opaque() bool {
 			if json.Unmarshal(raw, &metadata) != nil || !allHarmless(metadata) {
 				return true
 			}
-		} else if !isHarmless(name) {
+		} else if !isHarmless(name, raw) {
 			return true
 		}
 	}
 	return false
 }
 
-// isHarmless tells it of a name, that of an alias too which must say what is
-// known.
-func isHarmless(name string) bool {
-	if harmless[name] {
+// isHarmless tells it of a member, of an alias too which must say what is known.
+func isHarmless(name string, raw json.RawMessage) bool {
+	if harmless[name] || silent[string(raw)] && sounds[plain(name)] {
 		return true
 	}
 	of := deciderOf(name)
@@ -109,8 +115,8 @@ func isHarmless(name string) bool {
 }
 
 func allHarmless(members map[string]json.RawMessage) bool {
-	for name := range members {
-		if !isHarmless(name) {
+	for name, raw := range members {
+		if !isHarmless(name, raw) {
 			return false
 		}
 	}

@@ -119,6 +119,8 @@ func TestWhatIsReadAndWhatIsHarmlessKeepsTheRateKnown(t *testing.T) {
 	for member, top := range map[string]bool{
 		`"prompt":"p"`: true, `"image":"https://files.example/a.png"`: true, `"duration":8`: true, `"seconds":"8"`: true, `"fps":24`: true, `"seed":1`: true, `"n":1`: true,
 		`"width":1280,"height":720`: true, `"response_format":"url"`: true, `"user":"u"`: true, `"negative_prompt":"n"`: true, `"style":"s"`: true, `"metadata":{}`: true,
+		`"aspect_ratio":"9:16"`: true, `"session_id":"s"`: true, `"audio":false`: true, `"audio_generation":"disabled"`: true, `"generateAudio": false `: true,
+		`"audio":"false"`: false, `"audio":null`: false, `"audio_url":false`: false,
 		`"size":"1280x720"`: false, `"quality":"hd"`: false, `"images":[]`: false, `"audio":true`: false, `"resolution":"720P"`: false, `"metadata ":{}`: false,
 	} {
 		bodies := map[string]bool{`{"model":"e-1",` + member + `}`: top}

@@ -321,6 +321,8 @@ func (d *driver) reconcile(b Backend, rec *record) {
 		e.unmet(zap.WarnLevel, "a doubtful task cannot be looked for", rec, err)
 	}
 	if over {
+		e.log.Warn("a task in doubt is given up: its service may have made it, and charge for it",
+			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 		given(backends.UpstreamError, "the generation service did not confirm that it had accepted the task")
 		return
 	}
