@@ -86,10 +86,9 @@ func (a Amount) Append(dst []byte) []byte {
 	return dst[:end]
 }
 
-// MarshalJSON writes the amount as a decimal string.
-func (a Amount) MarshalJSON() ([]byte, error) {
-	return append(a.Append(append(make([]byte, 0, longest+2), '"')), '"'), nil
-}
+// MarshalText writes the amount as a decimal, which is a string in JSON: what
+// MarshalJSON returned, encoding/json would read through once more.
+func (a Amount) MarshalText() ([]byte, error) { return a.Append(make([]byte, 0, longest)), nil }
 
 // UnmarshalJSON reads a decimal string. A JSON number is refused: whoever wrote
 // it may have rounded it on the way.
