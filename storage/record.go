@@ -71,7 +71,7 @@ func PrefixEnd(prefix []byte) []byte {
 //
 //	1  the first
 //	2  rosters in place of sublive and purchases; binary transfers; no entries of the house;
-//	   short bodies of tasks in their records; binary counts of tasks
+//	   short bodies of tasks in their records; binary counts of tasks; no list of all
 const format = 2
 
 type formatRecord struct {

@@ -16,7 +16,6 @@ import (
 //	taskbody/<id>                        what the backend is asked for, where that is long, until the task is over
 //	taskof/<key>/<^created>/<id>         those of an API key, latest first
 //	taskuser/<user>/<^created>/<id>      those of a user
-//	taskall/<^created>/<id>              all
 //	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order
 //	taskdue/<backend>/<time>/<id>        when somebody must look at one
 //	taskref/<backend>/<hash of ref>/<id> those at a backend that tells of them, by its own id
@@ -28,6 +27,10 @@ import (
 //	event/<task>                         callbacks
 //	eventdue/<user>/<key>/<time>/<task>  those of an API key to be sent, by when
 //	eventof/<user>/<^created>/<task>     those of a user, latest first
+//
+// Builds before had a list of all tasks, too. Its keys go with their tasks.
+//
+//	taskall/<^created>/<id>
 const (
 	taskPrefix    = "task"
 	bodyPrefix    = "taskbody"

@@ -26,17 +26,6 @@ func (o Owner) owns(key, user string) bool {
 	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
 }
 
-// prefix is where the tasks of the owner are listed.
-func (o Owner) prefix() []any {
-	switch {
-	case o == Anyone:
-		return []any{allPrefix}
-	case o.key != "":
-		return []any{ofKeyPrefix, o.key}
-	}
-	return []any{ofUserPrefix, o.user}
-}
-
 // ErrNotFound is the one answer for a task that does not exist, is another's, is
 // not kept any more, or is not shown behind this door.
 var ErrNotFound = fault.New(fault.TaskNotFound, "there is no such task")
@@ -170,43 +159,33 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	if owner == (Owner{}) {
 		return nil, "", ErrNotFound
 	}
-	lo, hi := storage.Below(owner.prefix()...)
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, next = []*Task{}, ""
+		var from []byte
 		if p.After != "" {
 			rec, err := e.owned(r, owner, p.After)
 			if err != nil {
 				return fault.At(fault.InvalidParameter, "after", "after is the id of a task in this list")
 			}
-			lo = append(storage.Key(append(owner.prefix(), storage.Inverted(rec.Created), rec.ID)...), 0)
+			from = append(rec.tail(), 0)
 		}
-		var failed error
 		examined, last := 0, ""
-		err := r.Scan(lo, hi, func(key, _ []byte) bool {
-			id := lastID(key)
+		return latest(r, owner, from, func(id string) (more bool, err error) {
 			if len(tasks) == p.Limit || examined == mostExamined {
 				next = last
-				return false
+				return false, nil
 			}
 			examined++
-			var rec *record
-			if rec, failed = readTask(r, id); failed != nil {
-				return false
-			}
-			if rec == nil || rec.over() && e.expired(rec.Completed) {
-				return true
+			rec, err := readTask(r, id)
+			if err != nil || rec == nil || rec.over() && e.expired(rec.Completed) {
+				return true, err
 			}
 			last = id
-			if p.Status != "" && rec.status() != p.Status {
-				return true
+			if p.Status == "" || rec.status() == p.Status {
+				tasks = append(tasks, rec.task())
 			}
-			tasks = append(tasks, rec.task())
-			return true
+			return true, nil
 		})
-		if err == nil {
-			err = failed
-		}
-		return err
 	})
 	return tasks, next, err
 }

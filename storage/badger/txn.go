@@ -46,11 +46,14 @@ func (r *reader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return r.each(lo, hi, func(key, val []byte, _ uint64) bool { return fn(key, val) })
 }
 
-// each is Scan with the time of expiry, in seconds. It looks at the context
-// every few hundred keys.
+// each is Scan with the time of expiry, in seconds. It looks at the context at
+// first, since many scans are short, and every few hundred keys.
 func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bool) error {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return nil
+	}
+	if err := r.ctx.Err(); err != nil {
+		return err
 	}
 	opts := badger.DefaultIteratorOptions
 	opts.PrefetchValues = false // it costs a goroutine a value, and most lie beside the key

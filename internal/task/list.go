@@ -1,0 +1,146 @@
+package task
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// tailSize is the length of what ends the key of a task in a list: when it was
+// created, counted down, and its id. By it tasks of all lists are in one order.
+const tailSize = 8 + 1 + idSize
+
+// tail ends the key of a task in each list that it is in.
+func (r *record) tail() []byte { return storage.Key(storage.Inverted(r.Created), r.ID) }
+
+// latest calls fn for the id of each task of an owner, latest first, until fn
+// wants no more. from is where the tails begin; nil: the latest of all. What is in
+// no list by a key of its form is left out.
+func latest(r storage.Reader, owner Owner, from []byte, fn func(id string) (more bool, err error)) error {
+	switch {
+	case owner == Anyone:
+		return latestOfAll(r, from, fn)
+	case owner.key != "":
+		return latestOf(r, prefixOf(ofKeyPrefix, owner.key), from, fn)
+	}
+	return latestOf(r, prefixOf(ofUserPrefix, owner.user), from, fn)
+}
+
+// latestOf is [latest] of one list.
+func latestOf(r storage.Reader, prefix, from []byte, fn func(id string) (more bool, err error)) (err error) {
+	lo := append(bytes.Clone(prefix), from...)
+	wrong := r.Scan(lo, storage.PrefixEnd(prefix), func(key, _ []byte) (more bool) {
+		if len(key) != len(prefix)+tailSize {
+			return true
+		}
+		more, err = fn(lastID(key))
+		return more && err == nil
+	})
+	return cmp.Or(wrong, err)
+}
+
+// latestOfAll is [latest] of all tasks. It is for operators: no list of all is
+// written with every task, those of the users are read side by side, and so it
+// costs a read for each user who has tasks.
+func latestOfAll(r storage.Reader, from []byte, fn func(id string) (more bool, err error)) error {
+	lists, err := listsOfUsers(r, from)
+	if err != nil {
+		return err
+	}
+	heap.Init(&lists)
+	for len(lists) > 0 {
+		l := lists[0]
+		if more, err := fn(lastID(l.tails[0])); err != nil || !more {
+			return err
+		}
+		if l.tails = l.tails[1:]; len(l.tails) == 0 {
+			if err := l.read(r); err != nil {
+				return err
+			}
+		}
+		if len(l.tails) > 0 {
+			heap.Fix(&lists, 0)
+		} else {
+			heap.Pop(&lists)
+		}
+	}
+	return nil
+}
+
+// listsOfUsers are the lists of all users that have tasks, with the first of each.
+func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
+	lo, hi := storage.Below(ofUserPrefix)
+	all := len(lo)
+	for {
+		first, err := firstKeys(r, lo, hi, 1)
+		if err != nil || len(first) == 0 {
+			return found, err
+		}
+		name := bytes.IndexByte(first[0][all:], '/')
+		if name < 0 {
+			lo = append(first[0], 0)
+			continue
+		}
+		l := &list{prefix: first[0][:all+name+1], from: from, ahead: 1}
+		if err := l.read(r); err != nil {
+			return nil, err
+		}
+		if len(l.tails) > 0 {
+			found = append(found, l)
+		}
+		lo = storage.PrefixEnd(l.prefix)
+	}
+}
+
+func prefixOf(fields ...any) []byte {
+	prefix, _ := storage.Below(fields...)
+	return prefix
+}
+
+// list is one list of tasks, latest first, as far as it has been read.
+type list struct {
+	prefix []byte
+	tails  [][]byte // what ends the keys that are read and not taken yet
+	from   []byte   // the tail from which on there may be more
+	ahead  int      // how many keys are read next; zero: none is left
+}
+
+// mostAhead is how many keys of a list are read at once.
+const mostAhead = 256
+
+// read reads the next keys of a list, at least one of a task if there is any.
+func (l *list) read(r storage.Reader) error {
+	for l.ahead > 0 && len(l.tails) == 0 {
+		keys, err := firstKeys(r, append(bytes.Clone(l.prefix), l.from...), storage.PrefixEnd(l.prefix), l.ahead)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			l.from = append(bytes.Clone(key[len(l.prefix):]), 0)
+			if len(key) == len(l.prefix)+tailSize {
+				l.tails = append(l.tails, key[len(l.prefix):])
+			}
+		}
+		if len(keys) < l.ahead {
+			l.ahead = 0
+		}
+		l.ahead = min(16*l.ahead, mostAhead)
+	}
+	return nil
+}
+
+// lists are in the order of what is first in each.
+type lists []*list
+
+// The five methods implement heap.Interface.
+func (s lists) Len() int           { return len(s) }
+func (s lists) Less(i, j int) bool { return bytes.Compare(s[i].tails[0], s[j].tails[0]) < 0 }
+func (s lists) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *lists) Push(l any)        { *s = append(*s, l.(*list)) }
+func (s *lists) Pop() (l any) {
+	last := len(*s) - 1
+	l, *s = (*s)[last], (*s)[:last]
+	return l
+}

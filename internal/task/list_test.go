@@ -1,0 +1,172 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+// asBefore puts a task into the list, too, that builds before had of all.
+func asBefore(t storage.Txn, id string) error {
+	rec, err := readTask(t, id)
+	if err != nil {
+		return err
+	}
+	return storage.Reindex(t, nil, rec.older())
+}
+
+// TestListsAreReadInOneOrder makes tasks of several users and keys, many at the same
+// moments, and more in one list than are read at once; among them keys that are
+// none of a task.
+func TestListsAreReadInOneOrder(t *testing.T) {
+	t.Parallel()
+	store := storage.New(memory.New(), storage.Options{})
+	defer store.Close()
+	chance := rand.New(rand.NewPCG(1, 2))
+	var tasks []*record
+	err := store.Update(context.Background(), func(t storage.Txn) error {
+		for n := range 5 * mostAhead {
+			user := chance.IntN(1 + n%7) // of the first as many as of all others
+			rec := &record{ID: newID(), User: fmt.Sprint("user_", user), Key: fmt.Sprint("key_", user, "_", n%2), Created: chance.Int64N(500)}
+			tasks = append(tasks, rec)
+			if err := write(t, nil, rec); err != nil {
+				return err
+			}
+		}
+		for _, fields := range [][]any{
+			{ofUserPrefix, "x"}, {ofUserPrefix, "user_1", "x"}, {ofUserPrefix, "user_0", "x", "y"}, {ofUserPrefix, "", "x"},
+			{ofUserPrefix, "user_2", int64(1), "x"}, {ofUserPrefix, "user_9", "x"}, {ofKeyPrefix, "key_0_0", "x"}, {allPrefix, "x"},
+		} {
+			if err := t.Set(storage.Key(fields...), nil, time.Time{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(tasks, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	for _, owner := range []Owner{
+		Anyone, OfUser("user_0"), OfUser("user_3"), OfUser("user_"), OfUser("user_9"), OfKey("key_0_0"), OfKey("key_1_1"), OfKey("key_0_"), OfKey("key_9_9"),
+	} {
+		var all []*record
+		for _, rec := range tasks {
+			if owner.owns(rec.Key, rec.User) {
+				all = append(all, rec)
+			}
+		}
+		for begin := 0; begin <= len(all); begin += 1 + chance.IntN(150) {
+			var from []byte
+			if begin > 0 {
+				from = append(all[begin-1].tail(), 0)
+			}
+			var got, want []string
+			for _, rec := range all[begin:] {
+				want = append(want, rec.ID)
+			}
+			err := store.View(context.Background(), func(r storage.Reader) error {
+				return latest(r, owner, from, func(id string) (bool, error) {
+					got = append(got, id)
+					return true, nil
+				})
+			})
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%+v from the %dth: %d tasks, %v; want %d", owner, begin, len(got), err, len(want))
+			}
+		}
+	}
+}
+
+// TestAListTellsWhatItsReaderSays has the walk ended by who reads and by the store.
+func TestAListTellsWhatItsReaderSays(t *testing.T) {
+	in(t, func(w *world) {
+		for range 3 {
+			w.must(video())
+		}
+		broken := errors.New("broken")
+		for owner, scans := range map[Owner]int{OfKey(annKey): 1, OfUser(ann): 1, Anyone: 4} { // of all: the first, its list, the next, the rest of the list
+			for _, row := range []struct {
+				more bool
+				err  error
+				want int
+			}{{true, nil, 3}, {false, nil, 1}, {true, broken, 1}} {
+				read := 0
+				err := w.store.View(context.Background(), func(r storage.Reader) error {
+					return latest(r, owner, nil, func(string) (bool, error) { read++; return row.more, row.err })
+				})
+				if read != row.want || !errors.Is(err, row.err) {
+					t.Errorf("%+v, %+v: %d were read, %v", owner, row, read, err)
+				}
+			}
+			for n := range scans + 2 {
+				err := w.store.View(context.Background(), func(r storage.Reader) error {
+					return latest(&breaking{r, n}, owner, nil, func(string) (bool, error) { return true, nil })
+				})
+				if (err != nil) != (n < scans) {
+					t.Errorf("%+v of a store that breaks after %d scans: %v", owner, n, err)
+				}
+			}
+		}
+	})
+}
+
+// breaking is a reader that fails after so many scans.
+type breaking struct {
+	storage.Reader
+	scans int
+}
+
+func (b *breaking) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	if b.scans--; b.scans < 0 {
+		return errors.New("the disk is gone")
+	}
+	return b.Reader.Scan(lo, hi, fn)
+}
+
+// TestATaskOfABuildBeforeIsRemovedFromItsLists goes on with it and, when its time is
+// over, leaves nothing of it.
+func TestATaskOfABuildBeforeIsRemovedFromItsLists(t *testing.T) {
+	in(t, func(w *world) {
+		w.works.succeed(1)
+		task := w.must(video())
+		if err := w.store.Update(context.Background(), func(t storage.Txn) error { return asBefore(t, task.ID) }); err != nil {
+			t.Fatal(err)
+		}
+		w.until(task.ID, Success, time.Minute)
+		for _, owner := range []Owner{Anyone, OfUser(ann), OfKey(annKey)} {
+			if tasks, _, err := w.List(context.Background(), owner, Page{}); err != nil || len(tasks) != 1 {
+				t.Errorf("%+v: %v, %v", owner, tasks, err)
+			}
+		}
+		if found := w.problems(); len(found) > 0 {
+			t.Error(found)
+		}
+		w.sleep(DefaultKept)
+		if err := w.Sweep(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		err := w.store.View(context.Background(), func(r storage.Reader) error {
+			for _, prefix := range []string{taskPrefix, ofKeyPrefix, ofUserPrefix, allPrefix} {
+				lo, hi := storage.Below(prefix)
+				if left, err := firstKeys(r, lo, hi, 9); err != nil || len(left) > 0 {
+					t.Errorf("of %s is left: %q, %v", prefix, left, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
