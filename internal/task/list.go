@@ -41,9 +41,9 @@ func latestOf(r storage.Reader, prefix, from []byte, fn func(id string) (more bo
 	return cmp.Or(wrong, err)
 }
 
-// latestOfAll is [latest] of all tasks. It is for operators: no list of all is
-// written with every task, those of the users are read side by side, and so it
-// costs a read for each user who has tasks.
+// latestOfAll is [latest] of all tasks. It is for operators: rather than that each
+// submission writes a key of a list of all, those of the users are read side by
+// side, which costs two short scans for each user who has tasks.
 func latestOfAll(r storage.Reader, from []byte, fn func(id string) (more bool, err error)) error {
 	lists, err := listsOfUsers(r, from)
 	if err != nil {
