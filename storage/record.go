@@ -71,7 +71,8 @@ func PrefixEnd(prefix []byte) []byte {
 //
 //	1  the first
 //	2  rosters in place of sublive and purchases; binary transfers; no entries of the house;
-//	   short bodies of tasks in their records; binary counts of tasks; no list of all
+//	   short bodies of tasks in their records; binary counts of tasks; no list of all;
+//	   no records of open holds
 const format = 2
 
 type formatRecord struct {

@@ -18,13 +18,15 @@ const (
 	Voided  HoldState = "voided"
 )
 
-// holdRecord is a hold at hold/<user>/<id>.
+// holdRecord is a hold that has ended, at hold/<user>/<id>. While it is open the
+// transfer that began it says all that there is of it; builds before wrote such
+// holds, too.
 type holdRecord struct {
 	ID      ID           `json:"id"`
 	User    string       `json:"user"`
 	State   HoldState    `json:"state"`
-	Time    int64        `json:"time"`  // Unix milliseconds
-	Parts   []Leg        `json:"parts"` // what is held, of which account
+	Time    int64        `json:"time"`  // when it began, in Unix milliseconds
+	Parts   []Leg        `json:"parts"` // what was held, of which account
 	Charged money.Amount `json:"charged"`
 
 	// What was charged counts as a task of this day, key and model. Day is empty
@@ -57,11 +59,29 @@ func (r *Reservation) Hold(t *Txn, now time.Time, user string, id ID, reference 
 	for _, c := range r.caps {
 		parts = append(parts, Leg{Account: c.account, Held: r.amount})
 	}
-	booked, err := t.BookNew(now, Transfer{ID: id, Kind: Hold, User: user, Legs: parts, Reference: reference})
-	if err != nil || !booked {
-		return err
+	_, err := t.BookNew(now, Transfer{ID: id, Kind: Hold, User: user, Legs: parts, Reference: reference})
+	return err
+}
+
+// readHold returns a hold of a user and whether there is one.
+func readHold(r storage.Reader, user string, id ID) (h holdRecord, found bool, err error) {
+	if found, err = storage.GetRecord(r, holdKey(user, id), &h); found || err != nil {
+		return h, found, err
 	}
-	return storage.SetRecord(t, holdKey(user, id), holdRecord{ID: id, User: user, State: Held, Time: now.UnixMilli(), Parts: parts})
+	x, found, err := ReadTransfer(r, id)
+	if err != nil || !found || x.Kind != Hold || x.User != user {
+		return h, false, err
+	}
+	return x.openHold(), true, nil
+}
+
+// openHold is the hold that a transfer begins.
+func (x *Transfer) openHold() holdRecord {
+	h := holdRecord{ID: x.ID, User: x.User, State: Held, Time: x.Time, Parts: make([]Leg, len(x.Legs))}
+	for i, leg := range x.Legs {
+		h.Parts[i] = Leg{Account: leg.Account, Held: leg.Held}
+	}
+	return h
 }
 
 // EndHold settles a hold for cost, at most what is held, in the order in which
@@ -70,9 +90,7 @@ func (r *Reservation) Hold(t *Txn, now time.Time, user string, id ID, reference 
 // ends once: ending it again, in whatever way, does nothing and returns what was
 // charged the first time.
 func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (charged money.Amount, err error) {
-	key := holdKey(u.User, id)
-	var h holdRecord
-	found, err := storage.GetRecord(t, key, &h)
+	h, found, err := readHold(t, u.User, id)
 	switch {
 	case err != nil:
 		return 0, err
@@ -106,8 +124,11 @@ func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (c
 		x.Legs = append(x.Legs, Leg{Account: part.Account, Amount: -pays, Held: -part.Held})
 	}
 	x.Legs = append(x.Legs, Leg{Account: Spent, Amount: h.Charged})
-	if _, err := Book(t, now, x); err != nil {
+	switch booked, err := Book(t, now, x); {
+	case err != nil:
 		return 0, err
+	case !booked:
+		return 0, fmt.Errorf("ledger: hold %s has ended, and how is not known", id)
 	}
-	return h.Charged, storage.SetRecord(t, key, h)
+	return h.Charged, storage.SetRecord(t, holdKey(u.User, id), h)
 }

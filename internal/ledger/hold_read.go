@@ -16,20 +16,24 @@ type HoldInfo struct {
 
 // ReadHold returns a hold of a user and whether there is one.
 func ReadHold(r storage.Reader, user string, id ID) (info HoldInfo, found bool, err error) {
-	var h holdRecord
-	found, err = storage.GetRecord(r, holdKey(user, id), &h)
+	h, found, err := readHold(r, user, id)
 	return h.info(), found, err
 }
 
-// ScanHolds calls fn for all holds, until it returns an error. What cannot be
-// read is left out: [Verify] tells of that.
-func ScanHolds(r storage.Reader, fn func(HoldInfo) error) error {
-	return eachRecord(r, holdPrefix, func(_, record []byte) error {
-		var h holdRecord
-		if storage.DecodeRecord(record, &h) != nil {
+// ScanOpenHolds calls fn for all holds that have not ended, with what they are
+// about, until it returns an error. What cannot be read is left out: [Verify]
+// tells of that.
+func ScanOpenHolds(r storage.Reader, fn func(h HoldInfo, reference string) error) error {
+	return ScanTransfers(r, func(x Transfer) error {
+		if x.Kind != Hold {
 			return nil
 		}
-		return fn(h.info())
+		ended, err := HasTransfer(r, endOf(x.ID))
+		if err != nil || ended {
+			return err
+		}
+		h := x.openHold()
+		return fn(h.info(), x.Reference)
 	})
 }
 

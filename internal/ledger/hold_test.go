@@ -76,3 +76,70 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 	}
 	f.verified()
 }
+
+// TestHoldsThatBuildsBeforeHaveWritten ends a hold that has a record while it is
+// open, and one that has none any more though it has ended.
+func TestHoldsThatBuildsBeforeHaveWritten(t *testing.T) {
+	t.Parallel()
+	f := newHistory(t)
+	f.change(func(tx storage.Txn) error {
+		return storage.SetRecord(tx, holdKey("ann", openHold), holdRecord{
+			ID: openHold, User: "ann", State: Held, Time: f.clock.Now().UnixMilli(),
+			Parts: []Leg{{Account: wallet, Held: 10 * money.Unit}, {Account: underKey, Held: 10 * money.Unit}},
+		})
+	})
+	f.verified()
+	end := func(id ID, cost money.Amount) (charged money.Amount, err error) {
+		err = f.Update(t.Context(), "ann", nil, func(tx *Txn) (err error) {
+			charged, err = EndHold(tx, f.clock.Now(), Usage{User: "ann", Key: "key_1", Model: "m"}, id, cost)
+			return err
+		})
+		return charged, err
+	}
+	for range 2 {
+		if charged, err := end(openHold, 4*money.Unit); err != nil || charged != 4*money.Unit {
+			t.Errorf("it was charged %v: %v", charged, err)
+		}
+	}
+	f.verified()
+	f.change(func(tx storage.Txn) error { return tx.Delete(holdKey("ann", paidHold)) })
+	if charged, err := end(paidHold, 7*money.Unit); err == nil {
+		t.Errorf("a hold that had ended, in what way is not known, was charged %v", charged)
+	}
+}
+
+// TestOpenHoldsAreTheTransfersThatNothingEnds lists holds, of which an open one has
+// no record, and reads each.
+func TestOpenHoldsAreTheTransfersThatNothingEnds(t *testing.T) {
+	t.Parallel()
+	f := newHistory(t)
+	err := f.store.View(t.Context(), func(r storage.Reader) error {
+		var open []HoldInfo
+		err := ScanOpenHolds(r, func(h HoldInfo, reference string) error {
+			if reference != "task" {
+				t.Errorf("hold %v is about %q", h.ID, reference)
+			}
+			open = append(open, h)
+			return nil
+		})
+		if want := []HoldInfo{{ID: openHold, User: "ann", State: Held, Amount: 10 * money.Unit}}; err != nil || !slices.Equal(open, want) {
+			t.Errorf("%v, %+v are open, not %+v", err, open, want)
+		}
+		for _, want := range []HoldInfo{
+			{openHold, "ann", Held, 10 * money.Unit, 0},
+			{paidHold, "ann", Settled, 7 * money.Unit, 6 * money.Unit},
+			{voidHold, "ann", Voided, 2 * money.Unit, 0},
+		} {
+			if have, found, err := ReadHold(r, "ann", want.ID); err != nil || !found || have != want {
+				t.Errorf("%v, %t, the hold is %+v, not %+v", err, found, have, want)
+			}
+			if _, found, err := ReadHold(r, "bob", want.ID); err != nil || found {
+				t.Errorf("hold %v is bob's: %t, %v", want.ID, found, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -117,7 +117,9 @@ func (f *folding) begin(states *cursor) error {
 	if !f.account.memo() {
 		f.sum.add(state.Balance)
 	}
-	add(f.owner.held, f.account, state.Held)
+	if f.owner.user == "" && state.Held != 0 {
+		f.tell("%v is held, and nothing of the house is ever held", state.Held)
+	}
 	if f.house != nil {
 		f.house.state = &state
 	}

@@ -1,18 +1,20 @@
 package ledger
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// holds goes through the holds of a user.
+// holds goes through the holds of a user that have ended.
 func (v *verification) holds(records *cursor, b *books) error {
 	for {
 		key, val, err := records.take(b.user)
 		if err != nil || key == nil {
 			return err
 		}
-		v.Holds++
 		var id ID
 		copy(id[:], key[len(holdPrefix)+len(b.user)+len("/"):])
 		where := "hold " + id.String() + " of " + b.user
@@ -31,24 +33,15 @@ func (v *verification) holds(records *cursor, b *books) error {
 				b.count(h.usage())
 			}
 		}
-		if err := v.hold(where, h, b); err != nil {
+		if err := v.hold(where, h); err != nil {
 			return err
 		}
 	}
 }
 
-// hold holds a record against the transfers that began and ended it.
-func (v *verification) hold(where string, h holdRecord, b *books) error {
-	begin, began, err := v.transfer(h.ID)
-	if err != nil {
-		return err
-	}
-	switch {
-	case !began:
-		v.tell(where, "its transfer %v is missing", h.ID)
-	case begin != nil && (begin.Kind != Hold || begin.User != h.User):
-		v.tell(where, "its transfer is a %s of %q", begin.Kind, begin.User)
-	}
+// hold holds a record against the transfer that ended the hold, or else against
+// that which began it. One that ended it is held against that by itself.
+func (v *verification) hold(where string, h holdRecord) error {
 	end, ended, err := v.transfer(endOf(h.ID))
 	if err != nil {
 		return err
@@ -57,12 +50,17 @@ func (v *verification) hold(where string, h holdRecord, b *books) error {
 	switch {
 	case !known:
 		v.tell(where, "%q is no state of a hold", h.State)
+	case h.State == Held && ended:
+		v.tell(where, "it is open, but transfer %v has ended it", endOf(h.ID))
 	case h.State == Held:
-		for _, part := range h.Parts {
-			add(b.held, part.Account, -part.Held)
-		}
-		if ended {
-			v.tell(where, "it is open, but transfer %v has ended it", endOf(h.ID))
+		begin, began, err := v.transfer(h.ID)
+		switch {
+		case err != nil:
+			return err
+		case !began:
+			v.tell(where, "its transfer %v is missing", h.ID)
+		case begin != nil && (begin.Kind != Hold || begin.User != h.User):
+			v.tell(where, "its transfer is a %s of %q", begin.Kind, begin.User)
 		}
 	case !ended:
 		v.tell(where, "it is %s, but transfer %v, which ends it, is missing", h.State, endOf(h.ID))
@@ -101,28 +99,59 @@ func (v *verification) transfer(id ID) (*Transfer, bool, error) {
 	return &x, true, nil
 }
 
-// holdOf looks for the hold that a transfer begins or ends. One that ends it has
-// the only id for that.
+// holdOf looks at the hold that a transfer begins or ends. One that ends it has the
+// only id for that, leaves a record, and releases all that was held: so what is
+// held of an account is what its open holds come to.
 func (v *verification) holdOf(x Transfer) error {
-	id := x.ID
 	switch x.Kind {
 	case Hold:
+		v.Holds++
+		return nil
 	case Settle, Void:
-		if err := id.UnmarshalText([]byte(x.Reference)); err != nil {
-			v.tell(x.where(), "it ends no hold: %v", err)
-			return nil
-		}
-		if x.ID != endOf(id) {
-			v.tell(x.where(), "it ends hold %v, which only transfer %v may do: a hold ends once", id, endOf(id))
-		}
 	default:
 		return nil
 	}
+	var id ID
+	if err := id.UnmarshalText([]byte(x.Reference)); err != nil {
+		v.tell(x.where(), "it ends no hold: %v", err)
+		return nil
+	}
+	if x.ID != endOf(id) {
+		v.tell(x.where(), "it ends hold %v, which only transfer %v may do: a hold ends once", id, endOf(id))
+		return nil
+	}
 	record, err := v.Get(holdKey(x.User, id))
-	if err == nil && record == nil {
+	if err != nil {
+		return err
+	}
+	if record == nil {
 		v.tell(x.where(), "it is a %s of hold %v of %s, which is missing", x.Kind, id, x.User)
 	}
-	return err
+	begin, began, err := v.transfer(id)
+	switch {
+	case err != nil:
+		return err
+	case !began:
+		v.tell(x.where(), "it ends hold %v, and transfer %v, which began it, is missing", id, id)
+	case begin == nil: // told of
+	case begin.Kind != Hold || begin.User != x.User:
+		v.tell(x.where(), "it ends hold %v of %q, which is a %s of %q", id, x.User, begin.Kind, begin.User)
+	default:
+		v.released(x, *begin)
+	}
+	return nil
+}
+
+// released looks whether a transfer releases what the one that began its hold has
+// set aside.
+func (v *verification) released(end, begin Transfer) {
+	left := make(map[Account]money.Amount)
+	for _, leg := range slices.Concat(begin.Legs, end.Legs) {
+		add(left, leg.Account, leg.Held)
+	}
+	for _, a := range slices.Sorted(maps.Keys(left)) {
+		v.tell(end.where(), "it leaves %v held of %s by the hold that it ends", left[a], a)
+	}
 }
 
 // endOf is the id of the transfer that ends a hold.

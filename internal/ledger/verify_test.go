@@ -161,7 +161,7 @@ func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {
 		return reads, err
 	}
 	all, err := run(t.Context(), 0, nil)
-	if err != nil || all < 20 {
+	if err != nil || all < 15 {
 		t.Fatalf("%d reads, %v", all, err)
 	}
 	broken := errors.New("broken")

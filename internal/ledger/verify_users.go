@@ -90,7 +90,6 @@ func (c *cursor) take(user string) (key, val []byte, err error) {
 // sum is what the one side has less what the other has: zero in the end.
 type books struct {
 	user  string
-	held  map[Account]money.Amount // on each account; by its holds
 	paid  map[Account]money.Amount // from each account by calls whose records are there; by those
 	spent money.Amount             // by calls and tasks, ever; by the sums of days
 	days  map[string]Usage         // what they came to on days of which all calls are there; by the sums
@@ -102,7 +101,7 @@ type books struct {
 
 func newBooks(user string) *books {
 	return &books{
-		user: user, held: make(map[Account]money.Amount), paid: make(map[Account]money.Amount),
+		user: user, paid: make(map[Account]money.Amount),
 		days: make(map[string]Usage), vague: make(map[Account]bool),
 	}
 }
@@ -135,9 +134,6 @@ func (b *books) count(by Usage) {
 
 // balance tells what the two sides do not agree on.
 func (v *verification) balance(b *books) {
-	for _, a := range slices.Sorted(maps.Keys(b.held)) {
-		v.tell("account "+string(a), "what is held differs by %v from what its open holds come to", b.held[a])
-	}
 	for _, a := range slices.Sorted(maps.Keys(b.paid)) {
 		if b.vague[a] {
 			continue

@@ -2,7 +2,6 @@ package task
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -230,24 +229,14 @@ func (v *verification) counts() error {
 
 // holds checks that every open hold is one of a task that is not over.
 func (v *verification) holds() error {
-	return ledger.ScanHolds(v, func(h ledger.HoldInfo) error {
-		if h.State != ledger.Held {
-			return nil
-		}
-		x, _, err := ledger.ReadTransfer(v, h.ID)
-		if errors.Is(err, ledger.ErrUnreadable) {
-			return nil // the ledger tells of it
-		}
-		if err != nil {
-			return err
-		}
+	return ledger.ScanOpenHolds(v, func(h ledger.HoldInfo, id string) error {
 		var held money.Amount
-		rec, err := readTask(v, x.Reference)
+		rec, err := readTask(v, id)
 		if err == nil && rec != nil && !rec.over() && holdID(rec.ID) == h.ID {
 			held = rec.Hold
 		}
 		if err == nil && held != h.Amount {
-			v.problem("hold %s of %s: it holds %v open, and its task %q holds %v", h.ID, h.User, h.Amount, x.Reference, held)
+			v.problem("hold %s of %s: it holds %v open, and its task %q holds %v", h.ID, h.User, h.Amount, id, held)
 		}
 		return err
 	})
