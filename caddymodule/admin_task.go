@@ -54,11 +54,15 @@ type shownTask struct {
 	Polled   int64  `json:"polled,omitempty"`
 	Due      int64  `json:"due,omitempty"`
 	Deadline int64  `json:"deadline,omitempty"`
+	Made     int64  `json:"made,omitempty"`
 }
 
 func newShownTask(t *task.Task, names map[string]string) shownTask {
 	d := t.Detail
-	return shownTask{Task: *t, Detail: d, User: names[d.User], Polled: d.Polled / 1000, Due: d.Due / 1000, Deadline: d.Deadline / 1000}
+	return shownTask{
+		Task: *t, Detail: d, User: names[d.User],
+		Polled: d.Polled / 1000, Due: d.Due / 1000, Deadline: d.Deadline / 1000, Made: d.Made / 1000,
+	}
 }
 
 // state is where a task stands, in a word that changes with it.

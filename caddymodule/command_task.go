@@ -79,8 +79,11 @@ func printTask(w io.Writer, t *shownTask) {
 	if t.Word != "" {
 		line("unknown word", dash(t.Word))
 	}
+	at("made, not copied since", t.Made)
 	if t.CompletedAt == 0 {
-		at("looked at next", t.Due)
+		if t.Due != t.Deadline { // what waits for its slot is not looked at before
+			at("looked at next", t.Due)
+		}
 		at("fails if not over", t.Deadline)
 		line("held", t.Held.String())
 	} else {

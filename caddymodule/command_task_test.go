@@ -85,13 +85,29 @@ func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, rows)
 		}
 	}
-	if rows := strings.Join(table(t, g, "task", "show", waits), "\n"); !strings.Contains(rows, "hand-over | none") || strings.Contains(rows, "job there") {
+	if rows := strings.Join(table(t, g, "task", "show", waits), "\n"); !strings.Contains(rows, "hand-over | none") || strings.Contains(rows, "job there") || strings.Contains(rows, "looked at") {
 		t.Errorf("one that waits is\n%s", rows)
 	}
 	s.say(rejected)
 	until(t, g, id, task.Failed)
 	if rows := strings.Join(table(t, g, "task", "show", id), "\n"); !strings.Contains(rows, "failed | CONTENT_REJECTED: not that") || !strings.Contains(rows, "charged | 0.00") || strings.Contains(rows, "held") {
 		t.Errorf("one that has failed is\n%s", rows)
+	}
+}
+
+// TestATaskWhoseResultsCannotBeCopiedSaysSo is about results at an address that
+// may not be dialled.
+func TestATaskWhoseResultsCannotBeCopiedSaysSo(t *testing.T) {
+	s := newStudio(t)
+	config := s.config("")
+	config.App = strings.Replace(config.App, "media off", "base_url https://ai.example.com\nmedia {\npath "+t.TempDir()+"/media\n}", 1)
+	g := gatetest.Start(t, config)
+	id := submit(t, payer(t, g))
+	s.say(strings.ReplaceAll(done, "https://files.example.com", s.address))
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "the results of a task are not copied yet" })
+	rows := strings.Join(table(t, g, "task", "show", id), "\n")
+	if !strings.Contains(rows, "status | in_progress 99%") || !strings.Contains(rows, "made, not copied since | 20") {
+		t.Errorf("it is\n%s", rows)
 	}
 }
 

@@ -31,7 +31,10 @@ const (
 func Paid(provider string) Account { return Account("s/paid/" + provider) }
 
 // ownPrefix is what the accounts of a user begin with.
-func ownPrefix(user string) Account { return Account("u/" + user + "/") }
+func ownPrefix(user string) Account { return Account(userPrefix + user + "/") }
+
+// userPrefix is what the accounts of users begin with.
+const userPrefix = "u/"
 
 // Wallet is a user's prepaid money.
 func Wallet(user string) Account { return ownPrefix(user) + "wallet" }
@@ -39,7 +42,7 @@ func Wallet(user string) Account { return ownPrefix(user) + "wallet" }
 // Quota is what one period of a subscription has to spend.
 func Quota(user string, subscription int64, start time.Time) Account {
 	var room [96]byte // few are longer
-	name := append(append(append(room[:0], "u/"...), user...), "/quota/"...)
+	name := append(append(append(room[:0], userPrefix...), user...), "/quota/"...)
 	name = append(strconv.AppendInt(name, subscription, 10), '/')
 	return Account(strconv.AppendInt(name, start.Unix(), 10))
 }
@@ -55,7 +58,7 @@ func budgetAccount(user, scope string, start int64) Account {
 
 // Owner returns the id of the user whose account this is; empty for the house.
 func (a Account) Owner() string {
-	if rest, ok := strings.CutPrefix(string(a), "u/"); ok {
+	if rest, ok := strings.CutPrefix(string(a), userPrefix); ok {
 		owner, _, _ := strings.Cut(rest, "/")
 		return owner
 	}
@@ -88,7 +91,7 @@ func (a Account) Family() Account {
 
 // own returns the account's name among those of its user: "wallet".
 func (a Account) own() string {
-	if rest, ok := strings.CutPrefix(string(a), "u/"); ok {
+	if rest, ok := strings.CutPrefix(string(a), userPrefix); ok {
 		if _, own, ok := strings.Cut(rest, "/"); ok {
 			return own
 		}

@@ -181,6 +181,8 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	after.Balance, fits = before.Balance.Add(leg.Amount)
 	after.Held, held = before.Held.Add(leg.Held)
 	switch {
+	case (!fits || !held) && leg.Account.house():
+		return 0, fault.New(fault.AmountOutOfRange, "what is booked on one day cannot come to so much")
 	case !fits || !held:
 		return 0, fault.New(fault.AmountOutOfRange, "the account %s cannot hold so much", leg.Account.own())
 	case after.Held < 0:

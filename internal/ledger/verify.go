@@ -117,6 +117,3 @@ func (v *verification) accounts() error {
 	}
 	return nil
 }
-
-// userPrefix is what the names of the accounts of users begin with.
-const userPrefix = "u/"

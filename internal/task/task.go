@@ -65,6 +65,7 @@ type Detail struct {
 	Failing        int               `json:"failing,omitempty"`  // how often in a row it did not answer that
 	Due            int64             `json:"due,omitempty"`      // when it is looked at next, Unix milliseconds
 	Deadline       int64             `json:"deadline,omitempty"` // Unix milliseconds
+	Made           int64             `json:"made,omitempty"`     // since when the backend has it made and it is not copied yet, Unix milliseconds
 	Results        []backends.Result `json:"results,omitempty"`
 }
 
@@ -97,7 +98,7 @@ func (r *record) task() *Task {
 			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Handover: r.Handover,
 			SessionID: r.SessionID, SessionContext: r.SessionContext,
 			Charged: r.Charged, VendorCost: r.VendorCost, Loss: r.Loss,
-			Word: r.Word, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline,
+			Word: r.Word, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline, Made: r.MadeAt,
 		},
 	}
 	if !r.over() {
