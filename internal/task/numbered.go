@@ -22,14 +22,14 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 	}
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, total = []*Task{}, 0
-		lo, hi := storage.Below(ofUserPrefix, user)
+		prefix := prefixOf(ofUserPrefix, user)
 		if f.Key != "" {
-			lo, hi = storage.Below(ofKeyPrefix, f.Key)
+			prefix = prefixOf(ofKeyPrefix, f.Key)
 			if his, err := isOf(r, f.Key, user); err != nil || !his {
 				return err
 			}
 		}
-		all, err := numbered(r, lo, hi, func(place int, id string) (more bool, err error) {
+		all, err := numbered(r, prefix, func(place int, id string) (more bool, err error) {
 			switch {
 			case f.Status != "" && place == mostExamined:
 				return false, nil
@@ -68,10 +68,9 @@ func isOf(r storage.Reader, key, user string) (bool, error) {
 // DeliveryPage returns callbacks of a user for somebody who turns pages, latest
 // first: limit of them after the first skip, and how many there are in all.
 func (e *Engine) DeliveryPage(ctx context.Context, user string, skip, limit int) (list []Delivery, total int, err error) {
-	lo, hi := storage.Below(eventOfPrefix, user)
 	err = e.view(ctx, func(r storage.Reader) (err error) {
 		list = []Delivery{}
-		total, err = numbered(r, lo, hi, func(place int, id string) (more bool, err error) {
+		total, err = numbered(r, prefixOf(eventOfPrefix, user), func(place int, id string) (more bool, err error) {
 			if place < skip || place >= skip+limit {
 				return true, nil
 			}
@@ -86,18 +85,12 @@ func (e *Engine) DeliveryPage(ctx context.Context, user string, skip, limit int)
 	return list, total, err
 }
 
-// numbered calls fn for each key of a list, with its place from 0 on and the id
-// that ends it, until fn wants no more, and returns for how many it did.
-func numbered(r storage.Reader, lo, hi []byte, fn func(place int, id string) (more bool, err error)) (called int, err error) {
-	var failed error
-	err = r.Scan(lo, hi, func(key, _ []byte) bool {
-		var more bool
-		more, failed = fn(called, lastID(key))
+// numbered is [latestOf] with the place of each id, from 0 on, and returns for how
+// many it called fn.
+func numbered(r storage.Reader, prefix []byte, fn func(place int, id string) (more bool, err error)) (called int, err error) {
+	err = latestOf(r, prefix, nil, func(id string) (more bool, err error) {
 		called++
-		return more && failed == nil
+		return fn(called-1, id)
 	})
-	if err == nil {
-		err = failed
-	}
 	return called, err
 }
