@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -253,8 +254,8 @@ func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
 
 	// Who leaves while he waits is answered nothing, and nothing has failed.
 	ctx, leave := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, leave)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
+	asked := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { time.AfterFunc(100*time.Millisecond, leave) }}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, asked), http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
