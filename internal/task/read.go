@@ -164,8 +164,11 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		var from []byte
 		if p.After != "" {
 			rec, err := e.owned(r, owner, p.After)
-			if err != nil {
+			switch {
+			case err == ErrNotFound:
 				return fault.At(fault.InvalidParameter, "after", "after is the id of a task in this list")
+			case err != nil:
+				return err
 			}
 			from = append(rec.tail(), 0)
 		}

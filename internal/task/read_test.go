@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
@@ -267,5 +268,23 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 		w.refused(err, fault.StoreUnavailable)
 		w.has(1000, 100)
 		w.until(task.ID, InProgress, time.Minute)
+	})
+}
+
+// TestACursorThatCannotBeReadIsNoMistakeOfTheCaller: 400 would end his turning of
+// pages for good.
+func TestACursorThatCannotBeReadIsNoMistakeOfTheCaller(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.damaged = true
+		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
+			return t.Set(storage.Key(taskPrefix, task.ID), []byte("\x01{"), time.Time{})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, owner := range []Owner{OfKey(annKey), OfUser(ann), Anyone} {
+			_, _, err := w.List(context.Background(), owner, Page{After: task.ID})
+			w.refused(err, fault.StoreUnavailable)
+		}
 	})
 }
