@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
@@ -167,6 +168,91 @@ func TestATaskOfABuildBeforeIsRemovedFromItsLists(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// passed writes tasks that have failed: of each, when it was created and when it
+// was completed.
+func (w *world) passed(times ...[2]int64) (tasks []*record) {
+	w.t.Helper()
+	w.damaged = true // they have held no money
+	for batch := range slices.Chunk(times, 500) {
+		made := make([]*record, len(batch))
+		for i, at := range batch {
+			made[i] = &record{ID: newID(), User: ann, Key: annKey, Backend: "works", Created: at[0], State: Failed, Handover: None, Completed: at[1]}
+		}
+		err := w.store.Update(context.Background(), func(t storage.Txn) error {
+			for _, rec := range made {
+				if err := write(t, nil, rec); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		tasks = append(tasks, made...)
+	}
+	return tasks
+}
+
+// TestAListGoesOnBehindTasksThatAreNotKeptAnyMore: more of them than one page looks
+// at, not removed yet, before one that took longer and is kept.
+func TestAListGoesOnBehindTasksThatAreNotKeptAnyMore(t *testing.T) {
+	in(t, func(w *world) {
+		now := w.now()
+		kept := w.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
+		var gone [][2]int64
+		for n := range int64(mostExamined) {
+			gone = append(gone, [2]int64{now + 1 + n, now + 1 + n})
+		}
+		w.passed(gone...)
+		w.sleep(DefaultKept + time.Minute)
+		for _, owner := range []Owner{OfKey(annKey), OfUser(ann), Anyone} {
+			var got []string
+			for after, more := "", true; more; more = after != "" {
+				tasks, next, err := w.List(context.Background(), owner, Page{After: after})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, task := range tasks {
+					got = append(got, task.ID)
+				}
+				after = next
+			}
+			if !slices.Equal(got, []string{kept.ID}) {
+				t.Errorf("%+v: %q; want %s", owner, got, kept.ID)
+			}
+		}
+	})
+}
+
+// TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile, between two pages.
+func TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile(t *testing.T) {
+	in(t, func(w *world) {
+		now := w.now()
+		two := w.passed([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})
+		w.sleep(DefaultKept - time.Second)
+		for _, owner := range []Owner{OfKey(annKey), OfUser(ann), Anyone} {
+			tasks, next, err := w.List(context.Background(), owner, Page{Limit: 1})
+			if err != nil || len(tasks) != 1 || next != two[1].ID {
+				t.Fatalf("%+v: %v, next %q, %v", owner, tasks, next, err)
+			}
+		}
+		w.sleep(2 * time.Second)
+		for _, owner := range []Owner{OfKey(annKey), OfUser(ann), Anyone} {
+			tasks, _, err := w.List(context.Background(), owner, Page{Limit: 1, After: two[1].ID})
+			if err != nil || len(tasks) != 1 || tasks[0].ID != two[0].ID {
+				t.Errorf("%+v: %v, %v", owner, tasks, err)
+			}
+		}
+		if _, _, err := w.List(context.Background(), OfKey(annKey2), Page{After: two[1].ID}); codeOf(err) != fault.InvalidParameter {
+			t.Errorf("another's: %v", err)
+		}
+		if _, err := w.Get(context.Background(), OfKey(annKey), two[1].ID); codeOf(err) != fault.TaskNotFound {
+			t.Error(err)
 		}
 	})
 }

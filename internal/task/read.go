@@ -61,13 +61,23 @@ func (e *Engine) find(ctx context.Context, owner Owner, id string) (rec *record,
 	return rec, err
 }
 
-// owned reads a task of an owner, or refuses.
-func (e *Engine) owned(r storage.Reader, owner Owner, id string) (*record, error) {
+// listed reads a task that is in the lists of an owner, those included that are
+// not kept any more and not removed yet: who was told to go on behind one can.
+func listed(r storage.Reader, owner Owner, id string) (*record, error) {
 	if len(id) != idSize {
 		return nil, ErrNotFound
 	}
 	rec, err := readTask(r, id)
-	if err == nil && (rec == nil || !owner.owns(rec.Key, rec.User) || rec.over() && e.expired(rec.Completed)) {
+	if err == nil && (rec == nil || !owner.owns(rec.Key, rec.User)) {
+		err = ErrNotFound
+	}
+	return rec, err
+}
+
+// owned reads a task of an owner, or refuses.
+func (e *Engine) owned(r storage.Reader, owner Owner, id string) (*record, error) {
+	rec, err := listed(r, owner, id)
+	if err == nil && rec.over() && e.expired(rec.Completed) {
 		err = ErrNotFound
 	}
 	return rec, err
@@ -163,7 +173,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		tasks, next = []*Task{}, ""
 		var from []byte
 		if p.After != "" {
-			rec, err := e.owned(r, owner, p.After)
+			rec, err := listed(r, owner, p.After)
 			switch {
 			case err == ErrNotFound:
 				return fault.At(fault.InvalidParameter, "after", "after is the id of a task in this list")
@@ -180,10 +190,13 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			}
 			examined++
 			rec, err := readTask(r, id)
-			if err != nil || rec == nil || rec.over() && e.expired(rec.Completed) {
+			if err != nil || rec == nil {
 				return true, err
 			}
-			last = id
+			last = id // also of one that is not kept any more: there may be others behind it that are
+			if rec.over() && e.expired(rec.Completed) {
+				return true, nil
+			}
 			if p.Status == "" || rec.status() == p.Status {
 				tasks = append(tasks, rec.task())
 			}
