@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// sweepMost is how many tasks one Sweep removes.
-	sweepMost = 256
+	// sweepMost is how many tasks are removed in one transaction, and sweepRounds
+	// how many such one Sweep makes: in all, more than are made between two of them.
+	sweepMost   = 256
+	sweepRounds = 400
 
 	// expireMost is how many tasks of one backend it looks at that nobody drives.
 	expireMost = 1000
@@ -103,17 +105,28 @@ func (e *Engine) clear(ctx context.Context) error {
 	if before < 0 {
 		return nil
 	}
-	var keys [][]byte
 	lo, _ := storage.Below(endPrefix)
 	hi := storage.Key(endPrefix, before+1)
-	err := e.view(ctx, func(r storage.Reader) (err error) {
-		keys, err = firstKeys(r, lo, hi, sweepMost)
-		return err
-	})
-	if err != nil || len(keys) == 0 {
-		return err
+	for range sweepRounds {
+		var keys [][]byte
+		err := e.view(ctx, func(r storage.Reader) (err error) {
+			keys, err = firstKeys(r, lo, hi, sweepMost)
+			return err
+		})
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if err := e.forgetAll(ctx, keys); err != nil || len(keys) < sweepMost {
+			return err
+		}
+		lo = append(keys[len(keys)-1], 0)
 	}
-	err = e.update(ctx, func(t storage.Txn) error {
+	return nil
+}
+
+// forgetAll removes tasks in one transaction.
+func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
+	err := e.update(ctx, func(t storage.Txn) error {
 		for _, key := range keys {
 			if err := forget(t, lastID(key)); err != nil {
 				return err

@@ -1,0 +1,30 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestTasksAreRemovedAsFastAsTheyAreMade: the node sweeps once a minute, and five
+// tasks a second are more than one transaction of it removes.
+func TestTasksAreRemovedAsFastAsTheyAreMade(t *testing.T) {
+	in(t, func(w *world) {
+		const minutes, each = 10, 300
+		for range minutes {
+			w.passed(slices.Repeat([][2]int64{{w.now(), w.now()}}, each)...)
+			w.sleep(time.Minute)
+		}
+		w.sleep(DefaultKept - minutes*time.Minute)
+		for range minutes {
+			w.sleep(time.Minute)
+			if err := w.Sweep(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := w.count(Filter{}); n != 0 {
+			t.Errorf("%d sweeps, a minute apart, have left %d of %d tasks", minutes, n, minutes*each)
+		}
+	})
+}
