@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -107,6 +108,7 @@ func (e *Engine) clear(ctx context.Context) error {
 	}
 	lo, _ := storage.Below(endPrefix)
 	hi := storage.Key(endPrefix, before+1)
+	var failed error
 	for range sweepRounds {
 		var keys [][]byte
 		err := e.view(ctx, func(r storage.Reader) (err error) {
@@ -114,14 +116,24 @@ func (e *Engine) clear(ctx context.Context) error {
 			return err
 		})
 		if err != nil || len(keys) == 0 {
-			return err
+			return cmp.Or(err, failed)
 		}
-		if err := e.forgetAll(ctx, keys); err != nil || len(keys) < sweepMost {
-			return err
+		if err := e.forgetAll(ctx, keys); err != nil {
+			some := false
+			for _, key := range keys { // one that cannot be read keeps no other
+				one := e.forgetAll(ctx, [][]byte{key})
+				some, failed = some || one == nil, cmp.Or(failed, one)
+			}
+			if !some {
+				return failed
+			}
+		}
+		if len(keys) < sweepMost {
+			return failed
 		}
 		lo = append(keys[len(keys)-1], 0)
 	}
-	return nil
+	return failed
 }
 
 // forgetAll removes tasks in one transaction.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // TestTasksAreRemovedAsFastAsTheyAreMade: the node sweeps once a minute, and five
@@ -25,6 +27,26 @@ func TestTasksAreRemovedAsFastAsTheyAreMade(t *testing.T) {
 		}
 		if n := w.count(Filter{}); n != 0 {
 			t.Errorf("%d sweeps, a minute apart, have left %d of %d tasks", minutes, n, minutes*each)
+		}
+	})
+}
+
+// TestATaskThatCannotBeReadKeepsNoOther from being removed.
+func TestATaskThatCannotBeReadKeepsNoOther(t *testing.T) {
+	in(t, func(w *world) {
+		tasks := w.passed(slices.Repeat([][2]int64{{w.now(), w.now()}}, 5)...)
+		err := w.store.Update(context.Background(), func(t storage.Txn) error {
+			return t.Set(storage.Key(taskPrefix, tasks[2].ID), []byte("\x01{"), time.Time{})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(DefaultKept)
+		if err := w.Sweep(context.Background()); err == nil {
+			t.Error("of the one that cannot be read nothing is told")
+		}
+		if n := w.count(Filter{}); n != 1 {
+			t.Errorf("%d of 5 are left", n)
 		}
 	})
 }
