@@ -170,3 +170,20 @@ func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
 		t.Error("the store is still open")
 	}
 }
+
+// TestTheListsOfAUserHaveABoundPerMinute, over all of his keys: one by status looks
+// at 5000 tasks, and may have nothing to say.
+func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
+	w := start(t, "")
+	key, other := w.rich(t), w.rich(t)
+	var got gatetest.Answer
+	for range 400 {
+		if got = w.get(t, key, tasksPath+"?status=pending"); got.Status != http.StatusOK {
+			break
+		}
+	}
+	refusal{429, fault.RateLimited, "", "300 lists of tasks per minute"}.check(t, tasksPath, got)
+	if got = w.get(t, other, tasksPath+"?status=pending"); got.Status != http.StatusOK {
+		t.Errorf("another user: %d", got.Status)
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -98,12 +100,33 @@ type listing struct {
 // mostListed bounds a page, as the engine does.
 const mostListed = 100
 
+// listsPerMinute is how many lists a user may ask for in a minute, over all of his
+// keys: one by status looks at thousands of tasks.
+const listsPerMinute = 300
+
+// admitList counts a list. What the table of rates counts by the minute as tokens
+// are lists here.
+func (v *visit) admitList() *fault.Fault {
+	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
+		User:   limit.Subject{ID: "lists/" + v.principal.UserID, Rates: limit.Rates{TokensPerMinute: listsPerMinute}},
+		Tokens: 1,
+	})
+	if refused != nil {
+		return fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
+	}
+	grant.End(time.Now(), 1)
+	return nil
+}
+
 // listTasks serves GET /v1/platform/tasks?after=&limit=&status=.
 func listTasks(v *visit) error {
 	q := v.query()
 	page := task.Page{After: q.text("after"), Limit: q.number("limit", 1, mostListed), Status: task.State(q.text("status"))}
 	if q.fault != nil {
 		return q.fault
+	}
+	if refused := v.admitList(); refused != nil {
+		return refused
 	}
 	tasks, next, err := v.node.Tasks.List(v.r.Context(), task.OfKey(v.principal.KeyID), page)
 	if err != nil {
