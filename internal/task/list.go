@@ -43,7 +43,7 @@ func latestOf(r storage.Reader, prefix, from []byte, fn func(id string) (more bo
 
 // latestOfAll is [latest] of all tasks. It is for operators: rather than that each
 // submission writes a key of a list of all, those of the users are read side by
-// side, which costs two short scans for each user who has tasks.
+// side, which costs [mostPassed] keys and two short scans for each user who has tasks.
 func latestOfAll(r storage.Reader, from []byte, fn func(id string) (more bool, err error)) error {
 	lists, err := listsOfUsers(r, from)
 	if err != nil {
@@ -69,29 +69,45 @@ func latestOfAll(r storage.Reader, from []byte, fn func(id string) (more bool, e
 	return nil
 }
 
+// mostPassed is how many keys in a row are read of one list rather than that the
+// next is looked for: a scan that begins costs as much as some tens of keys.
+const mostPassed = 24
+
 // listsOfUsers are the lists of all users that have tasks, with the first of each.
 func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
 	lo, hi := storage.Below(ofUserPrefix)
 	all := len(lo)
-	for {
-		first, err := firstKeys(r, lo, hi, 1)
-		if err != nil || len(first) == 0 {
-			return found, err
-		}
-		name := bytes.IndexByte(first[0][all:], '/')
-		if name < 0 {
-			lo = append(first[0], 0)
-			continue
-		}
-		l := &list{prefix: first[0][:all+name+1], from: from, ahead: 1}
-		if err := l.read(r); err != nil {
-			return nil, err
-		}
-		if len(l.tails) > 0 {
-			found = append(found, l)
-		}
-		lo = storage.PrefixEnd(l.prefix)
+	l, passed := &list{prefix: hi}, 0
+	for lo != nil && err == nil {
+		at := lo
+		lo = nil
+		err = r.Scan(at, hi, func(key, _ []byte) (more bool) {
+			if !bytes.HasPrefix(key, l.prefix) {
+				name := bytes.IndexByte(key[all:], '/')
+				if name < 0 {
+					return true
+				}
+				l, passed = &list{prefix: bytes.Clone(key[:all+name+1])}, 0
+			}
+			tail := key[len(l.prefix):]
+			if len(l.tails) == 0 && len(tail) == tailSize && bytes.Compare(tail, from) >= 0 {
+				l.tails, l.from, l.ahead = [][]byte{bytes.Clone(tail)}, append(bytes.Clone(tail), 0), 16
+				found = append(found, l)
+			}
+			if passed++; passed < mostPassed {
+				return true
+			}
+			passed = 0
+			if lo = storage.PrefixEnd(l.prefix); len(l.tails) == 0 {
+				lo = append(bytes.Clone(l.prefix), from...)
+				if bytes.Compare(lo, key) <= 0 {
+					lo = append(bytes.Clone(key), 0)
+				}
+			}
+			return false
+		})
 	}
+	return found, err
 }
 
 func prefixOf(fields ...any) []byte {

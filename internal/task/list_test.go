@@ -96,7 +96,7 @@ func TestAListTellsWhatItsReaderSays(t *testing.T) {
 			w.must(video())
 		}
 		broken := errors.New("broken")
-		for owner, scans := range map[Owner]int{OfKey(annKey): 1, OfUser(ann): 1, Anyone: 4} { // of all: the first, its list, the next, the rest of the list
+		for owner, scans := range map[Owner]int{OfKey(annKey): 1, OfUser(ann): 1, Anyone: 2} { // of all: the first of each list, the rest of this one
 			for _, row := range []struct {
 				more bool
 				err  error
@@ -255,4 +255,59 @@ func TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAListOfAllBeginsFewScans: one that begins costs as much as some tens of keys,
+// and there may be a hundred thousand users who have made a task or two. Keys that
+// are none of a task, and many of them, keep none from being found.
+func TestAListOfAllBeginsFewScans(t *testing.T) {
+	t.Parallel()
+	store := storage.New(memory.New(), storage.Options{})
+	defer store.Close()
+	const users = 300
+	var middle *record
+	err := store.Update(context.Background(), func(t storage.Txn) error {
+		for n := range 2 * users {
+			rec := &record{ID: newID(), User: fmt.Sprint("user_", n%users), Key: "key", Created: int64(n)}
+			if err := write(t, nil, rec); err != nil {
+				return err
+			}
+			if n == users {
+				middle = rec
+			}
+		}
+		for n := range 3 * mostPassed {
+			if err := t.Set(storage.Key(ofUserPrefix, "user_7", fmt.Sprintf("\x00%d", n)), nil, time.Time{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		from []byte
+		want int
+	}{{nil, 2 * users}, {middle.tail(), users + 1}} {
+		begun := &breaking{nil, 1 << 20}
+		err := store.View(context.Background(), func(r storage.Reader) error {
+			begun.Reader = r
+			found, err := listsOfUsers(begun, row.from)
+			if len(found) != users {
+				t.Errorf("%d lists, want %d", len(found), users)
+			}
+			return err
+		})
+		if scans := 1<<20 - begun.scans; err != nil || scans > 10 {
+			t.Errorf("%d scans have begun, %v", scans, err)
+		}
+		read := 0
+		err = store.View(context.Background(), func(r storage.Reader) error {
+			return latest(r, Anyone, row.from, func(string) (bool, error) { read++; return true, nil })
+		})
+		if err != nil || read != row.want {
+			t.Errorf("%d tasks, %v; want %d", read, err, row.want)
+		}
+	}
 }
