@@ -198,7 +198,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 		}
 		for i, key := range keys {
 			if i == limit {
-				next = list[limit-1].Task
+				next = lastID(keys[limit-1])
 				break
 			}
 			v, err := readEvent(r, lastID(key))

@@ -1,0 +1,29 @@
+package task
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// TestAListOfCallbacksPassesAKeyOfNone, which is there when the store is damaged.
+func TestAListOfCallbacksPassesAKeyOfNone(t *testing.T) {
+	in(t, func(w *world) {
+		w.damaged = true
+		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
+			for n := range int64(2) {
+				if err := t.Set(storage.Key(eventOfPrefix, ann, n, newID()), nil, time.Time{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if list, next, err := w.Deliveries(context.Background(), ann, "", 1); err != nil || len(list) > 0 {
+			t.Error(list, next, err)
+		}
+	})
+}
