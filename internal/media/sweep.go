@@ -16,13 +16,13 @@ import (
 const (
 	mostFiles     = 64  // that are removed together because their time is over
 	mostRemovals  = 8   // of these at once
-	mostRecords   = 256 // that are forgotten
+	mostRecords   = 256 // that are forgotten together
 	mostStrangers = 256 // files that are looked at for whether anybody knows them; a folder's more
 )
 
 const (
-	// sweepFor is how long one Sweep goes on removing files, and removeFor how long
-	// one removal may take: other rooms wait for it.
+	// sweepFor is how long one Sweep goes on removing files, and forgetting records,
+	// and removeFor how long one removal may take: other rooms wait for it.
 	sweepFor  = 5 * time.Second
 	removeFor = 20 * time.Second
 
@@ -181,21 +181,33 @@ func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[
 }
 
 // sweepRecords forgets files that were removed, as long after they were kept as
-// tasks are kept after their end.
+// tasks are kept after their end, for a while.
 func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 	before := a.now() - c.Kept.Milliseconds()
 	if before < 0 {
 		return nil
 	}
+	for begun := time.Now(); ; {
+		n, err := a.forgetSome(ctx, before)
+		if err != nil || n == 0 || time.Since(begun) >= a.sweepFor {
+			return err
+		}
+	}
+}
+
+// forgetSome forgets some of the files that were kept until then, and returns how
+// many.
+func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, err error) {
 	var past []string
-	err := a.view(ctx, func(r storage.Reader) (err error) {
+	err = a.view(ctx, func(r storage.Reader) (err error) {
 		past, err = names(r, storage.Key(pastPrefix, int64(0)), storage.Key(pastPrefix, before+1), mostRecords)
 		return err
 	})
 	if err != nil || len(past) == 0 {
-		return err
+		return 0, err
 	}
-	return a.update(ctx, func(t storage.Txn) error {
+	err = a.update(ctx, func(t storage.Txn) error {
+		n = 0
 		for _, name := range past {
 			have, err := read(t, name)
 			if err != nil {
@@ -207,9 +219,11 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 			if err := replace(t, have, nil); err != nil {
 				return err
 			}
+			n++
 		}
 		return nil
 	})
+	return n, err
 }
 
 // sweepStrangers looks at some files of the place, and removes those that no

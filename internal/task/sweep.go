@@ -1,10 +1,10 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// sweepMost is how many tasks are removed in one transaction, and sweepRounds
-	// how many such one Sweep makes: in all, more than are made between two of them.
-	sweepMost   = 256
-	sweepRounds = 400
+	// sweepMost is how many tasks are removed in one transaction, and sweepFor how
+	// long one Sweep goes on with that.
+	sweepMost = 256
+	sweepFor  = 5 * time.Second
 
 	// expireMost is how many tasks of one backend it looks at that nobody drives.
 	expireMost = 1000
@@ -100,7 +100,8 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 	return late, err
 }
 
-// clear removes tasks that have been over for longer than they are kept.
+// clear removes tasks that have been over for longer than they are kept, for a
+// while.
 func (e *Engine) clear(ctx context.Context) error {
 	before := e.now() - e.config.Load().Kept.Milliseconds()
 	if before < 0 {
@@ -108,35 +109,29 @@ func (e *Engine) clear(ctx context.Context) error {
 	}
 	lo, _ := storage.Below(endPrefix)
 	hi := storage.Key(endPrefix, before+1)
-	var failed error
-	for range sweepRounds {
+	var failed []error
+	for begun := time.Now(); time.Since(begun) < sweepFor; {
 		var keys [][]byte
 		err := e.view(ctx, func(r storage.Reader) (err error) {
 			keys, err = firstKeys(r, lo, hi, sweepMost)
 			return err
 		})
 		if err != nil || len(keys) == 0 {
-			return cmp.Or(err, failed)
+			return errors.Join(append(failed, err)...)
 		}
 		if err := e.forgetAll(ctx, keys); err != nil {
-			some := false
-			for _, key := range keys { // one that cannot be read keeps no other
-				one := e.forgetAll(ctx, [][]byte{key})
-				some, failed = some || one == nil, cmp.Or(failed, one)
-			}
-			if !some {
-				return failed
-			}
+			failed = append(failed, err)
 		}
-		if len(keys) < sweepMost {
-			return failed
+		if ctx.Err() != nil {
+			break
 		}
 		lo = append(keys[len(keys)-1], 0)
 	}
-	return failed
+	return errors.Join(failed...)
 }
 
-// forgetAll removes tasks in one transaction.
+// forgetAll removes tasks, one by one where not all of them can be removed: one
+// that cannot be read keeps no other.
 func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 	err := e.update(ctx, func(t storage.Txn) error {
 		for _, key := range keys {
@@ -146,6 +141,13 @@ func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 		}
 		return nil
 	})
+	if err != nil && len(keys) > 1 && e.store.Err() == nil && ctx.Err() == nil {
+		var failed []error
+		for _, key := range keys {
+			failed = append(failed, e.forgetAll(ctx, [][]byte{key}))
+		}
+		return errors.Join(failed...)
+	}
 	if err == nil {
 		for _, key := range keys {
 			e.cache.drop(lastID(key))
