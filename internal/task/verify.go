@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -120,6 +121,9 @@ func (v *verification) body(r *record) error {
 // money checks the hold of a task.
 func (v *verification) money(r *record) error {
 	hold, found, err := ledger.ReadHold(v, r.User, holdID(r.ID))
+	if errors.Is(err, ledger.ErrUnreadable) {
+		return nil // the ledger tells of it
+	}
 	if err != nil {
 		return err
 	}
