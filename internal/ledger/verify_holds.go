@@ -61,12 +61,16 @@ func (v *verification) hold(where string, h holdRecord) error {
 			v.tell(where, "its transfer %v is missing", h.ID)
 		case begin != nil && (begin.Kind != Hold || begin.User != h.User):
 			v.tell(where, "its transfer is a %s of %q", begin.Kind, begin.User)
+		case begin != nil && !slices.Equal(h.Parts, begin.openHold().Parts):
+			v.tell(where, "its parts are not what its transfer sets aside")
 		}
 	case !ended:
 		v.tell(where, "it is %s, but transfer %v, which ends it, is missing", h.State, endOf(h.ID))
 	case end == nil: // told of as a transfer
 	case end.Kind != kind:
 		v.tell(where, "it is %s, but was ended by a %s", h.State, end.Kind)
+	case end.User != h.User:
+		v.tell(where, "it was ended by a %s of %q", end.Kind, end.User)
 	default:
 		var spent money.Amount
 		for _, leg := range end.Legs {

@@ -228,6 +228,23 @@ var harmsToTransfers = []harm{
 		[]string{fmt.Sprintf(`hold %v of ann: its transfer is a credit of "ann"`, creditID)},
 	},
 	{
+		"a hold of a build before whose record names another account",
+		func(d damage) {
+			d.set(holdKey("ann", openHold), storage.EncodeRecord(holdRecord{
+				ID: openHold, User: "ann", State: Held,
+				Parts: []Leg{{Account: usedQuota, Held: 10 * money.Unit}, {Account: underKey, Held: 10 * money.Unit}},
+			}))
+		},
+		[]string{fmt.Sprintf("hold %v of ann: its parts are not what its transfer sets aside", openHold)},
+	},
+	{
+		"a hold that has ended twice, of two users",
+		func(d damage) {
+			d.set(holdKey("bob", voidHold), storage.EncodeRecord(holdRecord{ID: voidHold, User: "bob", State: Voided}))
+		},
+		[]string{fmt.Sprintf(`hold %v of bob: it was ended by a void of "ann"`, voidHold)},
+	},
+	{
 		"a hold that cannot be read",
 		func(d damage) { d.set(holdKey("ann", paidHold), []byte{2}) },
 		[]string{
