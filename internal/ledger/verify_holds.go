@@ -110,7 +110,7 @@ func (v *verification) holdOf(x Transfer) error {
 	switch x.Kind {
 	case Hold:
 		v.Holds++
-		return nil
+		return v.begun(x)
 	case Settle, Void:
 	default:
 		return nil
@@ -144,6 +144,32 @@ func (v *verification) holdOf(x Transfer) error {
 		v.released(x, *begin)
 	}
 	return nil
+}
+
+// begun looks whether a transfer sets aside under each budget what it does in pots,
+// and whether nothing but an end of its hold has the id of that: such a thing the
+// hold would never end by.
+func (v *verification) begun(x Transfer) error {
+	var pots sum
+	for _, leg := range x.Legs {
+		if !leg.Account.memo() {
+			pots.add(leg.Held)
+		}
+	}
+	if pots.zero() {
+		v.tell(x.where(), "it sets nothing aside")
+	}
+	for _, leg := range x.Legs {
+		differs := pots
+		if differs.take(leg.Held); leg.Account.memo() && !differs.zero() {
+			v.tell(x.where(), "it sets %v aside under %s, of %v", leg.Held, leg.Account, &pots)
+		}
+	}
+	end, _, err := v.transfer(endOf(x.ID))
+	if err == nil && end != nil && end.Kind != Settle && end.Kind != Void {
+		v.tell(x.where(), "transfer %v, which only its end may be, is a %s", end.ID, end.Kind)
+	}
+	return err
 }
 
 // released looks whether a transfer releases what the one that began its hold has

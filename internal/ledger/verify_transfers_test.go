@@ -23,7 +23,10 @@ var harmsToTransfers = []harm{
 		func(d damage) {
 			d.transfer(openHold, func(x *Transfer) { x.Legs[0].Held += money.Unit })
 		},
-		[]string{fmt.Sprintf("transfer %v: its leg on u/ann/wallet is 0.00 with 11.00 held, entry 7 there is 0.00 with 10.00 held", openHold)},
+		[]string{
+			fmt.Sprintf("transfer %v: it sets 10.00 aside under %s, of 11.00", openHold, underKey),
+			fmt.Sprintf("transfer %v: its leg on u/ann/wallet is 0.00 with 11.00 held, entry 7 there is 0.00 with 10.00 held", openHold),
+		},
 	},
 	{
 		"an entry of another amount than its leg",
@@ -243,6 +246,35 @@ var harmsToTransfers = []harm{
 			d.set(holdKey("bob", voidHold), storage.EncodeRecord(holdRecord{ID: voidHold, User: "bob", State: Voided}))
 		},
 		[]string{fmt.Sprintf(`hold %v of bob: it was ended by a void of "ann"`, voidHold)},
+	},
+	{
+		"a hold under a budget alone",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Hold, User: "ann", Legs: []Leg{{Account: underKey, Held: 5 * money.Unit}}})
+		},
+		[]string{
+			fmt.Sprintf("transfer %v: it sets nothing aside", extra),
+			fmt.Sprintf("transfer %v: it sets 5.00 aside under %s, of 0.00", extra, underKey),
+		},
+	},
+	{
+		"a hold that sets more aside under a budget",
+		func(d damage) {
+			d.transfer(openHold, func(x *Transfer) { x.Legs[1].Held += money.Unit })
+			d.entry(underKey, 5, func(e *Entry) { e.Held, e.After.Held = e.Held+money.Unit, e.After.Held+money.Unit })
+			for n := uint64(6); n <= 9; n++ {
+				d.entry(underKey, n, func(e *Entry) { e.After.Held += money.Unit })
+			}
+			d.state(underKey, func(s *State) { s.Held += money.Unit })
+		},
+		[]string{fmt.Sprintf("transfer %v: it sets 11.00 aside under %s, of 10.00", openHold, underKey)},
+	},
+	{
+		"a hold whose end something else is in the place of",
+		func(d damage) {
+			d.book(Transfer{ID: endOf(openHold), Kind: Credit, User: "ann", Legs: Move(Operator, wallet, money.Unit)})
+		},
+		[]string{fmt.Sprintf("transfer %v: transfer %v, which only its end may be, is a credit", openHold, endOf(openHold))},
 	},
 	{
 		"a hold that cannot be read",
