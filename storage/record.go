@@ -35,14 +35,18 @@ func DecodeRecord(record []byte, v any) error {
 	return json.Unmarshal(record[1:], v)
 }
 
-// GetRecord reads the record at key into v and tells whether there is one.
+// ErrUnreadable is a record that is there and cannot be read.
+var ErrUnreadable = errors.New("its record cannot be read")
+
+// GetRecord reads the record at key into v and tells whether there is one. It
+// fails as ErrUnreadable when there is one that v cannot be read from.
 func GetRecord(r Reader, key []byte, v any) (bool, error) {
 	record, err := r.Get(key)
 	if err != nil || record == nil {
 		return false, err
 	}
 	if err := DecodeRecord(record, v); err != nil {
-		return false, fmt.Errorf("%q: %w", key, err)
+		return false, fmt.Errorf("%q: %w: %w", key, ErrUnreadable, err)
 	}
 	return true, nil
 }

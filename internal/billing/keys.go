@@ -74,7 +74,7 @@ func scan[T any](r storage.Reader, lo, hi []byte, fn func(key []byte, record T) 
 	err := r.Scan(lo, hi, func(key, val []byte) bool {
 		var record T
 		if err := storage.DecodeRecord(val, &record); err != nil {
-			bad = fmt.Errorf("%q: %w", key, err)
+			bad = fmt.Errorf("%q: %w: %w", key, storage.ErrUnreadable, err)
 			return false
 		}
 		return fn(key, record)

@@ -50,7 +50,7 @@ type verification struct {
 // subscriptions checks each subscription with its sales and periods.
 func (v *verification) subscriptions() error {
 	var last int64
-	if _, err := storage.GetRecord(v, counterKey, &last); err != nil {
+	if _, err := storage.GetRecord(v, counterKey, &last); v.pass(err) != nil {
 		return err
 	}
 	return each(v, subscriptionPrefix, func(key []byte, s subscriptionRecord) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // answer is what is kept of a receipt, or of a change of a wallet, to be answered
@@ -61,7 +62,7 @@ func (v *verification) answer(where, scope string, a answer) error {
 		v.answered.Count(id[:], -1)
 	}
 	x, found, err := ledger.ReadTransfer(v, id)
-	if errors.Is(err, ledger.ErrUnreadable) {
+	if errors.Is(err, storage.ErrUnreadable) {
 		return nil // the ledger tells of it
 	}
 	if err != nil {

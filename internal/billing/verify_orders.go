@@ -106,7 +106,7 @@ func (v *verification) moves(o *orderRecord) error {
 			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
 		}
 		x, found, err := ledger.ReadTransfer(v, id)
-		if errors.Is(err, ledger.ErrUnreadable) {
+		if errors.Is(err, storage.ErrUnreadable) {
 			return nil // the ledger tells of it, and what it has taken nobody knows
 		}
 		if err != nil {

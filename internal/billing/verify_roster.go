@@ -78,7 +78,7 @@ func (v *verification) rosters() error {
 		user := string(key[len(lo):])
 		var r *roster
 		if r, failed = v.rosterOf(user); failed == nil {
-			failed = v.roster(key, user, r)
+			failed = v.pass(v.roster(key, user, r))
 		}
 		return failed == nil
 	})

@@ -2,6 +2,7 @@ package billing
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -57,19 +58,34 @@ func (v *verification) scan(prefix string, fn func(key []byte) error) error {
 	var failed error
 	lo, hi := storage.Below(prefix)
 	err := v.Scan(lo, hi, func(key, _ []byte) bool {
-		failed = fn(key)
+		failed = v.pass(fn(key))
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
 }
 
 // each calls fn for all records below a prefix.
-func each[T any](r storage.Reader, prefix string, fn func(key []byte, record T) error) error {
+func each[T any](v *verification, prefix string, fn func(key []byte, record T) error) error {
 	var failed error
 	lo, hi := storage.Below(prefix)
-	err := scan(r, lo, hi, func(key []byte, record T) bool {
-		failed = fn(key, record)
+	err := v.Scan(lo, hi, func(key, val []byte) bool {
+		var record T
+		if err := storage.DecodeRecord(val, &record); err != nil {
+			v.problem("key %q: its record cannot be read: %v", key, err)
+			return true
+		}
+		failed = v.pass(fn(key, record))
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
+}
+
+// pass tells of a record that could not be read: it keeps nothing else from being
+// looked at.
+func (v *verification) pass(err error) error {
+	if errors.Is(err, storage.ErrUnreadable) {
+		v.problem("%v", err)
+		return nil
+	}
+	return err
 }

@@ -205,7 +205,7 @@ func (e Entry) encode() []byte {
 func decodeEntry(key, b []byte) (e Entry, a Account, err error) {
 	name := key[len(entryPrefix):]
 	if len(name) < 9 || name[len(name)-9] != 0 || len(b) != entrySize || b[0] != layout {
-		return e, a, fmt.Errorf("the entry at %q cannot be read by this build", key)
+		return e, a, fmt.Errorf("entry %q: %w", key, storage.ErrUnreadable)
 	}
 	a = Account(name[:len(name)-9])
 	e.Number = math.MaxUint64 - binary.BigEndian.Uint64(name[len(name)-8:])

@@ -65,15 +65,8 @@ func (r *Reservation) Hold(t *Txn, now time.Time, user string, id ID, reference 
 
 // readHold returns a hold of a user and whether there is one.
 func readHold(r storage.Reader, user string, id ID) (h holdRecord, found bool, err error) {
-	record, err := r.Get(holdKey(user, id))
-	if err != nil {
-		return h, false, err
-	}
-	if record != nil {
-		if err = storage.DecodeRecord(record, &h); err != nil {
-			return h, false, fmt.Errorf("hold %v: %w: %w", id, ErrUnreadable, err)
-		}
-		return h, true, nil
+	if found, err = storage.GetRecord(r, holdKey(user, id), &h); found || err != nil {
+		return h, found, err
 	}
 	x, found, err := ReadTransfer(r, id)
 	if err != nil || !found || x.Kind != Hold || x.User != user {

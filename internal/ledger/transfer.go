@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -199,9 +198,6 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	return after.Entries, t.Set(accountKey(leg.Account), after.encode(), time.Time{})
 }
 
-// ErrUnreadable is a record that is there and cannot be read. [Verify] tells of it.
-var ErrUnreadable = errors.New("its record cannot be read")
-
 // HasTransfer tells whether there is a transfer with this id: whether it has
 // happened.
 func HasTransfer(r storage.Reader, id ID) (bool, error) {
@@ -217,7 +213,7 @@ func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
 		return x, false, err
 	}
 	if x, err = decodeTransfer(key, record); err != nil {
-		return x, true, fmt.Errorf("transfer %v: %w: %w", id, ErrUnreadable, err)
+		return x, true, fmt.Errorf("transfer %v: %w: %w", id, storage.ErrUnreadable, err)
 	}
 	return x, true, nil
 }

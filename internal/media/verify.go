@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -82,6 +83,9 @@ func verifyIndex(r storage.Reader, prefix string, problem func(format string, ar
 	lo, hi := storage.Below(prefix)
 	err := r.Scan(lo, hi, func(key, _ []byte) bool {
 		rec, err := read(r, nameIn(key))
+		if errors.Is(err, storage.ErrUnreadable) {
+			return true // it was told of
+		}
 		if err != nil {
 			failed = err
 			return false

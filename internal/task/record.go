@@ -193,7 +193,7 @@ func reread(r storage.Reader, known *record) (*record, error) {
 	}
 	var rec record
 	if err := storage.DecodeRecord(stored, &rec); err != nil {
-		return nil, fmt.Errorf("%q: %w", key, err)
+		return nil, fmt.Errorf("%q: %w: %w", key, storage.ErrUnreadable, err)
 	}
 	return &rec, nil
 }

@@ -121,7 +121,7 @@ func (v *verification) body(r *record) error {
 // money checks the hold of a task.
 func (v *verification) money(r *record) error {
 	hold, found, err := ledger.ReadHold(v, r.User, holdID(r.ID))
-	if errors.Is(err, ledger.ErrUnreadable) {
+	if errors.Is(err, storage.ErrUnreadable) {
 		return nil // the ledger tells of it
 	}
 	if err != nil {
@@ -236,6 +236,9 @@ func (v *verification) holds() error {
 	return ledger.ScanOpenHolds(v, func(h ledger.HoldInfo, id string) error {
 		var held money.Amount
 		rec, err := readTask(v, id)
+		if errors.Is(err, storage.ErrUnreadable) {
+			return nil // it was told of
+		}
 		if err == nil && rec != nil && !rec.over() && holdID(rec.ID) == h.ID {
 			held = rec.Hold
 		}

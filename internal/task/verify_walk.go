@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -130,12 +131,16 @@ func (v *verification) exists(what string, key []byte) error {
 	return err
 }
 
-// each calls fn for all keys below a prefix.
+// each calls fn for all keys below a prefix. A record that cannot be read, to which
+// one of them leads, is told of where it lies, and keeps nothing else from being
+// looked at.
 func (v *verification) each(prefix string, fn func(key, val []byte) error) error {
 	var failed error
 	lo, hi := storage.Below(prefix)
 	err := v.Scan(lo, hi, func(key, val []byte) bool {
-		failed = fn(key, val)
+		if failed = fn(key, val); errors.Is(failed, storage.ErrUnreadable) {
+			failed = nil
+		}
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
