@@ -105,7 +105,7 @@ func (v *verification) transfer(id ID) (*Transfer, bool, error) {
 
 // holdOf looks at the hold that a transfer begins or ends. One that ends it has the
 // only id for that, leaves a record, and releases all that was held: so what is
-// held of an account is what its open holds come to.
+// held of an account is what the transfers of its open holds set aside.
 func (v *verification) holdOf(x Transfer) error {
 	switch x.Kind {
 	case Hold:
@@ -173,11 +173,16 @@ func (v *verification) begun(x Transfer) error {
 }
 
 // released looks whether a transfer releases what the one that began its hold has
-// set aside.
+// set aside, and takes no more than that.
 func (v *verification) released(end, begin Transfer) {
 	left := make(map[Account]money.Amount)
 	for _, leg := range slices.Concat(begin.Legs, end.Legs) {
 		add(left, leg.Account, leg.Held)
+	}
+	for _, leg := range end.Legs {
+		if leg.Account.Owner() != "" && leg.Amount < leg.Held {
+			v.tell(end.where(), "it takes %v of %s, of which it releases %v", -leg.Amount, leg.Account, -leg.Held)
+		}
 	}
 	for _, a := range slices.Sorted(maps.Keys(left)) {
 		v.tell(end.where(), "it leaves %v held of %s by the hold that it ends", left[a], a)

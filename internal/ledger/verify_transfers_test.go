@@ -231,6 +231,17 @@ var harmsToTransfers = []harm{
 		[]string{fmt.Sprintf(`hold %v of ann: its transfer is a credit of "ann"`, creditID)},
 	},
 	{
+		"a hold that was settled for more than it set aside",
+		func(d damage) {
+			d.book(Transfer{ID: extra, Kind: Hold, User: "ann", Legs: []Leg{{Account: wallet, Held: 2 * money.Unit}}})
+			d.book(Transfer{ID: endOf(extra), Kind: Settle, User: "ann", Reference: extra.String(), Legs: []Leg{
+				{Account: wallet, Amount: -3 * money.Unit, Held: -2 * money.Unit}, {Account: Spent, Amount: 3 * money.Unit},
+			}})
+			d.set(holdKey("ann", extra), storage.EncodeRecord(holdRecord{ID: extra, User: "ann", State: Settled, Charged: 3 * money.Unit}))
+		},
+		[]string{fmt.Sprintf("transfer %v: it takes 3.00 of u/ann/wallet, of which it releases 2.00", endOf(extra))},
+	},
+	{
 		"a hold of a build before whose record names another account",
 		func(d damage) {
 			d.set(holdKey("ann", openHold), storage.EncodeRecord(holdRecord{
