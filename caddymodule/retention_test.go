@@ -22,7 +22,7 @@ func keeps(words string) gatetest.Config {
 // keeping lets a minute pass for the retention of the node.
 func keeping(t *testing.T) {
 	t.Helper()
-	if err := caddymodule.Keep(nodeOf(t), t.Context()); err != nil {
+	if err := caddymodule.Keep(gatetest.Node(t), t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -31,7 +31,7 @@ func keeping(t *testing.T) {
 func callsSince(t *testing.T, g *gatetest.Gate) time.Duration {
 	t.Helper()
 	before := g.Now()
-	from, err := nodeOf(t).Ledger.CallsFrom(t.Context())
+	from, err := gatetest.Node(t).Ledger.CallsFrom(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func callsSince(t *testing.T, g *gatetest.Gate) time.Duration {
 // auditFor returns how long an event is kept that is recorded now.
 func auditFor(t *testing.T) (kept time.Duration) {
 	t.Helper()
-	node := nodeOf(t)
+	node := gatetest.Node(t)
 	err := node.Store.Update(t.Context(), func(txn storage.Txn) error {
 		now := node.Store.Now()
 		return identity.Record(noting{txn, func(purge time.Time) { kept = purge.Sub(now) }}, now, identity.Event{Actor: "operator", Action: "test"})

@@ -9,30 +9,11 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
-
-// nodeOf returns the node of the running configuration. It is not held: it lives
-// as long as something else does that holds it.
-func nodeOf(t *testing.T) *caddymodule.Node {
-	t.Helper()
-	module, err := caddy.ActiveContext().App(caddymodule.AppID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, release, err := module.(*caddymodule.App).Node(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
-	return node
-}
 
 // configured are the backends that an engine has, by name.
 func configured(t *testing.T, tasks *task.Engine) map[string]bool {
@@ -119,7 +100,7 @@ func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
 		s.gate, s.finished = nil, true
 	})
 	// What was under way ends, and from there on the new adapter is asked alone.
-	allSucceed(t, nodeOf(t), key.UserID, tasks)
+	allSucceed(t, gatetest.Node(t), key.UserID, tasks)
 	s.submittedOnce(t, tasks)
 	s.with(func() {
 		if s.crowded > 0 {
@@ -141,7 +122,7 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	key := g.NewKey(t, nil)
 	running, waiting := submit(t, key), submit(t, key)
 	resp, end := stream(t, g, key.Secret, "holds-the-node")
-	node := nodeOf(t)
+	node := gatetest.Node(t)
 	if !configured(t, node.Tasks)["resting"] {
 		t.Fatal("the backend is not there to begin with")
 	}
@@ -166,7 +147,7 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if nodeOf(t) != node {
+	if gatetest.Node(t) != node {
 		t.Fatal("the store was not kept open by its stream")
 	}
 	s.with(func() { s.finished = true })
@@ -191,7 +172,7 @@ func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
 		if err := g.ReloadText(other); err == nil {
 			t.Fatal("a configuration came up at an address that is taken")
 		}
-		if now := configured(t, nodeOf(t).Tasks); !now["before"] || now["after"] {
+		if now := configured(t, gatetest.Node(t).Tasks); !now["before"] || now["after"] {
 			t.Fatalf("in force is %v", now)
 		}
 	}
@@ -235,7 +216,7 @@ func TestVerifyLooksAtTasksToo(t *testing.T) {
 	g := gatetest.Start(t, acts("verified", ""))
 	submit(t, g.NewKey(t, nil))
 	g.Verify(t)
-	node := nodeOf(t)
+	node := gatetest.Node(t)
 	err := node.Store.Update(t.Context(), func(tx storage.Txn) error {
 		return tx.Set([]byte("taskload/verified"), storage.EncodeRecord(map[string]int{"running": 7, "last": 1}), time.Time{})
 	})
@@ -302,7 +283,7 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 		answer := g.Do(t, http.MethodGet, "/readyz", "", "")
 		return answer.Status, string(answer.Body)
 	}
-	node := nodeOf(t)
+	node := gatetest.Node(t)
 	drain := func(names ...string) {
 		for _, name := range names {
 			if err := node.Tasks.Drain(t.Context(), "operator", name); err != nil {
@@ -352,7 +333,7 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	`
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
-	node := nodeOf(t)
+	node := gatetest.Node(t)
 	deliveries := func() []task.Delivery {
 		list, _, err := node.Tasks.Deliveries(t.Context(), key.UserID, "", 10)
 		if err != nil {
