@@ -2,6 +2,10 @@ package caddymodule_test
 
 import (
 	"context"
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,10 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"github.com/caddy-modelgate/modelgate/caddymodule"
-	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/task"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // configured are the backends that an engine has, by name.
