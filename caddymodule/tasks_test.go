@@ -2,10 +2,6 @@ package caddymodule_test
 
 import (
 	"context"
-	"github.com/caddy-modelgate/modelgate/caddymodule"
-	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/task"
-	"github.com/caddy-modelgate/modelgate/storage"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +9,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // configured are the backends that an engine has, by name.

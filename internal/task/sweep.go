@@ -142,11 +142,11 @@ func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 		return nil
 	})
 	if err != nil && len(keys) > 1 && e.store.Err() == nil && ctx.Err() == nil {
-		var failed []error
+		err = nil
 		for _, key := range keys {
-			failed = append(failed, e.forgetAll(ctx, [][]byte{key}))
+			err = errors.Join(err, e.forgetAll(ctx, [][]byte{key}))
 		}
-		return errors.Join(failed...)
+		return err
 	}
 	if err == nil {
 		for _, key := range keys {
