@@ -14,8 +14,8 @@ type HoldInfo struct {
 	Charged money.Amount // what it was settled for
 }
 
-// ReadHold returns a hold of a user and whether there is one; [storage.ErrUnreadable] when
-// that cannot be told.
+// ReadHold returns a hold of a user and whether there is one;
+// [storage.ErrUnreadable] when that cannot be told.
 func ReadHold(r storage.Reader, user string, id ID) (info HoldInfo, found bool, err error) {
 	h, found, err := readHold(r, user, id)
 	return h.info(), found, err
