@@ -65,10 +65,10 @@ func listSubscriptions(cmd *cobra.Command, _ []string) error {
 }
 
 func printSubscriptions(w io.Writer, list ...shownSubscription) {
-	fmt.Fprintln(w, "ID\tUSER\tPLAN\tSTATUS\tQUOTA\tUSED\tENDS\tRESETS")
+	fmt.Fprintln(w, "ID\tUSER\tPLAN\tSTATUS\tQUOTA\tUSED\tHELD\tENDS\tRESETS")
 	for _, s := range list {
-		fmt.Fprintf(w, "%d\t%s\t%d %s\t%s\t%s\t%s\t%s\t%s\n", s.ID, cmp.Or(s.UserName, s.User), s.PlanID, s.Title, s.Status,
-			s.QuotaTotal, s.QuotaUsed, moment(s.EndTime), moment(s.NextResetTime))
+		fmt.Fprintf(w, "%d\t%s\t%d %s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, cmp.Or(s.UserName, s.User), s.PlanID, s.Title, s.Status,
+			s.QuotaTotal, s.QuotaUsed, s.QuotaHeld, moment(s.EndTime), moment(s.NextResetTime))
 	}
 }
 

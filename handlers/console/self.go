@@ -33,6 +33,7 @@ type planUse struct {
 	Title      string       `json:"title"`
 	QuotaTotal money.Amount `json:"quota_total"` // of the present period
 	QuotaUsed  money.Amount `json:"quota_used"`
+	QuotaHeld  money.Amount `json:"quota_held,omitempty"` // of what is left, set aside by tasks
 	End        int64        `json:"end_time"`
 	NextReset  int64        `json:"next_reset_time,omitempty"`
 }
@@ -74,7 +75,7 @@ func (v *visit) planUse() ([]planUse, error) {
 	used := []planUse{}
 	for _, s := range subscriptions {
 		if s.Status == billing.Active {
-			used = append(used, planUse{s.ID, s.PlanID, s.Title, s.QuotaTotal, s.QuotaUsed, s.EndTime, s.NextResetTime})
+			used = append(used, planUse{s.ID, s.PlanID, s.Title, s.QuotaTotal, s.QuotaUsed, s.QuotaHeld, s.EndTime, s.NextResetTime})
 		}
 	}
 	slices.SortStableFunc(used, func(a, b planUse) int { return cmp.Compare(a.End, b.End) })

@@ -34,3 +34,27 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 		return err
 	}))
 }
+
+// TestASubscriptionShowsWhatTasksHoldOfItsQuota until they end.
+func TestASubscriptionShowsWhatTasksHoldOfItsQuota(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(15)
+	f.mustBuy(1, "k") // a quota of 12
+	task, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 7)
+	f.must(err)
+	id := ledger.IDOf("task")
+	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
+		return task.Hold(txn, f.clock.Now(), f.user, id, "task")
+	}))
+	if s := f.one(1); s.QuotaTotal != 12 || s.QuotaUsed != 0 || s.QuotaHeld != 7 {
+		t.Errorf("of %d, %d are used and %d held", s.QuotaTotal, s.QuotaUsed, s.QuotaHeld)
+	}
+	f.must(f.ledger.Update(t.Context(), f.user, nil, func(txn *ledger.Txn) error {
+		_, err := ledger.EndHold(txn, f.clock.Now(), ledger.Usage{User: f.user}, id, 5)
+		return err
+	}))
+	if s := f.one(1); s.QuotaUsed != 5 || s.QuotaHeld != 0 {
+		t.Errorf("%d are used and %d held", s.QuotaUsed, s.QuotaHeld)
+	}
+}

@@ -151,13 +151,14 @@ func (s *subscriptionRecord) periodAt(r storage.Reader, moment time.Time) (p per
 	return p, true, nil
 }
 
-// used is what has been spent of the quota of a period, as far as it is durable.
-func (s *subscriptionRecord) used(r storage.Reader, p period) (money.Amount, error) {
+// used is what has been spent of the quota of a period, as far as it is durable,
+// and held what tasks have set aside of the rest.
+func (s *subscriptionRecord) used(r storage.Reader, p period) (used, held money.Amount, err error) {
 	if !p.opened {
-		return 0, nil
+		return 0, 0, nil
 	}
 	state, err := ledger.ReadState(r, s.quotaAccount(p.start))
-	return p.quota - state.Balance, err
+	return p.quota - state.Balance, state.Held, err
 }
 
 // open grants the quota of a period that has not been opened. When it fails,

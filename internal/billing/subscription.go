@@ -45,6 +45,7 @@ type Subscription struct {
 	Status        Status       `json:"status"`
 	QuotaTotal    money.Amount `json:"quota_total"` // of the present period, or of the last
 	QuotaUsed     money.Amount `json:"quota_used"`
+	QuotaHeld     money.Amount `json:"quota_held,omitempty"` // of what is left, set aside by tasks
 	StartTime     int64        `json:"start_time"`
 	EndTime       int64        `json:"end_time"`
 	NextResetTime int64        `json:"next_reset_time,omitempty"` // zero: the quota lasts to the end
@@ -148,7 +149,7 @@ func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (
 	if shown.Status == Active && p.resets < s.End {
 		shown.NextResetTime = p.resets
 	}
-	shown.QuotaUsed, err = s.used(r, p)
+	shown.QuotaUsed, shown.QuotaHeld, err = s.used(r, p)
 	return shown, err
 }
 
