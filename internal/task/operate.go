@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -73,6 +74,9 @@ func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, er
 		return s, err
 	}
 	rec, err := readTask(r, lastID(keys[0]))
+	if errors.Is(err, storage.ErrUnreadable) {
+		return s, nil // since when it waits nobody knows; the rest is known
+	}
 	if err == nil && rec != nil {
 		s.Oldest = time.UnixMilli(rec.Created)
 	}

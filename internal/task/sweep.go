@@ -47,27 +47,38 @@ func (e *Engine) expire(ctx context.Context) error {
 	if e.undriven.key == nil {
 		e.undriven.key = make(map[string][]byte)
 	}
+	var failed []error // one task's trouble keeps no other
 	for _, b := range all {
 		if !b.Abandoned() {
 			continue
 		}
 		late, err := e.late(ctx, b.Name)
 		if err != nil {
-			return err
+			failed = append(failed, err)
 		}
 		for _, rec := range late {
 			e.log.Warn("the time of a task is over, and its backend is not configured any more",
 				zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 			if _, err := e.finish(ctx, rec, outcome{state: Failed, failure: timeout, only: rec.fenced}); err != nil {
-				return err
+				failed = append(failed, err)
+				if !e.ofOne(ctx, err) {
+					return errors.Join(failed...)
+				}
 			}
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// ofOne tells whether an error is that of one task, beside which others may do
+// better, and not of the store or of the end.
+func (e *Engine) ofOne(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && e.store.Err() == nil &&
+		!errors.Is(err, storage.ErrLowSpace) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrClosed)
 }
 
 // late returns tasks of a backend whose time is over, of those that are looked at
-// this time.
+// this time, beside an error of those that cannot be read.
 func (e *Engine) late(ctx context.Context, backend string) (late []*record, err error) {
 	now := e.now()
 	lo, _ := storage.Below(duePrefix, backend)
@@ -76,8 +87,9 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		lo = from
 	}
 	delete(e.undriven.key, backend) // from the beginning, unless there are more
+	var unread []error
 	err = e.view(ctx, func(r storage.Reader) error {
-		late = nil
+		late, unread = nil, nil
 		keys, err := firstKeys(r, lo, hi, expireMost+1)
 		if err != nil {
 			return err
@@ -88,6 +100,10 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		}
 		for _, key := range keys {
 			rec, err := readTask(r, lastID(key))
+			if errors.Is(err, storage.ErrUnreadable) {
+				unread = append(unread, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -97,7 +113,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		}
 		return nil
 	})
-	return late, err
+	return late, errors.Join(append(unread, err)...)
 }
 
 // clear removes tasks that have been over for longer than they are kept, for a

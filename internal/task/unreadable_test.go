@@ -1,0 +1,48 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// spoil leaves a task with a record that cannot be read.
+func (w *world) spoil(id string) {
+	w.t.Helper()
+	w.damaged = true
+	err := w.store.Update(context.Background(), func(t storage.Txn) error {
+		return t.Set(storage.Key(taskPrefix, id), []byte("\x01{"), time.Time{})
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestATaskThatCannotBeReadKeepsNoOtherFromEnding: what they hold would be held for ever.
+func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
+	for _, spoilt := range []int{0, 2} { // running, waiting
+		t.Run(fmt.Sprint(spoilt), func(t *testing.T) {
+			in(t, func(w *world) {
+				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+				all := []*Task{w.must(video()), w.must(video()), w.must(video())}
+				w.sleep(5 * time.Second)
+				w.serve(func(c *Config) { c.Backends = nil })
+				w.sleep(200 * time.Hour)
+				w.spoil(all[spoilt].ID)
+				if err := w.Sweep(context.Background()); spoilt == 0 && err == nil {
+					t.Error("of the one that cannot be read nothing is told")
+				}
+				for i, one := range all {
+					if i != spoilt {
+						if rec := w.record(one.ID); !rec.over() {
+							t.Errorf("task %d is %s for ever, and its money held", i, rec.State)
+						}
+					}
+				}
+			})
+		})
+	}
+}
