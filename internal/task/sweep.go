@@ -137,6 +137,9 @@ func (e *Engine) clear(ctx context.Context) error {
 		}
 		if err := e.forgetAll(ctx, keys); err != nil {
 			failed = append(failed, err)
+			if !e.ofOne(ctx, err) {
+				break
+			}
 		}
 		if ctx.Err() != nil {
 			break
@@ -157,12 +160,16 @@ func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 		}
 		return nil
 	})
-	if err != nil && len(keys) > 1 && e.store.Err() == nil && ctx.Err() == nil {
-		err = nil
+	if err != nil && len(keys) > 1 && e.ofOne(ctx, err) {
+		var failed []error
 		for _, key := range keys {
-			err = errors.Join(err, e.forgetAll(ctx, [][]byte{key}))
+			if err := e.forgetAll(ctx, [][]byte{key}); err != nil {
+				if failed = append(failed, err); !e.ofOne(ctx, err) {
+					break
+				}
+			}
 		}
-		return err
+		return errors.Join(failed...)
 	}
 	if err == nil {
 		for _, key := range keys {
