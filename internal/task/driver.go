@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -116,12 +117,9 @@ func (d *driver) run() {
 
 // turn begins what there is to do now, and returns when to look again.
 func (d *driver) turn(b Backend) (time.Duration, error) {
-	wait, err := d.feed(b)
-	if err != nil {
-		return 0, err
-	}
-	next, err := d.look(b)
-	return max(min(wait, next), time.Millisecond), err
+	wait, unfed := d.feed(b)
+	next, err := d.look(b) // what waits and cannot be begun keeps nothing that runs
+	return max(min(wait, next), time.Millisecond), errors.Join(unfed, err)
 }
 
 // feed hands over the tasks that a slot is free for.
@@ -189,9 +187,10 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 	if err != nil || !some || !load.room(b.MaxRunning) {
 		return nil, err
 	}
+	var unread []error
 	given := make(map[string]int64) // by runs that may have been committed without anybody knowing
 	err = e.update(e.life, func(t storage.Txn) error {
-		taken = nil
+		taken, unread = nil, nil
 		for id, fence := range given {
 			rec, err := readTask(t, id)
 			if err != nil {
@@ -201,13 +200,13 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 				taken = append(taken, rec)
 			}
 		}
-		keys, err := firstKeys(t, lo, hi, most-len(taken))
+		keys, err := firstKeys(t, lo, hi, most-len(taken)+mostUnreadable)
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
 			l, err := readLoad(t, b.Name)
-			if err != nil || !l.room(b.MaxRunning) {
+			if err != nil || !l.room(b.MaxRunning) || len(taken) == most {
 				return err
 			}
 			now := e.now()
@@ -218,6 +217,10 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 				}
 				return sent
 			})
+			if errors.Is(err, storage.ErrUnreadable) {
+				unread = append(unread, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -231,8 +234,12 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 	if err != nil {
 		return nil, err // what may have been taken is in doubt when its lease ends
 	}
-	return taken, nil
+	return taken, errors.Join(unread...)
 }
+
+// mostUnreadable is how many tasks that cannot be read are passed over for those
+// behind them.
+const mostUnreadable = 16
 
 // look begins looks at the tasks that are due, as far as there is room for them.
 func (d *driver) look(b Backend) (wait time.Duration, err error) {
@@ -249,14 +256,11 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 		return next, err
 	}
 	claimed, err := e.claimDue(b.Name, most)
-	if err != nil {
-		return 0, err
-	}
 	d.polls.take(len(claimed))
 	for _, rec := range claimed {
 		d.begin(&d.looking, func() { d.step(b, rec) })
 	}
-	return 0, nil
+	return 0, err
 }
 
 // nextDue is how long it takes until a task of a backend is due.
@@ -276,14 +280,18 @@ func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 // it is nobody else's until then, and due then.
 func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
 	lo, _ := storage.Below(duePrefix, backend)
+	var unread []error
 	err = e.update(e.life, func(t storage.Txn) error {
-		claimed = nil
+		claimed, unread = nil, nil
 		now := e.now()
-		keys, err := firstKeys(t, lo, storage.Key(duePrefix, backend, now+1), most)
+		keys, err := firstKeys(t, lo, storage.Key(duePrefix, backend, now+1), most+mostUnreadable)
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
+			if len(claimed) == most {
+				break
+			}
 			held := false
 			rec, err := change(t, lastID(key), func(r *record) bool {
 				if held = now < r.Lease; held {
@@ -293,6 +301,10 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 				}
 				return true
 			})
+			if errors.Is(err, storage.ErrUnreadable) {
+				unread = append(unread, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -308,7 +320,10 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 		}
 		return nil
 	})
-	return claimed, err
+	if err != nil {
+		return nil, err
+	}
+	return claimed, errors.Join(unread...)
 }
 
 // step is one look at a claimed task.

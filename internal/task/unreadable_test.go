@@ -46,3 +46,20 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 		})
 	}
 }
+
+// TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt
+func TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+		all := []*Task{w.must(video()), w.must(video()), w.must(video())}
+		w.sleep(5 * time.Second)
+		w.spoil(all[2].ID) // waits
+		w.works.succeed(1)
+		w.sleep(time.Hour)
+		for i, one := range all[:2] {
+			if rec := w.record(one.ID); !rec.over() {
+				t.Errorf("task %d is %s", i, rec.State)
+			}
+		}
+	})
+}
