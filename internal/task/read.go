@@ -2,6 +2,8 @@ package task
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -153,6 +155,17 @@ const (
 	mostExamined = 5000
 )
 
+// place is where a list goes on behind a task that may be removed before.
+func (r *record) place() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
+
+// placed returns the tail in a place. It may be one that nobody was told: a list is
+// its owner's wherever it begins.
+func placed(after string) (tail []byte, is bool) {
+	id, created, _ := strings.Cut(after, "@")
+	at, err := strconv.ParseInt(created, 10, 64)
+	return storage.Key(storage.Inverted(at), id), err == nil && len(id) == idSize
+}
+
 // List returns tasks of an owner, latest first, and whether there are more. A
 // list by status looks at a bounded number of tasks, and may so return fewer
 // than asked for, none even, though there are more: next is where to go on.
@@ -172,7 +185,9 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, next = []*Task{}, ""
 		var from []byte
-		if p.After != "" {
+		if behind, is := placed(p.After); is {
+			from = append(behind, 0)
+		} else if p.After != "" {
 			rec, err := listed(r, owner, p.After)
 			switch {
 			case err == ErrNotFound:
@@ -195,6 +210,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			}
 			last = id // also of one that is not kept any more: there may be others behind it that are
 			if rec.over() && e.expired(rec.Completed) {
+				last = rec.place()
 				return true, nil
 			}
 			if p.Status == "" || rec.status() == p.Status {

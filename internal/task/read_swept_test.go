@@ -1,0 +1,27 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+func TestAListGoesOnBehindTasksThatWereRemoved(t *testing.T) {
+	in(t, func(w *world) {
+		now := w.now()
+		w.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})
+		w.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, mostExamined)...)
+		w.sleep(DefaultKept + 1000000)
+		_, next, err := w.List(context.Background(), OfKey(annKey), Page{})
+		if err != nil || next == "" {
+			t.Fatal(next, err)
+		}
+		if err := w.Sweep(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		list, next, err := w.List(context.Background(), OfKey(annKey), Page{After: next})
+		if err != nil {
+			t.Errorf("%d, %q, %v", len(list), next, err)
+		}
+	})
+}
