@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -181,7 +182,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 	}
 	lo, hi := storage.Below(eventOfPrefix, user)
 	err = e.view(ctx, func(r storage.Reader) error {
-		list = []Delivery{}
+		list, next = []Delivery{}, ""
 		if after != "" {
 			v, err := readEvent(r, after)
 			if err != nil {
@@ -192,24 +193,22 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 			}
 			lo = append(storage.Key(eventOfPrefix, user, storage.Inverted(v.Created), v.Task), 0)
 		}
-		keys, err := firstKeys(r, lo, hi, limit+1)
-		if err != nil {
-			return err
-		}
-		for i, key := range keys {
-			if i == limit {
-				next = lastID(keys[limit-1])
-				break
-			}
+		var failed error
+		err := r.Scan(lo, hi, func(key, _ []byte) bool {
 			v, err := readEvent(r, lastID(key))
-			if err != nil {
-				return err
-			}
-			if v != nil {
+			switch failed = err; {
+			case err != nil:
+				return false
+			case v == nil: // what is gone is no place to go on from
+			case len(list) == limit:
+				next = list[limit-1].Task
+				return false
+			default:
 				list = append(list, v.delivery())
 			}
-		}
-		return nil
+			return true
+		})
+		return cmp.Or(err, failed)
 	})
 	return list, next, err
 }
