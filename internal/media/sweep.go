@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,9 +15,12 @@ import (
 
 // Bounds of one Sweep.
 const (
-	mostFiles     = 64  // that are removed together because their time is over
-	mostRemovals  = 8   // of these at once
-	mostRecords   = 256 // that are forgotten together
+	mostFiles    = 64  // that are removed together because their time is over
+	mostRemovals = 8   // of these at once
+	mostRecords  = 256 // that are forgotten together
+
+	mostUnreadable = 16 // records that cannot be read, and are passed over for those behind them
+
 	mostStrangers = 256 // files that are looked at for whether anybody knows them; a folder's more
 )
 
@@ -69,9 +73,9 @@ func (a *Archive) sweepFiles(ctx context.Context, c *config) error {
 // sweepSome removes some of the files and drafts that are due, and returns how
 // many it looked after.
 func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
-	due, err := a.due(ctx)
+	due, unread, err := a.due(ctx)
 	if err != nil || len(due) == 0 {
-		return 0, err
+		return 0, errors.Join(err, unread)
 	}
 	due, leave := a.idle(due)
 	defer leave()
@@ -103,16 +107,34 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 	return len(due), a.noteRemoved(ctx, due, again)
 }
 
-// due returns the records of files and drafts whose end has come.
-func (a *Archive) due(ctx context.Context) (due []*record, err error) {
+// unreadable tells that some records cannot be read, and not which: a name is a
+// way in.
+func unreadable(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d files whose time is over: %w", n, storage.ErrUnreadable)
+}
+
+// due returns the records of files and drafts whose end has come, beside an error
+// of those that cannot be read.
+func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	err = a.view(ctx, func(r storage.Reader) error {
-		list, err := names(r, storage.Key(endPrefix, int64(0)), storage.Key(endPrefix, a.now()+1), mostFiles)
+		list, err := names(r, storage.Key(endPrefix, int64(0)), storage.Key(endPrefix, a.now()+1), mostFiles+mostUnreadable)
 		if err != nil {
 			return err
 		}
 		due = make([]*record, 0, len(list))
+		bad := 0
 		for _, name := range list {
+			if len(due) == mostFiles {
+				break
+			}
 			rec, err := read(r, name)
+			if errors.Is(err, storage.ErrUnreadable) {
+				bad++
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -120,9 +142,10 @@ func (a *Archive) due(ctx context.Context) (due []*record, err error) {
 				due = append(due, rec)
 			}
 		}
+		unread = unreadable(bad)
 		return nil
 	})
-	return due, err
+	return due, unread, err
 }
 
 // idle returns those of the records on whose tasks nobody else works, and keeps
@@ -188,28 +211,33 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 		return nil
 	}
 	for begun := time.Now(); ; {
-		n, err := a.forgetSome(ctx, before)
+		n, unread, err := a.forgetSome(ctx, before)
 		if err != nil || n == 0 || time.Since(begun) >= a.sweepFor {
-			return err
+			return errors.Join(err, unread)
 		}
 	}
 }
 
 // forgetSome forgets some of the files that were kept until then, and returns how
-// many.
-func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, err error) {
+// many, beside an error of those that cannot be read.
+func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, err error) {
 	var past []string
 	err = a.view(ctx, func(r storage.Reader) (err error) {
-		past, err = names(r, storage.Key(pastPrefix, int64(0)), storage.Key(pastPrefix, before+1), mostRecords)
+		past, err = names(r, storage.Key(pastPrefix, int64(0)), storage.Key(pastPrefix, before+1), mostRecords+mostUnreadable)
 		return err
 	})
 	if err != nil || len(past) == 0 {
-		return 0, err
+		return 0, nil, err
 	}
 	err = a.update(ctx, func(t storage.Txn) error {
 		n = 0
+		bad := 0
 		for _, name := range past {
 			have, err := read(t, name)
+			if errors.Is(err, storage.ErrUnreadable) {
+				bad++
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -221,9 +249,10 @@ func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, err erro
 			}
 			n++
 		}
+		unread = unreadable(bad)
 		return nil
 	})
-	return n, err
+	return n, unread, err
 }
 
 // sweepStrangers looks at some files of the place, and removes those that no
@@ -271,6 +300,9 @@ func (a *Archive) strangers(ctx context.Context, entries []Entry) (list []string
 				continue
 			}
 			rec, err := read(r, entry.Name)
+			if errors.Is(err, storage.ErrUnreadable) {
+				continue // somebody's
+			}
 			if err != nil {
 				return err
 			}
