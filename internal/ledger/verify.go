@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,7 +48,10 @@ type Check func(r storage.Reader, problem func(Problem)) error
 func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(Problem), checks ...Check) (Report, error) {
 	began := time.Now()
 	k, err := readKeeping(interruptible{ctx, r})
-	if err != nil {
+	unread := err
+	if errors.Is(err, storage.ErrUnreadable) {
+		k = keeping{} // then of no call it is known that it must be there
+	} else if err != nil {
 		return Report{}, err
 	}
 	from := k.from(now)
@@ -56,6 +60,9 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 		Reader: interruptible{ctx, r}, problem: problem,
 		paidFrom: firstTimed(kept), tracedFrom: firstTimed(from), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
 		ties: newTies(), traces: newTraces(), house: newHouse(),
+	}
+	if unread != nil {
+		v.tell("how long calls are kept", "%v", unread)
 	}
 	for _, step := range []func() error{v.accounts, v.transfers, v.houseLegs, v.untied, v.claims} {
 		if err = step(); err != nil {

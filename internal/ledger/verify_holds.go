@@ -16,6 +16,10 @@ func (v *verification) holds(records *cursor, b *books) error {
 			return err
 		}
 		var id ID
+		if len(key) != len(holdKey(b.user, id)) {
+			v.tell("the holds", "%q is not the key of one", key)
+			continue
+		}
 		copy(id[:], key[len(holdPrefix)+len(b.user)+len("/"):])
 		where := "hold " + id.String() + " of " + b.user
 		var h holdRecord
