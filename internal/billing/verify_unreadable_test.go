@@ -1,0 +1,32 @@
+package billing
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// TestVerifySaysNothingOfQuotaThatItCouldNotRead: that it was not granted would have
+// an operator grant it again.
+func TestVerifySaysNothingOfQuotaThatItCouldNotRead(t *testing.T) {
+	t.Parallel()
+	f, _, _ := rich(t)
+	f.damaged = true
+	lo, hi := storage.Below(periodPrefix)
+	var keys [][]byte
+	f.must(f.store.View(t.Context(), func(r storage.Reader) (err error) {
+		keys, err = keysBetween(r, lo, hi, -1)
+		return err
+	}))
+	if len(keys) == 0 {
+		t.Fatal("there are no periods")
+	}
+	for _, key := range keys {
+		f.must(f.store.Update(t.Context(), func(t storage.Txn) error { return t.Set(key, []byte("\x01{"), never) }))
+	}
+	found := strings.Join(f.problems(), "\n")
+	if !strings.Contains(found, "cannot be read") || strings.Contains(found, "was not granted") {
+		t.Errorf("found\n%s", found)
+	}
+}
