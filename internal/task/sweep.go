@@ -87,7 +87,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		lo = from
 	}
 	delete(e.undriven.key, backend) // from the beginning, unless there are more
-	var unread []error
+	var unread error
 	err = e.view(ctx, func(r storage.Reader) error {
 		late, unread = nil, nil
 		keys, err := firstKeys(r, lo, hi, expireMost+1)
@@ -101,7 +101,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		for _, key := range keys {
 			rec, err := readTask(r, lastID(key))
 			if errors.Is(err, storage.ErrUnreadable) {
-				unread = append(unread, err)
+				unread = errors.Join(unread, err)
 				continue
 			}
 			if err != nil {
@@ -113,7 +113,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		}
 		return nil
 	})
-	return late, errors.Join(append(unread, err)...)
+	return late, errors.Join(unread, err)
 }
 
 // clear removes tasks that have been over for longer than they are kept, for a
