@@ -14,7 +14,7 @@ type crew struct {
 	hands  int                 // how many do it at once
 	do     func(n int64) error // n is different each time
 	timed  bool                // note how long each time takes
-	once   int                 // how many there are for whom it is done, in turn
+	users  int                 // for whom it is done, in turn; zero: it is for nobody
 	last   atomic.Int64
 	sample sample
 
@@ -106,7 +106,7 @@ func alternate(t turns, profile string, crews ...*crew) error {
 		defer pprof.StopCPUProfile()
 	}
 	for _, c := range crews {
-		if err := c.workOff(int64(c.once)); err != nil {
+		if err := c.workOff(int64(c.users)); err != nil {
 			return err
 		}
 		if err := c.work(t.Warm); err != nil {

@@ -28,7 +28,7 @@ func (o besideOrder) take(ctx context.Context, b *books) (p pair, err error) {
 	}
 	commits := &crew{hands: o.Hands, do: func(n int64) error { return b.commit(ctx, n) }}
 	alone := &crew{hands: 1, do: func(n int64) error { return b.commit(ctx, -n) }, timed: true}
-	submissions := &crew{hands: o.Hands, do: submit, timed: true, once: o.Users}
+	submissions := &crew{hands: o.Hands, do: submit, timed: true, users: o.Users}
 	if err := alternate(o.Turns, o.Profile, commits, alone, submissions); err != nil {
 		return p, err
 	}

@@ -36,7 +36,7 @@ func (o besideOrder) sell(ctx context.Context, b *books) (p pair, err error) {
 		return err
 	}
 	commits := &crew{hands: o.Hands, do: func(n int64) error { return b.commit(ctx, n) }}
-	purchases := &crew{hands: o.Hands, do: buy, once: o.Users}
+	purchases := &crew{hands: o.Hands, do: buy, users: o.Users}
 	if err := alternate(o.Turns, o.Profile, commits, purchases); err != nil {
 		return p, err
 	}
