@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
-	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -104,20 +103,6 @@ const mostListed = 100
 // keys: one by status looks at thousands of tasks.
 const listsPerMinute = 300
 
-// admitList counts a list. What the table of rates counts by the minute as tokens
-// are lists here.
-func (v *visit) admitList() *fault.Fault {
-	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: "lists/" + v.principal.UserID, Rates: limit.Rates{TokensPerMinute: listsPerMinute}},
-		Tokens: 1,
-	})
-	if refused != nil {
-		return fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
-	}
-	grant.End(time.Now(), 1)
-	return nil
-}
-
 // listTasks serves GET /v1/platform/tasks?after=&limit=&status=.
 func listTasks(v *visit) error {
 	q := v.query()
@@ -125,8 +110,8 @@ func listTasks(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	if refused := v.admitList(); refused != nil {
-		return refused
+	if refused := v.spend("lists", 1, listsPerMinute); refused != nil {
+		return fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
 	}
 	tasks, next, err := v.node.Tasks.List(v.r.Context(), task.OfKey(v.principal.KeyID), page)
 	if err != nil {

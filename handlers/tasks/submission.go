@@ -141,18 +141,26 @@ func (v *visit) admit() (limit.Grant, *fault.Fault) {
 // costs nothing and lies on the disk until that is tidied.
 const bytesPerMinute = 256 << 20
 
-// weigh counts the bytes of what is to be kept. What the table of rates counts
-// by the minute as tokens are bytes here.
+// weigh counts the bytes of what is to be kept.
 func (s *submission) weigh() *fault.Fault {
-	grant, refused := s.node.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: "bytes/" + s.principal.UserID, Rates: limit.Rates{TokensPerMinute: bytesPerMinute}},
-		Tokens: int64(s.bytes),
-	})
-	if refused != nil {
+	if refused := s.spend("bytes", int64(s.bytes), bytesPerMinute); refused != nil {
 		return fault.New(fault.RateLimited, "the bodies of your account are more than %d MiB per minute", bytesPerMinute>>20).After(refused.RetryAfter)
 	}
-	grant.End(time.Now(), int64(s.bytes))
 	return nil
+}
+
+// spend counts something of which the caller's user may have so much in a minute,
+// over all of his keys. To the table of rates it is tokens, which that counts by the
+// minute.
+func (v *visit) spend(what string, n, perMinute int64) *limit.Refusal {
+	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
+		User:   limit.Subject{ID: what + "/" + v.principal.UserID, Rates: limit.Rates{TokensPerMinute: perMinute}},
+		Tokens: n,
+	})
+	if refused == nil {
+		grant.End(time.Now(), n)
+	}
+	return refused
 }
 
 // estimate is what a dry run answers. Nothing has been kept, held or handed over.
