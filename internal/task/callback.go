@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -180,9 +179,9 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 	if limit == 0 {
 		limit = defaultLimit
 	}
-	lo, hi := storage.Below(eventOfPrefix, user)
 	err = e.view(ctx, func(r storage.Reader) error {
 		list, next = []Delivery{}, ""
+		var from []byte
 		if after != "" {
 			v, err := readEvent(r, after)
 			if err != nil {
@@ -191,24 +190,20 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 			if v == nil || v.User != user {
 				return fault.At(fault.InvalidParameter, "after", "after is the task of a callback in this list")
 			}
-			lo = append(storage.Key(eventOfPrefix, user, storage.Inverted(v.Created), v.Task), 0)
+			from = append(storage.Key(storage.Inverted(v.Created), v.Task), 0)
 		}
-		var failed error
-		err := r.Scan(lo, hi, func(key, _ []byte) bool {
-			v, err := readEvent(r, lastID(key))
-			switch failed = err; {
-			case err != nil:
-				return false
-			case v == nil: // what is gone is no place to go on from
+		return latestOf(r, prefixOf(eventOfPrefix, user), from, func(id string) (more bool, err error) {
+			v, err := readEvent(r, id)
+			switch {
+			case err != nil || v == nil: // what is gone is no place to go on from
+				return true, err
 			case len(list) == limit:
 				next = list[limit-1].Task
-				return false
-			default:
-				list = append(list, v.delivery())
+				return false, nil
 			}
-			return true
+			list = append(list, v.delivery())
+			return true, nil
 		})
-		return cmp.Or(err, failed)
 	})
 	return list, next, err
 }

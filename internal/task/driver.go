@@ -217,7 +217,7 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 				}
 				return sent
 			})
-			if errors.Is(err, storage.ErrUnreadable) {
+			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
 				unread = append(unread, err)
 				continue
 			}
@@ -301,7 +301,7 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 				}
 				return true
 			})
-			if errors.Is(err, storage.ErrUnreadable) {
+			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
 				unread = append(unread, err)
 				continue
 			}

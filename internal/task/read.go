@@ -134,7 +134,7 @@ func (e *Engine) Wait(ctx context.Context, owner Owner, id string, most time.Dur
 
 // Page says which tasks of a list are asked for.
 type Page struct {
-	After  string // the id of the last task before; empty: from the latest on
+	After  string // the next of the page before, or the id of any task of the owner; empty: from the latest on
 	Limit  int    // 1 to 100; zero: 20
 	Status State  // empty: all
 }
@@ -155,12 +155,12 @@ const (
 	mostExamined = 5000
 )
 
-// place is where a list goes on behind a task that may be removed before.
-func (r *record) place() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
+// bookmark is where a list goes on behind a task that may be removed before then.
+func (r *record) bookmark() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
 
-// placed returns the tail in a place. It may be one that nobody was told: a list is
-// its owner's wherever it begins.
-func placed(after string) (tail []byte, is bool) {
+// bookmarked returns the tail in a bookmark. It may be one that nobody was given: a
+// list is its owner's wherever it begins.
+func bookmarked(after string) (tail []byte, is bool) {
 	id, created, _ := strings.Cut(after, "@")
 	at, err := strconv.ParseInt(created, 10, 64)
 	return storage.Key(storage.Inverted(at), id), err == nil && len(id) == idSize
@@ -185,8 +185,8 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, next = []*Task{}, ""
 		var from []byte
-		if behind, is := placed(p.After); is {
-			from = append(behind, 0)
+		if tail, is := bookmarked(p.After); is {
+			from = append(tail, 0)
 		} else if p.After != "" {
 			rec, err := listed(r, owner, p.After)
 			switch {
@@ -210,7 +210,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			}
 			last = id // also of one that is not kept any more: there may be others behind it that are
 			if rec.over() && e.expired(rec.Completed) {
-				last = rec.place()
+				last = rec.bookmark()
 				return true, nil
 			}
 			if p.Status == "" || rec.status() == p.Status {
