@@ -1,7 +1,6 @@
 package billing
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // rich is a desk with something of everything: of ann, subscription 1 was bought
@@ -268,24 +268,9 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f, _, _ := rich(t)
 	f.damaged = true
-	set := func(key, val []byte) {
-		f.must(f.store.Update(t.Context(), func(t storage.Txn) error { return t.Set(key, val, never) }))
-	}
 	f.must(f.store.Update(t.Context(), damage(counterKey, func(n *int64) { *n = 3 })))
-	records := make(map[string][]byte)
-	f.must(f.store.View(t.Context(), func(r storage.Reader) error {
-		return r.Scan([]byte{0}, []byte{0xff}, func(key, val []byte) bool {
-			if len(val) > 0 {
-				records[string(key)] = bytes.Clone(val)
-			}
-			return true
-		})
-	}))
 	const planted = "subscription 4: the counter stands at 3"
-	for key, val := range records {
-		harmed := bytes.Clone(val)
-		harmed[0] ^= 0x40
-		set([]byte(key), harmed)
+	storagetest.HarmEach(t, f.store, func(key string) {
 		var found []string
 		tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
@@ -297,6 +282,5 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 		if err != nil || !slices.Contains(found, planted) && !itself {
 			t.Errorf("with %q damaged: %v, found\n%s", key, err, strings.Join(found, "\n"))
 		}
-		set([]byte(key), val)
-	}
+	})
 }

@@ -24,6 +24,35 @@ func asBefore(t storage.Txn, id string) error {
 	return storage.Reindex(t, nil, rec.older())
 }
 
+// latestFirst sorts tasks as lists have them.
+func latestFirst(tasks []*record) {
+	slices.SortFunc(tasks, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+func idsOf(tasks []*record) (ids []string) {
+	for _, rec := range tasks {
+		ids = append(ids, rec.ID)
+	}
+	return ids
+}
+
+// idsBehind reads what a list has behind the first tasks of it.
+func idsBehind(store *storage.Store, owner Owner, first []*record) (ids []string, err error) {
+	var from []byte
+	if len(first) > 0 {
+		from = append(first[len(first)-1].tail(), 0)
+	}
+	err = store.View(context.Background(), func(r storage.Reader) error {
+		return latest(r, owner, from, func(id string) (bool, error) {
+			ids = append(ids, id)
+			return true, nil
+		})
+	})
+	return ids, err
+}
+
 // TestListsAreReadInOneOrder makes tasks of several users and keys, many at the same
 // moments, and more in one list than are read at once; among them keys that are
 // none of a task.
@@ -55,9 +84,7 @@ func TestListsAreReadInOneOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(tasks, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
-	})
+	latestFirst(tasks)
 	for _, owner := range []Owner{
 		Anyone, OfUser("user_0"), OfUser("user_3"), OfUser("user_"), OfUser("user_9"), OfKey("key_0_0"), OfKey("key_1_1"), OfKey("key_0_"), OfKey("key_9_9"),
 	} {
@@ -68,20 +95,8 @@ func TestListsAreReadInOneOrder(t *testing.T) {
 			}
 		}
 		for begin := 0; begin <= len(all); begin += 1 + chance.IntN(150) {
-			var from []byte
-			if begin > 0 {
-				from = append(all[begin-1].tail(), 0)
-			}
-			var got, want []string
-			for _, rec := range all[begin:] {
-				want = append(want, rec.ID)
-			}
-			err := store.View(context.Background(), func(r storage.Reader) error {
-				return latest(r, owner, from, func(id string) (bool, error) {
-					got = append(got, id)
-					return true, nil
-				})
-			})
+			want := idsOf(all[begin:])
+			got, err := idsBehind(store, owner, all[:begin])
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%+v from the %dth: %d tasks, %v; want %d", owner, begin, len(got), err, len(want))
 			}
