@@ -1,0 +1,295 @@
+// Package bodymem bounds the memory that request bodies take while they are read
+// and used. A [Budget] is the memory of one class of callers. Each owner in it, a
+// user or an address, has a share. A [Claim] is what one body has of the budget,
+// counted by the capacity of its buffer. The package imports only the error codes
+// of the gateway.
+package bodymem
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// Limits are the bounds of a budget, in bytes. They are given with each claim,
+// because a reload may change them while claims are open.
+type Limits struct {
+	Total int64 // of all owners together
+	Share int64 // of one owner
+}
+
+// SlowAfter is the age at which a body that is still arriving may lose its memory
+// to another body.
+const SlowAfter = time.Second
+
+// The refusals of a claim for more memory.
+var (
+	full      = fault.New(fault.Overloaded, "too many request bodies are being read; try again").After(time.Second)
+	shareFull = fault.New(fault.RateLimited, "your request bodies take all the memory that one caller may have; try again").After(time.Second)
+	lost      = fault.New(fault.Overloaded, "the body arrived slowly, and its memory was needed for others; try again").After(time.Second)
+)
+
+// Budget counts the memory of the bodies of one class of callers. If it is full, a
+// body that arrives slowly loses its memory to one that needs some. The zero Budget
+// is ready to use. It is safe for concurrent use.
+type Budget struct {
+	// Now is the clock by which the age of a body is measured. It is set before the
+	// first claim; nil: time.Now.
+	Now func() time.Time
+
+	used   atomic.Int64
+	shards [16]shard
+}
+
+// shard is a part of the owners, with a lock of its own.
+type shard struct {
+	sync.Mutex
+	owners map[string]*owner
+	free   *owner   // the list of owners that can be reused
+	_      [40]byte // keeps neighbours out of one cache line
+}
+
+// owner is a user or an address that has claims. The lock of its shard guards it.
+type owner struct {
+	name  string
+	used  int64
+	first *Claim // of the list of its claims
+	next  *owner // in the list of a shard's free owners
+}
+
+// The states of a claim.
+const (
+	arriving uint32 = iota // the body is being read
+	complete               // the body is whole, or is not read any more
+	evicted                // the memory has been given to another body
+)
+
+// Claim is the memory of one body. [Budget.Open] opens it and [Claim.Release] ends
+// it. Its methods are called by one goroutine, but for Interrupt. The zero Claim
+// belongs to no budget: only Release may be called.
+type Claim struct {
+	budget   *Budget
+	shard    *shard
+	owner    *owner // owner to prev are guarded by shard
+	taken    int64
+	next     *Claim
+	prev     *Claim
+	limits   Limits
+	since    time.Time
+	received atomic.Int64
+	state    atomic.Uint32
+
+	mu sync.Mutex // guards w
+	w  http.ResponseWriter
+}
+
+// Open opens c for a body that belongs to the owner of this name and arrives on the
+// request that w answers.
+func (b *Budget) Open(c *Claim, w http.ResponseWriter, name string, limits Limits) {
+	c.budget, c.limits, c.w, c.since = b, limits, w, b.now()
+	c.shard = b.shard(name)
+	c.shard.Lock()
+	defer c.shard.Unlock()
+	o := c.shard.owner(name)
+	if c.next = o.first; c.next != nil {
+		c.next.prev = c
+	}
+	c.owner, o.first = o, c
+}
+
+// Resize has the claim hold bytes, in place of what it holds. If they are more and
+// are not there, the slowest body gives its own up: one of the same owner if the
+// owner's share is full, else one of any owner. Without a slow body the claim stays
+// as it is, and Resize returns the refusal.
+func (c *Claim) Resize(bytes int64) *fault.Fault {
+	for {
+		refused := c.take(bytes)
+		if refused != full && refused != shareFull {
+			return refused
+		}
+		if !c.budget.evict(c, refused == shareFull) {
+			return refused
+		}
+	}
+}
+
+// take is Resize without eviction.
+func (c *Claim) take(bytes int64) *fault.Fault {
+	c.shard.Lock()
+	defer c.shard.Unlock()
+	more := bytes - c.taken
+	switch {
+	case c.state.Load() == evicted:
+		return lost
+	case more > 0 && c.owner.used+more > c.limits.Share:
+		return shareFull
+	case c.budget.used.Add(more) > c.limits.Total && more > 0:
+		c.budget.used.Add(-more)
+		return full
+	}
+	c.owner.used += more
+	c.taken = bytes
+	return nil
+}
+
+// Received counts bytes that have arrived.
+func (c *Claim) Received(bytes int) { c.received.Add(int64(bytes)) }
+
+// Complete ends the reading of the body, which cannot lose its memory from then on.
+// It returns the refusal if the body has lost it before. When Complete returns,
+// nothing uses the ResponseWriter of the claim any more.
+func (c *Claim) Complete() *fault.Fault {
+	ok := c.state.CompareAndSwap(arriving, complete) || c.state.Load() == complete
+	c.mu.Lock()
+	c.w = nil
+	c.mu.Unlock()
+	if !ok {
+		return lost
+	}
+	return nil
+}
+
+// Hold has the claim hold bytes, whatever the limits are: for a body that is whole
+// and was changed.
+func (c *Claim) Hold(bytes int64) {
+	c.shard.Lock()
+	defer c.shard.Unlock()
+	c.budget.used.Add(bytes - c.taken)
+	c.owner.used += bytes - c.taken
+	c.taken = bytes
+}
+
+// Release gives the memory back. It acts once.
+func (c *Claim) Release() {
+	if c.shard == nil {
+		return
+	}
+	_ = c.Complete()
+	c.shard.Lock()
+	defer c.shard.Unlock()
+	o := c.owner
+	if o == nil {
+		return
+	}
+	c.giveUp()
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		o.first = c.next
+	}
+	c.owner, c.next, c.prev = nil, nil, nil
+	if o.first == nil {
+		delete(c.shard.owners, o.name)
+		*o = owner{next: c.shard.free}
+		c.shard.free = o
+	}
+}
+
+// giveUp returns what the claim has taken. The lock of the shard is held.
+func (c *Claim) giveUp() {
+	c.budget.used.Add(-c.taken)
+	c.owner.used -= c.taken
+	c.taken = 0
+}
+
+// Interrupt ends the wait for the next bytes of a body that is being read: its
+// Read fails with os.ErrDeadlineExceeded. It may be called by any goroutine.
+func (c *Claim) Interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.w != nil {
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now())
+	}
+}
+
+// slow is how slowly a body arrives.
+type slow struct {
+	claim    *Claim
+	received int64
+	age      time.Duration
+}
+
+// than tells whether s is slower than other, which may be none.
+func (s slow) than(other slow) bool {
+	return other.claim == nil || float64(s.received)*float64(other.age) < float64(other.received)*float64(s.age)
+}
+
+// evict takes the memory of the slowest body, among those of c's owner or of all. It
+// returns false if there is none, and if that one is the body of c itself.
+func (b *Budget) evict(c *Claim, ofOwner bool) bool {
+	var slowest slow
+	now := b.now()
+	for i := range b.shards {
+		s := &b.shards[i]
+		if ofOwner && s != c.shard {
+			continue
+		}
+		s.Lock()
+		for _, o := range s.owners {
+			if ofOwner && o != c.owner {
+				continue
+			}
+			for claim := o.first; claim != nil; claim = claim.next {
+				found := slow{claim, claim.received.Load(), now.Sub(claim.since)}
+				if found.age >= SlowAfter && claim.state.Load() == arriving && claim.taken > 0 && found.than(slowest) {
+					slowest = found
+				}
+			}
+		}
+		s.Unlock()
+	}
+	victim := slowest.claim
+	if victim == nil || victim == c {
+		return false
+	}
+	victim.shard.Lock()
+	if victim.state.CompareAndSwap(arriving, evicted) {
+		victim.giveUp()
+	}
+	victim.shard.Unlock()
+	victim.Interrupt()
+	return true
+}
+
+func (b *Budget) now() time.Time {
+	if b.Now == nil {
+		return time.Now()
+	}
+	return b.Now()
+}
+
+// Used returns how many bytes are taken.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+func (b *Budget) shard(name string) *shard {
+	var h uint32 = 2166136261 // FNV-1a
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return &b.shards[h%uint32(len(b.shards))]
+}
+
+// owner returns the owner of this name, made if there is none. The lock is held.
+func (s *shard) owner(name string) *owner {
+	o := s.owners[name]
+	if o != nil {
+		return o
+	}
+	if o = s.free; o != nil {
+		s.free, o.next = o.next, nil
+	} else {
+		o = new(owner)
+	}
+	o.name = name
+	if s.owners == nil {
+		s.owners = make(map[string]*owner)
+	}
+	s.owners[name] = o
+	return o
+}
