@@ -1,0 +1,269 @@
+// Package redact decides what is a credential in texts that are written to logs:
+// by the name under which a value stands, and by the form of the value. It
+// imports nothing of this repository.
+//
+// The rules prefer to hide too much: a hidden word costs a look elsewhere, and a
+// credential in a log has to be replaced.
+package redact
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Mark stands in the place of what is hidden.
+const Mark = "REDACTED"
+
+// endings are how the names of credentials end, without separators.
+var endings = []string{
+	"key", "token", "secret", "password", "passwd", "pwd", "passphrase", "signature", "sign", "sig", "auth", "authorization",
+	"credential", "credentials", "cookie", "cookie2", "jwt", "assertion", "sessionid",
+}
+
+// harmless are names that end like those of credentials and are none.
+var harmless = []string{"idempotencykey"}
+
+// forms are how credentials begin that show their form: API keys, access tokens
+// and the secrets of payment services and webhooks.
+var forms = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
+
+// shortestForm is how many characters follow the beginning of such a credential
+// at least.
+const shortestForm = 8
+
+// endingsBy are the endings by their last two characters, as index has them: most
+// names end like none of them.
+var endingsBy = func() (by [128 * 128][]string) {
+	for _, ending := range endings {
+		last := index(ending[len(ending)-2], ending[len(ending)-1])
+		by[last] = append(by[last], ending)
+	}
+	return by
+}()
+
+// index returns where endings with these last two characters are.
+func index(last, final byte) int { return int(last)<<7 | int(final) }
+
+// Name reports whether a header, a query parameter or a cookie of this name holds
+// a credential. Case and separators do not count.
+func Name(name string) bool {
+	var last [2]byte
+	for i, n := len(name)-1, 1; i >= 0 && n >= 0; i-- {
+		if isDigit(name[i]) {
+			last[n] = lower(name[i])
+			n--
+		}
+	}
+	candidates := endingsBy[index(last[0], last[1])]
+	if candidates == nil {
+		return false
+	}
+	var buf [64]byte
+	plain := buf[:0]
+	for i := range len(name) {
+		if isDigit(name[i]) {
+			plain = append(plain, lower(name[i]))
+		}
+	}
+	for _, ending := range candidates {
+		if bytes.HasSuffix(plain, []byte(ending)) {
+			return !slices.Contains(harmless, string(plain))
+		}
+	}
+	return false
+}
+
+// lower returns a digit of base 62 in lower case.
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
+}
+
+// deepest is how many layers of percent-encoding are looked through.
+const deepest = 4
+
+// Text returns a text with the credentials in it hidden: the values of pairs
+// name=value, as in the query of a URL, whose name is that of a credential, what
+// follows Bearer, and whatever has the form of an API key. If a credential shows
+// only after percent-decoding, the decoded text is returned. The time it takes
+// grows with the length of the text and no faster.
+func Text(text string) string {
+	text = layer(text)
+	plain := text
+	for range deepest {
+		next := decode(plain)
+		if next == plain {
+			break
+		}
+		if plain = layer(next); plain != next {
+			text = plain
+		}
+	}
+	return text
+}
+
+// layer is Text without a look through percent-encoding.
+func layer(text string) string {
+	if strings.IndexByte(text, '=') >= 0 {
+		text = pairs(text)
+	}
+	return formed(text)
+}
+
+// pairs hides the values of pairs whose names are those of credentials.
+func pairs(text string) string {
+	var out strings.Builder
+	written := 0 // of text
+	for at := 0; at < len(text); at++ {
+		if text[at] != '=' {
+			continue
+		}
+		begin := at
+		for begin > written && inName(text[begin-1]) {
+			begin--
+		}
+		if begin == at || !Name(text[begin:at]) {
+			continue
+		}
+		end := at + 1
+		for end < len(text) && inValue(text[end]) {
+			end++
+		}
+		if end == at+1 {
+			continue
+		}
+		out.WriteString(text[written : at+1])
+		out.WriteString(Mark)
+		written, at = end, end-1
+	}
+	return whole(&out, text, written)
+}
+
+// whole returns what was written for the beginning of a text, and its rest.
+func whole(out *strings.Builder, text string, written int) string {
+	if out.Len() == 0 {
+		return text
+	}
+	out.WriteString(text[written:])
+	return out.String()
+}
+
+// inName reports whether a byte may be part of the name of a pair.
+func inName(c byte) bool {
+	return isDigit(c) || c == '-' || c == '_' || c == '.' || c == '[' || c == ']' || c >= utf8.RuneSelf
+}
+
+// inValue reports whether a byte may be part of the value of a pair. A semicolon
+// ends it, as in a cookie, and a comma does not.
+func inValue(c byte) bool {
+	return c > ' ' && c != '&' && c != ';' && c != '#' && c != '"' && c != '\'' && c != '<' && c != '>'
+}
+
+// bearer is what stands before a credential in Authorization, and in headers like
+// it. A credential after it has at least as many characters as are more than
+// "authentication" has.
+const (
+	bearer         = "bearer "
+	shortestBearer = 16
+)
+
+// formed hides what has the form of a credential, and what follows Bearer.
+func formed(text string) string {
+	var out strings.Builder
+	written := 0 // of text
+	for at := 0; at < len(text); at++ {
+		switch text[at] | 0x20 {
+		case 's', 'r', 'm', 'w', 'b':
+		default:
+			continue
+		}
+		if at > 0 && isDigit(text[at-1]) {
+			continue
+		}
+		begin := at
+		var end int
+		if hasPrefixFold(text[at:], bearer) {
+			begin += len(bearer)
+			for end = begin; end < len(text) && inValue(text[end]) && text[end] != ','; end++ {
+			}
+			if end-begin < shortestBearer {
+				continue
+			}
+		} else {
+			length := formLength(text[at:])
+			if length == 0 {
+				continue
+			}
+			for end = at + length; end < len(text) && inCredential(text[end]); end++ {
+			}
+			if end-at-length < shortestForm {
+				continue
+			}
+		}
+		out.WriteString(text[written:begin])
+		out.WriteString(Mark)
+		written, at = end, end-1
+	}
+	return whole(&out, text, written)
+}
+
+// formLength returns how long the beginning is by which a text shows that it is a
+// credential, or 0.
+func formLength(text string) int {
+	for _, form := range forms {
+		if hasPrefixFold(text, form) {
+			return len(form)
+		}
+	}
+	return 0
+}
+
+// hasPrefixFold reports whether a text begins with a prefix in any case.
+func hasPrefixFold(text, prefix string) bool {
+	return len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix)
+}
+
+// inCredential reports whether a byte may be part of a credential of a known
+// form.
+func inCredential(c byte) bool { return isDigit(c) || c == '-' || c == '_' }
+
+// isDigit reports whether a byte is a digit of base 62.
+func isDigit(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// decode undoes one layer of percent-encoding. What is not well encoded stays.
+func decode(text string) string {
+	at := strings.IndexByte(text, '%')
+	if at < 0 {
+		return text
+	}
+	out := []byte(text[:at])
+	for ; at < len(text); at++ {
+		if text[at] == '%' && at+2 < len(text) {
+			high, low := hexDigit(text[at+1]), hexDigit(text[at+2])
+			if high >= 0 && low >= 0 {
+				out = append(out, byte(high<<4|low))
+				at += 2
+				continue
+			}
+		}
+		out = append(out, text[at])
+	}
+	return string(out)
+}
+
+// hexDigit returns the value of a hexadecimal digit, or -1.
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10
+	}
+	return -1
+}
