@@ -133,6 +133,9 @@ type Item struct {
 func Cost(items ...Item) (Amount, bool) {
 	var high, low uint64
 	for _, item := range items {
+		if item.Count == 0 {
+			continue
+		}
 		if item.Count < 0 || item.Rate < 0 {
 			return 0, false
 		}

@@ -2,7 +2,7 @@
 // every reader of it must share: what is checked here is what is priced,
 // stored and sent on.
 //
-// It has two halves. [Table.Scan] serves model calls: one pass over a body
+// It has two halves. [Table.Scan] and [Table.ScanNotes] serve model calls: one pass over a body
 // that is passed on byte for byte, which checks the grammar, finds the few
 // members the gateway acts on, and leaves all others unread. [Decode] serves
 // the small bodies that end here, those of the console, of platform tasks and

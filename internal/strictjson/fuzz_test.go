@@ -31,6 +31,9 @@ var seeds = []string{
 	`{"x":` + nested(MaxDepth-1) + `}`, `{"x":` + nested(MaxDepth) + `}`,
 	`{"messages":[null]}`, `{"messages":[{"role":null}]}`, `{"thinking":{"budget_tokens":1,"Budget_Tokens":2}}`,
 	`{"metadata":{"user_id":"a"},"metadata":{"user_id":null},"model":"m","max_tokens":1,"messages":[]}`,
+	`{"model":"m","prompt":"p","tokens":[1,[2,3],"x",[]],"grid":[[1,2],3]}`, `{"tokens":[[1,"x"]]}`, `{"tokens":[[[1]]]}`,
+	`{"model":"m","prompt":"p","tier":"a","tier":null,"parts":[{"type":"text"},"x",{"type":"te\u0078t","source":{"url":1,"url":null}},{"type":"image","source":"x"}]}`,
+	`{"model":"m","prompt":"p","parts":{"type":"tool","source":{"url":[{"url":2}]}}}`, `{"parts":[{"Type":"x"}]}`, `{"parts":[{"type":"\ud800"}]}`,
 }
 
 // FuzzScan holds the scan against a second reading of the same rules over the
@@ -45,13 +48,17 @@ func FuzzScan(f *testing.F) {
 			fields int
 		}{{&noRules, 1}, {messagesTable, messagesFields}, {completionsTable, completionsFields}} {
 			fields, want := make([]Value, c.fields), make([]Value, c.fields)
-			refused := c.table.Scan(body, fields)
-			code := read(body, c.table, want)
+			var notes []Note
+			refused := c.table.ScanNotes(body, fields, &notes)
+			code, wantNotes := read(body, c.table, want)
 			if refused == nil != (code == "") {
 				t.Fatalf("scan says %v, jsontext %q", refused, code)
 			}
 			if refused == nil && !slices.Equal(fields, want) {
 				t.Fatalf("scan recorded %+v, jsontext %+v", fields, want)
+			}
+			if refused == nil && !slices.Equal(notes, wantNotes) {
+				t.Fatalf("scan noted %+v, jsontext %+v", notes, wantNotes)
 			}
 			if refused != nil {
 				if (refused.Code == fault.InvalidJSON) != (refused.Param == "") {
@@ -89,25 +96,28 @@ func sameValue(t *testing.T, body []byte, v Value) {
 
 // read is the second reading: the code of a refusal, or none and the fields.
 // A body with two faults may earn either's code.
-func read(body []byte, table *Table, fields []Value) fault.Code {
+func read(body []byte, table *Table, fields []Value) (fault.Code, []Note) {
 	// jsontext refuses halves of surrogate pairs. Replaced by an escape of the
 	// same length they keep every offset.
 	mended := mend(body)
 	if !jsontext.Value(mended).IsValid(jsontext.AllowDuplicateNames(true)) {
-		return fault.InvalidJSON
+		return fault.InvalidJSON, nil
 	}
-	r := reader{body: body, fields: fields, dec: jsontext.NewDecoder(bytes.NewReader(mended), jsontext.AllowDuplicateNames(true))}
+	r := reader{index: -1, body: body, fields: fields, dec: jsontext.NewDecoder(bytes.NewReader(mended), jsontext.AllowDuplicateNames(true))}
 	if r.dec.PeekKind() != jsontext.KindBeginObject {
-		return fault.InvalidJSON
+		return fault.InvalidJSON, nil
 	}
 	fields[0] = r.value(Rule{Members: table})
-	return r.code
+	return r.code, r.notes
 }
 
 type reader struct {
 	body   []byte
 	dec    *jsontext.Decoder
 	fields []Value
+	notes  []Note
+	depth  int // open objects
+	index  int // the element of an array of the outermost object; -1: in none
 	code   fault.Code
 }
 
@@ -120,7 +130,7 @@ func (r *reader) value(rule Rule) Value {
 		case jsontext.KindString:
 			v.Kind = String
 			original := r.body[v.Start:v.End]
-			r.refuseIf(rule.Slot != 0 && !bytes.Equal(original, mend(original)))
+			r.refuseIf((rule.Slot != 0 || rule.Note != 0) && !bytes.Equal(original, mend(original)))
 		case jsontext.KindNumber:
 			v.Kind = Number
 			if !bytes.ContainsAny(raw, ".eE") {
@@ -148,13 +158,22 @@ func (r *reader) value(rule Rule) Value {
 		v.Kind = Array
 		counts = counts || rule.Elem != 0
 		for r.dec.PeekKind() != jsontext.KindEndArray {
+			if r.depth == 1 && !rule.Required { // no element is Required; here it marks elements of elements
+				r.index = v.Len
+			}
 			v.Len++
-			elem := r.value(Rule{Kinds: rule.Elem, Members: rule.Members})
+			elem := r.value(Rule{Kinds: rule.Elem, Elem: rule.Inner, Members: rule.Members, Required: true})
 			r.refuseIf(rule.Elem != 0 && elem.Kind&widened(rule.Elem) == 0)
+			if rule.Elements != 0 {
+				r.fields[rule.Elements].Kind |= elem.Kind
+				r.fields[rule.Elements].Len += elem.Len
+			}
 		}
 	} else {
 		v.Kind = Object
-		v.Len = r.members(rule.Members)
+		r.depth++
+		v.Len = r.members(rule.Members, v.Start)
+		r.depth--
 	}
 	_, _ = r.dec.ReadToken()
 	v.End = int(r.dec.InputOffset())
@@ -164,7 +183,7 @@ func (r *reader) value(rule Rule) Value {
 	return v
 }
 
-func (r *reader) members(table *Table) (members int) {
+func (r *reader) members(table *Table, start int) (members int) {
 	var rules []Rule
 	if table != nil {
 		for _, rule := range table.rules {
@@ -188,7 +207,16 @@ func (r *reader) members(table *Table) (members int) {
 		for _, slot := range table.rules[known].slots {
 			r.fields[slot] = Value{}
 		}
+		if r.depth == 1 {
+			r.index = -1
+		}
 		v := r.value(rule)
+		if r.depth == 1 {
+			r.index = -1
+		}
+		if rule.Note != 0 && v.Kind != Null && (v.Kind != String || !slices.Contains(rule.Usual, strings.Trim(string(v.Raw(r.body)), `"`))) {
+			r.notes = append(r.notes, Note{Name: rule.Note, Object: start, Index: r.index, Value: v})
+		}
 		if v.Kind == Null && rule.Kinds != 0 && rule.Kinds&Null == 0 {
 			continue
 		}

@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -20,8 +21,16 @@ import (
 //
 // A body that passes costs no allocation.
 func (t *Table) Scan(body []byte, fields []Value) *fault.Fault {
+	return t.ScanNotes(body, fields, nil)
+}
+
+// ScanNotes is [Table.Scan] and appends to notes every value that a rule with a
+// Note meets, in the order of the body. It refuses a body with more than MaxNotes
+// of them. A nil notes takes none. A body that passes costs no allocation beyond
+// the growth of notes.
+func (t *Table) ScanNotes(body []byte, fields []Value, notes *[]Note) *fault.Fault {
 	clear(fields)
-	s := scanner{body: body, fields: fields}
+	s := scanner{body: body, fields: fields, notes: notes}
 	if bytes.HasPrefix(body, []byte("\uFEFF")) {
 		s.broken(0, "a byte order mark")
 		return s.fault
@@ -52,6 +61,7 @@ func (t *Table) Scan(body []byte, fields []Value) *fault.Fault {
 type scanner struct {
 	body   []byte
 	fields []Value
+	notes  *[]Note          // nil: none are wanted
 	at     [maxNesting]step // the way from the top to here, one step a table
 	fault  *fault.Fault
 }
@@ -68,6 +78,7 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 	if depth > MaxDepth {
 		return s.tooDeep(i), 0
 	}
+	open := i
 	var seen, given uint64 // sets of rules
 	if i = s.space(i + 1); s.peek(i) == '}' {
 		return s.close(i, t, given, level), 0
@@ -101,6 +112,9 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 				given |= r.bit
 			}
 			i = v.End
+			if r.Note != 0 && !s.note(open, v, r, level) {
+				return -1, 0
+			}
 		}
 		if i < 0 {
 			return i, 0
@@ -117,6 +131,30 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 			return s.unexpected(i, "',' or '}'"), 0
 		}
 	}
+}
+
+// note notes v, a member of the object that begins at open. It returns false
+// when there are too many notes.
+func (s *scanner) note(open int, v Value, r *rule, level int) bool {
+	if s.notes == nil || v.End < 0 || v.Kind&^Null == 0 {
+		return true
+	}
+	if v.Kind == String {
+		raw := s.body[v.Start+1 : v.End-1]
+		if slices.ContainsFunc(r.Usual, func(word string) bool { return string(raw) == word }) {
+			return true
+		}
+	}
+	if len(*s.notes) == MaxNotes {
+		s.refuse(level, "is one of more than "+strconv.Itoa(MaxNotes)+" members that decide the price, which is too many")
+		return false
+	}
+	index := -1
+	if level > 0 {
+		index = s.at[0].index
+	}
+	*s.notes = append(*s.notes, Note{Name: r.Note, Object: open, Index: index, Value: v})
+	return true
 }
 
 // lookup is the rule of t for a name as it stands in the body, nil when there
@@ -204,7 +242,7 @@ func (s *scanner) value(i, depth int, r *rule, level int) Value {
 	case String:
 		var escapes bool
 		v.End, escapes = s.string(i)
-		if escapes && r.Slot != 0 && v.End >= 0 && !whole(s.body[i+1:v.End-1]) {
+		if escapes && (r.Slot != 0 || r.Note != 0) && v.End >= 0 && !whole(s.body[i+1:v.End-1]) {
 			v.End = s.refuse(level, "holds half of a surrogate pair")
 		}
 	case Integer, Number:
@@ -243,11 +281,18 @@ func (s *scanner) array(i, depth int, r *rule, level int) (end, elements int) {
 		return i + 1, 0
 	}
 	for {
-		s.at[level].index = elements
-		if i = s.value(i, depth, r, level).End; i < 0 {
+		if !r.inner { // a path names the element of the outer array
+			s.at[level].index = elements
+		}
+		v := s.value(i, depth, r, level)
+		if i = v.End; i < 0 {
 			return i, 0
 		}
 		elements++
+		if r.Elements != 0 {
+			s.fields[r.Elements].Kind |= v.Kind
+			s.fields[r.Elements].Len += v.Len
+		}
 
 		i = s.space(i)
 		switch s.peek(i) {

@@ -6,14 +6,16 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits of tables, far above what any body needs. They let a Scan keep its
 // state in a few machine words.
 const (
-	maxRules   = 64 // one bit each in the sets of a scan
-	maxName    = 64 // bytes
-	maxNesting = 8  // tables within tables
+	maxRules   = 255 // of one table
+	maxBits    = 64  // rules of one table that are Required or Deciding: one bit each in the sets of a scan
+	maxName    = 64  // bytes
+	maxNesting = 12  // tables within tables
 )
 
 // Rule says what one member of an object may be. The zero Rule of a name
@@ -29,6 +31,15 @@ type Rule struct {
 	// Elem are the kinds allowed for the elements, where the value is an
 	// array; zero allows any. A null is refused unless Null is among them.
 	Elem Kind
+
+	// Inner are the kinds allowed for the elements of an element that is itself
+	// an array; zero allows any and does not count them.
+	Inner Kind
+
+	// Elements is where the fields of a Scan tell of the elements of an array: the
+	// Kind of that field is the set of their kinds, its Len how many elements the
+	// arrays among them have, if Inner is given. Zero does not tell.
+	Elements int
 
 	// Members are the rules for the members of the value, where it is an
 	// object, and of every object in it, where it is an array.
@@ -53,6 +64,15 @@ type Rule struct {
 	// surrogate pair is refused, since readers make different text of it. Of
 	// members that may be repeated the last one is recorded.
 	Slot int
+
+	// Note adds every value of this member that is not null to the notes of
+	// [Table.ScanNotes], under this number; zero does not. It is for members of
+	// the elements of arrays, of which there may be many. Strings must be whole,
+	// as those of a Slot.
+	Note int
+
+	// Usual are strings that are not noted. They must be written without escapes.
+	Usual []string
 }
 
 // Table holds the rules for the members of an object. It is made once, never
@@ -64,6 +84,7 @@ type Table struct {
 	byLength [maxName + 2]uint8 // names of n bytes begin at names[byLength[n]]
 	required uint64             // set of the rules that are Required
 	deciding uint64             // set of the rules that are Deciding
+	lower    bool               // names of Deciding rules have no capitals and are ASCII
 	slots    []int              // every slot written below this table
 	nesting  int                // tables within this one, and itself
 }
@@ -73,8 +94,9 @@ type rule struct {
 	Rule
 	allowed Kind   // Kinds, Number completed by Integer
 	wanted  string // allowed, in words
-	bit     uint64 // this rule in a set
+	bit     uint64 // this rule in a set; 0 where it is neither Required nor Deciding
 	elem    *rule  // for elements, when something is asked of them or they are counted
+	inner   bool   // it is for the elements of an element
 	slots   []int  // slots to clear when the member appears: its own, and those below
 }
 
@@ -92,7 +114,8 @@ func newTable(rules []Rule) (*Table, error) {
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("%d rules, more than %d", len(rules), maxRules)
 	}
-	t := &Table{nesting: 1}
+	t := &Table{nesting: 1, lower: true}
+	bits := 0
 	for n, r := range rules {
 		compiled, err := compile(r)
 		if err != nil {
@@ -106,12 +129,19 @@ func newTable(rules []Rule) (*Table, error) {
 				return nil, fmt.Errorf("rule %q: slot %d is taken", r.Name, slot)
 			}
 		}
-		compiled.bit = 1 << n
+		if compiled.Required || compiled.Deciding {
+			if bits == maxBits {
+				return nil, fmt.Errorf("rule %q: more than %d are required or deciding", r.Name, maxBits)
+			}
+			compiled.bit = 1 << bits
+			bits++
+		}
 		if compiled.Required {
 			t.required |= compiled.bit
 		}
 		if compiled.Deciding {
 			t.deciding |= compiled.bit
+			t.lower = t.lower && !foldable([]byte(r.Name))
 		}
 		if r.Members != nil {
 			t.nesting = max(t.nesting, 1+r.Members.nesting)
@@ -156,6 +186,14 @@ func compile(r Rule) (rule, error) {
 		return c, fmt.Errorf("a name has 1 to %d bytes", maxName)
 	case r.Slot < 0:
 		return c, fmt.Errorf("slot %d is negative", r.Slot)
+	case r.Note < 0:
+		return c, fmt.Errorf("note %d is negative", r.Note)
+	case len(r.Usual) > 0 && (r.Note == 0 || c.allowed&String == 0):
+		return c, fmt.Errorf("it has usual strings, but notes no string")
+	case r.Elements < 0 || r.Elements != 0 && c.allowed&Array == 0:
+		return c, fmt.Errorf("it tells of elements, but is no array")
+	case r.Inner != 0 && (r.Elem&Array == 0 || r.Members != nil):
+		return c, fmt.Errorf("it has elements of elements, but its elements are no arrays")
 	case r.Elem != 0 && c.allowed&Array == 0:
 		return c, fmt.Errorf("it has elements, but is no array")
 	case r.Members != nil && c.allowed&(Object|Array) == 0:
@@ -175,8 +213,10 @@ func compile(r Rule) (rule, error) {
 		return c, fmt.Errorf("no integer is within %d and %d", c.Min, c.Max)
 	}
 
-	if r.Slot != 0 {
-		c.slots = append(c.slots, r.Slot)
+	for _, slot := range []int{r.Slot, r.Elements} {
+		if slot != 0 {
+			c.slots = append(c.slots, slot)
+		}
 	}
 	if m := r.Members; m != nil {
 		if c.allowed&Array != 0 && len(m.slots) > 0 {
@@ -185,7 +225,7 @@ func compile(r Rule) (rule, error) {
 		c.slots = append(c.slots, m.slots...)
 		c.Deciding = c.Deciding || m.deciding != 0
 	}
-	if c.allowed&Array != 0 && (r.Elem != 0 || r.Members != nil || r.Slot != 0) {
+	if c.allowed&Array != 0 && (r.Elem != 0 || r.Members != nil || r.Slot != 0 || r.Elements != 0) {
 		c.elem = element(r)
 	}
 	return c, nil
@@ -193,7 +233,7 @@ func compile(r Rule) (rule, error) {
 
 // element makes the rule for the elements of an array that r allows.
 func element(r Rule) *rule {
-	e := &rule{Rule: Rule{Kinds: r.Elem, Members: r.Members}, allowed: r.Elem}
+	e := &rule{Rule: Rule{Kinds: r.Elem, Members: r.Members, Elements: r.Elements}, allowed: r.Elem}
 	if e.allowed == 0 {
 		e.allowed = anything
 	}
@@ -201,7 +241,11 @@ func element(r Rule) *rule {
 		e.allowed |= Integer
 	}
 	e.Min, e.Max = math.MinInt64, math.MaxInt64
-	e.wanted = e.allowed.String()
+	e.wanted = e.allowed.describe(r.Inner)
+	if r.Inner != 0 {
+		e.elem = element(Rule{Elem: r.Inner})
+		e.elem.inner = true
+	}
 	return e
 }
 
@@ -223,7 +267,7 @@ func (t *Table) find(name []byte) *rule {
 // to name; nil when there is none. Like encoding/json it takes U+017F for an s
 // and U+212A for a k.
 func (t *Table) twin(name []byte) *rule {
-	if t.deciding == 0 || len(name) > 3*maxName {
+	if t.deciding == 0 || len(name) > 3*maxName || t.lower && !foldable(name) {
 		return nil
 	}
 	for n := range t.rules {
@@ -232,4 +276,16 @@ func (t *Table) twin(name []byte) *rule {
 		}
 	}
 	return nil
+}
+
+// foldable reports whether name has a byte that folding case may change: a
+// capital letter, or a part of a character beyond ASCII. Two different names
+// without any are no twins.
+func foldable(name []byte) bool {
+	for _, c := range name {
+		if c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
+			return true
+		}
+	}
+	return false
 }

@@ -2,10 +2,35 @@ package strictjson
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
+
+// numbered returns rules like r with the names n000, n001 and so on.
+func numbered(count int, r Rule) (rules []Rule) {
+	for n := range count {
+		r.Name = fmt.Sprintf("n%03d", n)
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+func TestRulesThatDecideNothingNeedNoBit(t *testing.T) {
+	t.Parallel()
+	rules := append(numbered(254, Rule{Note: 1}), Rule{Name: "model", Required: true, Deciding: true})
+	table := NewTable(rules...)
+	var notes []Note
+	if f := table.ScanNotes([]byte(`{"n000":1,"n253":2,"n000":3,"model":4}`), make([]Value, 1), &notes); f != nil || len(notes) != 3 {
+		t.Errorf("answered %v, %d notes", f, len(notes))
+	}
+	for body, want := range map[string]string{`{"n000":1}`: "`model` is required", `{"model":1,"model":2}`: "`model` is given twice"} {
+		if f := table.ScanNotes([]byte(body), make([]Value, 1), &notes); f == nil || f.Message != want {
+			t.Errorf("%s was answered %v", body, f)
+		}
+	}
+}
 
 func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
 	t.Parallel()
@@ -21,6 +46,10 @@ func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
 		{`rule "": a name has 1 to 64 bytes`, []Rule{{}}},
 		{`a name has 1 to 64 bytes`, []Rule{{Name: strings.Repeat("x", 65)}}},
 		{`rule "x": slot -1 is negative`, []Rule{{Name: "x", Slot: -1}}},
+		{`rule "x": it tells of elements, but is no array`, []Rule{{Name: "x", Kinds: String, Elements: 1}}},
+		{`rule "x": note -1 is negative`, []Rule{{Name: "x", Note: -1}}},
+		{`rule "x": it has usual strings, but notes no string`, []Rule{{Name: "x", Usual: []string{"a"}}}},
+		{`rule "x": it has elements of elements, but its elements are no arrays`, []Rule{{Name: "x", Kinds: Array, Elem: Integer, Inner: Integer}}},
 		{`rule "X": a second one of this name`, []Rule{{Name: "x"}, {Name: "X"}}},
 		{`rule "y": slot 1 is taken`, []Rule{{Name: "x", Slot: 1}, {Name: "y", Slot: 1}}},
 		{`rule "yy": slot 1 is taken`, []Rule{{Name: "x", Slot: 1}, {Name: "yy", Kinds: Object, Members: recorded}}},
@@ -29,8 +58,9 @@ func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
 		{`rule "x": it has bounds, but is no integer`, []Rule{{Name: "x", Kinds: Number, Max: 5}}},
 		{`rule "x": no integer is within 5 and 1`, []Rule{{Name: "x", Kinds: Integer, Min: 5, Max: 1}}},
 		{`rule "x": members of the elements of an array cannot be recorded: there may be many`, []Rule{{Name: "x", Kinds: Array, Members: recorded}}},
-		{`9 tables within each other, more than 8`, []Rule{{Name: "x", Kinds: Object, Members: deep}}},
-		{`65 rules, more than 64`, make([]Rule, 65)},
+		{`13 tables within each other, more than 12`, []Rule{{Name: "x", Kinds: Object, Members: deep}}},
+		{`256 rules, more than 255`, make([]Rule, 256)},
+		{`rule "n064": more than 64 are required or deciding`, numbered(65, Rule{Deciding: true})},
 	} {
 		_, err := newTable(c.rules)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -50,6 +50,9 @@ const (
 	slotStop
 	slotOptions
 	slotIncludeUsage
+	slotGrid
+	slotTokens
+	slotElements
 	completionsFields
 )
 
@@ -63,5 +66,21 @@ var completionsTable = NewTable(
 	)},
 	Rule{Name: "seed", Kinds: Integer},
 	Rule{Name: "nullable", Kinds: Bool | Null},
-	Rule{Name: "grid", Kinds: Array, Elem: Array | Number},
+	Rule{Name: "grid", Kinds: Array, Elem: Array | Number, Slot: slotGrid},
+	Rule{Name: "tokens", Kinds: Array, Elem: String | Integer | Array, Inner: Integer, Slot: slotTokens, Elements: slotElements},
+	Rule{Name: "tier", Kinds: String, Note: noteTier},
+	Rule{Name: "parts", Kinds: Array | Object, Elem: Object | String, Members: NewTable(
+		Rule{Name: "type", Kinds: String, Deciding: true, Note: noteType, Usual: []string{"text", "tool"}},
+		Rule{Name: "source", Kinds: Object | String, Members: NewTable(
+			Rule{Name: "url", Note: noteURL},
+		)},
+	)},
+)
+
+// The notes of completionsTable.
+const (
+	_ = iota
+	noteTier
+	noteType
+	noteURL
 )

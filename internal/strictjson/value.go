@@ -21,6 +21,31 @@ type Value struct {
 	Len int
 }
 
+// MaxNotes bounds the notes of one body. It is far above what any call needs.
+const MaxNotes = 10_000
+
+// Note is a member that a rule with a Note has met.
+type Note struct {
+	Name   int // that of the rule
+	Object int // where the object begins that holds the member
+	Index  int // the element of the outermost array that it is in; -1: in none
+	Value
+}
+
+// PathOf returns the path of the value that begins at the offset start of a body
+// whose grammar was checked. It reads the body up to there: it is for refusals.
+func PathOf(body []byte, start int) string {
+	dec := decoder(body)
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			return ""
+		}
+		if dec.InputOffset() > int64(start) {
+			return locate(body, dec.StackPointer())
+		}
+	}
+}
+
 // Raw is the value as it stands in body.
 func (v Value) Raw(body []byte) []byte { return body[v.Start:v.End] }
 

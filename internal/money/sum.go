@@ -1,0 +1,95 @@
+package money
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Factor multiplies a rate. Its unit is 1/[One].
+type Factor int64
+
+const (
+	// One is the factor that changes nothing. It is the product of two decimals
+	// with four places each.
+	One Factor = 1_0000_0000
+
+	// factorPlaces is how many nano-units the last decimal place of a factor has.
+	factorPlaces = Unit / 1_0000
+
+	// maxFactor bounds a factor that people write.
+	maxFactor = 1000 * Unit
+)
+
+// ValidFactor reports whether a can be used as a factor: it is from 0.0001 to
+// 1000 and has at most four decimal places.
+func ValidFactor(a Amount) bool { return a > 0 && a <= maxFactor && a%factorPlaces == 0 }
+
+// FactorOf returns the product of a and b, which must be valid factors.
+func FactorOf(a, b Amount) Factor { return Factor(a/factorPlaces) * Factor(b/factorPlaces) }
+
+// Sum adds up what items cost, each times a factor, exactly and in 192 bits. The
+// zero value is a sum of nothing. Many thousands of items cannot overflow it.
+type Sum struct {
+	words [3]uint64 // the lowest first; the unit is a nano-unit/(Million*One)
+	bad   bool
+}
+
+// Add adds item times factor.
+func (s *Sum) Add(item Item, factor Factor) {
+	if item.Count == 0 || item.Rate == 0 || factor == 0 {
+		return
+	}
+	if item.Count < 0 || item.Rate < 0 || factor < 0 {
+		s.bad = true
+		return
+	}
+	high, low := bits.Mul64(uint64(item.Count), uint64(item.Rate))
+	carry, first := bits.Mul64(low, uint64(factor))
+	third, second := bits.Mul64(high, uint64(factor))
+	second, c := bits.Add64(second, carry, 0)
+	third += c
+	s.words[0], c = bits.Add64(s.words[0], first, 0)
+	s.words[1], c = bits.Add64(s.words[1], second, c)
+	s.words[2], c = bits.Add64(s.words[2], third, c)
+	s.bad = s.bad || c != 0
+}
+
+// Plus adds another sum.
+func (s *Sum) Plus(o Sum) {
+	var c uint64
+	for i := range s.words {
+		s.words[i], c = bits.Add64(s.words[i], o.words[i], c)
+	}
+	s.bad = s.bad || o.bad || c != 0
+}
+
+// Less reports whether s is smaller than o. What cannot be counted is the largest.
+func (s *Sum) Less(o *Sum) bool {
+	if s.bad || o.bad {
+		return !s.bad
+	}
+	for i := len(s.words) - 1; i >= 0; i-- {
+		if s.words[i] != o.words[i] {
+			return s.words[i] < o.words[i]
+		}
+	}
+	return false
+}
+
+// Amount returns the sum, rounded up, and false when a count, a rate or a factor
+// was negative or the sum is larger than [Max].
+func (s *Sum) Amount() (Amount, bool) {
+	const divisor = uint64(Million) * uint64(One)
+	if s.bad || s.words[2] >= divisor {
+		return 0, false
+	}
+	high, rest := bits.Div64(s.words[2], s.words[1], divisor)
+	low, rest := bits.Div64(rest, s.words[0], divisor)
+	if high != 0 || low > math.MaxInt64 || low == math.MaxInt64 && rest > 0 {
+		return 0, false
+	}
+	if rest > 0 {
+		low++
+	}
+	return Amount(low), true
+}
