@@ -120,6 +120,10 @@ func New(engine Engine, opts Options) *Store {
 	return s
 }
 
+// Sole reports whether this store alone writes to its engine, so that every change of a
+// record is made in this process.
+func (s *Store) Sole() bool { return s.sole }
+
 // Now returns the time by which records expire.
 func (s *Store) Now() time.Time { return s.opts.Clock() }
 

@@ -176,7 +176,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestBackupStops(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
-	writeRecords(t, e, 0, 1000)
+	for n := range 4 {
+		writeRecords(t, e, n*250, 250)
+	}
 	full := errors.New("the tape is full")
 	if err := e.Backup(t.Context(), writerFunc(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) {
 		t.Errorf("got %v", err)

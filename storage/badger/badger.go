@@ -38,15 +38,14 @@ type Badger struct {
 	// `modelgate/store` in Caddy's data directory.
 	Path string `json:"path,omitempty"`
 
-	// Memory is how much memory the engine may use for speed: `small` (writes
-	// gather in 8 MiB), `normal` (32 MiB) or `large` (128 MiB); each of three
-	// caches holds as much again, and under many writes it is some times that.
-	// One transaction may be 15 % of the figure. Default: `normal`.
+	// Memory is how much memory the engine may use for speed: `small`, `normal` or
+	// `large`. It sets the sizes of memtables (1.75, 7 or 28 MiB), tables, buffers
+	// and caches. One transaction may be 15 % of a memtable. Default: `normal`.
 	Memory string `json:"memory,omitempty"`
 
 	// MinFree is the free space in bytes below which writes are refused,
-	// because a full disk would kill the process. It can be no less than eight
-	// times the figure of Memory. Default: that or 256 MiB, whichever is more.
+	// because a full disk would kill the process. It can be no less than 18, 80 or
+	// 320 MiB, by the word of Memory. Default: that or 256 MiB, whichever is more.
 	MinFree int64 `json:"min_free,omitempty"`
 
 	dir    string // the real path

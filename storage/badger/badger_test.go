@@ -144,7 +144,7 @@ func TestValidateRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, b := range map[string]*Badger{
 		"an unknown size":               {Path: dir, Memory: "huge"},
-		"too little free space":         {Path: dir, Memory: "large", MinFree: 1<<30 - 1},
+		"too little free space":         {Path: dir, Memory: "large", MinFree: 320<<20 - 1},
 		"a negative number":             {Path: dir, MinFree: -1},
 		"a path below something a file": {Path: filepath.Join(os.Args[0], "store")},
 	} {
@@ -152,7 +152,7 @@ func TestValidateRefuses(t *testing.T) {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	if err := provision(t, &Badger{Path: dir, Memory: "large", MinFree: 1 << 30}); err != nil {
+	if err := provision(t, &Badger{Path: dir, Memory: "large", MinFree: 320 << 20}); err != nil {
 		t.Error(err)
 	}
 }

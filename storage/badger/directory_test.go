@@ -106,7 +106,7 @@ func TestFilesAreClosedToOthers(t *testing.T) {
 		for _, made := range e.db.Tables() {
 			tables = append(tables, filepath.Base(table.NewFilename(made.ID, c.dir)))
 		}
-		put(t, e, fmt.Sprint(n), make([]byte, 512<<10))
+		put(t, e, fmt.Sprint(n), make([]byte, 256<<10))
 		closed("under writes", tables...)
 		closed("under writes", slices.DeleteFunc(namesIn(t, c.dir), isTable)...)
 	}
@@ -212,7 +212,7 @@ func TestNamesOfNewLogsAreSynced(t *testing.T) {
 	for n := range 40 {
 		err := e.Update(t.Context(), func(tx storage.Txn) error {
 			for i := range 10 {
-				if err := tx.Set(fmt.Appendf(nil, "%d/%d", n, i), make([]byte, 28<<10), never); err != nil {
+				if err := tx.Set(fmt.Appendf(nil, "%d/%d", n, i), make([]byte, 20<<10), never); err != nil {
 					return err
 				}
 			}

@@ -35,6 +35,7 @@ type engine struct {
 	files  *files
 	space  *space
 	rows   *rows
+	inline int           // the largest value in bytes that is kept in the tree
 	writer chan struct{} // holds a token while an update runs
 	spare  []change      // room for the changes of the next; whoever has the token uses it
 
@@ -92,6 +93,7 @@ func open(c config) (_ *engine, err error) {
 		files:  files,
 		space:  &space{dir: c.dir, min: c.minFree, free: c.free},
 		rows:   newRows(c.size.rows),
+		inline: int(c.size.inline()),
 		writer: make(chan struct{}, 1),
 		ended:  make(chan struct{}),
 	}
@@ -163,7 +165,7 @@ func (e *engine) yield() { <-e.writer }
 
 // begin begins a transaction, for end; the caller holds the writer's token.
 func (e *engine) begin(ctx context.Context) *txn {
-	tx := &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}, rows: e.rows, changes: e.spare}
+	tx := &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}, rows: e.rows, changes: e.spare, inline: e.inline}
 	e.spare = nil
 	return tx
 }

@@ -371,7 +371,9 @@ func TestACommitTakesOutOldRowsToo(t *testing.T) {
 // keep.
 func TestAViewThatReadsAllLeavesTheRowsToOthers(t *testing.T) {
 	t.Parallel()
-	e := openTest(t, t.TempDir())
+	c := testConfig(t.TempDir())
+	c.size = sizings["large"] // one transaction has all keys
+	e := openWith(t, c)
 	const keys = 3 * mostKept
 	name := func(n int) []byte { return fmt.Appendf(nil, "row/%d", n) }
 	if err := e.Update(t.Context(), func(tx storage.Txn) error {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// maxInline is the largest value that is kept in the tree beside its key,
-	// and the most Badger allows there. Larger ones go to the value log, a file
-	// of their own that is synced before the transaction is.
+	// maxInline is the most that Badger allows a value in the tree to have. Larger
+	// ones go to the value log, a file of their own that is synced before the
+	// transaction is.
 	maxInline = 1 << 20
 
 	// valueLogSize is where Badger begins a new value-log file. It maps twice
@@ -22,8 +22,18 @@ const (
 )
 
 // sizing is what a word of `memory` stands for, in bytes.
+//
+// Most of what the engine takes under lasting writes are the buffers in which
+// tables are built. Badger keeps them in one pool, for memtables and for merging
+// alike, so that each grows to the largest use: a buffer holds a table both
+// unpacked and packed, and doubles until it does. A dozen are in use when tables
+// are merged, 27 at the most (13 for each of two compactors, one for a memtable).
+// So memtable and table are chosen together: with records that pack to a quarter,
+// as those of the ledger do, both fit a buffer of 14 times table.
 type sizing struct {
 	memtable   int64 // writes gathered in memory, and again in a log file
+	table      int64 // a table that was merged, packed
+	baseLevel  int64 // what the first level of merged tables holds
 	blockCache int64 // blocks of tables, decompressed
 	indexCache int64 // indexes and Bloom filters of tables
 	rows       int64 // values that were read lately
@@ -31,21 +41,38 @@ type sizing struct {
 
 // sizings are the words of `memory`.
 var sizings = map[string]sizing{
-	"small":  {memtable: 8 << 20, blockCache: 8 << 20, indexCache: 8 << 20, rows: 128 << 20},
-	"normal": {memtable: 32 << 20, blockCache: 32 << 20, indexCache: 32 << 20, rows: 128 << 20},
-	"large":  {memtable: 128 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20},
+	"small":  {memtable: 7 << 18, table: 256 << 10, baseLevel: 1 << 20, blockCache: 4 << 20, indexCache: 4 << 20, rows: 8 << 20},
+	"normal": {memtable: 7 << 20, table: 1 << 20, baseLevel: 6 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 128 << 20},
+	"large":  {memtable: 28 << 20, table: 4 << 20, baseLevel: 24 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20},
 }
 
+const (
+	// mergeAt tables at level 0 are merged into the level below, and a memtable
+	// waits while there are mostUnmerged. With four or more, Badger may merge them
+	// among themselves instead, in a buffer of at least 256 MiB.
+	mergeAt      = 2
+	mostUnmerged = 3
+
+	// levelRatio is how many times more a level holds than the one above it. Each
+	// three tables that one table is merged with are one part of the work, with a
+	// buffer of its own; with 5 instead of Badger's 10 there are two such parts.
+	levelRatio = 5
+)
+
+// inline is the largest value that is kept in the tree: no more than a
+// transaction may have.
+func (s sizing) inline() int64 { return min(maxInline, s.memtable*15/100) }
+
 // leastFree is the free space that the logs of all memtables, their tables and
-// a compaction of them may take before a commit can be refused.
-func (s sizing) leastFree() int64 { return 8 * s.memtable }
+// two compactions may take before a commit can be refused.
+func (s sizing) leastFree() int64 { return 8*s.memtable + 4*s.baseLevel }
 
 // minFree is the default of the free space kept.
 func (s sizing) minFree() int64 { return max(256<<20, s.leastFree()) }
 
 // options returns Badger's options for a directory.
 func (s sizing) options(dir string, log badger.Logger) badger.Options {
-	return badger.DefaultOptions(dir).
+	o := badger.DefaultOptions(dir).
 		WithLogger(log).
 		WithMetricsEnabled(false).
 
@@ -63,7 +90,7 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 		// verifyTables has looked at the tables before they are opened.
 		WithChecksumVerificationMode(options.NoVerification).
 		WithVerifyValueChecksum(true).
-		WithValueThreshold(maxInline).
+		WithValueThreshold(s.inline()).
 		WithValueLogFileSize(valueLogSize).
 
 		// One memtable takes writes while at most two others become tables.
@@ -80,5 +107,12 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 
 		// Records are JSON: Snappy makes the tables 3.6 times smaller and a read
 		// 5 % slower.
-		WithCompression(options.Snappy)
+		WithCompression(options.Snappy).
+		WithBaseTableSize(s.table).
+		WithBaseLevelSize(s.baseLevel).
+		WithLevelSizeMultiplier(levelRatio).
+		WithNumLevelZeroTables(mergeAt).
+		WithNumLevelZeroTablesStall(mostUnmerged)
+	o.TableSizeMultiplier = 1 // tables of deep levels, and their buffers, would be larger
+	return o
 }

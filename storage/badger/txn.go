@@ -182,6 +182,7 @@ type txn struct {
 	rows    *rows
 	changes []change
 	writes  bool
+	inline  int   // the largest value that is kept in the tree, in bytes
 	large   int   // bytes of values that go to the value log
 	refused error // of the first write refused: the rest must not be committed
 }
@@ -204,7 +205,7 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 }
 
 func (t *txn) set(key, val []byte, expires uint64) error {
-	if len(val) > maxInline {
+	if len(val) > t.inline {
 		t.large += len(val)
 	}
 	if len(key) > maxKey || t.large > maxLargeValues {
