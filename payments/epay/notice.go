@@ -28,6 +28,10 @@ func (e *Epay) Read(w payments.Webhook) (payments.Notice, error) {
 	if err := e.verify(params); err != nil {
 		return payments.Notice{}, fmt.Errorf("%w: %w", payments.ErrSignature, err)
 	}
+	// The page to pay at is signed with the same key. It has neither, and is no notice.
+	if params["trade_no"] == "" && params["trade_status"] == "" {
+		return payments.Notice{}, fmt.Errorf("%w: a notice has trade_no and trade_status", payments.ErrSignature)
+	}
 	reference := params["trade_no"]
 	if !payments.IsReference(reference) {
 		return payments.Notice{}, errors.New("trade_no is missing, or is not 1 to 255 printable characters")
