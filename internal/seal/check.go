@@ -35,6 +35,15 @@ func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) 
 	return sealed, err
 }
 
+// Verify returns [ErrWrongKey] if the keyring lacks a key by which the store may
+// have been sealed. It changes nothing.
+func (k *Keyring) Verify(ctx context.Context, store *storage.Store) error {
+	return store.View(ctx, func(r storage.Reader) error {
+		_, _, err := k.verify(r)
+		return err
+	})
+}
+
 // Check refuses a keyring that lacks a key by which the store may have been
 // sealed, with [ErrWrongKey]. In a store that holds something sealed, the
 // keyring's newest key is one of those from now on.

@@ -28,24 +28,27 @@ const fileHead = `# The master key of modelgate, newest first. It seals what the
 // What a crash has left of a key file that was being written is removed.
 func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
 	removeStale(path)
+	k, err := ReadFile(ctx, store, path)
+	if err != nil || k != nil {
+		return k, err
+	}
+	if err := makeFile(path); err != nil {
+		return nil, fmt.Errorf("making the key file %s: %w", path, err)
+	}
+	// What is used is what is durable.
+	return ReadFile(ctx, store, path)
+}
+
+// ReadFile returns the keyring that [FromFile] would return, and changes nothing.
+// It returns nil without an error if FromFile would make the file.
+func ReadFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
 	keys, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		sealed, err := Sealed(ctx, store)
-		if err != nil {
-			return nil, err
+		if err == nil && sealed {
+			err = fmt.Errorf("the key file %s is missing: the store holds secrets that only it can open; put it back, or its copy of your backup", path)
 		}
-		if sealed {
-			return nil, fmt.Errorf("the key file %s is missing: the store holds secrets that only it can open; put it back, or its copy of your backup", path)
-		}
-		if err := makeFile(path); err != nil {
-			return nil, fmt.Errorf("making the key file %s: %w", path, err)
-		}
-		// What is used is what is durable.
-		keys, err = readFile(path)
-		if err != nil {
-			return nil, err
-		}
-		return fileKeyring(path, keys)
+		return nil, err
 	}
 	if err != nil {
 		return nil, err

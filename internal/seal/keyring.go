@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,12 @@ func newKeyring(list []masterKey, path string) *Keyring {
 	k := new(Keyring)
 	k.now.Store(&keys{list, path})
 	return k
+}
+
+// Equal reports whether the keyrings hold the same keys in the same order, from the
+// same place.
+func (k *Keyring) Equal(other *Keyring) bool {
+	return k.Path() == other.Path() && slices.EqualFunc(k.all(), other.all(), func(a, b masterKey) bool { return a.id == b.id })
 }
 
 func (k *Keyring) all() []masterKey {
