@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -86,11 +87,20 @@ type Checker interface {
 // Notified is a backend whose service calls an address of ours when a job has
 // changed.
 type Notified interface {
+	// CheckHead returns an error for a call that Notice would refuse whatever its
+	// body is, so that the body of such a call is not read: [ErrNoNotices] if no
+	// secret is configured to check it by. n has no Body.
+	CheckHead(n Notification) error
+
 	// Notice returns the [Ref.ID] of the job that a call is about. It does no more
 	// than wake the poll, and what the call says about the job is not believed.
 	// An error refuses the call.
 	Notice(n Notification) (id string, err error)
 }
+
+// ErrNoNotices is the error of CheckHead if the backend has no secret to check notices
+// by.
+var ErrNoNotices = errors.New("notices cannot be checked: no secret is configured for the backend")
 
 // Notification is a request of the service, read whole.
 type Notification struct {

@@ -109,6 +109,35 @@ func TestFailuresTellCallersWhatConcernsThem(t *testing.T) {
 	}
 }
 
+func TestMessagesHaveNoInternalAddresses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"as it is, 16:9 at 10:30, v1.5 of e.g. this":       "as it is, 16:9 at 10:30, v1.5 of e.g. this",
+		"cannot fetch http://10.0.0.7:8080/run?x=1.":       "cannot fetch [address].",
+		"cannot fetch (http://127.1/a), retry":             "cannot fetch ([address]), retry",
+		"see https://docs.example.com/policy.":             "see https://docs.example.com/policy.",
+		"https://files.example.com/a.png?sig=abc#x failed": "https://files.example.com/a.png failed",
+		"https://user:pass@files.example.com/a":            "[address]",
+		"s3://bucket/key, redis://cache:6379/0":            "[address], [address]",
+		"http://worker-7/run and http://worker.svc/run":    "[address] and [address]",
+		"dial tcp 192.168.4.5:443: refused":                "dial tcp [address]: refused",
+		"dial tcp [fd00::1]:443: refused":                  "dial tcp [address]: refused",
+		"host gpu-3.cluster.local:50051 is down":           "host [address] is down",
+		"localhost:3000 is down":                           "[address] is down",
+		"metadata.google.internal and 169.254.169.254":     "[address] and [address]",
+		"http://[::1]:80/x":                                "[address]",
+		"https://api.vendor.example/v1/jobs/7":             "[address]",
+		"api.vendor.example is down":                       "[address] is down",
+	} {
+		if got := backends.RedactAddresses(text, "api.vendor.example"); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	if f := backends.Fail(backends.ModelFailed, "E1", "http://10.0.0.7/x failed"); f.Message != "[address] failed" || f.Detail != "E1 http://10.0.0.7/x failed" {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestSizesComeFromResolutionAndRatio(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -190,7 +219,7 @@ func TestJobsAndReferencesSurviveJSON(t *testing.T) {
 		SubjectInputs: []backends.SubjectInput{{"u", "i", "n"}},
 		Output:        backends.Output{1.5, "720P", "1:1", "enabled", "disabled", "enabled", "m", 3, 2, "png", 1, 2, 3},
 		SceneType:     "s", InputRegion: "oversea", Seed: &seed, ExtInfo: json.RawMessage(`{"a":1.50}`),
-		Fields: map[string]json.RawMessage{"x": json.RawMessage(`null`)},
+		Fields: map[string]json.RawMessage{"x": json.RawMessage(`null`)}, Adopted: []string{"seconds"},
 	}
 	for field, value := range reflect.ValueOf(job).Fields() {
 		if value.IsZero() {

@@ -67,9 +67,15 @@ type Job struct {
 	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, passed on as it was given
 
 	// Fields are the members of a body of /v1/video/generations as they were
-	// written, unknown ones too; nil for other kinds. What the fields above say,
-	// which have the defaults, goes before them.
+	// written, unknown ones too, without the image, which is Inputs[0]; nil for
+	// other kinds. What the fields above say, which have the defaults, goes before
+	// them.
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
+
+	// Adopted are the paths of those members of Fields and ExtInfo that the fields
+	// above repeat, such as "seconds" or "metadata.duration": an adapter that
+	// passes the fields above has passed these too.
+	Adopted []string `json:"adopted,omitempty"`
 }
 
 // Input is a reference image, reference video or frame.

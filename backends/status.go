@@ -127,14 +127,14 @@ var reasons = map[Reason]struct {
 }
 
 // Fail returns the failure for a reason and the service's own words for it. A
-// reason that is none of ours is UpstreamError.
+// reason that is none of ours is UpstreamError. The message has no internal addresses.
 func Fail(reason Reason, code, words string) *Failure {
 	row, known := reasons[reason]
 	if !known {
 		reason, row = UpstreamError, reasons[UpstreamError]
 	}
 	f := &Failure{Reason: reason, Message: row.message, Detail: Text(strings.TrimSpace(code + " " + words))}
-	if told := Text(words); row.told && told != "" {
+	if told := RedactAddresses(Text(words)); row.told && told != "" {
 		f.Message = told
 	}
 	return f

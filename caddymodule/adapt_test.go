@@ -71,7 +71,7 @@ func TestABadConfigurationDoesNotStart(t *testing.T) {
 		"a header of another meaning": {"version_header x-api-key", "", "has another meaning"},
 		"a header that is no version": {"version_header x-thing", "", "must end in -version"},
 		"a header that is none":       {`version_header "a version"`, "", "letters, digits"},
-		"too little memory":           {"limits {\n body_memory 1MiB\n}", "", "at least 32 MiB"},
+		"too little memory":           {"limits {\n body_memory 1MiB\n}", "", "at least 64 MiB"},
 		"an idle without lifetime":    {"session {\n idle 31d\n}", "", "lifetime from idle"},
 		"a session for ever":          {"session {\n lifetime 500d\n}", "", "to 9600h"},
 		"an idle of a moment":         {"session {\n idle 1s\n}", "", "idle is at least 1m"},

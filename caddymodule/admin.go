@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -41,9 +42,18 @@ type adminRoute struct {
 	handle  func(*Node, *http.Request) (any, error)
 }
 
-// adminRoutes is the table of all routes.
+// serve answers a request by the route.
+func (route adminRoute) serve(w http.ResponseWriter, r *http.Request, node *Node) {
+	answer, err := route.handle(node, r)
+	if err != nil {
+		adminFault(w, err)
+		return
+	}
+	adminAnswer(w, http.StatusOK, answer)
+}
+
+// adminRoutes is the table of the routes that have the configuration in force.
 var adminRoutes = slices.Concat(
-	[]adminRoute{{"GET /modelgate/status", adminStatus}},
 	identityRoutes,
 	moneyRoutes,
 	taskRoutes,
@@ -55,24 +65,23 @@ func (Admin) Routes() []caddy.AdminRoute {
 	mux := http.NewServeMux()
 	for _, route := range adminRoutes {
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
-			withNode(w, r, func(node *Node) {
-				answer, err := route.handle(node, r)
-				if err != nil {
-					adminFault(w, err)
-					return
-				}
-				adminAnswer(w, http.StatusOK, answer)
-			})
+			withNode(w, r, (*App).InForce, func(node *Node) { route.serve(w, r, node) })
 		})
 	}
+	// These tell of a store that the configuration is not in force at, too.
+	mux.HandleFunc("GET /modelgate/status", func(w http.ResponseWriter, r *http.Request) {
+		withNode(w, r, (*App).Node, func(node *Node) { adminRoute{handle: adminStatus}.serve(w, r, node) })
+	})
 	mux.HandleFunc("GET /modelgate/backup", func(w http.ResponseWriter, r *http.Request) {
-		withNode(w, r, func(node *Node) { adminBackup(w, r, node) })
+		withNode(w, r, (*App).Node, func(node *Node) { adminBackup(w, r, node) })
 	})
 	mux.HandleFunc("/modelgate/", func(w http.ResponseWriter, _ *http.Request) {
 		adminFault(w, fault.New(fault.NotFound, "there is no such admin route"))
 	})
 	return []caddy.AdminRoute{{Pattern: "/modelgate/", Handler: caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		mux.ServeHTTP(w, r)
+		id := requestid.New()
+		w.Header().Set("X-Request-Id", id)
+		mux.ServeHTTP(w, r.WithContext(requestid.With(r.Context(), id)))
 		return nil
 	})}}
 }
@@ -87,20 +96,20 @@ func activeApp() (*App, error) {
 	return module.(*App), nil
 }
 
-// withNode calls fn with the node of the running configuration.
-func withNode(w http.ResponseWriter, r *http.Request, fn func(*Node)) {
+// withNode calls fn with the node of the running configuration, which node returns.
+func withNode(w http.ResponseWriter, r *http.Request, node func(*App, context.Context) (*Node, func(), error), fn func(*Node)) {
 	app, err := activeApp()
 	if err != nil {
 		adminFault(w, err)
 		return
 	}
-	node, release, err := app.Node(r.Context())
+	held, release, err := node(app, r.Context())
 	if err != nil {
 		adminFault(w, fault.New(fault.StoreUnavailable, "%v", err))
 		return
 	}
 	defer release()
-	fn(node)
+	fn(held)
 }
 
 func adminAnswer(w http.ResponseWriter, status int, v any) {
@@ -156,8 +165,9 @@ type Status struct {
 	Store       string        `json:"store"`
 	Calls       int64         `json:"calls_in_flight"`
 	Users       int           `json:"users"`
-	Credentials int           `json:"credentials"` // in force
-	Models      []string      `json:"models"`      // as callers are shown them
+	Credentials int           `json:"credentials"`      // in force
+	Models      []string      `json:"models"`           // as callers are shown them
+	Restricted  []string      `json:"users_restricted"` // for what their calls left uncollected
 	Stats       storage.Stats `json:"store_stats"`
 }
 
@@ -171,6 +181,7 @@ func adminStatus(n *Node, r *http.Request) (any, error) {
 	status := Status{
 		Caddy: version, Store: app.opener.Key(), Models: append([]string{}, models...),
 		Calls: n.calls.Load(), Credentials: n.Directory.Count(), Stats: n.Store.Stats(),
+		Restricted: append([]string{}, n.Ledger.Restricted()...),
 	}
 	err = errors.Join(n.Ready(), n.Probe(r.Context()))
 	if users, listErr := n.Directory.Users(r.Context()); listErr == nil {

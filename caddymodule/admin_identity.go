@@ -58,13 +58,13 @@ var identityRoutes = []adminRoute{
 		if err := decode(r, &change); err != nil {
 			return nil, err
 		}
-		return n.Directory.ChangeKeyLimits(r.Context(), operator, r.PathValue("key"), change)
+		return ofOperator(n.Directory.ChangeKeyLimits(r.Context(), operator, r.PathValue("key"), change))
 	}},
 	{"DELETE /modelgate/keys/{key}/limits", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.SetKeyLimits(r.Context(), operator, r.PathValue("key"), identity.Limits{})
+		return ofOperator(n.Directory.SetKeyLimits(r.Context(), operator, r.PathValue("key"), identity.Limits{}))
 	}},
 	{"POST /modelgate/keys/{key}/revoke", func(n *Node, r *http.Request) (any, error) {
-		return n.Directory.RevokeKey(r.Context(), operator, r.PathValue("key"))
+		return ofOperator(n.Directory.RevokeKey(r.Context(), operator, r.PathValue("key")))
 	}},
 	{"POST /modelgate/keys/{key}/rotate", adminRotateKey},
 }
@@ -143,12 +143,20 @@ func adminMintToken(n *Node, r *http.Request) (any, error) {
 	return shownToken{secret.Reveal()}, err
 }
 
-// shownKey is a key with the name of its user, where it is listed, and with its
-// secret, which is shown this once.
+// shownKey is a key as operators are shown it: its scope is the one that they have set.
+// It comes with what its owner has set, with the name of its user, where it is listed,
+// and with its secret, which is shown this once.
 type shownKey struct {
 	identity.Key
-	UserName string `json:"user_name,omitempty"`
-	Secret   string `json:"api_key,omitempty"`
+	Owner    identity.Scope `json:"owner,omitzero"`
+	UserName string         `json:"user_name,omitempty"`
+	Secret   string         `json:"api_key,omitempty"`
+}
+
+func ofOperator(key identity.Key, err error) (shownKey, error) {
+	shown := shownKey{Key: key, Owner: key.Scope}
+	shown.Scope, shown.Operator = key.Operator, identity.Scope{}
+	return shown, err
 }
 
 func adminKeys(n *Node, r *http.Request) (any, error) {
@@ -159,7 +167,8 @@ func adminKeys(n *Node, r *http.Request) (any, error) {
 	names, err := userNames(n, r)
 	shown := make([]shownKey, len(keys))
 	for i, key := range keys {
-		shown[i] = shownKey{Key: key, UserName: names[key.UserID]}
+		shown[i], _ = ofOperator(key, nil)
+		shown[i].UserName = names[key.UserID]
 	}
 	return listed(shown, err)
 }
@@ -191,7 +200,9 @@ func adminCreateKey(n *Node, r *http.Request) (any, error) {
 	}
 	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires, Limits: in.Limits}
 	key, secret, err := n.Directory.CreateKey(r.Context(), operator, in.User, spec)
-	return shownKey{Key: key, Secret: secret.Reveal()}, err
+	shown, err := ofOperator(key, err)
+	shown.Secret = secret.Reveal()
+	return shown, err
 }
 
 func adminRotateKey(n *Node, r *http.Request) (any, error) {
@@ -205,5 +216,7 @@ func adminRotateKey(n *Node, r *http.Request) (any, error) {
 		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", int64(identity.MaxGrace/time.Second))
 	}
 	key, secret, err := n.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
-	return shownKey{Key: key, Secret: secret.Reveal()}, err
+	shown, err := ofOperator(key, err)
+	shown.Secret = secret.Reveal()
+	return shown, err
 }

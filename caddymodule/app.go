@@ -5,7 +5,6 @@ package caddymodule
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -61,6 +61,31 @@ type App struct {
 	// What becomes of calls of a model without a price, where other models have
 	// one: `refuse`, or `allow`, free of charge. Default: `refuse`.
 	Unpriced string `json:"unpriced,omitempty"`
+
+	// What becomes of a call with a price whose caller disconnects before the end
+	// of the answer: `cancel`, or `finish` and how long the call to the backend may
+	// run on, as in `finish 5m`. Default: `finish 5m` for calls without stream and
+	// for streams that have shown no content; for streams with content `finish
+	// 30s` if a part of the cost is unseen until the end: the price has
+	// `reasoning`, or the request or the answer has reasoning, audio, images as
+	// output, server-side tools, other models or a compaction; else `cancel`.
+	OnDisconnect catalog.OnDisconnect `json:"on_disconnect,omitzero"`
+
+	// Whether a call with a price that a backend had, and that failed before any
+	// content by a time-out or because the backend broke off, is charged its
+	// input. Default: it is charged nothing.
+	ChargeFailedInput bool `json:"charge_failed_input,omitempty"`
+
+	// Whether model calls may name what the vendor keeps for the account of the
+	// operator, such as files, containers and earlier answers, which may be
+	// another user's: `off` refuses such calls, `shared` lets them pass, for a
+	// gateway whose users may read each other's. Default: `off`.
+	State string `json:"state,omitempty"`
+
+	// Which part of a user's spend of the last 24 hours may stay uncollected, as
+	// `1%` or `0.5%`. While it is more, the user's calls are made one at a time and
+	// reserve the whole context. `off` never restricts them. Default: `1%`.
+	UncollectedTolerance string `json:"uncollected_tolerance,omitempty"`
 
 	// Which models generate images and videos, by the families of the service
 	// document, and what they take otherwise than those. A model of a platform
@@ -118,12 +143,14 @@ type App struct {
 	// Bounds that hold for every model call, every key and every log-in.
 	Limits Limits `json:"limits,omitzero"`
 
-	logger   *zap.Logger
-	opener   storage.Opener
-	metrics  *Metrics
-	prices   *catalog.Prices
-	plans    *billing.Plans
-	payments map[string]payments.Provider // by name
+	logger                     *zap.Logger
+	opener                     storage.Opener
+	metrics                    *Metrics
+	prices                     *catalog.Prices
+	callsCost, generationsCost bool // see CallsCost
+	plans                      *billing.Plans
+	payments                   map[string]payments.Provider // by name
+	tolerance                  ledger.Tolerance
 
 	families         *catalog.Families
 	generationPrices generationPrices
@@ -160,6 +187,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.Currency = cmp.Or(a.Currency, "USD")
 	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
+	a.State = cmp.Or(a.State, stateOff)
+	a.UncollectedTolerance = cmp.Or(a.UncollectedTolerance, "1%")
 	a.Limits.setDefaults()
 	a.Retention.setDefaults()
 	if err := a.setPeopleDefaults(); err != nil {
@@ -170,10 +199,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 
 	var err error
+	if a.tolerance, err = parseTolerance(a.UncollectedTolerance); err != nil {
+		return err
+	}
 	if a.prices, err = catalog.NewPrices(a.PriceRows); err != nil {
 		return err
 	}
 	a.generationPrices = newGenerationPrices(a.PriceRows)
+	a.findFree()
 	a.Offer(a.prices.Names()...)
 	if a.families, err = catalog.NewFamilies(a.FamilyRows); err != nil {
 		return err
@@ -225,6 +258,7 @@ func (a *App) Validate() error {
 		validateHeaderName(a.VersionHeader),
 		validateCurrency(a.Currency),
 		validateUnpriced(a.Unpriced),
+		validateState(a.State),
 		a.validatePeople(),
 		a.Retention.validate(),
 	}
@@ -244,30 +278,11 @@ func validateBaseURL(text string) error {
 }
 
 // Start opens the node, or joins the one that the configuration before this
-// one has open. It refuses a currency that is not that of the money there, and
-// master keys that do not open what is sealed there.
+// one has open. It returns an error if the money there has another currency, or if
+// the master keys do not open what is sealed there. It changes no setting of the
+// store: see [Node.adopt].
 func (a *App) Start() error {
-	return a.lease.start(a.ready)
-}
-
-// ready has a node do what the configuration says.
-func (a *App) ready(node *Node) error {
-	ctx := context.Background()
-	if err := node.Ledger.UseCurrency(ctx, a.Currency); err != nil {
-		return err
-	}
-	if err := node.useKeys(ctx, a.Secrets, a.opener); err != nil {
-		return err
-	}
-	node.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
-	node.Directory.SetCallbackCheck(a.Callback.check)
-	if err := node.serve(a); err != nil {
-		return err
-	}
-	if a.console {
-		node.announceSetup(ctx)
-	}
-	return nil
+	return a.lease.start()
 }
 
 // Stop lets go of the node. It stays open while calls of this configuration

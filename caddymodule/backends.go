@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -39,6 +40,11 @@ type Backend struct {
 	// Default: 50.
 	PollsPerSecond int `json:"polls_per_second,omitempty"`
 
+	// How long it may refuse one task as busy (429), or with 403, while it takes others
+	// or there are no others: then the task fails without charge. From 10s to 72h.
+	// Default: 30m.
+	BusyTimeout caddy.Duration `json:"busy_timeout,omitempty"`
+
 	// How the service is spoken to.
 	AdapterRaw json.RawMessage `json:"adapter,omitempty" caddy:"namespace=modelgate.backends inline_key=adapter"`
 
@@ -49,6 +55,8 @@ type Backend struct {
 const (
 	maxMaxRunning     = 1_000_000
 	maxPollsPerSecond = 10_000
+	minBusyTimeout    = 10 * time.Second
+	maxBusyTimeout    = 72 * time.Hour
 )
 
 func (b *Backend) validate() error {
@@ -59,6 +67,8 @@ func (b *Backend) validate() error {
 		return fmt.Errorf("backend %s: max_running is from 1 to %d, or left out", b.Name, maxMaxRunning)
 	case b.PollsPerSecond < 0 || b.PollsPerSecond > maxPollsPerSecond:
 		return fmt.Errorf("backend %s: polls_per_second is from 1 to %d, or left out", b.Name, maxPollsPerSecond)
+	case b.BusyTimeout != 0 && (time.Duration(b.BusyTimeout) < minBusyTimeout || time.Duration(b.BusyTimeout) > maxBusyTimeout):
+		return fmt.Errorf("backend %s: busy_timeout is %v; allowed: %v to %v", b.Name, time.Duration(b.BusyTimeout), minBusyTimeout, maxBusyTimeout)
 	case b.AdapterRaw == nil:
 		return fmt.Errorf("backend %s: it has no adapter, which says how the service is spoken to", b.Name)
 	}
@@ -127,7 +137,10 @@ func (a *App) notifyURL(b *Backend) string {
 func (a *App) driven() []task.Backend {
 	all := make([]task.Backend, len(a.BackendRows))
 	for i, b := range a.BackendRows {
-		all[i] = task.Backend{Backend: b.adapter, Name: b.Name, MaxRunning: b.MaxRunning, PollsPerSecond: b.PollsPerSecond}
+		all[i] = task.Backend{
+			Backend: b.adapter, Name: b.Name, MaxRunning: b.MaxRunning, PollsPerSecond: b.PollsPerSecond,
+			BusyTimeout: time.Duration(b.BusyTimeout),
+		}
 	}
 	return all
 }
@@ -138,6 +151,7 @@ func (a *App) driven() []task.Backend {
 //		models           <model>...
 //		max_running      <count>
 //		polls_per_second <count>
+//		busy_timeout     <duration>
 //		adapter          <adapter> ...
 //	}
 func (a *App) unmarshalBackend(d *caddyfile.Dispenser) error {
@@ -160,6 +174,7 @@ func (a *App) unmarshalBackend(d *caddyfile.Dispenser) error {
 		},
 		"max_running":      func(d *caddyfile.Dispenser) error { return smallCount(d, &b.MaxRunning, maxMaxRunning) },
 		"polls_per_second": func(d *caddyfile.Dispenser) error { return smallCount(d, &b.PollsPerSecond, maxPollsPerSecond) },
+		"busy_timeout":     func(d *caddyfile.Dispenser) error { return duration(d, &b.BusyTimeout) },
 		"adapter":          b.unmarshalAdapter,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -38,7 +39,11 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		base_url <url>
 //		currency <code>
 //		unpriced allow|refuse
+//		state off|shared
+//		uncollected_tolerance <percentage>|off
 //		price <pattern> { ... }
+//		on_disconnect finish <duration>|cancel
+//		charge_failed_input [on|off]
 //		family <label> [<model>...] { ... }
 //		backend <name> { ... }
 //		default_model <model>
@@ -64,6 +69,10 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //			streams             <count>
 //			tokens_per_minute   <count>
 //
+//			detached          <count>
+//			detached_per_user <count>
+//
+//			count_tokens_per_minute <count>
 //			unfinished_tasks <count>
 //
 //			login_per_user    <count>
@@ -76,27 +85,31 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	words := map[string]func(*caddyfile.Dispenser) error{
-		"storage":        a.unmarshalStorage,
-		"version_header": checkedArg(&a.VersionHeader, validateHeaderName),
-		"base_url":       checkedArg(&a.BaseURL, validateBaseURL),
-		"currency":       checkedArg(&a.Currency, validateCurrency),
-		"unpriced":       checkedArg(&a.Unpriced, validateUnpriced),
-		"price":          a.unmarshalPrice,
-		"family":         a.unmarshalFamily,
-		"backend":        a.unmarshalBackend,
-		"default_model":  checkedArg(&a.DefaultModel, validateDefaultModel),
-		"callback":       a.Callback.unmarshalCaddyfile,
-		"media":          a.Media.unmarshalCaddyfile,
-		"retention":      a.Retention.unmarshalCaddyfile,
-		"plan":           a.unmarshalPlan,
-		"payment":        a.unmarshalPayment(),
-		"topup":          a.TopUp.unmarshalCaddyfile,
-		"secret":         a.unmarshalSecret,
-		"registration":   checkedArg(&a.Registration, validateRegistration),
-		"session":        a.Session.unmarshalCaddyfile,
-		"verification":   a.Verification.unmarshalCaddyfile,
-		"passkey":        a.Passkey.unmarshalCaddyfile,
-		"limits":         a.Limits.unmarshalCaddyfile,
+		"storage":               a.unmarshalStorage,
+		"version_header":        checkedArg(&a.VersionHeader, validateHeaderName),
+		"base_url":              checkedArg(&a.BaseURL, validateBaseURL),
+		"currency":              checkedArg(&a.Currency, validateCurrency),
+		"unpriced":              checkedArg(&a.Unpriced, validateUnpriced),
+		"state":                 checkedArg(&a.State, validateState),
+		"uncollected_tolerance": checkedArg(&a.UncollectedTolerance, validateTolerance),
+		"price":                 a.unmarshalPrice,
+		"on_disconnect":         onDisconnect(&a.OnDisconnect),
+		"charge_failed_input":   onOff(&a.ChargeFailedInput),
+		"family":                a.unmarshalFamily,
+		"backend":               a.unmarshalBackend,
+		"default_model":         checkedArg(&a.DefaultModel, validateDefaultModel),
+		"callback":              a.Callback.unmarshalCaddyfile,
+		"media":                 a.Media.unmarshalCaddyfile,
+		"retention":             a.Retention.unmarshalCaddyfile,
+		"plan":                  a.unmarshalPlan,
+		"payment":               a.unmarshalPayment(),
+		"topup":                 a.TopUp.unmarshalCaddyfile,
+		"secret":                a.unmarshalSecret,
+		"registration":          checkedArg(&a.Registration, validateRegistration),
+		"session":               a.Session.unmarshalCaddyfile,
+		"verification":          a.Verification.unmarshalCaddyfile,
+		"passkey":               a.Passkey.unmarshalCaddyfile,
+		"limits":                a.Limits.unmarshalCaddyfile,
 	}
 	return Block(d, words, "price", "family", "backend", "plan", "payment", "secret")
 }
@@ -138,12 +151,15 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			return duration(d, &l.Ping)
 		},
-		"requests_per_second": func(d *caddyfile.Dispenser) error { return count(d, &l.RequestsPerSecond, identity.MaxCalls) },
-		"streams":             func(d *caddyfile.Dispenser) error { return count(d, &l.Streams, identity.MaxCalls) },
-		"tokens_per_minute":   func(d *caddyfile.Dispenser) error { return count(d, &l.TokensPerMinute, identity.MaxTokens) },
-		"unfinished_tasks":    func(d *caddyfile.Dispenser) error { return count(d, &l.UnfinishedTasks, maxUnfinished) },
-		"login_per_user":      func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerUser, maxLogins) },
-		"login_per_address":   func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerAddress, maxLogins) },
+		"requests_per_second":     func(d *caddyfile.Dispenser) error { return count(d, &l.RequestsPerSecond, identity.MaxCalls) },
+		"streams":                 func(d *caddyfile.Dispenser) error { return count(d, &l.Streams, identity.MaxCalls) },
+		"tokens_per_minute":       func(d *caddyfile.Dispenser) error { return count(d, &l.TokensPerMinute, identity.MaxTokens) },
+		"detached":                func(d *caddyfile.Dispenser) error { return count(d, &l.Detached, maxDetached) },
+		"detached_per_user":       func(d *caddyfile.Dispenser) error { return count(d, &l.DetachedPerUser, maxDetached) },
+		"count_tokens_per_minute": func(d *caddyfile.Dispenser) error { return count(d, &l.CountTokensPerMinute, identity.MaxCalls) },
+		"unfinished_tasks":        func(d *caddyfile.Dispenser) error { return count(d, &l.UnfinishedTasks, maxUnfinished) },
+		"login_per_user":          func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerUser, maxLogins) },
+		"login_per_address":       func(d *caddyfile.Dispenser) error { return count(d, &l.LoginPerAddress, maxLogins) },
 	})
 }
 
@@ -191,6 +207,21 @@ func checkedArg(into *string, check func(string) error) func(*caddyfile.Dispense
 			return err
 		}
 		return located(d, check(*into))
+	}
+}
+
+// onOff reads on or off; the word alone is on.
+func onOff(into *bool) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		switch words := d.RemainingArgs(); {
+		case len(words) == 0, len(words) == 1 && words[0] == "on":
+			*into = true
+		case len(words) == 1 && words[0] == "off":
+			*into = false
+		default:
+			return d.Errf("%q: only on or off is allowed here", strings.Join(words, " "))
+		}
+		return nil
 	}
 }
 

@@ -62,15 +62,10 @@ func (c *Callback) provision() (err error) {
 	return nil
 }
 
-// check refuses an address that a key is given and that is not public, where
-// nothing beside public ones may be reached. Else it is judged when it is dialled:
-// a name of this machine or its network may stand for an address that is allowed.
-func (c *Callback) check(url string) error {
-	if len(c.Allow) > 0 {
-		return nil
-	}
-	return egress.CheckURL(url)
-}
+// check refuses an address that a key is given and that is neither public nor opened
+// by allow. Where an address is opened, a name of the local network passes: it may
+// stand for that address, and is judged when it is dialled.
+func (c *Callback) check(url string) error { return c.allowed.CheckRegistered(url) }
 
 // unmarshalCaddyfile reads
 //

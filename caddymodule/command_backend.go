@@ -67,8 +67,12 @@ func printBackends(w io.Writer, backends ...shownBackend) {
 		if b.MaxRunning > 0 {
 			running += fmt.Sprintf(" of %d", b.MaxRunning)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
-			b.Name, dash(b.Adapter), dash(joined(b.Models)), running, b.Waiting, moment(b.Oldest), b.words())
+		waiting := strconv.FormatInt(b.Waiting, 10)
+		if b.Deferred > 0 {
+			waiting += fmt.Sprintf(", %d of them refused", b.Deferred)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			b.Name, dash(b.Adapter), dash(joined(b.Models)), running, waiting, moment(b.Oldest), b.words())
 	}
 }
 

@@ -43,11 +43,8 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	log default {
 		output stderr
 		level WARN
-		format filter {
+		format modelgate_redact {
 			wrap console
-			request>headers>X-Api-Key delete
-			request>uri regexp "/v1/files/[^/?]+" /v1/files/REDACTED
-			request>uri regexp "([?&]key=)[^&]*" "${1}REDACTED"
 		}
 	}
 	log calls {
@@ -240,7 +237,7 @@ func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 	if err != nil {
 		return err
 	}
-	node, release, err := app.Node(ctx)
+	node, release, err := app.InForce(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -140,28 +139,43 @@ func printKeys(w io.Writer, keys ...shownKey) {
 	fmt.Fprintln(w, "ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tLIMITS\tEXPIRES\tSTATE")
 	now := time.Now().Unix()
 	for _, k := range keys {
+		// The scope is that of the operator; that of the owner stands beside it.
+		expires := identity.Key{Scope: k.Scope, Operator: k.Owner}.ExpiresAt()
 		state := "active"
 		switch {
 		case k.Revoked != 0:
 			state = "revoked " + moment(k.Revoked)
-		case k.Expires != 0 && k.Expires <= now:
+		case expires != 0 && expires <= now:
 			state = "expired"
 		case k.PreviousUntil > now:
 			state = "active; the secret before until " + moment(k.PreviousUntil)
 		}
-		models := make([]string, len(k.Models))
-		for i, m := range k.Models {
-			models[i] = string(m)
-		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.UserName, k.UserID), dash(k.Name), k.Hint,
-			all(models), all(words(k.Ranges)), k.Limits, moment(k.Expires), state)
+			andOwner(all(words(k.Models)), words(k.Owner.Models)), andOwner(all(words(k.Ranges)), words(k.Owner.Ranges)),
+			andOwner(k.Limits.String(), ownLimits(k.Owner.Limits)), moment(expires), state)
 	}
 }
 
-func words(ranges []netip.Prefix) []string {
-	out := make([]string, len(ranges))
-	for i, r := range ranges {
-		out[i] = r.String()
+// andOwner writes what the operator has set, and behind it what the owner has, if
+// anything.
+func andOwner(operator string, owner []string) string {
+	if len(owner) == 0 {
+		return operator
+	}
+	return operator + " (owner: " + strings.Join(owner, ",") + ")"
+}
+
+func ownLimits(limits identity.Limits) []string {
+	if limits == (identity.Limits{}) {
+		return nil
+	}
+	return []string{limits.String()}
+}
+
+func words[T any](values []T) []string {
+	out := make([]string, len(values))
+	for i, value := range values {
+		out[i] = fmt.Sprint(value)
 	}
 	return out
 }

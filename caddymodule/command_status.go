@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -26,6 +27,9 @@ func statusCommand() *cobra.Command {
 			}
 			fmt.Fprintf(w, "state\t%s\ncaddy\t%s\nstore\t%s\n", state, s.Caddy, s.Store)
 			fmt.Fprintf(w, "users\t%d\ncredentials in force\t%d\ncalls in flight\t%d\nmodels listed\t%d\n", s.Users, s.Credentials, s.Calls, len(s.Models))
+			if len(s.Restricted) > 0 {
+				fmt.Fprintf(w, "users restricted\t%s\n", strings.Join(s.Restricted, ", "))
+			}
 			fmt.Fprintf(w, "commits\t%d in %d batches, %d queued\n", s.Stats.Committed, s.Stats.Batches, s.Stats.Queued)
 		})
 		if err == nil && !s.Ready {

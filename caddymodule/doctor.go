@@ -23,6 +23,9 @@ func doctorCommand() *cobra.Command {
 			return err
 		}
 		findings := examine(config)
+		if file, _ := cmd.Flags().GetString("config"); file == "" {
+			findings = append(findings, examineRunning(cmd)...)
+		}
 		err = printed(cmd, map[string]any{"findings": findings}, func(w io.Writer) {
 			for _, f := range findings {
 				fmt.Fprintf(w, "%s\t%s\t%s\n\t\t→ %s\n", f.Level, f.Where, f.What, f.Remedy)
@@ -72,10 +75,28 @@ func examinedConfig(cmd *cobra.Command) (config any, err error) {
 	return config, err
 }
 
+// examineRunning looks for what a gateway that runs tells of itself. One that does
+// not answer has nothing to tell: its configuration has been examined.
+func examineRunning(cmd *cobra.Command) []Finding {
+	c, err := newClient(cmd)
+	if err != nil {
+		return nil
+	}
+	var s Status
+	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/status", nil, &s); err != nil || len(s.Restricted) == 0 {
+		return nil
+	}
+	return []Finding{{
+		"warning", "apps.modelgate.uncollected_tolerance",
+		fmt.Sprintf("calls of %d users came to more than could be collected, and are made one at a time: %s", len(s.Restricted), strings.Join(s.Restricted, ", ")),
+		"look at `usage report --by user,model` for what they call, and whether context and max_output of its price hold; the restriction ends by itself",
+	}}
+}
+
 // examine runs every check over a configuration.
 func examine(config any) []Finding {
 	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkLinks, checkMedia} {
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
 		findings = append(findings, check(config)...)
 	}
 	return findings
@@ -102,55 +123,6 @@ func checkAdmin(config any) []Finding {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// secretHeaders are the request headers that hold credentials, or prove who has
-// sent a notice, and that Caddy writes into its logs in clear.
-func secretHeaders(config any) []string {
-	if slices.Contains(paymentsOf(config), "stripe") {
-		return []string{"X-Api-Key", "Stripe-Signature"}
-	}
-	return []string{"X-Api-Key"}
-}
-
-// checkLogs looks for logs in which requests would stand with their keys. Both
-// the access log and the log of errors hold the headers of a request.
-func checkLogs(config any) []Finding {
-	var findings []Finding
-	logs, _ := at(config, "logging", "logs").(map[string]any)
-	if _, ok := logs["default"]; !ok {
-		logs = mergedWith(logs, "default", map[string]any{})
-	}
-	for name, log := range logs {
-		if takesNoRequests(log) {
-			continue
-		}
-		for _, header := range secretHeaders(config) {
-			if action, _ := at(log, "encoder", "fields", "request>headers>"+header, "filter").(string); action == "" {
-				findings = append(findings, Finding{
-					"error", "logging.logs." + name, "a failed or logged request is written here with its " + header + " in clear",
-					"filter it: format filter { request>headers>" + header + " delete }",
-				})
-			}
-		}
-		if action, _ := at(log, "encoder", "fields", "request>uri", "filter").(string); action == "" {
-			findings = append(findings, Finding{
-				"warning", "logging.logs." + name, "query strings are written here; a caller may by mistake have put a key into one",
-				"filter them: format filter { request>uri query { delete key delete api_key delete token } }",
-			})
-		}
-	}
-	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
-	for name, server := range servers {
-		if shown, _ := at(server, "logs", "should_log_credentials").(bool); shown {
-			findings = append(findings, Finding{
-				"error", "apps.http.servers." + name + ".logs.should_log_credentials", "keys that callers send in Authorization are written into logs",
-				"take log_credentials out of the servers option",
-			})
-		}
-	}
-	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Level+a.Where+a.What, b.Level+b.Where+b.What) })
-	return findings
 }
 
 // takesNoRequests tells whether a log is limited to loggers that write no

@@ -2,8 +2,6 @@ package caddymodule
 
 import (
 	"fmt"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -140,55 +138,6 @@ func bare(pattern string) string {
 		pattern = strings.TrimPrefix(pattern, string(kind)+"-")
 	}
 	return pattern
-}
-
-// checkLinks looks for logs in which the links to results would stand: whoever has
-// one has the result, for as long as it is kept.
-func checkLinks(config any) []Finding {
-	off, _ := at(config, "apps", "modelgate", "media", "off").(bool)
-	if off || !hasHandler(config, "modelgate_tasks") {
-		return nil
-	}
-	logs, _ := at(config, "logging", "logs").(map[string]any)
-	if _, ok := logs["default"]; !ok {
-		logs = mergedWith(logs, "default", map[string]any{})
-	}
-	var findings []Finding
-	for _, name := range slices.Sorted(maps.Keys(logs)) {
-		if takesNoRequests(logs[name]) || hidesLinks(at(logs[name], "encoder", "fields", "request>uri")) {
-			continue
-		}
-		findings = append(findings, Finding{
-			"warning", "logging.logs." + name, "the links to results are written here, and whoever has a link has the result",
-			`filter them: format filter { request>uri regexp "` + media.Path + `[^/?]+" ` + media.Path + `REDACTED }`,
-		})
-	}
-	return findings
-}
-
-// hidesLinks tells whether a filter of request>uri leaves nothing of the name of
-// a file. One that replaces text is tried.
-func hidesLinks(filter any) bool {
-	const name = "abcdefghijklmnopqrstuvwxyz"
-	operations, _ := at(filter, "operations").([]any)
-	switch kind, _ := at(filter, "filter").(string); kind {
-	case "delete", "replace", "hash":
-		return true
-	case "regexp":
-		operations = []any{filter}
-	case "multi_regexp":
-	default:
-		return false
-	}
-	link := media.Path + name + "/video-1.mp4"
-	for _, operation := range operations {
-		pattern, _ := at(operation, "regexp").(string)
-		value, _ := at(operation, "value").(string)
-		if expression, err := regexp.Compile(pattern); err == nil {
-			link = expression.ReplaceAllString(link, value)
-		}
-	}
-	return !strings.Contains(link, name)
 }
 
 // checkMedia looks whether there is room for results, and at the secrets of the

@@ -191,6 +191,8 @@ func TestAConfigurationOfTasksThatCannotWorkIsRefused(t *testing.T) {
 		"models alike":                 {`{` + base + `"backends":[{"name":"a","models":["x"],"adapter":{"adapter":"demo"}},{"name":"b","models":["x"],"adapter":{"adapter":"demo"}}]}`, "backend b: models x go to backend a already"},
 		"a pattern that is none":       {`{` + base + `"backends":[{"name":"a","models":["x*y"],"adapter":{"adapter":"demo"}}]}`, "only at the end"},
 		"too many at once":             {`{` + base + `"backends":[{"name":"a","max_running":-1,"adapter":{"adapter":"demo"}}]}`, "max_running"},
+		"too short a wait":             {`{` + base + `"backends":[{"name":"a","busy_timeout":"1s","adapter":{"adapter":"demo"}}]}`, "busy_timeout is 1s; allowed: 10s to 72h0m0s"},
+		"too long a wait":              {`{` + base + `"backends":[{"name":"a","busy_timeout":"4d","adapter":{"adapter":"demo"}}]}`, "busy_timeout is 96h0m0s; allowed: 10s to 72h0m0s"},
 		"too many polls":               {`{` + base + `"backends":[{"name":"a","polls_per_second":99999,"adapter":{"adapter":"demo"}}]}`, "polls_per_second"},
 		"a default that nobody runs":   {`{` + base + demo + `,"default_model":"y-1"}`, "default_model y-1: no backend runs it"},
 		"a default of many":            {`{` + base + demo + `,"default_model":"x-*"}`, "the name of one model"},

@@ -22,15 +22,17 @@ type lease struct {
 	node   *Node         // nil when start failed; written before opened is closed
 	holds  atomic.Int64  // one for the configuration, one for each call
 	once   sync.Once
+
+	adoption // of the configuration by the node
 }
 
 func newLease(a *App) *lease {
-	return &lease{app: a, logger: a.logger, opened: make(chan struct{})}
+	return &lease{app: a, logger: a.logger, opened: make(chan struct{}), adoption: newAdoption()}
 }
 
-// start opens the node or joins it, and readies it for the configuration. Calls
-// that come meanwhile wait.
-func (l *lease) start(ready func(*Node) error) error {
+// start opens the node or joins it, and has the tasks driven as the configuration
+// says. Calls that come meanwhile wait.
+func (l *lease) start() (err error) {
 	defer close(l.opened)
 	node, err := l.take()
 	if err != nil {
@@ -38,7 +40,14 @@ func (l *lease) start(ready func(*Node) error) error {
 	}
 	l.node = node
 	l.holds.Store(1)
-	return ready(node)
+	if l.exclusive, err = node.check(context.Background(), l.app); err != nil {
+		return err
+	}
+	if err := node.serve(l.app); err != nil {
+		return err
+	}
+	l.watching.Go(l.watch)
+	return nil
 }
 
 // take joins the node of the pool, opening it if it is not there.
@@ -60,6 +69,7 @@ func (l *lease) take() (*Node, error) {
 // does nothing: apps stop in random order, servers may still be serving, and
 // the hook above closes the store after all of them.
 func (l *lease) stop() {
+	l.stopWatching()
 	if caddy.Exiting() {
 		return
 	}
@@ -129,7 +139,7 @@ func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
 // called. While the store is opened it waits; when the store has failed or the
 // process ends it refuses.
 func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fault.Fault) {
-	node, release, err := a.lease.hold(ctx)
+	node, release, err := a.InForce(ctx)
 	if err != nil {
 		a.logger.Error("a call found no store", zap.Error(err))
 		return nil, nil, closedNow
@@ -149,7 +159,21 @@ func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fau
 // closedNow is all that a caller hears of a store that is not there.
 var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
 
-// Node returns the node without counting a call, for health and admin routes;
+// InForce returns the node as [App.Node] does, as soon as what the configuration
+// changes there is in force.
+func (a *App) InForce(ctx context.Context) (node *Node, release func(), err error) {
+	node, release, err = a.lease.hold(ctx)
+	if err != nil || a.lease.done.Load() {
+		return node, release, err
+	}
+	if err := a.lease.await(ctx); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return node, release, nil
+}
+
+// Node returns the node without counting a call, for health and status routes;
 // release gives it back.
 func (a *App) Node(ctx context.Context) (node *Node, release func(), err error) {
 	return a.lease.hold(ctx)

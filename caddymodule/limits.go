@@ -23,8 +23,11 @@ type Limits struct {
 	// Caddy's own idle limit does not stop a trickle. Default: 2m.
 	BodyRead caddy.Duration `json:"body_read,omitempty"`
 
-	// How many bytes of request bodies may be in memory at once, over all
-	// calls; a call above it is answered 503. Default: 512 MiB.
+	// How many bytes the bodies of authenticated callers may take in memory at
+	// once, by the capacity of their buffers. If they are all taken, the slowest
+	// body that is still arriving is answered 503, or else the new one. A user has at
+	// most a quarter, but always room for one body of the largest size; above it
+	// 429. At least 64 MiB. Default: 512 MiB.
 	BodyMemory int64 `json:"body_memory,omitempty"`
 
 	// How long a backend may take until the first byte of its answer.
@@ -40,17 +43,28 @@ type Limits struct {
 	// Default: 15s.
 	Ping caddy.Duration `json:"ping,omitempty"`
 
-	// How many calls may begin in a second by a key that has no such limit of
-	// its own. Default: as many as come.
+	// How many calls may begin in a second by a key for which the operator has set no
+	// such limit. Default: as many as come.
 	RequestsPerSecond int64 `json:"requests_per_second,omitempty"`
 
-	// How many streaming calls may be open at once by a key that has no such
-	// limit of its own. Default: as many as come.
+	// How many streaming calls may be open at once by a key for which the operator has
+	// set no such limit. Default: as many as come.
 	Streams int64 `json:"streams,omitempty"`
 
-	// How many tokens of every kind, in and out, may be used in a minute by a
-	// key that has no such limit of its own. Default: as many as come.
+	// How many tokens of every kind, in and out, may be used in a minute by a key for
+	// which the operator has set no such limit. Default: as many as come.
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
+
+	// How many calls may run on at once after their callers have disconnected, see
+	// on_disconnect; one more is cancelled. Default: 4096.
+	Detached int64 `json:"detached,omitempty"`
+
+	// How many of these may be of one user. Default: 64.
+	DetachedPerUser int64 `json:"detached_per_user,omitempty"`
+
+	// How many times a user may have tokens counted in a minute, over all keys:
+	// POST /v1/messages/count_tokens costs no money. Default: 600.
+	CountTokensPerMinute int64 `json:"count_tokens_per_minute,omitempty"`
 
 	// How many tasks of one API key may be unfinished at once. Default: 100.
 	UnfinishedTasks int64 `json:"unfinished_tasks,omitempty"`
@@ -69,6 +83,9 @@ type Limits struct {
 // where they are counted.
 const maxLogins = identity.MaxPace
 
+// maxDetached bounds the limits of calls without their callers.
+const maxDetached = 1_000_000
+
 // maxUnfinished bounds the limit of unfinished tasks.
 const maxUnfinished = 1_000_000
 
@@ -80,6 +97,9 @@ func (l *Limits) setDefaults() {
 	if l.BodyMemory == 0 {
 		l.BodyMemory = 512 << 20
 	}
+	l.Detached = cmp.Or(l.Detached, 4096)
+	l.DetachedPerUser = cmp.Or(l.DetachedPerUser, 64)
+	l.CountTokensPerMinute = cmp.Or(l.CountTokensPerMinute, 600)
 	l.UnfinishedTasks = cmp.Or(l.UnfinishedTasks, task.DefaultUnfinished)
 	l.LoginPerUser = cmp.Or(l.LoginPerUser, 10)
 	l.LoginPerAddress = cmp.Or(l.LoginPerAddress, 100)
@@ -90,10 +110,6 @@ func setDefault(d *caddy.Duration, value time.Duration) {
 		*d = caddy.Duration(value)
 	}
 }
-
-// minBodyMemory is the largest single body; a smaller budget would refuse it
-// for ever.
-const minBodyMemory = 32 << 20
 
 func (l *Limits) validate() error {
 	var errs []error
@@ -109,6 +125,9 @@ func (l *Limits) validate() error {
 		{"requests_per_second", l.RequestsPerSecond, identity.MaxCalls},
 		{"streams", l.Streams, identity.MaxCalls},
 		{"tokens_per_minute", l.TokensPerMinute, identity.MaxTokens},
+		{"detached", l.Detached, maxDetached},
+		{"detached_per_user", l.DetachedPerUser, maxDetached},
+		{"count_tokens_per_minute", l.CountTokensPerMinute, identity.MaxCalls},
 		{"unfinished_tasks", l.UnfinishedTasks, maxUnfinished},
 		{"login_per_user", l.LoginPerUser, maxLogins},
 		{"login_per_address", l.LoginPerAddress, maxLogins},
@@ -120,18 +139,28 @@ func (l *Limits) validate() error {
 	return errors.Join(append(errs, validateBodyMemory(l.BodyMemory))...)
 }
 
-// OfKey returns the rates that hold for a key with these limits of its own.
-func (l *Limits) OfKey(own identity.Limits) limit.Rates {
+// OfKey returns the rates that hold for the key of a principal. Its operator's limits
+// replace those of the configuration, and its owner's count where they are lower.
+func (l *Limits) OfKey(p *identity.Principal) limit.Rates {
+	operator, owner := &p.OperatorLimits, &p.OwnerLimits
 	return limit.Rates{
-		RequestsPerSecond: cmp.Or(own.RequestsPerSecond, l.RequestsPerSecond),
-		TokensPerMinute:   cmp.Or(own.TokensPerMinute, l.TokensPerMinute),
-		Streams:           cmp.Or(own.Streams, l.Streams),
+		RequestsPerSecond: lower(cmp.Or(operator.RequestsPerSecond, l.RequestsPerSecond), owner.RequestsPerSecond),
+		TokensPerMinute:   lower(cmp.Or(operator.TokensPerMinute, l.TokensPerMinute), owner.TokensPerMinute),
+		Streams:           lower(cmp.Or(operator.Streams, l.Streams), owner.Streams),
 	}
+}
+
+// lower returns the lower of two limits, of which zero is none.
+func lower(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func validateBodyMemory(bytes int64) error {
 	if bytes < minBodyMemory {
-		return fmt.Errorf("limits: body_memory must be at least %d MiB, the size of the largest body", minBodyMemory>>20)
+		return fmt.Errorf("limits: body_memory must be at least %d MiB, twice the size of the largest body", minBodyMemory>>20)
 	}
 	return nil
 }

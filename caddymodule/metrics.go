@@ -170,16 +170,18 @@ var (
 	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
 	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
 
+	detached       = prometheus.NewDesc("modelgate_detached", "Calls that run on without their callers.", []string{"store"}, nil)
 	reservations   = prometheus.NewDesc("modelgate_reservations", "Reservations that have not ended.", []string{"store"}, nil)
 	reserved       = prometheus.NewDesc("modelgate_reserved", "What they hold, in units of the currency.", []string{"store"}, nil)
 	settlements    = prometheus.NewDesc("modelgate_settlements_queued", "Settlements of calls that are not durable yet.", []string{"store"}, nil)
 	atRisk         = prometheus.NewDesc("modelgate_settlements_at_risk", "What those have charged, which a crash would forget, in units of the currency.", []string{"store"}, nil)
+	restricted     = prometheus.NewDesc("modelgate_users_restricted", "Users whose last call was restricted for what earlier calls left uncollected.", []string{"store"}, nil)
 	ledgerMismatch = prometheus.NewDesc("modelgate_ledger_mismatch", "Contradictions found in the ledger, while charging and by the last verify. Anything but 0 is an alarm.", []string{"store"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, reservations, reserved, settlements, atRisk, ledgerMismatch} {
+	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
 		ch <- d
 	}
 	for _, d := range taskDescs {
@@ -202,11 +204,13 @@ func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
 		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
 		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(node.Directory.Count()), store)
+		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(node.Detached.Held()), store)
 		figures := node.Ledger.Stats()
 		ch <- prometheus.MustNewConstMetric(reservations, prometheus.GaugeValue, float64(figures.Open), store)
 		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)
 		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
 		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
+		ch <- prometheus.MustNewConstMetric(restricted, prometheus.GaugeValue, float64(len(node.Ledger.Restricted())), store)
 		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+node.verified.Load()), store)
 		collectTasks(node, store, ch)
 		return true

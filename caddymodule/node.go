@@ -32,27 +32,30 @@ type Node struct {
 	Tasks     *task.Engine
 	Media     *media.Archive
 	Rates     *limit.Table
+	Detached  limit.KeyedSemaphore // of calls that run on without their callers, by user
 	Keyring   *seal.Keyring
 
-	bodyBytes     atomic.Int64 // of request bodies in memory
-	strangerBytes atomic.Int64 // of those of strangers, which are not in bodyBytes
-	calls         atomic.Int64 // under way
-	verified      atomic.Int64 // problems that the last verify found
-	draining      atomic.Bool
-	logger        *zap.Logger
+	Bodies BodyBudgets
+
+	calls    atomic.Int64 // under way
+	verified atomic.Int64 // problems that the last verify found
+	draining atomic.Bool
+	logger   *zap.Logger
 
 	key    string        // of the storage
 	closed chan struct{} // closed when the store is
 
 	life context.Context // of open calls; ends when the process cannot wait for them
-	end  context.CancelFunc
+	end  context.CancelCauseFunc
 
 	closing sync.Once
 	swept   chan struct{} // closed when the sweeper has ended
 
-	serving  serving  // the configurations by which tasks are driven
-	counting counting // of what is not over
-	usable   usable   // what backends answered last
+	serving  serving // the configurations by which tasks are driven
+	adopting sync.Mutex
+	adopted  atomic.Pointer[App] // the configuration that was live last
+	counting counting            // of what is not over
+	usable   usable              // what backends answered last
 
 	announcing sync.Once  // of the setup code
 	rotating   sync.Mutex // held while the master key is changed
@@ -106,7 +109,8 @@ func openNode(ctx context.Context, a *App) (*Node, error) {
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
 	node := &Node{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
-	node.life, node.end = context.WithCancel(context.Background())
+	node.Bodies.clock(store.Now)
+	node.life, node.end = context.WithCancelCause(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -122,6 +126,7 @@ func openNode(ctx context.Context, a *App) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	node.configure(a)
 	node.Billing = billing.NewDesk(store, node.Ledger, node.Directory, logger.Named("billing"))
 	node.Tasks = task.Open(store, node.Ledger, task.Options{Told: node.Directory.Told, Logger: logger.Named("tasks")})
 	node.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
@@ -157,7 +162,7 @@ func (n *Node) Destruct() error {
 // durable, and closes the store.
 func (n *Node) close(ctx context.Context) error {
 	n.closing.Do(func() {
-		n.end()
+		n.end(ErrEnding)
 		<-n.swept
 		n.closeTasks(ctx)
 		n.Ledger.Close(ctx)
@@ -218,7 +223,7 @@ const (
 func (n *Node) drain(ctx context.Context) {
 	n.draining.Store(true)
 	if !n.settled(ctx, exitPatience) {
-		n.end()
+		n.end(ErrEnding)
 		if !n.settled(ctx, settlePatience) {
 			n.logger.Error("calls were still open at exit", zap.Int64("calls", n.calls.Load()))
 		}
@@ -248,10 +253,34 @@ func (n *Node) settled(ctx context.Context, patience time.Duration) bool {
 // longer, unless stop is called first.
 func (n *Node) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(n.life, fn) }
 
+// ErrEnding is the cause by which a [Lifetime] ends.
+var ErrEnding = errors.New("the process ends")
+
+// Lifetime is a context that ends, by [ErrEnding], when the process cannot wait
+// for a call any longer. It has the values of another context, but does not end with
+// it.
+type Lifetime struct {
+	context.Context // ends it
+	values          context.Context
+}
+
+// Lifetime returns one with the values of ctx.
+func (n *Node) Lifetime(ctx context.Context) Lifetime { return Lifetime{n.life, ctx} }
+
+// Value implements context.Context. Contexts that are made of l ask for the one
+// that cancels them by a key of package context: they find it first, and need no
+// goroutine.
+func (l Lifetime) Value(key any) any {
+	if value := l.Context.Value(key); value != nil {
+		return value
+	}
+	return l.values.Value(key)
+}
+
 // Ready returns why no more calls should be sent here, or nil.
 func (n *Node) Ready() error {
 	if caddy.Exiting() {
-		return errDraining
+		return ErrDraining
 	}
 	return n.open()
 }
@@ -260,7 +289,7 @@ func (n *Node) Ready() error {
 // are taken as long as servers are up: an operator's shutdown_delay is for them.
 func (n *Node) open() error {
 	if n.draining.Load() {
-		return errDraining
+		return ErrDraining
 	}
 	if err := n.Store.Err(); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -268,29 +297,8 @@ func (n *Node) open() error {
 	return nil
 }
 
-var errDraining = errors.New("draining: the process is about to end")
-
-// ReserveBody takes n bytes from the budget for request bodies, if it has them.
-// They are given back with a negative n.
-func (n *Node) ReserveBody(bytes, budget int64) bool { return reserve(&n.bodyBytes, bytes, budget) }
-
-// strangerMemory is how many bytes of the bodies of callers who are not known yet
-// may be in memory at once.
-const strangerMemory = 16 << 20
-
-// ReserveStranger does so from a budget of its own, for the bodies of callers who
-// are not known yet: they must not be able to use up that of those who are.
-func (n *Node) ReserveStranger(bytes int64) bool {
-	return reserve(&n.strangerBytes, bytes, strangerMemory)
-}
-
-func reserve(taken *atomic.Int64, bytes, budget int64) bool {
-	if taken.Add(bytes) > budget && bytes > 0 {
-		taken.Add(-bytes)
-		return false
-	}
-	return true
-}
+// ErrDraining says that the process is about to end.
+var ErrDraining = errors.New("draining: the process is about to end")
 
 // probeEvery is how often a readiness probe writes at most: probes come from
 // many balancers, and a synced write is not free.

@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -34,6 +36,33 @@ func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	return nil, a.Unpriced == allowUnpriced
 }
 
+// CallsCost reports whether each model call costs money, whatever its model is.
+func (a *App) CallsCost() bool { return a.callsCost }
+
+// GenerationsCost reports whether each generation costs money, whatever its model is.
+func (a *App) GenerationsCost() bool { return a.generationsCost }
+
+// findFree sets what CallsCost and GenerationsCost report. A price that has an amount for
+// output alone counts as free, because a call may ask for none.
+func (a *App) findFree() {
+	cost := len(a.PriceRows) > 0 && a.Unpriced != allowUnpriced
+	a.callsCost, a.generationsCost = cost, cost
+	for i := range a.PriceRows {
+		p := &a.PriceRows[i]
+		if p.Request > 0 {
+			continue
+		}
+		if p.ForCalls() && (p.Input == nil || *p.Input == 0) {
+			a.callsCost = false
+		}
+		for _, row := range slices.Concat(p.Image, p.Second) {
+			if row.Price == 0 {
+				a.generationsCost = false
+			}
+		}
+	}
+}
+
 // unmarshalPrice reads one price:
 //
 //	price <pattern> {
@@ -43,11 +72,21 @@ func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 //		cache_write    <amount>
 //		cache_write_1h <amount>
 //		reasoning      <amount>
+//		audio_input    <amount>
+//		audio_output   <amount>
+//		image_input    <amount>
+//		image_output   <amount>
 //		request        <amount>
 //		context        <tokens>
 //		max_output     <tokens>
+//		on_disconnect  finish <duration> | cancel
 //		image  [<resolution>] <amount>
 //		second [<resolution>] [audio] <amount>
+//		above <tokens> { the words from input to image_output }
+//		tier <name...> x<factor>
+//		tier <name...> { as above, and above }
+//		geo  <name> x<factor>
+//		call <tool> <amount> [max <uses>]
 //	}
 func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 	at := *d
@@ -64,24 +103,130 @@ func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 	}
 
 	p := catalog.Price{Model: pattern}
-	err = Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"input":          optionalAmount(&p.Input),
-		"output":         optionalAmount(&p.Output),
-		"cache_read":     optionalAmount(&p.CacheRead),
-		"cache_write":    optionalAmount(&p.CacheWrite),
-		"cache_write_1h": optionalAmount(&p.CacheWrite1h),
-		"reasoning":      optionalAmount(&p.Reasoning),
-		"request":        func(d *caddyfile.Dispenser) error { return amount(d, &p.Request) },
-		"context":        func(d *caddyfile.Dispenser) error { return count(d, &p.Context, catalog.MaxTokens) },
-		"max_output":     func(d *caddyfile.Dispenser) error { return count(d, &p.MaxOutput, catalog.MaxTokens) },
-		"image":          func(d *caddyfile.Dispenser) error { return variant(d, &p.Image) },
-		"second":         func(d *caddyfile.Dispenser) error { return variant(d, &p.Second) },
-	}, "image", "second")
-	if err != nil {
+	words := tokenWords(&p.TokenPrices)
+	maps.Copy(words, map[string]func(*caddyfile.Dispenser) error{
+		"request":       func(d *caddyfile.Dispenser) error { return amount(d, &p.Request) },
+		"context":       func(d *caddyfile.Dispenser) error { return count(d, &p.Context, catalog.MaxTokens) },
+		"max_output":    func(d *caddyfile.Dispenser) error { return count(d, &p.MaxOutput, catalog.MaxTokens) },
+		"on_disconnect": onDisconnect(&p.OnDisconnect),
+		"image":         func(d *caddyfile.Dispenser) error { return variant(d, &p.Image) },
+		"second":        func(d *caddyfile.Dispenser) error { return variant(d, &p.Second) },
+		"above":         func(d *caddyfile.Dispenser) error { return above(d, &p.Above) },
+		"tier":          func(d *caddyfile.Dispenser) error { return tier(d, &p.Tier) },
+		"geo":           func(d *caddyfile.Dispenser) error { return geo(d, &p.Geo) },
+		"call":          func(d *caddyfile.Dispenser) error { return toolPrice(d, &p.Call) },
+	})
+	if err = Block(d, words, "image", "second", "above", "tier", "geo", "call"); err != nil {
 		return err
 	}
 	a.PriceRows = append(a.PriceRows, p)
 	return located(&at, p.Validate())
+}
+
+// tokenWords are the words of prices per million tokens.
+func tokenWords(into *catalog.TokenPrices) map[string]func(*caddyfile.Dispenser) error {
+	words := make(map[string]func(*caddyfile.Dispenser) error)
+	for _, w := range into.Words() {
+		words[w.Word] = optionalAmount(w.Amount)
+	}
+	return words
+}
+
+// above reads the prices of long prompts. Prices that no prompt reaches, and
+// names that are there twice, are for [catalog.Price.Validate] to refuse.
+func above(d *caddyfile.Dispenser, into *[]catalog.Above) error {
+	var block catalog.Above
+	if err := count(d, &block.Tokens, catalog.MaxTokens); err != nil {
+		return err
+	}
+	if err := Block(d, tokenWords(&block.TokenPrices)); err != nil {
+		return err
+	}
+	*into = append(*into, block)
+	return nil
+}
+
+// tier reads the price of service tiers or speeds: a factor or a block.
+func tier(d *caddyfile.Dispenser, into *[]catalog.Tier) error {
+	var t catalog.Tier
+	t.Names = d.RemainingArgs()
+	if n := len(t.Names) - 1; n >= 0 && isFactor(t.Names[n]) {
+		if err := factor(d, t.Names[n], &t.Factor); err != nil {
+			return err
+		}
+		t.Names = t.Names[:n]
+	}
+	if len(t.Names) == 0 {
+		return d.ArgErr()
+	}
+	words := tokenWords(&t.TokenPrices)
+	words["above"] = func(d *caddyfile.Dispenser) error { return above(d, &t.Above) }
+	if err := Block(d, words, "above"); err != nil {
+		return err
+	}
+	*into = append(*into, t)
+	return nil
+}
+
+// geo reads the factor of a region.
+func geo(d *caddyfile.Dispenser, into *[]catalog.Geo) error {
+	words := d.RemainingArgs()
+	if len(words) != 2 {
+		return d.ArgErr()
+	}
+	g := catalog.Geo{Name: words[0]}
+	if err := factor(d, words[1], &g.Factor); err != nil {
+		return err
+	}
+	*into = append(*into, g)
+	return nil
+}
+
+// toolPrice reads the price of one use of a tool, and how many uses to reserve for.
+func toolPrice(d *caddyfile.Dispenser, into *[]catalog.ToolPrice) error {
+	words := d.RemainingArgs()
+	if len(words) != 2 && (len(words) != 4 || words[2] != "max") {
+		return d.Errf("call takes: <tool> <amount> [max <uses>]")
+	}
+	price, err := parseAmount(words[1])
+	if err != nil {
+		return d.WrapErr(err)
+	}
+	c := catalog.ToolPrice{Tool: words[0], Price: price}
+	if len(words) == 4 {
+		c.Max, err = strconv.ParseInt(words[3], 10, 64)
+		if err != nil || c.Max < 1 || c.Max > catalog.MaxUses {
+			return d.Errf("max %q is not a number from 1 to %d", words[3], catalog.MaxUses)
+		}
+	}
+	*into = append(*into, c)
+	return nil
+}
+
+// isFactor reports whether a word is meant as a factor: x and a digit.
+func isFactor(word string) bool {
+	return len(word) > 1 && word[0] == 'x' && '0' <= word[1] && word[1] <= '9'
+}
+
+// factor reads a factor, such as x0.5.
+func factor(d *caddyfile.Dispenser, word string, into *money.Amount) error {
+	var err error
+	if isFactor(word) {
+		*into, err = money.Parse(word[1:])
+	}
+	if err != nil || !money.ValidFactor(*into) {
+		return d.Errf("%q is not a factor from x0.0001 to x1000 with at most four decimal places, such as x0.5", word)
+	}
+	return nil
+}
+
+// onDisconnect reads what follows the word of that name.
+func onDisconnect(into *catalog.OnDisconnect) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		var err error
+		*into, err = catalog.ParseOnDisconnect(d.RemainingArgs()...)
+		return located(d, err)
+	}
 }
 
 // variant reads what follows image or second: a resolution and the word audio,

@@ -11,10 +11,12 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // provision makes an app of JSON, as Caddy does before it starts one.
@@ -131,23 +133,26 @@ func TestJSONIsHeldToTheRulesOfTheCaddyfile(t *testing.T) {
 	}
 }
 
-func TestAKeysOwnLimitsGoBeforeTheDefaults(t *testing.T) {
+func TestTheOperatorsLimitsOfAKeyReplaceTheDefaultsAndItsOwnersAreOnlyLower(t *testing.T) {
 	t.Parallel()
 	limits := caddymodule.Limits{RequestsPerSecond: 10, Streams: 20, TokensPerMinute: 30}
 	for _, c := range []struct {
-		own  identity.Limits
-		want limit.Rates
+		operator, owner identity.Limits
+		want            limit.Rates
 	}{
-		{identity.Limits{}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 30, Streams: 20}},
-		{identity.Limits{RequestsPerSecond: 99}, limit.Rates{RequestsPerSecond: 99, TokensPerMinute: 30, Streams: 20}},
-		{identity.Limits{Streams: 1, TokensPerMinute: 2}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 2, Streams: 1}},
+		{identity.Limits{}, identity.Limits{}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 30, Streams: 20}},
+		{identity.Limits{RequestsPerSecond: 99}, identity.Limits{}, limit.Rates{RequestsPerSecond: 99, TokensPerMinute: 30, Streams: 20}},
+		{identity.Limits{Streams: 1, TokensPerMinute: 2}, identity.Limits{}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 2, Streams: 1}},
+		{identity.Limits{}, identity.Limits{RequestsPerSecond: 1_000_000, Streams: 3}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 30, Streams: 3}},
+		{identity.Limits{RequestsPerSecond: 99}, identity.Limits{RequestsPerSecond: 50, Streams: 21}, limit.Rates{RequestsPerSecond: 50, TokensPerMinute: 30, Streams: 20}},
 	} {
-		if got := limits.OfKey(c.own); got != c.want {
-			t.Errorf("%+v makes %+v, want %+v", c.own, got, c.want)
+		p := &identity.Principal{OperatorLimits: c.operator, OwnerLimits: c.owner}
+		if got := limits.OfKey(p); got != c.want {
+			t.Errorf("%+v and %+v make %+v, want %+v", c.operator, c.owner, got, c.want)
 		}
 	}
-	if got := new(caddymodule.Limits).OfKey(identity.Limits{}); got != (limit.Rates{}) {
-		t.Errorf("no limits make %+v", got)
+	if got := new(caddymodule.Limits).OfKey(&identity.Principal{OwnerLimits: identity.Limits{Streams: 7}}); got != (limit.Rates{Streams: 7}) {
+		t.Errorf("the owner's limits alone make %+v", got)
 	}
 }
 
@@ -169,5 +174,41 @@ func TestEveryPlanIsSoldInTheOrderOfTheCaddyfile(t *testing.T) {
 	}
 	if !slices.Equal(titles, []string{"A", "B"}) {
 		t.Errorf("on sale are %q", titles)
+	}
+}
+
+// TestTheExampleOfTheREADMECostsWhatItSays charges the call that the README
+// describes at the price above it.
+func TestTheExampleOfTheREADMECostsWhatItSays(t *testing.T) {
+	t.Parallel()
+	text := readme(t)
+	_, example, ok := strings.Cut(text, "**The order of application:**")
+	if !ok {
+		t.Fatal("the README has no example")
+	}
+	adapted, err := gatetest.Adapt(codeOf(example, "caddyfile")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Apps struct{ Modelgate json.RawMessage }
+	}
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		t.Fatal(err)
+	}
+	price, ok := mustProvision(t, string(config.Apps.Modelgate)).PriceOf("gpt-6")
+	if !ok {
+		t.Fatal("it has no price")
+	}
+	bounds, refused := price.Bounds(catalog.Ask{Tools: []catalog.ServerTool{{Param: "tools[0].type", Name: "web_search"}}})
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	charge := price.Charge(bounds, &usage.Report{
+		Tokens: usage.Tokens{Input: 200_000, CacheRead: 100_000, Output: 2000}, Tier: "flex", Geo: "us",
+		Tools: []usage.ToolUse{{Name: "web_search", Uses: 2}}, CountsTools: true,
+	})
+	if want := "the call costs " + charge.Amount.String() + "."; !strings.Contains(example, want) {
+		t.Errorf("the README does not say %q", want)
 	}
 }

@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,13 +38,13 @@ const (
 // cannot, and one whose service was asked twice in a row, half a minute apart,
 // whether it would take a task, and would not. Until then, and where it cannot be
 // asked, it can.
-func (a *App) Unusable(ctx context.Context, node *Node) []string {
+func (a *App) Unusable(ctx context.Context, node *Node) error {
 	if len(a.BackendRows) == 0 {
 		return nil
 	}
 	statuses, err := node.Tasks.Backends(ctx)
 	if err != nil {
-		return []string{fmt.Sprintf("backends: %v", err)}
+		return fmt.Errorf("backends: %w", err)
 	}
 	drained := make(map[string]bool)
 	for _, status := range statuses {
@@ -60,7 +62,7 @@ func (a *App) Unusable(ctx context.Context, node *Node) []string {
 			return nil
 		}
 	}
-	return reasons
+	return errors.New(strings.Join(reasons, "; "))
 }
 
 // asked returns how often each backend would take nothing, and has them asked

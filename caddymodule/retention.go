@@ -84,14 +84,11 @@ func (t term) validate() error {
 	return nil
 }
 
-// keep has records kept for as long as the configuration in force says. It is done
-// now and then, and not when a configuration comes, so that one which does not get
-// up leaves nothing behind: where calls were kept for less for a while, those from
-// before are not listed either.
+// keep has records kept for as long as the live configuration says. One that is
+// rolled back must not shorten that for a moment: where calls were kept for less for
+// a while, those from before are not listed either.
 func (n *Node) keep(ctx context.Context) error {
-	n.serving.Lock()
-	a := n.serving.inForce()
-	n.serving.Unlock()
+	a := n.adopted.Load()
 	if a == nil {
 		return nil
 	}

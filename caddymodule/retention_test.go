@@ -44,7 +44,7 @@ func auditFor(t *testing.T) (kept time.Duration) {
 	node := gatetest.Node(t)
 	err := node.Store.Update(t.Context(), func(txn storage.Txn) error {
 		now := node.Store.Now()
-		return identity.Record(noting{txn, func(purge time.Time) { kept = purge.Sub(now) }}, now, identity.Event{Actor: "operator", Action: "test"})
+		return identity.Record(t.Context(), noting{txn, func(purge time.Time) { kept = purge.Sub(now) }}, now, &identity.Event{Actor: "operator", Action: "test"})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -135,15 +135,42 @@ func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// useKeys puts the keys of a configuration in force at a node that is open
-// already. Keys that do not open what is sealed there are refused now, rather
-// than at the next start.
-func (n *Node) useKeys(ctx context.Context, keys masterKeys, opener storage.Opener) error {
-	if len(keys) == 0 && (n.Keyring.Path() != "" || keyFile(opener) == "") {
-		return nil // the node has opened the key file, or drawn a key for its life
+// keepsKeys reports whether a configuration with these keys uses those that the node
+// has: it has opened the key file, or drawn a key for its life.
+func (n *Node) keepsKeys(keys masterKeys, opener storage.Opener) bool {
+	return len(keys) == 0 && (n.Keyring.Path() != "" || keyFile(opener) == "")
+}
+
+// checkKeys returns an error if the keys of a configuration do not open what is
+// sealed in the store, and reports whether [Node.useKeys] would change the keys in
+// force. It changes nothing.
+func (n *Node) checkKeys(ctx context.Context, keys masterKeys, opener storage.Opener) (changed bool, err error) {
+	if n.keepsKeys(keys, opener) {
+		return false, nil
 	}
+	var ring *seal.Keyring
+	if len(keys) > 0 {
+		ring, err = keys.ring()
+	} else {
+		ring, err = seal.ReadFile(ctx, n.Store, keyFile(opener))
+	}
+	if err != nil || ring == nil {
+		return true, err
+	}
+	if err := ring.Verify(ctx, n.Store); err != nil {
+		return true, fmt.Errorf("secret: %w", err)
+	}
+	return !n.Keyring.Equal(ring), nil
+}
+
+// useKeys puts the keys of a configuration in force, and records that what is
+// sealed from then on needs them.
+func (n *Node) useKeys(ctx context.Context, keys masterKeys, opener storage.Opener) error {
 	n.rotating.Lock()
 	defer n.rotating.Unlock()
+	if n.keepsKeys(keys, opener) {
+		return n.Keyring.Check(ctx, n.Store)
+	}
 	ring, err := keys.open(ctx, n.Store, opener)
 	if err != nil {
 		return err

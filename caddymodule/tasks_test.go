@@ -301,12 +301,16 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 	said := 0
 	gatetest.Eventually(t, "it is not ready", func() (body string, ok bool) {
 		status, body := ready()
-		if status == http.StatusServiceUnavailable && strings.Contains(body, "backend studio: its service does not take tasks") && strings.Contains(body, "backend spare: it is drained") {
+		if status == http.StatusServiceUnavailable && body == `{"status":"unavailable","reasons":["backends"]}` {
 			return body, true
 		}
 		said++
 		g.Wait(30 * time.Second)
 		return body, false
+	})
+	g.WaitLine(t, func(line gatetest.Line) bool {
+		why := line.Text("error")
+		return line.Text("reason") == "backends" && strings.Contains(why, "backend studio: its service does not take tasks") && strings.Contains(why, "backend spare: it is drained")
 	})
 	if said < 2 {
 		t.Errorf("it was not ready after %d questions", said)

@@ -51,6 +51,11 @@ type tokens struct {
 	Reasoning    int64 `json:"reasoning"`
 }
 
+// all is the sum of all kinds.
+func (t tokens) all() int64 {
+	return t.Input + t.Output + t.CacheRead + t.CacheWrite5m + t.CacheWrite1h + t.Reasoning
+}
+
 func (t tokens) plus(u tokens) tokens {
 	return tokens{
 		t.Input + u.Input, t.Output + u.Output, t.CacheRead + u.CacheRead,
@@ -77,6 +82,10 @@ var prices = map[string]price{
 	"m-2": {"0.000037", "0.00011", "0.0000041", "0.000053", "0.000071", "0.0003", "0.000001003"},
 }
 
+// onDisconnect is what becomes of calls of these models whose clients leave, where
+// it is not the default: m-1 has a price of reasoning, so that its calls run on.
+var onDisconnect = map[string]string{"m-2": "on_disconnect cancel"}
+
 // lines are those of a Caddyfile.
 func (p price) lines(model string) string {
 	return fmt.Sprintf(`
@@ -90,8 +99,9 @@ func (p price) lines(model string) string {
 			request        %s
 			context        %d
 			max_output     %d
+			%s
 		}
-`, model, p.Input, p.Output, p.CacheRead, p.CacheWrite, p.CacheWrite1h, p.Reasoning, p.Request, contextTokens, maxOutputTokens)
+`, model, p.Input, p.Output, p.CacheRead, p.CacheWrite, p.CacheWrite1h, p.Reasoning, p.Request, contextTokens, maxOutputTokens, onDisconnect[model])
 }
 
 // of is what tokens and their request cost together: the exact sum, rounded up.

@@ -164,7 +164,7 @@ func TestTheAnthropicSDKReadsEveryRefusal(t *testing.T) {
 		{"a backend that is busy", message("demo:429"), nil, 429, "rate_limit_error"},
 		{"a backend that fails", message("demo:500"), nil, 500, "api_error"},
 		{"a backend that is overloaded", message("demo:529"), nil, 529, "overloaded_error"},
-		{"a page from a proxy", message("demo:html"), nil, 503, "overloaded_error"},
+		{"a page from a proxy", message("demo:html"), nil, 502, "api_error"},
 		{"a backend that breaks off", message("demo:break"), nil, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -70,7 +70,11 @@ func (r *repertoire) play(s *stage, a *ask) {
 	switch k.end {
 	case left:
 		if k.outlived() {
-			<-a.Gone
+			if k.runsOn() {
+				s.say(wireOf(k.said[k.stop:]))
+			} else {
+				<-a.Gone
+			}
 			k.ended = time.Now()
 			close(k.gone)
 		}
@@ -150,6 +154,8 @@ func TestTheTestsOwnBillingRuleIsRight(t *testing.T) {
 		{"reported", &talk{end: whole, said: []utterance{{input: in, opening: 1}, text("abc"), {output: out}, {last: true}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "complete", "reported"},
 		{"not reported", &talk{end: whole, asks: "four", said: []utterance{text("abcd"), {last: true}}}, tokens{Input: 2, Output: 2}, "complete", "estimated"},
 		{"left early", &talk{end: left, said: []utterance{{input: in, opening: 1}, text("abcdefg")}}, tokens{Input: 100, Output: 3}, "client_gone", "estimated"},
+		{"left before it began", &talk{end: left, asks: "seven b", said: []utterance{{}}}, tokens{Input: 3}, "client_gone", "estimated"},
+		{"left when more was asked than reported", &talk{end: left, asks: strings.Repeat("x", 600), said: []utterance{{input: in}, text("abc"), {output: out}}}, tokens{Input: 200, Output: 50, Reasoning: 10}, "client_gone", "estimated"},
 		{"torn before it began", &talk{end: torn, said: []utterance{{input: in, opening: 1}}}, tokens{}, "upstream_error", "none"},
 		{"torn after its report", &talk{end: torn, said: []utterance{{input: in, opening: 1}, text("abc"), {output: out}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "upstream_error", "reported"},
 	} {

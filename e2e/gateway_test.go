@@ -46,7 +46,7 @@ const operatorKeys = `
 	header_up Authorization "Bearer {env.OPERATOR_KEY}"`
 
 // caddyfile is the configuration of every gateway. It logs all there is to log,
-// through the filter that the documentation asks for.
+// in the format that the documentation asks for.
 var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -58,12 +58,8 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	log default {
 		output stderr
 		level {{or .Site.Log "DEBUG"}}
-		format filter {
+		format modelgate_redact {
 			wrap json
-			request>headers>X-Api-Key delete
-			request>uri regexp "/v1/files/[^/?]+" /v1/files/REDACTED
-			request>uri regexp "([?&](key|api_key|token|sign)=)[^&]*" "${1}REDACTED"
-			request>headers>Stripe-Signature delete
 		}
 	}
 	modelgate {
@@ -71,6 +67,7 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 			memory small
 		}
 		limits {
+			detached_per_user 1000
 			{{.Site.Limits}}
 		}
 		{{if .Site.People}}
@@ -112,10 +109,12 @@ http://{{.Address}}{{if and .Site.People (not .Site.Secure)}}, {{.Origin}}{{end}
 	respond / "<!doctype html><title>A page beside the console</title>"
 	{{end}}
 	modelgate_messages {
+		pass_up X-Held X-Talk
 		models m-1
 		{{.Site.Messages}}
 	}
 	modelgate_completions {
+		pass_up X-Held X-Talk
 		models m-1
 		{{.Site.Completions}}
 	}

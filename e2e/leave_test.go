@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -95,4 +96,72 @@ func leave(t *testing.T, g *gateway, b *backend, p protocol, path, body string) 
 		t.Errorf("%s %s: the backend heard of it after %s", p, path, took)
 	}
 	receive(t, ended, "the end of the client's call")
+}
+
+// runningOn is the metric of one call that runs on without its client.
+var runningOn = regexp.MustCompile(`modelgate_detached\{[^}]*\} 1\n`)
+
+// TestACallWithoutItsClientEndsWithTheProcess has calls run on without their
+// clients, and ends the process: in order, by which they are charged what is known,
+// and by a kill, after which the books must add up.
+func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		t.Run(map[bool]string{false: "in order", true: "by a kill"}[killed], func(t *testing.T) {
+			t.Parallel()
+			b := newBackend(t, func(_ *stage, a *ask) { <-a.Gone })
+			g := running(t, priced(b, ""), b)
+			c := g.newCustomer("leaver")
+			c.credit("100.00")
+			k := &talk{path: "/v1/messages", model: "m-1", most: 100, asks: "Tell me a story."}
+			transport := newTransport(http1)
+			defer transport.CloseIdleConnections()
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				resp, err := transport.RoundTrip(g.request(ctx, k.path, k.request(), "Authorization", "Bearer "+c.key))
+				if err == nil {
+					resp.Body.Close()
+				}
+			}()
+			a := b.next()
+			leave()
+			receive(t, ended, "the end of the client's call")
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for deadline := time.Now().Add(patience); ; <-tick.C {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.Admin+"/metrics", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := g.admin(req)
+				if err == nil && runningOn.Match(text) {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("the call does not run on (%v)", err)
+				}
+			}
+
+			cost := nano(0) // a crash forgets the last seconds of a call
+			if killed {
+				g.process.kill()
+			} else {
+				cost = prices[k.model].of(tokens{Input: third(int64(len(k.asks)))})
+				g.process.terminate()
+				if code := g.process.code(patience); code != 0 {
+					t.Errorf("exit code %d", code)
+				}
+				g.process.await(`"rule":"finish_shutdown"`)
+			}
+			receive(t, a.Gone, "the end of the backend's call")
+			g.start()
+			g.verify()
+			if w := g.wallet("leaver"); w.Balance != 100*unit-cost || w.Reserved != 0 {
+				t.Errorf("the wallet is %+v, the call should have cost %v", w, cost)
+			}
+		})
+	}
 }

@@ -177,7 +177,7 @@ func TestTheOpenAISDKReadsEveryRefusal(t *testing.T) {
 		{"a backend that is busy", chat("demo:429"), nil, openai.Error{StatusCode: 429, Type: "rate_limit_error", Code: "rate_limit_exceeded"}},
 		{"a backend that fails", chat("demo:500"), nil, openai.Error{StatusCode: 500, Type: "server_error"}},
 		{"a backend that is overloaded", chat("demo:529"), nil, openai.Error{StatusCode: 529, Type: "server_error", Code: "overloaded"}},
-		{"a page from a proxy", chat("demo:html"), nil, openai.Error{StatusCode: 503, Type: "server_error", Code: "UPSTREAM_UNAVAILABLE"}},
+		{"a page from a proxy", chat("demo:html"), nil, openai.Error{StatusCode: 502, Type: "server_error", Code: "UPSTREAM_UNAVAILABLE"}},
 		{"a backend that breaks off", chat("demo:break"), nil, openai.Error{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -62,8 +62,8 @@ type utterance struct {
 	hidden  bool // the client did not ask for it, and does not get it
 }
 
-// charge is the billing rule of the interface, section 3: which tokens count,
-// how the call has ended, and what the tokens rest on.
+// charge is the billing rule: which tokens count, how the call has ended, and what
+// the tokens rest on.
 func (k *talk) charge() (t tokens, ended, usage string) {
 	switch {
 	case k.end == denied && k.status < 500:
@@ -74,11 +74,7 @@ func (k *talk) charge() (t tokens, ended, usage string) {
 	var began, complete bool
 	var text, opening int64
 	var input, output *tokens
-	counts := k.said[:k.stop]
-	if k.end == deaf {
-		counts = k.said // who leaves an answer that is complete but for its report is charged by the report
-	}
-	for _, u := range counts {
+	for _, u := range k.counts() {
 		began, complete = began || u.content, complete || u.last
 		text += int64(len(u.text))
 		opening = max(opening, u.opening)
@@ -89,21 +85,27 @@ func (k *talk) charge() (t tokens, ended, usage string) {
 			output = u.output
 		}
 	}
+	had := slices.ContainsFunc(k.said[:k.stop], func(u utterance) bool { return u.last })
 	switch {
+	case k.end == left && !had:
+		ended = "client_gone"
 	case complete:
 		ended = "complete"
-	case k.end == left:
-		ended = "client_gone"
 	default:
 		ended = "upstream_error"
 	}
-	if !began {
+	if !began && !complete && ended != "client_gone" {
 		return tokens{}, ended, "none"
 	}
 
 	usage = "reported"
 	if input == nil {
-		input, usage = &tokens{Input: third(int64(len(k.asks)))}, "estimated"
+		input, usage = &tokens{}, "estimated"
+	}
+	if asked := third(int64(len(k.asks))); (!complete || usage == "estimated") && asked > input.all() {
+		more := *input
+		more.Input += asked - input.all()
+		input, usage = &more, "estimated"
 	}
 	reported := output
 	if output == nil {
@@ -117,6 +119,25 @@ func (k *talk) charge() (t tokens, ended, usage string) {
 	t.Output = min(t.Output, k.most-t.Reasoning) // and none that claims more has other output
 	return t, ended, usage
 }
+
+// counts is what of the backend's utterances counts: all of them where the call
+// runs on without its client, and where it is complete but for its report.
+func (k *talk) counts() []utterance {
+	if k.runsOn() || k.end == deaf {
+		return k.said
+	}
+	return k.said[:k.stop]
+}
+
+// mayHaveEnded tells whether a call that was charged for this end may be recorded
+// with that one: the backend may have said the rest before the gateway noticed
+// that the client had left.
+func (k *talk) mayHaveEnded(charged, recorded string) bool {
+	return charged == recorded || k.runsOn() && charged == "client_gone" && recorded == "complete"
+}
+
+// runsOn tells whether the call runs on to its end without its client.
+func (k *talk) runsOn() bool { return k.outlived() && onDisconnect[k.model] == "" }
 
 // cost is what the talk costs at a price.
 func (k *talk) cost(p price) nano {
@@ -305,7 +326,7 @@ func (i imagination) message() (said []utterance) {
 	for n := range deltas {
 		delta, usage := utterance{}, ""
 		if reports == 2 {
-			out += i.Int64N(200)
+			out += 1 + i.Int64N(200)
 			if n == deltas-1 && i.IntN(20) == 0 {
 				out += 5000 // more than was asked for
 			}
@@ -350,7 +371,7 @@ func (i imagination) completion(path string) (said []utterance) {
 	said = append(said, utterance{last: true, wire: chunk(choice(silent, `"stop"`), "")})
 
 	if i.IntN(4) > 0 {
-		in, out := i.input(), tokens{Output: i.Int64N(300)}
+		in, out := i.input(), tokens{Output: 1 + i.Int64N(300)}
 		in = tokens{Input: in.Input, CacheRead: in.CacheRead} // the dialect knows no other kinds
 		if thinks {
 			out.Reasoning = i.Int64N(300)

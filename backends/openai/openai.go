@@ -1,5 +1,5 @@
-// Package openai runs tasks at OpenAI's videos API, or at a service that has
-// the same one.
+// Package openai runs tasks at a server with the videos API that OpenAI had until
+// 2026-09-24, such as vLLM-Omni or SGLang.
 //
 // This file is the module a configuration names; videos.go is the API.
 package openai
@@ -20,19 +20,19 @@ func init() {
 	caddy.RegisterModule(new(OpenAI))
 }
 
-// OpenAI runs tasks at OpenAI's videos API (`/v1/videos`). It makes videos from
+// OpenAI runs tasks at a server with OpenAI's former videos API (`/v1/videos`). It makes videos from
 // a prompt and at most one reference image. Its results are bytes that need the
 // key, so that the gateway has to keep them.
 //
-// A model is asked for by what follows `video-` in its name: `video-sora-2` is
-// `sora-2` there. Fields that the API does not have, such as negative_prompt,
+// A model is asked for by what follows `video-` in its name: `video-wan-2.2` is
+// `wan-2.2` there. Fields that the API does not have, such as negative_prompt,
 // are not sent.
 type OpenAI struct {
-	// URL is where the API is, without `/v1`. Default: `https://api.openai.com`.
+	// URL is where the API is, without `/v1`. Required: OpenAI has ended its own.
 	URL string `json:"url,omitempty"`
 
 	// Key is the API key. Placeholders are resolved, such as
-	// `{env.OPENAI_API_KEY}`. Required.
+	// `{env.RENDER_API_KEY}`. Required.
 	Key settings.Secret `json:"key,omitempty"`
 
 	// Models are the API's names of models, by ours, where they are not what
@@ -42,8 +42,6 @@ type OpenAI struct {
 	client *wire.Client
 }
 
-const defaultURL = "https://api.openai.com"
-
 // CaddyModule returns the Caddy module information.
 func (*OpenAI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
@@ -52,11 +50,8 @@ func (*OpenAI) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves the key, and refuses a configuration without one.
+// Provision resolves URL and key, and refuses a configuration without one.
 func (o *OpenAI) Provision(caddy.Context) error {
-	if o.URL == "" {
-		o.URL = defaultURL
-	}
 	if err := errors.Join(settings.Resolve("url", &o.URL), settings.Resolve("key", &o.Key)); err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (d *double) poll(w http.ResponseWriter, id string) {
 		failure = `{"code":"moderation_blocked","message":"Your request was blocked."}`
 	}
 	spelt, _ := json.Marshal(word)
-	backendstest.JSON(w, 200, `{"id":%q,"object":"video","model":"sora-2","status":%s,"progress":%d,"created_at":1800000000,
+	backendstest.JSON(w, 200, `{"id":%q,"object":"video","model":"wan-2.2","status":%s,"progress":%d,"created_at":1800000000,
 		"completed_at":null,"expires_at":null,"seconds":"8","size":"1280x720","prompt":"a fox","remixed_from_video_id":null,"error":%s}`,
 		id, spelt, progress, failure)
 }
@@ -147,7 +147,7 @@ func provisioned(t *testing.T, address string) *OpenAI {
 
 func job() backends.Job {
 	return backends.Job{
-		Token: backends.Token("task_1"), Kind: backends.Video, Model: "video-sora-2", Prompt: "a fox",
+		Token: backends.Token("task_1"), Kind: backends.Video, Model: "video-wan-2.2", Prompt: "a fox",
 		Output: backends.Output{Duration: 8, Resolution: "720P", AspectRatio: "16:9"},
 	}
 }
@@ -165,22 +165,22 @@ func TestConformance(t *testing.T) {
 
 func TestJobsAreSaidInTheWordsOfTheAPI(t *testing.T) {
 	t.Parallel()
-	o := provisioned(t, "https://api.openai.com/")
-	o.Models = map[string]string{"video-cheap": "sora-2-2026-01-01"}
+	o := provisioned(t, "https://render.example/")
+	o.Models = map[string]string{"video-cheap": "wan-2.2-fast"}
 	for name, row := range map[string]struct {
 		change func(*backends.Job)
 		want   string // JSON, or the param that is refused
 	}{
-		"as it is":      {func(*backends.Job) {}, `{"model":"sora-2","prompt":"a fox","seconds":"8","size":"1280x720"}`},
-		"upright":       {func(j *backends.Job) { j.Output.AspectRatio = "9:16" }, `{"model":"sora-2","prompt":"a fox","seconds":"8","size":"720x1280"}`},
-		"large":         {func(j *backends.Job) { j.Output.Resolution = "1080P" }, `{"model":"sora-2","prompt":"a fox","seconds":"8","size":"1792x1024"}`},
-		"large upright": {func(j *backends.Job) { j.Output = backends.Output{Resolution: "1080p", AspectRatio: "9:16"} }, `{"model":"sora-2","prompt":"a fox","size":"1024x1792"}`},
-		"nothing said":  {func(j *backends.Job) { j.Output = backends.Output{} }, `{"model":"sora-2","prompt":"a fox"}`},
-		"ratio alone":   {func(j *backends.Job) { j.Output = backends.Output{AspectRatio: "9:16"} }, `{"model":"sora-2","prompt":"a fox","size":"720x1280"}`},
-		"another model": {func(j *backends.Job) { j.Model, j.Output = "video-cheap", backends.Output{} }, `{"model":"sora-2-2026-01-01","prompt":"a fox"}`},
-		"odd seconds":   {func(j *backends.Job) { j.Output = backends.Output{Duration: 4.25} }, `{"model":"sora-2","prompt":"a fox","seconds":"4.25"}`},
-		"HTML and snow": {func(j *backends.Job) { j.Prompt, j.Output = "<b>☃&", backends.Output{} }, `{"model":"sora-2","prompt":"<b>☃&"}`},
-		"pixels":        {func(j *backends.Job) { j.Output = backends.Output{Width: 720, Height: 1280} }, `{"model":"sora-2","prompt":"a fox","size":"720x1280"}`},
+		"as it is":      {func(*backends.Job) {}, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"1280x720"}`},
+		"upright":       {func(j *backends.Job) { j.Output.AspectRatio = "9:16" }, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"720x1280"}`},
+		"large":         {func(j *backends.Job) { j.Output.Resolution = "1080P" }, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"1792x1024"}`},
+		"large upright": {func(j *backends.Job) { j.Output = backends.Output{Resolution: "1080p", AspectRatio: "9:16"} }, `{"model":"wan-2.2","prompt":"a fox","size":"1024x1792"}`},
+		"nothing said":  {func(j *backends.Job) { j.Output = backends.Output{} }, `{"model":"wan-2.2","prompt":"a fox"}`},
+		"ratio alone":   {func(j *backends.Job) { j.Output = backends.Output{AspectRatio: "9:16"} }, `{"model":"wan-2.2","prompt":"a fox","size":"720x1280"}`},
+		"another model": {func(j *backends.Job) { j.Model, j.Output = "video-cheap", backends.Output{} }, `{"model":"wan-2.2-fast","prompt":"a fox"}`},
+		"odd seconds":   {func(j *backends.Job) { j.Output = backends.Output{Duration: 4.25} }, `{"model":"wan-2.2","prompt":"a fox","seconds":"4.25"}`},
+		"HTML and snow": {func(j *backends.Job) { j.Prompt, j.Output = "<b>☃&", backends.Output{} }, `{"model":"wan-2.2","prompt":"<b>☃&"}`},
+		"pixels":        {func(j *backends.Job) { j.Output = backends.Output{Width: 720, Height: 1280} }, `{"model":"wan-2.2","prompt":"a fox","size":"720x1280"}`},
 		"other pixels":  {func(j *backends.Job) { j.Output.Width, j.Output.Height = 640, 480 }, "output.width"},
 		"one edge":      {func(j *backends.Job) { j.Output.Width = 720 }, "output.width"},
 		"another ratio": {func(j *backends.Job) { j.Output.AspectRatio = "1:1" }, "output.resolution"},
@@ -195,7 +195,7 @@ func TestJobsAreSaidInTheWordsOfTheAPI(t *testing.T) {
 		"a video":       {func(j *backends.Job) { j.Inputs = []backends.Input{{Category: "video"}} }, "inputs[0]"},
 		"an input image": {func(j *backends.Job) {
 			j.Inputs, j.Output = []backends.Input{{URL: "https://x.example/a.png", Usage: backends.FirstFrame}}, backends.Output{}
-		}, `{"model":"sora-2","prompt":"a fox","input_reference":{"image_url":"https://x.example/a.png"}}`},
+		}, `{"model":"wan-2.2","prompt":"a fox","input_reference":{"image_url":"https://x.example/a.png"}}`},
 	} {
 		j := job()
 		row.change(&j)
@@ -232,16 +232,17 @@ func TestSettings(t *testing.T) {
 		"openai hush":                                             ``,
 	})
 	t.Setenv("OPENAI_TEST_KEY", key)
-	o := &OpenAI{Key: "{env.OPENAI_TEST_KEY}"}
-	if err := paymentstest.Provision(t, o); err != nil || o.Key != key || o.client.Base != defaultURL {
+	o := &OpenAI{URL: "https://render.example", Key: "{env.OPENAI_TEST_KEY}"}
+	if err := paymentstest.Provision(t, o); err != nil || o.Key != key || o.client.Base != "https://render.example" {
 		t.Errorf("%v: %s %s", err, o.Key.Reveal(), o.client.Base)
 	}
 	for name, bad := range map[string]*OpenAI{
-		"no key":             {},
-		"an empty key":       {Key: "{env.OPENAI_NO_KEY}"},
-		"no URL":             {Key: key, URL: "api.openai.com"},
-		"a URL with a query": {Key: key, URL: "https://api.openai.com?x"},
-		"a URL with a user":  {Key: key, URL: "https://me:hush@api.openai.com"},
+		"no key":             {URL: "https://render.example"},
+		"an empty key":       {URL: "https://render.example", Key: "{env.OPENAI_NO_KEY}"},
+		"no URL":             {Key: key},
+		"a URL of no scheme": {Key: key, URL: "render.example"},
+		"a URL with a query": {Key: key, URL: "https://render.example?x"},
+		"a URL with a user":  {Key: key, URL: "https://me:hush@render.example"},
 	} {
 		if err := paymentstest.Provision(t, bad); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)

@@ -65,6 +65,11 @@ const (
 	defaultRatio      = "16:9"
 )
 
+// fields are the fields of a job that the service takes.
+var fields = []string{
+	"prompt", "duration", "resolution", "aspect_ratio", "width", "height", "first_frame", "reference_images",
+}
+
 // submission is the body of POST /v1/videos. All of seconds is a string.
 type submission struct {
 	Model          string     `json:"model"`
@@ -133,7 +138,7 @@ func (o *OpenAI) translate(job backends.Job) (submission, error) {
 		}
 		asked.InputReference = &reference{ImageURL: input.URL}
 	}
-	return asked, nil
+	return asked, wire.CheckFields(job, fields, false)
 }
 
 // size returns the API's size for an output, or "" for one that says nothing.

@@ -218,7 +218,7 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 			"output":{"duration":5,"resolution":"720P","aspect_ratio":"16:9","audio_generation":"enabled","enhance_switch":"disabled","frame_interpolate":"enabled","media_name":"m","class_id":3,"count":2,"format":"png"},
 			"scene_type":"lip_sync","input_region":"oversea","session_id":"tok","ext_info":{"a":1.50},"seed":7}`},
 		"image":       {backends.Image, "/v1/platform/image", ""},
-		"generations": {backends.Generations, "/v1/video/generations", `{"model":"other-x","prompt":"as written","x":[1.50],"duration":5,"n":2}`},
+		"generations": {backends.Generations, "/v1/video/generations", `{"model":"other-x","prompt":"as written","x":[1.50],"duration":5,"n":2,"image":"https://x.example/a.png"}`},
 	} {
 		d := newDouble()
 		server := httptest.NewServer(d)

@@ -289,6 +289,11 @@ func (p *Platform) Check(ctx context.Context) error {
 	return err
 }
 
+// CheckHead implements backends.Notified.
+func (p *Platform) CheckHead(n backends.Notification) error {
+	return wire.CheckWebhookHead(n, p.CallbackSecret)
+}
+
 // Notice implements backends.Notified: it reads a callback.
 func (p *Platform) Notice(n backends.Notification) (string, error) {
 	if err := wire.CheckWebhook(n, p.CallbackSecret); err != nil {

@@ -217,6 +217,11 @@ func (r *Replicate) Check(ctx context.Context) error {
 	return nil
 }
 
+// CheckHead implements backends.Notified.
+func (r *Replicate) CheckHead(n backends.Notification) error {
+	return wire.CheckWebhookHead(n, r.WebhookSecret)
+}
+
 // Notice implements backends.Notified: the body is the prediction.
 func (r *Replicate) Notice(n backends.Notification) (string, error) {
 	if err := wire.CheckWebhook(n, r.WebhookSecret); err != nil {

@@ -173,15 +173,28 @@ func TestJobsBecomePredictions(t *testing.T) {
 		"own":            {func(j *backends.Job) { j.Model = "video-own-1" }, "/v1/deployments/me/mine/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
 		"with a webhook": {func(j *backends.Job) { j.NotifyURL = "https://x.example/n" }, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"},"webhook":"https://x.example/n","webhook_events_filter":["completed"]}`},
 		"all of it": {func(j *backends.Job) {
-			j.NegativePrompt, j.Seed, j.EnhancePrompt = "n", &seed, "enabled"
+			j.NegativePrompt, j.Seed, j.EnhancePrompt = "n", &seed, "disabled"
 			j.Inputs = []backends.Input{{URL: "https://x.example/a.png", Usage: "firstFrame"}, {URL: "https://x.example/r.png", Category: "image", Usage: "reference"}}
 			j.Output = backends.Output{Duration: 5.5, AspectRatio: "1:1", Count: 2, Format: "png", AudioGeneration: "disabled", MediaName: "m"}
-			j.ExtInfo = json.RawMessage(`{"steps":[1.50],"duration":99,"other":1,"secret":2}`)
+			j.ExtInfo = json.RawMessage(`{"steps":[1.50],"duration":99,"secret":2}`)
 		}, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","negative_prompt":"n","seed":3,"image":"https://x.example/a.png","refs":["https://x.example/r.png"],
 			"duration":5.5,"ratio":"1:1","num_outputs":2,"output_format":"png","num_steps":[1.50]}}`},
 		"metadata": {func(j *backends.Job) {
-			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"metadata": json.RawMessage(`{"style":"x","no":1}`)}
+			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"metadata": json.RawMessage(`{"style":"x","seconds":"5"}`), "user": json.RawMessage(`"u"`), "response_format": json.RawMessage(`"url"`)}
+			j.Adopted = []string{"metadata.seconds"}
 		}, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p","style":"x"}}`},
+		"unknown metadata": {func(j *backends.Job) {
+			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"metadata": json.RawMessage(`{"no":1}`)}
+		}, "", "metadata.no"},
+		"an unknown field": {func(j *backends.Job) {
+			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"quality": json.RawMessage(`1`)}
+		}, "", "quality"},
+		"unknown extras":  {func(j *backends.Job) { j.ExtInfo = json.RawMessage(`{"other":1}`) }, "", "ext_info.other"},
+		"a better prompt": {func(j *backends.Job) { j.EnhancePrompt = "enabled" }, "", "enhance_prompt"},
+		"a region":        {func(j *backends.Job) { j.InputRegion = "oversea" }, "", "input_region"},
+		"a mask": {func(j *backends.Job) {
+			j.Inputs = []backends.Input{{URL: "u", Usage: "firstFrame"}, {URL: "r", Usage: "reference", ReferenceType: "mask"}}
+		}, "", "inputs[1].reference_type"},
 		"a last frame":    {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "lastFrame"}} }, "", "inputs"},
 		"a video":         {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Category: "video", Usage: "reference"}} }, "", "inputs"},
 		"a subject":       {func(j *backends.Job) { j.SubjectInputs = []backends.SubjectInput{{URL: "u"}} }, "", "subject_inputs"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
 // modelNames are the service's names of models by those in ours.
@@ -24,6 +25,14 @@ var (
 	categories = map[string]string{"image": "Image", "video": "Video"}
 	regions    = map[string]string{"mainland": "Mainland", "oversea": "Oversea"}
 )
+
+// fields are the fields of a job that the service takes.
+var fields = []string{
+	"prompt", "negative_prompt", "enhance_prompt", "scene_type", "input_region", "seed",
+	"first_frame", "last_frame", "reference_images", "reference_videos", "reference_types", "object_ids", "voice_ids",
+	"input_texts", "keep_original_sound", "subject_images", "subject_ids", "subject_names",
+	"duration", "resolution", "aspect_ratio", "audio", "enhance_switch", "frame_interpolate", "media_name", "class_id", "count", "format",
+}
 
 // submission is the body of CreateAigcVideoTask and CreateAigcImageTask.
 type submission struct {
@@ -93,6 +102,9 @@ func (v *VOD) translate(job backends.Job) (submission, error) {
 		return submission{}, backends.Invalid("output.count", fmt.Sprintf("this service makes 1 video at a time, not %d", job.Choices()))
 	case out.Width > 0 || out.Height > 0 || out.FPS > 0:
 		return submission{}, backends.Invalid("output.width", "this service takes a resolution and a ratio, no width, height or frame rate")
+	}
+	if err := wire.CheckFields(job, fields, true); err != nil {
+		return submission{}, err
 	}
 	s := submission{
 		SubAppID: v.app, ModelName: name, ModelVersion: version,

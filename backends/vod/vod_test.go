@@ -172,7 +172,7 @@ func TestEveryFieldHasItsTwin(t *testing.T) {
 	seed := int64(-7)
 	full := backends.Job{
 		Token: "tok", Kind: backends.Video, Model: "video-kling-2.1", Prompt: "<a> fox", NegativePrompt: "b",
-		EnhancePrompt: "enabled", GenerationMode: "image-to-video",
+		EnhancePrompt: "enabled",
 		Inputs: []backends.Input{
 			{URL: "https://x.example/a.png", Category: "image", ReferenceType: "asset", ObjectID: "o", VoiceID: "v", Usage: "firstFrame", Text: "t"},
 			{URL: "https://x.example/b.mp4", Category: "video", ReferenceType: "base", KeepOriginalSound: "disabled", Usage: "reference"},
@@ -218,13 +218,17 @@ func TestEveryFieldHasItsTwin(t *testing.T) {
 		"another version": {func(j *backends.Job) {
 			*j = backends.Job{Kind: backends.Video, Model: "video-Vidu-q2-pro", Token: "tok"}
 		}, "CreateAigcVideoTask", `{"SubAppId":1500,"ModelName":"Vidu","ModelVersion":"q2-pro","SessionId":"tok","OutputConfig":{"StorageMode":"Temporary"}}`},
+		"a mode": {func(j *backends.Job) { j.GenerationMode = "text-to-video" }, "", "generation_mode"},
+		"metadata": {func(j *backends.Job) {
+			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"metadata": json.RawMessage(`{"style":"x"}`)}
+		}, "", "metadata.style"},
 		"half a second":  {func(j *backends.Job) { j.Output.Duration = 2.5 }, "", "output.duration"},
 		"two videos":     {func(j *backends.Job) { j.Output.Count = 2 }, "", "output.count"},
 		"n of two":       {func(j *backends.Job) { j.Kind, j.Output.Count = backends.Generations, 2 }, "", "n"},
 		"a width":        {func(j *backends.Job) { j.Output.Width = 2 }, "", "output.width"},
 		"a height":       {func(j *backends.Job) { j.Output.Height = 2 }, "", "output.width"},
 		"a frame rate":   {func(j *backends.Job) { j.Output.FPS = 2 }, "", "output.width"},
-		"no such model":  {func(j *backends.Job) { j.Model = "video-sora-2" }, "", "model"},
+		"no such model":  {func(j *backends.Job) { j.Model = "video-wan-2.2" }, "", "model"},
 		"no version":     {func(j *backends.Job) { j.Model = "video-kling" }, "", "model"},
 		"an empty model": {func(j *backends.Job) { j.Model = "" }, "", "model"},
 	} {

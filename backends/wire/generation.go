@@ -37,6 +37,12 @@ func Generation(job backends.Job, model string) ([]byte, error) {
 			return nil, backends.Invalid("prompt", "it cannot be written as JSON")
 		}
 	}
+	// The job has the image as an input, and Fields does not repeat it.
+	if len(job.Inputs) > 0 && !given(fields, "image") {
+		if fields["image"], err = Encode(job.Inputs[0].URL); err != nil {
+			return nil, backends.Invalid("inputs", "it cannot be written as JSON")
+		}
+	}
 	body, err := Encode(fields)
 	if err != nil {
 		return nil, backends.Invalid("metadata", "the body cannot be written as JSON")

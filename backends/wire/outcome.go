@@ -243,9 +243,14 @@ func (c *Client) failed(act Act, kind backends.Kind, detail string) *backends.Er
 	return e
 }
 
-// Failure is [backends.Fail] without the credential, should a service repeat it.
+// Failure is [backends.Fail] without the credential, should a service repeat it, and
+// with a message that does not name the host of the service.
 func (c *Client) Failure(reason backends.Reason, code, words string) *backends.Failure {
-	return backends.Fail(reason, c.clean(code), c.clean(words))
+	f := backends.Fail(reason, c.clean(code), c.clean(words))
+	if base, err := url.Parse(c.Base); err == nil {
+		f.Message = backends.RedactAddresses(f.Message, strings.ToLower(base.Hostname()))
+	}
+	return f
 }
 
 // clean returns a service's text as [backends.Text] leaves it, without the

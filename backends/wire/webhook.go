@@ -26,30 +26,57 @@ var errUnsigned = errors.New("the notification is not signed, or not in time")
 // HMAC-SHA256 over id, time and body, any one of several signatures being
 // enough. Without a secret none is good.
 func CheckWebhook(n backends.Notification, secret settings.Secret) error {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
-	if err != nil || len(key) == 0 {
-		return errUnsigned
-	}
-	id, at := n.Header.Get("Webhook-Id"), n.Header.Get("Webhook-Timestamp")
-	seconds, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || id == "" {
-		return errUnsigned
-	}
-	if age := n.Now.Sub(time.Unix(seconds, 0)); age > Tolerance || age < -Tolerance {
-		return errUnsigned
+	key, signatures, err := webhookHead(n, secret)
+	if err != nil {
+		return err
 	}
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + at + "."))
+	mac.Write([]byte(n.Header.Get("Webhook-Id") + "." + n.Header.Get("Webhook-Timestamp") + "."))
 	mac.Write(n.Body)
 	want := mac.Sum(nil)
-	for signature := range strings.FieldsSeq(n.Header.Get("Webhook-Signature")) {
-		version, text, _ := strings.Cut(signature, ",")
-		given, err := base64.StdEncoding.DecodeString(text)
-		if version == "v1" && err == nil && subtle.ConstantTimeCompare(given, want) == 1 {
+	for _, given := range signatures {
+		if subtle.ConstantTimeCompare(given, want) == 1 {
 			return nil
 		}
 	}
 	return errUnsigned
+}
+
+// CheckWebhookHead checks what [CheckWebhook] checks without the body. Without a secret it
+// returns [backends.ErrNoNotices].
+func CheckWebhookHead(n backends.Notification, secret settings.Secret) error {
+	_, _, err := webhookHead(n, secret)
+	return err
+}
+
+// webhookHead returns the key by which a notification must be signed, and the
+// signatures that its head has, made within [Tolerance] of now.
+func webhookHead(n backends.Notification, secret settings.Secret) (key []byte, signatures [][]byte, err error) {
+	if secret == "" {
+		return nil, nil, backends.ErrNoNotices
+	}
+	key, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
+	if err != nil || len(key) == 0 {
+		return nil, nil, errUnsigned
+	}
+	seconds, err := strconv.ParseInt(n.Header.Get("Webhook-Timestamp"), 10, 64)
+	if err != nil || n.Header.Get("Webhook-Id") == "" {
+		return nil, nil, errUnsigned
+	}
+	if age := n.Now.Sub(time.Unix(seconds, 0)); age > Tolerance || age < -Tolerance {
+		return nil, nil, errUnsigned
+	}
+	for signature := range strings.FieldsSeq(n.Header.Get("Webhook-Signature")) {
+		version, text, _ := strings.Cut(signature, ",")
+		given, err := base64.StdEncoding.DecodeString(text)
+		if version == "v1" && err == nil && len(given) == sha256.Size {
+			signatures = append(signatures, given)
+		}
+	}
+	if len(signatures) == 0 {
+		return nil, nil, errUnsigned
+	}
+	return key, signatures, nil
 }
 
 // CheckSecret refuses a secret that can sign no webhook.

@@ -220,7 +220,7 @@ func TestModelsAreNamedByTheirPrefixOrAsWritten(t *testing.T) {
 	t.Parallel()
 	models := wire.Models{"video-a": "b"}
 	for ours, want := range map[string]string{
-		"video-a": "b", "video-sora-2": "sora-2", "image-x-1": "x-1", "sora-2": "sora-2", "video-": "video-", "": "", "video-image-1": "image-1",
+		"video-a": "b", "video-wan-2.2": "wan-2.2", "image-x-1": "x-1", "wan-2.2": "wan-2.2", "video-": "video-", "": "", "video-image-1": "image-1",
 	} {
 		if got := models.Name(ours); got != want {
 			t.Errorf("%s is %s, want %s", ours, got, want)
@@ -233,18 +233,27 @@ func TestEveryWordOfAJobHasItsInput(t *testing.T) {
 	seed := int64(7)
 	job := backends.Job{
 		Prompt: "p", NegativePrompt: "n", EnhancePrompt: "disabled", SceneType: "s", Seed: &seed,
+		GenerationMode: "g", InputRegion: "oversea",
 		Inputs: []backends.Input{
-			{URL: "f", Usage: "firstFrame"}, {URL: "l", Usage: "lastFrame"}, {URL: "i", Category: "image", Usage: "reference"}, {URL: "v", Category: "video", Usage: "reference"},
+			{URL: "f", Usage: "firstFrame"}, {URL: "l", Usage: "lastFrame", ObjectID: "o", VoiceID: "vo"},
+			{URL: "i", Category: "image", Usage: "reference", ReferenceType: "asset", Text: "t"},
+			{URL: "v", Category: "video", Usage: "reference", KeepOriginalSound: "disabled"},
 		},
-		SubjectInputs: []backends.SubjectInput{{URL: "s"}},
+		SubjectInputs: []backends.SubjectInput{{URL: "s", ID: "id", Name: "nm"}},
+		Fields:        map[string]json.RawMessage{"response_format": json.RawMessage(`"b64"`), "user": json.RawMessage(`"u"`)},
 		Output: backends.Output{
 			Duration: 2.5, Resolution: "2K", AspectRatio: "1:1", AudioGeneration: "enabled", Count: 2, Format: "png", Width: 1, Height: 2, FPS: 3,
+			EnhanceSwitch: "enabled", FrameInterpolate: "enabled", MediaName: "m", ClassID: 4,
 		},
 	}
 	want := map[string]any{
 		"prompt": "p", "negative_prompt": "n", "enhance_prompt": false, "scene_type": "s", "seed": int64(7), "first_frame": "f", "last_frame": "l",
 		"reference_images": []string{"i"}, "reference_videos": []string{"v"}, "subject_images": []string{"s"}, "duration": json.Number("2.5"),
 		"resolution": "2k", "aspect_ratio": "1:1", "audio": true, "count": 2, "format": "png", "width": 1, "height": 2, "fps": 3,
+		"generation_mode": "g", "input_region": "oversea", "enhance_switch": true, "frame_interpolate": true, "media_name": "m", "class_id": 4,
+		"object_ids": []string{"", "o", "", ""}, "voice_ids": []string{"", "vo", "", ""}, "reference_types": []string{"", "", "asset", ""},
+		"input_texts": []string{"", "", "t", ""}, "keep_original_sound": []string{"", "", "", "disabled"},
+		"subject_ids": []string{"id"}, "subject_names": []string{"nm"}, "response_format": "b64", "user": "u",
 	}
 	names := make(wire.Names)
 	for word := range want {
@@ -260,8 +269,9 @@ func TestEveryWordOfAJobHasItsInput(t *testing.T) {
 		t.Errorf("a job that says nothing is %v, %v", got, err)
 	}
 
-	// What is paid for is not left out in silence; the rest is.
-	free := []string{"negative_prompt", "enhance_prompt", "seed", "format"}
+	// What a caller asks for is not left out in silence, but for what the gateway does
+	// itself and what is disabled.
+	free := []string{"enhance_prompt", "media_name", "user"}
 	for word := range want {
 		without := make(wire.Names)
 		for name := range names {

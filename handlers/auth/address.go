@@ -17,6 +17,18 @@ func Address(r *http.Request) netip.Addr {
 	return addr
 }
 
+// Network returns the address by which callers without an account are counted. An IPv6
+// address counts by its first 64 bits, because one caller has all addresses below
+// them. Callers without a known address count as one.
+func Network(r *http.Request) string {
+	addr := Address(r).Unmap().WithZone("")
+	if addr.Is6() {
+		network, _ := addr.Prefix(64)
+		return network.String()
+	}
+	return addr.String()
+}
+
 // Device is from where a caller comes. What his browser calls itself is a text
 // that anybody chose; it is cut where it is kept.
 func Device(r *http.Request) identity.Device {

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
 func init() {
@@ -50,7 +51,7 @@ func (a *Auth) Provision(ctx caddy.Context) (err error) {
 func (a *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	principal, f := a.principal(r)
 	if f != nil {
-		reply.DialectOf(r, a.app.VersionHeader).RefuseUnread(w, r, f, reply.NewRequestID())
+		reply.DialectOf(r, a.app.VersionHeader).RefuseUnread(w, r, f, requestid.New())
 		return nil
 	}
 	caddyhttp.SetVar(r.Context(), principalVar, principal)

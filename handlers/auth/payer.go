@@ -1,7 +1,11 @@
 package auth
 
 import (
+	"context"
+	"errors"
+
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
@@ -9,21 +13,53 @@ import (
 
 // Payer is who pays for what a principal asks for, and under which budgets.
 func Payer(p *identity.Principal) ledger.Payer {
-	who := ledger.Payer{User: p.UserID}
-	if l := p.KeyLimits; l.Budget > 0 {
-		who.Budgets[0] = ledger.KeyBudget(p.KeyID, l.Budget, l.Reset)
-	}
+	key := KeyBudgets(p)
+	who := ledger.Payer{User: p.UserID, Budgets: ledger.Budgets{key[0], key[1]}}
 	if l := p.UserLimits; l.Budget > 0 {
-		who.Budgets[1] = ledger.UserBudget(l.Budget, l.Reset)
+		who.Budgets[2] = ledger.UserBudget(l.Budget, l.Reset)
 	}
 	return who
 }
 
-// Subjects are those in whose rates the requests of a principal count: the key,
-// which may have those of the configuration, and the user with all of his keys.
+// KeyBudgets returns the budgets of a principal's key: the operator's and the owner's.
+// One that is not set has no limit.
+func KeyBudgets(p *identity.Principal) (budgets [2]ledger.Budget) {
+	if l := p.OperatorLimits; l.Budget > 0 {
+		budgets[0] = ledger.KeyBudget(p.KeyID, l.Budget, l.Reset)
+	}
+	if l := p.OwnerLimits; l.Budget > 0 {
+		budgets[1] = ledger.OwnerBudget(p.KeyID, l.Budget, l.Reset)
+	}
+	return budgets
+}
+
+// CheckFunds refuses a principal without any money to spend. It is asked before the body
+// of a request that costs money whatever it says, so that nothing is kept in memory for a
+// caller who cannot pay for it.
+func CheckFunds(ctx context.Context, node *caddymodule.Node, p *identity.Principal) *fault.Fault {
+	err := node.Ledger.CheckFunds(ctx, Payer(p))
+	var short *ledger.Short
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &short):
+		return silent(err)
+	case short.Owed > 0:
+		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
+	case short.Budget == ledger.UserScope:
+		return fault.New(fault.InsufficientQuota, "the budget of your account is used up")
+	case short.Budget != "":
+		return fault.New(fault.InsufficientKeyQuota, "the budget of this API key is used up")
+	}
+	return fault.New(fault.InsufficientQuota, "there is no money for this request: %s", short.There())
+}
+
+// Subjects returns the two subjects in whose rates the requests of a principal count:
+// the key, with the rates of [caddymodule.Limits.OfKey], and the user, for all of the
+// user's keys together.
 func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limit.Subject) {
 	l := p.UserLimits
-	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p.KeyLimits)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{
+	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{
 		RequestsPerSecond: l.RequestsPerSecond, TokensPerMinute: l.TokensPerMinute, Streams: l.Streams,
 	}}
 }

@@ -13,19 +13,21 @@ import (
 
 func TestAPayerHasTheBudgetsThatThereAre(t *testing.T) {
 	t.Parallel()
-	key, user := ledger.KeyBudget("key_1", money.Unit, calendar.Day), ledger.UserBudget(2*money.Unit, calendar.Month)
+	type limits = identity.Limits
+	key, own, user := ledger.KeyBudget("key_1", money.Unit, calendar.Day), ledger.OwnerBudget("key_1", money.Unit, calendar.Day), ledger.UserBudget(2*money.Unit, calendar.Month)
 	ofKey := identity.Limits{Budget: money.Unit, Reset: calendar.Day}
 	ofUser := identity.Limits{Budget: 2 * money.Unit, Reset: calendar.Month}
 	for name, c := range map[string]struct {
-		key, user identity.Limits
-		want      [2]ledger.Budget
+		key, owner, user limits
+		want             ledger.Budgets
 	}{
-		"none":        {identity.Limits{Streams: 1}, identity.Limits{Streams: 1}, [2]ledger.Budget{}},
-		"of the key":  {ofKey, identity.Limits{}, [2]ledger.Budget{key, {}}},
-		"of the user": {identity.Limits{}, ofUser, [2]ledger.Budget{{}, user}},
-		"of both":     {ofKey, ofUser, [2]ledger.Budget{key, user}},
+		"none":         {limits{Streams: 1}, limits{Streams: 1}, limits{Streams: 1}, ledger.Budgets{}},
+		"of the key":   {ofKey, limits{}, limits{}, ledger.Budgets{key}},
+		"of its owner": {limits{}, ofKey, limits{}, ledger.Budgets{{}, own}},
+		"of the user":  {limits{}, limits{}, ofUser, ledger.Budgets{{}, {}, user}},
+		"of all":       {ofKey, ofKey, ofUser, ledger.Budgets{key, own, user}},
 	} {
-		got := Payer(&identity.Principal{UserID: "usr_1", KeyID: "key_1", KeyLimits: c.key, UserLimits: c.user})
+		got := Payer(&identity.Principal{UserID: "usr_1", KeyID: "key_1", OperatorLimits: c.key, OwnerLimits: c.owner, UserLimits: c.user})
 		if want := (ledger.Payer{User: "usr_1", Budgets: c.want}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
@@ -35,7 +37,7 @@ func TestAPayerHasTheBudgetsThatThereAre(t *testing.T) {
 func TestAKeyWithoutRatesHasThoseOfTheConfigurationAndAUserHasHisOwn(t *testing.T) {
 	t.Parallel()
 	limits := &caddymodule.Limits{RequestsPerSecond: 3, Streams: 4, TokensPerMinute: 5}
-	p := &identity.Principal{UserID: "usr_1", KeyID: "key_1", KeyLimits: identity.Limits{Streams: 1}, UserLimits: identity.Limits{RequestsPerSecond: 7, TokensPerMinute: 8}}
+	p := &identity.Principal{UserID: "usr_1", KeyID: "key_1", OperatorLimits: identity.Limits{Streams: 1}, UserLimits: identity.Limits{RequestsPerSecond: 7, TokensPerMinute: 8}}
 	key, user := Subjects(p, limits)
 	if want := (limit.Subject{ID: "key_1", Rates: limit.Rates{RequestsPerSecond: 3, Streams: 1, TokensPerMinute: 5}}); key != want {
 		t.Errorf("the key is %+v, want %+v", key, want)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,8 @@ type answer struct {
 	status  int          // of the answer as the backend gave it
 	fault   *fault.Fault // set when our own answer stands in for the backend's
 	dropped int          // bytes of the backend's that it stands in for
-	lost    bool         // the caller did not take what was written
+	told    bool         // a head has gone on to the caller
+	lost    bool         // the caller has disconnected, or takes nothing more
 
 	stream  bool // an event stream
 	json    bool // a JSON document
@@ -45,17 +47,32 @@ type answer struct {
 	firstByte time.Time
 	lastByte  time.Time
 	lastSign  time.Time // last byte or ping that went to the caller
-	bytes     int64
+	received  bool      // something of the body has come
+	bytes     int64     // that went to the caller
 
 	watch watch
+
+	site      []headerField // headers that were there before the routes ran
+	siteSpace [4]headerField
+}
+
+// headerField is one header with its values.
+type headerField struct {
+	name   string
+	values []string
 }
 
 func newAnswer(w http.ResponseWriter, c *call) *answer {
-	return &answer{
+	a := &answer{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		call:                  c,
 		control:               http.NewResponseController(w),
 	}
+	a.site = a.siteSpace[:0]
+	for name, values := range w.Header() {
+		a.site = append(a.site, headerField{name, values})
+	}
+	return a
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -66,18 +83,18 @@ func (a *answer) WriteHeader(status int) {
 }
 
 func (a *answer) writeHeader(status int) {
-	if a.head || a.closed {
-		return
+	if a.head || a.closed || status < http.StatusOK {
+		return // an interim answer is for the gateway, which needs none
 	}
 	header := a.Header()
-	cleanAnswer(header)
-	if status < http.StatusOK {
-		a.ResponseWriter.WriteHeader(status)
-		return
-	}
-	a.head, a.status = true, status
 	if a.call.cause() != nil {
 		return // the proxy's word for a cancelled request; settle has the better one
+	}
+	a.head, a.status = true, status
+	for name := range header { // what other handlers than reverse_proxy may have set
+		if downstream.never[name] {
+			delete(header, name)
+		}
 	}
 	a.classify(header)
 	if f := a.judge(header); f != nil {
@@ -94,7 +111,10 @@ func (a *answer) writeHeader(status int) {
 	}
 	a.passed = true
 	a.watch.headCame(a)
-	a.ResponseWriter.WriteHeader(status)
+	if !a.lost {
+		a.told = true
+		a.ResponseWriter.WriteHeader(status)
+	}
 }
 
 // classify notes what kind of body is coming.
@@ -127,34 +147,57 @@ var unavailable = fault.New(fault.UpstreamUnavailable, "the backend of this mode
 // judge returns what to answer in the backend's place, or nil: for refusals of
 // the operator's credentials, for redirects, and for errors that are not JSON,
 // such as the HTML page of a proxy in between, which no client of the dialect
-// can read.
+// can read. A server's error keeps its status.
 func (a *answer) judge(header http.Header) *fault.Fault {
+	serverError := a.status >= 500 && a.status < 600
 	switch {
 	case a.status < 300:
 		return nil
 	case a.status < 400 || backendFaults[a.status]:
 		return unavailable
-	case a.json:
+	case a.json && (!serverError || header.Get("Content-Length") != "0"):
 		return nil
 	case a.status == http.StatusGatewayTimeout:
 		return timedOut
 	case a.status == http.StatusRequestEntityTooLarge:
 		return fault.New(fault.PayloadTooLarge, "the backend of this model does not take a body of this size")
 	case a.status == http.StatusTooManyRequests:
-		f := fault.New(fault.RateLimited, "the backend of this model is busy")
-		if header.Get("Retry-After") == "" {
-			f = f.After(5 * time.Second)
-		}
-		return f
+		return fault.New(fault.RateLimited, "the backend of this model is busy").After(retryAfter(header))
+	case serverError:
+		return unavailable.WithStatus(a.status).After(retryAfter(header))
 	}
 	return unavailable
+}
+
+// retryAfter is how long the backend asks callers to wait: seconds, at most an
+// hour; 5 s where it does not say.
+func retryAfter(header http.Header) time.Duration {
+	if seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, time.Hour)
+	}
+	return 5 * time.Second
 }
 
 // refuse answers f in the backend's place.
 func (a *answer) refuse(f *fault.Fault) {
 	a.fault = f
-	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
+	if a.lost {
+		return
+	}
+	a.told = true
+	a.replace(f)
 	_ = a.control.Flush() // the routes return only when the backend's body has ended
+}
+
+// replace answers f with the headers of the site and the gateway's own: whatever
+// the routes have set is of the backend's answer.
+func (a *answer) replace(f *fault.Fault) {
+	header := a.ResponseWriter.Header()
+	clear(header)
+	for _, field := range a.site {
+		header[field.name] = field.values
+	}
+	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
 }
 
 // maxDropped is how much of a body that is not passed on is read before its
@@ -188,58 +231,42 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	if a.firstByte.IsZero() && len(p) > 0 {
 		a.firstByte = now
 	}
+	a.received = a.received || len(p) > 0
 	// Until the caller has taken it, nobody reads of the backend.
 	defer func() { a.lastByte = time.Now(); a.lastSign = a.lastByte }()
 	if a.lost {
-		return a.overhear(p)
-	}
-	a.bytes += int64(len(p))
-	switch {
-	case a.trim != nil:
-		n, err = a.trim.Write(p) // feeds the meter, too
-	case a.meter != nil:
-		a.meter.Write(p)
-		fallthrough
-	default:
-		n, err = a.ResponseWriter.Write(p)
-	}
-	if err != nil && a.awaitsReport() {
-		a.lost = true
-		return len(p), nil // the caller has left, and leave ends the waiting
-	}
-	if err == nil && a.stream && a.meter != nil {
-		if out := a.call.pay(now); out != nil {
-			a.call.cancel(out)
-			return n, out
+		err = a.overhear(p)
+	} else {
+		a.bytes += int64(len(p))
+		switch {
+		case a.trim != nil:
+			_, err = a.trim.Write(p) // feeds the meter, too
+		case a.meter != nil:
+			a.meter.Write(p)
+			fallthrough
+		default:
+			_, err = a.ResponseWriter.Write(p)
+		}
+		if err != nil {
+			a.detachOrCancel() // the meter has read all of p
+			if a.call.detached() {
+				err = nil
+			}
 		}
 	}
 	if err != nil {
-		a.lost = true
-	} else if a.stream && a.meter != nil && a.meter.TooLong() {
-		return 0, errTooLong
+		return 0, err
 	}
-	return n, err
-}
-
-// overhear reads what comes after the caller has left, for its usage alone.
-func (a *answer) overhear(p []byte) (int, error) {
-	if a.awaitsReport() {
-		a.meter.Write(p)
-	}
-	if !a.awaitsReport() {
-		return 0, errDropped
+	if a.stream && a.meter != nil {
+		if out := a.call.pay(now); out != nil {
+			a.call.cancel(out)
+			return len(p), out
+		}
+		if a.meter.TooLong() {
+			return 0, errTooLong
+		}
 	}
 	return len(p), nil
-}
-
-// awaitsReport tells whether a stream is complete but for the report of its
-// usage, which the gate has asked for. The mutex is held.
-func (a *answer) awaitsReport() bool {
-	if !a.stream || a.meter == nil || !a.call.mayAwaitReport() || !a.meter.Finished() {
-		return false
-	}
-	_, _, reported := a.meter.Tokens()
-	return !reported
 }
 
 func (a *answer) emit(p []byte) error {
@@ -274,7 +301,7 @@ func (a *answer) whole(cleanly bool) bool {
 	switch {
 	case a.meter == nil || a.meter.Blind() || !a.stream && !a.json:
 		return cleanly
-	case a.bytes == 0 && !a.stream:
+	case !a.received && !a.stream:
 		return cleanly // an empty body, which is charged nothing
 	}
 	return a.meter.Finished()

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
 // block is what both directives are: a list of models and the routes by which
@@ -27,6 +28,12 @@ type block struct {
 	// Names of models that callers are shown by GET /v1/models, beside the
 	// exact names that modelgate_model matchers hold.
 	Models []string `json:"models,omitempty"`
+
+	// Headers of callers that go to the backends, and headers of backends that
+	// come back to callers, beside those that always do. A name that ends with
+	// an asterisk stands for all that begin so.
+	PassUp   []string `json:"pass_up,omitempty"`
+	PassDown []string `json:"pass_down,omitempty"`
 
 	// How a call reaches its backend: any handlers, usually reverse_proxy,
 	// with any matchers, tried in order. A call that no route takes is
@@ -39,6 +46,10 @@ type block struct {
 	routes  []*route // by the index of paths; those beyond are look-ups
 	backend caddyhttp.Handler
 	logger  *zap.Logger
+
+	upstream    *headerList // headers of callers that pass
+	downstream  *headerList // headers of backends that pass
+	credentials []string    // names of headers whose values are the operator's
 }
 
 // errNoRoute comes back from the routes when none of them took the call.
@@ -50,16 +61,23 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	if b.app, err = caddymodule.Of(ctx); err != nil {
 		return err
 	}
+	if err := caddymodule.WatchExit(ctx); err != nil {
+		return err
+	}
 	if err := validateModels(b.Models); err != nil {
 		return err
 	}
 	b.app.Offer(b.Models...)
 	b.version = http.CanonicalHeaderKey(b.app.VersionHeader)
+	if err := b.passHeaders(); err != nil {
+		return err
+	}
 
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err
 	}
 	useTransport(b.Routes)
+	b.credentials = credentialsOf(b.Routes)
 	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return errNoRoute
 	}))
@@ -74,6 +92,20 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 		reply.Route{Path: modelsPath, Methods: []string{http.MethodGet, http.MethodHead}},
 		reply.Route{Path: modelsPath + "/", Methods: []string{http.MethodGet, http.MethodHead}},
 		reply.Route{Path: usagePath, Methods: []string{http.MethodGet, http.MethodHead}})
+	return nil
+}
+
+// passHeaders builds the lists of headers that pass.
+func (b *block) passHeaders() (err error) {
+	if b.upstream, err = upstream.with(b.PassUp...); err != nil {
+		return fmt.Errorf("pass_up: %w", err)
+	}
+	if b.version != "" {
+		b.upstream.names[b.version] = true
+	}
+	if b.downstream, err = downstream.with(b.PassDown...); err != nil {
+		return fmt.Errorf("pass_down: %w", err)
+	}
 	return nil
 }
 
@@ -96,7 +128,7 @@ func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 	if i < 0 {
 		return reply.Pass(w, r, next, b.app.VersionHeader)
 	}
-	requestID := reply.NewRequestID()
+	requestID := requestid.New()
 	if i >= len(b.routes) {
 		b.lookUp(w, r, f, requestID)
 		return nil

@@ -147,6 +147,43 @@ func TestASecondAttemptSendsTheWholeBodyAgain(t *testing.T) {
 	}
 }
 
+// What the documentation says of failover: a status that is listed is tried again,
+// and a connection that breaks off before the head only where that is listed, too.
+func TestACallIsTriedAgainWhereTheConfigurationSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		expression string
+		script     http.HandlerFunc
+		asked      int
+	}{
+		"a status":                 {"{rp.status_code} in [429, 503]", gatetest.JSON(503, `{}`), 3},
+		"another status":           {"{rp.status_code} in [429, 503]", gatetest.JSON(500, `{}`), 1},
+		"broken off":               {"{rp.status_code} in [429, 503]", gatetest.Reset, 1},
+		"broken off, listed":       {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.Reset, 3},
+		"a status beside":          {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.JSON(503, `{}`), 3},
+		"another status beside":    {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.JSON(500, `{}`), 1},
+		"broken off in the answer": {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.Then(gatetest.JSON(200, `{"content":[`), flush, gatetest.Reset), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gatetest.Start(t, gatetest.Config{Site: `
+				modelgate_messages {
+					reverse_proxy BACKEND BACKEND {
+						lb_retries 2
+						lb_retry_match {
+							expression ` + "`" + c.expression + "`" + `
+						}
+						request_buffers 33MiB
+					}
+				}`})
+			key := g.NewKey(t, nil).Secret
+			g.Backend.On("tried", c.script)
+			post(t, g, messages, key, "tried", "")
+			if n := len(g.Backend.Seen("tried")); n != c.asked {
+				t.Errorf("the backends were asked %d times, want %d", n, c.asked)
+			}
+		})
+	}
+}
+
 func TestAModelMatcherOutsideOfABlockMatchesNothing(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "@m modelgate_model *\nrespond @m matched\nrespond other"})
 	if got := g.Do(t, http.MethodPost, "/anything", "", `{"model":"m"}`); got.Body != "other" {

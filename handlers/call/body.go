@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -24,14 +25,12 @@ const headroom = 64
 // A transport may still read it after the answer is complete; so reads copy
 // under a lock, and retire takes the bytes away before they are used again.
 type body struct {
-	mu       sync.Mutex
-	complete bool   // it has been read from the caller
-	buffer   []byte // from a pool, unless it is small; headroom included
-	start    int    // where the JSON begins in it
-	off      int    // how far it has been read
+	mu     sync.Mutex
+	buffer []byte // from a pool, unless it is small; headroom included
+	start  int    // where the JSON begins in it
+	off    int    // how far it has been read
 
-	node  *caddymodule.Node
-	taken int64 // of the node's budget
+	memory bodymem.Claim // the capacity of buffer
 }
 
 // bytes returns the JSON. It is valid until retire.
@@ -59,12 +58,8 @@ func (b *body) retire() {
 	b.buffer, b.start = nil, 0
 	b.mu.Unlock()
 	putBuffer(buffer)
-	b.node.ReserveBody(-b.taken, 0)
-	b.taken = 0
+	b.memory.Release()
 }
-
-// bodyBusy is the refusal when the budget for bodies in memory is used up.
-var bodyBusy = fault.New(fault.Overloaded, "too many request bodies are being read; try again").After(time.Second)
 
 // tooSlow is the refusal of a body that trickles.
 var tooSlow = fault.New(fault.RequestTimeout, "the body did not arrive in time")
@@ -73,33 +68,19 @@ func tooLarge(limit int64) *fault.Fault {
 	return fault.New(fault.PayloadTooLarge, "the body is larger than %d MiB", limit>>20)
 }
 
-// readBody reads the whole body of r, at most limit bytes, within the limits
-// of the configuration. A body that is announced longer is refused unread.
-func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, limit int64, limits caddymodule.Limits) (*body, *fault.Fault) {
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
-	}
-	b := &body{node: node, start: headroom}
-	if r.ContentLength >= 0 && r.ContentLength <= smallCall {
-		b.buffer = make([]byte, headroom+int(r.ContentLength)+1) // of its own: see unread
-	} else {
-		b.buffer = getBuffer(headroom + int(firstBuffer(r.ContentLength)))
-	}
+// readBody reads the whole body of r, at most limit bytes, within the limits of the
+// configuration. Its memory counts in the share of the user with this id.
+func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, user string, limit int64, limits *caddymodule.Limits) (*body, *fault.Fault) {
+	b := &body{start: headroom}
+	node.Bodies.Users.Open(&b.memory, w, user, limits.Bodies())
 
 	// The deadline is set when it is due, not before each body: most are there
-	// with the head, and a timer costs less than two changes of a deadline. The
-	// timer must not touch w later, when the handler may have returned.
-	guard := time.AfterFunc(time.Duration(limits.BodyRead), func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.complete {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
-		}
-	})
-	f := b.fill(r, limit, limits.BodyMemory)
-	b.mu.Lock()
-	b.complete = true
-	b.mu.Unlock()
+	// with the head, and a timer costs less than two changes of a deadline.
+	guard := time.AfterFunc(time.Duration(limits.BodyRead), b.memory.Interrupt)
+	f := b.fill(r, limit)
+	if lost := b.memory.Complete(); lost != nil {
+		f = lost
+	}
 	if !guard.Stop() {
 		f = tooSlow // also when the body was just complete: the connection is of no more use
 	}
@@ -110,34 +91,42 @@ func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, li
 	return b, nil
 }
 
-// firstBuffer is the memory that a body begins with. Only what has come counts
-// against the budget, and little is taken for what was merely announced: else a
-// few silent callers could hold all of it.
-func firstBuffer(announced int64) int64 {
-	if announced < 0 {
-		return 16 << 10
-	}
-	return min(announced, 256<<10)
-}
+// The memory that a body begins with, and that it grows to when that is full. Little
+// is taken for what was merely announced.
+const (
+	firstBuffer  = 16 << 10
+	secondBuffer = 256 << 10
+)
 
 // fill reads to the end of the body, which also tells the server to watch for
 // the caller leaving.
-func (b *body) fill(r *http.Request, limit, budget int64) *fault.Fault {
-	b.buffer = b.buffer[:headroom]
-	for {
+func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
+	most := headroom + int(limit) + 1 // one byte more than a body may have tells that it is too large
+	if r.ContentLength >= 0 {
+		most = headroom + int(r.ContentLength)
+	}
+	var f *fault.Fault
+	if r.ContentLength >= 0 && r.ContentLength <= smallCall {
+		most++ // so that the end is found without growing
+		if f = b.memory.Resize(int64(most)); f == nil {
+			b.buffer = make([]byte, headroom, most) // of its own: see unread
+		}
+	} else {
+		f = b.grow(min(firstBuffer, most))
+	}
+	for f == nil {
 		if len(b.buffer) == cap(b.buffer) {
 			if r.ContentLength >= 0 && int64(len(b.buffer)-headroom) >= r.ContentLength {
 				return nil
 			}
-			b.grow()
+			if f = b.grow(min(max(2*cap(b.buffer), secondBuffer), most)); f != nil {
+				break
+			}
 		}
 		room := b.buffer[len(b.buffer):cap(b.buffer)]
 		n, err := r.Body.Read(room)
 		b.buffer = b.buffer[:len(b.buffer)+n]
-		if !b.node.ReserveBody(int64(n), budget) {
-			return bodyBusy
-		}
-		b.taken += int64(n)
+		b.memory.Received(n)
 		if int64(len(b.buffer)-headroom) > limit {
 			return tooLarge(limit)
 		}
@@ -156,14 +145,20 @@ func (b *body) fill(r *http.Request, limit, budget int64) *fault.Fault {
 			return fault.New(fault.InvalidJSON, "the body ended early")
 		}
 	}
+	return f
 }
 
-// grow doubles the memory of a body that goes on.
-func (b *body) grow() {
-	larger := getBuffer(2 * cap(b.buffer))
-	larger = append(larger[:0], b.buffer...)
+// grow gives the body a buffer with the capacity of at least size, if there is
+// memory for it.
+func (b *body) grow(size int) *fault.Fault {
+	if f := b.memory.Resize(int64(capacityOf(size))); f != nil {
+		return f
+	}
+	larger := getBuffer(size)
+	n := copy(larger, b.buffer)
 	putBuffer(b.buffer)
-	b.buffer = larger
+	b.buffer = larger[:max(n, headroom)]
+	return nil
 }
 
 // pools keep buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are left
@@ -173,6 +168,14 @@ var pools [11]sync.Pool
 const smallestPool = 12 // 4 KiB
 
 func poolOf(size int) int { return max(bits.Len(uint(size-1)), smallestPool) - smallestPool }
+
+// capacityOf is the capacity of the buffer that getBuffer returns for a size.
+func capacityOf(size int) int {
+	if i := poolOf(size); i < len(pools) {
+		return 1 << (i + smallestPool)
+	}
+	return size
+}
 
 // getBuffer returns a buffer with the capacity of at least size.
 func getBuffer(size int) []byte {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
@@ -156,46 +157,136 @@ func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
 	}
 }
 
-func TestBodiesInMemoryHaveABudgetAndWhatIsAboveItIs503(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 32MiB\n}", Site: gatetest.Proxied})
-	key := g.NewKey(t, nil).Secret
-	const announced, most = 30 << 20, 20 << 20
-	head := headOf(messages, key, "Content-Length: "+itoa(announced))
+// uploading begins a body of 30 MiB, of which so many bytes are sent, and waits until
+// the gateway has taken the memory for it.
+func uploading(t *testing.T, g *gatetest.Gate, key string, sent int) *gatetest.Wire {
+	t.Helper()
+	node := gatetest.Node(t)
+	before := node.Bodies.Users.Used()
+	conn := g.Dial(t)
+	conn.Send(t, headOf(messages, key, "Content-Length: "+itoa(30<<20)))
+	conn.Send(t, strings.Repeat(" ", sent))
+	gatetest.Eventually(t, "that the memory is taken", func() (taken int64, ok bool) {
+		taken = node.Bodies.Users.Used() - before
+		return taken, taken >= int64(sent)
+	})
+	return conn
+}
 
-	// What is merely announced takes nothing from anybody.
+var (
+	shareIsFull = refusal{429, "rate_limit_error", fault.RateLimited, "your request bodies take all the memory that one caller may have; try again", ""}
+	budgetFull  = refusal{503, "overloaded_error", fault.Overloaded, "too many request bodies are being read; try again", ""}
+	wasSlow     = refusal{503, "overloaded_error", fault.Overloaded, "the body arrived slowly, and its memory was needed for others; try again", ""}
+)
+
+func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
+	a := g.NewKey(t, nil)
+	var second gatetest.Key // of the same user
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": a.UserID}, &second)
+	other := g.NewKey(t, nil).Secret
+
+	// What is merely announced takes next to nothing.
 	for range 20 {
-		g.Dial(t).Send(t, head)
+		g.Dial(t).Send(t, headOf(messages, a.Secret, "Content-Length: "+itoa(30<<20)))
 	}
-	if got := post(t, g, messages, key, "small", ""); got.Status != http.StatusOK {
-		t.Errorf("beside bodies that were only announced, a small one was answered %d %s", got.Status, got.Body)
-	}
-
-	// What has come does: 20 MiB of one body leave no room for as much of another.
+	// A call under way has 20 MiB of the 32 MiB.
+	seen, end := make(chan struct{}), make(chan struct{})
+	g.Backend.On("large", func(w http.ResponseWriter, r *http.Request) {
+		close(seen)
+		<-end
+		gatetest.JSON(200, `{}`)(w, r)
+	})
+	body := bodyFor(messages, "large", `,"x":"`+strings.Repeat("x", 20<<20)+`"`)
 	first := g.Dial(t)
-	first.Send(t, head)
-	first.Send(t, strings.Repeat(" ", most))
-	for range 20 { // so that the rest of it has come out of the socket
-		post(t, g, messages, key, "small", "")
-	}
-	second := g.Dial(t)
-	second.Send(t, head)
-	second.Send(t, strings.Repeat(" ", most))
-	got := second.Receive(t, http.MethodPost)
-	refusal{503, "overloaded_error", fault.Overloaded, "too many request bodies are being read; try again", ""}.check(t, messages, got)
-	if got.Header.Get("Retry-After") != "1" {
-		t.Errorf("Retry-After: %q", got.Header.Get("Retry-After"))
-	}
-	if got := post(t, g, messages, key, "small", ""); got.Status != http.StatusOK {
-		t.Errorf("a small body beside it was answered %d %s", got.Status, got.Body)
-	}
+	first.Send(t, headOf(messages, a.Secret, "Content-Length: "+itoa(len(body))))
+	first.Send(t, body)
+	<-seen
 
-	// When the first has left, its memory is there for another.
-	first.Close()
-	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "call" && l.Text("code") == "INVALID_JSON" })
+	for _, key := range []string{a.Secret, second.Secret} {
+		conn := g.Dial(t)
+		conn.Send(t, headOf(messages, key, "Content-Length: "+itoa(20<<20)))
+		go func() { _, _ = conn.Write([]byte(strings.Repeat(" ", 20<<20))) }()
+		got := conn.Receive(t, http.MethodPost)
+		shareIsFull.check(t, messages, got)
+		if got.Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After: %q", got.Header.Get("Retry-After"))
+		}
+	}
+	whole := func(key string) {
+		t.Helper()
+		conn := g.Dial(t)
+		conn.Send(t, headOf(messages, key, "Content-Length: "+itoa(20<<20)))
+		conn.Send(t, strings.Repeat(" ", 20<<20))
+		if got := conn.Receive(t, http.MethodPost); got.Status != http.StatusBadRequest {
+			t.Errorf("answered %d %s", got.Status, got.Body)
+		}
+	}
+	whole(other)
+	close(end) // and its memory is there again
+	if got := first.Receive(t, http.MethodPost); got.Status != http.StatusOK {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+	gatetest.Eventually(t, "that the memory is given back", func() (taken int64, ok bool) {
+		taken = gatetest.Node(t).Bodies.Users.Used()
+		return taken, taken < 1<<20
+	})
+	whole(second.Secret)
+}
+
+func TestASlowBodyLosesItsMemoryToOneThatNeedsIt(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
+	var slow []*gatetest.Wire
+	for range 2 { // both together take all memory but 4 MiB; the first is the slower one
+		slow = append(slow, uploading(t, g, g.NewKey(t, nil).Secret, 20<<20))
+		g.Wait(time.Minute)
+	}
+	key := g.NewKey(t, nil).Secret
 	third := g.Dial(t)
-	third.Send(t, headOf(messages, key, "Content-Length: "+itoa(most)))
-	third.Send(t, strings.Repeat(" ", most))
+	third.Send(t, headOf(messages, key, "Content-Length: "+itoa(30<<20)))
+	third.Send(t, strings.Repeat(" ", 10<<20))
+	wasSlow.check(t, messages, slow[0].Receive(t, http.MethodPost))
+	third.Send(t, strings.Repeat(" ", 20<<20))
 	if got := third.Receive(t, http.MethodPost); got.Status != http.StatusBadRequest {
 		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+	slow[1].Send(t, strings.Repeat(" ", 10<<20)) // which was not as slow
+	if got := slow[1].Receive(t, http.MethodPost); got.Status != http.StatusBadRequest {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+}
+
+func TestBodiesOfCallsUnderWayKeepTheirMemory(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
+	end := make(chan struct{})
+	g.Backend.On("large", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+		gatetest.JSON(200, `{}`)(w, r)
+	})
+	body := bodyFor(messages, "large", `,"x":"`+strings.Repeat("x", 30<<20)+`"`)
+	var under []*gatetest.Wire
+	for range 2 {
+		conn := g.Dial(t)
+		conn.Send(t, headOf(messages, g.NewKey(t, nil).Secret, "Content-Length: "+itoa(len(body))))
+		conn.Send(t, body)
+		under = append(under, conn)
+	}
+	gatetest.Eventually(t, "that both are at the backend", func() (n int, ok bool) {
+		n = len(g.Backend.Seen("large"))
+		return n, n == 2
+	})
+	g.Wait(time.Hour)
+	conn := g.Dial(t)
+	conn.Send(t, headOf(messages, g.NewKey(t, nil).Secret, "Content-Length: "+itoa(30<<20)))
+	go func() { _, _ = conn.Write([]byte(strings.Repeat(" ", 30<<20))) }()
+	budgetFull.check(t, messages, conn.Receive(t, http.MethodPost))
+	close(end)
+	for _, conn := range under {
+		if got := conn.Receive(t, http.MethodPost); got.Status != http.StatusOK {
+			t.Errorf("answered %d %s", got.Status, got.Body)
+		}
 	}
 }

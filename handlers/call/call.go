@@ -36,21 +36,29 @@ type call struct {
 	answer    *answer
 	bill      bill
 
-	ctx    context.Context // of the call to the backend; cancelled with a cause
-	cancel context.CancelCauseFunc
+	ctx      context.Context // of the call to the backend; cancelled with a cause
+	cancel   context.CancelCauseFunc
+	delivery delivery
+	stopExit func() bool // not nil: the call runs on without its caller
+	hadAll   bool        // the caller left after the end of the answer
+	whole    bool        // the answer came to its end, with or without the caller
 
 	ended     usage.Ended
 	basis     usage.Basis
+	rule      usage.Rule // by which a call is charged that did not take its ordinary course
 	tokens    usage.Tokens
+	tier      string // the service tier, speed and region that the answer names
+	speed     string
+	geo       string
 	refusal   *fault.Fault
-	status    int           // as the caller got it; 499 when he had left
+	status    int           // as the caller got it; 499: it had disconnected before
 	firstByte time.Duration // from started; zero when nothing came
 	duration  time.Duration // from started to the end
 	bodyBytes int
 }
 
 func newCall(b *block, rt *route, requestID string) *call {
-	return &call{block: b, route: rt, id: requestID, started: time.Now()}
+	return &call{block: b, route: rt, id: requestID, started: time.Now(), bill: bill{asked: -1}}
 }
 
 // serve is the whole way of a call: the gate, the operator's routes, the meter.
@@ -74,7 +82,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 }
 
 // gate decides whether the call may go on. Nothing of the body is read before
-// the caller is known.
+// the caller is known and may make a call at all, by rates and money.
 func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	if c.principal, f = auth.Authenticate(r, c.node.Directory); f != nil {
 		return f
@@ -87,12 +95,20 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 			return f
 		}
 	}
-	if c.body, f = readBody(w, r, c.node, c.route.limit, c.block.app.Limits); f != nil {
+	if r.ContentLength > c.route.limit {
+		return tooLarge(c.route.limit)
+	}
+	if f = c.admit(r); f != nil {
 		return f
 	}
-	c.bodyBytes = len(c.body.bytes())
-	if f = c.consider(r.Context()); f != nil {
-		c.body.retire()
+	if c.body, f = readBody(w, r, c.node, c.principal.UserID, c.route.limit, &c.block.app.Limits); f == nil {
+		c.bodyBytes = len(c.body.bytes())
+		if f = c.consider(r.Context()); f != nil {
+			c.body.retire()
+		}
+	}
+	if f != nil {
+		c.bill.release(c.started)
 	}
 	return f
 }
@@ -100,22 +116,27 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 // consider decides about a call that can be read: whether it may be made, and
 // whether it can be paid. The last step reserves what it may cost.
 func (c *call) consider(ctx context.Context) (f *fault.Fault) {
-	if f = c.request.parse(c.route, c.body.bytes()); f != nil {
+	if f = c.request.parse(c.route, c.body.bytes(), c.block.app.SharesState()); f != nil {
 		return f
 	}
-	if !c.principal.MayUse(c.request.model) {
-		return fault.At(fault.Forbidden, "model", "this API key may not use the model %q", c.request.model)
+	if f = c.mayUse("model", c.request.model); f != nil {
+		return f
 	}
 	if f = c.findPrice(); f != nil {
 		return f
 	}
-	if f = c.admit(); f != nil {
+	if f = c.extend(); f != nil {
 		return f
 	}
-	if f = c.reserve(ctx); f != nil {
-		c.bill.release(c.started)
+	return c.reserve(ctx)
+}
+
+// mayUse refuses a model that the key's scope does not take in.
+func (c *call) mayUse(param, model string) *fault.Fault {
+	if !c.principal.MayUse(model) {
+		return fault.At(fault.Forbidden, param, "this API key may not use the model %q", model)
 	}
-	return f
+	return nil
 }
 
 // refuse answers what the gate decided.
@@ -135,27 +156,21 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 // forward sends the call along the operator's routes and settles it, however
 // they return.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
-	cleanRequest(r, c.request.stream)
+	cleanRequest(r, c.block.upstream, c.request.stream)
+	ownIdempotencyKey(r.Header, c.principal.KeyID)
 	if c.route.asksUsage && c.request.stream {
 		c.request.askForUsage(c.body, c.bill.price != nil)
 	}
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)
 
-	ctx := r.Context()
-	if c.mayAwaitReport() {
-		// Then the caller's leaving is told by leave, which may know better than
-		// to end the call to the backend at once.
-		ctx = context.WithoutCancel(ctx)
-	}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	// The end of the caller's request is told by disconnected, which may let the
+	// call to the backend run on.
+	c.ctx, c.cancel = context.WithCancelCause(c.node.Lifetime(r.Context()))
 	defer c.cancel(nil)
-	defer c.node.OnEnd(func() { c.cancel(errDrained) })()
 	c.answer = newAnswer(w, c)
-	if c.mayAwaitReport() {
-		defer context.AfterFunc(r.Context(), c.leave)()
-	}
 	c.answer.watch.start(c.answer)
+	defer context.AfterFunc(r.Context(), c.disconnected)()
 
 	c.route.metrics.InFlight.Inc()
 	defer func() {
@@ -166,44 +181,10 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	return c.block.backend.ServeHTTP(c.answer, r.WithContext(c.ctx))
 }
 
-// reportPatience is how long a caller who leaves is outlived by a call whose
-// backend has said all but what it came to.
-const reportPatience = 800 * time.Millisecond
-
-// mayAwaitReport tells whether the answer is a stream whose usage comes last, and
-// has a price.
-func (c *call) mayAwaitReport() bool {
-	return c.route.asksUsage && c.request.stream && c.bill.price != nil
-}
-
-// leave ends the call to the backend when its caller has left: at once, unless
-// the answer is complete but for the report of its usage. Leaving just before
-// that would otherwise be a way to be billed by an estimate, which leaves out
-// what the model has thought.
-func (c *call) leave() {
-	c.answer.mu.Lock()
-	awaits := c.answer.awaitsReport()
-	c.answer.mu.Unlock()
-	if !awaits {
-		c.cancel(context.Canceled)
-		return
-	}
-	timer := time.NewTimer(reportPatience)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		c.cancel(context.Canceled)
-	case <-c.ctx.Done():
-	}
-}
-
 // cause is why the call to the backend was cancelled, or nil.
 func (c *call) cause() error { return context.Cause(c.ctx) }
 
-// errDrained cancels a call that outlasts the process.
-var errDrained = errors.New("the process ends")
-
-// drained is what its caller hears.
+// drained is what the caller of a call hears that outlasts the process.
 var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
 // timedOut tells whether it was the watch that cancelled the call.

@@ -22,6 +22,9 @@ func TestWhatSpeaksOfTheOperatorOrIsNoDialectIsAnsweredInOurWords(t *testing.T) 
 	late := refusal{504, "timeout_error", fault.UpstreamTimeout, "the backend of this model did not answer in time", ""}
 	large := refusal{413, "request_too_large", fault.PayloadTooLarge, "the backend of this model does not take a body of this size", ""}
 	html := "<html>" + secret + "</html>"
+	failed := func(status int, kind string) refusal {
+		return refusal{status, kind, fault.UpstreamUnavailable, unavailable.message, ""}
+	}
 	for name, c := range map[string]struct {
 		status     int
 		media      string
@@ -37,14 +40,20 @@ func TestWhatSpeaksOfTheOperatorOrIsNoDialectIsAnsweredInOurWords(t *testing.T) 
 		"301":            {301, "text/html", html, unavailable, "5"},
 		"302":            {302, "application/json", `{}`, unavailable, "5"},
 		"307":            {307, "", "", unavailable, "5"},
-		"502 HTML":       {502, "text/html", html, unavailable, "5"},
-		"500 text":       {500, "text/plain", secret, unavailable, "5"},
+		"502 HTML":       {502, "text/html", html, failed(502, "api_error"), "5"},
+		"500 text":       {500, "text/plain", secret, failed(500, "api_error"), "5"},
 		"503 of no kind": {503, "", "", unavailable, "5"},
 		"404 HTML":       {404, "text/html", html, unavailable, "5"},
 		"504 text":       {504, "text/plain", secret, late, ""},
 		"413 HTML":       {413, "text/html", html, large, ""},
 		"429 text":       {429, "text/plain", secret, busy, "5"},
-		"a large page":   {500, "text/html", strings.Repeat(html, 100_000), unavailable, "5"},
+		"a large page":   {500, "text/html", strings.Repeat(html, 100_000), failed(500, "api_error"), "5"},
+		"500 empty":      {500, "application/json", "", failed(500, "api_error"), "5"},
+		"502 empty":      {502, "", "", failed(502, "api_error"), "5"},
+		"504 empty":      {504, "application/json", "", late, ""},
+		"522 HTML":       {522, "text/html", html, failed(522, "api_error"), "5"},
+		"529 text":       {529, "text/plain", html, failed(529, "overloaded_error"), "5"},
+		"600 text":       {600, "text/plain", html, unavailable, "5"},
 	} {
 		for _, path := range []string{messages, chat} {
 			t.Run(path+" "+name, func(t *testing.T) {
@@ -145,7 +154,7 @@ func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
 func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
-	long := "data: {\"x\":\"" + strings.Repeat("x", 2<<20) + "\"}\n\n"
+	long := "data: {\"x\":\"" + strings.Repeat("x", 17<<20) + "\"}\n\n"
 	for _, path := range []string{messages, chat} {
 		for name, c := range map[string]struct {
 			more   string
@@ -160,7 +169,7 @@ func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 			"reset after the head":       {streamed, gatetest.Then(gatetest.Stream(), gatetest.Reset), "", true, "none"},
 			"reset within an event":      {streamed, gatetest.Then(gatetest.Stream(begun(path)+"data: {\"ty"), gatetest.Reset), begun(path), false, "estimated"},
 			"clean end within an event":  {streamed, gatetest.Stream(begun(path) + "data: {\"ty"), begun(path), false, "estimated"},
-			"a line over 1 MiB":          {streamed, gatetest.Stream(begun(path), long), begun(path), false, "estimated"},
+			"a line over 16 MiB":         {streamed, gatetest.Stream(begun(path), long), begun(path), false, "estimated"},
 			"reset within JSON":          {"", gatetest.Then(gatetest.JSON(200, `{"content":[{"type":"text","text":"Hello`), flush, gatetest.Reset), `{"content":[{"type":"text","text":"Hello`, false, "estimated"},
 			"JSON that ends too early":   {"", gatetest.Then(gatetest.JSON(200, `{"content":[{"type":"text","text":"Hello`), flush), `{"content":[{"type":"text","text":"Hello`, false, "estimated"},
 			"shorter than announced":     {"", short(messageAnswer), "", false, "reported"},

@@ -27,12 +27,15 @@ const (
 	slotModel
 	slotStream
 	slotPrompt
+	slotPromptElements
 	slotMaxTokens
 	slotMaxCompletionTokens
 	slotChoices
 	slotBestOf
 	slotStreamOptions
 	slotIncludeUsage
+	slotThinkingType
+	slotReasoningEffort
 	slots
 )
 
@@ -43,9 +46,12 @@ var (
 )
 
 // The fields of POST /v1/messages, literal to the service document, section
-// 4.7. Every other member passes untouched.
+// 4.7, and those that decide the price. Every other member passes untouched.
 var messagesFields = table(append(messagesInput(),
-	rule{Name: "max_tokens", Kinds: integer, Min: 1, Required: true, Deciding: true, Slot: slotMaxTokens},
+	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Required: true, Deciding: true, Slot: slotMaxTokens},
+	outputBound("max_completion_tokens"),
+	multiplier("n"),
+	multiplier("best_of"),
 	streamField,
 	rule{Name: "temperature", Kinds: number},
 	rule{Name: "top_p", Kinds: number},
@@ -58,31 +64,37 @@ var messagesFields = table(append(messagesInput(),
 var countTokensFields = table(messagesInput()...)
 
 func messagesInput() []rule {
-	return []rule{
+	return append(optionFields(),
 		modelField,
-		{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: table(
+		rule{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
+		rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: stateful(
 			rule{Name: "role", Kinds: text, Required: true},
-			rule{Name: "content", Kinds: text | array, Elem: object, Required: true},
+			rule{Name: "content", Kinds: text | array, Elem: object, Required: true, Members: contentPart},
 		)},
-		{Name: "system", Kinds: text | array, Elem: object},
-		{Name: "tools", Kinds: array, Elem: object, Members: table(
+		rule{Name: "system", Kinds: text | array, Elem: object, Members: contentPart},
+		rule{Name: "tools", Kinds: array, Elem: object, Members: toolFields(
 			rule{Name: "name", Kinds: text},
 			rule{Name: "description", Kinds: text},
 			rule{Name: "input_schema", Kinds: object},
 		)},
-		{Name: "tool_choice", Kinds: object},
-		{Name: "thinking", Kinds: object, Members: table(
-			rule{Name: "type", Kinds: text},
+		rule{Name: "tool_choice", Kinds: object},
+		rule{Name: "thinking", Kinds: object, Members: table(
+			rule{Name: "type", Kinds: text, Deciding: true, Slot: slotThinkingType},
 			rule{Name: "budget_tokens", Kinds: integer},
 		)},
-	}
+	)
 }
 
 // The fields of POST /v1/completions, literal to the service document, section
-// 4.8; best_of and stream_options are not named there, but decide the price.
+// 4.8; best_of and stream_options are not named there, but decide the price. A
+// prompt is a text, or tokens, or an array of either.
 var completionsFields = table(append(completionsChoices(),
-	rule{Name: "prompt", Kinds: text | array, Elem: text, Required: true, Deciding: true, Slot: slotPrompt},
+	rule{
+		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
+		Slot: slotPrompt, Elements: slotPromptElements,
+	},
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Deciding: true, Slot: slotMaxTokens},
+	outputBound("max_completion_tokens"),
 	rule{Name: "best_of", Kinds: integer, Min: 1, Deciding: true, Slot: slotBestOf},
 	rule{Name: "suffix", Kinds: text},
 	rule{Name: "echo", Kinds: boolean},
@@ -91,24 +103,30 @@ var completionsFields = table(append(completionsChoices(),
 // The fields of POST /v1/chat/completions that are checked here: the ones that
 // decide route or price.
 var chatFields = table(append(completionsChoices(),
-	rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: table(
+	rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: stateful(
 		rule{Name: "role", Kinds: text, Required: true},
-		rule{Name: "content", Kinds: text | array, Elem: object},
+		rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart},
+		rule{Name: "audio", Kinds: object, Members: stateful(rule{Name: "id", Note: noteState, Deciding: true})},
 	)},
+	rule{Name: "prompt", Members: stateful(rule{Name: "id", Note: noteState, Deciding: true})},
 	rule{Name: "max_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxTokens},
 	rule{Name: "max_completion_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxCompletionTokens},
+	multiplier("best_of"),
 )...)
 
 func completionsChoices() []rule {
-	return []rule{
+	return append(optionFields(),
 		modelField,
 		streamField,
-		{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
-		{Name: "temperature", Kinds: number},
-		{Name: "top_p", Kinds: number},
-		{Name: "stop", Kinds: text | array, Elem: text},
-		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
+		rule{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
+		rule{Name: "thinking", Kinds: object | text | number | boolean | null, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
+		rule{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
+		rule{Name: "temperature", Kinds: number},
+		rule{Name: "top_p", Kinds: number},
+		rule{Name: "stop", Kinds: text | array, Elem: text},
+		rule{Name: "tools", Kinds: array, Elem: object, Members: toolFields()},
+		rule{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
 			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
 		)},
-	}
+	)
 }

@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func TestNoCredentialOfTheCallerReachesTheBackendNorTheOperatorsTheCaller(t *tes
 				}
 			}
 			for name, want := range map[string]string{
-				"Anthropic-Beta": "tools-2024-05-16", "Idempotency-Key": "7", "User-Agent": "sdk/1.0", "X-Stainless-Lang": "go",
+				"Anthropic-Beta": "tools-2024-05-16", "User-Agent": "sdk/1.0", "X-Stainless-Lang": "go",
 			} {
 				if seen.Get(name) != want {
 					t.Errorf("the backend saw %s: %q, want %q", name, seen.Get(name), want)
@@ -87,8 +88,8 @@ func TestNoCredentialOfTheCallerReachesTheBackendNorTheOperatorsTheCaller(t *tes
 					t.Errorf("the caller saw %s: %s", name, text)
 				}
 			}
-			if got.Header.Get("Anthropic-Ratelimit-Requests-Remaining") != "7" {
-				t.Error("a header of the backend was lost")
+			if got.Header.Get("Anthropic-Ratelimit-Requests-Remaining") != "" {
+				t.Error("the caller saw how far the operator's own limits are used up")
 			}
 			// The log of this Gate is at DEBUG, and reverse_proxy writes the
 			// request into it.
@@ -142,6 +143,41 @@ func TestTheOperatorsCredentialIsNotLoggedWhenABackendBreaksOff(t *testing.T) {
 			g.WaitLine(t, func(line gatetest.Line) bool { return line.Text("msg") == "aborting with incomplete response" })
 			if g.Logged("operators-secret") {
 				t.Error("the operator's credential stands in the log")
+			}
+		})
+	}
+}
+
+// TestTheOperatorsCredentialIsNotRepeated has a backend repeat the credential that
+// it was sent under names that tell nothing.
+func TestTheOperatorsCredentialIsNotRepeated(t *testing.T) {
+	const secret = "upstream-credential-of-the-operator"
+	for name, proxy := range map[string]string{
+		"by its scheme":   "header_up Authorization \"Bearer " + secret + "\"",
+		"by its name":     "header_up X-Vendor-Token " + secret,
+		"with a matcher":  "header_up Api-Key " + secret + "\nlb_retries 1\nlb_retry_match {\nexpression `{rp.status_code} == 529`\n}",
+		"of an old house": "header_up X_Api_Key " + secret,
+		"by no name":      "header_up X-Tenant " + secret,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gatetest.Start(t, gatetest.Config{Site: "log\nmodelgate_messages {\npass_down X-Trace X-Note\nreverse_proxy BACKEND {\n" + proxy + "\n}\n}\n"})
+			key := g.NewKey(t, nil).Secret
+			g.Backend.On("m-1", func(w http.ResponseWriter, r *http.Request) {
+				w.Header()["X-Trace"] = []string{"kept", "account " + secret + " of the operator"}
+				w.Header().Set("X-Note", secret)
+				gatetest.JSON(http.StatusOK, messageAnswer)(w, r)
+			})
+			got := g.Do(t, "POST", messages, "X-Api-Key: "+key+"\nAnthropic-Version: 2023-06-01\nContent-Type: application/json",
+				`{"model":"m-1","max_tokens":5,"messages":[{"role":"user","content":"hello"}]}`)
+			if got.Status != http.StatusOK || fmt.Sprint(got.Header["X-Trace"]) != "[kept]" || got.Header["X-Note"] != nil {
+				t.Errorf("answered %d with %v", got.Status, got.Header)
+			}
+			g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "handled request" })
+			if seen := g.Backend.Seen("m-1"); len(seen) != 1 || !strings.Contains(fmt.Sprint(seen[0].Header), secret) {
+				t.Errorf("the backend was sent %v", seen)
+			}
+			if g.Logged(secret) {
+				t.Error("the credential is in the log")
 			}
 		})
 	}
@@ -202,10 +238,296 @@ func TestOfTheQueryOnlyBetaPasses(t *testing.T) {
 		if strings.Contains(query, ";") {
 			continue
 		}
-		model := "query " + query
+		model := "query" + query
 		g.Do(t, http.MethodPost, messages+query, headersFor(messages, key), bodyFor(messages, model, ""))
 		if seen := g.Backend.Seen(model); len(seen) != 1 || seen[0].URI != messages+want {
 			t.Errorf("%s: the backend saw %v, want the query %q", query, seen, want)
 		}
+	}
+}
+
+// headersOf writes n lines of headers, each with a value of its own.
+func headersOf(names ...string) string {
+	var lines strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&lines, "%s: of-%s\n", name, strings.ToLower(name))
+	}
+	return lines.String()
+}
+
+func TestOfACallersHeadersThoseGoUpThatAreListed(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{
+		App: "version_header acme-version",
+		Site: `
+		modelgate_messages {
+			pass_up X-Grok-Conv-Id x-vendor-*
+			@blue header X-Vendor-Region blue
+			request_header @blue X-Chosen blue
+			reverse_proxy BACKEND {
+				header_up X-Api-Key operators-secret
+				header_up X-Title "of the operator"
+				header_up X-Copy {http.request.header.X-Vendor-Region}
+			}
+		}
+		modelgate_completions {
+			reverse_proxy BACKEND
+		}`,
+	})
+	key := g.NewKey(t, nil).Secret
+	always := []string{
+		"Accept", "Accept-Language", "User-Agent", "Acme-Version", "Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "Openai-Beta",
+		"X-Client-Request-Id", "X-App", "Traceparent", "Tracestate",
+		"X-Stainless-Lang", "X-Stainless-Retry-Count", "X-Stainless-Helper-Method", "X-Stainless-Timeout",
+	}
+	never := []string{
+		"X-Title", "Http-Referer", "Origin", "Referer", "Priority", "Baggage", "Sec-Fetch-Mode", "X-Amz-Security-Token", "X-Goog-User-Project",
+		"Anthropic-Workspace-Id", "Anthropic-Organization-Id", "Openai-Organization", "Openai-Project", "X-Openai-Internal", "X-Forwarded-Port", "Via",
+		"X-Vendor", "Anthropic-Beta-2", "X-Stainless", "Cookie", "X-Stainless-Hop",
+	}
+	passed := []string{"X-Grok-Conv-Id", "X-Vendor-Tier"}
+	for _, path := range []string{messages, chat} {
+		sent := headersOf(append(append(append([]string{}, always...), never...), passed...)...) +
+			"X-Vendor-Region: blue\nX-Api-Key: " + key + "\nContent-Type: application/json\nConnection: X-Stainless-Hop\n"
+		sent = strings.Replace(sent, "of-acme-version", "2023-06-01", 1)
+		got := g.Do(t, http.MethodPost, path, sent, bodyFor(path, path, ""))
+		seen := g.Backend.Seen(path)
+		if got.Status != http.StatusOK || len(seen) != 1 {
+			t.Fatalf("answered %d %s", got.Status, got.Body)
+		}
+		header := seen[0].Header
+		want := http.Header{
+			"Content-Type": {"application/json"}, "Content-Length": {itoa(len(seen[0].Body))}, "Accept-Encoding": {"identity"}, "Via": {"1.1 Caddy"},
+			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Host": {g.Address}, "X-Forwarded-Proto": {"http"},
+		}
+		for _, name := range always {
+			want.Set(name, "of-"+strings.ToLower(name))
+		}
+		want.Set("Acme-Version", "2023-06-01")
+		if path == messages {
+			for _, name := range passed {
+				want.Set(name, "of-"+strings.ToLower(name))
+			}
+			want.Set("X-Vendor-Region", "blue")
+			want.Set("X-Copy", "blue")
+			want.Set("X-Chosen", "blue")
+			want.Set("X-Api-Key", "operators-secret")
+			want.Set("X-Title", "of the operator")
+		}
+		for name := range header {
+			if want[name] == nil {
+				t.Errorf("%s: the backend saw %s: %q", path, name, header[name])
+			}
+		}
+		for name, values := range want {
+			if fmt.Sprint(header[name]) != fmt.Sprint(values) {
+				t.Errorf("%s: the backend saw %s: %q, want %q", path, name, header[name], values)
+			}
+		}
+	}
+}
+
+// accountHeaders speak of the operator's account, or tell browsers and proxies on
+// the way what to do.
+var accountHeaders = []string{
+	"Api-Key", "X-Api-Key", "X-Auth-Token", "Authorization", "Openai-Organization", "Openai-Project", "Anthropic-Organization-Id",
+	"Anthropic-Ratelimit-Requests-Remaining", "X-Ratelimit-Remaining-Tokens", "Clear-Site-Data", "Location", "X-Accel-Redirect", "Set-Cookie",
+	"Alt-Svc", "Strict-Transport-Security", "Refresh", "Server", "Cf-Ray", "X-Debug-Key", "Access-Control-Allow-Origin", "Www-Authenticate", "X-Hop", "Etag",
+}
+
+func TestOfABackendsHeadersThoseComeBackThatAreListed(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		log
+		header X-Site ours
+		modelgate_messages {
+			pass_down X-Groq-* X-Debug-Key X-Dropped
+			reverse_proxy BACKEND {
+				header_up X-Tenant secret-of-the-operator
+				header_down X-Region {rp.header.X-Groq-Region}
+				header_down -X-Dropped
+			}
+		}
+		modelgate_completions {
+			reverse_proxy BACKEND
+		}`})
+	key := g.NewKey(t, nil).Secret
+	listed := []string{"Retry-After-Ms", "X-Should-Retry", "Request-Id", "Openai-Processing-Ms", "Openai-Version", "Cache-Control"}
+	for _, status := range []int{200, 201, 400, 404, 409, 422, 429, 500, 503, 529} {
+		for _, path := range []string{messages, chat} {
+			model := path + itoa(status)
+			g.Backend.On(model, func(w http.ResponseWriter, r *http.Request) {
+				for _, name := range listed {
+					w.Header().Set(name, "of-"+strings.ToLower(name))
+				}
+				for _, name := range accountHeaders {
+					w.Header().Set(name, "of the account")
+				}
+				w.Header().Set("Retry-After", "17")
+				w.Header().Set("X-Groq-Region", "eu")
+				w.Header().Set("X-Dropped", "yes")
+				w.Header().Set("Connection", "X-Hop, X-Groq-Hop")
+				w.Header().Set("X-Groq-Hop", "of this hop")
+				w.Header().Set("X-Debug-Key", "it was secret-of-the-operator")
+				w.Header().Set("Openai-Version", "secret-of-the-operator")
+				w.Header().Set("Trailer", "X-Groq-Late, Set-Cookie")
+				gatetest.JSON(status, messageAnswer)(w, r)
+				w.Header().Set("X-Groq-Late", "late secret-of-the-operator")
+				w.Header().Set("Set-Cookie", "late secret-of-the-operator")
+				w.Header().Set(http.TrailerPrefix+"X-Api-Key", "late secret-of-the-operator")
+			})
+			got := post(t, g, path, key, model, "")
+			want := http.Header{
+				"X-Site": {"ours"}, "X-Request-Id": {got.RequestID()}, "Via": {"1.1 Caddy"}, "Content-Type": {"application/json"}, "Retry-After": {"17"},
+				"Date": got.Header["Date"], "Openai-Version": {"secret-of-the-operator"},
+			}
+			for _, name := range listed {
+				if name != "Openai-Version" {
+					want.Set(name, "of-"+strings.ToLower(name))
+				}
+			}
+			if path == messages {
+				want.Set("X-Groq-Region", "eu")
+				want.Set("X-Region", "eu")
+				delete(want, "Openai-Version")
+			}
+			if got.Status != status || got.Body != messageAnswer || fmt.Sprint(got.Header) != fmt.Sprint(want) {
+				t.Errorf("%s: answered %d with\n%v, want\n%v", path, got.Status, got.Header, want)
+			}
+			g.CallLine(t, got.RequestID())
+		}
+	}
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "handled request" && l.Number("status") == 529 })
+	if g.Logged("it was secret-of-the-operator") || g.Logged("late secret-of-the-operator") {
+		t.Error("the credential stands in the log")
+	}
+}
+
+func TestAReplacedAnswerHasOurHeadersAlone(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: `
+		log
+		header Cache-Control of-the-site
+		header X-Site ours
+		modelgate_messages {
+			pass_down *
+			header X-Block of-the-block
+			reverse_proxy BACKEND {
+				header_down X-Account "{rp.header.X-Debug-Key}"
+			}
+		}
+		modelgate_completions {
+			reverse_proxy BACKEND
+		}`})
+	key := g.NewKey(t, nil).Secret
+	for name, script := range map[string]http.HandlerFunc{
+		"401":        gatetest.JSON(401, `{}`),
+		"402":        gatetest.JSON(402, `{}`),
+		"403":        gatetest.JSON(403, `{}`),
+		"302":        gatetest.JSON(302, `{}`),
+		"404 HTML":   gatetest.Body(404, "text/html", "<html>"),
+		"429 text":   gatetest.Body(429, "text/plain", "slowly"),
+		"502 HTML":   gatetest.Body(502, "text/html", "<html>"),
+		"504 HTML":   gatetest.Body(504, "text/html", "<html>"),
+		"500 empty":  gatetest.JSON(500, ""),
+		"500 events": gatetest.Body(500, "text/event-stream", "data: x\n\n"),
+		"101":        gatetest.JSON(101, ""),
+	} {
+		for _, path := range []string{messages, chat} {
+			t.Run(path+" "+name, func(t *testing.T) {
+				t.Parallel()
+				model := path + name
+				g.Backend.On(model, func(w http.ResponseWriter, r *http.Request) {
+					for _, name := range accountHeaders {
+						w.Header().Set(name, "of the account")
+					}
+					for _, name := range []string{"Request-Id", "X-Request-Id", "Openai-Version", "Cache-Control", "X-Should-Retry"} {
+						w.Header().Set(name, "of the backend")
+					}
+					script(w, r)
+				})
+				got := post(t, g, path, key, model, "")
+				want := http.Header{
+					"Server": {"Caddy"}, "X-Site": {"ours"}, "X-Request-Id": {got.RequestID()}, "Content-Type": {"application/json"}, "Cache-Control": {"no-store"},
+					"X-Content-Type-Options": {"nosniff"}, "Content-Length": {itoa(len(got.Body))}, "Date": got.Header["Date"],
+				}
+				if path == messages {
+					want.Set("Request-Id", got.RequestID())
+				}
+				if got.Status != 504 {
+					want.Set("Retry-After", "5")
+				}
+				if got.Status < 400 || fmt.Sprint(got.Header) != fmt.Sprint(want) {
+					t.Errorf("answered %d with\n%v, want\n%v", got.Status, got.Header, want)
+				}
+			})
+		}
+	}
+}
+
+func TestInterimAnswersOfABackendEndAtTheGateway(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: "log\nmodelgate_messages {\nreverse_proxy BACKEND\n}"})
+	key := g.NewKey(t, nil).Secret
+	g.Backend.On("hints", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</x>; rel=preload")
+		w.Header().Set("X-Api-Key", "of the account")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusProcessing)
+		w.Header().Del("X-Api-Key")
+		gatetest.JSON(http.StatusOK, messageAnswer)(w, r)
+	})
+	conn := g.Dial(t)
+	body := bodyFor(messages, "hints", "")
+	conn.Send(t, "POST "+messages+" HTTP/1.1\nHost: "+g.Address+"\n"+headersFor(messages, key)+"Content-Length: "+itoa(len(body))+"\n\n"+body)
+	if got := conn.Receive(t, http.MethodPost); got.Status != http.StatusOK || got.Body != messageAnswer || got.Header["Link"] != nil || got.Header["X-Api-Key"] != nil {
+		t.Errorf("answered %d %v %s", got.Status, got.Header, got.Body)
+	}
+	if g.Logged("of the account") {
+		t.Error("a header of an interim answer stands in the log")
+	}
+}
+
+func TestPassUpAndPassDownTakeNamesThatMayPass(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	for line, want := range map[string]string{
+		"pass_up":                    "wrong argument count",
+		"pass_down":                  "wrong argument count",
+		"pass_up authorization":      "pass_up: Authorization never passes",
+		"pass_up X-Ok api-key":       "pass_up: Api-Key never passes",
+		"pass_up X-Forwarded-User":   "pass_up: X-Forwarded-User never passes",
+		"pass_up Connection":         "pass_up: Connection never passes",
+		"pass_down X-Ok set-cookie":  "pass_down: Set-Cookie never passes",
+		"pass_down Location":         "pass_down: Location never passes",
+		"pass_up \"X Y\"":            "neither the name of a header",
+		"pass_down X-*-Y":            "neither the name of a header",
+		"pass_down OpenAI-Project":   "pass_down: Openai-Project never passes",
+		"pass_up X-A\n\t\tpass_up *": "",
+	} {
+		err := g.Reload(gatetest.Config{Site: "modelgate_messages {\n" + line + "\nreverse_proxy BACKEND\n}"})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+func TestIdempotencyKeysOfTwoTenantsDifferUpstream(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	sent := make(map[string]bool)
+	for _, tenant := range []string{"a", "b"} {
+		key := g.NewKey(t, nil)
+		var first string
+		for i, attempt := range []string{"1", "2"} {
+			model := "kept-" + tenant + attempt
+			g.Do(t, http.MethodPost, chat, headersFor(chat, key.Secret)+"Idempotency-Key: order-7\n", bodyFor(chat, model, ""))
+			values := g.Backend.Seen(model)[0].Header["Idempotency-Key"]
+			if len(values) != 1 || !strings.HasSuffix(values[0], "-order-7") || strings.Contains(values[0], key.ID) {
+				t.Fatalf("the backend saw %q", values)
+			}
+			if i > 0 && values[0] != first {
+				t.Errorf("a repeated call has another key: %q, before %q", values[0], first)
+			}
+			first = values[0]
+		}
+		sent[first] = true
+	}
+	if len(sent) != 2 {
+		t.Errorf("two tenants share the key %v", sent)
 	}
 }

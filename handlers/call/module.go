@@ -34,6 +34,7 @@ func init() {
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 // `{http.modelgate.model}` | The model as the caller named it
 // `{http.modelgate.ended}` | How the call ended: complete, client_gone, timeout, upstream_error, money_out or refused
+// `{http.modelgate.rule}` | The rule that decided the charge, if the caller disconnected or the call failed before content; see the README
 // `{http.modelgate.usage}` | What the tokens rest on: reported, estimated or none
 // `{http.modelgate.usage.*}` | Tokens as they count for the bill, by kind: input, output, cache_read, cache_write_5m, cache_write_1h, reasoning; each token is in one of them
 // `{http.modelgate.cost}` | What the call was charged, as a decimal number in the configured currency
@@ -80,6 +81,8 @@ func (c *Completions) ServeHTTP(w http.ResponseWriter, r *http.Request, next cad
 //
 //	modelgate_messages|modelgate_completions {
 //		models <name>...
+//		pass_up <header>...
+//		pass_down <header>...
 //		<directives>
 //	}
 //
@@ -93,7 +96,20 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	var inner []caddyfile.Token
 	name := h.Token()
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
-		if h.Val() != "models" {
+		switch h.Val() {
+		case "models":
+		case "pass_up", "pass_down":
+			list := &b.PassUp
+			if h.Val() == "pass_down" {
+				list = &b.PassDown
+			}
+			names := h.RemainingArgs()
+			if len(names) == 0 {
+				return h.ArgErr()
+			}
+			*list = append(*list, names...)
+			continue
+		default:
 			inner = append(inner, h.NextSegment()...)
 			continue
 		}
@@ -106,6 +122,9 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 		if err := validateModels(b.Models); err != nil {
 			return h.WrapErr(err)
 		}
+	}
+	if err := b.passHeaders(); err != nil {
+		return h.WrapErr(err)
 	}
 	if len(inner) == 0 {
 		beginning := caddyfile.NewDispenser([]caddyfile.Token{name})

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,7 +14,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -22,6 +22,8 @@ import (
 type bill struct {
 	price       *catalog.Price // nil where the call costs nothing
 	bounds      catalog.Bounds
+	unseen      bool                // the call asks for what its text does not show; see [catalog.Ask.CostsUnseen]
+	restricted  bool                // the call reserves the whole context, because earlier ones left too much uncollected
 	reservation *ledger.Reservation // nil for calls that are no one's to pay
 	grant       limit.Grant
 
@@ -33,10 +35,15 @@ type bill struct {
 	charged money.Amount
 	lost    money.Amount // came to, and nobody had it
 	cut     bool         // the backend claims more than the call can have used
+
+	unlisted string // the tier or region that served the call, where the price lists only others
 }
 
 // price finds what the call costs, and refuses a model that is not for sale.
 func (c *call) findPrice() *fault.Fault {
+	if f := c.checkNamed(); f != nil {
+		return f
+	}
 	if c.route.free {
 		return nil
 	}
@@ -47,9 +54,13 @@ func (c *call) findPrice() *fault.Fault {
 	if price == nil {
 		return nil
 	}
-	var f *fault.Fault
-	if c.bill.bounds, f = price.Bounds(c.ask()); f == nil {
-		c.bill.price = price
+	f := c.request.refuseMultipliers(c.body.bytes())
+	if f != nil {
+		return f
+	}
+	ask := c.ask()
+	if c.bill.bounds, f = price.Bounds(ask); f == nil {
+		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
 	}
 	return f
 }
@@ -57,10 +68,9 @@ func (c *call) findPrice() *fault.Fault {
 // ask is what the call asks for, as far as it decides the greatest price.
 func (c *call) ask() catalog.Ask {
 	json := c.body.bytes()
-	a := catalog.Ask{BodyBytes: int64(len(json)), Prompts: 1, Choices: 1}
-	if prompt := c.request.fields[slotPrompt]; prompt.Kind == strictjson.Array {
-		a.Prompts = int64(max(prompt.Len, 1))
-	}
+	a := catalog.Ask{Model: c.request.model, BodyBytes: int64(len(json)), Prompts: c.request.prompts(), Choices: 1, FullContext: c.bill.restricted}
+	tokens, bytes := c.request.promptTokens()
+	a.BodyBytes, a.InlineInput = a.BodyBytes-bytes, tokens
 	for _, slot := range []int{slotChoices, slotBestOf} {
 		if n, ok := c.request.fields[slot].Int(json); ok {
 			a.Choices = max(a.Choices, n)
@@ -73,24 +83,54 @@ func (c *call) ask() catalog.Ask {
 			a.MaxTokens, a.HasMaxTokens = n, true
 		}
 	}
+	a.Thinking = c.request.thinks(json)
+	if len(c.request.notes) > 0 {
+		c.request.describe(json, &a)
+	}
 	return a
 }
 
-// admit holds the caller to his rates.
-func (c *call) admit() *fault.Fault {
-	key, user := auth.Subjects(c.principal, &c.block.app.Limits)
-	grant, refused := c.node.Rates.Admit(c.started, limit.Call{
-		Key:    key,
-		User:   user,
-		Tokens: usage.Estimate(int64(len(c.body.bytes()))),
-		Stream: c.request.stream,
-	})
+// admit holds the caller to the rates, as far as they concern a call whose body is not
+// read yet, and refuses a caller without money where each call costs some.
+func (c *call) admit(r *http.Request) *fault.Fault {
+	limits := &c.block.app.Limits
+	key, user := auth.Subjects(c.principal, limits)
+	grant, refused := c.node.Rates.Admit(c.started, limit.Call{Key: key, User: user, Tokens: usage.Estimate(max(r.ContentLength, 0))})
 	if refused != nil {
 		c.standing = refused.Standing
 		return refused.Fault()
 	}
 	c.bill.grant, c.standing = grant, grant.Standing
+	var f *fault.Fault
+	switch {
+	case c.route.free:
+		if refused = c.node.Rates.Spend(c.started, "count_tokens/"+c.principal.UserID, 1, limits.CountTokensPerMinute); refused != nil {
+			f = fault.New(fault.RateLimited, "the limit of %d counts of tokens per minute of your account is reached", refused.Limit).After(refused.RetryAfter)
+		}
+	case c.block.app.CallsCost():
+		f = auth.CheckFunds(r.Context(), c.node, c.principal)
+	}
+	if f != nil {
+		c.bill.release(c.started)
+	}
+	return f
+}
+
+// extend holds the caller to the rates that depend on the body.
+func (c *call) extend() *fault.Fault {
+	refused := c.node.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.stream)
+	c.standing = c.bill.grant.Standing
+	if refused != nil {
+		return refused.Fault()
+	}
 	return nil
+}
+
+// estimate is the input of the call, in tokens, where so many bytes of its body
+// are text: each token of a prompt that is given as tokens is one.
+func (c *call) estimate(text int64) int64 {
+	tokens, bytes := c.request.promptTokens()
+	return usage.Estimate(max(text-bytes, 0)) + tokens
 }
 
 // reserve gives the call its greatest price, or refuses it.
@@ -102,14 +142,26 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.bill.price != nil {
 		greatest = c.bill.price.Greatest(c.bill.bounds)
 	}
-	r, err := c.node.Ledger.Reserve(ctx, auth.Payer(c.principal), greatest)
+	payer := auth.Payer(c.principal)
+	payer.Tolerance = c.block.app.Tolerance()
+	r, err := c.node.Ledger.Reserve(ctx, payer, greatest)
+	if errors.Is(err, ledger.ErrFullContext) {
+		c.bill.restricted, payer.FullContext = true, true
+		var f *fault.Fault
+		if c.bill.bounds, f = c.bill.price.Bounds(c.ask()); f != nil {
+			return f
+		}
+		r, err = c.node.Ledger.Reserve(ctx, payer, c.bill.price.Greatest(c.bill.bounds))
+	}
 	if err == nil {
-		c.bill.reservation, c.bill.settled, c.bill.asked = r, c.started, -1
+		c.bill.reservation, c.bill.settled = r, c.started
 		return nil
 	}
 	var short *ledger.Short
 	var f *fault.Fault
 	switch {
+	case errors.Is(err, ledger.ErrOneAtATime):
+		return oneAtATime
 	case errors.As(err, &short):
 		return c.unaffordable(short)
 	case errors.As(err, &f):
@@ -117,6 +169,11 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	}
 	return storeSilent
 }
+
+// oneAtATime refuses a call while another one is under way, if the user is restricted
+// because of uncollected amounts.
+var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account came to more than could be collected: "+
+	"until that is less than the operator tolerates, your calls are made one at a time").After(time.Second)
 
 // unaffordable says what is needed, what is there, and with which max_tokens
 // the call could be paid.
@@ -153,36 +210,38 @@ func (b *bill) release(now time.Time) {
 	b.grant.End(now, 0)
 }
 
-// soFar is what has been used up to now, by the rule for a call that is broken
-// off at this moment.
-func (c *call) soFar(ended usage.Ended) (usage.Tokens, usage.Basis) {
-	o := usage.Outcome{Ended: ended}
+// outcome is what the billing rule looks at, of a call that has ended so, or is
+// under way, and what its backend reported.
+func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report) {
+	o = usage.Outcome{Ended: ended, Whole: c.whole}
+	if c.bill.price != nil {
+		o.Sent, o.FailedInput = c.answer.sent(), c.block.app.ChargeFailedInput
+	}
 	if meter := c.answer.meter; meter != nil {
-		o.Began = meter.Began()
-		o.Tokens, o.Input, o.Output = meter.Tokens()
+		report = meter.Report()
+		o.Began, o.Declined = meter.Began(), report.Declined
+		o.Tokens, o.Input, o.Output = report.Tokens, report.Input, report.Output
 		o.DeliveredBytes = meter.TextBytes()
-		if o.Began && !o.Input {
-			if c.bill.asked < 0 {
-				c.bill.asked = usage.RequestText(c.body.bytes())
-			}
-			o.AskedText = c.bill.asked
+	}
+	if o.EstimatesInput() {
+		if c.bill.asked < 0 {
+			tokens, _ := c.request.promptTokens()
+			c.bill.asked = usage.RequestText(c.body.bytes()) + 3*tokens
 		}
+		o.AskedText = c.bill.asked
 	}
-	tokens, basis := o.Bill()
-	if c.bill.price == nil || basis == usage.None {
-		return tokens, basis
-	}
-	kept, cut := c.bill.price.Cut(c.bill.bounds, tokens)
-	c.bill.cut = cut
-	return kept, basis
+	return o, report
 }
 
-// cost is what tokens cost, when they are charged at all.
-func (b *bill) cost(t usage.Tokens, basis usage.Basis) money.Amount {
-	if b.price == nil || basis == usage.None {
-		return 0
+// cost is what a call costs by a report, when it is charged at all.
+func (b *bill) cost(report *usage.Report, basis usage.Basis) catalog.Charge {
+	switch {
+	case basis == usage.None:
+		return catalog.Charge{}
+	case b.price == nil:
+		return catalog.Charge{Tokens: report.All()}
 	}
-	return b.price.Cost(t)
+	return b.price.Charge(b.bounds, report)
 }
 
 // settleEvery is how much of a long call a crash can forget.
@@ -209,16 +268,18 @@ func (c *call) pay(now time.Time) error {
 	if now.Sub(b.settled) < settleEvery && !b.short {
 		return nil
 	}
-	tokens, basis := c.soFar(usage.Timeout)
-	cost := b.cost(tokens, basis)
-	if b.short && cost > b.reservation.Amount() {
+	o, report := c.outcome("") // as it would be charged, were it broken off now
+	tokens, basis := o.Bill()
+	report.Tokens = tokens
+	charge := b.cost(&report, basis)
+	if b.short && charge.Amount > b.reservation.Amount() {
 		return errMoneyOut
 	}
 	if now.Sub(b.settled) >= settleEvery && basis != usage.None {
 		b.settled = now
 		record := c.record()
-		record.Tokens, record.Usage = tokens, basis
-		b.reservation.Settle(record, cost, false)
+		record.Tokens, record.Usage = charge.Tokens, basis
+		b.reservation.Settle(record, charge.Amount, false)
 	}
 	return nil
 }
@@ -227,13 +288,13 @@ func (c *call) pay(now time.Time) error {
 // all the output that was asked for, comes to more than is reserved. It returns
 // false when that is not there.
 func (b *bill) foresee(meter *usage.Reader) bool {
-	tokens, input, _ := meter.Tokens()
-	if !input {
+	report := meter.Report()
+	if !report.Input {
 		return true
 	}
-	tokens.Output, tokens.Reasoning = b.bounds.Output, 0
-	tokens, _ = b.price.Cut(b.bounds, tokens)
-	more := b.price.Cost(tokens) - b.reservation.Amount()
+	t := &report.Tokens
+	t.Output, t.Reasoning, t.AudioOutput, t.ImageOutput = b.bounds.Output, 0, 0, 0
+	more := b.price.Charge(b.bounds, &report).Amount - b.reservation.Amount()
 	return more <= 0 || b.reservation.Grow(more) == more
 }
 
@@ -241,12 +302,23 @@ func (b *bill) foresee(meter *usage.Reader) bool {
 // be reserved.
 func (c *call) charge() {
 	b := &c.bill
-	c.tokens, c.basis = c.soFar(c.ended)
+	o, report := c.outcome(c.ended)
+	report.Tokens, c.basis = o.Bill()
+	charge := b.cost(&report, c.basis)
+	c.tokens = charge.Tokens
+	c.tier, c.speed, c.geo = report.Tier, report.Speed, report.Geo
+	b.cut, b.unlisted = charge.Cut, charge.Unlisted
+	switch {
+	case o.ChargesFailedInput():
+		c.rule = usage.FailedInput
+	case c.ended != usage.ClientGone:
+		c.rule = ""
+	}
 	b.grant.End(time.Now(), c.tokens.AllInput()+c.tokens.AllOutput())
 	if b.reservation == nil {
 		return
 	}
-	cost := b.cost(c.tokens, c.basis)
+	cost := charge.Amount
 	if more := cost - b.reservation.Amount(); more > 0 && c.ended != usage.MoneyOut {
 		b.reservation.Grow(more)
 	}
@@ -258,6 +330,10 @@ func (c *call) charge() {
 		c.block.logger.Warn("a backend reports more usage than can be charged", zap.String("request_id", c.id),
 			zap.String("model", c.request.model), zap.Bool("usage_cut", b.cut), zap.Stringer("uncollected", b.lost))
 	}
+	if b.unlisted != "" {
+		c.block.logger.Warn("a backend served a tier or region that the price does not list; the most expensive listed one is charged",
+			zap.String("request_id", c.id), zap.String("model", c.request.model), zap.String("served", b.unlisted))
+	}
 }
 
 // record is the call as the ledger keeps it.
@@ -265,7 +341,7 @@ func (c *call) record() ledger.Call {
 	return ledger.Call{
 		ID: c.id, Time: c.started.UnixMilli(), User: c.principal.UserID, Key: c.principal.KeyID,
 		Model: c.request.model, Route: c.route.name, Stream: c.request.stream,
-		Status: c.status, Ended: c.ended, Usage: c.basis, Tokens: c.tokens,
+		Status: c.status, Ended: c.ended, Usage: c.basis, Rule: c.rule, Tokens: c.tokens,
 		FirstByte: c.firstByte.Milliseconds(), Duration: c.duration.Milliseconds(),
 	}
 }

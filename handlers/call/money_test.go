@@ -246,6 +246,7 @@ func TestAModelWithoutAPriceIsNotForSaleUnlessTheOperatorSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := gatetest.Start(t, gatetest.Config{App: c.app, Site: gatetest.Proxied})
 			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
 			g.Backend.On(c.model, gatetest.JSON(200, messageAnswer))
 			got := post(t, g, messages, key.Secret, c.model, "")
 			if got.Status != c.status {

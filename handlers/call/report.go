@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -49,6 +50,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("route", l.route.name)
 	enc.AddString("ended", string(l.ended))
 	enc.AddString("usage", string(l.basis))
+	if l.rule != "" {
+		enc.AddString("rule", string(l.rule))
+	}
 	enc.AddInt("status", l.status)
 	if l.principal != nil {
 		enc.AddString("user_id", l.principal.UserID)
@@ -78,6 +82,13 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		}
 		if l.bill.cut {
 			enc.AddBool("usage_cut", true)
+		}
+		for _, served := range [...]struct{ name, word string }{
+			{"service_tier", l.tier}, {"speed", l.speed}, {"inference_geo", l.geo},
+		} {
+			if !catalog.UsualService(served.word) {
+				enc.AddString(served.name, served.word)
+			}
 		}
 		enc.AddInt("bytes_in", l.bodyBytes)
 		enc.AddInt64("bytes_out", l.answer.bytes)
@@ -117,6 +128,8 @@ func (c *call) placeholder(key string) (any, bool) {
 		return string(c.ended), true
 	case "usage":
 		return string(c.basis), true
+	case "rule":
+		return string(c.rule), true
 	case "cost":
 		return c.bill.charged.String(), true
 	case "first_byte":

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
@@ -21,27 +22,64 @@ type request struct {
 	trimsUsage bool
 
 	fields [slots]strictjson.Value
+	notes  []strictjson.Note // what the body says beside them; empty for most
+	named  []catalog.NamedModel
 }
 
-// maxModelName bounds the name of a model, in bytes.
-const maxModelName = 256
-
-// parse checks a body against the fields of its route.
-func (q *request) parse(rt *route, json []byte) *fault.Fault {
-	if f := rt.fields.Scan(json, q.fields[:]); f != nil {
+// parse checks a body against the fields of its route. Members that name what the
+// vendor's account keeps are refused unless shared is set.
+func (q *request) parse(rt *route, json []byte, shared bool) *fault.Fault {
+	if f := rt.fields.ScanNotes(json, q.fields[:], &q.notes); f != nil {
 		return f
 	}
 	q.model = q.fields[slotModel].Text(json)
 	q.stream = q.fields[slotStream].Bool(json)
-	if q.model == "" || len(q.model) > maxModelName {
-		return fault.At(fault.InvalidParameter, "model", "the name of a model has 1 to %d bytes, this has %d", maxModelName, len(q.model))
+	if f := catalog.CheckName("model", q.model); f != nil {
+		return f
 	}
-	for i := range len(q.model) {
-		if q.model[i] < ' ' || q.model[i] == 0x7f {
-			return fault.At(fault.InvalidParameter, "model", "the name of a model has no control characters")
-		}
+	if elements := q.fields[slotPromptElements].Kind; elements&(elements-1) != 0 {
+		return fault.At(fault.InvalidParameter, "prompt", "`prompt` must be a string, or an array of strings, of tokens, or of arrays of tokens alone")
 	}
+	if len(q.notes) == 0 {
+		return nil
+	}
+	if f := q.refuseState(json, shared); f != nil {
+		return f
+	}
+	q.named = q.namedModels(json)
 	return nil
+}
+
+// promptTokens is the number of tokens that a prompt is given by, and how many
+// bytes they take; both are zero where it is given as text.
+func (q *request) promptTokens() (tokens, bytes int64) {
+	prompt, elements := q.fields[slotPrompt], q.fields[slotPromptElements]
+	switch elements.Kind {
+	case strictjson.Integer:
+		return int64(prompt.Len), int64(prompt.End - prompt.Start)
+	case strictjson.Array:
+		return int64(elements.Len), int64(prompt.End - prompt.Start)
+	}
+	return 0, 0
+}
+
+// prompts is the number of prompts: an array of tokens is one.
+func (q *request) prompts() int64 {
+	prompt := q.fields[slotPrompt]
+	if prompt.Kind != strictjson.Array || q.fields[slotPromptElements].Kind == strictjson.Integer {
+		return 1
+	}
+	return int64(max(prompt.Len, 1))
+}
+
+// thinks reports whether the body asks the model to reason, by `thinking`
+// or `reasoning_effort`. The object `reasoning` is among the notes.
+func (q *request) thinks(json []byte) bool {
+	says := func(slot int, off string) bool {
+		v := q.fields[slot]
+		return v.Kind == strictjson.String && string(v.Raw(json)) != off
+	}
+	return says(slotThinkingType, `"disabled"`) || says(slotReasoningEffort, `"none"`)
 }
 
 const (
@@ -95,6 +133,7 @@ func (b *body) splice(from, to int, text string) {
 	buffer = append(append(append(buffer, json[:from]...), text...), json[to:]...)
 	putBuffer(b.buffer)
 	b.buffer, b.start = buffer, 0
+	b.memory.Hold(int64(cap(buffer)))
 }
 
 // checkVersion demands the header that names the version of the messages

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
@@ -20,6 +21,7 @@ import (
 func (c *call) settle(r *http.Request, panicked any, err error) error {
 	a := c.answer
 	a.end()
+	defer c.endDetached()
 	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the very value net/http looks for
 		err = errors.New("a handler panicked")
 	}
@@ -34,6 +36,12 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 		c.beforeAnswer(err)
 	}
 
+	if a.lost && !a.told {
+		// The caller does not read this status. It is for the access log; Caddy's
+		// own proxy sets it, too.
+		c.status = statusClientGone
+		a.ResponseWriter.WriteHeader(c.status)
+	}
 	c.conclusion()
 	c.charge()
 	c.route.metrics.InFlight.Dec()
@@ -53,14 +61,10 @@ func (c *call) beforeAnswer(err error) {
 	switch {
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
-	case errors.Is(c.cause(), errDrained):
+	case errors.Is(c.cause(), caddymodule.ErrEnding):
 		c.refusal = drained
-	case c.cause() != nil:
-		// The caller has left: nobody reads this, but the access log has a
-		// status for it, and so does Caddy's own proxy.
+	case errors.Is(c.cause(), context.Canceled):
 		c.ended = usage.ClientGone
-		c.status = statusClientGone
-		c.answer.ResponseWriter.WriteHeader(c.status)
 		return
 	case errors.Is(err, errNoRoute):
 		c.ended = usage.Refused
@@ -76,7 +80,7 @@ func (c *call) beforeAnswer(err error) {
 	if c.answer.lost {
 		return
 	}
-	c.route.dialect.Refuse(c.answer.ResponseWriter, c.refusal, c.id)
+	c.answer.replace(c.refusal)
 }
 
 // statusClientGone is the status of a request whose caller left, as nginx and
@@ -96,6 +100,11 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 	}
 	switch {
 	case a.whole(!broken && err == nil):
+		c.whole = true
+		if a.lost && !c.hadAll {
+			c.ended = usage.ClientGone
+			return true
+		}
 		// Many callers leave as soon as they have read the last event, before
 		// the backend has closed its side.
 		c.ended = usage.Complete
@@ -107,9 +116,9 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		c.ended, c.refusal = usage.Timeout, timedOut
 	case errors.Is(c.cause(), errMoneyOut):
 		c.ended, c.refusal = usage.MoneyOut, moneyOut
-	case errors.Is(c.cause(), errDrained):
+	case errors.Is(c.cause(), caddymodule.ErrEnding):
 		c.ended, c.refusal = usage.UpstreamError, drained
-	case a.lost || errors.Is(c.cause(), context.Canceled):
+	case errors.Is(c.cause(), context.Canceled):
 		c.ended = usage.ClientGone
 		return true
 	default:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 // cuts returns a text in portions cut at random, the same for each seed.
@@ -148,6 +149,25 @@ func TestUsageIsAskedOfAStreamAndItsChunkTakenOutWhereTheCallerDidNotAsk(t *test
 	}
 }
 
+func TestUsageNullIsTakenOutWhereTheCallerDidNotAsk(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	plain := strings.Join(chatChunks, "")
+	withNull := strings.ReplaceAll(plain, "}]}\n", "}],\"usage\":null}\n")
+	for seed := range uint64(5) {
+		model := "null " + itoa(int(seed))
+		g.Backend.On(model, gatetest.Stream(cuts(withNull+usageChunk+doneChunk, seed)...))
+		got := post(t, g, chat, key, model, streamed)
+		if got.Body != plain+doneChunk {
+			t.Errorf("the caller got\n%s\nwant\n%s", got.Body, plain+doneChunk)
+		}
+		wantCall(t, g, got, "complete", "reported", 7, 2)
+		if got := post(t, g, chat, key, model, streamed+`,"stream_options":{"include_usage":true}`); got.Body != withNull+usageChunk+doneChunk {
+			t.Errorf("the caller who asked got\n%s", got.Body)
+		}
+	}
+}
+
 func TestAStreamThatBringsNoUsageIsEstimated(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
@@ -175,4 +195,56 @@ func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
 		t.Errorf("the packed bytes did not pass as they were (%v): %d bytes, want %d", err, got.Len(), len(packed))
 	}
 	wantCall(t, g, gatetest.Answer{Header: resp.Header}, "complete", "reported", 25, 15)
+}
+
+// longLine is the event of a stream of path that delivers length bytes of text in
+// one line.
+func longLine(path string, length int) string {
+	text := strings.Repeat("0123456789abcdef", length/16)
+	if path == messages {
+		return "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"" + text + "\"}}\n\n"
+	}
+	return "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + text + "\"},\"finish_reason\":null}]}\n\n"
+}
+
+func TestALineOfAStreamMayHave16MiB(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	for _, path := range []string{messages, chat} {
+		key := g.NewKey(t, nil)
+		g.Credit(t, key.UserID, "1.00")
+		first, rest, cost := messageEvents[0], messageEvents[4:], money.Amount(25+15*10)
+		if path == chat {
+			first, rest, cost = chatChunks[0], []string{chatChunks[2], usageChunk, doneChunk}, 7+2*10
+		}
+
+		model := "priced long " + path
+		line := longLine(path, 16<<20-1024)
+		g.Backend.On(model, gatetest.Stream(append([]string{first, line}, rest...)...))
+		got := post(t, g, path, key.Secret, model, streamed)
+		want := strings.Replace(first+line+strings.Join(rest, ""), usageChunk, "", 1)
+		if got.Err != nil || got.Body != want {
+			t.Fatalf("%s: %d bytes of %d came (%v)", path, len(got.Body), len(want), got.Err)
+		}
+		if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-cost {
+			t.Errorf("%s: the wallet has %v, the call should have cost %v", path, w.Balance, cost)
+		}
+
+		// A longer one ends the call, which is charged as one that was broken off:
+		// what came of it is cut at max_tokens, or at the greatest output of the model.
+		model, cost = "priced too long "+path, money.Amount(25+64*10)
+		if path == chat {
+			cost = 2 + 1000*10
+		}
+		g.Backend.On(model, gatetest.Stream(append([]string{first, longLine(path, 17<<20)}, rest...)...))
+		got = post(t, g, path, key.Secret, model, streamed)
+		if got.Err == nil {
+			t.Errorf("%s: a line of 17 MiB passed", path)
+		}
+		line17 := g.CallLine(t, got.RequestID())
+		if line17.Text("ended") != "upstream_error" || line17.Text("cost") != cost.String() {
+			t.Errorf("%s: logged %v, want a cost of %v", path, line17, cost)
+		}
+		g.WalletAtRest(t, key.UserID)
+		g.Verify(t)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -44,17 +45,24 @@ type keyRates struct {
 
 // serveUsage answers the limits of a key and what it has used.
 func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, p *identity.Principal, requestID string) *fault.Fault {
-	rates := b.app.Limits.OfKey(p.KeyLimits)
+	rates := b.app.Limits.OfKey(p)
 	answer := keyUsage{
 		Object: "usage", KeyID: p.KeyID, Currency: b.app.Currency,
 		Rates: keyRates{limited(rates.RequestsPerSecond), limited(rates.Streams), limited(rates.TokensPerMinute)},
 	}
-	if l := p.KeyLimits; l.Budget > 0 {
-		used, next, err := node.Ledger.BudgetUsed(r.Context(), p.UserID, ledger.KeyBudget(p.KeyID, l.Budget, l.Reset))
+	for _, b := range auth.KeyBudgets(p) {
+		if b.Limit == 0 {
+			continue
+		}
+		used, next, err := node.Ledger.BudgetUsed(r.Context(), p.UserID, b)
 		if err != nil {
 			return storeSilent
 		}
-		answer.Budget = &budgetUsed{Limit: l.Budget, Used: used, Remaining: max(0, l.Budget-used), Reset: l.Reset}
+		left := max(0, b.Limit-used)
+		if answer.Budget != nil && answer.Budget.Remaining <= left {
+			continue
+		}
+		answer.Budget = &budgetUsed{Limit: b.Limit, Used: used, Remaining: left, Reset: b.Reset}
 		if !next.IsZero() {
 			answer.Budget.ResetsAt = next.Unix()
 		}

@@ -25,6 +25,7 @@ type watch struct {
 	timer    *time.Timer
 	due      time.Time // when the timer fires
 	firstBy  time.Time // when the head must have come
+	endBy    time.Time // when a call without its caller must have ended; zero: any time
 	idle     time.Duration
 	ping     time.Duration // zero: none
 	sign     []byte        // what a ping is
@@ -86,9 +87,27 @@ func (w *watch) headCame(a *answer) {
 	}
 }
 
+// endWithin bounds the time that a call without its caller has from now on. A
+// bound that ends sooner stays.
+func (w *watch) endWithin(bound time.Duration) {
+	now := time.Now()
+	if end := now.Add(bound); w.endBy.IsZero() || end.Before(w.endBy) {
+		w.endBy = end
+		if end.Before(w.due) {
+			w.again(now, bound)
+		}
+	}
+}
+
 // next is how long until something may be due.
 func (w *watch) next(a *answer, now time.Time) time.Duration {
 	due := w.idle - now.Sub(a.lastByte)
+	if !a.head {
+		due = w.firstBy.Sub(now)
+	}
+	if !w.endBy.IsZero() {
+		due = min(due, w.endBy.Sub(now))
+	}
 	if w.ping > 0 {
 		due = min(due, w.ping-now.Sub(a.lastSign))
 	}
@@ -113,8 +132,8 @@ func (w *watch) look(a *answer) {
 	case !a.head && !now.Before(w.firstBy), a.head && now.Sub(a.lastByte) >= w.idle:
 		a.call.cancel(errTimeout{})
 		return
-	case !a.head:
-		w.again(now, w.firstBy.Sub(now))
+	case !w.endBy.IsZero() && !now.Before(w.endBy):
+		a.expire()
 		return
 	}
 	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping && a.intact() {

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
@@ -18,7 +21,8 @@ const bodyPatience = 30 * time.Second
 
 // readBody reads what a route takes as the body, and leaves it in the request
 // as well. It is refused unread where the head tells that it will not do.
-func (v *visit) readBody(takes intake) *fault.Fault {
+func (v *visit) readBody(rt *route) *fault.Fault {
+	takes := rt.takes
 	if takes == nothing && v.r.ContentLength != 0 && v.r.Method == http.MethodDelete {
 		// Who says in a body what is to go must not believe that it was heard.
 		return fault.New(fault.InvalidParameter, "DELETE takes no body here; what this path takes stands in its query")
@@ -35,9 +39,9 @@ func (v *visit) readBody(takes intake) *fault.Fault {
 	}
 	patience := bodyPatience
 	if v.account == nil {
-		patience = reply.StrangerPatience
+		patience = reply.UnauthenticatedPatience
 	}
-	body, f := reply.ReadBody(v.w, v.r, takes.limit, patience, v.reserve)
+	body, f := reply.ReadBody(v.w, v.r, takes.limit, patience, v.claim(rt.who))
 	if f != nil {
 		return f
 	}
@@ -61,18 +65,19 @@ func checkMedia(header http.Header, wanted string) *fault.Fault {
 	return fault.New(fault.UnsupportedMediaType, "send the body as Content-Type: %s", wanted)
 }
 
-// reserve takes bytes of the node's memory for bodies, if it has them, or gives
-// them back with a negative n.
-func (v *visit) reserve(n int64) (taken bool) {
-	if v.account == nil {
-		taken = v.node.ReserveStranger(n)
-	} else {
-		taken = v.node.ReserveBody(n, v.console.app.Limits.BodyMemory)
+// claim opens the claim of the body. Each class of unauthenticated callers has a
+// budget of its own.
+func (v *visit) claim(who class) *bodymem.Claim {
+	bodies := &v.node.Bodies
+	switch {
+	case v.account != nil:
+		bodies.Users.Open(&v.memory, v.w, v.owner(), v.console.app.Limits.Bodies())
+	case who == service:
+		bodies.Webhooks.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.WebhookBodies)
+	default:
+		bodies.LogIns.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.LogInBodies)
 	}
-	if taken {
-		v.taken += n
-	}
-	return taken
+	return &v.memory
 }
 
 // decodeMaybe is decode where there may be no body at all.

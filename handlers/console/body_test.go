@@ -39,7 +39,7 @@ func (s trickle) Read(p []byte) (int, error) {
 
 // visitWith is a visit of a customer with a body.
 func visitWith(body io.Reader) (*visit, *clocked) {
-	app := &caddymodule.App{Limits: caddymodule.Limits{BodyMemory: 100}}
+	app := &caddymodule.App{Limits: caddymodule.Limits{BodyMemory: 64 << 20}}
 	w := &clocked{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequest(http.MethodPost, "/", body)
 	r.ContentLength = -1
@@ -56,8 +56,8 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 		want     time.Duration
 	}{
 		"of a customer":          {false, jsonBody, 30 * time.Second},
-		"of a payment service":   {true, notice, 10 * time.Second},
-		"of the form of a payer": {true, form, 10 * time.Second},
+		"of a payment service":   {true, notice, 5 * time.Second},
+		"of the form of a payer": {true, form, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +68,7 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 				v.account = nil
 			}
 			before := time.Now()
-			f := v.readBody(c.takes)
+			f := v.readBody(&route{who: nobody, takes: c.takes})
 			if f == nil || f.Code != fault.RequestTimeout {
 				t.Errorf("answered %v", f)
 			}
@@ -82,7 +82,7 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 func TestABodyThatHasArrivedHasNoDeadlineAndIsLeftInTheRequest(t *testing.T) {
 	t.Parallel()
 	v, w := visitWith(strings.NewReader(`{}`))
-	if f := v.readBody(jsonBody); f != nil || string(v.body) != `{}` || !w.deadline.IsZero() {
+	if f := v.readBody(&route{who: user, takes: jsonBody}); f != nil || string(v.body) != `{}` || !w.deadline.IsZero() {
 		t.Errorf("%v, %q, deadline %v", f, v.body, w.deadline)
 	}
 	if again, err := io.ReadAll(v.r.Body); err != nil || string(again) != `{}` {
@@ -94,48 +94,8 @@ func TestTheCodingOfAnEncodedBodyIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	v, _ := visitWith(strings.NewReader(`{}`))
 	v.r.Header.Set("Content-Encoding", "words-of-a-caller")
-	f := v.readBody(jsonBody)
+	f := v.readBody(&route{who: user, takes: jsonBody})
 	if f == nil || f.Code != fault.UnsupportedMediaType || strings.Contains(f.Message, "words-of-a-caller") {
 		t.Errorf("answered %v", f)
-	}
-}
-
-func TestBodiesTogetherTakeNoMoreMemoryThanTheyMay(t *testing.T) {
-	t.Parallel()
-	first, _ := visitWith(strings.NewReader(strings.Repeat(" ", 60)))
-	second, _ := visitWith(strings.NewReader(strings.Repeat(" ", 60)))
-	second.node = first.node
-	if f := first.readBody(jsonBody); f != nil {
-		t.Fatal(f)
-	}
-	if f := second.readBody(jsonBody); f == nil || f.Code != fault.Overloaded {
-		t.Errorf("answered %v", f)
-	}
-	first.reserve(-first.taken)
-	second.reserve(-second.taken)
-	if !first.node.ReserveBody(100, 100) {
-		t.Error("what was taken has not been given back")
-	}
-}
-
-func TestBodiesOfStrangersTakeNothingFromCustomers(t *testing.T) {
-	t.Parallel()
-	customer, _ := visitWith(strings.NewReader(strings.Repeat(" ", 100)))
-	stranger, _ := visitWith(strings.NewReader(strings.Repeat(" ", 200<<10)))
-	another, _ := visitWith(strings.NewReader(strings.Repeat(" ", 200<<10)))
-	for _, v := range []*visit{stranger, another} {
-		v.node, v.account = customer.node, nil
-	}
-	if !customer.node.ReserveStranger(16<<20 - 300<<10) {
-		t.Fatal("there is no room for strangers")
-	}
-	if f := stranger.readBody(notice); f != nil {
-		t.Errorf("within the bound of strangers one is answered %v", f)
-	}
-	if f := another.readBody(notice); f == nil || f.Code != fault.Overloaded {
-		t.Errorf("above the bound of strangers one is answered %v", f)
-	}
-	if f := customer.readBody(jsonBody); f != nil {
-		t.Errorf("a customer is answered %v", f)
 	}
 }

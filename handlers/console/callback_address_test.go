@@ -10,18 +10,21 @@ func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *tes
 	b.registers(t)
 	key := b.called(t, "https://example.com/done")
 	for _, url := range special {
-		b.refused(t, "PUT", "/api/token/"+key.ID, `{"callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
+		b.refused(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
 		b.refused(t, "POST", "/api/token/", `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
 	}
 }
 
-// TestACallbackAddressIsJudgedWhenItIsDialledWhereSomethingIsOpened: a name may
-// stand for an address that is allowed.
-func TestACallbackAddressIsJudgedWhenItIsDialledWhereSomethingIsOpened(t *testing.T) {
+// TestASpecialAddressIsRefusedThoughAnotherIsOpened: what is opened passes, and so does
+// a name of the local network, which may stand for it.
+func TestASpecialAddressIsRefusedThoughAnotherIsOpened(t *testing.T) {
 	b := newBrowser(startGenerating(t, "callback {\n allow 127.0.0.1:1\n}\n"))
 	b.registers(t)
 	key := b.called(t, "https://example.com/done")
-	for _, url := range special {
-		b.does(t, "PUT", "/api/token/"+key.ID, `{"callback_url":"`+url+`"}`)
+	for _, url := range []string{"http://127.0.0.1:1/", "http://localhost:1/", "http://hooks.corp.internal/"} {
+		b.does(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"`+url+`"}`)
+	}
+	for _, url := range append(special[2:], "http://127.0.0.1:2/", "http://localhost/", "http://[::1]:1/", "http://169.254.169.254/", "http://metadata.google.internal/") {
+		b.refused(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
 	}
 }

@@ -166,7 +166,7 @@ func TestACallbackAddressIsTried(t *testing.T) {
 	if had := r.had(t, "/mine", 1); len(had) != 1 || tried.ID != had[0] || tried.State != "delivered" || tried.Status != http.StatusOK || tried.Key != key.ID || tried.Task != "" {
 		t.Errorf("it is %+v, and came as %v", tried, had)
 	}
-	b.does(t, "PUT", "/api/token/"+key.ID, `{"callback_url":"http://127.0.0.1:1/closed"}`)
+	b.does(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"http://closed.internal/closed"}`)
 	var closed seenDelivery
 	into(t, b.does(t, "POST", "/api/callback/test", `{"key_id":"`+key.ID+`"}`), &closed)
 	if closed.State != "dead" || closed.Status != 0 || closed.Trouble != "the receiver cannot be reached" {

@@ -19,6 +19,7 @@ type loggedCall struct {
 	Status    int          `json:"status"` // zero while it is under way
 	Ended     usage.Ended  `json:"ended"`  // empty while it is under way
 	Usage     usage.Basis  `json:"usage"`
+	Rule      usage.Rule   `json:"rule,omitempty"` // that decided the charge, if the caller disconnected or the call failed
 	Tokens    usage.Tokens `json:"tokens"`
 	Cost      money.Amount `json:"cost"`
 	FirstByte int64        `json:"first_byte_ms,omitempty"` // from when it came
@@ -52,7 +53,7 @@ func listCalls(v *visit) error {
 			if seen++; seen > skip {
 				calls = append(calls, loggedCall{
 					RequestID: c.ID, Time: c.Time / 1000, KeyID: c.Key, Model: c.Model, Route: c.Route, Stream: c.Stream,
-					Status: c.Status, Ended: c.Ended, Usage: c.Usage, Tokens: c.Tokens, Cost: c.Cost,
+					Status: c.Status, Ended: c.Ended, Usage: c.Usage, Rule: c.Rule, Tokens: c.Tokens, Cost: c.Cost,
 					FirstByte: c.FirstByte, Duration: c.Duration,
 				})
 			}

@@ -83,11 +83,19 @@ func createKey(v *visit) error {
 
 // changeKey changes what is named in the body and leaves the rest.
 func changeKey(v *visit) error {
-	change, f := decode[identity.KeyChange](v)
+	in, f := decode[struct {
+		identity.KeyChange
+		proof
+	}](v)
 	if f != nil {
 		return f
 	}
-	key, err := v.node.Directory.ChangeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), change)
+	if c := in.KeyChange; c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil {
+		if err := v.proveChange(in.Password); err != nil {
+			return err
+		}
+	}
+	key, err := v.node.Directory.ChangeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), in.KeyChange)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
 // TestALogInByPasskeyIsOfOneBrowserAndOneAnswer holds what the handlers add to
@@ -59,8 +61,11 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	right := b.site.Origin
 	for _, origin := range []string{"http://localhost:1", "https://localhost", "http://elsewhere.example"} {
 		b.site.Origin = origin
-		answer = attempt()
-		b.refused(t, "POST", finish, answer, 403, "VERIFICATION_FAILED")
+		got, _ := b.ask(t, "POST", finish, attempt())
+		refused(t, origin, got, 403, "VERIFICATION_FAILED")
+		g.WaitLine(t, func(l gatetest.Line) bool {
+			return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "passkey.refuse" && l.Text("request_id") == got.RequestID()
+		})
 	}
 	b.site.Origin = right
 	answer = attempt()

@@ -25,6 +25,7 @@ func protecting(t *testing.T) *gatetest.Gate {
 // bodies are those by which a protection is tried, where another than {} is
 // needed to come so far.
 var bodies = map[string]string{
+	"/api/token/{id}":                `{"expires":0}`,
 	"/api/subscription/wallet/pay":   `{"plan_id":1,"idempotency_key":"again"}`,
 	"/api/subscription/wallet/renew": `{"subscription_id":1,"idempotency_key":"more"}`,
 }
@@ -237,5 +238,36 @@ func TestASlowBodyOutlivesNoLogOut(t *testing.T) {
 	_ = rest.Close()
 	if got := <-answered; !strings.HasPrefix(got, "401 ") {
 		t.Errorf("a session that ended before the body came is answered %s", got)
+	}
+}
+
+// What a key may do is changed, without a factor, by who knows the password; its name
+// is not asked for. An access token is asked for it where a credential gets a secret.
+func TestWithoutAFactorTheScopeOfAKeyAndSecretsByAnAccessTokenAskForThePassword(t *testing.T) {
+	g := protecting(t)
+	b := newBrowser(g)
+	b.registers(t)
+	key := b.makes(t, `"name":"mine"`)
+	path := "/api/token/" + key.ID
+	b.does(t, "PUT", path, `{"name":"other"}`)
+	for _, change := range []string{`"callback_url":"https://x.example/"`, `"ip_ranges":["192.0.2.1"]`, `"limits":{"streams":9}`, fmt.Sprintf(`"expires":%d`, g.Now().Add(time.Hour).Unix())} {
+		b.refused(t, "PUT", path, "{"+change+"}", 400, "MISSING_PARAMETER")
+		answer, _ := b.ask(t, "PUT", path, `{"password":"wrong horse battery staple",`+change+"}")
+		if answer.Status < 400 {
+			t.Errorf("%s by a wrong password is answered %d", change, answer.Status)
+		}
+		b.does(t, "PUT", path, fmt.Sprintf(`{"password":%q,%s}`, password, change))
+	}
+	var minted struct {
+		Secret string `json:"access_token"`
+	}
+	into(t, b.does(t, "POST", "/api/user/token", ""), &minted)
+	program := account{gate: g, auth: "Authorization: Bearer " + minted.Secret}
+	for _, route := range []string{path + "/rotate", path + "/callback_secret", "/api/user/token"} {
+		answer, _ := program.ask(t, "POST", route, "{}")
+		refused(t, route+" by an access token", answer, 400, "MISSING_PARAMETER")
+		if answer, _ = program.ask(t, "POST", route, fmt.Sprintf(`{"password":%q}`, password)); answer.Status != 200 {
+			t.Errorf("%s by an access token and the password is answered %d %s", route, answer.Status, answer.Body)
+		}
 	}
 }

@@ -49,14 +49,10 @@ const strangersAtOnce = 32
 // counts by the minute, are requests here, and streams are those of strangers
 // that are under way.
 func (v *visit) admit(class rate) *fault.Fault {
-	whose, rates := v.address(), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
+	whose, rates := auth.Network(v.r), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
 	stranger := v.account == nil
-	switch {
-	case stranger || class == logins:
-	case v.account.HalfOpen: // who knows a password and no more takes nothing from its owner
-		whose = v.account.Credential
-	default:
-		whose = v.account.UserID
+	if !stranger && class != logins {
+		whose = v.owner()
 	}
 	grant, refused := v.node.Rates.Admit(v.node.Store.Now(), limit.Call{
 		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
@@ -81,13 +77,11 @@ func (v *visit) admit(class rate) *fault.Fault {
 // or the request has ended.
 func (v *visit) proved() { v.grant.End(v.node.Store.Now(), 1) }
 
-// address is the caller's. An IPv6 address is cut to its network: whoever has one
-// address there has all of them. All whose address is not known are one.
-func (v *visit) address() string {
-	addr := auth.Address(v.r).Unmap().WithZone("")
-	if addr.Is6() {
-		network, _ := addr.Prefix(64)
-		return network.String()
+// owner returns the id for which the requests and bodies of an authenticated caller are
+// counted. A caller that has proved only the password is not counted for the user.
+func (v *visit) owner() string {
+	if v.account.HalfOpen {
+		return v.account.Credential
 	}
-	return addr.String()
+	return v.account.UserID
 }

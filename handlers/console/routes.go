@@ -53,6 +53,10 @@ const (
 	// lasts.
 	stepUpOrPassword protection = "step-up or password" //nolint:gosec // words, no password
 
+	// stepUpForScope is stepUpOrPassword for changes of what a key may do: where it may
+	// be used from, until when and how much, and where its callbacks go.
+	stepUpForScope protection = "step-up or password for the scope" //nolint:gosec // words, no password
+
 	// stepUpAbove is stepUp where the price is above step_up_above.
 	stepUpAbove protection = "step-up above a price"
 )
@@ -69,7 +73,7 @@ var (
 	jsonBody = intake{limit: 64 << 10, media: "application/json"}
 	maybe    = intake{limit: 64 << 10, media: "application/json", optional: true}
 	form     = intake{limit: 64 << 10, media: "application/x-www-form-urlencoded"}
-	notice   = intake{limit: 256 << 10}
+	notice   = intake{limit: 64 << 10}
 )
 
 // table is a set of routes. Of two paths that a request is of, the first
@@ -118,7 +122,7 @@ var routes = table{
 	{"GET", "/api/token/", user, nothing, reads, nothingMore, "p page_size", listKeys},
 	{"POST", "/api/token/", user, jsonBody, writes, stepUpOrPassword, "", createKey},
 	{"GET", "/api/token/{id}", user, nothing, reads, nothingMore, "", showKey},
-	{"PUT", "/api/token/{id}", user, jsonBody, writes, nothingMore, "", changeKey},
+	{"PUT", "/api/token/{id}", user, jsonBody, writes, stepUpForScope, "", changeKey},
 	{"DELETE", "/api/token/{id}", user, nothing, writes, nothingMore, "", revokeKey},
 	{"POST", "/api/token/{id}/rotate", user, maybe, writes, stepUp, "", rotateKey},
 	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUp, "", renewCallbackSecret},

@@ -42,7 +42,7 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		}
 		switch most := int64(64 << 10); {
 		case rt.who == service:
-			if rt.takes.limit != 256<<10 {
+			if rt.takes.limit != 64<<10 {
 				t.Errorf("%s takes %d bytes", name, rt.takes.limit)
 			}
 		case rt.method == "GET" || rt.method == "DELETE":
@@ -70,7 +70,7 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		if !slices.Contains(wanted, rt.rate) {
 			t.Errorf("%s is counted among the %s, want %s", name, rt.rate, wanted)
 		}
-		if !slices.Contains([]protection{nothingMore, stepUp, stepUpOrPassword, stepUpAbove}, rt.asks) || rt.asks != nothingMore && rt.who != user {
+		if !slices.Contains([]protection{nothingMore, stepUp, stepUpOrPassword, stepUpForScope, stepUpAbove}, rt.asks) || rt.asks != nothingMore && rt.who != user {
 			t.Errorf("%s asks for %q", name, rt.asks)
 		}
 	}
@@ -95,6 +95,7 @@ func TestWhatIsProtectedIsWhatTheContractNames(t *testing.T) {
 		"DELETE /api/user/self/passkeys/{id}":   stepUp,
 		"POST /api/user/token":                  stepUp,
 		"POST /api/token/":                      stepUpOrPassword,
+		"PUT /api/token/{id}":                   stepUpForScope,
 		"POST /api/token/{id}/rotate":           stepUp,
 		"POST /api/token/{id}/callback_secret":  stepUp,
 		"POST /api/subscription/wallet/pay":     stepUpAbove,

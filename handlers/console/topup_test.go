@@ -202,6 +202,13 @@ func TestAServiceThatCallsItsWebhookByGETIsAnswered(t *testing.T) {
 	sign := fmt.Sprintf("%x", md5.Sum([]byte(params+"hush")))
 	query := "?" + params + "&sign_type=MD5&sign="
 	refused(t, "another signature", g.Do(t, "GET", "/api/user/epay/webhook"+query+strings.Repeat("0", 32), "", ""), 400, "INVALID_PARAMETER")
+	_, page, _ := strings.Cut(o.PayURL, "?") // signed with the same key
+	refused(t, "pay_url by GET", g.Do(t, "GET", "/api/user/epay/webhook?"+page, "", ""), 400, "INVALID_PARAMETER")
+	refused(t, "pay_url by POST", g.Do(t, "POST", "/api/user/epay/webhook", "Content-Type: application/x-www-form-urlencoded", page), 400, "INVALID_PARAMETER")
+	var mismatches struct{ Items []any }
+	if g.MustAdmin(t, http.MethodGet, "/modelgate/mismatches", nil, &mismatches); len(mismatches.Items) != 0 {
+		t.Errorf("mismatches are listed: %v", mismatches.Items)
+	}
 	refused(t, "a doubled amount", g.Do(t, "GET", "/api/user/epay/webhook"+query+sign+"&money=1250", "", ""), 400, "INVALID_PARAMETER")
 	for range 2 {
 		got := g.Do(t, "GET", "/api/user/epay/webhook"+query+sign, "", "")

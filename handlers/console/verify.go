@@ -69,17 +69,26 @@ func (v *visit) proveAgain(password string) error {
 		return v.node.Directory.Fresh(v.r.Context(), v.account)
 	}
 	if password == "" {
-		return fault.At(fault.MissingParameter, "password", "`password` is required: without a second factor, a lasting credential is made only by who knows it")
+		return fault.At(fault.MissingParameter, "password", "`password` is required: without a second factor, a new credential needs the password of its user")
 	}
 	return v.node.Directory.ProvePassword(v.r.Context(), v.account, password)
 }
 
+// proveChange is proveAgain for a session that changes what a key may do. An access token
+// needs nothing more if its user has no second factor.
+func (v *visit) proveChange(password string) error {
+	if v.account.Session {
+		return v.proveAgain(password)
+	}
+	return v.node.Directory.Fresh(v.r.Context(), v.account)
+}
+
 // proveLately is proveAgain for what makes a new secret of a credential that there
-// is already: a log-in a short while ago is proof enough. A program that comes by
-// an access token has one that lasts already, and gains no other.
+// is already: a log-in a short while ago is proof enough. An access token
+// tells of no log-in.
 func (v *visit) proveLately(password string) error {
 	since := v.node.Store.Now().Sub(time.Unix(v.account.Opened, 0))
-	if password == "" && (!v.account.Session || since < time.Duration(v.console.app.Verification.Lifetime)) {
+	if password == "" && v.account.Session && since < time.Duration(v.console.app.Verification.Lifetime) {
 		return nil
 	}
 	return v.proveAgain(password)

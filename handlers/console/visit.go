@@ -11,9 +11,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
 // visit is one request to the console on its way.
@@ -27,13 +29,14 @@ type visit struct {
 	account *identity.Account // nil where the route asks for no credential
 	body    []byte            // read whole, as far as the route takes one
 	grant   limit.Grant       // of the rates; ended once it is known who comes
-	taken   int64             // of the node's budget for bodies
+	memory  bodymem.Claim     // of the body
 	read    bool              // the body was read to its end
 }
 
 // visit begins one. What is said of it here holds for every answer.
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
-	v := &visit{console: c, id: reply.NewRequestID(), w: w, r: r}
+	id := requestid.New()
+	v := &visit{console: c, id: id, w: w, r: r.WithContext(requestid.With(r.Context(), id))}
 	header := w.Header()
 	reply.Stamp(header, reply.Console, v.id)
 	header.Set("Cache-Control", "no-store")
@@ -88,7 +91,7 @@ func (v *visit) run(fn func() error) {
 	defer leave()
 	defer func() {
 		v.proved()
-		v.reserve(-v.taken)
+		v.memory.Release()
 	}()
 	if err := fn(); err != nil {
 		v.refuse(err)
@@ -115,7 +118,7 @@ func (v *visit) enter(rt *route) error {
 	if err := v.protect(rt); err != nil {
 		return err
 	}
-	if f := v.readBody(rt.takes); f != nil {
+	if f := v.readBody(rt); f != nil {
 		return f
 	}
 	if !rt.who.known() || rt.takes == nothing {

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
@@ -72,7 +73,7 @@ func (v *visit) checkHead() *fault.Fault {
 // unproved refuses what is not proved to be from a service.
 func (v *visit) unproved(provider string, why error) *fault.Fault {
 	v.console.logger.Warn("a payment webhook was refused", zap.String("request_id", v.id),
-		zap.String("provider", provider), zap.String("address", v.address()), zap.Error(why))
+		zap.String("provider", provider), zap.String("address", auth.Network(v.r)), zap.Error(why))
 	return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
 }
 

@@ -2,16 +2,21 @@
 package health
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
 func init() {
@@ -23,13 +28,37 @@ func init() {
 }
 
 // Health serves GET /healthz, which answers 200 as long as the process does,
-// and GET /readyz, which answers 200 when calls can be taken, or 503 with the
-// reasons why not: the store failed or is almost full, the process drains, or
-// there are backends of generation tasks and none of them can be used, because
-// it is drained or its service takes no tasks.
+// and GET /readyz, which answers 200 when calls can be taken, or 503 with a reason
+// why not, which is one of these words:
+//
+//   - `store`: it failed, is almost full or is still being opened;
+//   - `draining`: the process is about to end;
+//   - `configuration`: it changes the currency or the master keys of the store, and
+//     that could not be put in force;
+//   - `backends`: there are backends of generation tasks and none of them can be
+//     used, because it is drained or its service takes no tasks.
+//
+// These answers need no credential, so the details are in the log alone, once for each
+// change.
 type Health struct {
-	app *caddymodule.App
+	app    *caddymodule.App
+	logger *zap.Logger
+	last   *lastLogged
 }
+
+// lastLogged is the reason that was logged last; empty: calls can be taken.
+type lastLogged struct {
+	sync.Mutex
+	details string
+}
+
+// The reasons.
+const (
+	storeFails   = "store"
+	draining     = "draining"
+	notInForce   = "configuration"
+	noneIsUsable = "backends"
+)
 
 // CaddyModule returns the Caddy module information.
 func (Health) CaddyModule() caddy.ModuleInfo {
@@ -38,6 +67,7 @@ func (Health) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *Health) Provision(ctx caddy.Context) (err error) {
+	h.logger, h.last = ctx.Logger(), new(lastLogged)
 	h.app, err = caddymodule.Of(ctx)
 	return err
 }
@@ -54,12 +84,14 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	case i < 0:
 		return reply.Pass(w, r, next, h.app.VersionHeader)
 	case f != nil:
-		reply.Completions.RefuseUnread(w, r, f, reply.NewRequestID())
+		reply.Completions.RefuseUnread(w, r, f, requestid.New())
 	case paths[i].Path == "/healthz":
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:
-		if reasons := h.reasons(r); len(reasons) > 0 {
-			answer(w, http.StatusServiceUnavailable, state{"unavailable", reasons})
+		reason, err := h.ready(r.Context())
+		h.tell(reason, err)
+		if err != nil {
+			answer(w, http.StatusServiceUnavailable, state{"unavailable", []string{reason}})
 		} else {
 			answer(w, http.StatusOK, state{Status: "ready"})
 		}
@@ -67,20 +99,45 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return nil
 }
 
-// reasons returns why no calls can be taken.
-func (h *Health) reasons(r *http.Request) []string {
-	node, release, err := h.app.Node(r.Context())
-	if err != nil {
-		return []string{err.Error()}
+// ready returns why no calls can be taken, as a word and in detail; nil if they can.
+func (h *Health) ready(ctx context.Context) (reason string, err error) {
+	node, release, err := h.app.InForce(ctx)
+	switch {
+	case errors.Is(err, caddymodule.ErrNotLive):
+		return notInForce, err
+	case err != nil:
+		return storeFails, err
 	}
 	defer release()
-	if err := node.Ready(); err != nil {
-		return []string{err.Error()}
+	switch err := node.Ready(); {
+	case errors.Is(err, caddymodule.ErrDraining):
+		return draining, err
+	case err != nil:
+		return storeFails, err
 	}
-	if err := node.Probe(r.Context()); err != nil {
-		return []string{err.Error()}
+	if err := node.Probe(ctx); err != nil {
+		return storeFails, err
 	}
-	return h.app.Unusable(r.Context(), node)
+	return noneIsUsable, h.app.Unusable(ctx, node)
+}
+
+// tell logs a change: that calls cannot be taken, with the reason, or can be again.
+func (h *Health) tell(reason string, err error) {
+	details := ""
+	if err != nil {
+		details = err.Error()
+	}
+	h.last.Lock()
+	defer h.last.Unlock()
+	switch {
+	case details == h.last.details:
+		return
+	case err != nil:
+		h.logger.Warn("not ready: calls cannot be taken", zap.String("reason", reason), zap.Error(err))
+	default:
+		h.logger.Info("ready: calls can be taken again")
+	}
+	h.last.details = details
 }
 
 type state struct {

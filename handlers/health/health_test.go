@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
@@ -20,7 +21,14 @@ func TestHealthAnswersAsLongAsTheProcessDoesAndReadinessAsLongAsTheStore(t *test
 	check("/readyz", 200, `{"status":"ready"}`)
 	g.FailStore(t)
 	check("/healthz", 200, `{"status":"ok"}`)
-	check("/readyz", 503, `{"status":"unavailable","reasons":["store: storage: stopped after a failure: storagetest: sync failed"]}`)
+	check("/readyz", 503, `{"status":"unavailable","reasons":["store"]}`)
+	check("/readyz", 503, `{"status":"unavailable","reasons":["store"]}`)
+	n := g.CountLines(func(line gatetest.Line) bool {
+		return line.Text("reason") == "store" && strings.Contains(line.Text("error"), "sync failed")
+	})
+	if n != 1 {
+		t.Errorf("the log tells %d times why", n)
+	}
 }
 
 func TestReadinessWritesToTheStoreAtMostOnceASecond(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -44,8 +45,7 @@ func (c *clocked) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// TestABodyIsReadWithinItsBounds has a budget of 3 MiB, of which one byte is
-// taken already.
+// TestABodyIsReadWithinItsBounds has a budget of 3 MiB.
 func TestABodyIsReadWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	text := func(bytes int) io.Reader { return strings.NewReader(strings.Repeat("x", bytes)) }
@@ -69,26 +69,23 @@ func TestABodyIsReadWithinItsBounds(t *testing.T) {
 			w := &clocked{ResponseRecorder: httptest.NewRecorder()}
 			r := httptest.NewRequest(http.MethodPost, "/", c.body)
 			r.ContentLength = c.announced
-			room := int64(3<<20 - 1)
-			reserve := func(bytes int64) bool {
-				if w.deadline.IsZero() {
-					t.Error("it is read without a deadline")
+			var budget bodymem.Budget
+			var claim bodymem.Claim
+			budget.Open(&claim, w, "usr_1", bodymem.Limits{Total: 3 << 20, Share: 8 << 20})
+			defer func() {
+				if claim.Release(); budget.Used() != 0 {
+					t.Errorf("%d bytes are not given back", budget.Used())
 				}
-				if bytes > room {
-					return false
-				}
-				room -= bytes
-				return true
-			}
-			body, f := ReadBody(w, r, c.limit, time.Minute, reserve)
+			}()
+			body, f := ReadBody(w, r, c.limit, time.Minute, &claim)
 			if c.code != "" {
 				if f == nil || f.Code != c.code || !strings.Contains(f.Message, c.says) {
 					t.Errorf("answered %v", f)
 				}
 				return
 			}
-			if f != nil || int64(len(body)) != c.limit || room != 3<<20-1-c.limit || !w.deadline.IsZero() {
-				t.Errorf("%v, %d bytes, room for %d, deadline %v", f, len(body), room, w.deadline)
+			if f != nil || int64(len(body)) != c.limit || budget.Used() != int64(cap(body)) || !w.deadline.IsZero() {
+				t.Errorf("%v, %d bytes, %d taken for %d, deadline %v", f, len(body), budget.Used(), cap(body), w.deadline)
 			}
 		})
 	}

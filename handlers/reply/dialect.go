@@ -24,13 +24,16 @@ const (
 	Console                    // /api/*
 )
 
-// DialectOf returns the dialect of a path, however it is misspelt. A listing of
-// models is in the messages dialect when its caller names a version of that.
+// DialectOf returns the dialect of a path: of the prefix under which it is written,
+// wherever encoded dots and slashes lead from there, else of its canonical form,
+// however it is misspelt. A listing of models is in the messages dialect when its
+// caller names a version of that.
 func DialectOf(r *http.Request, versionHeader string) Dialect {
-	path, readable := canonical(r.URL.EscapedPath())
-	if !readable {
-		path = strings.ToLower(r.URL.Path)
+	wire := r.URL.EscapedPath()
+	if under(wire, "/v1/platform") {
+		return Platform
 	}
+	path, _ := canonical(wire)
 	switch {
 	case under(path, "/api"):
 		return Console
@@ -44,6 +47,10 @@ func DialectOf(r *http.Request, versionHeader string) Dialect {
 	return Completions
 }
 
+// statusOverloaded is the status, not a registered one, by which the messages
+// dialect's vendor says that it is overloaded.
+const statusOverloaded = 529
+
 // messagesTypes is the messages dialect's error type by status.
 var messagesTypes = map[int]string{
 	http.StatusUnauthorized:          "authentication_error",
@@ -55,6 +62,7 @@ var messagesTypes = map[int]string{
 	http.StatusInternalServerError:   "api_error",
 	http.StatusServiceUnavailable:    "overloaded_error",
 	http.StatusGatewayTimeout:        "timeout_error",
+	statusOverloaded:                 "overloaded_error",
 }
 
 // errorType returns the dialect's word for a status. What has no row of its own

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
 // own are the exact paths that this build's directives serve. The first of our
@@ -217,7 +218,7 @@ func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/ap
 
 // NotFound answers that there is nothing at r's path.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
-	DialectOf(r, versionHeader).RefuseUnread(w, r, fault.New(fault.NotFound, "there is nothing at this path"), NewRequestID())
+	DialectOf(r, versionHeader).RefuseUnread(w, r, fault.New(fault.NotFound, "there is nothing at this path"), requestid.New())
 }
 
 // misspelt tells whether wire, whose canonical form is clean and which is none
@@ -238,18 +239,19 @@ func misspelt(wire, clean string) bool {
 // canonical returns the clean lower-case form of a path, as the most lenient
 // server behind us might read it: encoding is undone until nothing changes, a
 // backslash is a slash, path parameters are dropped, and a query, a fragment or
-// a control character ends it. It is false for what is encoded within itself
+// a control character ends it. Readable is false for what is encoded within itself
 // more often than maxEncoded.
-func canonical(wire string) (string, bool) {
+func canonical(wire string) (clean string, readable bool) {
+	readable = true
 	for depth := 0; ; depth++ {
 		plain := unescape(wire)
 		if plain == wire {
 			break
 		}
-		if depth == maxEncoded {
-			return "", false
+		if wire = plain; depth == maxEncoded {
+			wire, readable = unescapeAll(wire), false
+			break
 		}
-		wire = plain
 	}
 	if end := strings.IndexFunc(wire, func(r rune) bool { return r == '?' || r == '#' || r < ' ' || r == 0x7f }); end >= 0 {
 		wire = wire[:end]
@@ -258,8 +260,8 @@ func canonical(wire string) (string, bool) {
 	for i, segment := range segments {
 		segments[i], _, _ = strings.Cut(segment, ";")
 	}
-	clean := path.Clean("/" + strings.Join(segments, "/"))
-	return strings.ToLower(strings.TrimRight(clean, "/.:,% ")), true
+	clean = path.Clean("/" + strings.Join(segments, "/"))
+	return strings.ToLower(strings.TrimRight(clean, "/.:,% ")), readable
 }
 
 // maxEncoded is how often a path may be encoded within itself.
@@ -280,6 +282,23 @@ func unescape(s string) string {
 			}
 		}
 		plain = append(plain, s[i])
+	}
+	return string(plain)
+}
+
+// unescapeAll undoes every layer of encoding, in one pass: an escape that ends with
+// a byte that was itself escaped is undone as soon as it is complete.
+func unescapeAll(s string) string {
+	plain := make([]byte, 0, len(s))
+	for _, c := range []byte(s) {
+		plain = append(plain, c)
+		for n := len(plain); n >= 3 && plain[n-3] == '%'; n = len(plain) {
+			c, err := strconv.ParseUint(string(plain[n-2:]), 16, 8)
+			if err != nil {
+				break
+			}
+			plain = append(plain[:n-3], byte(c))
+		}
 	}
 	return string(plain)
 }

@@ -3,7 +3,10 @@ package tasks
 import (
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -13,25 +16,21 @@ func (v *visit) readBody(limit int64) ([]byte, *fault.Fault) {
 	if coding := reply.Encoding(v.r.Header); coding != "" {
 		return nil, fault.New(fault.UnsupportedMediaType, "Content-Encoding %.64q: send the body without an encoding", coding)
 	}
-	patience := reply.StrangerPatience
+	patience := reply.UnauthenticatedPatience
 	if v.principal != nil {
 		patience = time.Duration(v.tasks.app.Limits.BodyRead)
 	}
-	body, refused := reply.ReadBody(v.w, v.r, limit, patience, v.reserve)
+	body, refused := reply.ReadBody(v.w, v.r, limit, patience, v.claim())
 	v.read = refused == nil
 	return body, refused
 }
 
-// reserve takes bytes of the node's memory for bodies, if it has them, or gives
-// them back with a negative n.
-func (v *visit) reserve(n int64) (taken bool) {
+// claim opens the claim of the body. Notices have a budget of their own.
+func (v *visit) claim() *bodymem.Claim {
 	if v.principal == nil {
-		taken = v.node.ReserveStranger(n)
+		v.node.Bodies.Notices.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.NoticeBodies)
 	} else {
-		taken = v.node.ReserveBody(n, v.tasks.app.Limits.BodyMemory)
+		v.node.Bodies.Users.Open(&v.memory, v.w, v.principal.UserID, v.tasks.app.Limits.Bodies())
 	}
-	if taken {
-		v.taken += n
-	}
-	return taken
+	return &v.memory
 }

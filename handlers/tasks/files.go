@@ -22,6 +22,9 @@ var shown = map[string]bool{
 	"video/mp4": true, "video/webm": true, "video/quicktime": true,
 }
 
+// maxRanges is how many ranges one request may ask for (RFC 9110, section 17.15).
+const maxRanges = 16
+
 // noFile is the answer to a link that leads nowhere, as the archive has it.
 func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
 
@@ -42,6 +45,9 @@ func serveFile(v *visit) error {
 	defer file.Close()
 	if file.MediaName != mediaName {
 		return noFile()
+	}
+	if n := 1 + strings.Count(v.r.Header.Get("Range"), ","); n > maxRanges {
+		return fault.New(fault.RangeNotSatisfiable, "`Range` asks for %d ranges; allowed: %d", n, maxRanges)
 	}
 	v.describe(file)
 	v.release() // a download may last, and needs no store

@@ -105,6 +105,17 @@ func TestAFileIsServedToWhoeverHasItsLink(t *testing.T) {
 	}
 }
 
+func TestAFileIsServedInAtMostSixteenRanges(t *testing.T) {
+	w, path := kept(t, "a.mp4")
+	for n, want := range map[int]int{16: 206, 17: 416, 1000: 416} {
+		ranges := strings.TrimSuffix(strings.Repeat("0-0,", n), ",")
+		got := w.file(t, path, "Range: bytes="+ranges)
+		if got.Status != want || want == 416 && !strings.Contains(got.Body, "allowed: 16") {
+			t.Errorf("%d ranges: answered %d, %.300s", n, got.Status, got.Body)
+		}
+	}
+}
+
 func TestAFileHasOneNameAndNoOther(t *testing.T) {
 	w, path := kept(t, "Boat.mp4")
 	name := strings.Split(path, "/")[3]

@@ -1,11 +1,13 @@
 package tasks_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,9 +15,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestBodiesInMemoryHaveABudgetWhichIsGivenBack(t *testing.T) {
-	w := start(t, "limits {\n body_memory 32MiB\n }")
-	key := w.rich(t)
+func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
+	w := start(t, "limits {\n body_memory 64MiB\n }") // of which a user has 32 MiB, the size of the largest body
+	key, other := w.rich(t), w.rich(t)
 	const part = 12 << 20
 	body := asking(generationsPath, object{"model": "sora-2", "duration": 1})
 	body = body[:len(body)-1] + strings.Repeat(" ", part) + "}"
@@ -35,14 +37,11 @@ func TestBodiesInMemoryHaveABudgetWhichIsGivenBack(t *testing.T) {
 		slow = append(slow, conn)
 	}
 	node := gatetest.Node(t)
-	gatetest.Eventually(t, "that all of what was sent is in memory", func() (_ struct{}, ok bool) {
-		if ok = !node.ReserveBody(1, 2*part); !ok {
-			node.ReserveBody(-1, 2*part)
-		}
-		return struct{}{}, ok
+	gatetest.Eventually(t, "that all of what was sent is in memory", func() (taken int64, ok bool) {
+		taken = node.Bodies.Users.Used()
+		return taken, taken >= 2*part
 	})
-	busy := refusal{503, fault.Overloaded, "", "too many request bodies"}
-	busy.check(t, generationsPath, w.post(t, key, generationsPath, body))
+	w.must(t, other, generationsPath, body)
 	for _, conn := range slow {
 		if _, err := io.WriteString(conn, body[part:]); err != nil {
 			t.Fatal(err)
@@ -50,6 +49,48 @@ func TestBodiesInMemoryHaveABudgetWhichIsGivenBack(t *testing.T) {
 		decoded[resource](t, conn.Receive(t, "POST"))
 	}
 	w.must(t, key, generationsPath, body)
+	gatetest.Eventually(t, "that all memory is given back", func() (taken int64, ok bool) {
+		taken = node.Bodies.Users.Used()
+		return taken, taken == 0
+	})
+}
+
+func TestASubmissionWithoutMoneyIsRefusedBeforeTheBodyIsRead(t *testing.T) {
+	w := start(t, "")
+	poor, limited := w.NewKey(t, nil), w.NewKey(t, object{"limits": object{"requests_per_second": 1}})
+	unread := func(key gatetest.Key, path, headers string) gatetest.Answer {
+		conn := w.Dial(t)
+		conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nX-Api-Key: %s\nContent-Length: 1000000\nExpect: 100-continue\n%s\n", path, key.Secret, headers))
+		return conn.Receive(t, http.MethodPost)
+	}
+	broke := refusal{402, fault.InsufficientQuota, "", "there is no money for this request: 0.00 is available"}
+	for _, path := range []string{videoPath, imagePath, generationsPath} {
+		broke.check(t, path, unread(poor, path, ""))
+		broke.check(t, path, unread(poor, path, "Idempotency-Key: never-used\n"))
+		if got := unread(poor, path+"?dry_run=true", ""); got.Status != http.StatusContinue {
+			t.Errorf("%s: a dry run is answered %d %s", path, got.Status, got.Body)
+		}
+	}
+	w.Credit(t, limited.UserID, "100")
+	var got gatetest.Answer
+	for range 20 { // within a second or so
+		if got = unread(limited, videoPath, ""); got.Status != http.StatusContinue {
+			break
+		}
+	}
+	refusal{429, fault.RateLimited, "", "1 request per second of your key"}.check(t, videoPath, got)
+}
+
+func TestARepeatedSubmissionNeedsNoMoney(t *testing.T) {
+	w := start(t, "")
+	key := w.NewKey(t, nil)
+	w.Credit(t, key.UserID, "0.80") // what one video may cost
+	first := w.must(t, key, videoPath, asking(videoPath, nil), "Idempotency-Key: once")
+	again := w.post(t, key, videoPath, asking(videoPath, nil), "Idempotency-Key: once")
+	if got := decoded[resource](t, again); got.Task_ID != first.Task_ID || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("answered %+v", got)
+	}
+	refusal{402, fault.InsufficientQuota, "", "no money"}.check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, nil), "Idempotency-Key: twice"))
 }
 
 func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
@@ -188,4 +229,55 @@ func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
 	if got = w.get(t, other, tasksPath+"?status=pending"); got.Status != http.StatusOK {
 		t.Errorf("another user: %d", got.Status)
 	}
+}
+
+// TestAUserHasOnlySoManyWaitsOpen: what polls without waiting is not bounded so, and
+// neither is another user.
+func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	other := w.rich(t)
+	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	theirs := w.must(t, other, videoPath, asking(videoPath, nil)).Task_ID
+	const most = 128
+	ctx, leave := context.WithCancel(t.Context())
+	var open sync.WaitGroup
+	for range most {
+		open.Go(func() {
+			for ctx.Err() == nil { // the question below may have taken a place for a moment
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("X-Api-Key", key.Secret)
+				if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+					resp.Body.Close()
+				}
+			}
+		})
+	}
+	// On a busy machine so many connections take their time.
+	for begun := time.Now(); w.get(t, key, tasksPath+"/"+task+"?wait=1").Status != http.StatusTooManyRequests; {
+		if time.Since(begun) > 6*gatetest.Patience {
+			t.Fatal("no request is refused")
+		}
+	}
+	got := w.get(t, key, tasksPath+"/"+task+"?wait=60")
+	refusal{429, fault.RateLimited, "wait", "allowed: 128"}.check(t, tasksPath, got)
+	if got.Header.Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+	if got := w.get(t, key, tasksPath+"/"+task); got.Status != http.StatusOK {
+		t.Errorf("without wait: answered %d %s", got.Status, got.Body)
+	}
+	if got := w.get(t, other, tasksPath+"/"+theirs+"?wait=1"); got.Status != http.StatusOK {
+		t.Errorf("another user: answered %d %s", got.Status, got.Body)
+	}
+	leave()
+	open.Wait()
+	gatetest.Eventually(t, "there is room again", func() (got gatetest.Answer, ok bool) {
+		got = w.get(t, key, tasksPath+"/"+task+"?wait=1")
+		return got, got.Status == http.StatusOK
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
 func init() {
@@ -66,7 +67,7 @@ func (t *Tasks) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	if rt == nil {
 		return reply.Pass(w, r, next, t.app.VersionHeader)
 	}
-	v := &visit{tasks: t, route: rt, segments: segments, id: reply.NewRequestID(), w: w, r: r}
+	v := &visit{tasks: t, route: rt, segments: segments, id: requestid.New(), w: w, r: r}
 	v.run()
 	return nil
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"errors"
 	"net/url"
 	"time"
 
@@ -22,14 +23,18 @@ const (
 	noticesAtOnce    = 32
 )
 
+// noNotices is the answer where no notice is awaited.
+var noNotices = fault.New(fault.NotFound, "no backend of this name takes notices")
+
 // takeNotice serves POST /v1/notices/{backend}: the service of a backend tells
-// that a job has changed. The adapter knows whether it is the service. All that
-// comes of it is that the job is asked for soon.
+// that a job has changed. The adapter knows whether it is the service, and refuses
+// most others by the head, before anything of the body is read. All that comes of a
+// notice is that the job is asked for soon.
 func takeNotice(v *visit) error {
 	name := v.segments[0]
 	adapter, ok := v.tasks.app.Notified(name)
 	if !ok {
-		return fault.New(fault.NotFound, "no backend of this name takes notices")
+		return noNotices
 	}
 	grant, refused := v.admitStranger()
 	if refused != nil {
@@ -40,16 +45,16 @@ func takeNotice(v *visit) error {
 	if err != nil {
 		return fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	body, refused := v.readBody(noticeLimit)
-	if refused != nil {
+	notice := backends.Notification{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.node.Store.Now()}
+	if err := adapter.CheckHead(notice); err != nil {
+		return v.unproved(name, err)
+	}
+	if notice.Body, refused = v.readBody(noticeLimit); refused != nil {
 		return refused
 	}
-	ref, err := adapter.Notice(backends.Notification{
-		Method: v.r.Method, Header: v.r.Header, Query: query, Body: body, Now: v.node.Store.Now(),
-	})
+	ref, err := adapter.Notice(notice)
 	if err != nil {
-		v.tasks.logger.Warn("a notice is refused", zap.String("request_id", v.id), zap.String("backend", name), zap.Error(err))
-		return fault.New(fault.Forbidden, "this is no notice of the service of this backend")
+		return v.unproved(name, err)
 	}
 	if err := v.node.Tasks.Wake(v.r.Context(), name, ref); err != nil {
 		return err
@@ -57,11 +62,20 @@ func takeNotice(v *visit) error {
 	return v.answer(struct{}{})
 }
 
+// unproved refuses a notice that is not proved to be from the service.
+func (v *visit) unproved(backend string, why error) *fault.Fault {
+	if errors.Is(why, backends.ErrNoNotices) {
+		return noNotices
+	}
+	v.tasks.logger.Warn("a notice is refused", zap.String("request_id", v.id), zap.String("backend", backend), zap.Error(why))
+	return fault.New(fault.Forbidden, "this is no notice of the service of this backend")
+}
+
 // admitStranger counts a request of somebody without an account, by the address.
 // What the table of rates counts by the minute as tokens are requests here.
 func (v *visit) admitStranger() (limit.Grant, *fault.Fault) {
 	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: "notice/" + v.network(), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
+		User:   limit.Subject{ID: "notice/" + auth.Network(v.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
 		Tokens: 1,
 		Stream: true,
 	})
@@ -69,15 +83,4 @@ func (v *visit) admitStranger() (limit.Grant, *fault.Fault) {
 		return limit.Grant{}, fault.New(fault.RateLimited, "too many notices come from this address").After(refused.RetryAfter)
 	}
 	return grant, nil
-}
-
-// network is where the request comes from, as Caddy has determined it. Whoever
-// has one IPv6 address has all of its network.
-func (v *visit) network() string {
-	addr := auth.Address(v.r).Unmap().WithZone("")
-	if addr.Is6() {
-		network, _ := addr.Prefix(64)
-		return network.String()
-	}
-	return addr.String()
 }

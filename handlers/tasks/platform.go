@@ -7,6 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -35,6 +36,10 @@ func showTask(v *visit) error {
 	return v.answer(t)
 }
 
+// maxWaits is how many requests of a user may wait for a change of a task at once,
+// over all of the user's keys.
+const maxWaits = 128
+
 // look returns the task of the path, after a change where the caller waits for
 // one.
 func (v *visit) look() (t *task.Task, err error) {
@@ -48,6 +53,13 @@ func (v *visit) look() (t *task.Task, err error) {
 	if wait == 0 {
 		return v.node.Tasks.Get(v.r.Context(), owner, id)
 	}
+	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
+		User: limit.Subject{ID: "waits/" + v.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
+	})
+	if refused != nil {
+		return nil, fault.At(fault.RateLimited, "wait", "your account has %d requests with `wait` open; allowed: %d", maxWaits, maxWaits).After(refused.RetryAfter)
+	}
+	defer func() { grant.End(time.Now(), 0) }()
 	err = v.last(func(ctx context.Context) error {
 		// The servers wait for open requests when the process exits; who waits for
 		// nothing but a change would hold all of it up.

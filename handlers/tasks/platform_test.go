@@ -144,13 +144,15 @@ func TestADryRunTellsThePriceAndSpendsNothing(t *testing.T) {
 		t.Errorf("there are tasks: %+v", list)
 	}
 	refusal{400, fault.InvalidParameter, "output.duration", "4, 8 or 12"}.check(t, videoPath, w.post(t, poor, videoPath+"?dry_run=true", asking(videoPath, object{"output.duration": 5})))
-	for query, param := range map[string]string{"dry_run=1": "dry_run", "dry_run=TRUE": "dry_run", "dry_run=true&dry_run=false": "dry_run", "dryrun=true": "dryrun", "%zz": ""} {
+	for query, param := range map[string]string{"dry_run=1": "dry_run", "dry_run=": "dry_run", "dry_run": "dry_run", "dry_run=TRUE": "dry_run", "dry_run=true&dry_run=false": "dry_run", "dryrun=true": "dryrun", "%zz": ""} {
 		for _, path := range []string{videoPath, imagePath, generationsPath} {
 			refusal{400, fault.InvalidParameter, param, ""}.check(t, path, w.post(t, poor, path+"?"+query, asking(path, nil)))
 		}
 	}
 	// Without the money there is no task.
-	refusal{402, fault.InsufficientQuota, "", "may cost up to 0.80, and 0.00 is available"}.check(t, videoPath, w.post(t, poor, videoPath+"?dry_run=false", asking(videoPath, nil)))
+	refusal{402, fault.InsufficientQuota, "", "no money for this request: 0.00 is available"}.check(t, videoPath, w.post(t, poor, videoPath+"?dry_run=false", asking(videoPath, nil)))
+	w.Credit(t, poor.UserID, "0.79")
+	refusal{402, fault.InsufficientQuota, "", "may cost up to 0.80, and 0.79 is available"}.check(t, videoPath, w.post(t, poor, videoPath, asking(videoPath, nil)))
 	w.Verify(t)
 }
 
@@ -404,4 +406,55 @@ func TestTheTasksOfAKeyAreListedLatestFirst(t *testing.T) {
 		refusal{400, fault.InvalidParameter, param, ""}.check(t, tasksPath, w.get(t, key, tasksPath+"?"+query))
 	}
 	refusal{400, fault.InvalidParameter, "after", ""}.check(t, tasksPath, w.get(t, stranger, tasksPath+"?after="+ids[0]))
+}
+
+func TestASessionIDHasNoControlCharacters(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	for _, id := range []string{"a\x00b", "a\nb", "\x7f", "a\u0085b", "\t"} {
+		for _, path := range []string{videoPath, imagePath} {
+			refusal{400, fault.InvalidParameter, "session_id", "control characters"}.check(t, path, w.post(t, key, path, asking(path, object{"session_id": id})))
+		}
+	}
+	w.must(t, key, videoPath, asking(videoPath, object{"session_id": "a b \u00e9"}))
+}
+
+// TestWhatChangesTheLengthElsewhereIsRefused: a service may read such a member
+// instead of what is priced.
+func TestWhatChangesTheLengthElsewhereIsRefused(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	for _, name := range []string{"video_length", "clip_length", "n_frames", "videoLength", "length", "total_frames", "length_seconds", "output_duration", "duration_ms", "extend_duration"} {
+		refusal{400, fault.InvalidParameter, "metadata." + name, "must say the same as"}.check(t, generationsPath,
+			w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,"metadata":{"`+name+`":60}}`))
+		refusal{400, fault.InvalidParameter, name, "must say the same as"}.check(t, generationsPath,
+			w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,"`+name+`":60}`))
+		refusal{400, fault.InvalidParameter, "ext_info." + name, "must say the same as"}.check(t, videoPath,
+			w.post(t, key, videoPath, asking(videoPath, object{"ext_info": object{name: 60}})))
+	}
+	w.must(t, key, generationsPath, `{"model":"sora-2","duration":2,"fps":24,"metadata":{"video_length":2,"n_frames":49}}`)
+	refusal{400, fault.InvalidParameter, "instances[0].duration", "must say the same as"}.check(t, generationsPath,
+		w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,"instances":[{"prompt":"x","duration":30}]}`))
+	refusal{400, fault.InvalidParameter, "candidate_count", "must say the same as"}.check(t, generationsPath,
+		w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,"n":1,"candidate_count":4}`))
+	// What says the length or the number alone is what is priced.
+	w.must(t, key, generationsPath, `{"model":"sora-2","metadata":{"video_length":3,"num_clips":2}}`)
+	w.must(t, key, generationsPath, `{"model":"sora-2","milliseconds":1000}`)
+	w.has(t, key, "100", "1.80")
+}
+
+func TestAPathBelowThePlatformIsAnsweredInItsDialect(t *testing.T) {
+	w := start(t, "")
+	key := w.rich(t)
+	deep := "%" + strings.Repeat("25", 12) + "2fx"
+	for _, path := range []string{
+		"/v1/platform/nothing", "/v1/platform/tasks/..%2f..%2fmessages", "/v1/platform/..%2f..%2fapi%2fuser", "/v1/platform/%2e%2e/messages",
+		"/v1/platform" + deep, "/v1/platform/tasks/a%00b", "/v1%2fplatform%2ftasks%2fx", "/v1/PLATFORM/tasks/x", "/v1/%70latform/tasks/%ff",
+		"/v1/%" + strings.Repeat("25", 12) + "70latform/tasks/x",
+	} {
+		got := w.get(t, key, path)
+		if got.Status != 404 || !strings.HasPrefix(got.Body, `{"code":"NOT_FOUND","message":`) || !strings.Contains(got.Body, `"error":{"code":"NOT_FOUND"`) {
+			t.Errorf("%s: answered %d %s", path, got.Status, got.Body)
+		}
+	}
 }

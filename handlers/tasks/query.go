@@ -14,7 +14,7 @@ import (
 
 // query reads the parameters of a query. The first that will not do is kept as
 // the fault; what is read after it means nothing. One that is empty is as one
-// that is not there.
+// that is not there, but for a flag.
 type query struct {
 	values url.Values
 	fault  *fault.Fault
@@ -78,12 +78,16 @@ func (q *query) number(name string, least, most int) int {
 	return n
 }
 
-// flag returns a parameter that is true or false; false when it is not there.
+// flag returns a parameter that is true or false; false when it is not there. One
+// without a value is refused: dry_run alone must not cost anything.
 func (q *query) flag(name string) bool {
+	if !q.values.Has(name) {
+		return false
+	}
 	switch q.text(name) {
 	case "true":
 		return true
-	case "", "false":
+	case "false":
 		return false
 	}
 	q.refuse(name, "must be true or false")

@@ -152,6 +152,14 @@ func (a *Adapter) Cancel(context.Context, backends.Ref) error {
 // noticeSecret is what the studio's notices carry.
 const noticeSecret = "the studio's own"
 
+// CheckHead implements backends.Notified: the secret is in the head.
+func (a *Adapter) CheckHead(n backends.Notification) error {
+	if n.Header.Get("X-Studio-Secret") != noticeSecret || n.Now.IsZero() || n.Body != nil {
+		return errors.New("it is not signed")
+	}
+	return nil
+}
+
 // Notice implements backends.Notified: {"token":"..."} under the secret.
 func (a *Adapter) Notice(n backends.Notification) (string, error) {
 	var notice struct{ Token string }

@@ -47,7 +47,7 @@ func (f *form) submit(v *visit) error {
 	return err
 }
 
-// serve is the whole way: read, decode, check, price, and to the engine.
+// serve is the whole way: rates, read, decode, check, price, and to the engine.
 func (s *submission) serve() error {
 	q := s.query()
 	q.only("dry_run")
@@ -58,14 +58,17 @@ func (s *submission) serve() error {
 	if refused != nil {
 		return refused
 	}
-	if refused = s.consider(); refused != nil {
-		return refused
-	}
 	grant, refused := s.admit()
 	if refused != nil {
 		return refused
 	}
 	defer func() { grant.End(time.Now(), 0) }()
+	if err := s.checkFunds(key); err != nil {
+		return err
+	}
+	if refused = s.consider(); refused != nil {
+		return refused
+	}
 	if s.dryRun {
 		return s.answer(s.estimate())
 	}
@@ -80,6 +83,32 @@ func (s *submission) serve() error {
 		s.w.Header().Set("Idempotent-Replayed", "true")
 	}
 	return s.answer(s.form.answer(s))
+}
+
+// checkFunds refuses a caller without any money before the body is read, if every
+// generation costs money. A submission that repeats an idempotency key is answered even
+// without money.
+func (s *submission) checkFunds(idempotencyKey string) error {
+	if s.dryRun || !s.tasks.app.GenerationsCost() {
+		return nil
+	}
+	f := auth.CheckFunds(s.r.Context(), s.node, s.principal)
+	if f == nil || idempotencyKey == "" {
+		return plain(f)
+	}
+	used, err := s.node.Tasks.KeyUsed(s.r.Context(), s.principal.KeyID, idempotencyKey)
+	if err != nil || used {
+		return err
+	}
+	return f
+}
+
+// plain returns f as an error, nil if there is none.
+func plain(f *fault.Fault) error {
+	if f == nil {
+		return nil
+	}
+	return f
 }
 
 // consider reads the body and decides whether what it asks for can be done, and
@@ -137,7 +166,7 @@ func (v *visit) admit() (limit.Grant, *fault.Fault) {
 }
 
 // bytesPerMinute is how many bytes of bodies a user may have kept in a minute,
-// over all of his keys; as many may come at once. What is submitted and cancelled
+// over all of the user's keys; as many may come at once. What is submitted and cancelled
 // costs nothing and lies on the disk until that is tidied.
 const bytesPerMinute = 256 << 20
 
@@ -150,17 +179,9 @@ func (s *submission) weigh() *fault.Fault {
 }
 
 // spend counts something of which the caller's user may have so much in a minute,
-// over all of his keys. To the table of rates it is tokens, which that counts by the
-// minute.
+// over all of the user's keys.
 func (v *visit) spend(what string, n, perMinute int64) *limit.Refusal {
-	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: what + "/" + v.principal.UserID, Rates: limit.Rates{TokensPerMinute: perMinute}},
-		Tokens: n,
-	})
-	if refused == nil {
-		grant.End(time.Now(), n)
-	}
-	return refused
+	return v.node.Rates.Spend(time.Now(), what+"/"+v.principal.UserID, n, perMinute)
 }
 
 // estimate is what a dry run answers. Nothing has been kept, held or handed over.

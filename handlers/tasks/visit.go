@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
@@ -31,7 +32,7 @@ type visit struct {
 	node      *caddymodule.Node
 	leave     func()              // gives the node back; nil when it has been
 	principal *identity.Principal // nil where the route asks for no credential
-	taken     int64               // of the node's budget for bodies
+	memory    bodymem.Claim       // of the body
 	read      bool                // the body was read to its end
 }
 
@@ -65,7 +66,7 @@ func (v *visit) run() {
 // use any more.
 func (v *visit) release() {
 	if v.leave != nil {
-		v.reserve(-v.taken)
+		v.memory.Release()
 		v.leave()
 		v.leave = nil
 	}

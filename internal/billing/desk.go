@@ -48,7 +48,7 @@ func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
 		if answer, event, err = do(t, now); err != nil {
 			return nil, err
 		}
-		return answer, identity.Record(t, now, event)
+		return answer, identity.Record(ctx, t, now, &event)
 	})
 	switch {
 	case err != nil:

@@ -60,7 +60,7 @@ func (m Mismatch) digest() string {
 
 // decline lists a notice that does not fit, once. One about a payment that is
 // not known is kept until that comes.
-func (a *application) decline(t storage.Txn, now time.Time, user, reason string) error {
+func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time, user, reason string) error {
 	m := mismatchOf(a.provider, a.notice, reason)
 	m.Time = now.UnixMilli()
 	digest := m.digest()
@@ -94,7 +94,7 @@ func (a *application) decline(t storage.Txn, now time.Time, user, reason string)
 		Actor: a.provider, Action: "topup.mismatch", User: user,
 		Detail: detail(string(m.Kind), m.Event, m.TradeNo, amountOf(m.Amount, m.Currency), m.Reason),
 	}
-	return identity.Record(t, now, *a.event)
+	return identity.Record(ctx, t, now, a.event)
 }
 
 // paymentHash stands for a payment in keys where more follows.

@@ -120,7 +120,7 @@ func (a *application) try(ctx context.Context) error {
 		return err
 	}
 	if order.User == "" {
-		return d.store.Update(ctx, func(t storage.Txn) error { return a.apply(t, "", 0, 0) })
+		return d.store.Update(ctx, func(t storage.Txn) error { return a.apply(ctx, t, "", 0, 0) })
 	}
 	done, err := d.turns.Take(ctx, "order/"+order.TradeNo)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *application) try(ctx context.Context) error {
 		}
 		reserved = r.Amount()
 	}
-	return d.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(t, user, expected, reserved) })
+	return d.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
 }
 
 // find returns the order that the notice is about; of no user, when there is
@@ -210,7 +210,7 @@ func (a *application) mismatch(o *orderRecord, now time.Time) string {
 // apply does in a transaction what the notice tells about an order of user, of
 // whose wallet reserved was set aside for the expected sum; user is empty when
 // there was no order.
-func (a *application) apply(t storage.Txn, user string, expected, reserved money.Amount) error {
+func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.desk.store.Now()
 	key := storage.Key(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
 	var before eventRecord
@@ -228,13 +228,13 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
 	case found:
-		return a.decline(t, now, order.User, "a notice of the same id told something else of the order "+before.TradeNo)
+		return a.decline(ctx, t, now, order.User, "a notice of the same id told something else of the order "+before.TradeNo)
 	}
 	if why := a.mismatch(&order, now); why != "" {
 		reason = why
 	}
 	if reason != "" {
-		return a.decline(t, now, order.User, reason)
+		return a.decline(ctx, t, now, order.User, reason)
 	}
 	changed, err := a.settle(t, now, &order, expected, reserved)
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *application) apply(t storage.Txn, user string, expected, reserved money
 		Actor: a.provider, Action: "topup." + string(a.notice.Kind), User: user,
 		Detail: detail("order "+order.TradeNo, amountOf(a.told(&order), order.Currency), a.notice.Payment, a.notice.Dispute),
 	}
-	if err := identity.Record(t, now, *a.event); err != nil {
+	if err := identity.Record(ctx, t, now, a.event); err != nil {
 		return err
 	}
 	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt, said(a.notice)}), order.purge())

@@ -77,7 +77,7 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 		account.Preference = p
 		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
 		now := d.store.Now()
-		if err := errors.Join(identity.Record(t, now, *event), account.write(t, user)); err != nil {
+		if err := errors.Join(identity.Record(ctx, t, now, event), account.write(t, user)); err != nil {
 			return err
 		}
 		r, err := readRoster(t, user, now)

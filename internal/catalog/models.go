@@ -7,7 +7,7 @@ import (
 )
 
 // Models finds what belongs to a model that generates, by its name with or
-// without the word of its kind: `video-sora-2` is `sora-2` for videos. A pattern
+// without the word of its kind: `video-wan-2.2` is `wan-2.2` for videos. A pattern
 // that begins with `video-` or `image-` names models of that kind, any other one
 // what follows these in the names of both. An exact name goes before a prefix, a
 // longer prefix before a shorter one, and one kind before both. The zero value is

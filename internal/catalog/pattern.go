@@ -4,6 +4,9 @@ package catalog
 import (
 	"fmt"
 	"strings"
+	"unicode"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
 // Pattern names models: an exact name, or a prefix followed by one "*".
@@ -24,6 +27,25 @@ func ParsePattern(s string) (Pattern, error) {
 		}
 	}
 	return Pattern(s), nil
+}
+
+// CheckName refuses the name of a model in a call, at the path param, that is not
+// 1 to 256 bytes of printable characters, or that a space begins or ends. A space
+// within it is U+0020. Names that look alike and differ in what cannot be seen
+// would be priced by one pattern and served as another model.
+func CheckName(param, name string) *fault.Fault {
+	switch {
+	case name == "" || len(name) > maxModel:
+		return fault.At(fault.InvalidParameter, param, "the name of a model has 1 to %d bytes, this has %d", maxModel, len(name))
+	case name[0] == ' ' || name[len(name)-1] == ' ':
+		return fault.At(fault.InvalidParameter, param, "the name of a model does not begin or end with a space")
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fault.At(fault.InvalidParameter, param, "the name of a model consists of printable characters: %+q is none", r)
+		}
+	}
+	return nil
 }
 
 // ParsePatterns parses each of words and refuses one that is there twice.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -17,27 +18,9 @@ type Price struct {
 	// begins with neither `image-` nor `video-` names what follows these.
 	Model Pattern `json:"model"`
 
-	// Per million tokens of input that is neither read from a cache nor written
-	// to one. A price per token names both input and output; `0` is free.
-	Input *money.Amount `json:"input,omitempty"`
-
-	// Per million tokens of output.
-	Output *money.Amount `json:"output,omitempty"`
-
-	// Per million tokens of input read from a cache. Default: as input.
-	CacheRead *money.Amount `json:"cache_read,omitempty"`
-
-	// Per million tokens of input written to a cache for five minutes.
-	// Default: as input.
-	CacheWrite *money.Amount `json:"cache_write,omitempty"`
-
-	// Per million tokens of input written to a cache for an hour.
-	// Default: as cache_write.
-	CacheWrite1h *money.Amount `json:"cache_write_1h,omitempty"`
-
-	// Per million tokens of output spent on reasoning, where a backend tells it
-	// apart. Default: as output.
-	Reasoning *money.Amount `json:"reasoning,omitempty"`
+	// Prices per million tokens. A price per token names both input and output;
+	// `0` is free.
+	TokenPrices
 
 	// Per call or generation that is charged at all, beside its tokens, images or
 	// seconds. Default: nothing.
@@ -50,11 +33,28 @@ type Price struct {
 	// How many tokens of output one answer can have. Required as context is.
 	MaxOutput int64 `json:"max_output,omitempty"`
 
+	// What becomes of a call whose caller disconnects, where it is not what the
+	// app's on_disconnect says: `cancel`, or `finish` and a duration.
+	OnDisconnect OnDisconnect `json:"on_disconnect,omitzero"`
+
 	// Per generated image, by resolution.
 	Image []Variant `json:"image,omitempty"`
 
 	// Per generated second of video, by resolution and sound.
 	Second []Variant `json:"second,omitempty"`
+
+	// Prices of calls with a long prompt.
+	Above []Above `json:"above,omitempty"`
+
+	// Prices of service tiers and speeds.
+	Tier []Tier `json:"tier,omitempty"`
+
+	// Factors for the regions that answer.
+	Geo []Geo `json:"geo,omitempty"`
+
+	// Prices of the tools that backends run, beside their tokens. A call that
+	// lets the backend use any other one is refused.
+	Call []ToolPrice `json:"call,omitempty"`
 }
 
 // MaxTokens bounds the context and the max_output of a price.
@@ -75,37 +75,6 @@ type Variant struct {
 	Price money.Amount `json:"price"`
 }
 
-// rates are the prices of all kinds of tokens, each kind without a price of its
-// own at that of its parent.
-type rates struct {
-	input, cacheRead, cacheWrite5m, cacheWrite1h money.Rate
-	output, reasoning                            money.Rate
-}
-
-func (p *Price) rates() rates {
-	var r rates
-	r.input = rateOr(p.Input, 0)
-	r.cacheRead = rateOr(p.CacheRead, r.input)
-	r.cacheWrite5m = rateOr(p.CacheWrite, r.input)
-	r.cacheWrite1h = rateOr(p.CacheWrite1h, r.cacheWrite5m)
-	r.output = rateOr(p.Output, 0)
-	r.reasoning = rateOr(p.Reasoning, r.output)
-	return r
-}
-
-func rateOr(own *money.Amount, parent money.Rate) money.Rate {
-	if own == nil {
-		return parent
-	}
-	return money.RateOf(*own)
-}
-
-func (r rates) dearestInput() money.Rate {
-	return max(r.input, r.cacheRead, r.cacheWrite5m, r.cacheWrite1h)
-}
-
-func (r rates) dearestOutput() money.Rate { return max(r.output, r.reasoning) }
-
 // Validate refuses a price by which some call could not be reserved for or
 // charged: one that is negative, that counts tokens without bounding them, or
 // by which a single call would leave the range of an amount.
@@ -120,26 +89,10 @@ func (p *Price) Validate() error {
 }
 
 func (p *Price) validateTokens() error {
-	perToken := false
-	for _, kind := range []struct {
-		word   string
-		amount *money.Amount
-	}{
-		{"input", p.Input},
-		{"output", p.Output},
-		{"cache_read", p.CacheRead},
-		{"cache_write", p.CacheWrite},
-		{"cache_write_1h", p.CacheWrite1h},
-		{"reasoning", p.Reasoning},
-	} {
-		if kind.amount == nil {
-			continue
-		}
-		if *kind.amount < 0 {
-			return fmt.Errorf("%s is %v and must not be negative", kind.word, *kind.amount)
-		}
-		perToken = true
+	if err := p.validate(); err != nil {
+		return err
 	}
+	perToken := p.TokenPrices != (TokenPrices{})
 	r := p.rates()
 	switch {
 	case p.Request < 0:
@@ -150,10 +103,15 @@ func (p *Price) validateTokens() error {
 		return errors.New("it names no price: give input and output, request, image or second; input 0 and output 0 are free")
 	case perToken && (p.Input == nil || p.Output == nil):
 		return errors.New("a price per token names input and output; write 0 for the one that is free")
-	case max(r.dearestInput(), r.dearestOutput()) > 0 && (p.Context == 0 || p.MaxOutput == 0):
+	case p.hasRules() && !perToken:
+		return errors.New("above, tier, geo and call need a price per token: name input and output")
+	case (p.hasRules() || slices.Max(r[:]) > 0) && (p.Context == 0 || p.MaxOutput == 0):
 		return errors.New("a price per token needs context and max_output, how many tokens a call reads and writes at most: without them nothing can be reserved")
 	}
-	if _, refused := p.Bounds(Ask{}); refused != nil {
+	if err := p.validateRules(); err != nil {
+		return err
+	}
+	if _, ok := p.bounds(Ask{Audio: true, Image: true, ImageOut: true}); !ok {
 		return fmt.Errorf("a call of context and max_output tokens would cost more than %v", money.Max)
 	}
 	return nil

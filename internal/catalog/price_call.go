@@ -3,7 +3,9 @@ package catalog
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -12,76 +14,347 @@ import (
 
 // Ask is what a call asks for, as far as it decides the greatest price.
 type Ask struct {
-	BodyBytes    int64 // of the whole request body
-	Prompts      int64 // at least 1
-	Choices      int64 // for each prompt: the greater of n and best_of, at least 1
-	MaxTokens    int64 // for each choice; it counts when HasMaxTokens
+	Model        string // as the body names it
+	BodyBytes    int64  // of the whole request body
+	Prompts      int64  // at least 1
+	Choices      int64  // for each prompt: the greater of n and best_of, at least 1
+	MaxTokens    int64  // for each choice; it counts when HasMaxTokens
 	HasMaxTokens bool
+
+	// FullContext is set for a source that is not inline text (a URL, a file id, a
+	// container, an earlier response) and for server-side tools: the whole context
+	// is reserved.
+	FullContext bool
+
+	// FullOutput is set for a body that may have its backend ignore MaxTokens: the
+	// whole max_output is reserved, and bounds the charge.
+	FullOutput bool
+
+	// InlineInput is the number of tokens to reserve for inline images, documents
+	// and audio. BodyBytes does not include these.
+	InlineInput int64
+
+	Tiers      []Option     // what the body says of service_tier and of speed; nil: nothing
+	Geo        Option       // inference_geo
+	Tools      []ServerTool // server-side tools
+	Audio      bool         // the body asks for audio or carries it
+	Image      bool         // the body asks for images or carries them
+	ImageOut   bool         // the body asks for images
+	Compaction bool         // the body lets the backend compact the context, which is one more pass
+	Thinking   bool         // the body asks the model to reason
+	Models     []NamedModel // models that the body names beside its own
 }
 
-// Bounds are the numbers of tokens within which a call is reserved for and
-// charged, whatever its backend claims. A price that has no context or no
-// max_output, because it counts no tokens, leaves that side unbounded.
+// CostsUnseen reports whether the call asks for something whose cost neither the
+// text of its body nor that of its answer shows: tools that the backend runs, other
+// models, one more pass, reasoning, audio, images, or input that is no inline text.
+func (a *Ask) CostsUnseen() bool {
+	return a.FullContext || a.InlineInput > 0 || len(a.Tools) > 0 || a.Compaction || a.Thinking || a.Audio || a.ImageOut ||
+		slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.Price != nil })
+}
+
+// Option is a member of a body that decides its price, and its value.
+type Option struct {
+	Param string // "service_tier", "speed", "inference_geo"
+	Value string
+}
+
+// ServerTool is a tool that the backend runs.
+type ServerTool struct {
+	Param   string // "tools[0].type"
+	Name    string // the vendor's type without its date
+	MaxUses int64  // 0: not said
+}
+
+// NamedModel is a model that a body names beside its own.
+type NamedModel struct {
+	// Where it is named. A model of a tool ("tools[0].model") works beside the
+	// model of the call, and one of "moderation.model" costs nothing; any other
+	// ("fallbacks[0].model") may take its place.
+	Param string
+
+	Name      string
+	Price     *Price // nil: free
+	MaxUses   int64  // of a tool; 0: not said
+	MaxTokens int64  // output of one use; 0: not said
+}
+
+// Bounds are the limits within which a call is reserved for and charged,
+// whatever its backend claims. A price that has no context or no max_output,
+// because it counts no tokens, leaves that side unbounded.
 type Bounds struct {
 	Reserve int64 // input to reserve for: what the body can hold, within Input
 	Input   int64 // input of all kinds that is charged at most
 	Output  int64 // output of all kinds that is reserved for, and charged at most
-}
 
-// Bounds returns the bounds of a call. A call of so many prompts and choices
-// that its price would leave the range of an amount is an INVALID_PARAMETER; so
-// no sum over what is within bounds can overflow.
-func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
-	prompts, choices := max(a.Prompts, 1), max(a.Choices, 1)
-	b := Bounds{Input: math.MaxInt64, Output: math.MaxInt64}
-	fits := true
-	if p.Context > 0 {
-		b.Input, fits = times(p.Context, prompts)
-	}
-	if p.MaxOutput > 0 && fits {
-		each := p.MaxOutput
-		if a.HasMaxTokens {
-			each = min(max(a.MaxTokens, 0), p.MaxOutput)
-		}
-		if b.Output, fits = times(choices, prompts); fits {
-			b.Output, fits = times(b.Output, each)
-		}
-	}
-	if fits {
-		_, fits = p.price(b.Input, b.Output)
-	}
-	if !fits {
-		param := "n"
-		if choices == 1 {
-			param = "prompt"
-		}
-		return Bounds{}, fault.At(fault.InvalidParameter, param,
-			"%d choices for each of %d prompts would cost more than can be counted", choices, prompts)
-	}
-	b.Reserve = min(usage.Estimate(a.BodyBytes), b.Input)
-	return b, nil
+	greatest money.Amount // what is reserved
+	most     money.Amount // what is charged at most
+	options  *options     // nil: the call asks for nothing that few calls ask for
 }
 
 // Greatest returns what is reserved before a call: the price of its Reserve and
-// its Output at their dearest kinds, and of the request.
-func (p *Price) Greatest(b Bounds) money.Amount {
-	return inRange(p.price(b.Reserve, b.Output))
+// its Output at the dearest rates that it can be charged at, and of the request
+// and its tools.
+func (p *Price) Greatest(b Bounds) money.Amount { return b.greatest }
+
+// Bounds returns the bounds of a call. What the price says nothing of is an
+// UNPRICED_OPTION. A call of so many prompts, choices and uses of tools that its
+// price would leave the range of an amount is an INVALID_PARAMETER; so no sum
+// over what is within bounds can overflow.
+func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
+	if f := p.unpriced(&a); f != nil {
+		return Bounds{}, f
+	}
+	b, ok := p.bounds(a)
+	if !ok {
+		return Bounds{}, uncountable(&a)
+	}
+	if len(a.Tiers) > 0 || a.Geo.Value != "" || len(a.Tools) > 0 || len(a.Models) > 0 {
+		b.options = newOptions(&a)
+		if f := b.options.instead(a, &b); f != nil {
+			return Bounds{}, f
+		}
+	}
+	return b, nil
 }
 
-// price is that of so many tokens at their dearest kinds, and of the request;
-// false when it is out of range.
-func (p *Price) price(input, output int64) (money.Amount, bool) {
-	r := p.rates()
-	sum, ok := money.Cost(money.Item{Count: input, Rate: r.dearestInput()}, money.Item{Count: output, Rate: r.dearestOutput()})
+// bounds returns the bounds of a call that p itself has the price of; false when
+// that is out of range.
+func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
+	prompts, choices, rounds := max(a.Prompts, 1), max(a.Choices, 1), p.rounds(&a)
+	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64}
+	pass := b.Input // input of one pass
+	ok = true
+	if p.Context > 0 {
+		if pass, ok = times(p.Context, prompts); ok {
+			b.Input, ok = times(pass, rounds)
+		}
+	}
+	if p.MaxOutput > 0 && ok {
+		each := p.MaxOutput
+		if a.HasMaxTokens && !a.FullOutput {
+			each = min(max(a.MaxTokens, 0), p.MaxOutput)
+		}
+		if b.Output, ok = times(choices, prompts); ok {
+			if b.Output, ok = times(b.Output, each); ok {
+				b.Output, ok = times(b.Output, rounds)
+			}
+		}
+	}
 	if !ok {
+		return b, false
+	}
+	b.Reserve = b.Input
+	loops := len(a.Tools) > 0 || slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.beside() })
+	if !a.FullContext && !loops {
+		if n, fits := times(min(usage.Estimate(a.BodyBytes)+a.InlineInput, pass), rounds); fits {
+			b.Reserve = min(n, b.Input)
+		}
+	}
+	if b.most, ok = p.greatest(&a, b.Input, b.Output); ok {
+		b.greatest, ok = p.greatest(&a, b.Reserve, b.Output)
+	}
+	return b, ok
+}
+
+func uncountable(a *Ask) *fault.Fault {
+	param := "n"
+	switch {
+	case a.Choices > 1:
+	case a.Prompts > 1 || len(a.Tools)+len(a.Models) == 0:
+		param = "prompt"
+	default:
+		return fault.At(fault.InvalidParameter, "tools", "the price of so many tool uses cannot be counted; allow fewer uses")
+	}
+	return fault.At(fault.InvalidParameter, param,
+		"%d choices for each of %d prompts would cost more than can be counted", max(a.Choices, 1), max(a.Prompts, 1))
+}
+
+// rounds is how often the model of a call can run: once, once more after each use
+// of a tool, and once to compact the context.
+func (p *Price) rounds(a *Ask) int64 {
+	rounds := int64(1)
+	for i := range a.Tools {
+		rounds = addAtMost(rounds, p.uses(&a.Tools[i]))
+	}
+	for i := range a.Models {
+		if m := &a.Models[i]; m.beside() {
+			rounds = addAtMost(rounds, m.uses())
+		}
+	}
+	if a.Compaction {
+		rounds++
+	}
+	return rounds
+}
+
+func addAtMost(a, b int64) int64 { return min(a, math.MaxInt32) + min(b, math.MaxInt32) }
+
+// uses is how often a tool is used at most.
+func (p *Price) uses(tool *ServerTool) int64 {
+	if tool.MaxUses > 0 {
+		return tool.MaxUses
+	}
+	if price := p.tool(tool.Name); price != nil && price.Max > 0 {
+		return price.Max
+	}
+	return DefaultUses
+}
+
+// beside reports whether the model works beside that of the call.
+func (m *NamedModel) beside() bool { return strings.HasPrefix(m.Param, "tools") }
+
+// instead reports whether the model may answer in the place of that of the call.
+// One that only moderates does not.
+func (m *NamedModel) instead() bool { return !m.beside() && !strings.HasPrefix(m.Param, "moderation") }
+
+func (m *NamedModel) uses() int64 {
+	if m.MaxUses > 0 {
+		return m.MaxUses
+	}
+	return DefaultUses
+}
+
+// greatest is what so many tokens cost at the dearest rates that a call can be
+// charged at, with the request, the tools and the models beside it; false when
+// that is out of range.
+func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
+	if !p.hasRules() && len(a.Models) == 0 {
+		r := p.rates()
+		in, out := r.dearest(a.Audio, a.Image, a.ImageOut)
+		sum, ok := money.Cost(money.Item{Count: input, Rate: in}, money.Item{Count: output, Rate: out})
+		if !ok {
+			return 0, false
+		}
+		return sum.Add(p.Request)
+	}
+	sum := p.dearest(a, input, output)
+	calls := p.Request
+	ok := true
+	for i := range a.Tools {
+		if price := p.tool(a.Tools[i].Name); price != nil && ok {
+			var n int64
+			if n, ok = times(p.uses(&a.Tools[i]), int64(price.Price)); ok {
+				calls, ok = calls.Add(money.Amount(n))
+			}
+		}
+	}
+	for i := range a.Models {
+		m := &a.Models[i]
+		if !m.beside() || m.Price == nil || !ok {
+			continue
+		}
+		var in, out int64
+		each := m.Price.MaxOutput
+		if m.MaxTokens > 0 {
+			each = min(each, m.MaxTokens)
+		}
+		if in, ok = times(m.Price.Context, m.uses()); ok {
+			out, ok = times(each, m.uses())
+		}
+		sum.Plus(m.Price.dearest(a, in, out))
+	}
+	tokens, fits := sum.Amount()
+	if !fits || !ok {
 		return 0, false
 	}
-	return sum.Add(p.Request)
+	return tokens.Add(calls)
+}
+
+// dearest is what so many tokens cost at the dearest rates and factors that a
+// call can be charged at.
+func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
+	geo := p.dearestGeo(a.Geo.Value)
+	try := func(tier *Tier) {
+		p.thresholds(tier, input, func(prompt int64) {
+			r, factor := p.at(prompt, tier)
+			in, out := r.dearest(a.Audio, a.Image, a.ImageOut)
+			var sum money.Sum
+			sum.Add(money.Item{Count: input, Rate: in}, money.FactorOf(factor, geo))
+			sum.Add(money.Item{Count: output, Rate: out}, money.FactorOf(factor, geo))
+			if dearest.Less(&sum) {
+				dearest = sum
+			}
+		})
+	}
+	free := true // which tier serves is for the backend to choose
+	for _, o := range a.Tiers {
+		if o.Param == "service_tier" {
+			free = anyTier(o.Value)
+		}
+		try(p.tier(o.Value))
+	}
+	if free {
+		try(nil)
+		for i := range p.Tier {
+			try(&p.Tier[i])
+		}
+	}
+	return dearest
+}
+
+// dearestGeo is the dearest factor of the region that a request names. One that
+// names none leaves the region to the operator's account.
+func (p *Price) dearestGeo(said string) money.Amount {
+	if g := p.geo(said); g != nil {
+		return g.Factor
+	}
+	factor := money.Unit
+	if said == "" {
+		for _, g := range p.Geo {
+			factor = max(factor, g.Factor)
+		}
+	}
+	return factor
+}
+
+// unpriced refuses what the price says nothing of.
+func (p *Price) unpriced(a *Ask) *fault.Fault {
+	for _, o := range a.Tiers {
+		if !slices.Contains(usualTiers, o.Value) && p.tier(o.Value) == nil {
+			var priced []string
+			for _, t := range p.Tier {
+				priced = append(priced, t.Names...)
+			}
+			return unpricedOption(o.Param, o.Value, append(priced, "default"))
+		}
+	}
+	if said := a.Geo.Value; !slices.Contains(usualGeos, said) && p.geo(said) == nil {
+		var priced []string
+		for _, g := range p.Geo {
+			priced = append(priced, g.Name)
+		}
+		return unpricedOption(a.Geo.Param, said, append(priced, "global"))
+	}
+	for i := range a.Tools {
+		if tool := &a.Tools[i]; p.tool(tool.Name) == nil {
+			var priced []string
+			for _, c := range p.Call {
+				priced = append(priced, c.Tool)
+			}
+			return unpricedOption(tool.Param, tool.Name, priced)
+		}
+	}
+	switch {
+	case a.Audio && p.AudioInput == nil && p.AudioOutput == nil:
+		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: audio has no price for this model; leave it out")
+	case a.ImageOut && p.ImageOutput == nil:
+		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: images as output have no price for this model; leave them out")
+	}
+	return nil
+}
+
+func unpricedOption(param, value string, priced []string) *fault.Fault {
+	allowed := "nothing of this kind has one"
+	if len(priced) > 0 {
+		allowed = "allowed: " + strings.Join(priced, ", ")
+	}
+	return fault.At(fault.UnpricedOption, param, "`%s`: %q has no price for this model; %s", param, value, allowed)
 }
 
 // Fits returns the greatest max_tokens with which available covers the greatest
-// price of a call. It is zero when none does, and where the model has no
-// max_output.
+// price of a call. It is zero when none does, where the model has no max_output,
+// and where max_tokens does not bound the call.
 func (p *Price) Fits(a Ask, available money.Amount) int64 {
 	a.HasMaxTokens = true
 	return int64(sort.Search(int(p.MaxOutput), func(i int) bool {
@@ -92,19 +365,16 @@ func (p *Price) Fits(a Ask, available money.Amount) int64 {
 }
 
 // Cost returns what the tokens of a call and the request cost together, formed
-// in 128 bits and rounded up once. Within bounds it cannot leave the range;
-// tokens that were not cut may, and then cost [money.Max]. Whether the call is
-// charged at all is for the caller to decide.
+// in 128 bits and rounded up once, at the price's own rates. Within bounds it
+// cannot leave the range; tokens that were not cut may, and then cost
+// [money.Max]. Whether the call is charged at all is for the caller to decide.
 func (p *Price) Cost(t usage.Tokens) money.Amount {
 	r := p.rates()
-	sum, ok := money.Cost(
-		money.Item{Count: t.Input, Rate: r.input},
-		money.Item{Count: t.CacheRead, Rate: r.cacheRead},
-		money.Item{Count: t.CacheWrite5m, Rate: r.cacheWrite5m},
-		money.Item{Count: t.CacheWrite1h, Rate: r.cacheWrite1h},
-		money.Item{Count: t.Output, Rate: r.output},
-		money.Item{Count: t.Reasoning, Rate: r.reasoning},
-	)
+	var items [usage.Kinds]money.Item
+	for kind, n := range t.ByKind() {
+		items[kind] = money.Item{Count: n, Rate: r[kind]}
+	}
+	sum, ok := money.Cost(items[:]...)
 	if ok {
 		sum, ok = sum.Add(p.Request)
 	}
@@ -114,18 +384,42 @@ func (p *Price) Cost(t usage.Tokens) money.Amount {
 // Cut returns what of t lies within b, and whether that is less than t. What is
 // too much is taken from the dearest kinds first, in the customer's favour.
 func (p *Price) Cut(b Bounds, t usage.Tokens) (kept usage.Tokens, cut bool) {
-	kept = t
 	r := p.rates()
-	keepCheapest(b.Input, []kind{
-		{&kept.Input, r.input},
-		{&kept.CacheRead, r.cacheRead},
-		{&kept.CacheWrite5m, r.cacheWrite5m},
-		{&kept.CacheWrite1h, r.cacheWrite1h},
-	})
-	keepCheapest(b.Output, []kind{
-		{&kept.Output, r.output},
-		{&kept.Reasoning, r.reasoning},
-	})
+	return r.cut(b.Input, b.Output, t)
+}
+
+// together reports whether counts, none of them negative, are together at most room.
+func together(room int64, counts ...int64) bool {
+	for _, n := range counts {
+		if n < 0 || n > room {
+			return false
+		}
+		room -= n
+	}
+	return true
+}
+
+// cut is Cut at certain rates.
+func (r *rates) cut(input, output int64, t usage.Tokens) (kept usage.Tokens, cut bool) {
+	kept = t
+	if !together(input, t.Input, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.AudioInput, t.ImageInput) {
+		keepCheapest(input, []kind{
+			{&kept.Input, r[usage.KindInput]},
+			{&kept.CacheRead, r[usage.KindCacheRead]},
+			{&kept.CacheWrite5m, r[usage.KindCacheWrite5m]},
+			{&kept.CacheWrite1h, r[usage.KindCacheWrite1h]},
+			{&kept.AudioInput, r[usage.KindAudioInput]},
+			{&kept.ImageInput, r[usage.KindImageInput]},
+		})
+	}
+	if !together(output, t.Output, t.Reasoning, t.AudioOutput, t.ImageOutput) {
+		keepCheapest(output, []kind{
+			{&kept.Output, r[usage.KindOutput]},
+			{&kept.Reasoning, r[usage.KindReasoning]},
+			{&kept.AudioOutput, r[usage.KindAudioOutput]},
+			{&kept.ImageOutput, r[usage.KindImageOutput]},
+		})
+	}
 	return kept, kept != t
 }
 

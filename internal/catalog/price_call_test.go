@@ -26,22 +26,24 @@ func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {
 		bounds   Bounds
 		greatest string
 	}{
-		"a short body":         {claude(), Ask{BodyBytes: 3000, MaxTokens: 100, HasMaxTokens: true}, Bounds{1000, 200_000, 100}, "0.00525"},
-		"a part of a token":    {claude(), Ask{BodyBytes: 1, MaxTokens: 1, HasMaxTokens: true}, Bounds{1, 200_000, 1}, "0.00001875"},
-		"a body over context":  {claude(), Ask{BodyBytes: 32 << 20, MaxTokens: 1, HasMaxTokens: true}, Bounds{200_000, 200_000, 1}, "0.750015"},
-		"context per prompt":   {claude(), Ask{BodyBytes: 32 << 20, Prompts: 3, MaxTokens: 1, HasMaxTokens: true}, Bounds{600_000, 600_000, 3}, "2.250045"},
-		"no max_tokens":        {claude(), Ask{}, Bounds{0, 200_000, 64_000}, "0.96"},
-		"max_tokens over max":  {claude(), Ask{MaxTokens: math.MaxInt64, HasMaxTokens: true}, Bounds{0, 200_000, 64_000}, "0.96"},
-		"no tokens are wanted": {claude(), Ask{HasMaxTokens: true, Choices: 4}, Bounds{0, 200_000, 0}, "0"},
-		"choices":              {claude(), Ask{Choices: 4, MaxTokens: 10, HasMaxTokens: true}, Bounds{0, 200_000, 40}, "0.0006"},
-		"choices of prompts":   {claude(), Ask{Choices: 4, Prompts: 5, MaxTokens: 10, HasMaxTokens: true}, Bounds{0, 1_000_000, 200}, "0.003"},
-		"reasoning is dearer":  {thinking, Ask{MaxTokens: 10, HasMaxTokens: true}, Bounds{0, 200_000, 10}, "0.0002"},
-		"an hour is dearest":   {hourly, Ask{BodyBytes: 3000, HasMaxTokens: true}, Bounds{1000, 200_000, 0}, "0.006"},
-		"only requests cost":   {perCall, Ask{BodyBytes: 3000, Choices: math.MaxInt64}, Bounds{1000, math.MaxInt64, math.MaxInt64}, "0.000000005"},
+		"a short body":         {claude(), Ask{BodyBytes: 3000, MaxTokens: 100, HasMaxTokens: true}, Bounds{Reserve: 1000, Input: 200_000, Output: 100}, "0.00525"},
+		"a part of a token":    {claude(), Ask{BodyBytes: 1, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 1, Input: 200_000, Output: 1}, "0.00001875"},
+		"a body over context":  {claude(), Ask{BodyBytes: 32 << 20, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 200_000, Input: 200_000, Output: 1}, "0.750015"},
+		"context per prompt":   {claude(), Ask{BodyBytes: 32 << 20, Prompts: 3, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 600_000, Input: 600_000, Output: 3}, "2.250045"},
+		"no max_tokens":        {claude(), Ask{}, Bounds{Reserve: 0, Input: 200_000, Output: 64_000}, "0.96"},
+		"max_tokens over max":  {claude(), Ask{MaxTokens: math.MaxInt64, HasMaxTokens: true}, Bounds{Reserve: 0, Input: 200_000, Output: 64_000}, "0.96"},
+		"no tokens are wanted": {claude(), Ask{HasMaxTokens: true, Choices: 4}, Bounds{Reserve: 0, Input: 200_000, Output: 0}, "0"},
+		"choices":              {claude(), Ask{Choices: 4, MaxTokens: 10, HasMaxTokens: true}, Bounds{Reserve: 0, Input: 200_000, Output: 40}, "0.0006"},
+		"choices of prompts":   {claude(), Ask{Choices: 4, Prompts: 5, MaxTokens: 10, HasMaxTokens: true}, Bounds{Reserve: 0, Input: 1_000_000, Output: 200}, "0.003"},
+		"reasoning is dearer":  {thinking, Ask{MaxTokens: 10, HasMaxTokens: true}, Bounds{Reserve: 0, Input: 200_000, Output: 10}, "0.0002"},
+		"an hour is dearest":   {hourly, Ask{BodyBytes: 3000, HasMaxTokens: true}, Bounds{Reserve: 1000, Input: 200_000, Output: 0}, "0.006"},
+		"only requests cost":   {perCall, Ask{BodyBytes: 3000, Choices: math.MaxInt64}, Bounds{Reserve: 1000, Input: math.MaxInt64, Output: math.MaxInt64}, "0.000000005"},
 	} {
 		got, refused := c.price.Bounds(c.ask)
-		if refused != nil || got != c.bounds {
-			t.Errorf("%s is bounded by %+v, %v, want %+v", name, got, refused, c.bounds)
+		sizes := got
+		sizes.greatest, sizes.most, sizes.options = 0, 0, nil
+		if refused != nil || sizes != c.bounds {
+			t.Errorf("%s is bounded by %+v, %v, want %+v", name, sizes, refused, c.bounds)
 		} else if sum := c.price.Greatest(got); sum != *amount(c.greatest) {
 			t.Errorf("%s costs at most %v, want %s", name, sum, c.greatest)
 		}
@@ -72,7 +74,7 @@ func TestTheCostIsThatOfEachKind(t *testing.T) {
 	t.Parallel()
 	own := claude()
 	own.CacheWrite1h, own.Reasoning, own.Request = amount("6"), amount("20"), 7
-	plain := Price{Model: "a", Input: amount("3"), Output: amount("15"), Context: 1, MaxOutput: 1}
+	plain := Price{Model: "a", TokenPrices: TokenPrices{Input: amount("3"), Output: amount("15")}, Context: 1, MaxOutput: 1}
 	const m = money.Million
 	for name, c := range map[string]struct {
 		price  Price
@@ -90,10 +92,10 @@ func TestTheCostIsThatOfEachKind(t *testing.T) {
 		"caches as input":           {plain, usage.Tokens{CacheRead: m, CacheWrite5m: m, CacheWrite1h: m}, "9"},
 		"nothing but the request":   {own, usage.Tokens{}, "0.000000007"},
 		"all in one":                {claude(), usage.Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite5m: 4, CacheWrite1h: 5, Reasoning: 6}, "0.00015765"},
-		"rounded up once":           {Price{Input: amount("0.000000001"), Output: amount("0.000000001")}, usage.Tokens{Input: 1, Output: 1}, "0.000000001"},
+		"rounded up once":           {Price{TokenPrices: TokenPrices{Input: amount("0.000000001"), Output: amount("0.000000001")}}, usage.Tokens{Input: 1, Output: 1}, "0.000000001"},
 		"beyond the range, uncut":   {claude(), usage.Tokens{Input: math.MaxInt64}, "9223372036.854775807"},
-		"beyond it by the request":  {Price{Request: money.Max, Input: amount("1")}, usage.Tokens{Input: 1}, "9223372036.854775807"},
-		"free though it has tokens": {Price{Input: amount("0"), Output: amount("0")}, usage.Tokens{Input: m, Output: m}, "0"},
+		"beyond it by the request":  {Price{Request: money.Max, TokenPrices: TokenPrices{Input: amount("1")}}, usage.Tokens{Input: 1}, "9223372036.854775807"},
+		"free though it has tokens": {Price{TokenPrices: TokenPrices{Input: amount("0"), Output: amount("0")}}, usage.Tokens{Input: m, Output: m}, "0"},
 	} {
 		if got := c.price.Cost(c.tokens); got != *amount(c.want) {
 			t.Errorf("%s costs %v, want %s", name, got, c.want)
@@ -152,8 +154,10 @@ func prices() *rapid.Generator[Price] {
 		}
 		input, output := money.Amount(amounts.Draw(t, "input")), money.Amount(amounts.Draw(t, "output"))
 		p := Price{
-			Model: "m", Input: &input, Output: &output, CacheRead: optional("cache_read"), CacheWrite: optional("cache_write"),
-			CacheWrite1h: optional("cache_write_1h"), Reasoning: optional("reasoning"), Request: money.Amount(amounts.Draw(t, "request")),
+			Model: "m", TokenPrices: TokenPrices{Input: &input, Output: &output, CacheRead: optional("cache_read"), CacheWrite: optional("cache_write"),
+				CacheWrite1h: optional("cache_write_1h"), Reasoning: optional("reasoning"),
+				AudioInput: optional("audio_input"), AudioOutput: optional("audio_output"), ImageInput: optional("image_input"), ImageOutput: optional("image_output"),
+			}, Request: money.Amount(amounts.Draw(t, "request")),
 			Context: rapid.Int64Range(1, 2_000_000).Draw(t, "context"), MaxOutput: rapid.Int64Range(1, 200_000).Draw(t, "max_output"),
 		}
 		if err := p.Validate(); err != nil {
@@ -179,6 +183,7 @@ func tokens(most int64) *rapid.Generator[usage.Tokens] {
 		return usage.Tokens{
 			Input: n.Draw(t, "input"), Output: n.Draw(t, "output"), CacheRead: n.Draw(t, "read"),
 			CacheWrite5m: n.Draw(t, "written"), CacheWrite1h: n.Draw(t, "written 1h"), Reasoning: n.Draw(t, "reasoning"),
+			AudioInput: n.Draw(t, "audio in"), AudioOutput: n.Draw(t, "audio out"), ImageInput: n.Draw(t, "image in"), ImageOutput: n.Draw(t, "image out"),
 		}
 	})
 }
@@ -203,6 +208,7 @@ func TestWhatIsChargedIsWithinWhatWasReserved(t *testing.T) {
 			t.Fatalf("%+v was cut again to %+v", kept, again)
 		}
 		b.Input = b.Reserve // what more reads reserves more
+		claimed.AudioInput, claimed.AudioOutput, claimed.ImageInput, claimed.ImageOutput = 0, 0, 0, 0
 		kept, _ = p.Cut(b, claimed)
 		if cost, greatest := p.Cost(kept), p.Greatest(b); cost > greatest {
 			t.Fatalf("%+v cost %v, reserved were %v", kept, cost, greatest)
@@ -219,12 +225,15 @@ func TestACutLeavesTheCheapest(t *testing.T) {
 		kept, _ := p.Cut(b, claimed)
 		// Moving one token from a kind that was kept to one that was cut does not
 		// make the call cheaper.
-		all := func(u *usage.Tokens) [6]*int64 {
-			return [6]*int64{&u.Input, &u.CacheRead, &u.CacheWrite5m, &u.CacheWrite1h, &u.Output, &u.Reasoning}
+		all := func(u *usage.Tokens) [usage.Kinds]*int64 {
+			return [usage.Kinds]*int64{
+				&u.Input, &u.CacheRead, &u.CacheWrite5m, &u.CacheWrite1h, &u.AudioInput, &u.ImageInput,
+				&u.Output, &u.Reasoning, &u.AudioOutput, &u.ImageOutput,
+			}
 		}
-		input := func(i int) bool { return i < 4 }
-		for from := range 6 {
-			for to := range 6 {
+		input := func(i int) bool { return i < 6 }
+		for from := range usage.Kinds {
+			for to := range usage.Kinds {
 				other := kept
 				if input(from) != input(to) || *all(&other)[from] == 0 || *all(&other)[to] == *all(&claimed)[to] {
 					continue
@@ -244,12 +253,7 @@ func TestMoreIsNeverCheaper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := prices().Draw(t, "price")
 		less, more := tokens(1<<30).Draw(t, "tokens"), tokens(1<<30).Draw(t, "tokens added")
-		more.Input += less.Input
-		more.Output += less.Output
-		more.CacheRead += less.CacheRead
-		more.CacheWrite5m += less.CacheWrite5m
-		more.CacheWrite1h += less.CacheWrite1h
-		more.Reasoning += less.Reasoning
+		more = more.Plus(less)
 		if p.Cost(more) < p.Cost(less) {
 			t.Fatalf("%+v cost %v, %+v only %v", less, p.Cost(less), more, p.Cost(more))
 		}
@@ -288,6 +292,10 @@ func TestTheCostIsExact(t *testing.T) {
 			{u.CacheWrite1h, or(p.CacheWrite1h, or(p.CacheWrite, p.Input))},
 			{u.Output, p.Output},
 			{u.Reasoning, or(p.Reasoning, p.Output)},
+			{u.AudioInput, or(p.AudioInput, p.Input)},
+			{u.AudioOutput, or(p.AudioOutput, p.Output)},
+			{u.ImageInput, or(p.ImageInput, p.Input)},
+			{u.ImageOutput, or(p.ImageOutput, p.Output)},
 		} {
 			exact.Add(exact, new(big.Int).Mul(big.NewInt(kind.count), big.NewInt(int64(*kind.price))))
 		}
@@ -320,5 +328,28 @@ func BenchmarkPricingACall(b *testing.B) {
 	p := claude()
 	for b.Loop() {
 		priced(&p)
+	}
+}
+
+func TestWhatAnAnswersTextDoesNotShowTheCostOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ask  Ask
+		want bool
+	}{
+		"text":                 {Ask{MaxTokens: 100, HasMaxTokens: true}, false},
+		"a link to read":       {Ask{FullContext: true}, true},
+		"images that it reads": {Ask{Image: true, InlineInput: 100}, true},
+		"a tool":               {Ask{Tools: []ServerTool{{Param: "tools[0].type", Name: "web_search"}}}, true},
+		"a priced model":       {Ask{Models: []NamedModel{{Param: "tools[0].model", Price: new(Price)}}}, true},
+		"a free model":         {Ask{Models: []NamedModel{{Param: "moderation.model"}}}, false},
+		"a compaction":         {Ask{Compaction: true}, true},
+		"reasoning":            {Ask{Thinking: true}, true},
+		"audio":                {Ask{Audio: true}, true},
+		"an image":             {Ask{ImageOut: true}, true},
+	} {
+		if got := c.ask.CostsUnseen(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

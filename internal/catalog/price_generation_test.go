@@ -87,7 +87,7 @@ func TestTheGreatestPriceOfAGeneration(t *testing.T) {
 		"a duration below zero":    {catalog.Price{Second: rows}, catalog.Video, catalog.Work{Duration: -1}, "", "", catalog.NoDuration},
 		"seconds for an image":     {catalog.Price{Second: rows}, catalog.Image, catalog.Work{}, "", "", catalog.Unpriced},
 		"images for a video":       {catalog.Price{Image: rows}, catalog.Video, catalog.Work{Duration: catalog.Second}, "", "", catalog.Unpriced},
-		"tokens":                   {catalog.Price{Input: new(money.Unit), Output: new(money.Unit)}, catalog.Video, catalog.Work{Duration: catalog.Second}, "", "", catalog.Unpriced},
+		"tokens":                   {catalog.Price{TokenPrices: catalog.TokenPrices{Input: new(money.Unit), Output: new(money.Unit)}}, catalog.Video, catalog.Work{Duration: catalog.Second}, "", "", catalog.Unpriced},
 		"more than can be":         {catalog.Price{Second: []catalog.Variant{{Price: money.Max}}}, catalog.Video, catalog.Work{Duration: catalog.Second + 1}, "", "", catalog.TooMuch},
 		"more by the request":      {catalog.Price{Second: []catalog.Variant{{Price: money.Max}}, Request: 1}, catalog.Video, catalog.Work{Duration: catalog.Second}, "", "", catalog.TooMuch},
 		"more than can be counted": {catalog.Price{Image: []catalog.Variant{{Price: 1}}}, catalog.Image, catalog.Work{Count: math.MaxInt64}, "", "", catalog.TooMuch},

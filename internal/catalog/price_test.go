@@ -20,7 +20,7 @@ func amount(text string) *money.Amount {
 // claude is a price with most of its words.
 func claude() Price {
 	return Price{
-		Model: "claude-*", Input: amount("3"), Output: amount("15"), CacheRead: amount("0.30"), CacheWrite: amount("3.75"),
+		Model: "claude-*", TokenPrices: TokenPrices{Input: amount("3"), Output: amount("15"), CacheRead: amount("0.30"), CacheWrite: amount("3.75")},
 		Context: 200_000, MaxOutput: 64_000,
 	}
 }
@@ -36,13 +36,15 @@ func TestAPriceThatCannotBeReservedForIsRefused(t *testing.T) {
 		"no context":    {func(p *Price) { p.Context = 0 }, "price claude-*: a price per token needs context and max_output"},
 		"no max_output": {func(p *Price) { p.MaxOutput = 0 }, "needs context and max_output"},
 		"only reasoning costs": {func(p *Price) {
-			*p = Price{Model: "a", Input: amount("0"), Output: amount("0"), Reasoning: amount("1")}
+			*p = Price{Model: "a", TokenPrices: TokenPrices{Input: amount("0"), Output: amount("0"), Reasoning: amount("1")}}
 		}, "needs context and max_output"},
-		"a negative context":      {func(p *Price) { p.Context = -1 }, "from 1 to 1000000000 tokens"},
-		"a boundless max_output":  {func(p *Price) { p.MaxOutput = MaxTokens + 1 }, "from 1 to 1000000000 tokens"},
-		"no input":                {func(p *Price) { p.Input = nil }, "names input and output"},
-		"no output":               {func(p *Price) { p.Output = nil }, "names input and output"},
-		"a cache without input":   {func(p *Price) { *p = Price{Model: "a", CacheRead: amount("1"), Context: 1, MaxOutput: 1} }, "names input and output"},
+		"a negative context":     {func(p *Price) { p.Context = -1 }, "from 1 to 1000000000 tokens"},
+		"a boundless max_output": {func(p *Price) { p.MaxOutput = MaxTokens + 1 }, "from 1 to 1000000000 tokens"},
+		"no input":               {func(p *Price) { p.Input = nil }, "names input and output"},
+		"no output":              {func(p *Price) { p.Output = nil }, "names input and output"},
+		"a cache without input": {func(p *Price) {
+			*p = Price{Model: "a", TokenPrices: TokenPrices{CacheRead: amount("1")}, Context: 1, MaxOutput: 1}
+		}, "names input and output"},
 		"a negative input":        {func(p *Price) { p.Input = amount("-1") }, "input is -1.00 and must not be negative"},
 		"a negative cache":        {func(p *Price) { p.CacheWrite1h = amount("-0.5") }, "cache_write_1h is -0.50"},
 		"a negative request":      {func(p *Price) { p.Request = -1 }, "request is -0.000000001"},
@@ -75,11 +77,11 @@ func TestAPriceMayCountWhatItLikes(t *testing.T) {
 	for name, p := range map[string]Price{
 		"tokens":               claude(),
 		"requests":             {Model: "a", Request: 1},
-		"tokens that are free": {Model: "a", Input: amount("0"), Output: amount("0")},
-		"free input":           {Model: "a", Input: amount("0"), Output: amount("1"), Context: 1, MaxOutput: 1},
+		"tokens that are free": {Model: "a", TokenPrices: TokenPrices{Input: amount("0"), Output: amount("0")}},
+		"free input":           {Model: "a", TokenPrices: TokenPrices{Input: amount("0"), Output: amount("1")}, Context: 1, MaxOutput: 1},
 		"images":               {Model: "a", Image: []Variant{{Price: 0}, {Resolution: "1K", Price: 1}, {Resolution: "2K", Price: 1}}},
 		"seconds":              {Model: "a", Second: []Variant{{Price: 1}, {Audio: true, Price: 2}, {Resolution: "1080P", Audio: true, Price: 3}}},
-		"the greatest bounds":  {Model: "a", Input: amount("1000000"), Output: amount("1000000"), Context: MaxTokens, MaxOutput: MaxTokens},
+		"the greatest bounds":  {Model: "a", TokenPrices: TokenPrices{Input: amount("1000000"), Output: amount("1000000")}, Context: MaxTokens, MaxOutput: MaxTokens},
 	} {
 		if err := p.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)

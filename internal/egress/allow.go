@@ -127,6 +127,11 @@ func (a Allowed) address(peer netip.AddrPort) bool {
 	})
 }
 
+// opensLoopback tells whether the operator allowed an address of the machine itself.
+func (a Allowed) opensLoopback(port uint16) bool {
+	return a.address(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)) || a.address(netip.AddrPortFrom(netip.IPv6Loopback(), port))
+}
+
 // opens tells whether the operator allowed a host as it stands in a URL.
 func (a Allowed) opens(host string, port uint16) bool {
 	if a.name(host, port) {

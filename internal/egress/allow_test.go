@@ -103,3 +103,37 @@ func TestAnAllowedAddressThatIsNotOneIsRefused(t *testing.T) {
 		t.Errorf("one host with two ports: %v", err)
 	}
 }
+
+// TestALiteralAddressIsCheckedWhenItIsRegistered: that something is allowed does not
+// open the rest.
+func TestALiteralAddressIsCheckedWhenItIsRegistered(t *testing.T) {
+	t.Parallel()
+	a := allowed(t, "10.1.0.0/16:80", "hooks.internal:8443", "127.0.0.1:443")
+	for text, passes := range map[string]bool{
+		"https://hooks.example.com/x":          true,
+		"http://10.1.2.3/":                     true,
+		"https://hooks.internal:8443/":         true,
+		"https://127.0.0.1/":                   true,
+		"https://localhost/":                   true, // it may stand for 127.0.0.1, which is allowed
+		"http://hooks.corp.internal/":          true, // it may stand for 10.1.2.3
+		"http://printer.local/":                true,
+		"http://127.0.0.1/":                    false,
+		"http://localhost/":                    false,
+		"http://127.1/":                        false,
+		"http://2130706433/":                   false,
+		"http://[::1]/":                        false,
+		"http://169.254.169.254/latest":        false,
+		"http://[fe80::1]/":                    false,
+		"http://[::ffff:169.254.169.254]/":     false,
+		"http://metadata.google.internal/":     false,
+		"http://instance-data.ec2.internal./x": false,
+		"http://192.168.1.1/":                  false,
+	} {
+		if err := a.CheckRegistered(text); (err == nil) != passes {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if err := (egress.Allowed{}).CheckRegistered("http://printer.local/"); err == nil {
+		t.Error("a local name passes where nothing is allowed")
+	}
+}

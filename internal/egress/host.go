@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -27,6 +28,28 @@ var special = []string{
 	"internal",    // reserved by ICANN in 2024 for private use; metadata services live there
 	"home.arpa",   // RFC 8375
 	"localhost6", "ip6-localhost", "ip6-loopback",
+}
+
+// loopbackNames and metadataNames are those of the special names that stand for the
+// machine itself, and for the metadata services of clouds.
+var (
+	loopbackNames = []string{"localhost", "localhost6", "ip6-localhost", "ip6-loopback", "localdomain"}
+	metadataNames = []string{"metadata.google.internal", "metadata.goog", "metadata.internal", "metadata.azure.internal", "instance-data.ec2.internal"}
+)
+
+// isLoopbackName tells whether host is a name of the machine itself.
+func isLoopbackName(host string) bool { return isBelow(host, loopbackNames) }
+
+// isLocalName tells whether host is a name of the local network, and neither of the
+// machine itself nor of a metadata service.
+func isLocalName(host string) bool {
+	return isBelow(host, special) && !isLoopbackName(host) && !isBelow(host, metadataNames)
+}
+
+// isBelow tells whether host is one of the names, or below one.
+func isBelow(host string, names []string) bool {
+	name, err := hostName(host)
+	return err == nil && slices.ContainsFunc(names, func(own string) bool { return name == own || strings.HasSuffix(name, "."+own) })
 }
 
 // checkHost refuses the host of a URL, with or without brackets, that is an
@@ -60,10 +83,8 @@ func checkHost(host string) error {
 	if numeric(name) {
 		return checkQuad(host)
 	}
-	for _, own := range special {
-		if name == own || strings.HasSuffix(name, "."+own) {
-			return errSpecial
-		}
+	if isBelow(name, special) {
+		return errSpecial
 	}
 	return nil
 }

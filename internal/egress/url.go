@@ -24,7 +24,20 @@ func CheckURL(text string) error { return Allowed{}.CheckURL(text) }
 
 // CheckURL is [CheckURL] but for special addresses and names that are allowed
 // with the port of the URL.
-func (a Allowed) CheckURL(text string) error {
+func (a Allowed) CheckURL(text string) error { return a.checkURL(text, a.opens) }
+
+// CheckRegistered is [Allowed.CheckURL] for a URL that is dialled later. Where an
+// address is allowed, a name of the local network passes, since it may stand for that
+// address when it is dialled. A special address itself, a name of the machine and
+// that of a metadata service pass only where they are allowed with their port.
+func (a Allowed) CheckRegistered(text string) error {
+	return a.checkURL(text, func(host string, port uint16) bool {
+		return a.opens(host, port) || len(a.prefixes) > 0 && isLocalName(host) || isLoopbackName(host) && a.opensLoopback(port)
+	})
+}
+
+// checkURL refuses a URL; opens tells whether a special host is allowed.
+func (a Allowed) checkURL(text string, opens func(host string, port uint16) bool) error {
 	if n := utf8.RuneCountInString(text); n > MaxURL {
 		return fmt.Errorf("must have at most %d characters, not %d", MaxURL, n)
 	}
@@ -51,7 +64,7 @@ func (a Allowed) CheckURL(text string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkHost(host); err != nil && !a.opens(host, port) {
+	if err := checkHost(host); err != nil && !opens(host, port) {
 		return hostError(host, err)
 	}
 	// Our own reader must agree.

@@ -20,6 +20,7 @@ const (
 	InvalidParameter     Code = "INVALID_PARAMETER"
 	MissingParameter     Code = "MISSING_PARAMETER"
 	InvalidModel         Code = "INVALID_MODEL"
+	UnpricedOption       Code = "UNPRICED_OPTION"
 	ModelNotFound        Code = "MODEL_NOT_FOUND"
 	Unauthorized         Code = "UNAUTHORIZED"
 	Forbidden            Code = "FORBIDDEN"
@@ -77,6 +78,7 @@ var statuses = map[Code]int{
 	InvalidParameter:     http.StatusBadRequest,
 	MissingParameter:     http.StatusBadRequest,
 	InvalidModel:         http.StatusBadRequest,
+	UnpricedOption:       http.StatusBadRequest,
 	ModelNotFound:        http.StatusNotFound,
 	Unauthorized:         http.StatusUnauthorized,
 	Forbidden:            http.StatusForbidden,
@@ -153,6 +155,8 @@ type Fault struct {
 	// Task is the id of the task that has the session id, for
 	// DUPLICATE_SESSION_ID.
 	Task string
+
+	status int // in the place of the code's; zero: the code's
 }
 
 // New returns a fault that concerns the request as a whole.
@@ -172,6 +176,14 @@ func (f *Fault) After(d time.Duration) *Fault {
 	return &g
 }
 
+// WithStatus returns a copy of f that is answered with this HTTP status in the
+// place of its code's.
+func (f *Fault) WithStatus(status int) *Fault {
+	g := *f
+	g.status = status
+	return &g
+}
+
 // Error implements error.
 func (f *Fault) Error() string {
 	if f.Param == "" {
@@ -180,8 +192,12 @@ func (f *Fault) Error() string {
 	return string(f.Code) + " (" + f.Param + "): " + f.Message
 }
 
-// Status is the HTTP status of f's code; 500 for a code without a row.
+// Status is the HTTP status of f: the one of WithStatus, or else that of its
+// code; 500 for a code without a row.
 func (f *Fault) Status() int {
+	if f.status != 0 {
+		return f.status
+	}
 	if status, ok := statuses[f.Code]; ok {
 		return status
 	}

@@ -99,3 +99,11 @@ func TestAfterLeavesTheOriginalAlone(t *testing.T) {
 		t.Errorf("%+v became %+v", f, later)
 	}
 }
+
+func TestAStatusOfItsOwnStandsInThePlaceOfTheCodes(t *testing.T) {
+	t.Parallel()
+	f := New(UpstreamUnavailable, "down")
+	if own := f.WithStatus(http.StatusBadGateway); own.Status() != 502 || own.Code != f.Code || f.Status() != 503 {
+		t.Errorf("%d, and %d of the code", own.Status(), f.Status())
+	}
+}

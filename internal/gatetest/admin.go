@@ -31,6 +31,13 @@ func newAdminClient(socket string) *adminClient {
 // nil, and returns what came back.
 func (g *Gate) Admin(t testing.TB, method, path string, in any) (status int, body []byte) {
 	t.Helper()
+	answer := g.AdminAnswer(t, method, path, in)
+	return answer.Status, []byte(answer.Body)
+}
+
+// AdminAnswer is Admin for a test that reads the headers of the answer.
+func (g *Gate) AdminAnswer(t testing.TB, method, path string, in any) Answer {
+	t.Helper()
 	var sent []byte
 	if in != nil {
 		var err error
@@ -38,30 +45,30 @@ func (g *Gate) Admin(t testing.TB, method, path string, in any) (status int, bod
 			t.Fatal(err)
 		}
 	}
-	status, body, err := g.admin.send(t.Context(), method, path, sent)
+	answer, err := g.admin.send(t.Context(), method, path, sent)
 	if errors.Is(err, io.EOF) {
 		// Right after a reload the server of the configuration before may
 		// accept a connection and close it unread.
-		status, body, err = g.admin.send(t.Context(), method, path, sent)
+		answer, err = g.admin.send(t.Context(), method, path, sent)
 	}
 	if err != nil {
 		t.Fatalf("admin %s %s: %v", method, path, err)
 	}
-	return status, body
+	return answer
 }
 
-func (c *adminClient) send(ctx context.Context, method, path string, in []byte) (status int, body []byte, err error) {
+func (c *adminClient) send(ctx context.Context, method, path string, in []byte) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1"+path, bytes.NewReader(in))
 	if err != nil {
-		return 0, nil, err
+		return Answer{}, err
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return 0, nil, err
+		return Answer{}, err
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
+	body, err := io.ReadAll(resp.Body)
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: string(body)}, err
 }
 
 // Key is an API key and whose it is.

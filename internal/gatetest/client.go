@@ -86,7 +86,15 @@ type Wire struct {
 // Dial opens a connection to the site.
 func (g *Gate) Dial(t testing.TB) *Wire {
 	t.Helper()
-	conn, err := net.Dial("tcp", g.Address)
+	return g.DialFrom(t, "127.0.0.1")
+}
+
+// DialFrom opens a connection to the site from an address of this machine, such as
+// 127.0.0.9.
+func (g *Gate) DialFrom(t testing.TB, address string) *Wire {
+	t.Helper()
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := from.DialContext(t.Context(), "tcp", g.Address)
 	if err != nil {
 		t.Fatal(err)
 	}

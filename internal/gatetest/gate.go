@@ -51,6 +51,10 @@ type Config struct {
 
 	// Storage stands in the place of that store, as in "badger /path".
 	Storage string
+
+	// LogFormat is the format of the log, of which each line must be JSON.
+	// Default: json.
+	LogFormat string
 }
 
 // Proxied is a site with both doors, each before the backend.
@@ -148,6 +152,10 @@ func (g *Gate) Caddyfile(config Config) string {
 	if storage == "" {
 		storage = fmt.Sprintf("gatetest %q", g.Store)
 	}
+	format := config.LogFormat
+	if format == "" {
+		format = "json"
+	}
 	text := `{
 	admin ` + g.AdminAddress + `
 	persist_config off
@@ -155,7 +163,7 @@ func (g *Gate) Caddyfile(config Config) string {
 	log default {
 		output gatetest
 		level DEBUG
-		format json
+		format ` + format + `
 	}
 	` + config.Global + `
 	modelgate {

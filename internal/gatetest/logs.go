@@ -144,11 +144,15 @@ func isCall(fn func(Line) bool) func(Line) bool {
 
 // CallLines returns how many lines there are of the call with this request id.
 func (g *Gate) CallLines(requestID string) int {
+	return g.CountLines(isCall(func(l Line) bool { return l.Text("request_id") == requestID }))
+}
+
+// CountLines returns for how many lines of this Gate so far fn is true.
+func (g *Gate) CountLines(fn func(Line) bool) (n int) {
 	lines, _ := logged.from(g.logFrom)
-	n := 0
 	for _, text := range lines {
 		var line Line
-		if json.Unmarshal(text, &line) == nil && line.Text("msg") == "call" && line.Text("request_id") == requestID {
+		if json.Unmarshal(text, &line) == nil && fn(line) {
 			n++
 		}
 	}

@@ -16,7 +16,7 @@ func Node(t testing.TB) *caddymodule.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, release, err := module.(*caddymodule.App).Node(t.Context())
+	node, release, err := module.(*caddymodule.App).InForce(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,23 +31,35 @@ type decider struct {
 var deciders = []decider{
 	{means: "`model`", adopt: adoptModel, names: []string{"model", "modelname", "modelid", "modelversion", "reqkey"}},
 	{means: "`duration`", adopt: adoptDuration, names: []string{
-		"duration", "seconds", "durationseconds", "durationsec", "durationinseconds", "videoduration", "numseconds",
+		"duration", "seconds", "durationseconds", "durationsec", "durationinseconds", "videoduration", "videodurationseconds", "numseconds",
+		"numberofseconds", "secs", "sec", "lengthseconds", "lengthsec", "lengthinseconds", "length", "videolength", "videolengthseconds",
+		"videoseconds", "cliplength", "cliplengthseconds", "clipduration", "clipseconds", "totalseconds", "totalduration", "totallength",
+		"outputduration", "outputlength", "targetduration", "targetlength", "generationduration", "extendduration", "extendseconds",
+		"extensionduration", "extensionseconds",
+	}},
+	{means: "`duration` in milliseconds", adopt: adoptMilliseconds, names: []string{
+		"durationms", "durationmillis", "durationmilliseconds", "durationinmilliseconds", "milliseconds", "videodurationms", "lengthms", "videolengthms",
 	}},
 	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), names: []string{
-		"n", "count", "samplecount", "numsamples", "numvideos", "numberofvideos", "videocount", "numoutputs", "numresults", "numberresults", "batchsize",
+		"n", "count", "samplecount", "numsamples", "numvideos", "numberofvideos", "videocount", "numoutputs", "numresults", "numberresults", "numberofresults", "batchsize",
+		"numclips", "nvideos", "nsamples", "noutputs", "nresults", "numgenerations", "videosperprompt", "numvideosperprompt", "outputcount", "resultcount",
+		"candidatecount", "numcandidates", "repeatcount", "variantcount", "numvariants", "numvariations", "quantity",
 	}},
 	{means: "`width`", adopt: adoptInto(func(o *Output) **int { return &o.Width }), names: []string{"width", "videowidth"}},
 	{means: "`height`", adopt: adoptInto(func(o *Output) **int { return &o.Height }), names: []string{"height", "videoheight"}},
 	{means: "`fps`", adopt: adoptInto(func(o *Output) **int { return &o.FPS }), names: []string{"fps", "framerate", "framespersecond"}},
 	{means: "`width` and `height`", adopt: adoptSize, opaque: true, names: []string{"size", "videosize", "resolution", "videoresolution"}},
-	{means: "the given `duration` times the given `fps`", adopt: agreeFrames, names: []string{"frames", "numframes", "framecount", "numberofframes"}},
+	{means: "the given `duration` times the given `fps`", adopt: agreeFrames, names: []string{
+		"frames", "numframes", "framecount", "numberofframes", "nframes", "framenum", "framesnum", "framenumber", "framescount", "totalframes", "videoframes",
+		"numvideoframes", "maxframes", "outputframes", "lengthframes", "lengthinframes", "videolengthframes", "clipframes", "framesperclip", "durationframes",
+	}},
 }
 
 // containers are objects whose members services are known to read as if they
 // were members of the request.
 var containers = []string{
 	"metadata", "parameters", "params", "output", "outputconfig", "input", "extinfo", "extra", "extrabody", "extraparams", "options", "config",
-	"settings", "arguments", "generationconfig", "videoconfig", "videogenerationconfig", "size", "videosize", "resolution",
+	"settings", "arguments", "args", "generationconfig", "videoconfig", "videogenerationconfig", "size", "videosize", "resolution", "instances", "video",
 }
 
 // maxContainers is how many containers are looked into within each other. Each
@@ -126,6 +138,13 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 			var inner map[string]json.RawMessage
 			_ = json.Unmarshal(raw, &inner) // it is part of what was read before
 			found = walk(found, here, inner, depth+1)
+		case raw[0] == '[' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
+			var elements []map[string]json.RawMessage
+			if json.Unmarshal(raw, &elements) == nil { // else they are no objects
+				for i, inner := range elements {
+					found = walk(found, here+"["+strconv.Itoa(i)+"]", inner, depth+1)
+				}
+			}
 		case rank < 0:
 		case path == "" && string(raw) == "null": // as if it were absent
 		default:
@@ -198,6 +217,21 @@ func adoptDuration(r *Request, a *alias) bool {
 	}
 	return refused == nil && *r.Output.Duration == n
 }
+
+// adoptMilliseconds is adoptDuration for a whole number of milliseconds.
+func adoptMilliseconds(r *Request, a *alias) bool {
+	n, err := strconv.ParseInt(a.text, 10, 64)
+	if err != nil || !decimalText.MatchString(a.text) || n <= 0 || n > int64(catalog.MaxSeconds/millisecond) {
+		return false
+	}
+	length := catalog.Seconds(n) * millisecond
+	if r.Output.Duration == nil {
+		r.Output.Duration = &length
+	}
+	return *r.Output.Duration == length
+}
+
+const millisecond = catalog.Second / 1000
 
 // adoptInto is adopt for a whole number of the output.
 func adoptInto(of func(*Output) **int) func(*Request, *alias) bool {

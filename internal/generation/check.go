@@ -121,8 +121,11 @@ func (c *check) prompt() *fault.Fault {
 	return invalid("prompt", "must not be empty")
 }
 
-// texts have a greatest length.
+// texts have a greatest length, and a session id has no control characters.
 func (c *check) texts() *fault.Fault {
+	if strings.ContainsFunc(c.SessionID, unicode.IsControl) {
+		return invalid("session_id", "must not hold control characters")
+	}
 	refused := within([]limited{
 		{"prompt", c.Prompt, MaxPrompt},
 		{"negative_prompt", c.NegativePrompt, MaxPrompt},

@@ -10,15 +10,15 @@ import (
 
 // A body becomes a request, is checked and priced.
 func ExampleCheck() {
-	families, err := catalog.NewFamilies([]catalog.FamilyRow{{Family: "E", Models: []catalog.Pattern{"sora-*"}}})
+	families, err := catalog.NewFamilies([]catalog.FamilyRow{{Family: "E", Models: []catalog.Pattern{"wan-*"}}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	price := catalog.Price{Model: "video-sora-*", Second: []catalog.Variant{{Price: money.Unit / 10}}}
+	price := catalog.Price{Model: "video-wan-*", Second: []catalog.Variant{{Price: money.Unit / 10}}}
 
 	for _, output := range []string{`{"audio":true,"fps":24}`, `{"duration":5}`} {
-		request, ignored, refused := generation.DecodeVideo([]byte(`{"model":"video-sora-2","prompt":"a boat","output":` + output + `}`))
+		request, ignored, refused := generation.DecodeVideo([]byte(`{"model":"video-wan-2.2","prompt":"a boat","output":` + output + `}`))
 		if refused != nil {
 			fmt.Println(refused)
 			continue

@@ -15,6 +15,11 @@ func (c *Checked) Job() backends.Job {
 	if c.Passing() {
 		job.Kind = backends.Generations
 	}
+	for _, a := range append(aliasesOf(c.Fields), aliasesWithin("ext_info", c.ExtInfo)...) {
+		if of := a.decides(); !of.opaque || a.readable() {
+			job.Adopted = append(job.Adopted, a.path)
+		}
+	}
 	for _, in := range c.Inputs {
 		job.Inputs = append(job.Inputs, backends.Input{
 			URL: in.URL, Category: in.Category, ReferenceType: in.ReferenceType, ObjectID: in.ObjectID, VoiceID: in.VoiceID,

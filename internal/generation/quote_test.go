@@ -89,7 +89,7 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 		"another resolution of images": {"image-a-1", "", &catalog.Price{Image: []catalog.Variant{{Resolution: "8K", Price: 1}}}, fault.InvalidParameter, "output.resolution", "asks for 1K, for which the model has no price; it has one for 8K"},
 		"images for a video":           {"video-e-1", "", &byImageOnly, fault.ModelNotFound, "model", "no price for generations"},
 		"seconds for an image":         {"image-a-1", "", &bySecond, fault.ModelNotFound, "model", "no price for generations"},
-		"tokens for a video":           {"video-e-1", "", &catalog.Price{Input: new(money.Unit), Output: new(money.Unit)}, fault.ModelNotFound, "model", "no price for generations"},
+		"tokens for a video":           {"video-e-1", "", &catalog.Price{TokenPrices: catalog.TokenPrices{Input: new(money.Unit), Output: new(money.Unit)}}, fault.ModelNotFound, "model", "no price for generations"},
 		"silence where sound is sold":  {"video-e-1", "", &catalog.Price{Second: []catalog.Variant{{Audio: true, Price: 1}}}, fault.InvalidParameter, "output.resolution", "it has one for any with sound"},
 		"too much for an image":        {"image-a-9", "", &catalog.Price{Request: 1, Image: []catalog.Variant{{Price: money.Max}}}, fault.InvalidParameter, "output.count", "more than can be counted"},
 		"too much":                     {"video-e-1", "", &dear, fault.InvalidParameter, "output.duration", "more than can be counted"},

@@ -21,7 +21,7 @@ func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
 		for _, user := range []User{ann, bob} {
 			err := f.store.Update(ctx, func(txn storage.Txn) error {
 				actor := []string{user.ID, "operator", "stripe"}[i%3]
-				return Record(txn, f.clock.Now(), Event{Actor: actor, Action: fmt.Sprint("wallet.", i), User: user.ID, Detail: user.Name})
+				return Record(t.Context(), txn, f.clock.Now(), &Event{Actor: actor, Action: fmt.Sprint("wallet.", i), User: user.ID, Detail: user.Name})
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +200,7 @@ func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 			for range MaxActivity / 10 {
 				f.clock.pass(time.Millisecond)
-				if err := Record(txn, f.clock.Now(), Event{Actor: user.ID, Action: "x", User: user.ID}); err != nil {
+				if err := Record(t.Context(), txn, f.clock.Now(), &Event{Actor: user.ID, Action: "x", User: user.ID}); err != nil {
 					return err
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -24,6 +25,10 @@ type Event struct {
 
 	// Address is where it was done from, where that tells a person something.
 	Address string `json:"address,omitempty"`
+
+	// RequestID is the id of the request that did it, as in X-Request-Id; empty if
+	// the gateway did it by itself.
+	RequestID string `json:"request_id,omitempty"`
 }
 
 // AuditKept is how long events are kept unless it is configured otherwise
@@ -57,32 +62,34 @@ func (d *Directory) KeepAudit(ctx context.Context, kept time.Duration) error {
 const auditPrefix = "audit/"
 
 // Record writes an event of the time now, in the transaction of what it tells:
-// into the activity of the user whom it concerns, if it concerns one. When the
+// into the activity of the user whom it concerns, if it concerns one. It sets the
+// event's time and the id of the request that ctx belongs to. When the
 // transaction is durable, [Directory.Told] tells the log of it. What a user does to
 // his own account too often in a day is refused: RATE_LIMITED.
-func Record(t storage.Txn, now time.Time, e Event) error {
-	if err := countOwn(t, now, e); err != nil {
+func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
+	if err := countOwn(t, now, *e); err != nil {
 		return err
 	}
 	kept, err := auditKept(t)
 	if err != nil {
 		return err
 	}
-	e.Time = now.Unix()
+	e.Time, e.RequestID = now.Unix(), requestid.Of(ctx)
 	key := []byte(auditPrefix)
 	if e.User != "" {
 		key = activityPrefix(e.User)
 	}
 	key = binary.BigEndian.AppendUint64(key, uint64(math.MaxInt64-now.UnixNano()))
 	key = appendRandom62(append(key, '/'), 8)
-	return t.Set(key, storage.EncodeRecord(e), now.Add(kept))
+	return t.Set(key, storage.EncodeRecord(*e), now.Add(kept))
 }
 
 // Told writes an event that was recorded to the audit log. It belongs after the
 // commit: the log must not tell what did not happen.
 func (d *Directory) Told(e Event) {
 	d.audit.Info(e.Action, zap.String("actor", e.Actor), zap.String("user_id", e.User),
-		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("address", e.Address))
+		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("address", e.Address),
+		zap.String("request_id", e.RequestID))
 }
 
 // ownChanges are what a user may do to his own account again and again, at no
@@ -142,7 +149,7 @@ func (d *Directory) change(ctx context.Context, fn func(storage.Txn) (*Event, er
 		if told = e; err != nil || e == nil {
 			return err
 		}
-		return Record(t, d.store.Now(), *e)
+		return Record(ctx, t, d.store.Now(), e)
 	})
 	if err == nil && told != nil {
 		d.Told(*told)

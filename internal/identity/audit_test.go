@@ -35,10 +35,10 @@ func TestAnEventIsKeptForAsLongAsWasSaidWhenItWasRecorded(t *testing.T) {
 		noted := purges{now: f.clock.Now(), kept: make(map[time.Duration]int)}
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 			noted.Txn = txn
-			if err := Record(noted, noted.now, Event{Actor: "operator", Action: "backend.drain"}); err != nil {
+			if err := Record(t.Context(), noted, noted.now, &Event{Actor: "operator", Action: "backend.drain"}); err != nil {
 				return err
 			}
-			return Record(noted, noted.now, Event{Actor: "operator", Action: "user.disable", User: "usr_1"})
+			return Record(t.Context(), noted, noted.now, &Event{Actor: "operator", Action: "user.disable", User: "usr_1"})
 		})
 		if err != nil {
 			t.Fatal(err)

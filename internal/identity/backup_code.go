@@ -129,6 +129,9 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}
+		if err := dropStamps(t, a.UserID); err != nil {
+			return nil, err
+		}
 		renewed, err = d.renewSession(t, a)
 		return &Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID, Address: a.Address}, err
 	})

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -70,7 +71,8 @@ func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string
 	if err := writeKey(t, key); err != nil {
 		return err
 	}
-	return Record(t, now, Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID})
+	// A callback is sent after the request that ordered it.
+	return Record(context.Background(), t, now, &Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID})
 }
 
 // callbackActor is who ends the use of an address, for the audit.

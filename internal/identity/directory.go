@@ -49,7 +49,7 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audi
 	d := &Directory{store: store, keyring: keyring, audit: audit, hasher: newHasher()}
 	d.skew.Store(defaultSkew)
 	if keyring != nil {
-		if err := keyring.Check(ctx, store); err != nil {
+		if err := keyring.Verify(ctx, store); err != nil {
 			return nil, fmt.Errorf("checking the master key: %w", err)
 		}
 	}

@@ -186,7 +186,7 @@ func TestARotatedSecretLivesThroughItsGraceByTheClockOfTheStore(t *testing.T) {
 	rotate := func(grace time.Duration) string {
 		t.Helper()
 		rotated, secret, err := f.RotateKey(t.Context(), "operator", key.ID, grace)
-		if err != nil || rotated.ID != key.ID || len(rotated.Models) != 1 {
+		if err != nil || rotated.ID != key.ID || len(rotated.Operator.Models) != 1 {
 			t.Fatalf("%+v, %v", rotated, err)
 		}
 		return secret.Reveal()

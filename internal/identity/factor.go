@@ -140,16 +140,6 @@ func onlyFactor(r storage.Reader, userID string) error {
 	return err
 }
 
-// makeWay comes before a factor is written. The first one ends all that was begun
-// or proven while there was none, in whatever session.
-func makeWay(t storage.Txn, userID string) error {
-	due, err := factorsDue(t, userID)
-	if err != nil || due != nil {
-		return err
-	}
-	return dropStamps(t, userID)
-}
-
 // locked turns an error of the store or of the master key into what a caller may
 // hear of it. The rest is for the log.
 func locked(err error) error {

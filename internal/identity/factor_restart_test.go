@@ -51,9 +51,9 @@ func TestFactorsOutliveARestart(t *testing.T) {
 	user := f.user(t, "ann")
 	ann := f.comes(t, user, false)
 	seed, codes := f.withTOTP(t, ann)
+	v, _ := f.withPasskey(t, f.comes(t, user, false))
 	used := f.code(t, seed, 0)
 	expect(t, "a code", f.verify(t, ann, used), "")
-	v, _ := f.withPasskey(t, f.comes(t, user, false))
 	begun := f.asked(t, ann)
 	end()
 

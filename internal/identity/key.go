@@ -15,16 +15,18 @@ import (
 
 // Key is an API key as it is shown: everything but itself.
 type Key struct {
-	ID      string           `json:"id"`
-	UserID  string           `json:"user_id"`
-	Name    string           `json:"name,omitempty"`
-	Hint    string           `json:"hint"` // prefix and last four, to recognise it by
-	Models  catalog.Patterns `json:"models,omitempty"`
-	Ranges  []netip.Prefix   `json:"ip_ranges,omitempty"`
-	Created int64            `json:"created"`           // Unix seconds
-	Expires int64            `json:"expires,omitempty"` // Unix seconds, zero: never
-	Limits  Limits           `json:"limits,omitzero"`
-	Revoked int64            `json:"revoked,omitempty"` // Unix seconds, zero: not revoked
+	ID      string `json:"id"`
+	UserID  string `json:"user_id"`
+	Name    string `json:"name,omitempty"`
+	Hint    string `json:"hint"`              // prefix and last four, to recognise it by
+	Created int64  `json:"created"`           // Unix seconds
+	Revoked int64  `json:"revoked,omitempty"` // Unix seconds, zero: not revoked
+
+	// Scope is what its owner allows the key, and Operator what the operator does. Of
+	// each limit the lower one counts, and a model or an address must be in both. The
+	// operator's is only in what operators are shown.
+	Scope
+	Operator Scope `json:"operator,omitzero"`
 
 	// PreviousUntil is when the secret before the last rotation ends, in Unix
 	// seconds; zero when there is none.
@@ -45,6 +47,35 @@ type Key struct {
 	CallbackDisabled int64 `json:"callback_disabled,omitempty"`
 }
 
+// Scope is what a key is allowed, by its owner or by the operator.
+type Scope struct {
+	Models  catalog.Patterns `json:"models,omitempty"`    // none: every model
+	Ranges  []netip.Prefix   `json:"ip_ranges,omitempty"` // none: everywhere
+	Expires int64            `json:"expires,omitempty"`   // Unix seconds, zero: never
+	Limits  Limits           `json:"limits,omitzero"`
+}
+
+// IsZero reports whether the scope allows everything.
+func (s Scope) IsZero() bool {
+	return len(s.Models) == 0 && len(s.Ranges) == 0 && s.Expires == 0 && s.Limits == Limits{}
+}
+
+// ExpiresAt returns when the key expires, by its owner or by the operator, in Unix
+// seconds; zero if it never does.
+func (k Key) ExpiresAt() int64 {
+	if k.Expires == 0 || k.Operator.Expires == 0 {
+		return max(k.Expires, k.Operator.Expires)
+	}
+	return min(k.Expires, k.Operator.Expires)
+}
+
+// ofOwner returns the key as its owner is shown it: without what the operator has
+// set, but with when it expires.
+func (k Key) ofOwner() Key {
+	k.Expires, k.Operator = k.ExpiresAt(), Scope{}
+	return k
+}
+
 // keyRecord is a key as it is stored: with the SHA-256 of its secret and, in a
 // rotation's grace, of the one before.
 type keyRecord struct {
@@ -61,7 +92,7 @@ type keyRecord struct {
 	CallbackGone string `json:"callback_gone,omitempty"`
 }
 
-// KeySpec is what its owner decides about a key.
+// KeySpec is what is decided about a key, by its owner or by the operator.
 type KeySpec struct {
 	Name     string   `json:"name"`
 	Models   []string `json:"models"`    // patterns; none: every model
@@ -90,7 +121,7 @@ const maxScope = 64
 
 // draft checks a spec and returns the key it describes, without a secret.
 func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
-	key := keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Expires: spec.Expires}}
+	key := keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Scope: Scope{Expires: spec.Expires}}}
 	if n := utf8.RuneCountInString(key.Name); n > 64 || !visible(key.Name) {
 		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 characters that can be seen, this has %d", n)
 	}
@@ -146,23 +177,32 @@ func parseRange(word string) (netip.Prefix, bool) {
 	return r.Masked(), true
 }
 
-// CreateKey makes a key for a user and returns it with its secret, which is
-// shown this once. A disabled user gets none.
+// CreateKey makes a key for a user, for an operator, and returns it with its secret,
+// which is shown this once. What the spec allows the key, its owner cannot extend. A
+// disabled user gets none.
 func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec KeySpec) (Key, Secret, error) {
-	return d.createKey(ctx, Event{Actor: actor}, idOrName, spec, func(storage.Txn, int) error { return nil })
-}
-
-// createKey makes a key for a user, unless may refuses it, which is told how many
-// he has in force. by says who does it. It drops keys that ended long ago.
-func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, spec KeySpec, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
-	now := d.store.Now()
-	key, refusal := spec.draft(now)
-	if refusal == nil {
-		refusal = d.allowCallback(spec.CallbackURL)
-	}
+	key, refusal := d.draft(spec)
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
+	key.Operator, key.Scope = key.Scope, Scope{}
+	return d.createKey(ctx, Event{Actor: actor}, idOrName, key, func(storage.Txn, int) error { return nil })
+}
+
+// draft checks a spec and returns the key it describes, without a secret.
+func (d *Directory) draft(spec KeySpec) (keyRecord, *fault.Fault) {
+	key, refusal := spec.draft(d.store.Now())
+	if refusal == nil {
+		refusal = d.allowCallback(spec.CallbackURL)
+	}
+	return key, refusal
+}
+
+// createKey makes the key of a draft for a user, unless may refuses it, which is told
+// how many keys the user has in force. by says who does it. It drops keys that ended
+// long ago.
+func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, key keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
+	now := d.store.Now()
 	secret := keyForm.draw()
 	key.ID, key.Created = newID("key"), now.Unix()
 	key.take(secret)
@@ -281,7 +321,7 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 	switch {
 	case k.Revoked != 0:
 		return fault.At(fault.Conflict, "id", "the key %s is revoked", k.ID)
-	case k.Expires != 0 && k.Expires <= now.Unix():
+	case k.ExpiresAt() != 0 && k.ExpiresAt() <= now.Unix():
 		return fault.At(fault.Conflict, "id", "the key %s has expired", k.ID)
 	}
 	return nil

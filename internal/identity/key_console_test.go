@@ -39,7 +39,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 			t.Errorf("there are two hidden keys: %s and %s", id, first.KeyID)
 		}
 	}
-	if first.UserID != ann.UserID || first.UserName != "ann" || !strings.HasPrefix(first.KeyID, "key_") || first.KeyLimits != (Limits{}) || !first.MayUse("whatever") {
+	if first.UserID != ann.UserID || first.UserName != "ann" || !strings.HasPrefix(first.KeyID, "key_") || first.OwnerLimits != (Limits{}) || first.OperatorLimits != (Limits{}) || !first.MayUse("whatever") {
 		t.Errorf("%+v", first)
 	}
 	if his := must(f.Composer(ctx, bob))(t); his.KeyID == first.KeyID || his.UserID != bob.UserID {

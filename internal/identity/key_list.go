@@ -24,7 +24,7 @@ type listedKey struct {
 }
 
 // ends is when a key ends or has ended, in Unix seconds; zero: never.
-func (k keyRecord) ends() int64 { return cmp.Or(k.Revoked, k.Expires) }
+func (k keyRecord) ends() int64 { return cmp.Or(k.Revoked, k.ExpiresAt()) }
 
 // writeKey writes a key and its place in the list of its user.
 func writeKey(t storage.Txn, key keyRecord) error {

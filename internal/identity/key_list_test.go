@@ -15,7 +15,7 @@ func (f fixture) withKeys(t testing.TB, user User, from, n int, ends func(i int)
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		for i := from; i < from+n; i++ {
-			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%05d", i), UserID: user.ID, Created: 1, Expires: ends(i)}}
+			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%05d", i), UserID: user.ID, Created: 1, Scope: Scope{Expires: ends(i)}}}
 			key.take(keyForm.draw())
 			if err := writeKey(txn, key); err != nil {
 				return err

@@ -33,7 +33,11 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 	if err := whole(a); err != nil {
 		return Key{}, "", err
 	}
-	return d.createKey(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, spec, func(t storage.Txn, inForce int) error {
+	key, refusal := d.draft(spec)
+	if refusal != nil {
+		return Key{}, "", refusal
+	}
+	return d.createKey(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -49,7 +53,11 @@ func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
 	if err := whole(a); err != nil {
 		return nil, err
 	}
-	return d.Keys(ctx, a.UserID)
+	keys, err := d.Keys(ctx, a.UserID)
+	for i := range keys {
+		keys[i] = keys[i].ofOwner()
+	}
+	return keys, err
 }
 
 // OwnKey returns a key of the user who asks. One of somebody else is not there:
@@ -63,10 +71,11 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 		key, err = findOwnKey(r, a.UserID, id)
 		return err
 	})
-	return key.Key, unavailable(err)
+	return key.ofOwner(), unavailable(err)
 }
 
-// ChangeOwnKey changes what the user who asks decides about his key. What is so
+// ChangeOwnKey changes what the owner of a key decides about it, for the owner. What the
+// operator has set stays, and counts where it is lower. Setting a value that is there
 // already is no change.
 func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
 	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
@@ -84,8 +93,7 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 			return nil, refusal
 		}
 		before := key.spec()
-		key.Name, key.Models, key.Ranges = draft.Name, draft.Models, draft.Ranges
-		key.Expires, key.Limits, key.CallbackURL = draft.Expires, draft.Limits, draft.CallbackURL
+		key.Name, key.Scope, key.CallbackURL = draft.Name, draft.Scope, draft.CallbackURL
 		again := change.CallbackURL != nil && key.CallbackGone != ""
 		if again {
 			key.CallbackGone, key.CallbackDisabled = "", 0
@@ -161,7 +169,7 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 	if err := whole(a); err != nil {
 		return Key{}, err
 	}
-	return d.changeKeyIn(ctx, id, func(r storage.Reader) (keyRecord, error) {
+	key, err := d.changeKeyIn(ctx, id, func(r storage.Reader) (keyRecord, error) {
 		if _, _, err := d.own(r, a); err != nil {
 			return keyRecord{}, err
 		}
@@ -173,6 +181,7 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 		}
 		return event, err
 	})
+	return key.ofOwner(), err
 }
 
 // findOwnKey returns a key of a user. The owner is part of the look-up: what is

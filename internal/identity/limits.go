@@ -131,12 +131,13 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// SetKeyLimits gives a key these limits in place of all that it had.
+// SetKeyLimits gives a key these limits, for an operator, in place of all that an
+// operator has set before. Those that its owner has set stay.
 func (d *Directory) SetKeyLimits(ctx context.Context, actor, id string, limits Limits) (Key, error) {
 	return d.limitKey(ctx, actor, id, func(Limits) Limits { return limits })
 }
 
-// ChangeKeyLimits changes some limits of a key.
+// ChangeKeyLimits changes some limits of a key that an operator has set.
 func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, change LimitsChange) (Key, error) {
 	return d.limitKey(ctx, actor, id, change.of)
 }
@@ -146,11 +147,11 @@ func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Li
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
-		changed, err := key.Limits.become(next)
+		changed, err := key.Operator.Limits.become(next)
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Limits.String()}, nil
+		return &Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String()}, nil
 	})
 }
 

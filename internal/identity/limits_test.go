@@ -18,10 +18,10 @@ func (f fixture) limitsOf(t *testing.T, secret string) (key, user Limits) {
 	if !ok || !still {
 		t.Fatal("the key is refused")
 	}
-	if now.KeyLimits != later.KeyLimits || now.UserLimits != later.UserLimits {
-		t.Errorf("memory holds %v and %v, the store has %v and %v", now.KeyLimits, now.UserLimits, later.KeyLimits, later.UserLimits)
+	if now.OperatorLimits != later.OperatorLimits || now.UserLimits != later.UserLimits {
+		t.Errorf("memory holds %v and %v, the store has %v and %v", now.OperatorLimits, now.UserLimits, later.OperatorLimits, later.UserLimits)
 	}
-	return now.KeyLimits, now.UserLimits
+	return now.OperatorLimits, now.UserLimits
 }
 
 func TestLimitsHoldOnTheNextRequest(t *testing.T) {
@@ -37,7 +37,7 @@ func TestLimitsHoldOnTheNextRequest(t *testing.T) {
 	}
 
 	ofKey := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, TokensPerMinute: 100_000}
-	if key, err := f.SetKeyLimits(ctx, "operator", first.ID, ofKey); err != nil || key.Limits != ofKey {
+	if key, err := f.SetKeyLimits(ctx, "operator", first.ID, ofKey); err != nil || key.Operator.Limits != ofKey {
 		t.Fatalf("%+v, %v", key, err)
 	}
 	ofUser := Limits{RequestsPerSecond: 5}
@@ -90,8 +90,8 @@ func TestAChangeOfLimitsLeavesTheOthersAsTheyAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			changed, err := f.ChangeKeyLimits(t.Context(), "operator", key.ID, c.change)
-			if err != nil || changed.Limits != c.want {
-				t.Errorf("the key has %+v (%v), want %+v", changed.Limits, err, c.want)
+			if err != nil || changed.Operator.Limits != c.want {
+				t.Errorf("the key has %+v (%v), want %+v", changed.Operator.Limits, err, c.want)
 			}
 			user, err := f.ChangeUserLimits(t.Context(), "operator", "ann", c.change)
 			if err != nil || user.Limits != c.want {

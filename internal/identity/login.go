@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -168,11 +169,12 @@ const Unknown = "unknown"
 // was typed in the wrong place.
 func (d *Directory) refused(ctx context.Context, event Event) {
 	if event.User == "" {
+		event.RequestID = requestid.Of(ctx)
 		d.Told(event)
 		return
 	}
 	now := d.store.Now()
-	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return Record(t, now, event) }, func(err error) {
+	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return Record(ctx, t, now, &event) }, func(err error) {
 		if err == nil {
 			d.Told(event)
 		}

@@ -103,6 +103,9 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (r
 				return nil, err
 			}
 		}
+		if err := dropStamps(t, a.UserID); err != nil {
+			return nil, err
+		}
 		renewed, err = d.renewSession(t, a)
 		return &Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID, Address: a.Address}, err
 	})

@@ -138,7 +138,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 	}
 	made, err := library.CreateCredential(user, ceremony.Session, answer)
 	if err != nil {
-		return Passkey{}, "", d.refusePasskey(a.UserID, err)
+		return Passkey{}, "", d.refusePasskey(ctx, a.UserID, err)
 	}
 	record := newPasskey(a.UserID, ceremony.Name, d.store.Now().Unix(), made)
 	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
@@ -164,7 +164,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		case taken != nil:
 			return nil, errPasskeyRefused
 		}
-		if err := makeWay(t, a.UserID); err != nil {
+		if err := dropStamps(t, a.UserID); err != nil {
 			return nil, err
 		}
 		if err := storage.SetRecord(t, passkeyKey(a.UserID, record.ID), record); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -70,7 +71,7 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 	case broken != nil:
 		return Entry{}, unavailable(broken)
 	case err != nil:
-		return Entry{}, d.refusePasskey(owner.UserID, err)
+		return Entry{}, d.refusePasskey(ctx, owner.UserID, err)
 	}
 	var entry Entry
 	err = d.usePasskey(ctx, owner.UserID, answer, func(t storage.Txn, p passkeyRecord) (*Event, error) {
@@ -139,7 +140,7 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 		return "", err
 	}
 	if _, err := library.ValidateLogin(user, begun.Session, answer); err != nil {
-		return "", d.refusePasskey(a.UserID, err)
+		return "", d.refusePasskey(ctx, a.UserID, err)
 	}
 	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p passkeyRecord) (_ *Event, err error) {
 		if err = d.setMark(t, a, begun.Epoch, p.ID); err != nil {
@@ -208,12 +209,12 @@ func copied(last, now uint32) bool { return now <= last && (now != 0 || last != 
 
 // refusePasskey tells the audit log why an answer was refused, and the caller
 // only that it was.
-func (d *Directory) refusePasskey(userID string, why error) error {
+func (d *Directory) refusePasskey(ctx context.Context, userID string, why error) error {
 	detail := "not verified"
 	var told *protocol.Error
 	if errors.As(why, &told) {
 		detail = told.Details
 	}
-	d.Told(Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail})
+	d.Told(Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail, RequestID: requestid.Of(ctx)})
 	return errPasskeyRefused
 }

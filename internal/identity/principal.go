@@ -3,8 +3,6 @@ package identity
 import (
 	"net/netip"
 	"time"
-
-	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
 // Principal is who calls, as one key of one user. It never changes; a change
@@ -15,28 +13,38 @@ type Principal struct {
 	KeyID    string
 	KeyName  string
 
-	// What this key may take, and what the user may with all keys together.
-	KeyLimits  Limits
-	UserLimits Limits
+	// What this key may take, by its owner and by the operator, and what the user may
+	// with all keys together, by the operator.
+	OwnerLimits    Limits
+	OperatorLimits Limits
+	UserLimits     Limits
 
-	models catalog.Patterns
-	ranges []netip.Prefix
+	owner, operator Scope // of the key
 }
 
-// MayUse tells whether the key's scope takes in model.
+// MayUse reports whether the key may be used for a model, by its owner and by the
+// operator.
 func (p *Principal) MayUse(model string) bool {
-	return len(p.models) == 0 || p.models.Match(model)
+	return p.owner.allowsModel(model) && p.operator.allowsModel(model)
 }
 
-// MayCallFrom tells whether the key may be used from addr. A key without
-// ranges may be used from anywhere; one with ranges is refused where the
-// address is not known.
+func (s *Scope) allowsModel(model string) bool {
+	return len(s.Models) == 0 || s.Models.Match(model)
+}
+
+// MayCallFrom reports whether the key may be used from addr, by its owner and by the
+// operator. A key without ranges may be used from anywhere; one with ranges is refused
+// where the address is not known.
 func (p *Principal) MayCallFrom(addr netip.Addr) bool {
-	if len(p.ranges) == 0 {
+	return p.owner.allowsAddress(addr) && p.operator.allowsAddress(addr)
+}
+
+func (s *Scope) allowsAddress(addr netip.Addr) bool {
+	if len(s.Ranges) == 0 {
 		return true
 	}
 	addr = addr.Unmap().WithZone("")
-	for _, r := range p.ranges {
+	for _, r := range s.Ranges {
 		if r.Contains(addr) {
 			return true
 		}
@@ -52,14 +60,15 @@ func (k keyRecord) inForce(user User) map[Hash]credential[Principal] {
 	principal := &Principal{
 		UserID: user.ID, UserName: user.Name,
 		KeyID: k.ID, KeyName: k.Name,
-		KeyLimits: k.Limits, UserLimits: user.Limits,
-		models: k.Models, ranges: k.Ranges,
+		OwnerLimits: k.Limits, OperatorLimits: k.Operator.Limits, UserLimits: user.Limits,
+		owner: k.Scope, operator: k.Operator,
 	}
-	fresh := map[Hash]credential[Principal]{Hash(k.Hash): {principal, unixTime(k.Expires)}}
+	expires := k.ExpiresAt()
+	fresh := map[Hash]credential[Principal]{Hash(k.Hash): {principal, unixTime(expires)}}
 	if k.Previous != nil {
 		until := k.PreviousUntil
-		if k.Expires != 0 {
-			until = min(until, k.Expires)
+		if expires != 0 {
+			until = min(until, expires)
 		}
 		fresh[Hash(k.Previous)] = credential[Principal]{principal, unixTime(until)}
 	}

@@ -42,7 +42,7 @@ func TestAKeyIsUsedFromItsRanges(t *testing.T) {
 		if c.from != "" {
 			from = netip.MustParseAddr(c.from)
 		}
-		p := &Principal{ranges: key.Ranges}
+		p := &Principal{operator: key.Scope}
 		if got := p.MayCallFrom(from); got != c.want {
 			t.Errorf("%v lets %q in: %v, want %v", c.ranges, c.from, got, c.want)
 		}

@@ -184,5 +184,9 @@ func endAccess(t storage.Txn, user *userRecord, kept *stored, now time.Time) (Se
 		}
 		user.Token, user.TokenHash = nil, nil
 	}
+	// What the kept session has proven, it has proven before the password changed.
+	if err := dropStamps(t, user.ID); err != nil {
+		return "", err
+	}
 	return endSessions(t, user, kept, now)
 }

@@ -153,7 +153,9 @@ func dropStamp(t storage.Txn, credentialID string) error {
 	return nil
 }
 
-// dropStamps ends what all credentials of a user have proven.
+// dropStamps ends what all credentials of a user have proven, and what they were about
+// to prove. It belongs to every change of a factor or of the password: a step-up tells
+// that the person had what was there before.
 func dropStamps(t storage.Txn, userID string) error {
 	factors, err := findFactors(t, userID)
 	if err != nil {

@@ -184,7 +184,7 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 				return err
 			}
 			event := Event{Actor: user.ID, Action: fmt.Sprintf("wallet.%v", outcome), User: user.ID, Detail: "9.90"}
-			if err := Record(txn, now, event); err != nil {
+			if err := Record(t.Context(), txn, now, &event); err != nil {
 				return err
 			}
 			return outcome

@@ -94,7 +94,7 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
 			return nil, err
 		}
-		if err := makeWay(t, a.UserID); err != nil {
+		if err := dropStamps(t, a.UserID); err != nil {
 			return nil, err
 		}
 		record = totpRecord{Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
@@ -166,6 +166,9 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 			return nil, err
 		}
 		if err := t.Delete(backupKey(a.UserID)); err != nil {
+			return nil, err
+		}
+		if err := dropStamps(t, a.UserID); err != nil {
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)

@@ -89,7 +89,7 @@ func (f *fixture) payers(n int) []Payer {
 	for i := range payers {
 		user := userNumber(i)
 		f.credit(user, 1_000_000*money.Unit)
-		payers[i] = Payer{User: user, Budgets: [2]Budget{
+		payers[i] = Payer{User: user, Budgets: Budgets{
 			{Scope: "key/1", Limit: 1_000_000 * money.Unit, Reset: calendar.Month},
 			{Scope: "user", Limit: 1_000_000 * money.Unit, Reset: calendar.Day},
 		}}

@@ -26,6 +26,7 @@ type Call struct {
 	Status    int          `json:"status,omitempty"` // as the caller got it
 	Ended     usage.Ended  `json:"ended,omitempty"`  // empty while it is under way
 	Usage     usage.Basis  `json:"usage,omitempty"`
+	Rule      usage.Rule   `json:"rule,omitempty"` // by which it was charged, or not
 	Tokens    usage.Tokens `json:"tokens,omitzero"`
 	Cost      money.Amount `json:"cost"`                  // charged in all
 	Lost      money.Amount `json:"uncollected,omitempty"` // of what it came to, what nobody had; the operator's loss

@@ -25,23 +25,33 @@ import (
 // and its id, and the sum that the record belongs there.
 const callLayout = 2
 
+// mediaLayout is that of a call with tokens of audio or images. Few calls have
+// any: only its numbers go on to them.
+const mediaLayout = 3
+
 // The words of a call's end as records write them: by their place in these
 // tables, which is never used again for another word.
 var (
 	endedWords = []usage.Ended{"", usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused, Crashed}
 	basisWords = []usage.Basis{"", usage.None, usage.Reported, usage.Estimated}
+	ruleWords  = []usage.Rule{"", usage.Finish, usage.Cancel, usage.FinishTimeout, usage.FinishLimit, usage.FinishShutdown, usage.FailedInput}
 )
 
-const callNumbers = 9 + usage.Kinds
+const (
+	callNumbers = 9 + usage.Kinds
+
+	// textNumbers is how many numbers a record of callLayout has.
+	textNumbers = 9 + usage.KindReasoning + 1
+)
 
 // numbers are those of the record. The ones that come last are zero more often.
 func (c *callRecord) numbers() (n [callNumbers]int64) {
 	n = [callNumbers]int64{
-		place(endedWords, c.Ended), place(basisWords, c.Usage), 0, int64(c.Status),
+		place(endedWords, c.Ended), place(basisWords, c.Usage), place(ruleWords, c.Rule) << 1, int64(c.Status),
 		int64(c.Number), int64(c.Cost), int64(c.Lost), c.FirstByte, c.Duration,
 	}
 	if c.Stream {
-		n[2] = 1
+		n[2] |= 1
 	}
 	tokens := c.Tokens.ByKind()
 	copy(n[9:], tokens[:])
@@ -60,8 +70,14 @@ func place[Word comparable](words []Word, word Word) int64 {
 // encode returns the record as it stands at key, which is that of the call.
 func (c *callRecord) encode(key []byte) []byte {
 	b := make([]byte, 0, 160)
-	b = append(b, callLayout)
-	for _, n := range c.numbers() {
+	numbers := c.numbers()
+	written := numbers[:textNumbers]
+	if slices.ContainsFunc(numbers[textNumbers:], func(n int64) bool { return n != 0 }) {
+		b, written = append(b, mediaLayout), numbers[:]
+	} else {
+		b = append(b, callLayout)
+	}
+	for _, n := range written {
 		b = binary.AppendVarint(b, n)
 	}
 	b = appendText(b, c.Key)
@@ -90,7 +106,7 @@ func decodeCall(key, record []byte) (c callRecord, err error) {
 		switch {
 		case !bytes.Equal(c.key(), key):
 			return c, errNotItsRecord
-		case !slices.Contains(endedWords, c.Ended) || !slices.Contains(basisWords, c.Usage):
+		case !slices.Contains(endedWords, c.Ended) || !slices.Contains(basisWords, c.Usage) || !slices.Contains(ruleWords, c.Rule):
 			return c, errCallLayout
 		}
 		return c, nil
@@ -102,11 +118,15 @@ func decodeCall(key, record []byte) (c callRecord, err error) {
 	switch {
 	case end < 1 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
 		return c, errNotItsRecord
-	case record[0] != callLayout:
+	case record[0] != callLayout && record[0] != mediaLayout:
 		return c, errCallLayout
 	}
+	numbers := textNumbers
+	if record[0] == mediaLayout {
+		numbers = callNumbers
+	}
 	f := fields{rest: record[1:end]}
-	f.call(&c)
+	f.call(&c, numbers)
 	if f.bad || len(f.rest) > 0 {
 		return c, errCallLayout
 	}
@@ -126,16 +146,17 @@ func (c *callRecord) takeKey(key []byte) error {
 	return nil
 }
 
-func (f *fields) call(c *callRecord) {
+func (f *fields) call(c *callRecord, numbers int) {
 	var n [callNumbers]int64
-	for i := range n {
+	for i := range numbers {
 		n[i] = f.number()
 	}
-	if f.bad || n[0] < 0 || n[0] >= int64(len(endedWords)) || n[1] < 0 || n[1] >= int64(len(basisWords)) {
+	if f.bad || n[0] < 0 || n[0] >= int64(len(endedWords)) || n[1] < 0 || n[1] >= int64(len(basisWords)) || n[2] < 0 || n[2]>>1 >= int64(len(ruleWords)) {
 		f.bad = true
 		return
 	}
-	c.Ended, c.Usage, c.Stream, c.Status = endedWords[n[0]], basisWords[n[1]], n[2] != 0, int(n[3])
+	c.Ended, c.Usage, c.Status = endedWords[n[0]], basisWords[n[1]], int(n[3])
+	c.Stream, c.Rule = n[2]&1 != 0, ruleWords[n[2]>>1]
 	c.Number, c.Cost, c.Lost, c.FirstByte, c.Duration = int(n[4]), money.Amount(n[5]), money.Amount(n[6]), n[7], n[8]
 	c.Tokens = usage.OfKinds([usage.Kinds]int64(n[9:]))
 	c.Key, c.Model, c.Route = f.text(), f.text(), f.text()

@@ -22,9 +22,11 @@ func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
 				Key: rapid.String().Draw(t, "key"), Model: rapid.String().Draw(t, "model"), Route: rapid.StringMatching(`[<>&"\\ -~é]*`).Draw(t, "route"),
 				Stream: rapid.Bool().Draw(t, "stream"), Status: int(rapid.Int16().Draw(t, "status")),
 				Ended: rapid.SampledFrom(endedWords).Draw(t, "ended"), Usage: rapid.SampledFrom(basisWords).Draw(t, "usage"),
+				Rule: rapid.SampledFrom(ruleWords).Draw(t, "rule"),
 				Tokens: usage.Tokens{
 					Input: number.Draw(t, "input"), Output: number.Draw(t, "output"), CacheRead: number.Draw(t, "read"),
 					CacheWrite5m: number.Draw(t, "5m"), CacheWrite1h: number.Draw(t, "1h"), Reasoning: number.Draw(t, "reasoning"),
+					AudioInput: number.Draw(t, "audio in"), ImageOutput: number.Draw(t, "image out"),
 				},
 				Cost: max(amount.Draw(t, "cost"), -money.Max), Lost: max(amount.Draw(t, "lost"), -money.Max),
 				FirstByte: number.Draw(t, "first"), Duration: number.Draw(t, "duration"),
@@ -54,6 +56,18 @@ func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
 			t.Fatalf("it is read though byte %d is damaged", at)
 		}
 	})
+}
+
+func TestARecordWithoutMediaIsNoLarger(t *testing.T) {
+	t.Parallel()
+	text := callRecord{Call: Call{ID: "req_A", User: "usr_1", Ended: usage.Complete, Tokens: usage.Tokens{Input: 1, Output: 1}}}
+	media := text
+	media.Tokens.AudioInput = 1
+	key := text.key()
+	// The kinds of media are the last four, and take a byte each.
+	if got := len(media.encode(key)) - len(text.encode(key)); got != 4 {
+		t.Errorf("a record with tokens of audio is %d bytes larger, want 4", got)
+	}
 }
 
 func TestARecordOfACallReadsAsItWasWrittenAtFirst(t *testing.T) {

@@ -120,7 +120,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 	f.book("ann", nil, Transfer{ID: IDOf("grant"), Kind: Grant, User: "ann", Legs: Move(Granted, quota, granted)})
 	var charged, bought, credited atomic.Int64
 	together(func(caller int) {
-		payer := Payer{User: "ann", Budgets: [2]Budget{{Scope: fmt.Sprint("key/", caller%5), Limit: money.Unit, Reset: calendar.Day}}}
+		payer := Payer{User: "ann", Budgets: Budgets{{Scope: fmt.Sprint("key/", caller%5), Limit: money.Unit, Reset: calendar.Day}}}
 		for n := range rounds {
 			id := fmt.Sprintf("%d-%d", caller, n)
 			switch n % 6 {
@@ -261,7 +261,7 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 		_, err := Book(tx, now, Transfer{ID: IDOf(string(today)), Kind: Grant, User: user, Legs: Move(Granted, today, daily)})
 		return Sources{Order: []Account{today}, Until: calendar.Day.Next(now)}, err
 	}})
-	payer := Payer{User: "ann", Budgets: [2]Budget{{Scope: "user", Limit: daily - 5, Reset: calendar.Day}}}
+	payer := Payer{User: "ann", Budgets: Budgets{{Scope: "user", Limit: daily - 5, Reset: calendar.Day}}}
 	var charged atomic.Int64
 	together(func(caller int) {
 		for n := range 30 {

@@ -9,27 +9,44 @@ import (
 
 var currencyKey = []byte("meta/currency")
 
-// UseCurrency says which currency the amounts of this ledger are in. It is
-// refused once money of another has moved: the same figures would mean
+// UseCurrency records which currency the amounts of this ledger are in. It returns
+// a conflict if money of another currency has moved: the same figures would mean
 // something else.
 func (l *Ledger) UseCurrency(ctx context.Context, code string) error {
 	return unavailable(l.store.Update(ctx, func(t storage.Txn) error {
-		var have string
-		found, err := storage.GetRecord(t, currencyKey, &have)
-		if err != nil || found && have == code {
+		recorded, err := hasCurrency(t, code)
+		if err != nil || recorded {
 			return err
-		}
-		moved := false
-		err = t.Scan([]byte(transferPrefix), storage.PrefixEnd([]byte(transferPrefix)), func(_, _ []byte) bool {
-			moved = true
-			return false
-		})
-		switch {
-		case err != nil:
-			return err
-		case found && moved:
-			return fault.New(fault.Conflict, "the money in this store is in %s, the configuration says currency %s: a store has one currency", have, code)
 		}
 		return storage.SetRecord(t, currencyKey, code)
 	}))
+}
+
+// CheckCurrency returns the error that [Ledger.UseCurrency] would return for this
+// currency, and whether it is the recorded one already. It changes nothing.
+func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) (err error) {
+		recorded, err = hasCurrency(r, code)
+		return err
+	})
+	return recorded, unavailable(err)
+}
+
+// hasCurrency reports whether code is the recorded currency. It returns a conflict
+// if money of another currency has moved.
+func hasCurrency(r storage.Reader, code string) (recorded bool, err error) {
+	var have string
+	found, err := storage.GetRecord(r, currencyKey, &have)
+	if err != nil || !found || have == code {
+		return found, err
+	}
+	moved := false
+	err = r.Scan([]byte(transferPrefix), storage.PrefixEnd([]byte(transferPrefix)), func(_, _ []byte) bool {
+		moved = true
+		return false
+	})
+	if err == nil && moved {
+		err = fault.New(fault.Conflict, "the money in this store is in %s, the configuration says currency %s: a store has one currency", have, code)
+	}
+	return false, err
 }

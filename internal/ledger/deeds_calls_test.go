@@ -13,7 +13,7 @@ import (
 
 // payers are who calls are made by: under no budget, that of the key, that of
 // the user, or both.
-var payers = [...][2]Budget{
+var payers = [...]Budgets{
 	{}, {},
 	{{Scope: "key/1", Limit: 25, Reset: calendar.Day}},
 	{{Scope: "user", Limit: 60, Reset: calendar.Week}},

@@ -19,7 +19,7 @@ var (
 	openHold   = IDOf("open")
 	paidHold   = IDOf("paid")
 	voidHold   = IDOf("void")
-	history    = Payer{User: "ann", Budgets: [2]Budget{{Scope: "key/1", Limit: 100 * money.Unit, Reset: calendar.Month}}}
+	history    = Payer{User: "ann", Budgets: Budgets{{Scope: "key/1", Limit: 100 * money.Unit, Reset: calendar.Month}}}
 	underKey   = budgetAccount("ann", "key/1", calendar.Month.Start(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)).Unix())
 )
 

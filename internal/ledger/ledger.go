@@ -105,6 +105,23 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 // load fills the purse of a user with what the store has.
 func (l *Ledger) load(ctx context.Context, user string) error {
 	var found *reading
+	// No call has been settled through a purse that was never filled, so what is
+	// read here misses none and has none twice.
+	p := l.purses.of(user)
+	p.mu.Lock()
+	known := p.losses.known
+	p.mu.Unlock()
+	if !known {
+		w, err := l.readLosses(ctx, user)
+		if err != nil { // a record that cannot be read must not keep the user from calling
+			l.log.Error("what a user's calls left uncollected cannot be read in full", zap.String("user_id", user), zap.Error(err))
+		}
+		p.mu.Lock()
+		if !p.losses.known {
+			p.losses = w
+		}
+		p.mu.Unlock()
+	}
 	err := l.store.UpdateThen(ctx, func(t storage.Txn) (err error) {
 		if found, err = l.read(t, user); err == nil {
 			found.load = true
@@ -202,6 +219,10 @@ func (l *Ledger) Stats() Stats {
 		Queued: queued, AtRisk: atRisk, Mismatches: l.mismatches.Load(), Purses: l.purses.count(),
 	}
 }
+
+// Restricted returns the users whose last call was restricted because of uncollected
+// amounts of earlier calls, in no order. It reads memory only.
+func (l *Ledger) Restricted() (users []string) { return l.purses.restricted() }
 
 // Idle is how long a purse is kept that nobody uses.
 const Idle = 10 * time.Minute

@@ -134,7 +134,7 @@ func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 10)
-	payer := Payer{User: "ann", Budgets: [2]Budget{{Scope: "key/1", Limit: 8, Reset: calendar.Month}}}
+	payer := Payer{User: "ann", Budgets: Budgets{{Scope: "key/1", Limit: 8, Reset: calendar.Month}}}
 	r, err := f.Reserve(t.Context(), payer, 8)
 	if err != nil {
 		t.Fatal(err)

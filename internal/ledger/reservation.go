@@ -13,7 +13,7 @@ import (
 // Budget is a cap on what is spent under a scope in a period. It is never a
 // source of money.
 type Budget struct {
-	Scope string       // "key/<id>" or "user"
+	Scope string       // "key/<id>", "keyowner/<id>" or "user"
 	Limit money.Amount // zero: there is no such budget
 	Reset calendar.Reset
 }
@@ -26,15 +26,31 @@ func UserBudget(limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: UserScope, Limit: limit, Reset: reset}
 }
 
-// KeyBudget is a budget of one API key.
+// KeyBudget is a budget that the operator has set for one API key.
 func KeyBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: "key/" + key, Limit: limit, Reset: reset}
 }
 
+// OwnerBudget is a budget that its owner has set for one API key. It counts apart from
+// that of the operator: neither sees what the other has set.
+func OwnerBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
+	return Budget{Scope: "keyowner/" + key, Limit: limit, Reset: reset}
+}
+
+// Budgets are those that a call counts in: at most two of its key and one of its user.
+type Budgets [3]Budget
+
 // Payer is who pays for a call, and under which budgets.
 type Payer struct {
 	User    string
-	Budgets [2]Budget
+	Budgets Budgets
+
+	// Tolerance restricts the calls of a user with more than this uncollected.
+	// Zero restricts no user.
+	Tolerance Tolerance
+
+	// FullContext says that the amount to reserve is the price of the whole context.
+	FullContext bool
 }
 
 // Short is why a reservation was refused.
@@ -77,11 +93,12 @@ type Reservation struct {
 	amount  money.Amount // in all
 	charged money.Amount // settled so far, committed or queued
 	ended   bool         // released, or its final settlement queued
+	call    bool         // it is one of the purse's calls
 
-	settlements int          // so far
-	counted     Usage        // by them
-	array       [2]part      // backs parts: most have one
-	capped      [2]allowance // backs caps
+	settlements int                       // so far
+	counted     Usage                     // by them
+	array       [2]part                   // backs parts: most have one
+	capped      [len(Budgets{})]allowance // backs caps
 }
 
 // part is what a reservation has from one pot.
@@ -100,8 +117,9 @@ type allowance struct {
 
 func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
 
-// Reserve gives a call what it may cost at most, from the payer's pots in his
-// order and within his budgets: all of it, or nothing and a [*Short]. It reads
+// Reserve gives a call what it may cost at most, from the payer's pots in the payer's
+// order and within the user's budgets: all of it, or nothing and a [*Short]. If a user is beyond
+// the payer's Tolerance, the call may be refused with [ErrOneAtATime] and [ErrFullContext]. It reads
 // memory only, but for a user's first call in a while or in a new period.
 func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
@@ -113,6 +131,14 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 		return nil, err
 	}
 	defer p.mu.Unlock()
+	if p.restricted = p.losses.exceed(now, payer.Tolerance); p.restricted {
+		switch {
+		case p.calls > 0:
+			return nil, ErrOneAtATime
+		case !payer.FullContext:
+			return nil, ErrFullContext
+		}
+	}
 	r.parts, r.caps = r.array[:0], r.capped[:0]
 	for _, b := range payer.Budgets {
 		if b.Limit > 0 {
@@ -131,6 +157,10 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 		return nil, &Short{Needed: amount, Available: available, Only: p.only}
 	}
 	r.begin(p)
+	if payer.Tolerance != 0 {
+		r.call = true
+		p.calls++
+	}
 	r.take(amount, p.order...)
 	return r, nil
 }
@@ -293,7 +323,16 @@ func (r *Reservation) Release() {
 	if r.purse != nil {
 		r.purse.mu.Lock()
 		defer r.purse.mu.Unlock()
+		r.over()
 		r.close()
+	}
+}
+
+// over ends the call in the count of those under way. The mutex is held.
+func (r *Reservation) over() {
+	if r.call {
+		r.call = false
+		r.purse.calls--
 	}
 }
 
@@ -338,13 +377,16 @@ func (r *Reservation) charge(total money.Amount) []change {
 
 // shrink gives back at once what the final settlement leaves, so that the next
 // call does not wait for a commit to have it. What an earlier settlement took
-// and this one gives back is free only when that is durable.
-func (r *Reservation) shrink(before []change) {
+// and this one gives back is free only when that is durable. It counts what the
+// call was charged, and what of its cost could not be collected.
+func (r *Reservation) shrink(before []change, c *Call) {
 	if r.purse == nil {
 		return
 	}
 	r.purse.mu.Lock()
 	defer r.purse.mu.Unlock()
+	r.over()
+	r.purse.losses.add(c.end(), c.Cost, c.Lost)
 	var freed money.Amount
 	for i := range r.parts {
 		part := &r.parts[i]

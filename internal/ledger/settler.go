@@ -205,12 +205,12 @@ func (r *Reservation) Settle(c Call, cost money.Amount, final bool) (charged mon
 		panic("ledger: a call is settled after its end")
 	}
 	x := &settlement{reservation: r, changes: r.charge(cost), final: final, before: r.counted}
+	c.Cost, c.Lost = r.charged, cost-r.charged
 	if r.ended = final; final {
-		r.shrink(x.changes)
+		r.shrink(x.changes, &c)
 	}
 	r.settlements++
 	x.number = r.settlements
-	c.Cost, c.Lost = r.charged, cost-r.charged
 	x.call = c
 	r.counted = Usage{Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost}
 	r.ledger.settler.put(x)

@@ -23,7 +23,7 @@ func TestOneSettlementThatCannotBeWrittenKeepsNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, user := range users {
-		r, err := f.Reserve(t.Context(), Payer{User: user, Budgets: [2]Budget{UserBudget(9, "day")}}, 8)
+		r, err := f.Reserve(t.Context(), Payer{User: user, Budgets: Budgets{UserBudget(9, "day")}}, 8)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestOneSettlementThatCannotBeWrittenKeepsNobodyElse(t *testing.T) {
 		t.Errorf("left over: %+v", s)
 	}
 	// Nothing more is queued: calls are taken all the same, with what was free.
-	r, err := f.Reserve(t.Context(), Payer{User: "bob", Budgets: [2]Budget{UserBudget(9, "day")}}, 9)
+	r, err := f.Reserve(t.Context(), Payer{User: "bob", Budgets: Budgets{UserBudget(9, "day")}}, 9)
 	if err != nil {
 		t.Fatalf("afterwards a call was answered %v", err)
 	}

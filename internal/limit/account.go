@@ -61,6 +61,44 @@ func (a *account) begin(tokens int64, stream bool) (taken int64) {
 	return taken
 }
 
+// waitMore returns how long a call that has begun and taken some tokens has to wait to
+// use so many in all, as a stream or not. The buckets have been filled.
+func (a *account) waitMore(taken, tokens int64, stream bool) (wait time.Duration, what Kind) {
+	if rate := a.rates.TokensPerMinute; rate > 0 {
+		if more := min(tokens, rate) - taken; more > 0 { // beyond a whole minute's it leaves a debt
+			wait, what = a.tokens.until(more, rate, time.Minute), Tokens
+		}
+	}
+	if stream && a.rates.Streams > 0 && a.streams >= a.rates.Streams && wait < streamPatience {
+		wait, what = streamPatience, Streams
+	}
+	return wait, what
+}
+
+// extend takes what a call that has begun uses beyond the tokens taken, and returns how
+// many tokens that is.
+func (a *account) extend(taken, tokens int64, stream bool) (more int64) {
+	if stream {
+		a.streams++
+	}
+	if a.rates.TokensPerMinute > 0 {
+		more = max(tokens, 0) - taken
+		a.tokens.take(more)
+	}
+	return more
+}
+
+// cancel ends a call, which was no stream, as if it had not begun.
+func (a *account) cancel(taken int64) {
+	a.calls--
+	if a.rates.RequestsPerSecond > 0 {
+		a.requests.take(-1)
+	}
+	if a.rates.TokensPerMinute > 0 {
+		a.tokens.take(-taken)
+	}
+}
+
 // end settles a call for which tokens were taken and which used others.
 func (a *account) end(now, taken, used int64, stream bool) {
 	a.calls--

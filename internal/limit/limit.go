@@ -125,7 +125,9 @@ type Grant struct {
 	Standing Standing
 
 	accounts [2]*account
+	shards   [2]int   // of the accounts
 	taken    [2]int64 // tokens
+	tokens   int64    // that were foreseen
 	stream   bool
 }
 

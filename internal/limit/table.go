@@ -41,7 +41,7 @@ func (t *Table) Admit(now time.Time, c Call) (Grant, *Refusal) {
 	t.lock(key, user)
 	defer t.unlock(key, user)
 
-	g := Grant{stream: c.Stream}
+	g := Grant{stream: c.Stream, tokens: c.Tokens, shards: [2]int{key, user}}
 	g.accounts[0] = t.shards[key].account(at, c.Key)
 	g.accounts[1] = t.shards[user].account(at, c.User)
 
@@ -71,6 +71,55 @@ func (t *Table) Admit(now time.Time, c Call) (Grant, *Refusal) {
 	}
 	g.Standing = g.standing()
 	return g, nil
+}
+
+// Extend tells what a call that was admitted is, now that all of it is known: how many
+// tokens it will use in all, and whether it is a stream. If the subjects do not bear
+// it, the call ends at no cost, and Extend returns the refusal.
+func (t *Table) Extend(now time.Time, g *Grant, tokens int64, stream bool) *Refusal {
+	if g.accounts == [2]*account{} || tokens == g.tokens && !stream {
+		return nil
+	}
+	t.lock(g.shards[0], g.shards[1])
+	defer t.unlock(g.shards[0], g.shards[1])
+	var refused Refusal
+	for i, a := range g.accounts {
+		if a == nil {
+			continue
+		}
+		a.fill(now.UnixNano())
+		if wait, what := a.waitMore(g.taken[i], tokens, stream); wait > refused.RetryAfter {
+			refused = Refusal{What: what, OfUser: i == 1, Limit: a.rates.of(what), RetryAfter: wait}
+		}
+	}
+	for i, a := range g.accounts {
+		switch {
+		case a == nil:
+		case refused.RetryAfter > 0:
+			a.cancel(g.taken[i])
+		default:
+			g.taken[i] += a.extend(g.taken[i], tokens, stream)
+		}
+	}
+	g.Standing = g.standing()
+	if refused.RetryAfter > 0 {
+		refusal := refused // on the heap, and only here
+		refusal.Standing = g.Standing
+		g.accounts = [2]*account{}
+		return &refusal
+	}
+	g.tokens, g.stream = tokens, stream
+	return nil
+}
+
+// Spend counts n units for a subject that may have a number of them in a minute, or
+// returns the refusal. The table counts them as tokens.
+func (t *Table) Spend(now time.Time, id string, n, perMinute int64) *Refusal {
+	grant, refused := t.Admit(now, Call{User: Subject{ID: id, Rates: Rates{TokensPerMinute: perMinute}}, Tokens: n})
+	if refused == nil {
+		grant.End(now, n)
+	}
+	return refused
 }
 
 // standing returns what is left to both subjects together.

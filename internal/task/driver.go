@@ -2,6 +2,7 @@ package task
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -52,9 +53,12 @@ type driver struct {
 	copying chan struct{} // a token for each copy under way
 	polls   bucket
 
-	mu     sync.Mutex
-	paused time.Time // until when the backend is too busy for more
-	busy   int       // answers of busy, in a row
+	mu       sync.Mutex
+	paused   time.Time // until when the backend is too busy for more
+	busy     int       // refusals since it has accepted a task
+	refused  string    // the task that it has refused last, since then
+	several  bool      // it has refused more than that one
+	accepted int64     // when it has accepted a task last, Unix milliseconds
 }
 
 func newDriver(e *Engine, name string) *driver {
@@ -162,8 +166,7 @@ func (d *driver) handOver(rec *record) {
 	job, err := d.engine.job(d.engine.life, rec)
 	if err != nil {
 		d.engine.log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
-		d.engine.back(rec, &backends.Error{Kind: backends.Busy})
-		d.nudge() // it is tried again after the pause
+		d.engine.deferTask(rec, DefaultBusyTimeout, backends.UpstreamError, 0, true)
 		return
 	}
 	d.engine.handOver(rec, job, nil)
@@ -332,7 +335,7 @@ func (d *driver) step(b Backend, rec *record) {
 	case rec.over() && rec.Ref != nil:
 		d.watch(b, rec)
 	case rec.Handover == None:
-		d.overdue(rec)
+		d.resume(b, rec)
 	case rec.Handover == Sending: // the lease has run out: whoever sent it is gone
 		d.engine.doubt(b, rec)
 	case rec.Handover == Doubt:
@@ -345,14 +348,62 @@ func (d *driver) step(b Backend, rec *record) {
 	}
 }
 
-// overdue ends a task that has waited too long. One that somebody asked to look at
-// before goes on waiting.
-func (d *driver) overdue(rec *record) {
-	if d.engine.now() < rec.Deadline {
-		d.release(rec, func(r *record) int64 { return r.Deadline })
-		return
+// resume looks at a task that waits. It fails if its time is over, or if its backend
+// has refused it for too long; a deferred task whose pause is over goes back into the
+// queue. One that was looked at earlier on request goes on waiting.
+func (d *driver) resume(b Backend, rec *record) {
+	now := d.engine.now()
+	switch {
+	case now >= rec.Deadline:
+		d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
+	case rec.deferred() && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds():
+		d.finish(rec, outcome{state: Failed, failure: refusedFor(rec.Refusal, b.BusyTimeout), only: rec.fenced})
+	default:
+		d.requeue(rec, now, b.BusyTimeout)
 	}
-	d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
+}
+
+// requeue gives the claim of a task that waits back. If its pause is over it goes to
+// the end of the queue: behind others that may be taken.
+func (d *driver) requeue(rec *record, now int64, timeout time.Duration) {
+	e := d.engine
+	err := e.update(e.life, func(t storage.Txn) error {
+		l, err := readLoad(t, rec.Backend)
+		if err != nil {
+			return err
+		}
+		_, err = changeKnown(t, rec, func(r *record) bool {
+			if !rec.fenced(r) || !r.waiting() {
+				return false
+			}
+			if r.deferred() && now >= r.Resume {
+				r.Resume, r.Place = 0, l.Last+1
+			}
+			r.release(r.lookWaiting(timeout))
+			return true
+		})
+		return err
+	})
+	if err != nil {
+		e.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
+	}
+	d.nudge()
+}
+
+// lookWaiting is when a task that waits is looked at, Unix milliseconds.
+func (r *record) lookWaiting(timeout time.Duration) int64 {
+	if r.Resume == 0 {
+		return r.Deadline
+	}
+	return min(r.Resume, r.RefusedSince+timeout.Milliseconds(), r.Deadline)
+}
+
+// refusedFor is why a task fails that its backend has refused for too long.
+func refusedFor(reason backends.Reason, timeout time.Duration) *Error {
+	if reason == backends.UpstreamBusy {
+		return failure(reason, fmt.Sprintf("the generation service was too busy to take the task for %v", timeout))
+	}
+	return failure(backends.UpstreamError, fmt.Sprintf("the generation service has refused the task for %v", timeout))
 }
 
 // jitter spreads what would else come together, by a fifth.

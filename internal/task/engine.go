@@ -34,7 +34,15 @@ type Backend struct {
 
 	// PollsPerSecond bounds how often it is asked. Default: 50.
 	PollsPerSecond int
+
+	// BusyTimeout is how long the backend may refuse a task as busy, or with 403,
+	// while it takes others or there are no others: then the task fails without
+	// charge. Default: 30 minutes.
+	BusyTimeout time.Duration
 }
+
+// DefaultBusyTimeout is how long a backend may refuse one task.
+const DefaultBusyTimeout = 30 * time.Minute
 
 // DefaultPolls is how often a backend is asked in a second unless it is
 // configured otherwise (design, section 5).
@@ -155,6 +163,9 @@ func (e *Engine) Serve(c Config) error {
 		}
 		if b.PollsPerSecond == 0 {
 			b.PollsPerSecond = DefaultPolls
+		}
+		if b.BusyTimeout == 0 {
+			b.BusyTimeout = DefaultBusyTimeout
 		}
 		next.backends[b.Name] = b
 	}

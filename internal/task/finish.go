@@ -94,7 +94,7 @@ func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.C
 		<-d.copying
 		return
 	}
-	e.changed(mine)
+	e.changed(rec, mine)
 	e.steps.Go(func() {
 		defer func() { <-d.copying; d.nudge() }()
 		d.keep(keeper, b, mine)
@@ -176,7 +176,7 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 		after, over = &next, true
 		if o.by != "" {
 			told = &identity.Event{Actor: o.by, Action: "task.cancel", User: next.User, Key: next.Key, Detail: next.ID}
-			if err := identity.Record(t, e.store.Now(), *told); err != nil {
+			if err := identity.Record(ctx, t, e.store.Now(), told); err != nil {
 				return err
 			}
 		}
@@ -209,7 +209,7 @@ func (e *Engine) settle(t storage.Txn, config *config, r *record, o outcome) err
 	r.Fence++ // what comes of a look under way does not count any more
 	r.Results, r.Failure, r.VendorCost = o.results, o.failure, o.cost
 	r.Made, r.MadeAt, r.MadeCost = nil, 0, backends.Cost{}
-	r.Due, r.Lease, r.Woken, r.WatchUntil = 0, 0, false, o.watch
+	r.Due, r.Lease, r.Woken, r.Resume, r.WatchUntil = 0, 0, false, 0, o.watch
 	if o.watch != 0 {
 		r.Due = milliseconds(now.Add(watchEvery))
 	}
@@ -266,8 +266,11 @@ func (e *Engine) ended(rec *record) {
 	}
 }
 
-// changed tells those who wait for a change of a task that is not over.
-func (e *Engine) changed(rec *record) {
-	e.watch.tell(rec.ID)
-	e.nudgeBy(rec.Backend, rec.Due)
+// changed tells those who wait for a change of a task that is not over, if it is shown
+// in another way than before.
+func (e *Engine) changed(before, after *record) {
+	if before.status() != after.status() || before.progress() != after.progress() {
+		e.watch.tell(after.ID)
+	}
+	e.nudgeBy(after.Backend, after.Due)
 }

@@ -18,6 +18,14 @@ import (
 // grace is how long a job in doubt is looked for before its task fails.
 const grace = 10 * time.Minute
 
+// A job in doubt is looked for a few times within the grace, each pause longer than
+// the one before: at many services looking for it means to submit it again.
+const (
+	mostSearches = 6
+	firstSearch  = 2 * time.Second
+	searchGrowth = 3
+)
+
 // waiter is a submission that waits for its hand-over. Who answers it first, the
 // hand-over or the time, decides what a refusal is: the answer, or the end of a
 // task that was given out.
@@ -85,7 +93,7 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 	b, found := e.backend(rec.Backend)
 	if !found { // a reload took it away: nothing was sent
-		e.back(rec, &backends.Error{Kind: backends.Busy})
+		e.putBack(rec)
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.life, submitTimeout)
@@ -109,11 +117,10 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 	refusal, _ := errors.AsType[*backends.Error](err)
 	switch backends.KindOf(err) {
 	case backends.Busy:
-		e.back(rec, refusal)
+		e.refusedNow(b, rec, refusal)
 	case backends.Refused:
-		if ofTheAccount(refusal) {
-			e.unmet(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
-			e.back(rec, refusal)
+		if ofTheOperator(refusal) {
+			e.refusedNow(b, rec, refusal)
 			return
 		}
 		if w.refuse() {
@@ -132,10 +139,10 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 	}
 }
 
-// ofTheAccount tells whether a refusal speaks of the operator's account at the
-// service, and not of the job. No caller can mend that, and the operator soon
-// will.
-func ofTheAccount(refusal *backends.Error) bool {
+// ofTheOperator tells whether a refusal speaks of what the operator may do at the
+// service, and not of the job: of the account, or of one model. No caller can mend
+// that.
+func ofTheOperator(refusal *backends.Error) bool {
 	switch refusal.Status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
 		return refusal.Reason == backends.UpstreamError
@@ -171,6 +178,7 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 				}
 				now := e.now()
 				r.Handover, r.Ref, r.Unheard, r.Handed, r.Doubted, r.Body = Accepted, &ref, !tells, now, 0, nil
+				r.Refusals, r.RefusedSince, r.Refusal, r.Searches = 0, 0, "", 0
 				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+handoverLife.Milliseconds())
 				r.Fence++ // a look at the doubt, if there is one, does not count any more
 				r.release(r.firstPoll(now))
@@ -185,7 +193,8 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 		e.lost(b, after, ref)
 	default:
 		e.calm(rec.Backend)
-		e.changed(after)
+		e.watch.tell(after.ID) // it may have been shown as pending since
+		e.changed(rec, after)
 	}
 	return after
 }
@@ -213,25 +222,6 @@ func (e *Engine) lost(b Backend, rec *record, ref backends.Ref) {
 	}
 }
 
-// back puts a task into the queue again, at its old place: the backend is busy,
-// and gets no other task for a while.
-func (e *Engine) back(rec *record, busy *backends.Error) {
-	e.pause(rec.Backend, busy.RetryAfter)
-	e.durably("noting a busy backend", rec.ID, func(ctx context.Context) error {
-		return e.update(ctx, func(t storage.Txn) error {
-			_, err := changeKnown(t, rec, func(r *record) bool {
-				if r.Handover != Sending || r.Attempt != rec.Attempt {
-					return false
-				}
-				r.Handover, r.Woken = None, false // what waits is not looked at before its time is over
-				r.release(r.Deadline)
-				return true
-			})
-			return err
-		})
-	})
-}
-
 // doubt notes that nobody knows whether the backend has the job.
 func (e *Engine) doubt(b Backend, rec *record) {
 	var after *record
@@ -248,7 +238,7 @@ func (e *Engine) doubt(b Backend, rec *record) {
 		})
 	})
 	if after != nil {
-		e.changed(after)
+		e.changed(rec, after)
 	}
 }
 
@@ -306,7 +296,7 @@ func (d *driver) reconcile(b Backend, rec *record) {
 	given := func(reason backends.Reason, message string) {
 		d.finish(rec, outcome{state: Failed, failure: failure(reason, message), only: rec.fenced})
 	}
-	over := e.now() >= rec.Doubted+grace.Milliseconds()
+	over := e.now() >= rec.Doubted+grace.Milliseconds() || rec.Searches+1 >= mostSearches
 	r, can := b.Backend.(backends.Reconciler)
 	if can {
 		ref, err := d.find(r, rec)
@@ -331,7 +321,14 @@ func (d *driver) reconcile(b Backend, rec *record) {
 		if !can {
 			return end
 		}
-		return min(end, e.now()+interval(time.Duration(e.now()-r.Doubted)*time.Millisecond, 0).Milliseconds())
+		if r.Searches++; r.Searches == mostSearches-1 {
+			return end
+		}
+		pause := jitter(firstSearch)
+		for range r.Searches {
+			pause *= searchGrowth
+		}
+		return min(end, e.now()+pause.Milliseconds())
 	})
 }
 

@@ -35,7 +35,7 @@ func TestDoubt(t *testing.T) {
 				}
 				return backends.Ref{ID: "job-" + j.token}, nil
 			}
-		}, after: grace + time.Second, want: InProgress},
+		}, after: grace + 10*time.Second, want: InProgress},
 		"it is never known": {took: doubtful, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { return backends.Ref{}, errors.New("not now") }
 		}, after: grace + 20*time.Second, want: Failed},

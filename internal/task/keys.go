@@ -16,7 +16,7 @@ import (
 //	taskbody/<id>                        what the backend is asked for, where that is long, until the task is over
 //	taskof/<key>/<^created>/<id>         those of an API key, latest first
 //	taskuser/<user>/<^created>/<id>      those of a user
-//	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order
+//	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order, without those that are tried again later
 //	taskdue/<backend>/<time>/<id>        when somebody must look at one
 //	taskref/<backend>/<hash of ref>/<id> those at a backend that tells of them, by its own id
 //	taskend/<time>/<id>                  those that are over, by when

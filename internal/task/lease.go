@@ -27,7 +27,7 @@ func (d *driver) release(rec *record, due func(r *record) int64) {
 		return
 	}
 	if after != nil {
-		d.engine.changed(after)
+		d.engine.changed(rec, after)
 	}
 }
 

@@ -17,6 +17,8 @@ type load struct {
 	Waiting int64 `json:"waiting"` // tasks that wait for a slot
 	Last    int64 `json:"last"`    // the place in the queue given last
 	Drained bool  `json:"drained,omitempty"`
+
+	Deferred int64 `json:"deferred,omitempty"` // of Waiting, those that are tried again later
 }
 
 // countsVersion begins a record of counts: integers of variable length, one after
@@ -70,7 +72,7 @@ func decodeLoad(record []byte) (l load, err error) {
 		return l, storage.DecodeRecord(record, &l)
 	}
 	var drained int64
-	err = decodeCounts(record, &l.Running, &l.Waiting, &l.Last, &drained)
+	err = decodeCounts(record, &l.Running, &l.Waiting, &l.Last, &drained, &l.Deferred)
 	l.Drained = drained != 0
 	return l, err
 }
@@ -80,7 +82,7 @@ func encodeLoad(l load) []byte {
 	if l.Drained {
 		drained = 1
 	}
-	return encodeCounts(l.Running, l.Waiting, l.Last, drained)
+	return encodeCounts(l.Running, l.Waiting, l.Last, drained, l.Deferred)
 }
 
 func (l load) write(t storage.Txn, backend string) error {
@@ -94,7 +96,7 @@ func (l load) room(most int) bool {
 }
 
 // difference is by how much what counts tasks changes with one of them.
-type difference struct{ running, waiting, open int64 }
+type difference struct{ running, waiting, deferred, open int64 }
 
 // between is the difference from what a task was to what it is.
 func between(before, after *record) (d difference) {
@@ -111,6 +113,9 @@ func between(before, after *record) (d difference) {
 		if side.rec.waiting() {
 			d.waiting += side.sign
 		}
+		if side.rec.deferred() {
+			d.deferred += side.sign
+		}
 		if !side.rec.over() {
 			d.open += side.sign
 		}
@@ -122,6 +127,7 @@ func between(before, after *record) (d difference) {
 func (l load) add(d difference, rec *record) load {
 	l.Running += d.running
 	l.Waiting += d.waiting
+	l.Deferred += d.deferred
 	l.Last = max(l.Last, rec.Place)
 	return l
 }
@@ -133,7 +139,7 @@ func count(t storage.Txn, before, after *record) error {
 	if one == nil {
 		one = before
 	}
-	if d.running != 0 || d.waiting != 0 {
+	if d.running != 0 || d.waiting != 0 || d.deferred != 0 {
 		l, err := readLoad(t, one.Backend)
 		if err != nil {
 			return err

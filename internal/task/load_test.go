@@ -9,7 +9,7 @@ import (
 
 func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
-	for _, l := range []load{{}, {1, 2, 3, true}, {math.MaxInt64, math.MinInt64, -1, false}} {
+	for _, l := range []load{{}, {1, 2, 3, true, 4}, {math.MaxInt64, math.MinInt64, -1, false, 7}} {
 		for name, record := range map[string][]byte{
 			"as this build writes": encodeLoad(l), "as builds before wrote": storage.EncodeRecord(l),
 		} {

@@ -20,6 +20,7 @@ type BackendStatus struct {
 	Drained    bool      `json:"drained,omitempty"` // it gets no new tasks
 	Running    int64     `json:"running"`
 	Waiting    int64     `json:"waiting"`
+	Deferred   int64     `json:"deferred,omitempty"` // of Waiting, those that it has refused and that are tried again later
 	MaxRunning int       `json:"max_running,omitempty"`
 	Oldest     time.Time `json:"oldest,omitzero"` // when the one was submitted that has waited longest
 	Busy       bool      `json:"busy,omitempty"`  // it has asked for a pause
@@ -65,7 +66,7 @@ func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, er
 	}
 	b, found := e.backend(name)
 	s := BackendStatus{
-		Name: name, Configured: found, Drained: l.Drained, Running: l.Running, Waiting: l.Waiting,
+		Name: name, Configured: found, Drained: l.Drained, Running: l.Running, Waiting: l.Waiting, Deferred: l.Deferred,
 		MaxRunning: b.MaxRunning, Busy: e.paused(name),
 	}
 	lo, hi := storage.Below(waitPrefix, name)
@@ -113,7 +114,8 @@ func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained 
 }
 
 // Retry has a task looked at now, for an operator who knows that its backend has
-// recovered. What waits for a slot goes on waiting.
+// recovered. A task that its backend has refused goes back into the queue. What waits
+// for a slot goes on waiting.
 func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
 	var after *record
 	event := identity.Event{Actor: actor, Action: "task.retry", Detail: id}
@@ -123,7 +125,7 @@ func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
 			return false, err
 		}
 		event.User, event.Key = rec.User, rec.Key
-		if !rec.running() {
+		if !rec.running() && !rec.deferred() {
 			return false, fault.New(fault.Conflict, "the task is not at a backend: it is %s", rec.status())
 		}
 		changed := false
@@ -134,6 +136,9 @@ func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
 				return changed
 			}
 			r.Failing, r.Due = 0, now
+			if r.deferred() {
+				r.Resume = now
+			}
 			changed = true
 			return true
 		})
@@ -209,7 +214,7 @@ func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t s
 		if changed, err = fn(t); err != nil || !changed {
 			return err
 		}
-		return identity.Record(t, e.store.Now(), *event)
+		return identity.Record(ctx, t, e.store.Now(), event)
 	})
 	if err == nil && changed {
 		e.opts.Told(*event)

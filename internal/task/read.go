@@ -93,8 +93,8 @@ func (e *Engine) expired(completed int64) bool {
 // MostWait is how long Wait waits at most (interface, section 4).
 const MostWait = 60 * time.Second
 
-// waitLook is how often Wait looks by itself: another node may have changed the
-// task.
+// waitLook is how often Wait looks by itself where another process may change the
+// task. Over a [storage.Sole] engine only this engine changes it, and wakes Wait.
 const waitLook = 5 * time.Second
 
 // Wait returns a task of an owner when its status or its progress has changed,
@@ -108,12 +108,16 @@ func (e *Engine) Wait(ctx context.Context, owner Owner, id string, most time.Dur
 	}
 	timer := time.NewTimer(min(most, MostWait))
 	defer timer.Stop()
-	tick := time.NewTicker(waitLook)
-	defer tick.Stop()
+	var others <-chan time.Time
+	if !e.store.Sole() {
+		tick := time.NewTicker(waitLook)
+		defer tick.Stop()
+		others = tick.C
+	}
 	for last := false; ; {
 		select {
 		case <-changed:
-		case <-tick.C:
+		case <-others:
 		case <-timer.C:
 			last = true
 		case <-e.life.Done():

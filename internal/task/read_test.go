@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,6 +150,40 @@ func TestWaitAnswersOnChange(t *testing.T) {
 		}
 		if len(w.watch.tasks)+len(w.watch.count) != 0 {
 			t.Errorf("left behind: %v", w.watch.tasks)
+		}
+	})
+}
+
+// TestWaitingReadsNothingUntilTheTaskChanges: whoever changes a task wakes those who
+// wait for it.
+func TestWaitingReadsNothingUntilTheTaskChanges(t *testing.T) {
+	in(t, func(w *world) {
+		task := w.must(video())
+		w.works.tells(task.ID, queuedThere)
+		w.sleep(time.Minute)
+		reads := func(waiters int, end func()) int64 {
+			var wait sync.WaitGroup
+			began := w.power.views.Load()
+			for range waiters {
+				wait.Go(func() {
+					if _, err := w.Wait(context.Background(), OfKey(annKey), task.ID, MostWait); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			w.sleep(MostWait - time.Second)
+			end()
+			w.sleep(time.Second)
+			wait.Wait()
+			return w.power.views.Load() - began
+		}
+		const waiters = 100
+		alone := reads(0, func() {})
+		if n := reads(waiters, func() {}); n > alone+2*waiters+10 {
+			t.Errorf("%d waiters read the store %d times in a minute, without them it is read %d times", waiters, n, alone)
+		}
+		if n := reads(waiters, func() { w.works.tells(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
+			t.Errorf("%d waiters whose task ended read the store %d times", waiters, n)
 		}
 	})
 }

@@ -69,7 +69,16 @@ type record struct {
 	Hold  money.Amount   `json:"hold,omitempty"`  // the greatest price, held
 	Quote *catalog.Quote `json:"quote,omitempty"` // the price as it was at submission; nil when it is over
 
-	Place    int64  `json:"place"`              // in the queue of the backend
+	Place int64 `json:"place"` // in the queue of the backend
+
+	// A task that its backend has refused for now stands outside the queue until
+	// Resume. Refusals counts the refusals, RefusedSince is where [Backend.BusyTimeout]
+	// begins, and Refusal is what the task says if it ends.
+	Resume       int64           `json:"resume,omitempty"`
+	Refusals     int             `json:"refusals,omitempty"`
+	RefusedSince int64           `json:"refused_since,omitempty"`
+	Refusal      backends.Reason `json:"refusal,omitempty"`
+
 	Due      int64  `json:"due,omitempty"`      // when somebody must look at it
 	Fence    int64  `json:"fence,omitempty"`    // of the last claim
 	Owner    string `json:"owner,omitempty"`    // which engine has it
@@ -78,6 +87,7 @@ type record struct {
 	Attempt  int64  `json:"attempt,omitempty"`  // the fence under which the job was sent last
 	Handed   int64  `json:"handed,omitempty"`   // when the backend accepted it
 	Doubted  int64  `json:"doubted,omitempty"`  // since when the hand-over is in doubt
+	Searches int    `json:"searches,omitempty"` // how often the job was looked for meanwhile
 	Deadline int64  `json:"deadline,omitempty"` // when it has failed if it is not over
 
 	Ref      *backends.Ref `json:"ref,omitempty"`
@@ -144,6 +154,9 @@ func (r *record) over() bool    { return r.State == Success || r.State == Failed
 func (r *record) waiting() bool { return !r.over() && r.Handover == None }
 func (r *record) running() bool { return !r.over() && r.Handover != None }
 
+// deferred tells whether the task waits outside the queue, to be tried again later.
+func (r *record) deferred() bool { return r.waiting() && r.Resume != 0 }
+
 // indexes are all keys that lead to the task; none when it is nil.
 func (r *record) indexes() [][]byte {
 	if r == nil {
@@ -168,7 +181,7 @@ func (r *record) moving() [][]byte {
 	switch {
 	case r.over():
 		keys = append(keys, storage.Key(endPrefix, r.Completed, r.ID))
-	case r.Handover == None:
+	case r.Handover == None && r.Resume == 0:
 		keys = append(keys, storage.Key(waitPrefix, r.Backend, r.Place, r.ID))
 	case r.Handover == Accepted && r.Ref != nil && !r.Unheard:
 		keys = append(keys, storage.Key(refPrefix, r.Backend, hashOf(r.Ref.ID), r.ID))

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -60,6 +61,17 @@ func (s *Submission) claimKey() string {
 		return ""
 	}
 	return string(storage.Key(claimPrefix, s.Key, s.claimHash()))
+}
+
+// KeyUsed reports whether a task was submitted by an API key under this idempotency key.
+func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used bool, err error) {
+	s := Submission{Key: key, IdempotencyKey: idempotencyKey}
+	err = e.view(ctx, func(r storage.Reader) (err error) {
+		var have claimRecord
+		used, err = storage.GetRecord(r, []byte(s.claimKey()), &have)
+		return err
+	})
+	return used, err
 }
 
 // claimed returns the task that was made under the idempotency key; nil when

@@ -55,6 +55,9 @@ func (v *verification) tasks() error {
 		switch {
 		case rec.waiting():
 			l.Waiting++
+			if rec.deferred() {
+				l.Deferred++
+			}
 			l.Last = max(l.Last, rec.Place)
 		case rec.running():
 			l.Running++
@@ -93,6 +96,7 @@ func (v *verification) shape(r *record) {
 	tell((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
 	tell((r.State == Failed) != (r.Failure != nil), "it is %s, and why it failed is %v", r.State, r.Failure)
 	tell(!r.over() && r.Due == 0, "it is %s, and nobody will look at it", r.State)
+	tell(r.Resume != 0 && !r.deferred(), "it is %s, and to be tried again", r.State)
 	tell(!r.over() && r.Handover == Refused, "it was refused, and is %s", r.State)
 	tell(r.Handover == Accepted && r.Ref == nil, "it was accepted without a reference")
 	tell((r.State == InProgress || r.State == Success) && r.Handover != Accepted, "it is %s, and its hand-over %s", r.State, r.Handover)
@@ -198,9 +202,9 @@ func (v *verification) counts() error {
 		}
 		is := v.loads[name]
 		delete(v.loads, name)
-		if said.Running != is.Running || said.Waiting != is.Waiting || said.Last < is.Last {
-			v.problem("backend %s: it is said to have %d running and %d waiting up to place %d, and has %d and %d up to %d",
-				name, said.Running, said.Waiting, said.Last, is.Running, is.Waiting, is.Last)
+		if said.Running != is.Running || said.Waiting != is.Waiting || said.Deferred != is.Deferred || said.Last < is.Last {
+			v.problem("backend %s: it is said to have %d running and %d waiting (%d deferred) up to place %d, and has %d and %d (%d) up to %d",
+				name, said.Running, said.Waiting, said.Deferred, said.Last, is.Running, is.Waiting, is.Deferred, is.Last)
 		}
 		return nil
 	})

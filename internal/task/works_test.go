@@ -85,6 +85,9 @@ func (s *works) Poll(_ context.Context, ref backends.Ref) (backends.Status, erro
 	return status, nil
 }
 
+// CheckHead implements [backends.Notified].
+func (s *works) CheckHead(backends.Notification) error { return nil }
+
 // Notice implements [backends.Notified]: the body is the id of a job.
 func (s *works) Notice(n backends.Notification) (string, error) { return string(n.Body), nil }
 

@@ -55,7 +55,8 @@ type process struct {
 // power is an engine that can lose its power at any moment.
 type power struct {
 	storage.Engine
-	off atomic.Bool
+	off   atomic.Bool
+	views atomic.Int64 // how often it was read
 }
 
 var errPower = errors.New("no power")
@@ -67,6 +68,7 @@ func (p *power) View(ctx context.Context, fn func(storage.Reader) error) error {
 	if p.off.Load() {
 		return errPower
 	}
+	p.views.Add(1)
 	return p.Engine.View(ctx, fn)
 }
 

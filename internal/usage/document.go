@@ -28,6 +28,7 @@ type document struct {
 	}
 
 	figures   figures
+	report    report
 	delivered delivered
 	choices   choices
 	failed    bool // an error came
@@ -71,17 +72,26 @@ const (
 	sawNoChoices                 // an empty array of choices
 	sawChoice                    // a choice
 	sawFault                     // an error
+	sawNoUsage                   // a usage at the top that is no object, such as null
 )
 
 // reset makes d ready for the next text of the same answer.
 func (d *document) reset() {
 	d.state, d.place, d.depth, d.skip, d.saw = atStart, top, 0, 0, 0
 	d.naming, d.raw = false, false
+	if d.report.passes != nil {
+		d.report.passes.open = false
+	}
 }
 
 // usageOnly reports whether the text was a chunk that only brings usage.
 func (d *document) usageOnly() bool {
 	return d.state == ended && d.saw == sawUsage|sawNoChoices
+}
+
+// nullUsage reports whether the text may have a member "usage":null at its top.
+func (d *document) nullUsage() bool {
+	return d.state == ended && d.saw&sawNoUsage != 0
 }
 
 // write follows the next bytes of the text.
@@ -247,12 +257,19 @@ func (d *document) open(object bool) {
 		d.fail()
 	case block:
 		d.delivered.block = true
+		d.report.ran = false
+	case blocks:
+		d.report.ran = false
+		d.delivered.element = d.delivered.element || object
 	case toolInput:
 		d.raw = true
 	}
 	if !d.place.holds() || d.depth == maxDepth {
 		d.state, d.place, d.skip = inSkipped, nothing, 1
 		return
+	}
+	if d.place == iteration {
+		d.report.openPass(object)
 	}
 	d.stack[d.depth] = frame{d.place, object}
 	d.depth++
@@ -265,8 +282,15 @@ func (d *document) open(object bool) {
 // closeFrame leaves the innermost object or array.
 func (d *document) closeFrame() {
 	d.depth--
-	if f := d.stack[d.depth]; f.place == choice && f.object {
-		d.choices.add(d.choice.index, d.choice.finished)
+	if f := d.stack[d.depth]; f.object {
+		switch f.place {
+		case choice:
+			d.choices.add(d.choice.index, d.choice.finished)
+		case block, blocks:
+			d.report.begin()
+		case iteration:
+			d.report.passes.close()
+		}
 	}
 	d.endValue()
 }
@@ -312,10 +336,19 @@ func (d *document) endScalar() {
 	if d.number >= 0 {
 		switch {
 		case d.place >= firstFigure:
-			d.figures.set(figure(d.place-firstFigure), d.number)
+			into := &d.figures
+			if p := d.report.passes; p != nil && p.open {
+				into = &p.figures
+			}
+			into.set(figure(d.place-firstFigure), d.number)
+		case d.place == toolUses:
+			d.report.used(d.number)
 		case d.place == choiceIndex:
 			d.choice.index = d.number
 		}
+	}
+	if d.place == usageReport && d.depth == 1 {
+		d.saw |= sawNoUsage
 	}
 	d.endValue()
 }

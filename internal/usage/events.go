@@ -22,6 +22,7 @@ type events struct {
 	done      bool // doneMark came
 	tooLong   bool // a line was longer than MaxLine
 	lastUsage bool // the event that ended last only brought usage
+	lastNull  bool // the event that ended last may have "usage":null at its top
 }
 
 // field is what the line being read is.
@@ -175,7 +176,7 @@ func (e *events) endLine() (blank bool) {
 	blank = e.length == 0
 	switch {
 	case blank:
-		e.lastUsage = e.usageOnly()
+		e.lastUsage, e.lastNull = e.usageOnly(), e.nullUsage()
 		e.document.reset()
 		e.inEvent, e.hasData, e.matched = false, false, 0
 	case e.field == unnamed: // a field may be a name alone

@@ -155,7 +155,7 @@ func TestALongLineIsFollowedButToldOf(t *testing.T) {
 		return []byte(head + strings.Repeat("x", length-len(head)-len(tail)) + tail + "\n\n")
 	}
 	after := []byte("event: message_delta\ndata: {\"usage\":{\"output_tokens\":7}}\n\n")
-	for _, length := range []int{MaxLine, MaxLine + 1, 3 * MaxLine} {
+	for _, length := range []int{MaxLine, MaxLine + 1, MaxLine * 3 / 2} {
 		body := line(length)
 		r := New(Messages, true, "")
 		for p := range slices.Chunk(body, 32<<10) {

@@ -53,6 +53,7 @@ func FuzzTrimmer(f *testing.F) {
 		}
 	}
 	f.Add([]byte(usageChunk+"\r\n\r\n"+contentChunk+"\r\r\n"+usageChunk+"\n\n"), uint64(2))
+	f.Add([]byte(nullChunk+"\n\n"+nullChunk+"\r\r"), uint64(4))
 	f.Add([]byte("\xef\xbb\xbf"+usageChunk+"\r\r\ndata: {\"choices\":[],\ndata: \"usage\":{}}\n\n"), uint64(3))
 	f.Fuzz(func(t *testing.T, body []byte, seed uint64) {
 		want := withoutUsage(body)
@@ -76,10 +77,30 @@ func withoutUsage(body []byte) string {
 		e := event.Find(body)
 		body = body[len(e):]
 		if !usageOnly(e, first) {
-			kept.Write(e)
+			kept.Write(withoutNull(e, first))
 		}
 	}
 	return kept.String()
+}
+
+// nullMember matches the member that the Trimmer takes out, with its comma.
+var nullMember = regexp.MustCompile(`,[ \t]*"usage"[ \t]*:[ \t]*null|"usage"[ \t]*:[ \t]*null[ \t]*,?`)
+
+// withoutNull is an event without its one "usage":null, where the Reader has seen
+// one at the top.
+func withoutNull(e []byte, first bool) []byte {
+	byReader := New(Completions, true, "")
+	if !first {
+		byReader.Write([]byte{'\n'})
+	}
+	if _, ended := byReader.events.next(e); !ended || !byReader.events.lastNull {
+		return e
+	}
+	found := nullMember.FindAllIndex(e, -1)
+	if len(found) != 1 || !bytes.Contains(e[found[0][0]:found[0][1]], []byte{','}) {
+		return e
+	}
+	return append(bytes.Clone(e[:found[0][0]]), e[found[0][1]:]...)
 }
 
 // usageOnly decides for one event. What is no JSON, or JSON that readers

@@ -1,5 +1,7 @@
 package usage
 
+import "bytes"
+
 // place is where in an answer a value stands. It decides what is done with the
 // value. An array is transparent: its elements stand where it stands.
 type place uint8
@@ -16,6 +18,9 @@ const (
 	openingUsage // that of a message_start
 	inputParts   // what an input figure contains
 	outputParts  // what an output figure contains
+	cachedParts  // what the figure of cached input contains
+	serverTools  // server_tool_use: how often the backend ran which tool
+	iteration    // an element of iterations: one pass of a model
 	cacheParts   // cache_creation by lifetime
 	extension    // a vendor's own corner of the document
 	choice       // an element of choices
@@ -23,6 +28,7 @@ const (
 	toolCall     // a call of a tool, or its function
 	media        // speech or an image
 	block        // the content_block of a content_block_start
+	blocks       // the content of a whole message: a string, or an array of blocks
 
 	// Strings of text, or arrays and objects that hold such.
 	text
@@ -32,11 +38,24 @@ const (
 
 	// Scalars, and objects whose insides are of no interest.
 	toolInput    // arguments of a tool, as a string or as JSON
-	unspoken     // content that is not text
-	kind         // the type of the document
+	toolName     // the name of a tool that is called
+	mediaData    // speech or an image, or a link to it
 	fault        // an error
 	finishReason // why a choice ended
 	choiceIndex  // the number of a choice
+	toolUses     // how often one tool ran
+
+	// Words: strings that are compared or kept. See [place.word].
+	kind       // the type of the document
+	stopReason // why a message ended
+	model      // the model that answered
+	tier       // the service tier that answered
+	speed      // the speed at which it answered
+	geo        // where it answered
+	blockKind  // the type of a content block
+	blockName  // its name
+	passKind   // the type of an iteration
+	passModel  // its model
 
 	// Every figure is a place of its own, from here on.
 	firstFigure
@@ -46,6 +65,9 @@ const (
 func (p place) holds() bool {
 	return top <= p && p <= reasoningContent
 }
+
+// word reports whether a string at p is compared or kept.
+func (p place) word() bool { return kind <= p && p < firstFigure }
 
 // member returns the place of the member called name of an object at p. It is
 // the table of all names that are read, for both dialects at once, since a
@@ -62,7 +84,9 @@ func (p place) member(name []byte) place {
 			return usageReport
 		case "message":
 			return opening
-		case "content", "delta":
+		case "content":
+			return blocks
+		case "delta":
 			return text
 		case "content_block":
 			return block
@@ -70,6 +94,12 @@ func (p place) member(name []byte) place {
 			return choice
 		case "x_groq":
 			return extension
+		case "model":
+			return model
+		case "service_tier":
+			return tier
+		case "stop_reason":
+			return stopReason
 		}
 	case asked:
 		switch string(name) {
@@ -100,6 +130,8 @@ func (p place) member(name []byte) place {
 			return openingUsage
 		case "content":
 			return text
+		case "model":
+			return model
 		}
 	case extension:
 		if string(name) == "usage" {
@@ -140,23 +172,33 @@ func (p place) member(name []byte) place {
 		case "arguments", "input":
 			return toolInput
 		case "name":
-			return unspoken
+			return toolName
 		}
 	case media:
 		switch string(name) {
 		case "transcript":
 			return text
 		case "data", "url":
-			return unspoken
+			return mediaData
 		case "image_url":
 			return media
 		}
-	case text, block:
+	case block, blocks:
+		switch string(name) {
+		case "type":
+			return blockKind
+		case "name":
+			return blockName
+		}
+		return text.member(name)
+	case text:
 		switch string(name) {
 		case "text", "thinking", "partial_json", "refusal":
 			return text
 		case "input":
 			return toolInput
+		case "stop_reason":
+			return stopReason
 		}
 	case reasoning, reasoningContent:
 		if string(name) == "text" {
@@ -164,8 +206,28 @@ func (p place) member(name []byte) place {
 		}
 	case usageReport, openingUsage:
 		return usageMember(p, name)
+	case iteration:
+		switch string(name) {
+		case "type":
+			return passKind
+		case "model":
+			return passModel
+		case "iterations":
+			return nothing
+		}
+		return usageMember(p, name)
+	case serverTools:
+		if bytes.HasSuffix(name, []byte(usesSuffix)) {
+			return toolUses
+		}
 	case inputParts:
 		switch string(name) {
+		case "audio_tokens":
+			return firstFigure + place(audioInput)
+		case "image_tokens":
+			return firstFigure + place(imageInput)
+		case "cached_tokens_details":
+			return cachedParts
 		case "cached_tokens":
 			return firstFigure + place(cachedInside)
 		case "cache_write_tokens", "cache_creation_tokens", "cached_creation_tokens":
@@ -177,6 +239,17 @@ func (p place) member(name []byte) place {
 		switch string(name) {
 		case "reasoning_tokens", "thinking_tokens":
 			return firstFigure + place(reasoningTokens)
+		case "audio_tokens":
+			return firstFigure + place(audioOutput)
+		case "image_tokens":
+			return firstFigure + place(imageOutput)
+		}
+	case cachedParts:
+		switch string(name) {
+		case "audio_tokens":
+			return firstFigure + place(audioCached)
+		case "image_tokens":
+			return firstFigure + place(imageCached)
 		}
 	case cacheParts:
 		switch string(name) {
@@ -213,12 +286,22 @@ func usageMember(p place, name []byte) place {
 		return firstFigure + place(cachedInside)
 	case "reasoning_tokens":
 		return firstFigure + place(reasoningTokens)
-	case "prompt_tokens_details", "input_tokens_details":
+	case "prompt_tokens_details", "input_tokens_details", "input_token_details":
 		return inputParts
-	case "completion_tokens_details", "output_tokens_details":
+	case "completion_tokens_details", "output_tokens_details", "output_token_details":
 		return outputParts
 	case "cache_creation":
 		return cacheParts
+	case "server_tool_use":
+		return serverTools
+	case "iterations":
+		return iteration
+	case "service_tier":
+		return tier
+	case "speed":
+		return speed
+	case "inference_geo":
+		return geo
 	}
 	return nothing
 }

@@ -11,14 +11,16 @@
 //	events    lines and fields of an event stream
 //	document  one JSON text, followed by the table in places.go
 //	figures   what backends report, made into disjoint Tokens
+//	report    what else decides the price: the tier that served, tools, passes
 //
 // An answer is hostile input. Whatever it holds, the memory of a Reader stays
 // the same, no figure leaves [0, 2^53], and a malformed event is lost alone.
 package usage
 
-// MaxLine is the longest line, in bytes, that a stream may hold. A longer one
-// is followed to its end all the same, but makes [Reader.TooLong] true.
-const MaxLine = 1 << 20
+// MaxLine is the longest line, in bytes, that a stream may have. The Reader
+// keeps nothing of a line, so that the bound is not one of memory: a longer line
+// is read to its end all the same, but makes [Reader.TooLong] true.
+const MaxLine = 16 << 20
 
 // Dialect is the family of the interface a call was made in.
 type Dialect uint8
@@ -103,6 +105,17 @@ func (r *Reader) Tokens() (t Tokens, input, output bool) {
 	return r.events.figures.tokens(r.dialect)
 }
 
+// Report returns what the answer has said of its usage so far. It shares nothing
+// with the Reader.
+func (r *Reader) Report() Report {
+	report := r.events.report.report()
+	report.Tokens, report.Input, report.Output = r.Tokens()
+	report.Tools = r.events.report.toolUses(report.Output)
+	report.Declined = report.Declined && !r.events.delivered.any() && !r.events.delivered.element && !ranTools(report.Tools)
+	report.CountsTools = report.CountsTools || r.dialect == Messages
+	return report
+}
+
 // TextBytes is the number of UTF-8 bytes of text delivered so far: what was
 // said, thought, refused, and written as the arguments of tools. See [Estimate].
 func (r *Reader) TextBytes() int64 {
@@ -119,6 +132,18 @@ func (r *Reader) Began() bool {
 		return true
 	}
 	return !r.stream && d.state != atStart && !d.failed
+}
+
+// Shown reports whether something of the content itself was delivered: text,
+// reasoning, arguments of a tool, or media. A block that was opened, and the name
+// of a tool, are content but show none. Of what cannot be read, any byte counts.
+func (r *Reader) Shown() bool { return r.unread || r.events.delivered.shown() }
+
+// CostsUnseen reports whether the answer has content whose cost its text does not
+// show: reasoning, media, and content blocks beside text and the caller's tools.
+func (r *Reader) CostsUnseen() bool {
+	d := &r.events.delivered
+	return d.unseen || d.media > 0 || d.reasoning > 0 || d.reasoningContent > 0
 }
 
 // Finished reports whether a proper end was seen: the dialect's end of a

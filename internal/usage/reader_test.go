@@ -235,3 +235,48 @@ func TestReadingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per stream, want none", n)
 	}
 }
+
+func TestWhatIsOpenedIsNotShown(t *testing.T) {
+	t.Parallel()
+	block := func(members string) string {
+		return `data: {"type":"content_block_start","index":0,"content_block":{` + members + "}}\n\n"
+	}
+	reply := func(members string) string { return `data: {"choices":[{"index":0,"delta":{` + members + "}}]}\n\n" }
+	delta := func(members string) string {
+		return `data: {"type":"content_block_delta","index":0,"delta":{` + members + "}}\n\n"
+	}
+	for name, c := range map[string]struct {
+		dialect              Dialect
+		body                 string
+		began, shown, unseen bool
+	}{
+		"a start":            {Messages, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
+		"an empty block":     {Messages, block(`"type":"text","text":""`), true, false, false},
+		"a text":             {Messages, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
+		"an empty thought":   {Messages, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
+		"a thought":          {Messages, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
+		"a redacted thought": {Messages, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
+		"a tool":             {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
+		"a tool's arguments": {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
+		"a backend's tool":   {Messages, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
+		"a role":             {Completions, reply(`"role":"assistant","content":""`), false, false, false},
+		"a function":         {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
+		"its arguments":      {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
+		"reasoning":          {Completions, reply(`"reasoning_content":"a"`), true, true, true},
+		"speech":             {Completions, reply(`"audio":{"data":"QUJD"}`), true, true, true},
+		"an image":           {Completions, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
+	} {
+		r := New(c.dialect, true, "")
+		r.Write([]byte(c.body))
+		if r.Began() != c.began || r.Shown() != c.shown || r.CostsUnseen() != c.unseen {
+			t.Errorf("%s: began %v, shown %v, unseen %v", name, r.Began(), r.Shown(), r.CostsUnseen())
+		}
+		r.Close()
+	}
+	r := New(Messages, true, "br")
+	r.Write([]byte("anything"))
+	if !r.Shown() {
+		t.Error("what cannot be read is taken for nothing")
+	}
+	r.Close()
+}

@@ -15,7 +15,7 @@ func (d *document) openString() {
 
 // part takes some bytes of a string that goes on.
 func (d *document) part(p []byte) {
-	if d.naming || d.place == kind {
+	if d.naming || d.place.word() {
 		d.token.add(p)
 		return
 	}
@@ -27,12 +27,16 @@ func (d *document) endString(p []byte) {
 	switch {
 	case d.naming:
 		d.naming = false
-		d.place = d.stack[d.depth-1].place.member(d.token.with(p))
+		name := d.token.with(p)
+		d.place = d.stack[d.depth-1].place.member(name)
 		d.state = atColon
+		if d.place == toolUses {
+			d.report.tool.set(name[:len(name)-len(usesSuffix)])
+		}
 	case d.skip > 0:
 		d.state = inSkipped
-	case d.place == kind:
-		d.announce(d.token.with(p))
+	case d.place.word():
+		d.takeWord(d.token.with(p))
 		d.endValue()
 	default:
 		d.deliver(len(p))
@@ -50,6 +54,37 @@ func (d *document) announce(kind []byte) {
 	}
 }
 
+// takeWord takes a string at a place of words. It is nil when it is too long or
+// has an escape.
+func (d *document) takeWord(word []byte) {
+	r := &d.report
+	switch d.place {
+	case model: // every chunk of a chat has one
+		if string(word) != string(r.model.bytes()) {
+			r.model.set(word)
+		}
+	case kind:
+		d.announce(word)
+	case stopReason:
+		r.refused = string(word) == "refusal"
+	case tier, speed, geo:
+		if r.passes == nil || !r.passes.open { // an iteration does not say it of the call
+			r.served(d.place).set(word)
+		}
+	case blockKind:
+		r.ran = string(word) == "server_tool_use"
+		if kind := string(word); kind != "text" && kind != "tool_use" {
+			d.delivered.unseen = true
+		}
+	case blockName:
+		r.tool.set(word)
+	case passKind:
+		r.passes.kind = passKindOf(word)
+	case passModel:
+		r.passes.model.set(word)
+	}
+}
+
 func (d *document) fail() {
 	d.failed = true
 	d.saw |= sawFault
@@ -61,14 +96,16 @@ func (d *document) deliver(n int) {
 		return
 	}
 	switch d.place {
-	case text, askedText, toolInput:
+	case text, blocks, askedText, toolInput:
 		d.delivered.text += int64(n)
 	case reasoning:
 		d.delivered.reasoning += int64(n)
 	case reasoningContent:
 		d.delivered.reasoningContent += int64(n)
-	case unspoken:
-		d.delivered.other += int64(n)
+	case toolName:
+		d.delivered.names += int64(n)
+	case mediaData:
+		d.delivered.media += int64(n)
 	case fault:
 		d.fail()
 	case finishReason:
@@ -98,7 +135,7 @@ func (d *document) unicode(digit uint8) {
 // token gathers a short string that may arrive in parts. One that is too long,
 // or has an escape, is none that is looked for.
 type token struct {
-	buf [32]byte
+	buf [64]byte
 	n   uint8 // bytes gathered; more than fit: spoilt
 }
 

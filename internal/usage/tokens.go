@@ -9,6 +9,10 @@ type Tokens struct {
 	CacheWrite5m int64 `json:"cache_write_5m,omitempty"` // input written to a cache for 5 minutes
 	CacheWrite1h int64 `json:"cache_write_1h,omitempty"` // input written to a cache for an hour
 	Reasoning    int64 `json:"reasoning,omitempty"`      // written while thinking, where that is told apart
+	AudioInput   int64 `json:"audio_input,omitempty"`    // read as audio, and not from a cache
+	AudioOutput  int64 `json:"audio_output,omitempty"`   // written as audio
+	ImageInput   int64 `json:"image_input,omitempty"`    // read as images, and not from a cache
+	ImageOutput  int64 `json:"image_output,omitempty"`   // written as images
 }
 
 // maxFigure bounds every figure: the largest integer that survives a JSON
@@ -32,6 +36,12 @@ const (
 	created5m                      // of cacheCreated
 	created1h                      // of cacheCreated
 	reasoningTokens                // of the output figure
+	audioInput                     // of the input figure, cached ones included
+	imageInput                     // of the input figure, cached ones included
+	audioCached                    // of audioInput
+	imageCached                    // of imageInput
+	audioOutput                    // of the output figure
+	imageOutput                    // of the output figure
 	figureCount
 )
 
@@ -40,7 +50,7 @@ const (
 // does not take it back.
 type figures struct {
 	value    [figureCount]int64
-	reported uint16 // a bit for each figure
+	reported uint32 // a bit for each figure
 }
 
 func (f *figures) set(which figure, n int64) {
@@ -81,6 +91,8 @@ func (f *figures) tokens(d Dialect) (t Tokens, input, output bool) {
 		inside = t.CacheRead + t.CacheWrite5m + t.CacheWrite1h
 	}
 	t.Input = max(0, f.value[whole]-inside)
+	t.AudioInput, t.Input = part(f.value[audioInput]-f.value[audioCached], t.Input)
+	t.ImageInput, t.Input = part(f.value[imageInput]-f.value[imageCached], t.Input)
 
 	output = f.has(written)
 	if !output {
@@ -88,7 +100,17 @@ func (f *figures) tokens(d Dialect) (t Tokens, input, output bool) {
 	}
 	t.Reasoning = f.value[reasoningTokens]
 	t.Output = max(0, f.value[written]-t.Reasoning)
+	t.AudioOutput, t.Output = part(f.value[audioOutput], t.Output)
+	t.ImageOutput, t.Output = part(f.value[imageOutput], t.Output)
 	return t, f.has(whole), output
+}
+
+// part takes n tokens out of a whole, as many as it has. Which of the tokens of a
+// medium came from a cache is often not reported: then what is left of the whole
+// bounds the part that is charged as that medium.
+func part(n, whole int64) (taken, rest int64) {
+	taken = min(max(n, 0), whole)
+	return taken, whole - taken
 }
 
 // delivered counts what reached the client.
@@ -96,8 +118,11 @@ type delivered struct {
 	text             int64 // bytes of text
 	reasoning        int64 // bytes under the name reasoning
 	reasoningContent int64 // the same under its older name; some backends send both
-	other            int64 // bytes that are content but no text: media, names of tools
+	media            int64 // bytes of speech and images
+	names            int64 // bytes of the names of tools
 	block            bool  // a content block was opened
+	element          bool  // the content of a messages answer has an element
+	unseen           bool  // a content block was opened whose text does not show its cost
 }
 
 func (d *delivered) bytes() int64 {
@@ -105,8 +130,12 @@ func (d *delivered) bytes() int64 {
 }
 
 func (d *delivered) any() bool {
-	return d.block || d.bytes() > 0 || d.other > 0
+	return d.block || d.shown() || d.names > 0
 }
+
+// shown reports whether something of the content itself came, not only its
+// announcement.
+func (d *delivered) shown() bool { return d.bytes() > 0 || d.media > 0 }
 
 // choices follows which choices of a completion came and which are finished.
 // Those from 128 on are not told apart; then only the stream's own end mark is

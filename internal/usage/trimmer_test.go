@@ -29,7 +29,8 @@ func trim(t testing.TB, portions ...[]byte) string {
 }
 
 const (
-	contentChunk = `data: {"choices":[{"index":0,"delta":{"content":"hi"}}],"usage":null}`
+	contentChunk = `data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}`
+	nullChunk    = `data: {"choices":[{"index":0,"delta":{"content":"hi"}}],"usage":null}`
 	usageChunk   = `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}`
 )
 
@@ -44,10 +45,27 @@ func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
 		{"two of them", usageChunk + "\n\n" + usageChunk + "\n\ndata: 1\n\n", "data: 1\n\n"},
 		{"without its blank line", usageChunk + "\n", usageChunk + "\n"},
 		{"broken off", contentChunk + "\n\n" + usageChunk[:30], contentChunk + "\n\n" + usageChunk[:30]},
+		{"null", nullChunk + "\n\n" + nullChunk + "\n\n" + usageChunk + "\n\n" + nullChunk + "\r\n\r\n", contentChunk + "\n\n" + contentChunk + "\n\n" + contentChunk + "\r\n\r\n"},
+		{"null first", "data: {\"usage\":null,\"choices\":[]}\n\n", "data: {\"choices\":[]}\n\n"},
+		{"null between", "data: {\"id\":1,\"usage\":null,\"choices\":[]}\n\n", "data: {\"id\":1,\"choices\":[]}\n\n"},
+		{"null, spaced", "data: {\"id\" : 1 , \"usage\" :\tnull , \"choices\":[] }\n\n", "data: {\"id\" : 1  , \"choices\":[] }\n\n"},
+		{"null and its text", `data: {"choices":[{"delta":{"content":"say \"usage\":null, usage"},"x":"usage"}],"usage":null}` + "\n\n",
+			`data: {"choices":[{"delta":{"content":"say \"usage\":null, usage"},"x":"usage"}]}` + "\n\n"},
+		{"null on a data line of its own", "data: {\"choices\":[]\ndata: ,\"usage\":null}\n\n", "data: {\"choices\":[]\ndata: }\n\n"},
 		{"extra blank lines", "\n\n" + usageChunk + "\n\n\n\n", "\n\n\n\n"},
 	}
 	for _, kept := range []string{
-		`data: {"choices":[],"usage":null}`,
+		`data: {"usage":null}`,
+		`data: {"choices":[{"usage":null}],"usage":null}`,
+		`data: {"choices":[{"usage":null}]}`,
+		`data: {"choices":[],"x":{"usage":null}}`,
+		`data: [{"id":1,"usage":null}]`,
+		`data: {"choices":[],"usage":0}`,
+		`data: {"choices":[],"usage":"null"}`,
+		`data: {"choices":[],"usage":null`,
+		"data: {\"choices\":[],\"usage\":\ndata: null}",
+		"data: {\"choices\":[],\ndata: \"usage\":null}",
+		`: {"choices":[],"usage":null}`,
 		`data: {"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`,
 		`data: {"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":1}}`,
 		`data: {"choices":[{}],"usage":{}}`,
@@ -127,6 +145,11 @@ func TestALongEventIsNotHeld(t *testing.T) {
 		}
 	}
 
+	long := strings.Replace(nullChunk, "hi", strings.Repeat("x", maxHeld), 1) + "\n\n"
+	if got := trim(t, []byte(long)); got != long {
+		t.Errorf("an event of %d: %d bytes passed", len(long), len(got))
+	}
+
 	var out bytes.Buffer
 	trimmer := NewTrimmer(New(Completions, true, ""), &out)
 	for range 10 {
@@ -187,5 +210,28 @@ func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
 		if out.String() != in {
 			t.Errorf("%q passed", out.String())
 		}
+	}
+}
+
+// The figure that counts is what stays allocated while the line passes: the
+// portions come in one buffer, so that nothing else grows with the line.
+func TestALongLineNeedsNoMemory(t *testing.T) {
+	head := []byte(`data: {"choices":[{"index":0,"delta":{"content":"`)
+	tail := []byte("\"}}]}\n\n" + usageChunk + "\n\n")
+	portion := bytes.Repeat([]byte{'x'}, 32<<10)
+	allocated := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			trimmer := NewTrimmer(New(Completions, true, ""), io.Discard)
+			trimmer.Write(head)
+			for n := len(head); n < MaxLine-len(portion); n += len(portion) {
+				trimmer.Write(portion)
+			}
+			trimmer.Write(tail)
+			trimmer.Close()
+		}
+	}).AllocedBytesPerOp()
+	if allocated > 3*maxHeld {
+		t.Errorf("a line of 16 MiB takes %d bytes", allocated)
 	}
 }

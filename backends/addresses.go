@@ -1,0 +1,68 @@
+package backends
+
+import (
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/egress"
+)
+
+// withheld stands in messages for an address that is not the caller's concern.
+const withheld = "[address]"
+
+// internalNames end the names of hosts in networks that are not public, beside those
+// that package egress knows.
+var internalNames = []string{"svc", "lan", "corp", "intranet", "private", "consul", "docker", "localnet", "invalid"}
+
+// addresses are texts that may be addresses: links of any scheme, IP addresses and
+// names of internal hosts, with a port or without.
+var addresses = regexp.MustCompile(
+	`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>]+` +
+		`|\[[0-9a-fA-F:.]+\](:[0-9]+)?` +
+		`|[0-9]{1,3}(\.[0-9]{1,3}){3}(:[0-9]+)?` +
+		`|[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*(:[0-9]+)?`)
+
+// RedactAddresses returns a service's text without internal addresses: links to
+// hosts that are not public or are one of own, links that have a user or are not http,
+// special IP addresses, and names of internal hosts. Other links lose their query,
+// which may be a signature.
+func RedactAddresses(text string, own ...string) string {
+	return addresses.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.Contains(found, "://") {
+			link := strings.TrimRight(found, `.,;:!?)}]`)
+			u, err := url.Parse(link)
+			if err != nil || egress.CheckURL(link) != nil || isInternal(u.Hostname(), own) {
+				return withheld + found[len(link):]
+			}
+			u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = "", false, "", ""
+			return u.String() + found[len(link):]
+		}
+		host, _, _ := strings.Cut(found, ":")
+		last := host[strings.LastIndexByte(host, '.')+1:]
+		_, notAddress := netip.ParseAddr(host)
+		switch {
+		case found[0] == '[', strings.EqualFold(host, "localhost"):
+			return withheld
+		case !strings.Contains(host, "."), notAddress != nil && strings.Trim(last, "0123456789") == "": // a word, a number
+			return found
+		case isInternal(host, own):
+			return withheld
+		}
+		return found
+	})
+}
+
+// isInternal tells whether a host is not public, or one of own.
+func isInternal(host string, own []string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if slices.Contains(own, host) || !strings.Contains(host, ".") {
+		return true
+	}
+	if slices.Contains(internalNames, host[strings.LastIndexByte(host, '.')+1:]) {
+		return true
+	}
+	return egress.CheckURL("http://"+host) != nil
+}

@@ -1,0 +1,157 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A configuration changes the settings of its store when it is live: when Caddy has
+// made it the active one and cannot roll it back any more. A configuration that was
+// started may still fail, for instance because a port is busy; then the one before it
+// goes on with the same store. Caddy has no event for a configuration that becomes
+// live: "started" comes before that. So the active configuration is polled.
+
+// adoption is how far a node has taken over the settings of a configuration.
+type adoption struct {
+	exclusive bool          // the settings differ in ways that calls depend on; written before the lease is opened
+	done      atomic.Bool   // the node has taken them over
+	over      chan struct{} // closed when it has
+	failed    atomic.Bool   // the last attempt has failed; the watcher makes the next one
+
+	watching sync.WaitGroup
+	stopping sync.Once
+	stopped  chan struct{} // closed when the configuration stops
+}
+
+func newAdoption() adoption {
+	return adoption{over: make(chan struct{}), stopped: make(chan struct{})}
+}
+
+const (
+	// liveEvery is the time between two checks of a started configuration whether it is
+	// live.
+	liveEvery = 10 * time.Millisecond
+
+	// adoptAgain and adoptAtMost bound the pause after a failed attempt, which doubles.
+	adoptAgain  = time.Second
+	adoptAtMost = time.Minute
+)
+
+// watch has the node adopt the configuration as soon as it is live. It returns when
+// that is done or the configuration stops.
+func (l *lease) watch() {
+	pause := liveEvery
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-l.stopped:
+			timer.Stop()
+			return
+		case <-l.over:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if err := l.adopt(); err != nil {
+			l.logger.Error("the live configuration is not in force at its store", zap.Error(err), zap.Bool("refuses_calls", l.exclusive))
+			pause = min(max(2*pause, adoptAgain), adoptAtMost)
+		}
+	}
+}
+
+// stopWatching ends watch and waits for it.
+func (l *lease) stopWatching() {
+	l.stopping.Do(func() { close(l.stopped) })
+	l.watching.Wait()
+}
+
+// adopt has the node adopt the configuration if it is live, once.
+func (l *lease) adopt() error {
+	l.node.adopting.Lock()
+	defer l.node.adopting.Unlock()
+	if l.done.Load() {
+		return nil
+	}
+	// Under the lock, so that a configuration which was replaced meanwhile does not
+	// overwrite the settings of the next one.
+	if app, err := activeApp(); err != nil || app != l.app {
+		return nil
+	}
+	if err := l.node.adopt(context.Background(), l.app); err != nil {
+		l.failed.Store(true)
+		return err
+	}
+	l.done.Store(true)
+	close(l.over)
+	return nil
+}
+
+// await returns when a call may be served by the configuration: at once if the node
+// has the settings that the call depends on, else when the node has adopted them.
+func (l *lease) await(ctx context.Context) error {
+	if !l.failed.Load() {
+		if err := l.adopt(); err != nil {
+			l.logger.Error("adopting the live configuration", zap.Error(err))
+		}
+	}
+	switch {
+	case !l.exclusive:
+		return nil
+	case l.failed.Load() && !l.done.Load():
+		return ErrNotLive
+	}
+	timer := time.NewTimer(openPatience)
+	defer timer.Stop()
+	select {
+	case <-l.over:
+		return nil
+	case <-l.stopped:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ErrNotLive
+}
+
+// ErrNotLive says that the configuration is not in force at its store.
+var ErrNotLive = errors.New("the configuration is not in force: it changes the currency or the master keys of the store, and is not live or could not be adopted")
+
+// check returns an error if the node cannot adopt a configuration. It reports
+// whether calls must wait until it has: because the currency in which they are
+// charged or the keys by which they seal are not in force yet.
+func (n *Node) check(ctx context.Context, a *App) (exclusive bool, err error) {
+	recorded, err := n.Ledger.CheckCurrency(ctx, a.Currency)
+	if err != nil {
+		return false, err
+	}
+	changed, err := n.checkKeys(ctx, a.Secrets, a.opener)
+	return !recorded || changed, err
+}
+
+// adopt puts the settings of the live configuration in force at the store. If the
+// process ends in the middle, the store opens by this configuration and by the one
+// before it: money moves and secrets are sealed only after adopt has returned.
+func (n *Node) adopt(ctx context.Context, a *App) error {
+	if err := n.Ledger.UseCurrency(ctx, a.Currency); err != nil {
+		return err
+	}
+	if err := n.useKeys(ctx, a.Secrets, a.opener); err != nil {
+		return err
+	}
+	n.configure(a)
+	n.adopted.Store(a)
+	if a.console {
+		n.announceSetup(ctx)
+	}
+	return nil
+}
+
+// configure sets what the directory takes from a configuration.
+func (n *Node) configure(a *App) {
+	n.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
+	n.Directory.SetCallbackCheck(a.Callback.check)
+}

@@ -1,0 +1,290 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap/buffer"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-modelgate/modelgate/internal/media"
+	"github.com/caddy-modelgate/modelgate/internal/redact"
+)
+
+func init() {
+	caddy.RegisterModule(new(RedactEncoder))
+}
+
+// RedactEncoder is a log encoder that hides credentials before another encoder
+// writes the entry. It hides the values of headers that have the name of a
+// credential, and in all texts of the entry the query parameters that have one,
+// whatever has the form of an API key, and the secret part of links to results.
+// Names are compared without regard to case and separators.
+type RedactEncoder struct {
+	// WrappedRaw is the encoder that writes the entry. Default: `json`.
+	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
+
+	redactedObject
+	wrapped zapcore.Encoder
+}
+
+// CaddyModule returns the Caddy module information.
+func (*RedactEncoder) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "caddy.logging.encoders.modelgate_redact",
+		New: func() caddy.Module { return new(RedactEncoder) },
+	}
+}
+
+// Provision loads the wrapped encoder.
+func (e *RedactEncoder) Provision(ctx caddy.Context) error {
+	if e.WrappedRaw == nil {
+		e.WrappedRaw = json.RawMessage(`{"format":"json"}`)
+	}
+	module, err := ctx.LoadModule(e, "WrappedRaw")
+	if err != nil {
+		return fmt.Errorf("wrap: %w", err)
+	}
+	e.wrap(module.(zapcore.Encoder))
+	return nil
+}
+
+func (e *RedactEncoder) wrap(wrapped zapcore.Encoder) {
+	e.wrapped, e.redactedObject = wrapped, redactedObject{ObjectEncoder: wrapped}
+}
+
+// ConfigureDefaultFormat implements caddy.ConfiguresFormatterDefault for the
+// wrapped encoder.
+func (e *RedactEncoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
+	if wrapped, ok := e.wrapped.(caddy.ConfiguresFormatterDefault); ok {
+		return wrapped.ConfigureDefaultFormat(writer)
+	}
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens:
+//
+//	format modelgate_redact {
+//		wrap <encoder>
+//	}
+func (e *RedactEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	for d.NextBlock(0) {
+		if d.Val() != "wrap" {
+			return d.Errf("unrecognized subdirective %q", d.Val())
+		}
+		if e.WrappedRaw != nil {
+			return d.Err("wrap is given twice")
+		}
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		name := d.Val()
+		module, err := caddyfile.UnmarshalModule(d, "caddy.logging.encoders."+name)
+		if err != nil {
+			return err
+		}
+		encoder, ok := module.(zapcore.Encoder)
+		if !ok {
+			return d.Errf("%s is not a log encoder", name)
+		}
+		e.WrappedRaw = caddyconfig.JSONModuleObject(encoder, "format", name, nil)
+	}
+	return nil
+}
+
+// Clone implements zapcore.Encoder.
+func (e *RedactEncoder) Clone() zapcore.Encoder {
+	clone := &RedactEncoder{redactedObject: e.redactedObject}
+	clone.wrapped = e.wrapped.Clone()
+	clone.ObjectEncoder = clone.wrapped
+	return clone
+}
+
+// EncodeEntry implements zapcore.Encoder.
+func (e *RedactEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	entry.Message = redactText(entry.Message)
+	wrapped := e.wrapped.Clone() // fields that are added stay in the encoder
+	object := redactedObject{wrapped, e.headers}
+	for i := range fields {
+		fields[i].AddTo(object)
+	}
+	return wrapped.EncodeEntry(entry, nil)
+}
+
+// redactText hides what is secret in a text.
+func redactText(text string) string {
+	text = redact.Text(text)
+	if !strings.Contains(text, media.Path) {
+		return text
+	}
+	parts := strings.Split(text, media.Path)
+	for i, part := range parts[1:] {
+		end := strings.IndexAny(part, "/?#\"' ")
+		if end < 0 {
+			end = len(part)
+		}
+		if end > 0 {
+			parts[i+1] = redact.Mark + part[end:]
+		}
+	}
+	return strings.Join(parts, media.Path)
+}
+
+// redactedObject hides credentials in what is added to an object.
+type redactedObject struct {
+	zapcore.ObjectEncoder
+	headers bool // keys are the names of headers
+}
+
+// under returns whether what stands under a key has the names of headers for its
+// keys: in Caddy's entries these are headers, resp_headers and push_headers, and
+// env, the headers as FastCGI has them.
+func (o redactedObject) under(key string) bool {
+	return o.headers || strings.HasSuffix(key, "headers") || strings.HasSuffix(key, "header") || key == "env"
+}
+
+// hides reports whether all that stands under a key is hidden.
+func (o redactedObject) hides(key string) bool { return o.headers && redact.Name(key) }
+
+// AddString implements zapcore.ObjectEncoder.
+func (o redactedObject) AddString(key, value string) {
+	if o.hides(key) {
+		value = redact.Mark
+	}
+	o.ObjectEncoder.AddString(key, redactText(value))
+}
+
+// AddByteString implements zapcore.ObjectEncoder.
+func (o redactedObject) AddByteString(key string, value []byte) { o.AddString(key, string(value)) }
+
+// AddArray implements zapcore.ObjectEncoder.
+func (o redactedObject) AddArray(key string, value zapcore.ArrayMarshaler) error {
+	return o.ObjectEncoder.AddArray(key, redactedElements{value, o.under(key), o.hides(key)})
+}
+
+// AddObject implements zapcore.ObjectEncoder.
+func (o redactedObject) AddObject(key string, value zapcore.ObjectMarshaler) error {
+	if o.hides(key) {
+		o.ObjectEncoder.AddString(key, redact.Mark)
+		return nil
+	}
+	return o.ObjectEncoder.AddObject(key, redactedFields{value, o.under(key)})
+}
+
+// AddReflected implements zapcore.ObjectEncoder.
+func (o redactedObject) AddReflected(key string, value any) error {
+	if o.hides(key) {
+		o.ObjectEncoder.AddString(key, redact.Mark)
+		return nil
+	}
+	return o.ObjectEncoder.AddReflected(key, redactValue(value, o.under(key)))
+}
+
+// redactedFields are the fields of an object, without credentials.
+type redactedFields struct {
+	zapcore.ObjectMarshaler
+	headers bool
+}
+
+// MarshalLogObject implements zapcore.ObjectMarshaler.
+func (f redactedFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	return f.ObjectMarshaler.MarshalLogObject(redactedObject{to, f.headers})
+}
+
+// redactedElements are the elements of an array, without credentials; one word
+// where the array is hidden.
+type redactedElements struct {
+	zapcore.ArrayMarshaler
+	headers, hidden bool
+}
+
+// MarshalLogArray implements zapcore.ArrayMarshaler.
+func (e redactedElements) MarshalLogArray(to zapcore.ArrayEncoder) error {
+	if e.hidden {
+		to.AppendString(redact.Mark)
+		return nil
+	}
+	return e.ArrayMarshaler.MarshalLogArray(redactedArray{to, e.headers})
+}
+
+// redactedArray hides credentials in what is added to an array.
+type redactedArray struct {
+	zapcore.ArrayEncoder
+	headers bool
+}
+
+// AppendString implements zapcore.ArrayEncoder.
+func (a redactedArray) AppendString(value string) { a.ArrayEncoder.AppendString(redactText(value)) }
+
+// AppendByteString implements zapcore.ArrayEncoder.
+func (a redactedArray) AppendByteString(value []byte) { a.AppendString(string(value)) }
+
+// AppendArray implements zapcore.ArrayEncoder.
+func (a redactedArray) AppendArray(value zapcore.ArrayMarshaler) error {
+	return a.ArrayEncoder.AppendArray(redactedElements{value, a.headers, false})
+}
+
+// AppendObject implements zapcore.ArrayEncoder.
+func (a redactedArray) AppendObject(value zapcore.ObjectMarshaler) error {
+	return a.ArrayEncoder.AppendObject(redactedFields{value, a.headers})
+}
+
+// AppendReflected implements zapcore.ArrayEncoder.
+func (a redactedArray) AppendReflected(value any) error {
+	return a.ArrayEncoder.AppendReflected(redactValue(value, a.headers))
+}
+
+// redactValue returns a value as its JSON has it, without credentials. A value
+// that has no JSON is returned as it is, for the wrapped encoder to say so.
+func redactValue(value any, headers bool) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var plain any
+	if err := decoder.Decode(&plain); err != nil {
+		return value
+	}
+	return redactDecoded(plain, headers)
+}
+
+func redactDecoded(value any, headers bool) any {
+	switch v := value.(type) {
+	case string:
+		return redactText(v)
+	case []any:
+		for i := range v {
+			v[i] = redactDecoded(v[i], headers)
+		}
+	case map[string]any:
+		for key, inner := range v {
+			o := redactedObject{headers: headers}
+			if o.hides(key) {
+				v[key] = redact.Mark
+			} else {
+				v[key] = redactDecoded(inner, o.under(key))
+			}
+		}
+	}
+	return value
+}
+
+// Interface guards
+var (
+	_ caddy.Module                     = (*RedactEncoder)(nil)
+	_ caddy.Provisioner                = (*RedactEncoder)(nil)
+	_ caddyfile.Unmarshaler            = (*RedactEncoder)(nil)
+	_ caddy.ConfiguresFormatterDefault = (*RedactEncoder)(nil)
+	_ zapcore.Encoder                  = (*RedactEncoder)(nil)
+)

@@ -1,0 +1,196 @@
+package caddymodule_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// reopened closes the store of a configuration, by one with another store, and
+// opens it again by that configuration.
+func reopened(t *testing.T, g *gatetest.Gate, config gatetest.Config) {
+	t.Helper()
+	elsewhere := gatetest.Config{Site: config.Site, Storage: small(filepath.Join(t.TempDir(), "elsewhere"))}
+	if err := g.Reload(elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Reload(config); err != nil {
+		t.Fatalf("the store does not open again: %v", err)
+	}
+}
+
+// onDisk is a configuration whose store outlives the process.
+func onDisk(t *testing.T, site, app string) gatetest.Config {
+	return gatetest.Config{Site: site, App: app, Storage: small(filepath.Join(t.TempDir(), "store"))}
+}
+
+// with returns the configuration with other words for the app.
+func with(config gatetest.Config, app string) gatetest.Config {
+	config.App = app
+	return config
+}
+
+func TestACurrencyThatWasRolledBackLeavesTheStoreToTheOneBefore(t *testing.T) {
+	euro := onDisk(t, gatetest.Proxied, "currency EUR")
+	g := gatetest.Start(t, euro)
+	g.RollBack(t, with(euro, "currency CNY"), func() {})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "5.00")
+	reopened(t, g, euro)
+	if w := g.Wallet(t, key.UserID); w.Balance.String() != "5.00" {
+		t.Errorf("the wallet has %v", w.Balance)
+	}
+	if err := g.Reload(with(euro, "currency CNY")); err == nil || !strings.Contains(err.Error(), "EUR") {
+		t.Errorf("with money in the store another currency is answered %v", err)
+	}
+}
+
+// Before money has moved the currency may be changed, by a configuration that gets
+// live.
+func TestACurrencyIsThatOfTheLastConfigurationThatWasLive(t *testing.T) {
+	euro := onDisk(t, gatetest.Proxied, "currency EUR")
+	g := gatetest.Start(t, euro)
+	key := g.NewKey(t, nil)
+	if err := g.Reload(with(euro, "currency CNY")); err != nil {
+		t.Fatal(err)
+	}
+	g.Credit(t, key.UserID, "5.00")
+	if err := g.Reload(euro); err == nil || !strings.Contains(err.Error(), "CNY") {
+		t.Errorf("the currency before is answered %v", err)
+	}
+	reopened(t, g, with(euro, "currency CNY"))
+}
+
+// Money that comes in while another currency starts keeps that from the store,
+// even after it has been found to be possible.
+func TestACurrencyIsRefusedWhoseStoreHasMovedMoneyMeanwhile(t *testing.T) {
+	euro := onDisk(t, gatetest.Proxied, "currency EUR")
+	g := gatetest.Start(t, euro)
+	key := g.NewKey(t, nil)
+	g.RollBack(t, with(euro, "currency CNY"), func() { g.Credit(t, key.UserID, "5.00") })
+	reopened(t, g, euro)
+	g.Verify(t)
+}
+
+func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
+	config := onDisk(t, "modelgate_console", "secret "+masterKey(1))
+	g := gatetest.Start(t, config)
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	run(t, g, goodPassword, "user", "create", "bob", "--password-stdin")
+	ann, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	next := with(config, "secret "+masterKey(2)+" "+masterKey(1))
+	g.RollBack(t, next, func() {})
+	enrol(t, g, login(t, g, "bob", goodPassword)) // seals what only the first key may be needed for
+	reopened(t, g, config)
+	if got := verifies(t, g, ann); got != http.StatusOK {
+		t.Errorf("a code is answered %d", got)
+	}
+	// A store that nobody has open is opened by what is rolled back.
+	if err := g.Reload(gatetest.Config{Site: config.Site, Storage: small(filepath.Join(t.TempDir(), "elsewhere"))}); err != nil {
+		t.Fatal(err)
+	}
+	g.RollBack(t, next, func() {})
+	if err := g.Reload(config); err != nil {
+		t.Fatalf("after a start that failed the key before is answered %v", err)
+	}
+	// One that gets live is needed from then on.
+	if err := g.Reload(next); err != nil {
+		t.Fatal(err)
+	}
+	g.NewKey(t, nil) // whoever is answered is answered by its keys
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
+		t.Errorf("the key before the one in force is answered %v", err)
+	}
+	if code, stdout, stderr := run(t, g, "", "secret", "rotate", "--yes"); code != 0 {
+		t.Errorf("rotate ended with %d: %s%s", code, stdout, stderr)
+	}
+	reopened(t, g, with(config, "secret "+masterKey(2)))
+}
+
+// A key file is not made by what does not get live.
+func TestAKeyFileIsMadeByAConfigurationThatIsLive(t *testing.T) {
+	config := onDisk(t, "modelgate_console", "secret "+masterKey(1))
+	g := gatetest.Start(t, config)
+	file := filepath.Join(strings.Split(config.Storage, `"`)[1], "..", "store.key")
+	g.RollBack(t, with(config, ""), func() {})
+	if found, _ := filepath.Glob(file + "*"); len(found) != 0 {
+		t.Errorf("%v was made", found)
+	}
+	if err := g.Reload(with(config, "")); err != nil {
+		t.Fatal(err)
+	}
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	if found, _ := filepath.Glob(file); len(found) != 1 {
+		t.Errorf("%s was not made", file)
+	}
+}
+
+func TestRetentionThatWasRolledBackForgetsNoCalls(t *testing.T) {
+	g := gatetest.Start(t, keeps("calls 90d\naudit 400d"))
+	keeping(t)
+	short := keeps("calls 3d\naudit 30d")
+	node := gatetest.Node(t)
+	g.RollBack(t, short, func() {
+		if err := caddymodule.Keep(node, t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	keeping(t)
+	if since := callsSince(t, g); since != 90*day {
+		t.Errorf("calls are listed of the last %v", since)
+	}
+	if kept := auditFor(t); kept != 400*day {
+		t.Errorf("the audit is kept for %v", kept)
+	}
+}
+
+func TestACallbackCheckThatWasRolledBackIsNotInForce(t *testing.T) {
+	g := gatetest.Start(t, console)
+	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	g.RollBack(t, with(console, "callback {\n allow 127.0.0.1:1\n}"), func() {})
+	cookie := login(t, g, "ann", goodPassword)
+	got := g.Do(t, http.MethodPost, "/api/token/", cookie+"\nContent-Type: application/json",
+		fmt.Sprintf(`{"name":"k","callback_url":"http://127.0.0.1:1/x","password":%q}`, goodPassword))
+	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "special address") {
+		t.Errorf("an address of this machine is answered %d %s", got.Status, got.Body)
+	}
+}
+
+// The servers of a configuration listen before it is live. With another currency
+// they answer nobody until then.
+func TestAnotherCurrencyIsNotServedBeforeItIsLive(t *testing.T) {
+	euro := gatetest.Config{Site: gatetest.Proxied, App: "currency EUR"}
+	g := gatetest.Start(t, euro)
+	key := g.NewKey(t, nil)
+	g.RollBack(t, with(euro, "currency CNY"), func() {
+		for range 12 { // the kernel shares them between the two configurations
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL("/v1/usage"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Close = true
+			req.Header.Set("X-Api-Key", key.Secret)
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if !strings.Contains(string(body), `"EUR"`) {
+					t.Errorf("answered %d %s", resp.StatusCode, body)
+				}
+			}
+			cancel()
+		}
+	})
+	if got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, ""); got.Status != http.StatusOK || !strings.Contains(got.Body, `"EUR"`) {
+		t.Errorf("after it was rolled back: answered %d %s", got.Status, got.Body)
+	}
+}

@@ -1,0 +1,182 @@
+package call
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// This file decides what becomes of a call whose caller disconnects. The call to
+// the backend is cancelled, or it runs on: the call is then detached. A detached
+// call differs from others in three ways: nothing is written to the caller, its
+// time is bounded, and it ends when the process begins to exit.
+
+// reportPatience is how long the gateway waits, after the caller has disconnected, for
+// the final usage report of an answer that is complete, and for the backend to close
+// it.
+const reportPatience = 800 * time.Millisecond
+
+// disconnected is called when the caller's request ends before the call does.
+func (c *call) disconnected() {
+	c.answer.mu.Lock()
+	defer c.answer.mu.Unlock()
+	c.answer.detachOrCancel()
+}
+
+// detachOrCancel lets the call run on without its caller, who has disconnected, or
+// cancels it. It acts once. The mutex is held.
+func (a *answer) detachOrCancel() {
+	if a.closed || a.lost {
+		return
+	}
+	a.lost = true
+	a.watch.ping = 0
+	c := a.call
+	if c.cause() != nil {
+		return // the call is ending already
+	}
+	c.hadAll = a.meter != nil && a.meter.Finished()
+	limits := &c.block.app.Limits
+	switch finish := a.finishFor(); {
+	case finish == 0:
+		c.rule = usage.Cancel
+	case !c.node.Detached.TryAcquire(c.principal.UserID, limits.DetachedPerUser, limits.Detached):
+		c.rule = usage.FinishLimit
+	default:
+		c.rule = usage.Finish
+		c.stopExit = caddymodule.OnExit(c.exit)
+		a.watch.endWithin(finish)
+		return
+	}
+	c.cancel(context.Canceled)
+}
+
+// finishFor returns for how long the call may run on without its caller; zero
+// means that it is cancelled. The mutex is held.
+func (a *answer) finishFor() time.Duration {
+	c := a.call
+	if c.bill.price == nil || !a.sent() {
+		return 0
+	}
+	shown, unseen, finished := false, c.bill.unseen, false
+	if a.meter != nil {
+		shown, unseen, finished = a.meter.Shown(), unseen || a.meter.CostsUnseen(), a.meter.Finished()
+	}
+	finish := c.bill.price.FinishFor(c.block.app.OnDisconnect, c.request.stream, shown, unseen)
+	if finished {
+		finish = max(finish, reportPatience)
+	}
+	return finish
+}
+
+// sent reports whether the body was handed to a backend that has not refused the
+// call, by a status or by an error event before any content. The mutex is held,
+// or the answer has ended.
+func (a *answer) sent() bool {
+	switch {
+	case !a.head:
+		return a.call.delivery.done()
+	case a.status >= http.StatusMultipleChoices:
+		return false
+	}
+	return a.meter == nil || a.meter.Began() || !a.meter.Failed()
+}
+
+// detached reports whether the call runs on without its caller. The mutex is
+// held, or the answer has ended.
+func (c *call) detached() bool { return c.stopExit != nil }
+
+// overhear reads p, a part of the answer that comes after the caller has disconnected.
+// It returns errDropped if the call is cancelled: no further part is read. The mutex is held.
+func (a *answer) overhear(p []byte) error {
+	if a.meter != nil {
+		a.meter.Write(p)
+	}
+	if !a.call.detached() {
+		return errDropped
+	}
+	if a.meter != nil && a.meter.Finished() {
+		if _, _, reported := a.meter.Tokens(); reported {
+			a.watch.endWithin(reportPatience)
+		}
+	}
+	return nil
+}
+
+// expire ends a detached call whose time is over. The mutex is held.
+func (a *answer) expire() {
+	if a.meter == nil || !a.meter.Finished() {
+		a.call.rule = usage.FinishTimeout
+	}
+	a.call.cancel(context.Canceled)
+}
+
+// exit ends a detached call when the process begins to exit: only the servers would
+// still wait for it.
+func (c *call) exit() {
+	c.answer.mu.Lock()
+	defer c.answer.mu.Unlock()
+	if !c.answer.closed && c.cause() == nil {
+		c.rule = usage.FinishShutdown
+		c.cancel(context.Canceled)
+	}
+}
+
+// endDetached releases what only a detached call holds. The answer has ended.
+func (c *call) endDetached() {
+	if c.detached() {
+		c.stopExit()
+		c.node.Detached.Release(c.principal.UserID)
+	}
+}
+
+// delivery records whether a backend has the body of a call. A call may make
+// several trips to backends, one after another, when the operator's routes try
+// again.
+type delivery struct {
+	trips   uint          // begun
+	written atomic.Uint32 // by trip, a bit each: the whole body was written
+	refused atomic.Uint32 // by trip: it was answered by an error status
+}
+
+// begin records a trip that req makes. It returns the request to send instead, and
+// the bit of the trip. All trips from the 32nd on share one bit.
+//
+// The transports of net/http, HTTP/2 and HTTP/3 report that they have written the
+// body through the trace that reverse_proxy has put into the context of this very
+// trip. To join it costs one allocation; a trace of our own would be composed
+// with it by reflection, and a wrapped body would be sent in a write of its own.
+func (d *delivery) begin(req *http.Request) (_ *http.Request, trip uint32) {
+	trip = 1 << min(d.trips, 31)
+	d.trips++
+	trace := httptrace.ContextClientTrace(req.Context())
+	if trace == nil {
+		trace = new(httptrace.ClientTrace)
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	}
+	other := trace.WroteRequest
+	trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			d.written.Or(trip)
+		}
+		if other != nil {
+			other(info)
+		}
+	}
+	return req, trip
+}
+
+// end records the answer of a trip.
+func (d *delivery) end(trip uint32, resp *http.Response) {
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		d.refused.Or(trip)
+	}
+}
+
+// done reports whether a backend has the body and has not refused it.
+func (d *delivery) done() bool { return d.written.Load()&^d.refused.Load() != 0 }

@@ -1,0 +1,409 @@
+package call_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// mediaPrices are of a model that reads at most 200,000 tokens, a nano-unit each.
+const mediaPrices = `
+	price media* {
+		input 0.001
+		output 0.01
+		audio_input 0.001
+		context 200000
+		max_output 1000
+	}
+`
+
+// parts is a good body for path whose one message has these parts.
+func parts(model, list string) string {
+	return fmt.Sprintf(`{"model":%q,"max_tokens":10,"messages":[{"role":"user","content":[%s]}]}`, model, list)
+}
+
+// reserves are what a body reserves: it is served with just so much in the
+// wallet, and refused with a billionth less.
+func reserves(t *testing.T, g *gatetest.Gate, path, model, body string, most money.Amount) {
+	t.Helper()
+	g.Backend.On(model, gatetest.JSON(200, `{"usage":{"input_tokens":1,"output_tokens":0,"prompt_tokens":1,"completion_tokens":0}}`))
+	for _, c := range []struct {
+		has    money.Amount
+		status int
+	}{{most - 1, http.StatusPaymentRequired}, {most, http.StatusOK}} {
+		key := g.NewKey(t, nil)
+		g.Credit(t, key.UserID, c.has.String())
+		if got := g.Do(t, http.MethodPost, path, headersFor(path, key.Secret), body); got.Status != c.status {
+			t.Errorf("with %v: answered %d, want %d: %s", c.has, got.Status, c.status, got.Body)
+		}
+	}
+}
+
+func TestWhatABodyDoesNotBoundReservesTheWholeContext(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices + "state shared", Site: gatetest.Proxied})
+	third := func(body string, without int) money.Amount { return money.Amount((len(body) - without + 2) / 3) }
+	const output = 10 * 10
+	pixels := strings.Repeat("A", 3000)
+	for name, c := range map[string]struct {
+		path, list string
+		input      func(body string) money.Amount
+	}{
+		"text":            {messages, `{"type":"text","text":"x"}`, func(b string) money.Amount { return third(b, 0) }},
+		"a link":          {messages, `{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}`, nil},
+		"a file":          {messages, `{"type":"document","source":{"type":"file","file_id":"file_1"}}`, nil},
+		"a link in chat":  {chat, `{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}`, nil},
+		"a file in chat":  {chat, `{"type":"file","file":{"file_id":"file-1"}}`, nil},
+		"an unknown part": {chat, `{"type":"hologram","x":1}`, nil},
+		"a PDF":           {messages, `{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"AAAA"}}`, nil},
+		"an inline image": {
+			messages, `{"type":"image","source":{"data":"` + pixels + `","type":"base64","media_type":"image/png"}}`,
+			func(b string) money.Amount { return third(b, 3002) + 50_000 },
+		},
+		"two in chat": {
+			chat, strings.Repeat(`{"type":"image_url","image_url":{"url":"data:image/png;base64,`+pixels+`"}},`, 2) + `{"type":"text","text":"x"}`,
+			func(b string) money.Amount { return third(b, 2*3024) + 100_000 },
+		},
+		"inline audio": {
+			chat, `{"type":"input_audio","input_audio":{"data":"` + pixels + `","format":"wav"}}`,
+			func(b string) money.Amount { return third(b, 3002) + 3002/16 + 1 },
+		},
+		"a text document": {
+			messages, `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"` + pixels + `"}}`,
+			func(b string) money.Amount { return third(b, 0) },
+		},
+		"a link in a tool's result": {
+			messages, `{"type":"tool_result","tool_use_id":"1","content":[{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}]}`, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := "media " + name
+			body := parts(model, c.list)
+			input := money.Amount(200_000)
+			if c.input != nil {
+				input = c.input(body)
+			}
+			reserves(t, g, c.path, model, body, input+output)
+		})
+	}
+}
+
+// The fault as it was found: 12 calls at once, each of 2 KB with 50 links to
+// images, with 0.05 in the wallet.
+func TestCallsWithLinksCannotSpendWhatIsNotThere(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: `
+		price dear* {
+			input 3
+			output 15
+			context 200000
+			max_output 8000
+		}
+	`, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "0.05")
+	g.Backend.On("dear", gatetest.JSON(200, `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":150000,"completion_tokens":1}}`))
+	body := parts("dear", strings.TrimSuffix(strings.Repeat(`{"type":"image_url","image_url":{"url":"https://example.com/a.png"}},`, 50), ","))
+	var refused atomic.Int64
+	var calls sync.WaitGroup
+	for range 12 {
+		calls.Go(func() {
+			if got := g.Do(t, http.MethodPost, chat, headersFor(chat, key.Secret), body); got.Status == http.StatusPaymentRequired {
+				refused.Add(1)
+			}
+		})
+	}
+	calls.Wait()
+	if w := g.WalletAtRest(t, key.UserID); refused.Load() != 12 || w.Balance != amount(t, "0.05") || len(g.Backend.Seen("dear")) != 0 {
+		t.Errorf("%d of 12 were refused, %v is left, the backend was asked %d times", refused.Load(), w.Balance, len(g.Backend.Seen("dear")))
+	}
+	g.Verify(t)
+}
+
+func TestEveryModelThatABodyNamesPassesScopeAndHasAPrice(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	key := g.NewKey(t, map[string]any{"models": []string{"media*", "none", "default"}})
+	g.Credit(t, key.UserID, "1.00")
+	for _, c := range []struct {
+		path, more string
+		status     int
+		param      string
+	}{
+		{messages, `,"fallbacks":[{"model":"media-2"},{"model":"other"}]`, 403, "fallbacks[1].model"},
+		{messages, `,"fallbacks":[{"model":"media-2"},{"model":"none"}]`, 400, "fallbacks[1].model"},
+		{messages, `,"fallbacks":[{"model":" media-2"}]`, 400, "fallbacks[0].model"},
+		{messages, `,"fallbacks":[{"m\u006fdel":"other"}]`, 403, "fallbacks[0].model"},
+		{messages, `,"fallbacks":"default"`, 400, "fallbacks"},
+		{messages, `,"fallbacks":[{"model":"media-2"}]`, 200, ""},
+		{messages, `,"tools":[{"name":"a"},{"type":"advisor_20260301","model":"other","max_uses":2}]`, 403, "tools[1].model"},
+		{countTokens, `,"tools":[{"type":"advisor_20260301","model":"other"}]`, 403, "tools[0].model"},
+		{chat, `,"fallbacks":["media-2","other"]`, 403, "fallbacks[1]"},
+		{chat, `,"models":["other"]`, 403, "models[0]"},
+		{chat, `,"moderation":{"model":"other"}`, 403, "moderation.model"},
+		{chat, `,"lora_path":"other"`, 403, "lora_path"},
+		{chat, `,"extra_body":{"model":"other"}`, 400, "extra_body.model"},
+		{completions, `,"extra_body":{"fallbacks":[{"model":"other"}]}`, 403, "extra_body.fallbacks[0].model"},
+		{chat, `,"models":["media-2"]`, 200, ""},
+		{chat, `,"fallbacks":[{"media-1":["other"]}]`, 400, "fallbacks[0].model"},
+		{chat, `,"fallbacks":[{"model":"media-2","fallbacks":[{"model":"other"}]}]`, 400, "fallbacks[0].fallbacks"},
+		{chat, `,"context_window_fallbacks":[{"media-1":["other"]}]`, 400, "context_window_fallbacks"},
+		{completions, `,"extra_body":{"api_base":"http://x"}`, 400, "extra_body.api_base"},
+	} {
+		model := "media " + c.path + c.more
+		g.Backend.On(model, gatetest.JSON(200, messageAnswer))
+		got := post(t, g, c.path, key.Secret, model, c.more)
+		if got.Status != c.status || c.path != messages && c.path != countTokens && c.param != "" && !strings.Contains(got.Body, fmt.Sprintf(`"param":%q`, c.param)) {
+			t.Errorf("%s %s: answered %d %s, want %d at %s", c.path, c.more, got.Status, got.Body, c.status, c.param)
+		}
+		if seen := len(g.Backend.Seen(model)); seen != map[int]int{200: 1}[c.status] {
+			t.Errorf("%s %s: the backend was asked %d times", c.path, c.more, seen)
+		}
+	}
+}
+
+func TestAModelWithoutAPriceMayNotNameOneThatHasOne(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices + "unpriced allow", Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Backend.On("free", gatetest.JSON(200, messageAnswer))
+	if got := post(t, g, messages, key.Secret, "free", `,"fallbacks":[{"model":"media-2"}]`); got.Status != 400 {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+	if got := post(t, g, messages, key.Secret, "free", `,"fallbacks":[{"model":"free-2"}]`); got.Status != 200 {
+		t.Errorf("a fallback that is free, too: answered %d %s", got.Status, got.Body)
+	}
+}
+
+func TestStateOfTheVendorIsRefusedUnlessShared(t *testing.T) {
+	list := `{"type":"file","file":{"file_id":"file-1"}}`
+	for word, status := range map[string]int{"": 400, "state off": 400, "state shared": 200} {
+		t.Run(word, func(t *testing.T) {
+			g := gatetest.Start(t, gatetest.Config{App: word, Site: gatetest.Proxied})
+			key := g.NewKey(t, nil)
+			g.Backend.On("kept", gatetest.JSON(200, chatAnswer))
+			got := g.Do(t, http.MethodPost, chat, headersFor(chat, key.Secret), parts("kept", list))
+			if got.Status != status || status == 400 && !strings.Contains(got.Body, `"param":"messages[0].content[0].file.file_id"`) {
+				t.Errorf("%q: answered %d %s", word, got.Status, got.Body)
+			}
+			if got := post(t, g, chat, key.Secret, "kept", `,"store":true`); got.Status != 200 {
+				t.Errorf("%q: store alone is answered %d %s", word, got.Status, got.Body)
+			}
+		})
+	}
+}
+
+func TestModelNamesArePrintableAndHaveNoOuterSpaces(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	for _, name := range []string{"media-1 ", " media-1", "media-1\u00a0", "media-1\u200b", "media\u2028-1", "media-1\u3000", "media\u202e-1", "media\u00ad-1", "media-1\ufeff", "media\u0085"} {
+		if got := post(t, g, messages, key.Secret, name, ""); got.Status != 400 {
+			t.Errorf("%+q: answered %d %s", name, got.Status, got.Body)
+		}
+	}
+	if n := g.Backend.Total(); n != 0 {
+		t.Errorf("the backend was asked %d times", n)
+	}
+	for _, name := range []string{"media 1", "media-ü", "media/模型:7b"} {
+		if got := post(t, g, messages, key.Secret, name, ""); got.Status != 200 {
+			t.Errorf("%+q: answered %d %s", name, got.Status, got.Body)
+		}
+	}
+}
+
+func TestPromptsAsTokensCountEachNumberOnce(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	for name, c := range map[string]struct {
+		prompt          string
+		tokens, prompts int
+	}{
+		"one":  {"[" + strings.TrimSuffix(strings.Repeat("1,", 999), ",") + "]", 999, 1},
+		"two":  {"[[1, 2],[3]]", 3, 2},
+		"text": {`["a","b"]`, 3, 2}, // nine bytes
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := "media tokens " + name
+			body := fmt.Sprintf(`{"model":%q,"max_tokens":10,"prompt":%s}`, model, c.prompt)
+			rest := (len(body) - len(c.prompt) + 2) / 3
+			if name == "text" {
+				rest = (len(body)+2)/3 - 3
+			}
+			reserves(t, g, completions, model, body, money.Amount(rest+c.tokens+100*c.prompts))
+			if seen := g.Backend.Seen(model); len(seen) != 1 || string(seen[0].Body) != body {
+				t.Errorf("the backend saw %v", seen)
+			}
+		})
+	}
+	t.Run("estimated", func(t *testing.T) {
+		key := g.NewKey(t, nil)
+		g.Credit(t, key.UserID, "1.00")
+		g.Backend.On("media estimated", gatetest.JSON(200, `{"choices":[{"text":"twelve bytes","finish_reason":"stop"}]}`))
+		body := `{"model":"media estimated","max_tokens":10,"prompt":[[1,2],[3]]}`
+		g.Do(t, http.MethodPost, completions, headersFor(completions, key.Secret), body)
+		if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-3-4*10 {
+			t.Errorf("the wallet has %v", w.Balance)
+		}
+	})
+}
+
+func TestMaxTokensOfZeroWarmsTheCacheAndReservesAllOutput(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	body := `{"model":"media warm","max_tokens":0,"messages":[{"role":"user","content":"hello"}]}`
+	reserves(t, g, messages, "media warm", body, money.Amount((len(body)+2)/3+1000*10))
+}
+
+func TestAUserWhoLeftTooMuchUncollectedCallsOneAtATimeForTheWholeContext(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	key, other := g.NewKey(t, nil), g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "0.000001")
+	g.Credit(t, other.UserID, "0.000001")
+	claim := `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":1}}`
+	g.Backend.On("media greedy", gatetest.JSON(200, fmt.Sprintf(claim, 150_000)))
+	g.Backend.On("media modest", gatetest.JSON(200, fmt.Sprintf(claim, 10)))
+	post(t, g, messages, key.Secret, "media greedy", "") // comes to 0.00015, of which 0.000001 is there
+	g.WalletAtRest(t, key.UserID)
+
+	g.Credit(t, key.UserID, "0.0001")
+	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusPaymentRequired {
+		t.Errorf("with less than the context costs: answered %d %s", got.Status, got.Body)
+	}
+	if got := post(t, g, messages, other.Secret, "media modest", ""); got.Status != http.StatusOK {
+		t.Errorf("another user: answered %d %s", got.Status, got.Body)
+	}
+	if _, status := g.Admin(t, http.MethodGet, "/modelgate/status", nil); !strings.Contains(string(status), `"users_restricted":["`+key.UserID+`"]`) {
+		t.Errorf("the status tells %s", status)
+	}
+
+	g.Credit(t, key.UserID, "1.00")
+	release := make(chan struct{})
+	reached := make(chan struct{})
+	g.Backend.On("media held", func(w http.ResponseWriter, r *http.Request) {
+		close(reached)
+		<-release
+		gatetest.JSON(200, fmt.Sprintf(claim, 10))(w, r)
+	})
+	done := make(chan gatetest.Answer, 1)
+	go func() { done <- post(t, g, messages, key.Secret, "media held", "") }()
+	<-reached
+	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
+		t.Errorf("a second call at once: answered %d %s", got.Status, got.Body)
+	}
+	close(release)
+	if got := <-done; got.Status != http.StatusOK {
+		t.Errorf("the first: answered %d %s", got.Status, got.Body)
+	}
+	g.WalletAtRest(t, key.UserID)
+	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusOK {
+		t.Errorf("after it: answered %d %s", got.Status, got.Body)
+	}
+	g.Verify(t)
+}
+
+func TestAMemberThatMayRaiseTheOutputReservesAndChargesAllOfIt(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	for name, c := range map[string]struct {
+		path, more string
+		output     int // that is reserved, and charged at most
+	}{
+		"none":                 {chat, ``, 10},
+		"null":                 {chat, `,"n_predict":null`, 10},
+		"n_predict":            {chat, `,"n_predict":5000`, 1000},
+		"escaped":              {chat, `,"n\u005fpredict":5000`, 1000},
+		"num_predict":          {completions, `,"num_predict":-1`, 1000},
+		"max_new_tokens":       {completions, `,"max_new_tokens":5000`, 1000},
+		"max_output_tokens":    {messages, `,"max_output_tokens":"5000"`, 1000},
+		"max_generated_tokens": {chat, `,"max_generated_tokens":5000`, 1000},
+		"max_tokens_to_sample": {messages, `,"max_tokens_to_sample":5000`, 1000},
+		"max_length":           {chat, `,"max_length":5000`, 1000},
+		"min_tokens":           {chat, `,"min_tokens":5000`, 1000},
+		"thinking_budget":      {chat, `,"thinking_budget":5000`, 1000},
+		"options":              {chat, `,"options":{"num_predict":5000}`, 1000},
+		"sampling_params":      {completions, `,"sampling_params":{"max_new_tokens":5000}`, 1000},
+		"parameters":           {chat, `,"parameters":{"max_new_tokens":5000}`, 1000},
+		"generation_config":    {chat, `,"generation_config":{"max_new_tokens":5000}`, 1000},
+		"generationConfig":     {messages, `,"generationConfig":{"maxOutputTokens":5000}`, 1000},
+		"reasoning":            {chat, `,"reasoning":{"max_tokens":5000}`, 1000},
+		"reasoning by effort":  {chat, `,"reasoning":{"effort":"low"}`, 10},
+		"the other dialect's":  {messages, `,"max_completion_tokens":5000`, 1000},
+		"in extra_body":        {chat, `,"extra_body":{"n_predict":5000}`, 1000},
+		"not at the top":       {chat, `,"metadata":{"n_predict":5000}`, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := "media output " + name
+			body := strings.Replace(bodyFor(c.path, model, c.more), `"max_tokens":64`, `"max_tokens":10`, 1)
+			if !strings.Contains(body, `"max_tokens":`) {
+				body = strings.Replace(body, `{`, `{"max_tokens":10,`, 1)
+			}
+			reserves(t, g, c.path, model, body, money.Amount((len(body)+2)/3+c.output*10))
+
+			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
+			g.Backend.On(model, gatetest.JSON(200, `{"content":[{"type":"text","text":"x"}],"choices":[{"text":"x","message":{"content":"x"}}],`+
+				`"usage":{"input_tokens":1,"output_tokens":5000,"prompt_tokens":1,"completion_tokens":5000}}`))
+			g.Do(t, http.MethodPost, c.path, headersFor(c.path, key.Secret), body)
+			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-money.Amount(1+c.output*10) {
+				t.Errorf("the wallet has %v, want %d tokens of output charged", w.Balance, c.output)
+			}
+		})
+	}
+}
+
+func TestWhenMaxTokensIsNoBoundNoneIsProposed(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "0.000001")
+	for more, proposed := range map[string]bool{``: true, `,"n_predict":5000`: false} {
+		got := post(t, g, completions, key.Secret, "media dear", `,"max_tokens":1000`+more)
+		if got.Status != http.StatusPaymentRequired || strings.Contains(got.Body, "would fit") != proposed {
+			t.Errorf("%s: answered %d %s", more, got.Status, got.Body)
+		}
+	}
+}
+
+func TestMembersThatMultiplyAnswersAreRefusedWhereTheModelHasAPrice(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices + "unpriced allow", Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	for name, c := range map[string]struct {
+		path, more, param string // no param: it is taken
+	}{
+		"num_return_sequences": {chat, `,"num_return_sequences":500`, "num_return_sequences"},
+		"candidate_count":      {messages, `,"candidate_count":2`, "candidate_count"},
+		"num_beams":            {completions, `,"num_beams":"4"`, "num_beams"},
+		"use_beam_search":      {completions, `,"use_beam_search":true`, "use_beam_search"},
+		"a beam in extra_body": {chat, `,"extra_body":{"use_beam_search":true}`, "extra_body.use_beam_search"},
+		"given twice":          {chat, `,"num_beams":1,"num_beams":4`, "num_beams"},
+		"n of messages":        {messages, `,"n":2`, "n"},
+		"best_of of messages":  {messages, `,"best_of":2`, "best_of"},
+		"best_of of chat":      {chat, `,"best_of":500`, "best_of"},
+		"n of chat":            {chat, `,"n":2`, ""},
+		"best_of":              {completions, `,"best_of":2`, ""},
+		"one":                  {messages, `,"n":1,"best_of":1,"num_beams":1,"use_beam_search":false,"candidate_count":null`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := messageAnswer
+			if c.path != messages {
+				answer = chatAnswer
+			}
+			model := "media answers " + name
+			g.Backend.On(model, gatetest.JSON(200, answer))
+			got := post(t, g, c.path, key.Secret, model, c.more)
+			if c.param == "" && got.Status != http.StatusOK || c.param != "" &&
+				(got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "`"+c.param+"` multiplies the answers") || len(g.Backend.Seen(model)) != 0) {
+				t.Errorf("answered %d %s", got.Status, got.Body)
+			}
+			free := "free answers " + name
+			g.Backend.On(free, gatetest.JSON(200, answer))
+			if got := post(t, g, c.path, key.Secret, free, c.more); got.Status != http.StatusOK {
+				t.Errorf("a model without a price answered %d %s", got.Status, got.Body)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package call
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// statefulMembers are the members known to name what a vendor's account or an
+// inference server keeps, where vendors take them. The list stands here apart
+// from the rules: a rule that is lost, and a route without them, must fail.
+var statefulMembers = []struct{ where, member string }{
+	{"body", `"previous_response_id":"resp_1"`}, {"body", `"conversation":"conv_1"`}, {"body", `"conversation":{"id":"conv_1"}`},
+	{"body", `"container":"container_1"`}, {"body", `"container":{"id":"container_1"}`}, {"body", `"container":{"skills":[{"skill_id":"s"}]}`},
+	{"body", `"fallback_credit_token":"t"`}, {"body", `"diagnostics":{"previous_message_id":"msg_1"}`}, {"body", `"background":true`},
+	{"body", `"request_id":"cmpl-1"`}, {"body", `"rid":"1"`}, {"body", `"id_slot":3`}, {"body", `"session_params":{"id":"s"}`},
+	{"body", `"kv_transfer_params":{"do_remote_prefill":true}`}, {"body", `"bootstrap_room":7`}, {"body", `"deferred":true`},
+	{"body", `"cached_content":"cachedContents/1"`}, {"body", `"extra_body":{"google":{"cached_content":"cachedContents/1"}}`},
+	{"body", `"extra_body":{"container":"container_1"}`}, {"body", `"tool_resources":{"file_search":{"vector_store_ids":["vs_1"]}}`},
+	{"body", `"audio":{"voice":{"id":"voice_1"}}`}, {"body", `"mcp_servers":[{"connector_id":"c"}]`}, {"body", `"file_ids":["file-1"]`},
+	{"body", `"cont\u0061iner":"container_1"`},
+	{"tool", `"container":"cntr_1"`}, {"tool", `"container":{"type":"auto","file_ids":["file-1"]}`}, {"tool", `"vector_store_ids":["vs_1"]`},
+	{"tool", `"connector_id":"c"`}, {"tool", `"tunnel_id":"t"`}, {"tool", `"environment":{"container_id":"cntr_1"}`},
+	{"tool", `"input_image_mask":{"file_id":"file-1"}`}, {"tool", `"file_search":{"vector_store_ids":["vs_1"]}`},
+	{"message", `"audio":{"id":"audio_1"}`}, {"message", `"file_ids":["file-1"]`},
+	{"part", `"type":"document","source":{"type":"file","file_id":"file_1"}`}, {"part", `"type":"image","source":{"type":"file","file_id":"file_1"}`},
+	{"part", `"type":"container_upload","file_id":"file_1"`}, {"part", `"type":"container_upload"`}, {"part", `"type":"item_reference","id":"msg_1"`},
+	{"part", `"type":"file","file":{"file_id":"file-1"}`}, {"part", `"type":"input_file","file_id":"file-1"`}, {"part", `"type":"image_url","image_url":null,"uuid":"u"`},
+	{"part", `"type":"image_url","image_url":{"url":"ms://file-1"}`}, {"part", `"type":"image_url","image_url":{"url":"file:///etc/passwd"}`},
+	{"part", `"type":"image","source":{"type":"url","url":"gs://bucket/file"}`}, {"part", `"type":"video_url","video_url":"file-1"`},
+	{"part", `"type":"tool_result","content":[{"type":"image","source":{"type":"file","file_id":"file_1"}}]`},
+	{"part", `"type":"tool_result","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file","file_id":"file_1"}}]}}]`},
+	{"part", `"type":"web_fetch_tool_result","content":{"type":"web_fetch_result","content":{"type":"document","source":{"type":"file","file_id":"file_1"}}}`},
+	{"part", `"type":"code_execution_tool_result","content":{"type":"code_execution_result","content":[{"type":"code_execution_output","file_id":"file_1"}]}`},
+}
+
+// statefulBody is a body that any route takes, with a stateful member in it.
+func statefulBody(rt *route, where, member string) (body string, applies bool) {
+	chatLike := rt.path != "/v1/completions"
+	message, part, tool, more := "", "", "", ""
+	switch where {
+	case "body":
+		more = "," + member
+	case "tool":
+		tool = "," + member
+	case "message":
+		message, applies = ","+member, chatLike
+	case "part":
+		part = ",{" + member + "}"
+	}
+	body = fmt.Sprintf(`{"model":"m","max_tokens":5,"tools":[{"type":"custom","name":"t"%s}]%s`, tool, more)
+	if !chatLike {
+		return body + `,"prompt":"p"}`, where == "body" || where == "tool"
+	}
+	body += fmt.Sprintf(`,"messages":[{"role":"user","content":[{"type":"text","text":"x"}%s]%s}]}`, part, message)
+	return body, true
+}
+
+func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
+	t.Parallel()
+	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
+		for _, c := range statefulMembers {
+			body, applies := statefulBody(rt, c.where, c.member)
+			if !applies || c.where == "message" && strings.Contains(c.member, "audio") && rt.name != "chat" {
+				continue
+			}
+			if f := new(request).parse(rt, []byte(body), false); f == nil || f.Param == "" || !strings.Contains(f.Message, "state shared") {
+				t.Errorf("%s: %s passes, or is refused as something else: %v", rt.name, body, f)
+			}
+			if f := new(request).parse(rt, []byte(body), true); f != nil {
+				t.Errorf("%s with state shared: %s is refused: %v", rt.name, body, f)
+			}
+		}
+	}
+}
+
+func TestWhatNamesNothingKeptPasses(t *testing.T) {
+	t.Parallel()
+	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
+		for _, c := range []struct{ where, member string }{
+			{"body", `"store":true`}, {"body", `"background":false`}, {"body", `"container":null`}, {"body", `"metadata":{"file_id":"mine"}`},
+			{"body", `"extra_body":{"google":{"thinking_config":{}}}`}, {"body", `"audio":{"voice":"alloy","format":"wav"}`},
+			{"tool", `"input_schema":{"file_id":1,"container":{}}`}, {"tool", `"function":{"parameters":{"properties":{"file_id":{},"url":{}}}}`},
+			{"part", `"type":"tool_use","id":"1","name":"n","input":{"file_id":"mine","container":"c","source":{"type":"file"}}`},
+			{"part", `"type":"image","source":{"type":"url","url":"https://example.com/a.png"}`},
+			{"part", `"type":"image_url","image_url":{"url":"data:image\/png;base64,AAAA"}`},
+			{"part", `"type":"search_result","source":"file:///x","title":"t","content":[{"type":"text","text":"x"}]`},
+			{"part", `"type":"tool_result","content":["x",{"type":"text","text":"file_id"}]`},
+		} {
+			body, applies := statefulBody(rt, c.where, c.member)
+			if f := new(request).parse(rt, []byte(body), false); applies && f != nil {
+				t.Errorf("%s: %s is refused: %v", rt.name, body, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// OnDisconnect is what becomes of a call whose caller disconnects before the end
+// of the answer: the call to the backend is cancelled, or finishes without the
+// caller. Its text is `cancel`, or `finish` and the longest time for which the
+// call may run on, as in `finish 5m`. The zero value leaves the decision to the
+// level above: of a price to the global option, of that to the defaults of
+// [Price.FinishFor].
+type OnDisconnect struct {
+	set    bool
+	finish time.Duration // zero: cancel
+}
+
+// Default bounds of finish.
+const (
+	finishWhole  = 5 * time.Minute  // of calls without stream, and of streams that have shown no content
+	finishUnseen = 30 * time.Second // of streams that have, where their content does not show the whole cost
+)
+
+// maxFinish bounds the time for which a call may run on without its caller.
+const maxFinish = 24 * time.Hour
+
+// ParseOnDisconnect reads the words of a configuration.
+func ParseOnDisconnect(words ...string) (OnDisconnect, error) {
+	switch {
+	case len(words) == 1 && words[0] == "cancel":
+		return OnDisconnect{set: true}, nil
+	case len(words) == 2 && words[0] == "finish":
+		finish, err := time.ParseDuration(words[1])
+		if err != nil || finish < time.Millisecond || finish > maxFinish {
+			return OnDisconnect{}, fmt.Errorf("on_disconnect finish %q: a duration from 1ms to 24h is allowed, such as 5m", words[1])
+		}
+		return OnDisconnect{true, finish}, nil
+	}
+	return OnDisconnect{}, fmt.Errorf("on_disconnect %q: \"cancel\" or \"finish <duration>\" is allowed", strings.Join(words, " "))
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *OnDisconnect) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseOnDisconnect(strings.Fields(string(text))...)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d OnDisconnect) MarshalText() ([]byte, error) {
+	if d.finish == 0 {
+		return []byte("cancel"), nil
+	}
+	return []byte("finish " + d.finish.String()), nil
+}
+
+// FinishFor returns for how long a call at the price p may run on after its
+// caller has disconnected; zero means that it is cancelled. The price's own word
+// counts before the global one. Without either, a call runs on as long as it is
+// no stream or its stream has shown no content; with content it is cancelled,
+// unless a part of its cost is unseen until the final usage report: because
+// p has a price of reasoning, or because the request or the answer has something
+// that the delivered text does not measure; see [Ask.CostsUnseen].
+func (p *Price) FinishFor(global OnDisconnect, stream, shown, unseen bool) time.Duration {
+	switch {
+	case p.OnDisconnect.set:
+		return p.OnDisconnect.finish
+	case global.set:
+		return global.finish
+	case !stream || !shown:
+		return finishWhole
+	case unseen || p.pricesReasoning():
+		return finishUnseen
+	}
+	return 0
+}
+
+// pricesReasoning reports whether p has a price of reasoning, for any prompt or
+// tier.
+func (p *Price) pricesReasoning() bool {
+	above := func(a Above) bool { return a.Reasoning != nil }
+	return p.Reasoning != nil || slices.ContainsFunc(p.Above, above) || slices.ContainsFunc(p.Tier, func(t Tier) bool {
+		return t.Reasoning != nil || slices.ContainsFunc(t.Above, above)
+	})
+}

@@ -1,0 +1,397 @@
+package catalog
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// Charge is what a call costs by the report of its backend.
+type Charge struct {
+	Amount money.Amount
+	Tokens usage.Tokens // that are charged, those of all passes together
+	Cut    bool         // the backend reports more than the call can have used
+
+	// Unlisted is the tier or the region that the backend reports, where the
+	// price lists others. The call is charged at the dearest of these.
+	Unlisted string
+}
+
+// Charge returns what a call costs: the rates by the length of its prompt
+// (above), then those of the tier that served it, times the factor of the region,
+// rounded up once, and then the request and the uses of tools. It is never more
+// than the greatest price within b.
+func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
+	if !p.hasRules() && b.options == nil && len(r.Passes) == 0 {
+		kept, cut := p.Cut(b, r.Tokens)
+		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut}.within(b)
+	}
+	served, b := b.options.servedBy(p, b, r)
+	s := serving{price: served, options: b.options, report: r}
+	var c Charge
+	var sum money.Sum
+	if served == nil {
+		c.Tokens = r.Tokens
+	} else {
+		sum, c = s.call(b)
+	}
+	for i := range r.Passes {
+		pass := &r.Passes[i]
+		price, output := served, int64(0)
+		switch pass.Kind {
+		case usage.CompactionPass:
+		case usage.AdvisorPass:
+			m, before := b.options.advisor(r.Passes[:i], pass)
+			if before >= m.uses() {
+				c.Cut = true
+				continue
+			}
+			if m.Name != "" {
+				price, output = m.Price, m.MaxTokens
+			}
+		default:
+			continue
+		}
+		if price == nil {
+			c.Tokens = c.Tokens.Plus(pass.Tokens)
+			continue
+		}
+		output = min(orUnbounded(output), orUnbounded(price.MaxOutput))
+		cost, kept, cut := serving{price: price, options: b.options, report: r}.
+			pass(pass.Tokens, pass.Tokens.AllInput(), orUnbounded(price.Context), output)
+		sum.Plus(cost)
+		c.Tokens, c.Cut = c.Tokens.Plus(kept), c.Cut || cut
+	}
+	amount, ok := sum.Amount()
+	if served != nil && ok {
+		amount, ok = amount.Add(served.Request)
+		if ok {
+			tools, cut := s.tools()
+			c.Cut = c.Cut || cut
+			amount, ok = amount.Add(tools)
+		}
+	}
+	c.Amount = inRange(amount, ok)
+	return c.within(b)
+}
+
+func orUnbounded(tokens int64) int64 {
+	if tokens == 0 {
+		return math.MaxInt64
+	}
+	return tokens
+}
+
+// within bounds c by the greatest price.
+func (c Charge) within(b Bounds) Charge {
+	if c.Amount > b.most {
+		c.Amount, c.Cut = b.most, true
+	}
+	return c
+}
+
+// serving is how a price applies to what served a call.
+type serving struct {
+	price   *Price
+	options *options // nil: none
+	report  *usage.Report
+}
+
+// call returns what the tokens of the call itself cost, without the passes beside
+// it.
+func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
+	_, c.Unlisted = s.tiers()
+	if _, unlisted := s.geo(); unlisted != "" {
+		c.Unlisted = unlisted
+	}
+	// Each pass is a call of its own to the vendor, with a prompt of its own; the
+	// tokens of the call are the sum of theirs.
+	longest, each := s.report.Tokens.AllInput(), usage.Tokens{}
+	own := s.ownPasses()
+	if len(own) > 0 {
+		longest = 0
+	}
+	for _, pass := range own {
+		longest = max(longest, pass.Tokens.AllInput())
+		each = each.Plus(pass.Tokens)
+	}
+	sum, c.Tokens, c.Cut = s.pass(s.report.Tokens, longest, b.Input, b.Output)
+	if len(own) > 1 && !c.Cut && each == s.report.Tokens {
+		sum = money.Sum{}
+		for _, pass := range own {
+			cost, _, _ := s.pass(pass.Tokens, pass.Tokens.AllInput(), math.MaxInt64, math.MaxInt64)
+			sum.Plus(cost)
+		}
+	}
+	return sum, c
+}
+
+// ownPasses returns the passes whose tokens are those of the call: where a
+// fallback answered, only its own.
+func (s serving) ownPasses() (own []usage.Pass) {
+	kind := usage.MessagePass
+	if slices.ContainsFunc(s.report.Passes, func(p usage.Pass) bool { return p.Kind == usage.FallbackPass }) {
+		kind = usage.FallbackPass
+	}
+	for _, p := range s.report.Passes {
+		if p.Kind == kind {
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// pass returns what of the tokens of a pass lies within input and output, and
+// what that costs at the dearest of the tiers that may have served it.
+func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest money.Sum, kept usage.Tokens, cut bool) {
+	tiers, _ := s.tiers()
+	geo, _ := s.geo()
+	first, _ := s.price.at(prompt, tiers[0])
+	kept, cut = first.cut(input, output, t)
+	prompt = min(prompt, input)
+	for _, tier := range tiers {
+		r, factor := s.price.at(prompt, tier)
+		if sum := r.cost(kept, money.FactorOf(factor, geo)); dearest.Less(&sum) {
+			dearest = sum
+		}
+	}
+	return dearest, kept, cut
+}
+
+// tiers returns the tiers that may have served the call, nil for the price
+// itself, and the name that the price does not list though it lists others.
+func (s serving) tiers() (tiers []*Tier, unlisted string) {
+	if len(s.price.Tier) == 0 {
+		return []*Tier{nil}, ""
+	}
+	for _, said := range [...]string{
+		orAsked(s.report.Tier, s.options.said("service_tier")), orAsked(s.report.Speed, s.options.said("speed")),
+	} {
+		if slices.Contains(usualTiers, said) {
+			continue
+		}
+		if t := s.price.tier(said); t != nil {
+			tiers = append(tiers, t)
+			continue
+		}
+		tiers = []*Tier{nil}
+		for i := range s.price.Tier {
+			tiers = append(tiers, &s.price.Tier[i])
+		}
+		return tiers, said
+	}
+	if len(tiers) == 0 {
+		tiers = []*Tier{nil}
+	}
+	return tiers, ""
+}
+
+// geo returns the factor of the region that served the call.
+func (s serving) geo() (factor money.Amount, unlisted string) {
+	said := orAsked(s.report.Geo, s.options.said("inference_geo"))
+	if len(s.price.Geo) == 0 || slices.Contains(usualGeos, said) {
+		return money.Unit, ""
+	}
+	if g := s.price.geo(said); g != nil {
+		return g.Factor, ""
+	}
+	return s.price.dearestGeo(""), said
+}
+
+// orAsked returns what was reported, or else what was asked for.
+func orAsked(reported, asked string) string {
+	if reported != "" {
+		return reported
+	}
+	return asked
+}
+
+// countedTools are the tools whose uses a vendor reports when there are any. Of
+// any other one that a call declares, and of these where the answer counts no
+// tools, one use is charged.
+var countedTools = []string{"web_search", "web_fetch"}
+
+// tools returns what the uses of tools cost, and whether more uses of one were
+// reported than the call may be charged.
+func (s serving) tools() (sum money.Amount, cut bool) {
+	for _, price := range s.price.Call {
+		n := int64(0)
+		i := slices.IndexFunc(s.report.Tools, func(u usage.ToolUse) bool { return u.Name == price.Tool })
+		switch {
+		case i >= 0:
+			n = s.report.Tools[i].Uses
+		case !s.options.declares(price.Tool):
+		case !s.report.CountsTools || !slices.Contains(countedTools, price.Tool):
+			n = 1
+		}
+		most := s.mostUses(price.Tool)
+		cut = cut || n > most
+		cost, ok := times(min(n, most), int64(price.Price))
+		if ok {
+			sum, ok = sum.Add(money.Amount(cost))
+		}
+		if !ok {
+			return money.Max, cut
+		}
+	}
+	return sum, cut
+}
+
+// mostUses returns how many uses of a tool the call is charged at most: those that
+// its declarations reserve, or for a tool that it does not declare, those that a
+// declaration without a bound would.
+func (s serving) mostUses(tool string) (n int64) {
+	if !s.options.declares(tool) {
+		return s.price.uses(&ServerTool{Name: tool})
+	}
+	for i := range s.options.tools {
+		if t := &s.options.tools[i]; t.Name == tool {
+			n = addAtMost(n, s.price.uses(t))
+		}
+	}
+	return n
+}
+
+// options are what few calls ask for. All methods can be called on nil.
+type options struct {
+	model        string
+	tiers        []Option
+	geo          Option
+	tools        []ServerTool
+	advisors     []NamedModel
+	alternatives []alternative
+}
+
+// alternative is a model that may answer in the place of another.
+type alternative struct {
+	name   string
+	price  *Price // nil: free
+	bounds Bounds
+}
+
+func newOptions(a *Ask) *options {
+	o := &options{model: a.Model, tiers: a.Tiers, geo: a.Geo, tools: a.Tools}
+	for _, m := range a.Models {
+		if m.beside() {
+			o.advisors = append(o.advisors, m)
+		}
+	}
+	return o
+}
+
+// instead takes the models that may answer in the place of that of the call, and
+// has b reserve for the dearest.
+func (o *options) instead(a Ask, b *Bounds) *fault.Fault {
+	models := a.Models
+	a.Models = o.advisors
+	for _, m := range models {
+		if !m.instead() {
+			continue
+		}
+		other := alternative{name: m.Name, price: m.Price, bounds: *b}
+		if m.Price != nil {
+			a.Model = m.Name
+			var f *fault.Fault
+			if other.bounds, f = m.Price.Bounds(a); f != nil {
+				return f
+			}
+			b.greatest = max(b.greatest, other.bounds.greatest)
+		}
+		o.alternatives = append(o.alternatives, other)
+	}
+	return nil
+}
+
+// said returns what the request says of a member.
+func (o *options) said(param string) string {
+	if o == nil {
+		return ""
+	}
+	if param == "inference_geo" {
+		return o.geo.Value
+	}
+	for _, t := range o.tiers {
+		if t.Param == param {
+			return t.Value
+		}
+	}
+	return ""
+}
+
+func (o *options) declares(tool string) bool {
+	return o != nil && slices.ContainsFunc(o.tools, func(t ServerTool) bool { return t.Name == tool })
+}
+
+// servedBy returns the price of the model that answered, and the bounds of a call
+// to it. Where the answer names none of those that could, it is the dearest.
+func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds) {
+	if o == nil || len(o.alternatives) == 0 {
+		return p, b
+	}
+	name, fallback := r.Model.String(), false
+	for _, pass := range r.Passes {
+		if pass.Kind == usage.FallbackPass {
+			name, fallback = pass.Model, true
+		}
+	}
+	if name == "" || len(r.Passes) > 0 && !fallback {
+		return p, b
+	}
+	price, bounds, best := p, b, sameModel(o.model, name)
+	dearest, most := p, b
+	for _, other := range o.alternatives {
+		if n := sameModel(other.name, name); n > best {
+			price, bounds, best = other.price, other.bounds, n
+		}
+		if other.bounds.most > most.most {
+			dearest, most = other.price, other.bounds
+		}
+	}
+	if best == 0 {
+		price, bounds = dearest, most
+	}
+	bounds.options = o
+	return price, bounds
+}
+
+// advisor returns the tool whose model made a pass, and how many of the earlier
+// passes it made. The tool has no name where the call declares no advisor.
+func (o *options) advisor(earlier []usage.Pass, pass *usage.Pass) (m *NamedModel, made int64) {
+	m = o.advisorOf(pass)
+	for i := range earlier {
+		if earlier[i].Kind == usage.AdvisorPass && o.advisorOf(&earlier[i]) == m {
+			made++
+		}
+	}
+	return m, made
+}
+
+// undeclaredAdvisor stands for the advisor of a call that declares none.
+var undeclaredAdvisor NamedModel
+
+func (o *options) advisorOf(pass *usage.Pass) *NamedModel {
+	if o == nil || len(o.advisors) == 0 {
+		return &undeclaredAdvisor
+	}
+	found, best := &o.advisors[0], 0
+	for i := range o.advisors {
+		if n := sameModel(o.advisors[i].Name, pass.Model); n > best {
+			found, best = &o.advisors[i], n
+		}
+	}
+	return found
+}
+
+// sameModel reports how well the name of a model in an answer matches one in a
+// request, which may be without the date: by the length of the latter, or 0.
+func sameModel(asked, answered string) int {
+	rest, ok := strings.CutPrefix(answered, asked)
+	if !ok || asked == "" || rest != "" && !strings.ContainsAny(rest[:1], "-@:.") {
+		return 0
+	}
+	return len(asked)
+}

@@ -1,0 +1,251 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// Above are the prices of a whole call whose prompt has more than Tokens tokens,
+// cached ones included. Prices that it does not name stay as they are. Of several
+// the one with the most Tokens holds.
+type Above struct {
+	Tokens int64 `json:"tokens"`
+	TokenPrices
+}
+
+// Tier is the price of calls that a backend reports to have served at a service
+// tier or speed. It is a factor, or prices in the place of the usual ones; prices
+// that it does not name stay as they are.
+type Tier struct {
+	// The tier's names as backends report them, in service_tier or in speed.
+	Names []string `json:"names"`
+
+	// What all prices per token are multiplied by: 0.0001 to 1000.
+	Factor money.Amount `json:"factor,omitempty"`
+
+	TokenPrices
+
+	// Prices of calls at this tier with a long prompt.
+	Above []Above `json:"above,omitempty"`
+}
+
+// Geo is a region that backends report in inference_geo, and what it multiplies
+// all prices per token by: 0.0001 to 1000.
+type Geo struct {
+	Name   string       `json:"name"`
+	Factor money.Amount `json:"factor"`
+}
+
+// ToolPrice is the price of one use of a tool that backends run.
+type ToolPrice struct {
+	Tool  string       `json:"tool"` // as "web_search"
+	Price money.Amount `json:"price"`
+
+	// How many uses to reserve for when a call does not say: 1 to 1000. Default:
+	// 10.
+	Max int64 `json:"max,omitempty"`
+}
+
+const (
+	// DefaultUses is how many uses of a tool a call is reserved for when neither
+	// it nor the price says.
+	DefaultUses = 10
+
+	// MaxUses bounds what a price may say.
+	MaxUses = 1000
+)
+
+// usualTiers and usualGeos name no tier and no region of a price, but its own.
+var (
+	usualTiers = []string{"", "auto", "default", "standard", "standard_only", "none"}
+	usualGeos  = []string{"", "default", "global", "not_available"}
+)
+
+// UsualService reports whether the tier, speed or region that a backend names is
+// what the price itself is for.
+func UsualService(name string) bool {
+	return slices.Contains(usualTiers, name) || slices.Contains(usualGeos, name)
+}
+
+// anyTier reports whether a request that says so of its tier leaves the choice to
+// the backend.
+func anyTier(said string) bool { return said == "" || said == "auto" || said == "none" }
+
+// hasRules reports whether something beside the kinds of its tokens decides what
+// a call costs.
+func (p *Price) hasRules() bool {
+	return len(p.Above) > 0 || len(p.Tier) > 0 || len(p.Geo) > 0 || len(p.Call) > 0
+}
+
+func (p *Price) tier(name string) *Tier {
+	for i := range p.Tier {
+		if slices.Contains(p.Tier[i].Names, name) {
+			return &p.Tier[i]
+		}
+	}
+	return nil
+}
+
+func (p *Price) geo(name string) *Geo {
+	for i := range p.Geo {
+		if p.Geo[i].Name == name {
+			return &p.Geo[i]
+		}
+	}
+	return nil
+}
+
+func (p *Price) tool(name string) *ToolPrice {
+	for i := range p.Call {
+		if p.Call[i].Tool == name {
+			return &p.Call[i]
+		}
+	}
+	return nil
+}
+
+// reached returns the block that holds for a prompt, or nil.
+func reached(blocks []Above, prompt int64) (best *Above) {
+	for i := range blocks {
+		if b := &blocks[i]; prompt > b.Tokens && (best == nil || b.Tokens > best.Tokens) {
+			best = b
+		}
+	}
+	return best
+}
+
+// at returns the rates and the factor of a call with so many tokens in its
+// prompt, at a tier; nil is none.
+func (p *Price) at(prompt int64, tier *Tier) (rates, money.Amount) {
+	if len(p.Above) == 0 && tier == nil {
+		return p.rates(), money.Unit
+	}
+	prices, factor := p.TokenPrices, money.Unit
+	if block := reached(p.Above, prompt); block != nil {
+		prices = prices.with(&block.TokenPrices)
+	}
+	if tier != nil {
+		prices = prices.with(&tier.TokenPrices)
+		if block := reached(tier.Above, prompt); block != nil {
+			prices = prices.with(&block.TokenPrices)
+		}
+		if tier.Factor > 0 {
+			factor = tier.Factor
+		}
+	}
+	return prices.rates(), factor
+}
+
+// thresholds calls f with the largest prompt of every range in which p has the
+// same rates, of those that a prompt of up to most tokens can be in.
+func (p *Price) thresholds(tier *Tier, most int64, f func(prompt int64)) {
+	f(most)
+	for _, block := range p.Above {
+		if block.Tokens < most {
+			f(block.Tokens)
+		}
+	}
+	if tier != nil {
+		for _, block := range tier.Above {
+			if block.Tokens < most {
+				f(block.Tokens)
+			}
+		}
+	}
+}
+
+func (p *Price) validateRules() error {
+	if !p.hasRules() {
+		return nil
+	}
+	if err := validateAbove(p.Above, p.Context); err != nil {
+		return err
+	}
+	var tiers, geos, tools []string
+	for _, t := range p.Tier {
+		if err := t.validate(p.Context); err != nil {
+			return fmt.Errorf("tier %s: %w", strings.Join(t.Names, " "), err)
+		}
+		tiers = append(tiers, t.Names...)
+	}
+	for _, g := range p.Geo {
+		if !money.ValidFactor(g.Factor) {
+			return fmt.Errorf("geo %s: %w", g.Name, errFactor)
+		}
+		geos = append(geos, g.Name)
+	}
+	for _, c := range p.Call {
+		switch {
+		case c.Price < 0:
+			return fmt.Errorf("call %s: %v must not be negative", c.Tool, c.Price)
+		case c.Max < 0 || c.Max > MaxUses:
+			return fmt.Errorf("call %s: max must be from 1 to %d", c.Tool, MaxUses)
+		}
+		tools = append(tools, c.Tool)
+	}
+	return errors.Join(validateNames("tier", tiers, usualTiers), validateNames("geo", geos, usualGeos), validateNames("call", tools, nil))
+}
+
+var errFactor = errors.New("the factor must be from 0.0001 to 1000, with at most four decimal places")
+
+func (t *Tier) validate(context int64) error {
+	block := t.TokenPrices != (TokenPrices{}) || len(t.Above) > 0
+	switch {
+	case len(t.Names) == 0:
+		return errors.New("it has no name")
+	case block == (t.Factor != 0):
+		return errors.New("it needs either a factor, such as x0.5, or a block of prices")
+	case !block && !money.ValidFactor(t.Factor):
+		return errFactor
+	}
+	if err := t.TokenPrices.validate(); err != nil {
+		return err
+	}
+	return validateAbove(t.Above, context)
+}
+
+func validateAbove(blocks []Above, context int64) error {
+	for i, b := range blocks {
+		switch {
+		case b.Tokens < 1 || b.Tokens >= context:
+			return fmt.Errorf("above %d: no prompt reaches it; it is from 1 to less than context, which is %d", b.Tokens, context)
+		case b.TokenPrices == TokenPrices{}:
+			return fmt.Errorf("above %d: it names no price", b.Tokens)
+		case slices.ContainsFunc(blocks[:i], func(o Above) bool { return o.Tokens == b.Tokens }):
+			return fmt.Errorf("above %d is there twice", b.Tokens)
+		}
+		if err := b.validate(); err != nil {
+			return fmt.Errorf("above %d: %w", b.Tokens, err)
+		}
+	}
+	return nil
+}
+
+// validateNames refuses names that no backend reports, that are there twice, or
+// that name what has the price's own rates.
+func validateNames(word string, names, usual []string) error {
+	for i, name := range names {
+		switch {
+		case name == "" || len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-.") != "":
+			return fmt.Errorf("%s %q: a name has 1 to 32 lower-case letters, digits, `_`, `-` and `.`", word, name)
+		case slices.Contains(usual, name):
+			return fmt.Errorf("%s %s: the price itself holds for it; give its prices there", word, name)
+		case slices.Contains(names[:i], name):
+			return fmt.Errorf("%s %s is there twice", word, name)
+		}
+	}
+	return nil
+}
+
+// cost returns what the tokens of one pass cost with these rates.
+func (r *rates) cost(t usage.Tokens, factor money.Factor) (sum money.Sum) {
+	for kind, n := range t.ByKind() {
+		sum.Add(money.Item{Count: n, Rate: r[kind]}, factor)
+	}
+	return sum
+}

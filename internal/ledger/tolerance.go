@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// Tolerance is the part of a user's spend that may stay uncollected, in
+// millionths. The zero Tolerance restricts no user.
+type Tolerance int64
+
+// MaxTolerance is the whole spend.
+const MaxTolerance Tolerance = 1_000_000
+
+// Errors of [Ledger.Reserve] for a user whose uncollected amounts are above the
+// tolerance.
+var (
+	// ErrOneAtATime: another call of the user is under way.
+	ErrOneAtATime = errors.New("calls of this user are made one at a time")
+
+	// ErrFullContext: the call does not reserve the price of the whole context, see
+	// [Payer.FullContext].
+	ErrFullContext = errors.New("calls of this user reserve the whole context")
+)
+
+// The charged and the uncollected amounts of calls are summed up over the last 24
+// hours, in steps. The oldest step counts until all of it is over.
+const (
+	lossStep  = 3 * time.Hour
+	lossSteps = int64(24*time.Hour/lossStep) + 1
+)
+
+// losses are the charged and the uncollected amounts of the calls of one user, by
+// steps of time.
+type losses struct {
+	newest int64 // step since 1970
+	steps  [lossSteps]struct{ charged, lost money.Amount }
+	lossy  bool // one of the steps may have a loss
+	known  bool // what the store has is in it
+}
+
+// add counts a call that ended at the time at.
+func (w *losses) add(at time.Time, charged, lost money.Amount) {
+	step := at.UnixNano() / int64(lossStep)
+	w.advance(step)
+	if step <= w.newest-lossSteps {
+		return
+	}
+	s := &w.steps[step%lossSteps]
+	s.charged, _ = s.charged.Add(charged)
+	s.lost, _ = s.lost.Add(lost)
+	w.lossy = w.lossy || lost > 0
+}
+
+// advance clears the steps up to step, which are used again for a new time.
+func (w *losses) advance(step int64) {
+	for n := max(w.newest, step-lossSteps) + 1; n <= step; n++ {
+		w.steps[n%lossSteps] = struct{ charged, lost money.Amount }{}
+	}
+	w.newest = max(w.newest, step)
+}
+
+// exceed reports whether more was lost than t allows.
+func (w *losses) exceed(now time.Time, t Tolerance) bool {
+	if !w.lossy || t == 0 {
+		return false
+	}
+	w.advance(now.UnixNano() / int64(lossStep))
+	var charged, lost money.Amount
+	for _, s := range w.steps {
+		charged, _ = charged.Add(s.charged)
+		lost, _ = lost.Add(s.lost)
+	}
+	w.lossy = lost > 0
+	lostHigh, lostLow := bits.Mul64(uint64(lost), uint64(MaxTolerance))
+	mostHigh, mostLow := bits.Mul64(uint64(charged), uint64(t))
+	return lostHigh > mostHigh || lostHigh == mostHigh && lostLow > mostLow
+}
+
+// maxLossCalls bounds the calls that are read of a user when a purse is filled.
+const maxLossCalls = 50_000
+
+// readLosses reads the losses of a user from the store: the calls of 24
+// hours one by one if days among them have a loss, else the sum of this day. With an
+// error it returns what could be read.
+func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err error) {
+	now := l.store.Now()
+	from, lossy := now.Add(-24*time.Hour), false
+	var today money.Amount
+	err = l.ScanUsage(ctx, user, DayOf(from), DayOf(now), func(u Usage) bool {
+		lossy = lossy || u.Lost > 0
+		if u.Day == DayOf(now) {
+			today += u.Cost
+		}
+		return true
+	})
+	w.known = true
+	if err != nil || !lossy {
+		w.add(now, today, 0)
+		return w, err
+	}
+	w.advance(now.UnixNano() / int64(lossStep))
+	n := 0
+	err = l.ScanCalls(ctx, user, CallFilter{From: from}, func(c Call) bool {
+		w.add(c.end(), c.Cost, c.Lost)
+		n++
+		return n < maxLossCalls
+	})
+	return w, err
+}
+
+// end is when a call ended.
+func (c *Call) end() time.Time { return time.UnixMilli(c.Time + c.Duration) }

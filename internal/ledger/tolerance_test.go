@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// tolerant is a payer under a tolerance of one in a hundred.
+var tolerant = Payer{User: "ann", Tolerance: MaxTolerance / 100}
+
+// whole is one whose amount is the price of the whole context.
+var whole = Payer{User: "ann", Tolerance: MaxTolerance / 100, FullContext: true}
+
+// called makes a call that reserves and costs so much.
+func (f *fixture) called(id string, payer Payer, reserved, cost money.Amount) {
+	f.t.Helper()
+	f.reserve(payer, reserved).Settle(aCall(f, id, "ann"), cost, true)
+	f.settled()
+}
+
+func TestCallsOfAUserWhoLeftTooMuchUncollectedAreRestricted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100_000)
+	f.called("a", tolerant, 1000, 1000)
+	f.called("b", tolerant, 10, 20) // ten of 1010 are lost, which is tolerated
+	first, second := f.reserve(tolerant, 5), f.reserve(tolerant, 5)
+	second.Release()
+	first.Settle(aCall(f, "c", "ann"), 6, true) // eleven of 1015: no more
+	f.settled()
+	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+		t.Fatalf("a call that does not reserve the whole context: %v", err)
+	}
+	if users := f.Restricted(); len(users) != 1 || users[0] != "ann" {
+		t.Errorf("restricted are %q", users)
+	}
+	one := f.reserve(whole, 50)
+	if _, err := f.Reserve(t.Context(), whole, 50); !errors.Is(err, ErrOneAtATime) {
+		t.Fatalf("a second call at once: %v", err)
+	}
+	one.Settle(aCall(f, "d", "ann"), 10, false)
+	if _, err := f.Reserve(t.Context(), whole, 50); !errors.Is(err, ErrOneAtATime) {
+		t.Fatalf("beside one that was settled in between: %v", err)
+	}
+	one.Settle(aCall(f, "d", "ann"), 40, true)
+	f.reserve(whole, 50).Release() // not durable yet, but over
+	f.reserve(Payer{User: "ann"}, 5).Release()
+	f.credit("bob", 10)
+	f.reserve(Payer{User: "bob", Tolerance: 1}, 5).Release()
+
+	f.called("e", whole, 2000, 2000) // now it is less than one in a hundred
+	f.reserve(tolerant, 5).Release()
+	if users := f.Restricted(); len(users) != 0 {
+		t.Errorf("restricted are %q", users)
+	}
+	f.nothingLeft()
+}
+
+func TestALossIsForgottenAfterADay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100)
+	f.called("a", tolerant, 10, 20)
+	f.clock.pass(23 * time.Hour)
+	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+		t.Fatalf("after 23 hours: %v", err)
+	}
+	f.clock.pass(time.Hour + lossStep)
+	f.reserve(tolerant, 5).Release()
+}
+
+func TestALossOutlivesTheProcessAndThePurse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100_000)
+	f.called("old", tolerant, 1000, 1000)
+	f.clock.pass(20 * time.Hour)
+	f.called("a", tolerant, 10, 21)
+	restricted := func(how string, l *Ledger) {
+		t.Helper()
+		if _, err := l.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	f.clock.pass(Idle + time.Minute)
+	f.Sweep()
+	if n := f.Stats().Purses; n != 0 {
+		t.Fatalf("%d purses are kept", n)
+	}
+	restricted("with a new purse", f.Ledger)
+
+	again, err := Open(t.Context(), f.store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close(t.Context())
+	restricted("with a new ledger", again)
+	r, err := again.Reserve(t.Context(), whole, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Settle(aCall(f, "b", "ann"), 1000, true)
+	r, err = again.Reserve(t.Context(), tolerant, 5) // 11 of 2010
+	if err != nil {
+		t.Fatalf("what was charged before and after together tolerate the loss: %v", err)
+	}
+	r.Release()
+}

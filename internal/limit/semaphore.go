@@ -1,0 +1,45 @@
+package limit
+
+import "sync"
+
+// KeyedSemaphore bounds how many units are held at once, for each key and in all.
+// It remembers only keys that hold some. The zero value is ready; it is safe for
+// concurrent use.
+type KeyedSemaphore struct {
+	mu    sync.Mutex
+	total int64
+	held  map[string]int64
+}
+
+// TryAcquire takes one unit for key, unless key holds perKey of them or all keys
+// together hold total. It does not wait.
+func (s *KeyedSemaphore) TryAcquire(key string, perKey, total int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= total || s.held[key] >= perKey {
+		return false
+	}
+	if s.held == nil {
+		s.held = make(map[string]int64)
+	}
+	s.held[key]++
+	s.total++
+	return true
+}
+
+// Release gives back a unit that was taken for key.
+func (s *KeyedSemaphore) Release(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.held[key]--; s.held[key] == 0 {
+		delete(s.held, key)
+	}
+}
+
+// Held returns how many units are held in all.
+func (s *KeyedSemaphore) Held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}

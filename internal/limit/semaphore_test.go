@@ -1,0 +1,31 @@
+package limit
+
+import "testing"
+
+func TestASemaphoreBoundsEachKeyAndAllTogether(t *testing.T) {
+	t.Parallel()
+	var s KeyedSemaphore
+	take := func(key string, want bool) {
+		t.Helper()
+		if got := s.TryAcquire(key, 2, 3); got != want {
+			t.Errorf("%s: %t, want %t", key, got, want)
+		}
+	}
+	take("a", true)
+	take("a", true)
+	take("a", false)
+	take("b", true)
+	take("b", false) // all are taken
+	take("c", false)
+	if n := s.Held(); n != 3 {
+		t.Errorf("%d are held", n)
+	}
+	s.Release("a")
+	take("c", true)
+	s.Release("a")
+	s.Release("b")
+	s.Release("c")
+	if n := s.Held(); n != 0 || len(s.held) != 0 {
+		t.Errorf("%d are held, by %v", n, s.held)
+	}
+}

@@ -1,0 +1,268 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+)
+
+var (
+	tooMany   = &backends.Error{Kind: backends.Busy, Reason: backends.UpstreamBusy, Status: 429, Message: "busy"}
+	forbidden = &backends.Error{Kind: backends.Refused, Reason: backends.UpstreamError, Status: 403, Message: "no"}
+	unpaid    = &backends.Error{Kind: backends.Refused, Reason: backends.UpstreamError, Status: 402, Message: "no"}
+)
+
+// submissions are the times at which jobs were submitted, by prompt.
+type submissions struct {
+	mu sync.Mutex
+	at map[string][]time.Time
+}
+
+// of returns the times of one prompt.
+func (s *submissions) of(prompt string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.at[prompt])
+}
+
+// total returns how many there were of all prompts.
+func (s *submissions) total() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.at {
+		n += len(at)
+	}
+	return n
+}
+
+// refuses has the works refuse the jobs whose prompt begins with "no", and returns
+// when each prompt was submitted.
+func (s *works) refuses(with error) *submissions {
+	asked := &submissions{at: make(map[string][]time.Time)}
+	s.set(func(s *works) {
+		s.submit = func(job backends.Job) error {
+			asked.mu.Lock()
+			defer asked.mu.Unlock()
+			asked.at[job.Prompt] = append(asked.at[job.Prompt], time.Now())
+			if strings.HasPrefix(job.Prompt, "no") {
+				return with
+			}
+			return nil
+		}
+	})
+	return asked
+}
+
+func prompted(format string, args ...any) Submission {
+	return with(func(s *Submission) { s.Job.Prompt, s.Quote = fmt.Sprintf(format, args...), flat(1) })
+}
+
+func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		refusal *backends.Error
+		asks    time.Duration // by Retry-After
+		refused int           // tasks that are
+		within  time.Duration // all others are at the backend
+		reason  backends.Reason
+	}{
+		"429":                        {refusal: tooMany, refused: 1, within: 10 * time.Second, reason: backends.UpstreamBusy},
+		"429 that names a time":      {refusal: tooMany, asks: 20 * time.Second, refused: 1, within: 40 * time.Second, reason: backends.UpstreamBusy},
+		"403":                        {refusal: forbidden, refused: 1, within: 5 * time.Second, reason: backends.UpstreamError},
+		"429, several of them":       {refusal: tooMany, refused: 5, within: 5 * time.Minute, reason: backends.UpstreamBusy},
+		"403, more than run at once": {refusal: forbidden, refused: 12, within: 10 * time.Minute, reason: backends.UpstreamError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+				refusal := *row.refusal
+				refusal.RetryAfter = row.asks
+				asked := w.works.refuses(&refusal)
+				var refused, taken []string
+				for n := range row.refused {
+					refused = append(refused, w.must(prompted("no %d", n)).ID)
+				}
+				for n := range 55 {
+					taken = append(taken, w.must(prompted("yes %d", n)).ID)
+				}
+				w.sleep(row.within)
+				for _, id := range taken {
+					if now := w.record(id); now.Handover != Accepted {
+						t.Fatalf("after %v another task is %+v", row.within, now)
+					}
+				}
+				if l := w.load(); int(l.Waiting) != row.refused || int(l.Deferred) > row.refused {
+					t.Errorf("the backend has %+v", l)
+				}
+				w.sleep(20*time.Minute - row.within)
+				for _, id := range refused {
+					w.is(id, Queued)
+				}
+				w.sleep(22 * time.Minute)
+				for n, id := range refused {
+					end := w.is(id, Failed)
+					if end.Error.Reason != row.reason || end.Error.Message == "" {
+						t.Errorf("it failed with %+v", end.Error)
+					}
+					at := asked.of(fmt.Sprintf("no %d", n))
+					if len(at) < 3 || len(at) > 50 {
+						t.Errorf("it was submitted %d times", len(at))
+					}
+					for i := 1; i < len(at); i++ {
+						if least := failingPaces[min(i-1, len(failingPaces)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < least {
+							t.Errorf("submission %d came %v after the one before, want at least %v", i+1, at[i].Sub(at[i-1]), least)
+						}
+					}
+				}
+				w.has(1000, 55)
+			})
+		})
+	}
+}
+
+// TestARefusalOfTheAccountFailsNoTask: nothing is taken at all, and the log has an
+// error.
+func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		refusal *backends.Error
+		tasks   int
+	}{
+		"402 of one task": {unpaid, 1}, "402 of all": {unpaid, 3}, "403 of all": {forbidden, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
+				asked := w.works.refuses(row.refusal)
+				var ids []string
+				for n := range row.tasks {
+					ids = append(ids, w.must(prompted("no %d", n)).ID)
+				}
+				w.sleep(10 * time.Hour)
+				if total := asked.total(); total > 10*60*2 {
+					t.Errorf("%d submissions in 10 hours", total)
+				}
+				if log.FilterLevelExact(zapcore.ErrorLevel).FilterMessageSnippet("does not accept the gateway's account").Len() == 0 {
+					t.Error("the log has no error")
+				}
+				w.works.set(func(s *works) { s.submit = nil })
+				w.sleep(3 * time.Minute)
+				for _, id := range ids {
+					w.is(id, InProgress)
+				}
+			})
+		})
+	}
+}
+
+func TestOneTaskThatIsRefusedAloneFailsAfterTheBusyTimeout(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []*backends.Error{tooMany, forbidden} {
+		t.Run(fmt.Sprint(refusal.Status), func(t *testing.T) {
+			in(t, func(w *world) {
+				w.serve(func(c *Config) { c.Backends[0].BusyTimeout = 5 * time.Minute })
+				w.works.refuses(refusal)
+				task := w.must(prompted("no"))
+				w.sleep(5*time.Minute - time.Second)
+				w.is(task.ID, Queued)
+				w.has(1000, 1)
+				w.sleep(90 * time.Second) // the pause in which the bound is reached ends first
+				w.is(task.ID, Failed)
+				w.has(1000, 0)
+			})
+		})
+	}
+}
+
+// TestADeferredTaskOutlivesAKill: its pause, its count and its time are in the store.
+func TestADeferredTaskOutlivesAKill(t *testing.T) {
+	in(t, func(w *world) {
+		asked := w.works.refuses(tooMany)
+		task := w.must(prompted("no"))
+		for range 29 {
+			w.sleep(time.Minute)
+			w.kill()
+			w.start()
+			w.is(task.ID, Queued)
+		}
+		if n := len(asked.of("no")); n > 60 {
+			t.Errorf("it was submitted %d times", n)
+		}
+		w.sleep(2 * time.Minute)
+		w.is(task.ID, Failed)
+		if jobs, _ := w.works.accepted(); jobs != 0 {
+			t.Errorf("%d jobs", jobs)
+		}
+	})
+}
+
+func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
+	in(t, func(w *world) {
+		asked := w.works.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
+		one, two := w.must(prompted("no 1")), w.must(prompted("no 2"))
+		w.sleep(time.Second)
+		all, err := w.Backends(context.Background())
+		if err != nil || all[0].Waiting != 2 || all[0].Deferred != 1 || !all[0].Busy {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if _, err := w.Cancel(context.Background(), OfKey(annKey), one.ID); err != nil {
+			t.Error(err)
+		}
+		w.has(1000, 1)
+		w.sleep(5*time.Minute + 10*time.Second) // the other is deferred now
+		w.works.set(func(s *works) { s.submit = nil })
+		before := len(asked.of("no 2"))
+		if _, err := w.Retry(context.Background(), "root", two.ID); err != nil {
+			t.Error(err)
+		}
+		w.sleep(6 * time.Minute)
+		w.is(two.ID, InProgress)
+		if len(asked.of("no 2")) != before {
+			t.Error("it was refused again")
+		}
+	})
+}
+
+// TestAJobInDoubtIsLookedForAFewTimes: at many services that means to submit it
+// again.
+func TestAJobInDoubtIsLookedForAFewTimes(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
+		var at []time.Time
+		w.works.set(func(s *works) {
+			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Doubtful, Status: 500} }
+			s.find = func(*work) (backends.Ref, error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				at = append(at, time.Now())
+				return backends.Ref{}, errors.New("500")
+			}
+		})
+		task := w.must(video())
+		w.sleep(time.Minute)
+		w.kill() // the count is in the store
+		w.start()
+		w.sleep(grace)
+		w.is(task.ID, Failed)
+		w.has(1000, 0)
+		if len(at) < 4 || len(at) > mostSearches {
+			t.Errorf("it was looked for %d times", len(at))
+		}
+		pauses := make([]time.Duration, 0, len(at))
+		for i := 1; i < len(at); i++ {
+			pauses = append(pauses, at[i].Sub(at[i-1]))
+		}
+		if !slices.IsSorted(pauses) {
+			t.Errorf("with the pauses %v", pauses)
+		}
+	})
+}
