@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// wantHeader tells the backend how to answer; without it, with JSON. Both
-// proxies let it pass.
+// wantHeader tells the backend how to answer; without it, with JSON. The
+// gateway passes it because its configuration says so.
 const (
 	wantHeader = "Bench-Want"
 	wantStream = "stream" // events at eventPace

@@ -96,7 +96,7 @@ func TestProcessesCarryOutOrdersAndAnswer(t *testing.T) {
 func TestEveryMeasureHasANameAndRowsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	names, labels := make(map[string]bool), make(map[string]bool)
-	for _, m := range measures(1000) {
+	for _, m := range measures(1000, time.Minute) {
 		if names[m.name] || len(m.rows) == 0 {
 			t.Errorf("measure %q is there twice, or has no row", m.name)
 		}

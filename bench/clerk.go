@@ -45,7 +45,7 @@ func (o clerkOrder) fill(ctx context.Context, b *books) (done struct{}, err erro
 	for n := range calls {
 		user := userName(int(n % clerkUsers))
 		key := fmt.Sprintf("key_%08d", n%clerkUsers)
-		payer := ledger.Payer{User: user, Budgets: [2]ledger.Budget{ledger.KeyBudget(key, 100_000*money.Unit, calendar.Month)}}
+		payer := ledger.Payer{User: user, Budgets: ledger.Budgets{ledger.KeyBudget(key, 100_000*money.Unit, calendar.Month)}}
 		r, err := b.ledger.Reserve(ctx, payer, 5*cost)
 		if err != nil {
 			return done, err

@@ -35,6 +35,10 @@ type order struct {
 	Job     job
 	Targets [2]target // what stands beside the gateway, and the gateway
 	Turns   turns
+
+	// Of a load that lasts, which the gateway alone is put to.
+	Lasts time.Duration
+	Store string // the directory of the gateway's store
 }
 
 // target is a running gateway.
@@ -89,8 +93,11 @@ func (t target) dialAll(ctx context.Context, connections int, want string, body 
 // serveLoad is the process that loads gateways.
 func serveLoad(in io.Reader, out io.Writer) error {
 	return serveOrder(in, out, func(ctx context.Context, o order) (pair, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*o.Turns.length()+time.Minute)
+		ctx, cancel := context.WithTimeout(ctx, 2*o.Turns.length()+6*o.Lasts+time.Minute)
 		defer cancel()
+		if o.Lasts > 0 {
+			return o.last(ctx)
+		}
 		if o.Job.Kind == idle {
 			return o.fill(ctx)
 		}
@@ -129,6 +136,7 @@ type load struct {
 	order
 	target
 	lines []*line
+	timed bool // note how long each call of a saturated target takes
 
 	units     atomic.Int64
 	cpu       time.Duration
@@ -194,7 +202,14 @@ func (l *load) hangUp() {
 func (l *load) forget() {
 	l.units.Store(0)
 	l.cpu = 0
-	l.latencies = nil
+	l.latencies = l.latencies[:0]
+}
+
+// took notes how long a call took.
+func (l *load) took(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latencies = append(l.latencies, d)
 }
 
 func (l *load) sample() (s sample, err error) {
@@ -234,10 +249,14 @@ func (l *load) saturate(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	return l.each(func(line *line) error {
 		for time.Now().Before(end) && ctx.Err() == nil {
+			began := time.Now()
 			if err := line.call(); err != nil {
 				return err
 			}
 			l.units.Add(1)
+			if l.timed {
+				l.took(time.Since(began))
+			}
 		}
 		return ctx.Err()
 	})
@@ -274,9 +293,7 @@ func (l *load) pace(ctx context.Context, d time.Duration) error {
 			}
 			took := time.Since(due)
 			free <- line
-			l.mu.Lock()
-			l.latencies = append(l.latencies, took)
-			l.mu.Unlock()
+			l.took(took)
 			l.units.Add(1)
 		}
 		return ctx.Err()

@@ -38,6 +38,13 @@ const (
 // takes a tenth.
 const ledgerEntries = 1_000_000
 
+// lastingLoad is how long a load lasts that is to show what memory comes to; in a
+// quick run it is lastingQuick.
+const (
+	lastingLoad  = 10 * time.Minute
+	lastingQuick = 30 * time.Second
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -60,6 +67,7 @@ func run(ctx context.Context) (met bool, err error) {
 	write := flag.Bool("write", false, "put the table into README.md, too")
 	free := flag.Bool("free", false, "measure calls that have no price, instead of the table")
 	only := flag.String("only", "", "measure only this: "+strings.Join(names(), ", "))
+	lasts := flag.Duration("lasts", 0, "how long a lasting load lasts (default 10m, or 30s in a quick run)")
 	profiles := flag.String("profile", "", "take one pair of each, with CPU profiles into this directory; the figures suffer")
 	role := flag.String("role", "", "what this process is; for the program's own use")
 	flag.Parse()
@@ -70,13 +78,17 @@ func run(ctx context.Context) (met bool, err error) {
 		return false, errors.New("-write is for the table with money on: it does not go with -free")
 	}
 
-	b := &bench{pairs: 5, turns: turns{Warm: time.Second, Slice: 500 * time.Millisecond, Rounds: 10}, entries: ledgerEntries, profiles: *profiles, free: *free}
+	b := &bench{pairs: 5, turns: turns{Warm: time.Second, Slice: 500 * time.Millisecond, Rounds: 10}, entries: ledgerEntries, lasts: lastingLoad, profiles: *profiles, free: *free}
 	switch {
 	case *profiles != "":
 		b.pairs, b.turns.Rounds = 1, 40
 	case *quick:
 		b.pairs, b.turns = 3, turns{Warm: 300 * time.Millisecond, Slice: 250 * time.Millisecond, Rounds: 4}
 		b.entries /= 10
+		b.lasts = lastingQuick
+	}
+	if *lasts > 0 {
+		b.lasts = *lasts
 	}
 	r, err := b.report(ctx, *only, *quick)
 	if err != nil {

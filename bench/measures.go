@@ -97,14 +97,24 @@ var (
 )
 
 // measures are all that is measured, in the order of the report, with a ledger
-// of so many entries to verify.
-func measures(entries int64) []measure {
+// of so many entries to verify, and a lasting load that lasts so long.
+func measures(entries int64, lasts time.Duration) []measure {
 	few, many := humanize.Comma(entries/10), humanize.Comma(entries)
 	return []measure{
 		{"json", underLoad{bare, gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
 			{"Requests per CPU-second, 1 KB JSON, 64 connections", perCPUSecond, perSecond, ratio, 0.95, 1.03, true},
 			{"Memory at saturation", memory, mebibytes, byItself, 200 << 20, 150 << 20, false},
 			{"Start to first answer", untilAnswer, milliseconds, byItself, ms(500), ms(300), false},
+		}},
+		{"lasting", lasting{gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"Most memory in " + lasts.String() + " of saturation, `memory normal`", memory, mebibytes, byItself, 300 << 20, 250 << 20, false},
+			{label: "Of this, pages of mapped files at most", figure: memoryMapped, unit: mebibytes, compare: byItself},
+			{"Latency p99 there in seconds with work on tables, beside those without", tailLatency, microseconds, ratio, 2, 1.5, false},
+		}},
+		{"lasting-small", lasting{gateSmall, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"Most memory in " + lasts.String() + " of saturation, `memory small`", memory, mebibytes, byItself, 180 << 20, 150 << 20, false},
+			{label: "Of these, pages of mapped files at most", figure: memoryMapped, unit: mebibytes, compare: byItself},
+			{"Latency p99 with `memory small` in seconds with work on tables, beside those without", tailLatency, microseconds, ratio, 2, 1.5, false},
 		}},
 		{"latency", underLoad{bare, gate, job{Kind: paced, Connections: 64, Body: smallBody(false), Rate: 500}}, []row{
 			{"Latency p50 at 500 requests/s", medianLatency, microseconds, added, ms(0.150), ms(0.060), false},
@@ -177,7 +187,7 @@ func (m measure) withoutMoney() (_ measure, ok bool) {
 
 // names are what -only takes.
 func names() (all []string) {
-	for _, m := range measures(ledgerEntries) {
+	for _, m := range measures(ledgerEntries, lastingLoad) {
 		all = append(all, m.name)
 	}
 	return all

@@ -16,10 +16,11 @@ import (
 type side struct {
 	name      string
 	caddyfile *template.Template
-	users     int   // who may call
-	keys      int   // of each of them
-	entries   int64 // of the ledger that it finds
-	free      bool  // calls have no price, and keys no limits
+	users     int    // who may call
+	keys      int    // of each of them
+	entries   int64  // of the ledger that it finds
+	memory    string // the store's word for it; empty: the default
+	free      bool   // calls have no price, and keys no limits
 
 	// A side whose console is read, instead of its models called.
 	reads  string // the path
@@ -37,6 +38,7 @@ var (
 	bare       = side{name: "bare", caddyfile: bareCaddyfile}
 	gate       = side{name: "gate", caddyfile: gateCaddyfile, users: 1, keys: 1}
 	free       = side{name: "free", caddyfile: gateCaddyfile, users: 1, keys: 1, free: true}
+	gateSmall  = side{name: "gate-small", caddyfile: gateCaddyfile, users: 1, keys: 1, memory: "small"}
 	oneWallet  = side{name: "one-wallet", caddyfile: gateCaddyfile, users: 1, keys: 64}
 	walletEach = side{name: "wallet-each", caddyfile: gateCaddyfile, users: 64, keys: 1}
 )
@@ -64,7 +66,9 @@ var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 	auto_https off
 	storage file_system "{{.Dir}}/caddy"
 	modelgate {
-		storage badger "{{.Dir}}/store"
+		storage badger "{{.Dir}}/store"{{with .Memory}} {
+			memory {{.}}
+		}{{end}}
 {{- if not .Free}}
 		price claude-* {
 			input 3.00
@@ -80,6 +84,7 @@ var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 
 http://{{.Address}} {
 	modelgate_messages {
+		pass_up ` + wantHeader + `
 		reverse_proxy {{.Backend}}
 	}
 	modelgate_completions {
