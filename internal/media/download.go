@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 const (
@@ -304,7 +305,7 @@ func (d *download) note(ctx context.Context, p progress) error {
 	}
 	var noted *record
 	err := d.archive.update(ctx, func(t storage.Txn) (err error) {
-		noted, err = change(t, d.record.Name, func(r *record) bool {
+		noted, err = files.Change(t, table.Key{d.record.Name}, func(r *record) bool {
 			r.Draft = p
 			return !r.kept()
 		})

@@ -39,7 +39,7 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 	}
 	var rec *record
 	err := a.view(ctx, func(r storage.Reader) (err error) {
-		rec, err = read(r, name)
+		rec, err = files.Get(r, name)
 		return err
 	})
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 const (
@@ -61,16 +62,16 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 
 // claim returns the records of a task's results, one for each, and makes those
 // that there are not.
-func (a *Archive) claim(ctx context.Context, k task.Keeping) (files []*record, err error) {
+func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record, err error) {
 	complete := func(r storage.Reader) (bool, error) {
-		have, err := ofTask(r, k.Task)
-		files = make([]*record, len(k.Results))
+		have, err := resultsOf(r, k.Task)
+		results = make([]*record, len(k.Results))
 		for _, rec := range have {
-			if rec.Index < len(files) {
-				files[rec.Index] = rec
+			if rec.Index < len(results) {
+				results[rec.Index] = rec
 			}
 		}
-		return !slices.Contains(files, nil), err
+		return !slices.Contains(results, nil), err
 	}
 	var done bool
 	err = a.view(ctx, func(r storage.Reader) (err error) {
@@ -78,28 +79,28 @@ func (a *Archive) claim(ctx context.Context, k task.Keeping) (files []*record, e
 		return err
 	})
 	if err != nil || done {
-		return files, err
+		return results, err
 	}
 	err = a.update(ctx, func(t storage.Txn) error {
 		if done, err := complete(t); err != nil || done {
 			return err
 		}
 		now := a.now()
-		for i := range files {
-			if files[i] != nil {
+		for i := range results {
+			if results[i] != nil {
 				continue
 			}
-			files[i] = &record{
+			results[i] = &record{
 				Name: drawName(), Task: k.Task, Index: i, Key: k.Key, User: k.User, Created: now, End: now + draftFor.Milliseconds(),
 			}
-			files[i].fresh = true
-			if err := replace(t, nil, files[i]); err != nil {
+			results[i].fresh = true
+			if err := files.Put(t, nil, results[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return files, err
+	return results, err
 }
 
 // keep sees to it that one result is kept, and returns its record.
@@ -163,7 +164,7 @@ func kindAt(ctx context.Context, place Place, name string) (kind, error) {
 // settle writes down that a file is kept.
 func (a *Archive) settle(ctx context.Context, k task.Keeping, rec *record, made kind, size int64) (kept *record, err error) {
 	err = a.update(ctx, func(t storage.Txn) (err error) {
-		kept, err = change(t, rec.Name, func(r *record) bool {
+		kept, err = files.Change(t, table.Key{rec.Name}, func(r *record) bool {
 			if r.kept() {
 				return true
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // record is a file at media/<name>. Times are Unix milliseconds; zero is none.
@@ -53,109 +54,47 @@ type progress struct {
 // kept tells whether the file is there for good, until it is gone.
 func (r *record) kept() bool { return r.Kept != 0 }
 
-// Keys of the store. Integers are eight bytes, big-endian. An index has no value.
-//
-//	media/<name>                    files
-//	mediatask/<task>/<index>/<name> those of a task, in the order of its results
-//	mediaend/<time>/<name>          when the file or its draft is to be removed
-//	mediapast/<kept>/<name>         those whose file was removed, by when it was kept
-const (
-	filePrefix = "media"
-	taskPrefix = "mediatask"
-	endPrefix  = "mediaend"
-	pastPrefix = "mediapast"
+// files are the records of files, and what leads to them.
+var files = table.Table[record]{
+	Name:    "media",
+	Key:     func(r *record) table.Key { return table.Key{r.Name} },
+	Indexes: []*table.Index[record]{&ofTask, &ending, &past},
+	Check:   (*record).wrong,
+}
+
+var (
+	// ofTask holds the results of a task in their order.
+	ofTask = table.Index[record]{
+		Name:   "mediatask",
+		Fields: func(r *record) table.Key { return table.Key{r.Task, int64(r.Index)} },
+	}
+
+	// ending holds what is to be removed, by when.
+	ending = table.Index[record]{Name: "mediaend", Fields: func(r *record) table.Key {
+		if r.End == 0 {
+			return nil
+		}
+		return table.Key{r.End}
+	}}
+
+	// past holds the kept files that were removed, by when they were kept.
+	past = table.Index[record]{Name: "mediapast", Fields: func(r *record) table.Key {
+		if r.End != 0 || !r.kept() {
+			return nil
+		}
+		return table.Key{r.Kept}
+	}}
 )
 
-// indexes are the keys that lead to a record, and follow from it; none when it is
-// nil.
-func (r *record) indexes() [][]byte {
-	if r == nil {
-		return nil
-	}
-	keys := [][]byte{storage.Key(taskPrefix, r.Task, int64(r.Index), r.Name)}
-	switch {
-	case r.End != 0:
-		keys = append(keys, storage.Key(endPrefix, r.End, r.Name))
-	case r.kept():
-		keys = append(keys, storage.Key(pastPrefix, r.Kept, r.Name))
-	}
-	return keys
-}
-
-// nameIn is the name that ends an index; empty when it is too short for one.
-func nameIn(index []byte) string {
-	if len(index) <= nameDigits {
-		return ""
-	}
-	return string(index[len(index)-nameDigits:])
-}
-
-// read returns the record of a name, or nil.
-func read(r storage.Reader, name string) (*record, error) {
-	rec := new(record)
-	found, err := storage.GetRecord(r, storage.Key(filePrefix, name), rec)
-	if err != nil || !found {
-		return nil, err
-	}
-	return rec, nil
-}
-
-// replace writes next, or nothing, where have was, or nothing, with all that
-// leads to it.
-func replace(t storage.Txn, have, next *record) error {
-	if err := storage.Reindex(t, have.indexes(), next.indexes()); err != nil {
-		return err
-	}
-	if next == nil {
-		return t.Delete(storage.Key(filePrefix, have.Name))
-	}
-	return storage.SetRecord(t, storage.Key(filePrefix, next.Name), next)
-}
-
-// change writes what fn makes of a record. Where the record is gone, or fn
-// returns false, nothing is changed and the result is nil.
-func change(t storage.Txn, name string, fn func(r *record) bool) (*record, error) {
-	have, err := read(t, name)
-	if err != nil || have == nil {
-		return nil, err
-	}
-	next := *have
-	if !fn(&next) {
-		return nil, nil
-	}
-	return &next, replace(t, have, &next)
-}
-
-// ofTask returns the records of a task's results, in their order.
-func ofTask(r storage.Reader, task string) (list []*record, err error) {
-	lo, hi := storage.Below(taskPrefix, task)
-	var names []string
-	if err := r.Scan(lo, hi, func(key, _ []byte) bool {
-		names = append(names, nameIn(key))
-		return true
-	}); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		rec, err := read(r, name)
+// resultsOf returns the records of a task's results, in their order.
+func resultsOf(r storage.Reader, task string) (list []*record, err error) {
+	for rec, err := range files.Scan(r, ofTask.Under(task)) {
 		if err != nil {
 			return nil, err
 		}
-		if rec != nil {
-			list = append(list, rec)
-		}
+		list = append(list, rec)
 	}
 	return list, nil
-}
-
-// names returns the names that the indexes between lo and hi lead to, at most
-// limit of them.
-func names(r storage.Reader, lo, hi []byte, limit int) (list []string, err error) {
-	err = r.Scan(lo, hi, func(key, _ []byte) bool {
-		list = append(list, nameIn(key))
-		return len(list) < limit
-	})
-	return list, err
 }
 
 // view and update are those of the store, whose failure is a fault.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Bounds of one Sweep.
@@ -107,43 +108,34 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 	return len(due), a.noteRemoved(ctx, due, again)
 }
 
-// unreadable tells that some records cannot be read, and not which: a name is a
-// way in.
-func unreadable(n int) error {
-	if n == 0 {
-		return nil
+// readable returns the first records of a range, at most limit of them, beside an
+// error that counts the unreadable ones that it passed over. It gives up after
+// mostUnreadable of these. The error does not name them: a name is a way in.
+func readable(r storage.Reader, in table.Range, limit int) (list []*record, unread, err error) {
+	bad := 0
+	for rec, err := range files.Scan(r, in) {
+		switch {
+		case errors.Is(err, storage.ErrUnreadable):
+			bad++
+			unread = fmt.Errorf("%d files whose time is over: %w", bad, err)
+		case err != nil:
+			return nil, nil, err
+		default:
+			list = append(list, rec)
+		}
+		if len(list) == limit || bad > mostUnreadable {
+			break
+		}
 	}
-	return fmt.Errorf("%d files whose time is over: %w", n, storage.ErrUnreadable)
+	return list, unread, nil
 }
 
 // due returns the records of files and drafts whose end has come, beside an error
 // of those that cannot be read.
 func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	err = a.view(ctx, func(r storage.Reader) error {
-		list, err := names(r, storage.Key(endPrefix, int64(0)), storage.Key(endPrefix, a.now()+1), mostFiles+mostUnreadable)
-		if err != nil {
-			return err
-		}
-		due = make([]*record, 0, len(list))
-		bad := 0
-		for _, name := range list {
-			if len(due) == mostFiles {
-				break
-			}
-			rec, err := read(r, name)
-			if errors.Is(err, storage.ErrUnreadable) {
-				bad++
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if rec != nil {
-				due = append(due, rec)
-			}
-		}
-		unread = unreadable(bad)
-		return nil
+		due, unread, err = readable(r, ending.Under().Before(a.now()+1), mostFiles)
+		return err
 	})
 	return due, unread, err
 }
@@ -174,7 +166,7 @@ func (a *Archive) idle(list []*record) (idle []*record, leave func()) {
 func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[string]bool) error {
 	err := a.update(ctx, func(t storage.Txn) error {
 		for _, rec := range removed {
-			have, err := read(t, rec.Name)
+			have, err := files.Get(t, rec.Name)
 			if err != nil {
 				return err
 			}
@@ -191,7 +183,7 @@ func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[
 			default:
 				after = nil
 			}
-			if err := replace(t, have, after); err != nil {
+			if err := files.Put(t, have, after); err != nil {
 				return err
 			}
 		}
@@ -221,35 +213,17 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 // forgetSome forgets some of the files that were kept until then, and returns how
 // many, beside an error of those that cannot be read.
 func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, err error) {
-	var past []string
-	err = a.view(ctx, func(r storage.Reader) (err error) {
-		past, err = names(r, storage.Key(pastPrefix, int64(0)), storage.Key(pastPrefix, before+1), mostRecords+mostUnreadable)
-		return err
-	})
-	if err != nil || len(past) == 0 {
-		return 0, nil, err
-	}
-	err = a.update(ctx, func(t storage.Txn) error {
-		n = 0
-		bad := 0
-		for _, name := range past {
-			have, err := read(t, name)
-			if errors.Is(err, storage.ErrUnreadable) {
-				bad++
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if have == nil || !have.kept() || have.End != 0 {
-				continue
-			}
-			if err := replace(t, have, nil); err != nil {
-				return err
-			}
-			n++
+	err = a.update(ctx, func(t storage.Txn) (err error) {
+		var list []*record
+		list, unread, err = readable(t, past.Under().Before(before+1), mostRecords)
+		if n = len(list); err != nil {
+			return err
 		}
-		unread = unreadable(bad)
+		for _, rec := range list {
+			if err := files.Put(t, rec, nil); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 	return n, unread, err
@@ -299,7 +273,7 @@ func (a *Archive) strangers(ctx context.Context, entries []Entry) (list []string
 			if !entry.Modified.Before(before) {
 				continue
 			}
-			rec, err := read(r, entry.Name)
+			rec, err := files.Get(r, entry.Name)
 			if errors.Is(err, storage.ErrUnreadable) {
 				continue // somebody's
 			}

@@ -111,7 +111,7 @@ func TestTheLifeOfAFile(t *testing.T) {
 func (w *world) keptAt(name string, otherwise int64) (at int64) {
 	at = otherwise
 	_ = w.store.View(w.t.Context(), func(r storage.Reader) error {
-		if rec, _ := read(r, name); rec != nil {
+		if rec, _ := files.Get(r, name); rec != nil {
 			at = rec.Kept
 		}
 		return nil
@@ -374,11 +374,11 @@ func (s *stubborn) Remove(ctx context.Context, name string) error {
 func TestOneSweepIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
-	const files = mostFiles + 10
+	const most = mostFiles + 10
 	err := w.store.Update(t.Context(), func(tx storage.Txn) error {
-		for i := range files {
+		for i := range most {
 			r := &record{Name: drawName(), Task: fmt.Sprint("task_", i), Kept: 1, GoneAt: 1 + Retention.Milliseconds(), End: 1 + Retention.Milliseconds(), MediaName: "x", Type: "image/png", Size: 1}
-			if err := replace(tx, nil, r); err != nil {
+			if err := files.Put(tx, nil, r); err != nil {
 				return err
 			}
 		}
@@ -398,11 +398,11 @@ func TestOneSweepIsBounded(t *testing.T) {
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Stats().Removed; n != files {
+	if n := w.Stats().Removed; n != most {
 		t.Errorf("removed %d", n)
 	}
 	w.sweep()
 	if n := w.keys(); n != 0 {
-		t.Errorf("%d keys are left of files that were kept decades ago", n)
+		t.Errorf("%d keys are left of most that were kept decades ago", n)
 	}
 }

@@ -22,7 +22,7 @@ func TestAFileThatCannotBeReadKeepsNoOther(t *testing.T) {
 		names = append(names, name)
 	}
 	err := w.store.Update(t.Context(), func(tx storage.Txn) error {
-		return tx.Set(storage.Key(filePrefix, names[0]), []byte("\x01{"), time.Time{})
+		return tx.Set(storage.Key(files.Name, names[0]), []byte("\x01{"), time.Time{})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,33 +16,37 @@ func TestDamageIsFound(t *testing.T) {
 		return func(tx storage.Txn, r *record) error {
 			next := *r
 			fn(&next)
-			return replace(tx, r, &next)
+			return files.Put(tx, r, &next)
 		}
 	}
-	drop := func(index int) func(tx storage.Txn, r *record) error {
-		return func(tx storage.Txn, r *record) error { return tx.Delete(r.indexes()[index]) }
+	drop := func(index ...any) func(tx storage.Txn, r *record) error {
+		return func(tx storage.Txn, r *record) error {
+			return tx.Delete(storage.Key(append(index, r.Name)...))
+		}
 	}
 	add := func(key []byte) func(tx storage.Txn, r *record) error {
 		return func(tx storage.Txn, _ *record) error { return tx.Set(key, []byte{}, time.Time{}) }
 	}
 	for words, damage := range map[string]func(tx storage.Txn, r *record) error{
-		"a key is missing that leads to it (1)": drop(0),
-		"a key is missing that leads to it (2)": drop(1),
-		"mediatask leads to no file":            add(storage.Key(taskPrefix, "task_x", int64(0), drawName())),
-		"mediaend leads to no file":             add(storage.Key(endPrefix, int64(5), drawName())),
-		"mediapast leads to no file":            add(storage.Key(pastPrefix, int64(5), drawName())),
-		"of a type":                             change(func(r *record) { r.Type = "text/html" }),
-		"without a name":                        change(func(r *record) { r.MediaName = "" }),
-		"without content":                       change(func(r *record) { r.Size = 0 }),
-		"the time that files":                   change(func(r *record) { r.GoneAt++ }),
-		"still copied":                          change(func(r *record) { r.Draft.Durable = 1 }),
-		"no result of a task":                   change(func(r *record) { r.Index = -1 }),
-		"its draft has no end":                  change(func(r *record) { r.Kept = 0 }),
+		"its key of mediatask is missing": drop("mediatask", "task_a", int64(0)),
+		"its key of mediaend is missing": func(tx storage.Txn, r *record) error {
+			return tx.Delete(storage.Key("mediaend", r.End, r.Name))
+		},
+		"mediatask leads to no record": add(storage.Key("mediatask", "task_x", int64(0), drawName())),
+		"mediaend leads to no record":  add(storage.Key("mediaend", int64(5), drawName())),
+		"mediapast leads to no record": add(storage.Key("mediapast", int64(5), drawName())),
+		"of a type":                    change(func(r *record) { r.Type = "text/html" }),
+		"without a name":               change(func(r *record) { r.MediaName = "" }),
+		"without content":              change(func(r *record) { r.Size = 0 }),
+		"the time that files":          change(func(r *record) { r.GoneAt++ }),
+		"still copied":                 change(func(r *record) { r.Draft.Durable = 1 }),
+		"no result of a task":          change(func(r *record) { r.Index = -1 }),
+		"its draft has no end":         change(func(r *record) { r.Kept = 0 }),
 		"at the key of another": func(tx storage.Txn, r *record) error {
-			return storage.SetRecord(tx, storage.Key(filePrefix, drawName()), r)
+			return storage.SetRecord(tx, storage.Key(files.Name, drawName()), r)
 		},
 		"cannot be read": func(tx storage.Txn, _ *record) error {
-			return tx.Set(storage.Key(filePrefix, drawName()), []byte("x"), time.Time{})
+			return tx.Set(storage.Key(files.Name, drawName()), []byte("x"), time.Time{})
 		},
 	} {
 		w := newWorld(t, Dir(t.TempDir(), 1))

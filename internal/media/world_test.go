@@ -319,7 +319,7 @@ func (w *world) recordOf(task string, index int) *record {
 	w.t.Helper()
 	var list []*record
 	err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
-		list, err = ofTask(r, task)
+		list, err = resultsOf(r, task)
 		return err
 	})
 	if err != nil || len(list) <= index {

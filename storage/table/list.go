@@ -1,0 +1,90 @@
+package table
+
+import (
+	"iter"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Range is a part of a table or of one of its indexes, in the order of its keys.
+type Range struct {
+	name   string // of the table or index
+	index  bool
+	lo, hi []byte
+}
+
+// Under returns the range of the records whose primary keys begin with these fields; all of them
+// without any.
+func (t *Table[R]) Under(fields ...any) Range { return under(t.Name, false, fields) }
+
+// Under returns the range of the records whose index fields begin with these; all that the index
+// takes in without any.
+func (ix *Index[R]) Under(fields ...any) Range { return under(ix.Name, true, fields) }
+
+func under(name string, index bool, fields []any) Range {
+	lo, hi := storage.Below(append([]any{name}, fields...)...)
+	return Range{name, index, lo, hi}
+}
+
+// From returns the part of the range whose keys are not below these fields, which are counted
+// from the first one of the table or index.
+func (in Range) From(fields ...any) Range {
+	in.lo = storage.Key(append([]any{in.name}, fields...)...)
+	return in
+}
+
+// Before returns the part of the range whose keys are below these fields.
+func (in Range) Before(fields ...any) Range {
+	in.hi = storage.Key(append([]any{in.name}, fields...)...)
+	return in
+}
+
+// After returns the part of a range of an index that follows last.
+func (t *Table[R]) After(in Range, index *Index[R], last *R) Range {
+	in.lo = append(t.indexKey(index, last).bytes, 0)
+	return in
+}
+
+// Scan yields the records of a range. A record that cannot be decoded is yielded as nil with an
+// error that is [storage.ErrUnreadable], and the sequence goes on; it ends after any other error.
+// The loop may read and write in the same transaction.
+func (t *Table[R]) Scan(r storage.Reader, in Range) iter.Seq2[*R, error] {
+	return func(yield func(*R, error) bool) {
+		more := true
+		err := r.Scan(in.lo, in.hi, func(key, value []byte) bool {
+			rec, err := t.found(r, in, key, value)
+			if rec != nil || err != nil {
+				more = yield(rec, err)
+			}
+			return more
+		})
+		if err != nil && more {
+			yield(nil, err)
+		}
+	}
+}
+
+// found returns the record that a key of the range stores or leads to; nil if it leads to none.
+func (t *Table[R]) found(r storage.Reader, in Range, key, value []byte) (*R, error) {
+	if !in.index {
+		return t.decode(value)
+	}
+	primary, ok := primaryOf(key, value)
+	if !ok {
+		return nil, nil
+	}
+	return t.read(r, primaryKey(t.Name, primary))
+}
+
+// primaryOf returns the end of an index key that is the primary key of its record, without the
+// table's name.
+func primaryOf(key, value []byte) (primary []byte, ok bool) {
+	if len(value) != 1 || len(key) <= int(value[0]) {
+		return nil, false
+	}
+	return key[len(key)-int(value[0]):], true
+}
+
+func primaryKey(name string, primary []byte) []byte {
+	return storage.Key(name, string(primary))
+}

@@ -1,0 +1,266 @@
+package table_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+type book struct {
+	ISBN   string `json:"isbn"`
+	Author string `json:"author,omitempty"`
+	Year   int64  `json:"year"`
+	Purge  int64  `json:"purge,omitempty"`
+}
+
+var (
+	byAuthor = table.Index[book]{Name: "author", Fields: func(b *book) table.Key {
+		if b.Author == "" {
+			return nil
+		}
+		return table.Key{b.Author, b.Year}
+	}}
+	byYear = table.Index[book]{Name: "year", Fields: func(b *book) table.Key { return table.Key{b.Year} }}
+	books  = table.Table[book]{
+		Name:    "book",
+		Key:     func(b *book) table.Key { return table.Key{b.ISBN} },
+		Indexes: []*table.Index[book]{&byAuthor, &byYear},
+		Expires: func(b *book) time.Time {
+			if b.Purge == 0 {
+				return time.Time{}
+			}
+			return time.Unix(b.Purge, 0)
+		},
+		Check: func(b *book) (wrong []string) {
+			if b.Year < 0 {
+				wrong = append(wrong, "it is too old")
+			}
+			return wrong
+		},
+	}
+)
+
+func open(t *testing.T) *storage.Store {
+	t.Helper()
+	s := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return time.Unix(100, 0) }})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func update(t *testing.T, s *storage.Store, fn func(tx storage.Txn) error) {
+	t.Helper()
+	if err := s.Update(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list returns the primary keys of a range, and "?" for a record that cannot be read.
+func list(t *testing.T, s *storage.Store, in table.Range) string {
+	t.Helper()
+	var found []string
+	if err := s.View(t.Context(), func(r storage.Reader) error {
+		found = nil
+		for b, err := range books.Scan(r, in) {
+			switch {
+			case errors.Is(err, storage.ErrUnreadable):
+				found = append(found, "?")
+			case err != nil:
+				return err
+			default:
+				found = append(found, b.ISBN)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(found, " ")
+}
+
+func problems(t *testing.T, s *storage.Store) (found []string) {
+	t.Helper()
+	if err := s.View(t.Context(), func(r storage.Reader) error {
+		found = nil
+		return books.Verify(r, func(b *book) string { return "a book of " + b.Author }, func(format string, args ...any) {
+			found = append(found, fmt.Sprintf(format, args...))
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// shelf is a store with three books.
+func shelf(t *testing.T) *storage.Store {
+	t.Helper()
+	s := open(t)
+	update(t, s, func(tx storage.Txn) error {
+		for _, b := range []book{{"b1", "ann", 1999, 0}, {"b2", "bob", 2001, 0}, {"b3", "ann", 2000, 0}, {"b4", "", 2002, 0}} {
+			if err := books.Put(tx, nil, &b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s
+}
+
+func TestListsFollowChanges(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	expect := func(in table.Range, want string) {
+		t.Helper()
+		if got := list(t, s, in); got != want {
+			t.Errorf("listed %q, want %q", got, want)
+		}
+	}
+	expect(books.Under(), "b1 b2 b3 b4")
+	expect(byAuthor.Under(), "b1 b3 b2")
+	expect(byAuthor.Under("ann"), "b1 b3")
+	expect(byAuthor.Under("an"), "")
+	expect(byYear.Under().From(int64(2000)).Before(int64(2002)), "b3 b2")
+	expect(books.After(byYear.Under(), &byYear, &book{ISBN: "b3", Year: 2000}), "b2 b4")
+
+	update(t, s, func(tx storage.Txn) error {
+		changed, err := books.Change(tx, table.Key{"b3"}, func(b *book) bool { b.Author, b.Year = "bob", 1990; return true })
+		if err == nil && (changed == nil || changed.Author != "bob") {
+			t.Errorf("changed to %v", changed)
+		}
+		return err
+	})
+	expect(byAuthor.Under("ann"), "b1")
+	expect(byYear.Under(), "b3 b1 b2 b4")
+
+	update(t, s, func(tx storage.Txn) error {
+		unchanged, err := books.Change(tx, table.Key{"b1"}, func(b *book) bool { b.Year = 1; return false })
+		absent, errAbsent := books.Change(tx, table.Key{"b9"}, func(*book) bool { return true })
+		if unchanged != nil || absent != nil {
+			t.Errorf("changed %v and %v", unchanged, absent)
+		}
+		have, errGet := books.Get(tx, "b2")
+		return errors.Join(err, errAbsent, errGet, books.Put(tx, have, nil))
+	})
+	expect(books.Under(), "b1 b3 b4")
+	expect(byYear.Under(), "b3 b1 b4")
+	if found := problems(t, s); len(found) > 0 {
+		t.Error(found)
+	}
+}
+
+// TestScanEndsWithItsLoop: a loop may end, and write, while a range is scanned.
+func TestScanEndsWithItsLoop(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	update(t, s, func(tx storage.Txn) error {
+		n := 0
+		for b, err := range books.Scan(tx, byYear.Under()) {
+			if err != nil {
+				return err
+			}
+			if n++; n == 3 {
+				break
+			}
+			if err := books.Put(tx, b, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if got := list(t, s, books.Under()); got != "b2 b4" {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestIndexesExpireWithTheirRecord: if only the expiry changes, the index keys are written again.
+func TestIndexesExpireWithTheirRecord(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	s := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return now }})
+	t.Cleanup(func() { _ = s.Close() })
+	purges := make(map[string]bool)
+	update(t, s, func(tx storage.Txn) error {
+		noting := &noting{tx, purges}
+		one := book{"b1", "ann", 1, 0}
+		if err := books.Put(noting, nil, &one); err != nil {
+			return err
+		}
+		clear(purges)
+		later := one
+		later.Purge = 200
+		return books.Put(noting, &one, &later)
+	})
+	for _, name := range []string{"book", "author", "year"} {
+		if !purges[name] {
+			t.Errorf("keys of %s do not expire", name)
+		}
+	}
+}
+
+// noting notes the tables in which keys were written that expire.
+type noting struct {
+	storage.Txn
+	purges map[string]bool
+}
+
+func (n *noting) Set(key, val []byte, purge time.Time) error {
+	name, _, _ := strings.Cut(string(key), "/")
+	n.purges[name] = purge.Equal(time.Unix(200, 0))
+	return n.Txn.Set(key, val, purge)
+}
+
+// TestDamageIsFound: each key that is changed or removed by other hands is a problem.
+func TestDamageIsFound(t *testing.T) {
+	t.Parallel()
+	set := func(key, val []byte) func(storage.Txn) error {
+		return func(tx storage.Txn) error { return tx.Set(key, val, time.Time{}) }
+	}
+	for want, damage := range map[string]func(storage.Txn) error{
+		"a record of book cannot be read":                      set(storage.Key("book", "b1"), []byte("\x01{")),
+		"a book of ann: it lies at the key of another":         set(storage.Key("book", "b9"), []byte("\x01"+`{"isbn":"b1","author":"ann","year":1999}`)),
+		"a book of cid: it is too old":                         func(tx storage.Txn) error { return books.Put(tx, nil, &book{"b5", "cid", -1, 0}) },
+		"a book of ann: its key of year is missing":            func(tx storage.Txn) error { return tx.Delete(storage.Key("year", int64(1999), "b1")) },
+		"a key of year leads to no record of book that has it": set(storage.Key("year", int64(1998), "b1"), []byte{2}),
+		"a key of author leads to no record":                   set(storage.Key("author", "ann", int64(1), "b9"), []byte{2}),
+	} {
+		s := shelf(t)
+		update(t, s, damage)
+		if found := problems(t, s); !slices.ContainsFunc(found, func(p string) bool { return strings.HasPrefix(p, want) }) {
+			t.Errorf("want %q, found %q", want, found)
+		}
+	}
+}
+
+// TestEveryDamagedRecordIsFound overwrites each key in turn.
+func TestEveryDamagedRecordIsFound(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	storagetest.HarmEach(t, s, func(key string) {
+		if len(problems(t, s)) == 0 {
+			t.Errorf("damage at %q is not found", key)
+		}
+	})
+}
+
+// TestUnreadableRecordsAreYielded: the records behind one follow.
+func TestUnreadableRecordsAreYielded(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	update(t, s, func(tx storage.Txn) error { return tx.Set(storage.Key("book", "b1"), []byte{7}, time.Time{}) })
+	for in, want := range map[string]string{"table": "? b2 b3 b4", "index": "? b3 b2 b4"} {
+		rng := books.Under()
+		if in == "index" {
+			rng = byYear.Under()
+		}
+		if got := list(t, s, rng); got != want {
+			t.Errorf("%s: listed %q, want %q", in, got, want)
+		}
+	}
+}

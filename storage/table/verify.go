@@ -1,0 +1,77 @@
+package table
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Verify compares a table with its indexes in one snapshot: each record can be decoded, lies at
+// its own primary key, passes Check and is found by each index; each index key leads to a record
+// that has it. It calls problem for each thing that is wrong, with what describe calls the
+// record, and fails only if the store cannot be read. A problem names no key, since a key may be
+// a secret.
+func (t *Table[R]) Verify(r storage.Reader, describe func(*R) string, problem func(format string, args ...any)) error {
+	if err := t.verifyRecords(r, describe, problem); err != nil {
+		return err
+	}
+	for _, index := range t.Indexes {
+		if err := t.verifyIndex(r, index, problem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table[R]) verifyRecords(r storage.Reader, describe func(*R) string, problem func(format string, args ...any)) (failed error) {
+	in := t.Under()
+	err := r.Scan(in.lo, in.hi, func(key, value []byte) bool {
+		rec, err := t.decode(value)
+		if err != nil {
+			problem("a record of %s cannot be read: %v", t.Name, err)
+			return true
+		}
+		what := describe(rec)
+		if !bytes.Equal(key, t.primary(rec)) {
+			problem("%s: it lies at the key of another", what)
+			return true
+		}
+		if t.Check != nil {
+			for _, wrong := range t.Check(rec) {
+				problem("%s: %s", what, wrong)
+			}
+		}
+		for _, index := range t.indexKeys(rec) {
+			value, err := r.Get(index.bytes)
+			if err != nil {
+				failed = err
+				return false
+			}
+			if !bytes.Equal(value, index.value()) {
+				problem("%s: its key of %s is missing", what, index.name)
+			}
+		}
+		return true
+	})
+	return errors.Join(failed, err)
+}
+
+func (t *Table[R]) verifyIndex(r storage.Reader, index *Index[R], problem func(format string, args ...any)) (failed error) {
+	in := index.Under()
+	err := r.Scan(in.lo, in.hi, func(key, value []byte) bool {
+		rec, err := t.found(r, in, key, value)
+		if errors.Is(err, storage.ErrUnreadable) {
+			return true // verifyRecords has told
+		}
+		if err != nil {
+			failed = err
+			return false
+		}
+		if rec == nil || !bytes.Equal(key, t.indexKey(index, rec).bytes) {
+			problem("a key of %s leads to no record of %s that has it", index.Name, t.Name)
+		}
+		return true
+	})
+	return errors.Join(failed, err)
+}
