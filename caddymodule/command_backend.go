@@ -69,7 +69,7 @@ func printBackends(w io.Writer, backends ...shownBackend) {
 		}
 		waiting := strconv.FormatInt(b.Waiting, 10)
 		if b.Deferred > 0 {
-			waiting += fmt.Sprintf(", %d of them refused", b.Deferred)
+			waiting += fmt.Sprintf(", %d of them tried again later", b.Deferred)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			b.Name, dash(b.Adapter), dash(joined(b.Models)), running, waiting, moment(b.Oldest), b.words())

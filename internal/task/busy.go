@@ -30,25 +30,27 @@ func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
 }
 
 // refuse counts a refusal, and pauses the backend where other tasks would be refused
-// too. It tells whether the refusal speaks of this task alone: its backend has taken
-// others since it refused the task first, or has refused no other in a row. A refusal
-// of the account (401, 402) never does.
+// too. It tells whether the refusal speaks of this task or its user alone: its backend
+// has taken others since it refused the task first, or has refused no other in a row;
+// with 403, none of another user. A refusal of the account (401, 402) never does.
 func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.several = d.several || d.refused != "" && d.refused != rec.ID
-	d.refused = rec.ID
 	account := refusal.Status == http.StatusUnauthorized || refusal.Status == http.StatusPaymentRequired
+	takesOthers := !account && rec.RefusedSince != 0 && d.accepted >= rec.RefusedSince
+	if !account && refusal.Kind == backends.Refused {
+		return takesOthers || d.forbid(rec.User)
+	}
+	d.suspected = d.suspected || account
 	failures := d.busy
 	d.busy++
-	switch {
-	case !account && rec.RefusedSince != 0 && d.accepted >= rec.RefusedSince:
+	if takesOthers {
 		return true
-	case !account && !d.several && refusal.Kind == backends.Refused:
-		return true // the next task tells whether it is the account
 	}
+	d.several = d.several || d.refused != "" && d.refused != rec.ID
+	d.refused = rec.ID
 	if time.Now().Before(d.paused) { // several were sent at once
-		return !account && !d.several
+		return !d.takesNothing()
 	}
 	if rec.RefusedSince == 0 {
 		failures = min(failures, mostFirstFailures) // there may be others behind it that are taken
@@ -58,7 +60,18 @@ func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bo
 		wait = max(min(refusal.RetryAfter, mostPause), interval(0, 0))
 	}
 	d.paused = time.Now().Add(wait)
-	return !account && !d.several
+	return !d.takesNothing()
+}
+
+// takesNothing tells whether the refusals of a backend since it has taken a task speak
+// of the backend or the account, and not of tasks. d.mu is held.
+func (d *driver) takesNothing() bool { return d.several || d.suspected }
+
+// patient tells whether no task fails because it was refused for too long.
+func (d *driver) patient() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.takesNothing()
 }
 
 // mostFirstFailures bounds the pause of a backend after the first refusal of a task, as
@@ -114,14 +127,16 @@ func (e *Engine) putBack(rec *record) {
 }
 
 // calm forgets the refusals of a backend: it has taken a task.
-func (e *Engine) calm(backend string) {
-	d := e.driverOf(backend)
+func (e *Engine) calm(rec *record) {
+	d := e.driverOf(rec.Backend)
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.accepted = e.now()
+	delete(d.delays, rec.User)
+	d.forbade, d.suspected = "", false
 	if d.busy != 0 {
 		d.busy, d.refused, d.several = 0, "", false
 		d.nudge() // others have waited for that
@@ -134,10 +149,15 @@ func (e *Engine) paused(backend string) bool {
 	return d != nil && d.pausedFor() > 0
 }
 
-// wasBusy tells whether a backend has taken nothing since it refused a task.
-func (e *Engine) wasBusy(backend string) bool {
+// open tells whether a task of a user may be sent at once: nothing has it wait in the
+// queue.
+func (e *Engine) open(backend, user string) bool {
 	d := e.driverOf(backend)
-	return d != nil && d.wasBusy()
+	if d == nil {
+		return true
+	}
+	_, delayed := d.delayed(user)
+	return !delayed && !d.wasBusy()
 }
 
 // driverOf returns the driver of a backend; nil: it is not configured.

@@ -59,13 +59,17 @@ type driver struct {
 	refused  string    // the task that it has refused last, since then
 	several  bool      // it has refused more than that one
 	accepted int64     // when it has accepted a task last, Unix milliseconds
+
+	forbade   string            // the user whose task it has refused with 403 last, since it has accepted one
+	suspected bool              // it has so refused tasks of several users, or has refused the account
+	delays    map[string]*delay // by user
 }
 
 func newDriver(e *Engine, name string) *driver {
 	return &driver{
 		engine: e, name: name,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		copying: make(chan struct{}, mostCopies),
+		copying: make(chan struct{}, mostCopies), delays: make(map[string]*delay),
 	}
 }
 
@@ -138,11 +142,12 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	if most == 0 {
 		return idle, nil // the next that ends nudges
 	}
-	taken, err := d.engine.take(b, most)
+	taken, aside, err := d.take(b, most)
 	for _, rec := range taken {
+		d.sends(rec.User)
 		d.begin(&d.handing, func() { d.handOver(rec) })
 	}
-	if len(taken) == most {
+	if len(taken) == most || aside > 0 { // there may be more behind them
 		return 0, err
 	}
 	return idle, err
@@ -173,8 +178,10 @@ func (d *driver) handOver(rec *record) {
 }
 
 // take gives slots to at most so many of those that wait longest, as far as
-// there are any, and returns them.
-func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
+// there are any, and returns them. It puts tasks of delayed users aside, and returns
+// how many.
+func (d *driver) take(b Backend, most int) (taken []*record, aside int, err error) {
+	e := d.engine
 	lo, hi := storage.Below(waitPrefix, b.Name)
 	var load load
 	var some bool
@@ -188,12 +195,13 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 		return err
 	})
 	if err != nil || !some || !load.room(b.MaxRunning) {
-		return nil, err
+		return nil, 0, err
 	}
 	var unread []error
 	given := make(map[string]int64) // by runs that may have been committed without anybody knowing
 	err = e.update(e.life, func(t storage.Txn) error {
-		taken, unread = nil, nil
+		taken, unread, aside = nil, nil, 0
+		tried := make(map[string]bool) // delayed users of whom one task is taken
 		for id, fence := range given {
 			rec, err := readTask(t, id)
 			if err != nil {
@@ -215,10 +223,19 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 			now := e.now()
 			sent := false
 			rec, err := change(t, lastID(key), func(r *record) bool {
-				if sent = r.waiting() && now < r.Deadline; sent {
-					r.send(e.id, now)
+				if !r.waiting() || now >= r.Deadline {
+					return false
 				}
-				return sent
+				wait, delayed := d.delayed(r.User)
+				if sent = wait == 0 && !tried[r.User]; sent {
+					r.send(e.id, now)
+					tried[r.User] = delayed
+					return true
+				}
+				r.Resume = now + d.aside(r.User, max(wait, interval(0, 0))).Milliseconds()
+				r.release(r.lookWaiting(b.BusyTimeout))
+				aside++
+				return true
 			})
 			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
 				unread = append(unread, err)
@@ -235,9 +252,9 @@ func (e *Engine) take(b Backend, most int) (taken []*record, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err // what may have been taken is in doubt when its lease ends
+		return nil, 0, err // what may have been taken is in doubt when its lease ends
 	}
-	return taken, errors.Join(unread...)
+	return taken, aside, errors.Join(unread...)
 }
 
 // mostUnreadable is how many tasks that cannot be read are passed over for those
@@ -349,14 +366,15 @@ func (d *driver) step(b Backend, rec *record) {
 }
 
 // resume looks at a task that waits. It fails if its time is over, or if its backend
-// has refused it for too long; a deferred task whose pause is over goes back into the
+// has refused it for too long and takes others; a deferred task whose pause is over goes back into the
 // queue. One that was looked at earlier on request goes on waiting.
 func (d *driver) resume(b Backend, rec *record) {
 	now := d.engine.now()
+	long := rec.deferred() && rec.RefusedSince != 0 && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds()
 	switch {
 	case now >= rec.Deadline:
 		d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
-	case rec.deferred() && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds():
+	case long && !d.patient():
 		d.finish(rec, outcome{state: Failed, failure: refusedFor(rec.Refusal, b.BusyTimeout), only: rec.fenced})
 	default:
 		d.requeue(rec, now, b.BusyTimeout)
@@ -376,6 +394,9 @@ func (d *driver) requeue(rec *record, now int64, timeout time.Duration) {
 			if !rec.fenced(r) || !r.waiting() {
 				return false
 			}
+			if r.RefusedSince != 0 && d.patient() {
+				r.RefusedSince = now
+			}
 			if r.deferred() && now >= r.Resume {
 				r.Resume, r.Place = 0, l.Last+1
 			}
@@ -392,10 +413,14 @@ func (d *driver) requeue(rec *record, now int64, timeout time.Duration) {
 
 // lookWaiting is when a task that waits is looked at, Unix milliseconds.
 func (r *record) lookWaiting(timeout time.Duration) int64 {
-	if r.Resume == 0 {
-		return r.Deadline
+	due := r.Deadline
+	if r.Resume != 0 {
+		due = min(due, r.Resume)
+		if r.RefusedSince != 0 {
+			due = min(due, r.RefusedSince+timeout.Milliseconds())
+		}
 	}
-	return min(r.Resume, r.RefusedSince+timeout.Milliseconds(), r.Deadline)
+	return due
 }
 
 // refusedFor is why a task fails that its backend has refused for too long.

@@ -36,8 +36,8 @@ type Backend struct {
 	PollsPerSecond int
 
 	// BusyTimeout is how long the backend may refuse a task as busy, or with 403,
-	// while it takes others or there are no others: then the task fails without
-	// charge. Default: 30 minutes.
+	// unless it refuses others, too, with 403 those of other users: then the task
+	// fails without charge. Default: 30 minutes.
 	BusyTimeout time.Duration
 }
 

@@ -192,7 +192,7 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 	case after.over():
 		e.lost(b, after, ref)
 	default:
-		e.calm(rec.Backend)
+		e.calm(rec)
 		e.watch.tell(after.ID) // it may have been shown as pending since
 		e.changed(rec, after)
 	}

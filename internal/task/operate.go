@@ -20,7 +20,7 @@ type BackendStatus struct {
 	Drained    bool      `json:"drained,omitempty"` // it gets no new tasks
 	Running    int64     `json:"running"`
 	Waiting    int64     `json:"waiting"`
-	Deferred   int64     `json:"deferred,omitempty"` // of Waiting, those that it has refused and that are tried again later
+	Deferred   int64     `json:"deferred,omitempty"` // of Waiting, those that are tried again later: it has refused them, or others of their users
 	MaxRunning int       `json:"max_running,omitempty"`
 	Oldest     time.Time `json:"oldest,omitzero"` // when the one was submitted that has waited longest
 	Busy       bool      `json:"busy,omitempty"`  // it has asked for a pause

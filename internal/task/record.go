@@ -71,8 +71,8 @@ type record struct {
 
 	Place int64 `json:"place"` // in the queue of the backend
 
-	// A task that its backend has refused for now stands outside the queue until
-	// Resume. Refusals counts the refusals, RefusedSince is where [Backend.BusyTimeout]
+	// A task that its backend has refused for now, or whose user is delayed there,
+	// stands outside the queue until Resume. Refusals counts the refusals, RefusedSince is where [Backend.BusyTimeout]
 	// begins, and Refusal is what the task says if it ends.
 	Resume       int64           `json:"resume,omitempty"`
 	Refusals     int             `json:"refusals,omitempty"`

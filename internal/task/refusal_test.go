@@ -63,6 +63,12 @@ func (s *works) refuses(with error) *submissions {
 	return asked
 }
 
+// of has another user submit.
+func (s Submission) of(user string) Submission {
+	s.Payer.User, s.Key = "user_"+user, "key_"+user
+	return s
+}
+
 func prompted(format string, args ...any) Submission {
 	return with(func(s *Submission) { s.Job.Prompt, s.Quote = fmt.Sprintf(format, args...), flat(1) })
 }
@@ -78,7 +84,7 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 	}{
 		"429":                        {refusal: tooMany, refused: 1, within: 10 * time.Second, reason: backends.UpstreamBusy},
 		"429 that names a time":      {refusal: tooMany, asks: 20 * time.Second, refused: 1, within: 40 * time.Second, reason: backends.UpstreamBusy},
-		"403":                        {refusal: forbidden, refused: 1, within: 5 * time.Second, reason: backends.UpstreamError},
+		"403":                        {refusal: forbidden, refused: 1, within: 20 * time.Second, reason: backends.UpstreamError},
 		"429, several of them":       {refusal: tooMany, refused: 5, within: 5 * time.Minute, reason: backends.UpstreamBusy},
 		"403, more than run at once": {refusal: forbidden, refused: 12, within: 10 * time.Minute, reason: backends.UpstreamError},
 	} {
@@ -130,6 +136,76 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 	}
 }
 
+// TestForbiddenTasksOfOneUserDelayNoOther: a 403 may speak of the job, so that tasks
+// of one user, however many, do not stop those of another.
+func TestForbiddenTasksOfOneUserDelayNoOther(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"refused at once": 0, "refused after a while": 9 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+				w.credit("user_bob", 1000)
+				asked := w.works.refuses(forbidden)
+				w.works.set(func(s *works) {
+					s.hold = func(_ context.Context, job backends.Job) {
+						if strings.HasPrefix(job.Prompt, "no") {
+							time.Sleep(slow)
+						}
+					}
+				})
+				for n := range 20 {
+					w.must(prompted("no %d", n))
+				}
+				for n := range 20 {
+					begun := time.Now()
+					task := w.must(prompted("yes %d", n).of("bob"))
+					for w.record(task.ID).Handover != Accepted && time.Since(begun) < time.Minute {
+						w.sleep(100 * time.Millisecond)
+					}
+					if took := time.Since(begun); took > time.Second {
+						t.Fatalf("the task of another user was taken after %v", took)
+					}
+					w.sleep(time.Second)
+				}
+				if all, err := w.Backends(context.Background()); err != nil || all[0].Busy {
+					t.Errorf("%+v, %v", all, err)
+				}
+				if total := asked.total() - 20; total > 50 {
+					t.Errorf("%d submissions were refused", total)
+				}
+				w.works.succeed(1)
+				w.sleep(2 * time.Hour) // all of them fail, each 30 minutes after its first refusal
+				w.has(1000, 0)
+			})
+		})
+	}
+}
+
+// TestUsersTakeTurnsWhileTheAccountIsSuspected: two users whose tasks are refused
+// with 403 do not stop a third.
+func TestUsersTakeTurnsWhileTheAccountIsSuspected(t *testing.T) {
+	in(t, func(w *world) {
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+		w.credit("user_bob", 1000)
+		w.credit("user_cid", 1000)
+		w.works.refuses(forbidden)
+		for n := range 20 {
+			w.must(prompted("no %d", n))
+			w.must(prompted("no %d", n).of("bob"))
+		}
+		for n := range 5 {
+			w.sleep(3 * time.Minute) // their pauses are as long as they get
+			begun := time.Now()
+			task := w.must(prompted("yes %d", n).of("cid"))
+			for w.record(task.ID).Handover != Accepted && time.Since(begun) < time.Minute {
+				w.sleep(100 * time.Millisecond)
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Fatalf("the task of a third user was taken after %v", took)
+			}
+		}
+	})
+}
+
 // TestARefusalOfTheAccountFailsNoTask: nothing is taken at all, and the log has an
 // error.
 func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
@@ -137,18 +213,30 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 	for name, row := range map[string]struct {
 		refusal *backends.Error
 		tasks   int
+		users   []string
 	}{
-		"402 of one task": {unpaid, 1}, "402 of all": {unpaid, 3}, "403 of all": {forbidden, 3},
+		"402 of one task": {unpaid, 1, nil}, "402 of all": {unpaid, 3, nil}, "403 of all": {forbidden, 4, []string{"bob", "cid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
+				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 				asked := w.works.refuses(row.refusal)
 				var ids []string
 				for n := range row.tasks {
 					ids = append(ids, w.must(prompted("no %d", n)).ID)
+					for _, user := range row.users {
+						if n == 0 {
+							w.credit("user_"+user, 1000)
+						}
+						w.must(prompted("no %s %d", user, n).of(user))
+					}
+				}
+				w.sleep(time.Minute)
+				if total := asked.total(); total > 10*(1+len(row.users)) {
+					t.Errorf("%d submissions in the first minute", total)
 				}
 				w.sleep(10 * time.Hour)
-				if total := asked.total(); total > 10*60*2 {
+				if total := asked.total(); total > 10*60*2*(1+len(row.users)) {
 					t.Errorf("%d submissions in 10 hours", total)
 				}
 				if log.FilterLevelExact(zapcore.ErrorLevel).FilterMessageSnippet("does not accept the gateway's account").Len() == 0 {

@@ -233,7 +233,7 @@ func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record, reservation *
 	made.Due = made.Deadline
 	made.Place = l.Last + 1
 	backend, _ := e.backend(s.Backend)
-	if l.Waiting == l.Deferred && l.room(backend.MaxRunning) && !e.wasBusy(s.Backend) {
+	if l.Waiting == l.Deferred && l.room(backend.MaxRunning) && e.open(s.Backend, rec.User) {
 		made.send(e.id, milliseconds(now))
 	}
 	if rec.Hold > 0 {
