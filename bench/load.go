@@ -18,6 +18,7 @@ type job struct {
 	Connections int    // each of them a stream, for streams and idle
 	Body        []byte // of each call
 	Rate        int    // calls a second; for paced
+	Whole       bool   // count the processor time until the process is at rest again
 }
 
 // kind is a way to load a gateway.
@@ -93,10 +94,13 @@ func (t target) dialAll(ctx context.Context, connections int, want string, body 
 // serveLoad is the process that loads gateways.
 func serveLoad(in io.Reader, out io.Writer) error {
 	return serveOrder(in, out, func(ctx context.Context, o order) (pair, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*o.Turns.length()+6*o.Lasts+time.Minute)
+		ctx, cancel := context.WithTimeout(ctx, 2*o.Turns.length()+6*o.Lasts+3*time.Minute)
 		defer cancel()
 		if o.Lasts > 0 {
 			return o.last(ctx)
+		}
+		if o.Job.Whole {
+			return o.loadWhole(ctx)
 		}
 		if o.Job.Kind == idle {
 			return o.fill(ctx)

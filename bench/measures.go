@@ -106,6 +106,9 @@ func measures(entries int64, lasts time.Duration) []measure {
 			{"Memory at saturation", memory, mebibytes, byItself, 200 << 20, 150 << 20, false},
 			{"Start to first answer", untilAnswer, milliseconds, byItself, ms(500), ms(300), false},
 		}},
+		{"whole", wholeProcess{bareSilent, gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"The same, whole process until it is at rest, bare's log discarded", perCPUSecond, perSecond, ratio, 0.86, 1.00, true},
+		}},
 		{"lasting", lasting{gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
 			{"Most memory in " + lasts.String() + " of saturation, `memory normal`", memory, mebibytes, byItself, 300 << 20, 250 << 20, false},
 			{label: "Of this, pages of mapped files at most", figure: memoryMapped, unit: mebibytes, compare: byItself},

@@ -36,6 +36,7 @@ type side struct {
 // The sides of measures under load.
 var (
 	bare       = side{name: "bare", caddyfile: bareCaddyfile}
+	bareSilent = side{name: "bare-silent", caddyfile: bareSilentCaddyfile}
 	gate       = side{name: "gate", caddyfile: gateCaddyfile, users: 1, keys: 1}
 	free       = side{name: "free", caddyfile: gateCaddyfile, users: 1, keys: 1, free: true}
 	gateSmall  = side{name: "gate-small", caddyfile: gateCaddyfile, users: 1, keys: 1, memory: "small"}
@@ -50,6 +51,22 @@ var bareCaddyfile = template.Must(template.New("bare").Parse(`{
 	persist_config off
 	auto_https off
 	storage file_system "{{.Dir}}/caddy"
+}
+
+http://{{.Address}} {
+	reverse_proxy {{.Backend}}
+}
+`))
+
+// bareSilentCaddyfile is the same without a log.
+var bareSilentCaddyfile = template.Must(template.New("bare-silent").Parse(`{
+	admin {{.Admin}}
+	persist_config off
+	auto_https off
+	storage file_system "{{.Dir}}/caddy"
+	log {
+		output discard
+	}
 }
 
 http://{{.Address}} {

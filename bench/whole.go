@@ -1,0 +1,48 @@
+package main
+
+import "context"
+
+// wholeProcess is the trial that counts all processor time of a process, from its first request
+// until it is at rest again. Slices of a load leave out what a process does later for the
+// requests that it has answered, such as merging the tables of its store.
+type wholeProcess struct {
+	beside, gateway side
+	job             job
+}
+
+// pair implements trial.
+func (w wholeProcess) pair(ctx context.Context, b *bench, name string) (pair, error) {
+	u := underLoad{w.beside, w.gateway, w.job}
+	u.job.Whole = true
+	return u.pair(ctx, b, name)
+}
+
+// loadWhole loads one target after the other, each until it is at rest again.
+func (o order) loadWhole(ctx context.Context) (p pair, err error) {
+	for n, t := range o.Targets {
+		l := &load{order: o, target: t}
+		defer l.hangUp()
+		if err := l.ready(ctx); err != nil {
+			return p, err
+		}
+		before, err := cpuTime(t.PID)
+		if err != nil {
+			return p, err
+		}
+		if err := l.saturate(ctx, o.Turns.length()/2); err != nil {
+			return p, err
+		}
+		if err := atRest(ctx, t.PID); err != nil {
+			return p, err
+		}
+		after, err := cpuTime(t.PID)
+		if err != nil {
+			return p, err
+		}
+		l.cpu = after - before
+		if p[n], err = l.sample(); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
