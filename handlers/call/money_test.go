@@ -333,10 +333,11 @@ func TestAStreamThatRunsDryEndsWithAnErrorEventAndIsChargedWhatThereIs(t *testin
 	got := post(t, g, messages, key.Secret, "priced", streamed)
 	<-gone
 	// How much comes before the end depends on how the events arrive; it has begun
-	// with the first block.
+	// with the first text.
 	delivered, ended := strings.CutSuffix(got.Body, errorEvent(messages, "billing_error", "",
 		"the balance, or a budget, does not suffice for the rest of this answer", got.RequestID()))
-	if least := start + messageEvents[1]; !ended || !strings.HasPrefix(delivered, least) || !strings.HasPrefix(least+strings.Join(messageEvents[2:4], ""), delivered) {
+	least := start + messageEvents[1] + messageEvents[2]
+	if !ended || !strings.HasPrefix(delivered, least) || !strings.HasPrefix(least+messageEvents[3], delivered) {
 		t.Errorf("the caller got %q", got.Body)
 	}
 	if w := g.WalletAtRest(t, key.UserID); w.Balance != 0 {

@@ -121,7 +121,7 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 		},
 		"broken off after a search": {
 			messages, streamed, gatetest.Then(gatetest.Stream(append([]string{messageEvents[0], searchEvent}, messageEvents[1:4]...)...), gatetest.Reset),
-			25 + 3*10 + 1000, "", "",
+			25 + 6*10 + 1000, "", "", // the name of the tool is 10 bytes, "Hello ü" is 8
 		},
 		"broken off in us": {
 			messages, streamed, gatetest.Then(gatetest.Stream(messageStream(`"speed":"fast","inference_geo":"us"`, "")[:4]...), gatetest.Reset),

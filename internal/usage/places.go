@@ -39,6 +39,7 @@ const (
 	// Scalars, and objects whose insides are of no interest.
 	toolInput    // arguments of a tool, as a string or as JSON
 	toolName     // the name of a tool that is called
+	signature    // that of a thought, which may stand for all of it
 	mediaData    // speech or an image, or a link to it
 	fault        // an error
 	finishReason // why a choice ended
@@ -197,6 +198,8 @@ func (p place) member(name []byte) place {
 			return text
 		case "input":
 			return toolInput
+		case "signature":
+			return signature
 		case "stop_reason":
 			return stopReason
 		}

@@ -111,20 +111,23 @@ func (r *Reader) Report() Report {
 	report := r.events.report.report()
 	report.Tokens, report.Input, report.Output = r.Tokens()
 	report.Tools = r.events.report.toolUses(report.Output)
-	report.Declined = report.Declined && !r.events.delivered.any() && !r.events.delivered.element && !ranTools(report.Tools)
+	d := &r.events.delivered
+	report.Declined = report.Declined && !d.any() && !d.block && !d.element && !ranTools(report.Tools)
 	report.CountsTools = report.CountsTools || r.dialect == Messages
 	return report
 }
 
 // TextBytes is the number of UTF-8 bytes of text delivered so far: what was
-// said, thought, refused, and written as the arguments of tools. See [Estimate].
+// said, thought, refused, and written as the names and arguments of tools. See
+// [Estimate].
 func (r *Reader) TextBytes() int64 {
 	return r.events.delivered.bytes()
 }
 
 // Began reports whether content was delivered: in a stream the first event
-// with content (message_start, ping, and a chunk that only names the role are
-// none), otherwise any byte of a body that is not an error. Of what cannot be
+// with content, otherwise any byte of a body that is not an error. A
+// message_start, a ping, an empty block of text or of a thought, and a chunk that
+// only names the role are no content; the name of a tool is. Of what cannot be
 // read, any byte counts.
 func (r *Reader) Began() bool {
 	d := &r.events.document

@@ -39,7 +39,7 @@ func read(d Dialect, stream bool, encoding string, portions ...[]byte) findings 
 }
 
 // answers are transcripts in testdata/answers with what is in them. Text is
-// all text that was delivered, one string after another.
+// all text that was delivered, one string after another, and the names of tools.
 var answers = []struct {
 	file  string
 	text  string
@@ -48,7 +48,7 @@ var answers = []struct {
 	{"messages_text.sse", "Grüße,\nshe said \"usage\": €5 😀", findings{
 		Tokens: Tokens{Input: 12, Output: 27, CacheRead: 20480, CacheWrite5m: 1100, CacheWrite1h: 400},
 		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
-	{"messages_thinking_tools.sse", `27 * 453 = 12231{"location": "San Francisco, CA"}`, findings{
+	{"messages_thinking_tools.sse", `27 * 453 = 12231get_weather{"location": "San Francisco, CA"}`, findings{
 		Tokens: Tokens{Input: 480, Output: 59, CacheRead: 7, Reasoning: 30},
 		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
 	{"messages_error.sse", "", findings{
@@ -60,14 +60,14 @@ var answers = []struct {
 	{"messages_broken_off.sse", "Half a sen", findings{
 		Tokens: Tokens{Input: 25, Output: 1},
 		Input:  true, Began: true}},
-	{"messages_tools.json", `Which city?I'll look — one moment."location": "Köln", "usage": {"output_tokens": 99999}`, findings{
+	{"messages_tools.json", `Which city?I'll look — one moment.get_weather"location": "Köln", "usage": {"output_tokens": 99999}`, findings{
 		Tokens: Tokens{Input: 2095, Output: 503, CacheRead: 11, CacheWrite5m: 300},
 		Input:  true, Output: true, Began: true, Finished: true}},
 	{"messages_error.json", "", findings{Failed: true, Finished: true}},
 	{"chat_text.sse", "Hello!", findings{
 		Tokens: Tokens{Input: 86, Output: 108, CacheRead: 1920, Reasoning: 192},
 		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
-	{"chat_tools_choices.sse", `Hm{"c":1}No.`, findings{
+	{"chat_tools_choices.sse", `Hmget_weather{"c":1}No.`, findings{
 		Tokens: Tokens{Input: 6, Output: 22, CacheRead: 64},
 		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
 	{"chat_usage_in_every_chunk.sse", "abc", findings{
@@ -78,7 +78,7 @@ var answers = []struct {
 		Tokens: Tokens{Input: 40, Output: 6, CacheRead: 100, CacheWrite5m: 5},
 		Input:  true, Output: true, Began: true, Finished: true}},
 	{"completions_text.sse", "This is", findings{Began: true, Boundary: true}},
-	{"chat_reasoning.json", "The imageLook.{}1\t2Aye", findings{
+	{"chat_reasoning.json", "The imageLook.f{}py1\t2Aye", findings{
 		Tokens: Tokens{Input: 100, Output: 6, CacheRead: 1000, CacheWrite5m: 17, Reasoning: 40},
 		Input:  true, Output: true, Began: true, Finished: true}},
 	{"completions.json", "\n\nThis is indeed a test", findings{Began: true, Finished: true}},
@@ -250,21 +250,22 @@ func TestWhatIsOpenedIsNotShown(t *testing.T) {
 		body                 string
 		began, shown, unseen bool
 	}{
-		"a start":            {Messages, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
-		"an empty block":     {Messages, block(`"type":"text","text":""`), true, false, false},
-		"a text":             {Messages, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
-		"an empty thought":   {Messages, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
-		"a thought":          {Messages, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
-		"a redacted thought": {Messages, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
-		"a tool":             {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
-		"a tool's arguments": {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
-		"a backend's tool":   {Messages, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
-		"a role":             {Completions, reply(`"role":"assistant","content":""`), false, false, false},
-		"a function":         {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
-		"its arguments":      {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
-		"reasoning":          {Completions, reply(`"reasoning_content":"a"`), true, true, true},
-		"speech":             {Completions, reply(`"audio":{"data":"QUJD"}`), true, true, true},
-		"an image":           {Completions, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
+		"a start":             {Messages, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
+		"an empty block":      {Messages, block(`"type":"text","text":""`), false, false, false},
+		"an unsealed thought": {Messages, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
+		"a text":              {Messages, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
+		"an empty thought":    {Messages, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
+		"a thought":           {Messages, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
+		"a redacted thought":  {Messages, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
+		"a tool":              {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
+		"a tool's arguments":  {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
+		"a backend's tool":    {Messages, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
+		"a role":              {Completions, reply(`"role":"assistant","content":""`), false, false, false},
+		"a function":          {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
+		"its arguments":       {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
+		"reasoning":           {Completions, reply(`"reasoning_content":"a"`), true, true, true},
+		"speech":              {Completions, reply(`"audio":{"data":"QUJD"}`), true, true, true},
+		"an image":            {Completions, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
 	} {
 		r := New(c.dialect, true, "")
 		r.Write([]byte(c.body))

@@ -14,7 +14,7 @@ func TestRequestTextCountsWhatIsSaid(t *testing.T) {
 		"blocks":        {`{"messages":[{"role":"user","content":[{"type":"text","text":"four"},{"type":"image","source":{"data":"AAAA"}}]}]}`, 4},
 		"tool results":  {`{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"ab"}]},{"type":"tool_result","content":"cd"}]}]}`, 4},
 		"tool use":      {`{"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"n","input":{"a":1}}]}]}`, 5},
-		"chat's calls":  {`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"x","function":{"name":"f","arguments":"{}"}}]}]}`, 2},
+		"chat's calls":  {`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"x","function":{"name":"f","arguments":"{}"}}]}]}`, 3},
 		"tools":         {`{"messages":[],"tools":[{"name":"n"}]}`, int64(len(`[{"name":"n"}]`)) - 2},
 		"nothing":       {`{"model":"m","metadata":{"text":"no"}}`, 0},
 		"not JSON":      {`{"prompt":"abc`, 3},

@@ -73,11 +73,12 @@ func (d *document) takeWord(word []byte) {
 		}
 	case blockKind:
 		r.ran = string(word) == "server_tool_use"
-		if kind := string(word); kind != "text" && kind != "tool_use" {
-			d.delivered.unseen = true
-		}
+		kind := string(word)
+		d.delivered.other = d.delivered.other || kind != "text" && kind != "thinking"
+		d.delivered.unseen = d.delivered.unseen || kind != "text" && kind != "tool_use"
 	case blockName:
 		r.tool.set(word)
+		d.delivered.names += int64(len(word))
 	case passKind:
 		r.passes.kind = passKindOf(word)
 	case passModel:
@@ -104,6 +105,8 @@ func (d *document) deliver(n int) {
 		d.delivered.reasoningContent += int64(n)
 	case toolName:
 		d.delivered.names += int64(n)
+	case signature:
+		d.delivered.sealed += int64(n)
 	case mediaData:
 		d.delivered.media += int64(n)
 	case fault:
