@@ -81,10 +81,9 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 	}
 }
 
-// TestWhatIsProtectedIsWhatTheContractNames holds the protected operations
-// against the list of the interface, section 5: a row that loses its protection
-// is found here.
-func TestWhatIsProtectedIsWhatTheContractNames(t *testing.T) {
+// TestWhatIsProtectedIsWhatTheReferenceNames compares the protected operations with
+// docs/reference/accounts.md#step-up: a row that loses its protection is found here.
+func TestWhatIsProtectedIsWhatTheReferenceNames(t *testing.T) {
 	t.Parallel()
 	want := map[string]protection{
 		"POST /api/user/password":               stepUp,
