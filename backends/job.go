@@ -39,9 +39,9 @@ const (
 	Reference  = "reference"
 )
 
-// Job is what a service is asked to generate, in the words of the service
-// document (sections 4.5, 4.6 and 4.9). It is valid when it gets here, and its
-// defaults are filled in. What it says of the caller is left out: session_id,
+// Job is what a service is asked to generate, in the words of
+// docs/reference/tasks.md#platform-body and docs/reference/tasks.md#video-generations.
+// It is valid when it gets here, and its defaults are filled in. What it says of the caller is left out: session_id,
 // session_context and all keys.
 type Job struct {
 	// Token stands for the task at services that take an id from their client:

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// ShortEdges are the short edges of the resolutions that the service document
-// and its families name, in pixels.
+// ShortEdges are the short edges of the resolutions that families name, in pixels.
 var ShortEdges = map[string]int{
 	"540P": 540, "720P": 720, "768P": 768, "1080P": 1080,
 	"1K": 1024, "2K": 1440, "4K": 2160,

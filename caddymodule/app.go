@@ -87,9 +87,9 @@ type App struct {
 	// reserve the whole context. `off` never restricts them. Default: `1%`.
 	UncollectedTolerance string `json:"uncollected_tolerance,omitempty"`
 
-	// Which models generate images and videos, by the families of the service
-	// document, and what they take otherwise than those. A model of a platform
-	// task that is in none is refused.
+	// Which models generate images and videos, by family, and what they take
+	// otherwise than their families. A model of a platform task that is in none is
+	// refused.
 	FamilyRows []catalog.FamilyRow `json:"families,omitempty"`
 
 	// The services that generate images and videos.

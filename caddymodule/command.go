@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused,
 	})
 }
 
-// Exit codes (interface, section 9).
+// Exit codes, as README.md#operating-it lists them.
 const (
 	exitFailed      = 1
 	exitUsage       = 2

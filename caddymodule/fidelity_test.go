@@ -58,8 +58,8 @@ var adapters = []struct{ name, words, model string }{
 	{"vod", "secret_id i\nsecret_key k\nsub_app_id 1", "Kling/2.1"},
 }
 
-// A field is one that the service document names, with a value, and what must be
-// beside it for its family.
+// A field is one of docs/reference/tasks.md, with a value, and what must be beside it
+// for its family.
 type field struct {
 	path, model, name string
 	value             string
@@ -73,8 +73,8 @@ const (
 	generations = "/v1/video/generations"
 )
 
-// documented are the fields of the service document: sections 4.5, 4.6 and 4.9.
-// Name is the member at the top; of one within a list or an object value is the
+// documented are the fields of docs/reference/tasks.md#platform-body and
+// docs/reference/tasks.md#video-generations. Name is the member at the top; of one within a list or an object value is the
 // whole of it.
 var documented = []field{
 	{video, "video-a-1", "prompt", `"MARK"`, ""},

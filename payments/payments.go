@@ -87,7 +87,7 @@ type Webhook struct {
 	Method string
 	Header http.Header
 	Query  url.Values
-	Body   []byte // at most 256 KiB, raw
+	Body   []byte // raw, at most 64 KiB (docs/reference/http.md#bodies)
 	Now    time.Time
 }
 

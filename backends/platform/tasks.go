@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// words are the states of a task (service document, section 3).
+// words are the states of a task (docs/reference/tasks.md#states).
 var words = backends.Words{
 	"pending":     backends.Queued,
 	"queued":      backends.Queued,
@@ -273,8 +273,8 @@ func (p *Platform) Cancel(ctx context.Context, ref backends.Ref) error {
 	}
 }
 
-// noTask is the code for a task that a key does not have (service document,
-// section 4.4): a server without the interface has another.
+// noTask is the code for a task that a key does not have. A server that is no
+// gateway of this kind has another one.
 const noTask = "TASK_NOT_FOUND"
 
 // Check implements backends.Checker: it asks for a task that is nobody's.

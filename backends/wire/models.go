@@ -2,8 +2,7 @@ package wire
 
 import "strings"
 
-// prefixes are what names of models begin with here and nowhere else (service
-// document, section 4.6).
+// prefixes are what names of models begin with here and nowhere else.
 var prefixes = []string{"video-", "image-"}
 
 // Models are the services' names for models, by ours.

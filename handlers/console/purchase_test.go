@@ -247,7 +247,7 @@ func TestTheOrderOfPaymentIsTheUsers(t *testing.T) {
 	}
 }
 
-func TestAReceiptHasTheFieldsOfTheServiceDocument(t *testing.T) {
+func TestAReceiptHasTheDocumentedFields(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	g.Credit(t, a.name, "10.00")

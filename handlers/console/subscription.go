@@ -58,8 +58,8 @@ func setPreference(v *visit) error {
 	return v.answer(in)
 }
 
-// The bodies of the service document, section 4. What is a pointer must be
-// there; what the others must be is for billing to say.
+// The bodies of docs/reference/money.md#subscriptions. A member that is a pointer is
+// required. What the others must be is for billing to say.
 type (
 	purchase struct {
 		PlanID         *int64 `json:"plan_id"`

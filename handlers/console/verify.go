@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// verifiedMessage is what a success says (service document, section 4.3).
+// verifiedMessage is the message of a success; see docs/reference/accounts.md#verification.
 const verifiedMessage = "验证成功"
 
 // unverified returns a refusal that does not read as a success, whatever it
@@ -22,7 +22,7 @@ func unverified(f *fault.Fault) *fault.Fault {
 	return &plain
 }
 
-// verified is the result (service document, section 2.3).
+// verified is the data of a success.
 type verified struct {
 	Verified bool  `json:"verified"`
 	Expires  int64 `json:"expires_at"` // Unix seconds

@@ -26,7 +26,7 @@ func init() {
 
 const (
 	// maxBody bounds what is read of a request, and what an answer may weigh:
-	// the gateway's own limit for a messages body (interface, section 8).
+	// the gateway's own limit for a messages body (docs/reference/http.md#bodies).
 	maxBody = 32 << 20
 
 	// defaultPace is slow enough to watch a stream and too fast to wait for it.

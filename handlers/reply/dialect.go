@@ -16,7 +16,7 @@ import (
 // known before anything else about a call is.
 type Dialect uint8
 
-// The dialects of section 1 of the interface.
+// The dialects of docs/reference/http.md#errors.
 const (
 	Completions Dialect = iota // /v1/* but for the rows below
 	Messages                   // /v1/messages

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Code is a fault's machine-readable name, upper snake, as listed in section 1
-// of the interface.
+// Code is a fault's machine-readable name, in upper snake case. All codes are in
+// docs/reference/http.md#error-codes.
 type Code string
 
-// The codes of the interface.
+// The codes.
 const (
 	InvalidJSON          Code = "INVALID_JSON"
 	InvalidParameter     Code = "INVALID_PARAMETER"

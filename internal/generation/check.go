@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Limits of section 8 of the service document, in characters.
+// Limits of docs/reference/tasks.md#platform-body, in characters.
 const (
 	MaxSessionID      = 50
 	MaxSessionContext = 1000

@@ -190,7 +190,7 @@ func TestAnImageNeedsAPromptOrInputs(t *testing.T) {
 	try(t, "video-a-1", object{"prompt": "", "inputs": references(1)}, false, "prompt")
 }
 
-func TestAFamilyCanSwitchOffWhatTheDocumentDoesNotSay(t *testing.T) {
+func TestAFamilyCanSwitchOffTheRulesOfStructure(t *testing.T) {
 	t.Parallel()
 	families := standard(t, catalog.FamilyRow{Family: "B", Video: catalog.Override{MaxInputs: new(0), LastFrameAlone: new(true)}, Image: catalog.Override{MaxInputs: new(0)}})
 	for _, members := range []object{

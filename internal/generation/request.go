@@ -29,8 +29,8 @@ const (
 	Reference  = "reference"
 )
 
-// Request is a generation in the words of sections 4.5, 4.6 and 4.9 of the
-// service document. An empty string, list or number is as one that is not
+// Request is a generation in the words of docs/reference/tasks.md#platform-body and
+// docs/reference/tasks.md#video-generations. An empty string, list or number is as one that is not
 // given, where no pointer tells the difference.
 type Request struct {
 	Kind           catalog.Kind    `json:"kind"`

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// The table of section 7 of the interface, row by row: what is allowed, after a
-// slash the default.
+// The table of README.md#families, row by row: what is allowed, after a slash the
+// default.
 var videoTable = []struct {
 	model      string
 	duration   string

@@ -31,8 +31,7 @@ type Event struct {
 	RequestID string `json:"request_id,omitempty"`
 }
 
-// AuditKept is how long events are kept unless it is configured otherwise
-// (interface, section 9).
+// AuditKept is how long events are kept unless it is configured otherwise.
 const AuditKept = 400 * 24 * time.Hour
 
 // auditKeptKey is where a store says how long it keeps events, if not for

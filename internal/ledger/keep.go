@@ -8,7 +8,7 @@ import (
 )
 
 // CallsKept is how long the records of calls are kept unless it is configured
-// otherwise (interface, section 9).
+// otherwise.
 const CallsKept = 90 * 24 * time.Hour
 
 // keepingKey is where a store says how long it keeps the records of calls, if

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Retention is how long a file is given out (service document, section 2).
+// Retention is how long a file is given out (docs/reference/tasks.md#files).
 const Retention = 7 * 24 * time.Hour
 
 // Bounds of the size of a file, in bytes.

@@ -8,7 +8,7 @@
 // the small bodies that end here, those of the console, of platform tasks and
 // of the admin endpoint: every member of them is known, and typed.
 //
-// Both take the JSON of section 8 of the interface: RFC 8259, valid UTF-8, no
+// Both take the JSON of docs/reference/http.md#json: RFC 8259, valid UTF-8, no
 // byte order mark, one object and nothing but white space around it, at most
 // [MaxDepth] brackets deep, integers written as integers. Both refuse in the
 // same words, a [fault.Fault] that names the path of the parameter at fault:

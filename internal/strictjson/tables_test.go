@@ -1,7 +1,7 @@
 package strictjson
 
-// The tables of the tests: what the service document says of a messages call
-// (4.7) and of a completions call (4.8), with the members that decide a price.
+// The tables of the tests: what docs/reference/calls.md says of a messages call and
+// of a completions call, with the members that decide a price.
 
 const (
 	_ = iota // the body
