@@ -1,0 +1,214 @@
+package modelgate_test
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// filesOf returns the paths of the files of this repository with an extension,
+// relative to its root. Folders that begin with a dot, testdata and node_modules are
+// left out.
+func filesOf(t *testing.T, extension string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(file string, entry os.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "testdata" || name == "node_modules" || len(name) > 1 && name[0] == '.'):
+			return filepath.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(name, extension):
+			files = append(files, filepath.ToSlash(file))
+		}
+		return nil
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files with %s: %v", len(files), extension, err)
+	}
+	return files
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.FromSlash(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documents returns the anchors of each Markdown file, by its path.
+func documents(t *testing.T) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	for _, file := range filesOf(t, ".md") {
+		all[file] = anchorsOf(read(t, file))
+	}
+	return all
+}
+
+var (
+	fenced     = regexp.MustCompile("(?ms)^[ \t]*```.*?^[ \t]*```")
+	inlineCode = regexp.MustCompile("`[^`\n]*`")
+	heading    = regexp.MustCompile(`(?m)^#{1,6} +(.*)$`)
+	identified = regexp.MustCompile(`<a id="([^"]+)">`)
+	link       = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// anchorsOf returns the anchors that GitHub gives to the headings of a text, and
+// those that the text gives itself.
+func anchorsOf(text string) (anchors []string) {
+	text = fenced.ReplaceAllString(text, "")
+	for _, found := range identified.FindAllStringSubmatch(text, -1) {
+		anchors = append(anchors, found[1])
+	}
+	for _, found := range heading.FindAllStringSubmatch(text, -1) {
+		title := linkText.ReplaceAllString(found[1], "$1")
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(title))
+		for n, base := 1, anchor; slices.Contains(anchors, anchor); n++ {
+			anchor = base + "-" + strconv.Itoa(n)
+		}
+		anchors = append(anchors, anchor)
+	}
+	return anchors
+}
+
+// checkTarget returns what is wrong with a link that stands in a file of the folder
+// dir; empty if it leads somewhere.
+func checkTarget(docs map[string][]string, dir, self, target string) string {
+	file, anchor, _ := strings.Cut(target, "#")
+	if file == "" {
+		file = self
+	} else {
+		file = path.Join(dir, file)
+	}
+	if _, err := os.Stat(filepath.FromSlash(file)); err != nil {
+		return fmt.Sprintf("%s: there is no such file", target)
+	}
+	if anchors, is := docs[file]; is && anchor != "" && !slices.Contains(anchors, anchor) {
+		return fmt.Sprintf("%s: %s has no such anchor", target, file)
+	}
+	return ""
+}
+
+// TestLinksOfTheDocsLeadSomewhere follows every relative link in every Markdown file.
+func TestLinksOfTheDocsLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	for file := range docs {
+		text := inlineCode.ReplaceAllString(fenced.ReplaceAllString(read(t, file), ""), "")
+		for _, found := range link.FindAllStringSubmatch(text, -1) {
+			target := found[1]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			if wrong := checkTarget(docs, path.Dir(file), file, target); wrong != "" {
+				t.Errorf("%s: %s", file, wrong)
+			}
+		}
+	}
+}
+
+// cited is a Markdown file of this repository that a comment names, perhaps with an
+// anchor. What follows another word and a slash is a part of an address.
+var cited = regexp.MustCompile(`(?:^|[\s("'\[])((?:\.\./|[a-z0-9_-]+/)*[A-Za-z0-9_-]+\.md(?:#[a-z0-9_-]+)?)`)
+
+// commentsOf returns the comments of a Go file, each with its lines joined.
+func commentsOf(text string) string {
+	var comments strings.Builder
+	for line := range strings.Lines(text) {
+		at := strings.Index(line, "//")
+		if at < 0 {
+			comments.WriteByte('\n')
+			continue
+		}
+		comments.WriteString(" " + strings.TrimSpace(line[at+2:]))
+	}
+	return comments.String()
+}
+
+// TestCitationsInTheCodeLeadSomewhere looks up every Markdown file that a comment
+// names, from the root of the repository or from the folder of the comment.
+func TestCitationsInTheCodeLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	found := 0
+	for _, file := range filesOf(t, ".go") {
+		for _, match := range cited.FindAllStringSubmatch(commentsOf(read(t, file)), -1) {
+			found++
+			fromRoot := checkTarget(docs, ".", "", match[1])
+			if fromRoot != "" && checkTarget(docs, path.Dir(file), "", match[1]) != "" {
+				t.Errorf("%s: %s", file, fromRoot)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d citations were found", found)
+	}
+}
+
+// TestTheReferenceHasEveryErrorCode compares the table of docs/reference/http.md with
+// the codes of package fault.
+func TestTheReferenceHasEveryErrorCode(t *testing.T) {
+	t.Parallel()
+	documented := make(map[string]int)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([0-9]{3}) \\|").FindAllStringSubmatch(read(t, "docs/reference/http.md"), -1) {
+		documented[row[1]], _ = strconv.Atoi(row[2])
+	}
+	for _, code := range regexp.MustCompile(`(?m)^\s+\w+\s+Code = "([A-Z_]+)"`).FindAllStringSubmatch(read(t, "internal/fault/fault.go"), -1) {
+		status := fault.New(fault.Code(code[1]), "").Status()
+		if documented[code[1]] != status {
+			t.Errorf("%s has the status %d, the reference says %d", code[1], status, documented[code[1]])
+		}
+		delete(documented, code[1])
+	}
+	for code := range documented {
+		t.Errorf("there is no code %s", code)
+	}
+}
+
+// TestTheTestsOfTheSecurityRulesExist looks for the tests that
+// docs/reference/security.md names, each in the folder of its package.
+func TestTheTestsOfTheSecurityRulesExist(t *testing.T) {
+	t.Parallel()
+	text := read(t, "docs/reference/security.md")
+	named := regexp.MustCompile("`(?:([a-z0-9_/]+)\\.)?((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1)
+	there := make(map[string]string) // the tests of a folder
+	for _, name := range named {
+		dir := path.Clean(name[1])
+		if there[dir] == "" {
+			files, err := filepath.Glob(filepath.FromSlash(dir) + "/*_test.go")
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%s has no tests: %v", dir, err)
+			}
+			for _, file := range files {
+				there[dir] += read(t, filepath.ToSlash(file))
+			}
+		}
+		if !strings.Contains(there[dir], "\nfunc "+name[2]+"(") {
+			t.Errorf("%s has no %s", dir, name[2])
+		}
+	}
+	rules := regexp.MustCompile(`(?m)^\*\*[A-Z][0-9]+ `).FindAllString(text, -1)
+	if tests := strings.Count(text, "\nTests: `"); len(rules) < 40 || tests != len(rules) {
+		t.Errorf("%d rules, of which %d have tests", len(rules), tests)
+	}
+}
