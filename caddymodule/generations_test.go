@@ -108,6 +108,15 @@ func TestAGenerationGoesToTheBackendAndThePriceOfItsModel(t *testing.T) {
 	}
 }
 
+func TestANameThatAPriceBarsIsNotFree(t *testing.T) {
+	t.Parallel()
+	app := mustProvision(t, `{"media":{"off":true},"backends":[{"name":"a","models":["x-1,y"],"adapter":{"adapter":"fal","key":"x","models":{"x-1,y":"a/b"}}}],
+		"prices":[{"model":"x-*","second":[{"price":"1"}]}],"unpriced":"allow"}`)
+	if g, refused := app.Generation(decoded(t, "generations", `{"model":"x-1,y","prompt":"a","duration":4}`)); refused == nil || refused.Code != fault.ModelNotFound {
+		t.Errorf("it goes to %q for %v, %v", g.Backend, g.Quote.Hold, refused)
+	}
+}
+
 func TestWhatHasNoPriceIsFreeOrRefused(t *testing.T) {
 	t.Parallel()
 	ask := decoded(t, "video", `{"model":"video-x-1","prompt":"a"}`)

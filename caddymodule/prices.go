@@ -25,7 +25,8 @@ func (a *App) Prices() *catalog.Prices { return a.prices }
 // PriceOf returns what calls of a model cost, nil where they are free, and
 // whether it may be called. A configuration without any price charges nothing
 // for any model; where there are prices, a model without one for calls is refused
-// unless the configuration says unpriced allow.
+// unless the configuration says unpriced allow. A name that a pattern of a price
+// bars is refused in any case.
 func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	if a.prices.Len() == 0 {
 		return nil, true
@@ -33,7 +34,7 @@ func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	if price, ok = a.prices.Find(model); ok && price.ForCalls() {
 		return price, true
 	}
-	return nil, a.Unpriced == allowUnpriced
+	return nil, a.Unpriced == allowUnpriced && !a.prices.Bars(model)
 }
 
 // CallsCost reports whether each model call costs money, whatever its model is.

@@ -92,6 +92,10 @@ func errorEvent(path, kind, code, message, requestID string) string {
 	return fmt.Sprintf("data: {\"error\":{\"code\":%q,\"message\":%q,\"type\":\"server_error\",\"param\":null}}\n\n", code, message)
 }
 
+// modelName makes the name of a model of that of a test: without what a pattern
+// does not match.
+func modelName(of string) string { return strings.NewReplacer(",", "", ":", "").Replace(of) }
+
 // post makes a call to path with a good head and body.
 func post(t *testing.T, g *gatetest.Gate, path, key, model, more string) gatetest.Answer {
 	t.Helper()

@@ -40,7 +40,7 @@ func TestAStreamThatBreaksOffIsChargedOnlyIfContentCame(t *testing.T) {
 				t.Parallel()
 				key := g.NewKey(t, nil)
 				g.Credit(t, key.UserID, "1.00")
-				model := "priced " + t.Name()
+				model := modelName("priced " + t.Name())
 				g.Backend.On(model, gatetest.Then(gatetest.Stream(c.events...), end))
 				got := post(t, g, c.path, key.Secret, model, streamed)
 				if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "upstream_error" || (line.Text("usage") == "none") != (c.cost == 0) {

@@ -215,7 +215,7 @@ func TestACallWhoseCallerDisconnectsRunsOnAndIsChargedAsComplete(t *testing.T) {
 			t.Run(c.name+" by "+d.name, func(t *testing.T) {
 				key := g.NewKey(t, nil)
 				g.Credit(t, key.UserID, "1.00")
-				model := c.model + " " + t.Name()
+				model := modelName(c.model + " " + t.Name())
 				script, reached, on, gone := interrupted(c.first, c.second)
 				g.Backend.On(model, script)
 				read, leave := d.call(t, g, c.path, key.Secret, model, c.more)
@@ -298,7 +298,7 @@ func TestACallThatIsCancelledWithItsCallerIsChargedAtLeastItsInput(t *testing.T)
 						awaitDetached(t, 1)
 						defer close(on)
 					}
-					model := c.model + " " + t.Name()
+					model := modelName(c.model + " " + t.Name())
 					script, reached, _, gone := interrupted(c.first, nil)
 					g.Backend.On(model, script)
 					read, leave := d.call(t, g, messages, key.Secret, model, c.more+long)
@@ -357,7 +357,7 @@ func TestWhatABackendRefusesOrNeverHadIsFreeForACallerWhoDisconnects(t *testing.
 		"an error event, no content": gatetest.Stream(messageEvents[0], "event: error\ndata: {\"type\":\"error\",\"error\":{}}\n\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			model := "priced " + name
+			model := modelName("priced " + name)
 			script, reached, on, _ := interrupted(nil, refusal)
 			g.Backend.On(model, script)
 			_, leave := departures[0].call(t, g, messages, key.Secret, model, streamed)
@@ -496,7 +496,7 @@ func TestADetachedCallIsTimedAndPaidAsOthersAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, "0.000002")
-			model := "priced " + name
+			model := modelName("priced " + name)
 			script, reached, on, _ := interrupted(c.first, c.second)
 			g.Backend.On(model, script)
 			read, leave := departures[0].call(t, g, messages, key.Secret, model, streamed)
@@ -586,7 +586,7 @@ func TestTwoGatewaysInARowChargeACallerWhoDisconnectsTheSame(t *testing.T) {
 			for _, key := range []gatetest.Key{outer, inner} {
 				g.Credit(t, key.UserID, "1.00")
 			}
-			model := "priced " + c.name
+			model := modelName("priced " + c.name)
 			script, reached, on, gone := interrupted(c.first, c.second)
 			g.Backend.On(model, script)
 			body := bodyFor(messages, model, c.more)

@@ -63,7 +63,7 @@ func TestACallPaysWhatItsUsageCostsToTheNanoUnit(t *testing.T) {
 			t.Parallel()
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, "1.00")
-			model := "priced " + name
+			model := modelName("priced " + name)
 			g.Backend.On(model, c.script)
 			got := post(t, g, c.path, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
@@ -112,7 +112,7 @@ func TestLeavingBeforeTheReportOfUsageIsNotCheaper(t *testing.T) {
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, "1.00")
 			left := make(chan struct{})
-			model := "priced " + name
+			model := modelName("priced " + name)
 			g.Backend.On(model, gatetest.Then(
 				gatetest.Stream(chatChunks...),
 				func(http.ResponseWriter, *http.Request) { <-left },
@@ -155,7 +155,7 @@ func TestWhoCannotPayIsToldWhatWouldFitAndNoBackendIsAsked(t *testing.T) {
 			if c.credit != "" {
 				g.Credit(t, key.UserID, c.credit)
 			}
-			model := "priced " + name
+			model := modelName("priced " + name)
 			got := post(t, g, c.path, key.Secret, model, "")
 			var answer struct {
 				Error struct {
@@ -309,7 +309,7 @@ func TestABackendThatClaimsTooMuchIsCutAndTheRestIsNotCollected(t *testing.T) {
 			t.Parallel()
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, c.credit)
-			model := "priced " + name
+			model := modelName("priced " + name)
 			g.Backend.On(model, claim(c.input, c.output))
 			got := post(t, g, messages, key.Secret, model, "")
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != amount(t, c.credit)-c.cost {

@@ -83,7 +83,7 @@ func TestWhatABodyDoesNotBoundReservesTheWholeContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			model := "media " + name
+			model := modelName("media " + name)
 			body := parts(model, c.list)
 			input := money.Amount(200_000)
 			if c.input != nil {
@@ -129,7 +129,7 @@ func TestEveryModelThatABodyNamesPassesScopeAndHasAPrice(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
 	key := g.NewKey(t, map[string]any{"models": []string{"media*", "none", "default"}})
 	g.Credit(t, key.UserID, "1.00")
-	for _, c := range []struct {
+	for i, c := range []struct {
 		path, more string
 		status     int
 		param      string
@@ -154,7 +154,7 @@ func TestEveryModelThatABodyNamesPassesScopeAndHasAPrice(t *testing.T) {
 		{chat, `,"context_window_fallbacks":[{"media-1":["other"]}]`, 400, "context_window_fallbacks"},
 		{completions, `,"extra_body":{"api_base":"http://x"}`, 400, "extra_body.api_base"},
 	} {
-		model := "media " + c.path + c.more
+		model := fmt.Sprintf("media %d", i)
 		g.Backend.On(model, gatetest.JSON(200, messageAnswer))
 		got := post(t, g, c.path, key.Secret, model, c.more)
 		if got.Status != c.status || c.path != messages && c.path != countTokens && c.param != "" && !strings.Contains(got.Body, fmt.Sprintf(`"param":%q`, c.param)) {
@@ -208,10 +208,36 @@ func TestModelNamesArePrintableAndHaveNoOuterSpaces(t *testing.T) {
 	if n := g.Backend.Total(); n != 0 {
 		t.Errorf("the backend was asked %d times", n)
 	}
-	for _, name := range []string{"media 1", "media-ü", "media/模型:7b"} {
+	for _, name := range []string{"media 1", "media-ü", "media/模型-7b"} {
 		if got := post(t, g, messages, key.Secret, name, ""); got.Status != 200 {
 			t.Errorf("%+q: answered %d %s", name, got.Status, got.Body)
 		}
+	}
+}
+
+func TestAPatternDoesNotPriceOrAllowNamesThatARouterReadsAsOthers(t *testing.T) {
+	for _, unpriced := range []string{"refuse", "allow"} {
+		t.Run(unpriced, func(t *testing.T) {
+			g := gatetest.Start(t, gatetest.Config{App: mediaPrices + "unpriced " + unpriced, Site: gatetest.Proxied})
+			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
+			scoped := g.NewKey(t, map[string]any{"models": []string{"free-*"}})
+			g.Credit(t, scoped.UserID, "1.00")
+			for _, rest := range []string{"a:online", "a,dear-1", "a/../dear-1", "a/%2E%2e/dear-1", `a\..\dear-1`} {
+				if got := post(t, g, chat, key.Secret, "media-"+rest, ""); got.Status != http.StatusNotFound {
+					t.Errorf("%q: answered %d %s", rest, got.Status, got.Body)
+				}
+				if got := post(t, g, chat, key.Secret, "media-a", fmt.Sprintf(`,"models":[%q]`, "media-"+rest)); got.Status != http.StatusBadRequest {
+					t.Errorf("%q beside another: answered %d %s", rest, got.Status, got.Body)
+				}
+				if got := post(t, g, chat, scoped.Secret, "free-"+rest, ""); got.Status != http.StatusForbidden {
+					t.Errorf("%q out of the scope: answered %d %s", rest, got.Status, got.Body)
+				}
+			}
+			if n := g.Backend.Total(); n != 0 {
+				t.Errorf("the backend was asked %d times", n)
+			}
+		})
 	}
 }
 
@@ -227,7 +253,7 @@ func TestPromptsAsTokensCountEachNumberOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			model := "media tokens " + name
+			model := modelName("media tokens " + name)
 			body := fmt.Sprintf(`{"model":%q,"max_tokens":10,"prompt":%s}`, model, c.prompt)
 			rest := (len(body) - len(c.prompt) + 2) / 3
 			if name == "text" {
@@ -335,7 +361,7 @@ func TestAMemberThatMayRaiseTheOutputReservesAndChargesAllOfIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			model := "media output " + name
+			model := modelName("media output " + name)
 			body := strings.Replace(bodyFor(c.path, model, c.more), `"max_tokens":64`, `"max_tokens":10`, 1)
 			if !strings.Contains(body, `"max_tokens":`) {
 				body = strings.Replace(body, `{`, `{"max_tokens":10,`, 1)
@@ -392,7 +418,7 @@ func TestMembersThatMultiplyAnswersAreRefusedWhereTheModelHasAPrice(t *testing.T
 			if c.path != messages {
 				answer = chatAnswer
 			}
-			model := "media answers " + name
+			model := modelName("media answers " + name)
 			g.Backend.On(model, gatetest.JSON(200, answer))
 			got := post(t, g, c.path, key.Secret, model, c.more)
 			if c.param == "" && got.Status != http.StatusOK || c.param != "" &&

@@ -136,7 +136,7 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 			t.Parallel()
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, "1.00")
-			model := "ruled " + name
+			model := modelName("ruled " + name)
 			g.Backend.On(model, c.script)
 			got := post(t, g, c.path, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
@@ -203,7 +203,7 @@ func TestAnOptionWithoutAPriceIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			model := "ruled option " + name
+			model := modelName("ruled option " + name)
 			answer := messageAnswer
 			if c.path == chat {
 				answer = chatAnswer
@@ -247,7 +247,7 @@ func TestModelsThatACallNamesArePaidAtTheirOwnPrices(t *testing.T) {
 			t.Parallel()
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, "1.00")
-			model := "ruled models " + name
+			model := modelName("ruled models " + name)
 			g.Backend.On(model, gatetest.JSON(200, c.answer))
 			got := post(t, g, messages, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {

@@ -68,6 +68,14 @@ func (m *Models[T]) Find(kind Kind, model string) (of T, ok bool) {
 	return of, false
 }
 
+// Bars reports whether a pattern of that kind bars the model; see [Pattern.Bars].
+func (m *Models[T]) Bars(kind Kind, model string) bool {
+	name := bareName(kind, model)
+	return slices.ContainsFunc(m.entries, func(e entry[T]) bool {
+		return (e.kind == "" || e.kind == kind) && e.pattern.Bars(name)
+	})
+}
+
 // bareName is the name of a model without the word of its kind.
 func bareName(kind Kind, model string) string { return strings.TrimPrefix(model, string(kind)+"-") }
 

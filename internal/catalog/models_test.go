@@ -38,6 +38,9 @@ func TestModelsFindWhatIsNearestToAName(t *testing.T) {
 			t.Errorf("%s %s: %q, %t, want %q", c.kind, c.model, got, ok, c.want)
 		}
 	}
+	if _, ok := m.Find(Video, "video-a-b,c"); ok || !m.Bars(Video, "video-a-b,c") || m.Bars(Video, "video-a-b-1") {
+		t.Error("a name with a comma is found, or is not barred")
+	}
 	var none Models[string]
 	if got, ok := none.Find(Video, "video-x-1"); ok || none.Len() != 0 || m.Len() != 8 {
 		t.Errorf("among nothing there is %q; patterns: %d and %d", got, none.Len(), m.Len())

@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Pattern names models: an exact name, or a prefix followed by one "*".
+// Pattern names models: an exact name, or a prefix followed by one "*", which
+// stands for any characters but those that [Pattern.Bars] lists.
 type Pattern string
 
 // ParsePattern checks that s is a pattern: not empty, at most 256 bytes of
@@ -69,12 +70,43 @@ func ParsePatterns(words []string) (Patterns, error) {
 // Exact tells whether p names one model.
 func (p Pattern) Exact() bool { return !strings.HasSuffix(string(p), "*") }
 
-// Match tells whether p names model.
+// Match reports whether p names model.
 func (p Pattern) Match(model string) bool {
 	if prefix, ok := strings.CutSuffix(string(p), "*"); ok {
-		return strings.HasPrefix(model, prefix)
+		return strings.HasPrefix(model, prefix) && !leadsAway(prefix, model)
 	}
 	return string(p) == model
+}
+
+// Bars reports whether model begins with the prefix of p, and p does not match it
+// because of what follows. Routers and URLs read a list, a variant or a path out
+// of such a name, and serve another model than the prefix names. So the "*" of a
+// pattern does not stand for:
+//
+//   - a comma, a percent sign or a backslash;
+//   - a colon, unless the prefix has one;
+//   - a segment ".." of the name.
+func (p Pattern) Bars(model string) bool {
+	prefix, ok := strings.CutSuffix(string(p), "*")
+	return ok && strings.HasPrefix(model, prefix) && leadsAway(prefix, model)
+}
+
+// leadsAway reports whether model, which begins with prefix, may lead elsewhere.
+func leadsAway(prefix, model string) bool {
+	dots := false
+	for i := len(prefix); i < len(model); i++ {
+		switch model[i] {
+		case ',', '%', '\\':
+			return true
+		case ':':
+			if strings.IndexByte(prefix, ':') < 0 {
+				return true
+			}
+		case '.':
+			dots = dots || i > 0 && model[i-1] == '.'
+		}
+	}
+	return dots && strings.Contains("/"+model+"/", "/../")
 }
 
 // Patterns is a set of patterns without order.

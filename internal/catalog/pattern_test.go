@@ -24,6 +24,21 @@ func TestAPatternIsAnExactNameOrAPrefix(t *testing.T) {
 		{"org/*", "org/model", true},
 		{"a[b]?", "a[b]?", true}, // no other character has a meaning
 		{"a[b]?", "ab", false},
+		{"plain-*", "plain-a,dear-1", false},
+		{"plain-*", "plain-a:online", false},
+		{"plain-*", "plain-a/../dear-1", false},
+		{"plain-*", "plain-a/..", false},
+		{"plain-a/.*", "plain-a/../dear-1", false},
+		{"plain-*", "plain-a/%2e%2e/dear-1", false},
+		{"plain-*", `plain-a\..\dear-1`, false},
+		{"plain-*", "plain-a..b/c", true},
+		{"plain-*", "plain-a@1.5/b", true},
+		{"plain:*", "plain:7b", true},
+		{"plain:*", "plain:7b:online", true},
+		{"plain:*", "plain:7b,dear-1", false},
+		{"*", "plain-a:online", false},
+		{"plain-a:online", "plain-a:online", true},
+		{"a,b*", "a,b-1", true},
 	} {
 		p, err := ParsePattern(c.pattern)
 		if err != nil {
@@ -35,6 +50,18 @@ func TestAPatternIsAnExactNameOrAPrefix(t *testing.T) {
 		if p.Exact() == strings.HasSuffix(c.pattern, "*") {
 			t.Errorf("%q is exact: %v", c.pattern, p.Exact())
 		}
+	}
+}
+
+func TestAPatternBarsWhatMayLeadElsewhere(t *testing.T) {
+	t.Parallel()
+	for model, bars := range map[string]bool{"plain-a": false, "plain-a:online": true, "other:online": false, "plain-a,b": true} {
+		if got := Pattern("plain-*").Bars(model); got != bars {
+			t.Errorf("%q is barred: %v, want %v", model, got, bars)
+		}
+	}
+	if Pattern("a:b").Bars("a:b") || Pattern("a").Bars("a:b") {
+		t.Error("an exact name bars something")
 	}
 }
 

@@ -51,21 +51,38 @@ func NewPrices(rows []Price) (*Prices, error) {
 }
 
 // Find returns the price of a model: that of its exact name, else that of the
-// longest prefix.
+// longest prefix. A model that this prefix bars has no price.
 func (ps *Prices) Find(model string) (*Price, bool) {
 	if p, ok := ps.exact[model]; ok {
 		return p, true
 	}
+	i := ps.longest(model)
+	if i < 0 || leadsAway(ps.prefixes[i].text, model) {
+		return nil, false
+	}
+	return ps.prefixes[i].price, true
+}
+
+// Bars reports whether model has no price because a prefix bars it; see
+// [Pattern.Bars]. Such a model is not free, even where models without a price are.
+func (ps *Prices) Bars(model string) bool {
+	if _, ok := ps.exact[model]; ok {
+		return false
+	}
+	i := ps.longest(model)
+	return i >= 0 && leadsAway(ps.prefixes[i].text, model)
+}
+
+// longest returns the longest prefix that model begins with; -1 when there is
+// none. If it bars the model, so do all shorter ones.
+func (ps *Prices) longest(model string) int {
 	i, found := slices.BinarySearchFunc(ps.prefixes, model, func(p prefix, model string) int {
 		return strings.Compare(p.text, model)
 	})
 	if !found {
 		i--
 	}
-	if i = ps.chain(i, model); i < 0 {
-		return nil, false
-	}
-	return ps.prefixes[i].price, true
+	return ps.chain(i, model)
 }
 
 // chain returns the first of prefix i, its parent, and so on, that text begins

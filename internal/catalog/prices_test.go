@@ -69,6 +69,22 @@ func TestEveryModelHasThePriceOfItsLongestPattern(t *testing.T) {
 	})
 }
 
+func TestANameThatMayLeadElsewhereHasThePriceOfNoPrefix(t *testing.T) {
+	t.Parallel()
+	ps, err := NewPrices(perRequest("plain-*", "plain-a:free", "tagged:*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string]struct{ found, bars bool }{
+		"plain-a": {true, false}, "plain-a:online": {false, true}, "plain-a:free": {true, false}, "plain-a,dear": {false, true},
+		"plain-a/../dear": {false, true}, "tagged:7b": {true, false}, "tagged:7b,dear": {false, true}, "other:7b": {false, false},
+	} {
+		if _, found := ps.Find(model); found != want.found || ps.Bars(model) != want.bars {
+			t.Errorf("%q: found is %v, barred %v, want %v", model, found, ps.Bars(model), want)
+		}
+	}
+}
+
 func TestPricesOfOnePatternAreRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := NewPrices(perRequest("a", "b*", "a")); err == nil || !strings.Contains(err.Error(), "price a is there twice") {
