@@ -16,18 +16,18 @@ type document struct {
 	depth  int // open objects and arrays, those passed over not counted
 	stack  [maxDepth]frame
 	skip   int   // open brackets of the part being passed over
-	number int64 // the integer being read; -1 when it is none
+	number int64 // the plain integer being read; -1 when it is none
 	escape struct {
 		digits uint8 // of \uXXXX, still to come
 		code   uint16
 	}
-	token  token // the name or type being read
+	token  token // the name, type or count being read
 	choice struct {
 		index    int64
 		finished bool
 	}
 
-	figures   figures
+	reports   reports
 	report    report
 	delivered delivered
 	choices   choices
@@ -79,6 +79,8 @@ const (
 func (d *document) reset() {
 	d.state, d.place, d.depth, d.skip, d.saw = atStart, top, 0, 0, 0
 	d.naming, d.raw = false, false
+	d.reports.end()
+	d.reports.cover(d.delivered.bytes())
 	if d.report.passes != nil {
 		d.report.passes.open = false
 	}
@@ -132,8 +134,12 @@ func (d *document) write(p []byte) {
 				d.state = inString
 			}
 		case inScalar:
+			start := i
 			for ; i < len(p) && !delimits[p[i]]; i++ {
 				d.digit(p[i])
+			}
+			if d.place.counts() {
+				d.token.add(p[start:i])
 			}
 			if i < len(p) {
 				d.endScalar()
@@ -237,6 +243,7 @@ func (d *document) structure(c byte) {
 			d.state = broken
 		default:
 			d.state, d.number = inScalar, 0
+			d.token.reset()
 		}
 	}
 }
@@ -268,8 +275,11 @@ func (d *document) open(object bool) {
 		d.state, d.place, d.skip = inSkipped, nothing, 1
 		return
 	}
-	if d.place == iteration {
+	switch {
+	case d.place == iteration:
 		d.report.openPass(object)
+	case object && (d.place == usageReport || d.place == openingUsage):
+		d.reports.begin()
 	}
 	d.stack[d.depth] = frame{d.place, object}
 	d.depth++
@@ -290,6 +300,8 @@ func (d *document) closeFrame() {
 			d.report.begin()
 		case iteration:
 			d.report.passes.close()
+		case usageReport, openingUsage:
+			d.reports.end()
 		}
 	}
 	d.endValue()
@@ -321,8 +333,8 @@ func (d *document) endValue() {
 	}
 }
 
-// digit takes a byte of a scalar. Only plain integers are numbers here: what
-// has a sign, a fraction or an exponent is no count of tokens.
+// digit takes a byte of a scalar. What has a sign, a fraction or an exponent is no
+// plain integer: see [countOf].
 func (d *document) digit(c byte) {
 	switch {
 	case c < '0' || c > '9':
@@ -333,24 +345,34 @@ func (d *document) digit(c byte) {
 }
 
 func (d *document) endScalar() {
-	if d.number >= 0 {
-		switch {
-		case d.place >= firstFigure:
-			into := &d.figures
-			if p := d.report.passes; p != nil && p.open {
-				into = &p.figures
-			}
-			into.set(figure(d.place-firstFigure), d.number)
-		case d.place == toolUses:
-			d.report.used(d.number)
-		case d.place == choiceIndex:
-			d.choice.index = d.number
+	if d.place.counts() {
+		if d.number < 0 {
+			d.number = countOf(d.token.with(nil))
 		}
+		d.takeCount(d.number)
 	}
 	if d.place == usageReport && d.depth == 1 {
 		d.saw |= sawNoUsage
 	}
 	d.endValue()
+}
+
+// takeCount takes a number at a place of numbers; -1 is none.
+func (d *document) takeCount(n int64) {
+	switch {
+	case n < 0:
+	case d.place >= firstFigure:
+		which := figure(d.place - firstFigure)
+		if p := d.report.passes; p != nil && p.open {
+			p.figures.set(which, n)
+		} else {
+			d.reports.set(which, n)
+		}
+	case d.place == toolUses:
+		d.report.used(n)
+	case d.place == choiceIndex:
+		d.choice.index = n
+	}
 }
 
 // delimits are the bytes that end a scalar; brackets those that matter in a

@@ -70,6 +70,9 @@ func (p place) holds() bool {
 // word reports whether a string at p is compared or kept.
 func (p place) word() bool { return kind <= p && p < firstFigure }
 
+// counts reports whether a number at p is kept.
+func (p place) counts() bool { return p >= firstFigure || p == toolUses || p == choiceIndex }
+
 // member returns the place of the member called name of an object at p. It is
 // the table of all names that are read, for both dialects at once, since a
 // backend behind a translating proxy may answer with the names of the other.

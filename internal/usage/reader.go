@@ -10,7 +10,8 @@
 //	Reader    one answer, of either dialect, plain or compressed
 //	events    lines and fields of an event stream
 //	document  one JSON text, followed by the table in places.go
-//	figures   what backends report, made into disjoint Tokens
+//	reports   the usage objects of an answer, added up
+//	figures   what one of them says, made into disjoint Tokens
 //	report    what else decides the price: the tier that served, tools, passes
 //
 // An answer is hostile input. Whatever it holds, the memory of a Reader stays
@@ -51,6 +52,7 @@ type Reader struct {
 // Content-Encoding; gzip and zstd are read, any other makes the Reader blind.
 func New(dialect Dialect, stream bool, encoding string) *Reader {
 	r := &Reader{dialect: dialect, stream: stream}
+	r.events.reports.dialect = dialect
 	r.events.reset()
 	format, known := formatOf(encoding)
 	switch {
@@ -100,9 +102,10 @@ func (r *Reader) Close() {
 // Tokens returns the usage reported so far, and for which side of the call a
 // figure came. A message_start reports the input, but the one token of output
 // it names makes no report of the output: it stands in Tokens.Output, and
-// output is false until the stream says more.
+// output is false until the stream says more. It is false again when content
+// comes after the report.
 func (r *Reader) Tokens() (t Tokens, input, output bool) {
-	return r.events.figures.tokens(r.dialect)
+	return r.events.reports.tokens(r.TextBytes())
 }
 
 // Report returns what the answer has said of its usage so far. It shares nothing

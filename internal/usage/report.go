@@ -120,11 +120,12 @@ func (r *report) served(p place) *Name {
 	return &r.geo
 }
 
-// used notes how often the tool named last ran. Reports are cumulative.
+// used notes how often the tool named last ran. Reports are cumulative, and the
+// greatest counts.
 func (r *report) used(n int64) {
 	r.counted = true
 	if use := useOf(&r.tools, r.tool.bytes(), n > 0); use != nil {
-		use.Uses = n
+		use.Uses = max(use.Uses, n)
 	}
 }
 
@@ -173,8 +174,8 @@ func ranTools(list []ToolUse) bool {
 	return slices.ContainsFunc(list, func(use ToolUse) bool { return use.Uses > 0 })
 }
 
-// openPass begins the list of passes, which replaces the list before, or one of
-// its elements.
+// openPass begins the list of passes, which replaces the list before if it comes to
+// as much, or one of its elements.
 func (r *report) openPass(element bool) {
 	if r.passes == nil {
 		r.passes = new(passes)
@@ -182,7 +183,7 @@ func (r *report) openPass(element bool) {
 	if element {
 		r.passes.begin()
 	} else {
-		r.passes.list = r.passes.list[:0]
+		r.passes.before, r.passes.list = r.passes.greater(), nil
 	}
 }
 
@@ -192,7 +193,7 @@ func (r *report) report() Report {
 		CountsTools: r.counted, Declined: r.refused,
 	}
 	if r.passes != nil {
-		whole.Passes = slices.Clone(r.passes.list)
+		whole.Passes = slices.Clone(r.passes.greater())
 	}
 	return whole
 }
@@ -200,6 +201,7 @@ func (r *report) report() Report {
 // passes reads the elements of usage.iterations. Few answers have any.
 type passes struct {
 	list    []Pass // at most maxPasses
+	before  []Pass // the list before
 	open    bool   // an element is being read
 	kind    PassKind
 	model   Name
@@ -209,6 +211,22 @@ type passes struct {
 func (p *passes) begin() {
 	p.open, p.kind, p.figures = true, OtherPass, figures{}
 	p.model.n = 0
+}
+
+// greater returns the list, or the one before if that comes to more.
+func (p *passes) greater() []Pass {
+	if sumOf(p.list) < sumOf(p.before) {
+		return p.before
+	}
+	return p.list
+}
+
+// sumOf is the number of tokens of all passes.
+func sumOf(list []Pass) (sum int64) {
+	for i := range list {
+		sum += list[i].Tokens.AllInput() + list[i].Tokens.AllOutput()
+	}
+	return sum
 }
 
 // close ends an element. Beyond maxPasses it is added to the last one listed of

@@ -199,6 +199,17 @@ func TestAnAnswerCannotMakeItsReportGrow(t *testing.T) {
 	}
 }
 
+func TestAShorterListOfPassesTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	event := func(passes string) string { return `data: {"usage":{"iterations":[` + passes + "]}}\n\n" }
+	const one, two = `{"type":"compaction","input_tokens":5}`, `{"type":"compaction","input_tokens":7},{"type":"message","output_tokens":2}`
+	for stream, want := range map[string]int64{event(one): 5, event(one) + event(two): 7, event(two) + event(one): 7, event(two) + event("") + event(one): 7} {
+		if report := reportOf(t, Messages, true, stream); report.All().Input != want {
+			t.Errorf("%s: %+v, want %d", stream, report.Passes, want)
+		}
+	}
+}
+
 func TestReadingTheOrdinaryReportAllocatesNothing(t *testing.T) {
 	r := New(Messages, true, "")
 	defer r.Close()

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -15,7 +16,7 @@ func (d *document) openString() {
 
 // part takes some bytes of a string that goes on.
 func (d *document) part(p []byte) {
-	if d.naming || d.place.word() {
+	if d.naming || d.place.word() || d.place.counts() {
 		d.token.add(p)
 		return
 	}
@@ -37,6 +38,11 @@ func (d *document) endString(p []byte) {
 		d.state = inSkipped
 	case d.place.word():
 		d.takeWord(d.token.with(p))
+		d.endValue()
+	case d.place.counts(): // some servers put their figures in quotes
+		if text := d.token.with(p); len(bytes.Trim(text, "0123456789")) == 0 {
+			d.takeCount(countOf(text))
+		}
 		d.endValue()
 	default:
 		d.deliver(len(p))

@@ -24,30 +24,33 @@ const maxFigure = 1 << 53
 type figure uint8
 
 const (
-	inputTokens      figure = iota // messages: without the cache kinds
-	promptTokens                   // completions: cache kinds included
-	outputTokens                   // messages; reasoning included
-	completionTokens               // completions; reasoning included
-	openingTokens                  // the output a message_start names
-	cachedInside                   // read from a cache, counted in the input figure
-	writtenInside                  // written to a cache, counted in the input figure
-	cacheRead                      // messages: beside input_tokens
-	cacheCreated                   // messages: beside input_tokens, both lifetimes
-	created5m                      // of cacheCreated
-	created1h                      // of cacheCreated
-	reasoningTokens                // of the output figure
-	audioInput                     // of the input figure, cached ones included
-	imageInput                     // of the input figure, cached ones included
-	audioCached                    // of audioInput
-	imageCached                    // of imageInput
-	audioOutput                    // of the output figure
-	imageOutput                    // of the output figure
+	// Of the input.
+	inputTokens   figure = iota // messages: without the cache kinds
+	promptTokens                // completions: cache kinds included
+	cachedInside                // read from a cache, counted in the input figure
+	writtenInside               // written to a cache, counted in the input figure
+	cacheRead                   // messages: beside input_tokens
+	cacheCreated                // messages: beside input_tokens, both lifetimes
+	created5m                   // of cacheCreated
+	created1h                   // of cacheCreated
+	audioInput                  // of the input figure, cached ones included
+	imageInput                  // of the input figure, cached ones included
+	audioCached                 // of audioInput
+	imageCached                 // of imageInput
+
+	// Of the output.
+	outputTokens     // messages; reasoning included
+	completionTokens // completions; reasoning included
+	openingTokens    // the output a message_start names
+	reasoningTokens  // of the output figure
+	audioOutput      // of the output figure
+	imageOutput      // of the output figure
+
 	figureCount
+	firstOutput = outputTokens
 )
 
-// figures holds the last value of every figure of an answer. Reports are
-// cumulative, so that the last one counts, and one that leaves a figure out
-// does not take it back.
+// figures holds a value of every figure.
 type figures struct {
 	value    [figureCount]int64
 	reported uint32 // a bit for each figure
@@ -112,34 +115,6 @@ func part(n, whole int64) (taken, rest int64) {
 	taken = min(max(n, 0), whole)
 	return taken, whole - taken
 }
-
-// delivered counts what reached the client.
-type delivered struct {
-	text             int64 // bytes of text
-	reasoning        int64 // bytes under the name reasoning
-	reasoningContent int64 // the same under its older name; some backends send both
-	media            int64 // bytes of speech and images
-	names            int64 // bytes of the names of tools
-	sealed           int64 // bytes of signatures of thoughts
-	block            bool  // a content block was opened, if only an empty one
-	element          bool  // the content of a messages answer has an element
-	other            bool  // a content block was opened that is neither text nor a thought
-	unseen           bool  // a content block was opened whose text does not show its cost
-}
-
-// bytes is what the output is estimated by.
-func (d *delivered) bytes() int64 { return d.said() + d.names }
-
-func (d *delivered) said() int64 { return d.text + max(d.reasoning, d.reasoningContent) }
-
-// any reports whether content came. An empty block of text, or of a thought, is none.
-func (d *delivered) any() bool {
-	return d.other || d.shown() || d.names > 0 || d.sealed > 0
-}
-
-// shown reports whether something of the content itself came, not only its
-// announcement.
-func (d *delivered) shown() bool { return d.said() > 0 || d.media > 0 }
 
 // choices follows which choices of a completion came and which are finished.
 // Those from 128 on are not told apart; then only the stream's own end mark is

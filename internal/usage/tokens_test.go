@@ -2,6 +2,7 @@ package usage
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,12 +68,51 @@ func TestUsageIsReadInBothVendorsShapes(t *testing.T) {
 func TestAFigureThatIsNoCountIsNotReported(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{
-		`-1`, `1.5`, `12.0`, `1e3`, `1e300`, `"12"`, `null`, `true`, `{}`, `{"input_tokens":9}`, `[]`, `[1]`, `NaN`, `+1`, `0x10`,
+		`-1`, `-1.0`, `null`, `true`, `{}`, `{"input_tokens":9}`, `[]`, `[1]`, `NaN`, `Infinity`, `+1`, `0x10`, `1_0`, `1e`, `1.0.0`,
+		`"12.0"`, `"1e1"`, `"-1"`, `" 12"`, `"twelve"`, `""`, `"1\u0032"`, `["12"]`,
 	} {
 		body := fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value)
 		got := read(Messages, false, "", []byte(body))
 		if got.Input || got.Tokens != (Tokens{Output: 3}) || !got.Finished {
 			t.Errorf("%s: %+v, want no report of the input", value, got)
+		}
+	}
+}
+
+func TestAFigureIsReadHoweverItIsWritten(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]int64{
+		`12`: 12, `12.0`: 12, `12.000`: 12, `1.2e1`: 12, `1.2E+1`: 12, `120e-1`: 12, `"12"`: 12, `"0012"`: 12, `0`: 0, `0.0`: 0, `0e5`: 0,
+		`11.5`: 12, `11.01`: 12, `1e-9`: 1, `1e300`: maxFigure, `1e999`: maxFigure, `"9007199254740993"`: maxFigure,
+	} {
+		body := []byte(fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value))
+		for _, portion := range []int{len(body), 1} {
+			got := read(Messages, false, "", slices.Collect(slices.Chunk(body, portion))...)
+			if !got.Input || got.Tokens != (Tokens{Input: want, Output: 3}) || !got.Finished {
+				t.Errorf("%s: %+v, want %d", value, got, want)
+			}
+		}
+	}
+}
+
+func TestALaterReportTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	event := func(usage string) string { return "data: {\"usage\":{" + usage + "}}\n\n" }
+	for name, c := range map[string]struct {
+		stream string
+		want   Tokens
+	}{
+		"the last counts":          {event(`"input_tokens":1,"output_tokens":2`) + event(`"input_tokens":3,"output_tokens":4`), Tokens{Input: 3, Output: 4}},
+		"what is left out stays":   {event(`"input_tokens":1,"output_tokens":2`) + event(`"output_tokens":4`), Tokens{Input: 1, Output: 4}},
+		"less input":               {event(`"input_tokens":5,"cache_read_input_tokens":5,"output_tokens":2`) + event(`"input_tokens":7,"cache_read_input_tokens":0,"output_tokens":4`), Tokens{Input: 7, CacheRead: 5, Output: 4}},
+		"less output":              {event(`"input_tokens":5,"output_tokens":9,"output_tokens_details":{"reasoning_tokens":2}`) + event(`"input_tokens":6,"output_tokens":0,"output_tokens_details":{"reasoning_tokens":3}`), Tokens{Input: 6, Output: 6, Reasoning: 3}},
+		"as much, divided anew":    {event(`"input_tokens":9,"output_tokens":9`) + event(`"input_tokens":2,"cache_read_input_tokens":7,"output_tokens":9,"output_tokens_details":{"reasoning_tokens":5}`), Tokens{Input: 2, CacheRead: 7, Output: 4, Reasoning: 5}},
+		"less, and more, and less": {event(`"output_tokens":5`) + event(`"output_tokens":1`) + event(`"output_tokens":9`) + event(`"output_tokens":7`), Tokens{Output: 9}},
+		"less, cut off":            {event(`"input_tokens":5,"output_tokens":9`) + "data: {\"usage\":{\"input_tokens\":1,\"output_to", Tokens{Input: 5, Output: 9}},
+		"less, broken":             {event(`"input_tokens":5,"output_tokens":9`) + "data: {\"usage\":{\"input_tokens\":1,]\n\n", Tokens{Input: 5, Output: 9}},
+	} {
+		if got := read(Messages, true, "", []byte(c.stream)); got.Tokens != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got.Tokens, c.want)
 		}
 	}
 }

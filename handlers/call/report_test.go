@@ -1,0 +1,115 @@
+package call_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/money"
+)
+
+// reported is a call with its answer, what it costs at prices, and on what the bill
+// rests.
+type reported struct {
+	path, more string
+	script     http.HandlerFunc
+	cost       money.Amount
+	basis      string
+}
+
+// charges makes each call and checks what it is charged.
+func charges(t *testing.T, g *gatetest.Gate, calls map[string]reported) {
+	t.Helper()
+	for name, c := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
+			model := "priced " + t.Name()
+			g.Backend.On(model, c.script)
+			got := post(t, g, c.path, key.Secret, model, c.more)
+			if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "complete" || line.Text("usage") != c.basis {
+				t.Errorf("logged %v, want %s", line, c.basis)
+			}
+			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
+				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+			}
+		})
+	}
+}
+
+func TestFiguresOfAReportMayBeFloatsAndDigitsInQuotes(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	calls := make(map[string]reported)
+	for figure, tokens := range map[string]money.Amount{
+		"20": 20, "20.0": 20, "2e1": 20, "2E+1": 20, "200e-1": 20, "0.2e2": 20, `"20"`: 20, "19.5": 20, "19.0000001": 20, "1e300": 64, "0.0": 4,
+	} {
+		calls["messages "+figure] = reported{
+			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+figure, 1)), 9 + 10*tokens,
+			map[bool]string{true: "estimated", false: "reported"}[figure == "0.0"], // nothing, for a text of 11 bytes
+		}
+		if figure != "1e300" {
+			calls["a chat's stream "+figure] = reported{
+				chat, streamed, gatetest.Stream(append(chatChunks, strings.Replace(usageChunk, `"completion_tokens":2`, `"completion_tokens":`+figure, 1), doneChunk)...),
+				7 + 10*map[bool]money.Amount{true: 2, false: tokens}[figure == "0.0"], map[bool]string{true: "estimated", false: "reported"}[figure == "0.0"],
+			}
+		}
+	}
+	for _, figure := range []string{"-20", "null", "true", `"20.0"`, `" 20"`, `"many"`, `""`, "[20]", "{}"} {
+		calls["no figure "+figure] = reported{messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+figure, 1)), 9 + 10*4, "estimated"}
+	}
+	charges(t, g, calls)
+}
+
+func TestAReportThatIsLessThanTheOneBeforeTakesNothingBack(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	chunk := func(usage string) string {
+		return strings.Replace(chatChunk(""), `"choices"`, `"usage":{`+usage+`},"choices"`, 1)
+	}
+	stream := func(first string, reports ...string) http.HandlerFunc {
+		events := append([]string{strings.Replace(messageEvents[0], `"input_tokens":25,"output_tokens":1`, first, 1)}, messageEvents[1:6]...)
+		for _, report := range reports {
+			events = append(events, strings.Replace(messageEvents[6], `"output_tokens":15`, report, 1))
+		}
+		return gatetest.Stream(append(events, messageEvents[7])...)
+	}
+	charges(t, g, map[string]reported{
+		"less input":             {messages, streamed, stream(`"input_tokens":25,"output_tokens":1`, `"input_tokens":0,"output_tokens":15`), 25 + 150, "reported"},
+		"less output":            {messages, streamed, stream(`"input_tokens":25`, `"output_tokens":15`, `"output_tokens":3`), 25 + 150, "reported"},
+		"less from the cache":    {messages, streamed, stream(`"input_tokens":25,"cache_read_input_tokens":100`, `"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":15`), 25 + 10 + 150, "reported"},
+		"more":                   {messages, streamed, stream(`"input_tokens":25`, `"input_tokens":40,"output_tokens":3`, `"output_tokens":15`), 40 + 150, "reported"},
+		"as much, from a cache":  {messages, streamed, stream(`"input_tokens":100`, `"input_tokens":0,"cache_read_input_tokens":100,"output_tokens":15`), 10 + 150, "reported"},
+		"a chat's chunks":        {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":7,"completion_tokens":9`), chunk(`"prompt_tokens":3,"completion_tokens":2`), doneChunk)...), 7 + 90, "reported"},
+		"a chat's cache at last": {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":100,"completion_tokens":2`), chunk(`"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":2`), doneChunk)...), 40 + 6 + 20, "reported"},
+	})
+}
+
+func TestAnOutputReportedBeforeTheContentIsNoReportOfIt(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	early := func(n int) string {
+		return fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":%d}}\n\n", n)
+	}
+	together := strings.Replace(chatChunks[1], `"choices"`, `"usage":{"prompt_tokens":7,"completion_tokens":1},"choices"`, 1)
+	tool := []string{
+		messageEvents[0], opening(`"type":"tool_use","id":"a","name":"get_weather","input":{}`), messageEvents[5],
+		strings.Replace(messageEvents[6], `"output_tokens":15`, `"output_tokens":0`, 1), messageEvents[7],
+	}
+	charges(t, g, map[string]reported{
+		"none":                   {chat, streamed, gatetest.Stream(early(0), chatChunks[1], chatChunks[2], doneChunk), 7 + 20, "estimated"},
+		"less":                   {chat, streamed, gatetest.Stream(early(1), chatChunks[1], chatChunks[2], doneChunk), 7 + 20, "estimated"},
+		"more":                   {chat, streamed, gatetest.Stream(early(9), chatChunks[1], chatChunks[2], doneChunk), 7 + 90, "estimated"},
+		"in the chunk":           {chat, streamed, gatetest.Stream(together, chatChunks[2], doneChunk), 7 + 10, "reported"},
+		"at the end":             {chat, streamed, gatetest.Stream(early(0), chatChunks[1], chatChunks[2], usageChunk, doneChunk), 7 + 20, "reported"},
+		"a tool without a count": {messages, streamed, gatetest.Stream(tool...), 25 + 4*10, "estimated"},
+		"a chat's tool": {
+			chat, streamed, gatetest.Stream(early(0), chatChunk(`"tool_calls":[{"index":0,"id":"a","function":{"name":"get_weather","arguments":"{}"}}]`), chatChunks[2], doneChunk),
+			7 + 5*10, "estimated",
+		},
+		"a tool in JSON": {
+			messages, "", gatetest.JSON(200, `{"type":"message","content":[{"type":"tool_use","id":"a","name":"get_weather","input":{}}],"usage":{"input_tokens":9,"output_tokens":0}}`),
+			9 + 4*10, "estimated",
+		},
+	})
+}
