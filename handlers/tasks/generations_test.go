@@ -15,18 +15,18 @@ func TestAGenerationIsAnsweredWithWhatWasGiven(t *testing.T) {
 	key := w.rich(t)
 	given := `"prompt":"a <boat>","image":"https://files.example/a.png?x=1&y=2","duration":2.50,"width":1280,"height":720,"fps":24,"seed":7,"n":2,` +
 		`"response_format":"url","user":"u1","metadata":{"negative_prompt":"rain","style":{"a":[1,1.00]}}`
-	got := w.post(t, key, generationsPath, `{"model":"sora-2",`+given+`,"quality":"high"}`)
+	got := w.post(t, key, generationsPath, `{"model":"sora-2",`+given+`,"look":"high"}`)
 	task := decoded[resource](t, got)
 	want := fmt.Sprintf(`{"id":%q,"task_id":%[1]q,"object":"video","model":"sora-2","status":"queued","progress":0,"created_at":%d,%s}`, task.Task_ID, task.Created_At, given)
 	if got.Body != want {
 		t.Errorf("answered %s, want %s", got.Body, want)
 	}
 	job := w.studio.job(t, task.Task_ID)
-	if job.Kind != backends.Generations || string(job.Fields["quality"]) != `"high"` || job.Output.Duration != 2.5 || job.Output.Count != 2 ||
+	if job.Kind != backends.Generations || string(job.Fields["look"]) != `"high"` || job.Output.Duration != 2.5 || job.Output.Count != 2 ||
 		job.Inputs[0].URL != "https://files.example/a.png?x=1&y=2" || job.NotifyURL != "https://gate.example/v1/notices/works" {
 		t.Errorf("the backend was asked for %+v", job)
 	}
-	// Two videos of 2.5 seconds; what quality is nobody knows, so the dearest is held.
+	// Two videos of 2.5 seconds; what look is nobody knows, so the dearest is held.
 	w.has(t, key, "100", "1.00")
 
 	// What was not given is not there, but for the default model.

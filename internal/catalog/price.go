@@ -62,8 +62,9 @@ const MaxTokens = 1_000_000_000
 
 // Variant is a price of one image or second.
 type Variant struct {
-	// The resolution it holds for, in any case: 1080P. Default: those that no
-	// other variant names.
+	// The resolution it holds for, in any case: 1080P. Or what `mode`, `quality` or
+	// a like member of a request says: pro. Default: all that no other variant
+	// names.
 	Resolution string `json:"resolution,omitempty"`
 
 	// Whether it holds for video with sound only. One that is not for sound only

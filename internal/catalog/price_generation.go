@@ -69,6 +69,24 @@ func (p *Price) Names(kind Kind, resolution string) bool {
 	return slices.ContainsFunc(p.rowsOf(kind), func(row Variant) bool { return strings.EqualFold(row.Resolution, resolution) })
 }
 
+// Only returns p with the rows of this name alone, which then hold for any resolution.
+func (p *Price) Only(kind Kind, name string) *Price {
+	one := *p
+	var rows []Variant
+	for _, row := range p.rowsOf(kind) {
+		if strings.EqualFold(row.Resolution, name) {
+			row.Resolution = ""
+			rows = append(rows, row)
+		}
+	}
+	if kind == Image {
+		one.Image = rows
+	} else {
+		one.Second = rows
+	}
+	return &one
+}
+
 func (p *Price) rowsOf(kind Kind) []Variant {
 	if kind == Image {
 		return p.Image
@@ -133,6 +151,11 @@ func (q *Quote) Cost(delivered ...Work) money.Amount {
 		return q.Hold
 	}
 	return min(sum, q.Hold)
+}
+
+// Counts reports whether it charges for seconds or images.
+func (q *Quote) Counts() bool {
+	return slices.ContainsFunc(q.Rows, func(row Variant) bool { return row.Price > 0 })
 }
 
 // complete fills in what is not told of a part.

@@ -3,6 +3,7 @@ package generation
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,31 +26,40 @@ type decider struct {
 	// What it says is compared, and held against a family, but does not make the
 	// rate known: words for sizes have no one meaning.
 	opaque bool
+
+	// Its names are looked for at any depth where the price counts what it decides.
+	deep bool
+
+	// Its names decide only where they say a whole number.
+	counts bool
 }
 
 // deciders are in the order in which they are read: frames need what goes before.
 var deciders = []decider{
 	{means: "`model`", adopt: adoptModel, names: []string{"model", "modelname", "modelid", "modelversion", "reqkey"}},
-	{means: "`duration`", adopt: adoptDuration, names: []string{
-		"duration", "seconds", "durationseconds", "durationsec", "durationinseconds", "videoduration", "videodurationseconds", "numseconds",
+	{means: "`duration`", adopt: adoptDuration, deep: true, names: []string{
+		"duration", "dur", "seconds", "durationseconds", "durationsec", "durationinseconds", "videoduration", "videodurationseconds", "numseconds",
 		"numberofseconds", "secs", "sec", "lengthseconds", "lengthsec", "lengthinseconds", "length", "videolength", "videolengthseconds",
 		"videoseconds", "cliplength", "cliplengthseconds", "clipduration", "clipseconds", "totalseconds", "totalduration", "totallength",
 		"outputduration", "outputlength", "targetduration", "targetlength", "generationduration", "extendduration", "extendseconds",
 		"extensionduration", "extensionseconds",
 	}},
-	{means: "`duration` in milliseconds", adopt: adoptMilliseconds, names: []string{
+	{means: "`duration` in milliseconds", adopt: adoptMilliseconds, deep: true, names: []string{
 		"durationms", "durationmillis", "durationmilliseconds", "durationinmilliseconds", "milliseconds", "videodurationms", "lengthms", "videolengthms",
 	}},
-	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), names: []string{
+	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), deep: true, names: []string{
 		"n", "count", "samplecount", "numsamples", "numvideos", "numberofvideos", "videocount", "numoutputs", "numresults", "numberresults", "numberofresults", "batchsize",
 		"numclips", "nvideos", "nsamples", "noutputs", "nresults", "numgenerations", "videosperprompt", "numvideosperprompt", "outputcount", "resultcount",
 		"candidatecount", "numcandidates", "repeatcount", "variantcount", "numvariants", "numvariations", "quantity",
+	}},
+	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), deep: true, counts: true, names: []string{
+		"outputs", "samples", "videos", "images", "clips", "results", "candidates", "variants", "variations", "generations", "amount", "repeat",
 	}},
 	{means: "`width`", adopt: adoptInto(func(o *Output) **int { return &o.Width }), names: []string{"width", "videowidth"}},
 	{means: "`height`", adopt: adoptInto(func(o *Output) **int { return &o.Height }), names: []string{"height", "videoheight"}},
 	{means: "`fps`", adopt: adoptInto(func(o *Output) **int { return &o.FPS }), names: []string{"fps", "framerate", "framespersecond"}},
 	{means: "`width` and `height`", adopt: adoptSize, opaque: true, names: []string{"size", "videosize", "resolution", "videoresolution"}},
-	{means: "the given `duration` times the given `fps`", adopt: agreeFrames, names: []string{
+	{means: "the given `duration` times the given `fps`", adopt: agreeFrames, deep: true, names: []string{
 		"frames", "numframes", "framecount", "numberofframes", "nframes", "framenum", "framesnum", "framenumber", "framescount", "totalframes", "videoframes",
 		"numvideoframes", "maxframes", "outputframes", "lengthframes", "lengthinframes", "videolengthframes", "clipframes", "framesperclip", "durationframes",
 	}},
@@ -83,6 +93,17 @@ func plain(name string) string {
 // longestName is more than any name in the tables has.
 const longestName = 64
 
+// ranks are the places in deciders by name.
+var ranks = func() map[string]int {
+	all := make(map[string]int)
+	for rank, d := range deciders {
+		for _, name := range d.names {
+			all[name] = rank
+		}
+	}
+	return all
+}()
+
 // deciderOf returns what a member of this name decides; nil: nothing.
 func deciderOf(name string) *decider {
 	if rank := rankOf(name); rank >= 0 {
@@ -97,8 +118,10 @@ func rankOf(name string) int {
 	if len(name) > longestName {
 		return -1
 	}
-	name = plain(name)
-	return slices.IndexFunc(deciders, func(d decider) bool { return slices.Contains(d.names, name) })
+	if rank, decides := ranks[plain(name)]; decides {
+		return rank
+	}
+	return -1
 }
 
 // aliasesOf finds the aliases in a body of /v1/video/generations, in the order in
@@ -145,13 +168,29 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 					found = walk(found, here+"["+strconv.Itoa(i)+"]", inner, depth+1)
 				}
 			}
+		case raw[0] == '"' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
+			found = walk(found, here, objectIn(raw), depth+1)
 		case rank < 0:
 		case path == "" && string(raw) == "null": // as if it were absent
 		default:
-			found = append(found, newAlias(rank, here, raw))
+			if a := newAlias(rank, here, raw); a.counts() {
+				found = append(found, a)
+			}
 		}
 	}
 	return found
+}
+
+// objectIn returns the members of the object that a string holds as JSON; nil: it holds
+// none, or one that is too long.
+func objectIn(raw json.RawMessage) (members map[string]json.RawMessage) {
+	var text string
+	if len(raw) > 2*MaxExtended || json.Unmarshal(raw, &text) != nil || len(text) > MaxExtended ||
+		!strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+		return nil
+	}
+	_ = json.Unmarshal([]byte(text), &members) // what is no object has no members
+	return members
 }
 
 // alias is a member that stands for what decides the price.
@@ -175,6 +214,16 @@ func newAlias(rank int, path string, raw json.RawMessage) alias {
 
 // decides returns what the member decides.
 func (a *alias) decides() *decider { return &deciders[a.rank] }
+
+// counts tells whether the member is one that decides: some do only where they say a
+// whole number, in any spelling, and are lists or words else.
+func (a *alias) counts() bool {
+	if !a.decides().counts {
+		return true
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(a.text), 64)
+	return err == nil && n == math.Trunc(n)
+}
 
 // readable tells whether a word for a size is one that can be compared.
 func (a *alias) readable() bool { return sizeText.MatchString(a.text) }

@@ -22,6 +22,7 @@ var places = []struct{ body, path string }{
 	{`"metadata":{"metadata":{"input":{%s}}}`, "metadata.metadata.input."},
 	{`"parameters":{%s}`, "parameters."},
 	{`"extra_body":{%s}`, "extra_body."},
+	{`"extra_body":"{\"input\":{%s}}"`, "extra_body.input."},
 }
 
 // TestNoOtherSpellingOfWhatIsPricedPasses says each thing that decides the price
@@ -73,13 +74,22 @@ func TestNoOtherSpellingOfWhatIsPricedPasses(t *testing.T) {
 }
 
 func aliased(said, place, name, value string) string {
-	return `{` + said + `,` + fmt.Sprintf(place, `"`+name+`":`+value) + `}`
+	member := `"` + name + `":` + value
+	return `{` + said + `,` + within(place, member) + `}`
+}
+
+// within puts members into a place, which may be a string.
+func within(place, member string) string {
+	if strings.Contains(place, `\"`) {
+		member = strings.ReplaceAll(strings.ReplaceAll(member, `\`, `\\`), `"`, `\"`)
+	}
+	return fmt.Sprintf(place, member)
 }
 
 func TestWhatAnAliasAloneSaysIsPricedAndSent(t *testing.T) {
 	t.Parallel()
 	for _, place := range places {
-		got, refused := passing(t, `{`+fmt.Sprintf(place.body, `"modelName":"e-1","DurationSeconds":"12","sampleCount":3,"size":"720x1280","frameRate":30`)+`}`)
+		got, refused := passing(t, `{`+within(place.body, `"modelName":"e-1","DurationSeconds":"12","sampleCount":3,"size":"720x1280","frameRate":30`)+`}`)
 		out := got.Job().Output
 		if refused != nil || got.Model != "e-1" || got.Family != "E" || out.Duration != 12 || out.Count != 3 || out.Width != 720 || out.Height != 1280 || out.FPS != 30 || out.Resolution != "720P" {
 			t.Errorf("within %q it became %+v of %q, %v", place.path, out, got.Model, refused)
@@ -107,11 +117,16 @@ func TestABodyCostsNoManyTimesItsSize(t *testing.T) {
 	const size = 4 << 20
 	for name, body := range map[string]string{
 		"members":    `{"model":"any"` + strings.Repeat(`,"a":0`, size/6) + `}`,
+		"numbers":    `{"model":"any","duration":4,"a":[0` + strings.Repeat(`,0`, size/2) + `]}`,
+		"texts":      `{"model":"any","duration":4,"a":[""` + strings.Repeat(`,"{"`, size/4) + `]}`,
+		"paths":      `{"model":"any","duration":4,"a":{"` + strings.Repeat("a", size/2) + `":[0` + strings.Repeat(`,{"b":0}`, 9000) + `]}}`,
 		"containers": `{"model":"any","input":` + strings.Repeat(`{"metadata":`, 50) + `"` + strings.Repeat("a", size) + `"` + strings.Repeat("}", 51),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = passing(t, body)
+		if c, refused := passing(t, body); refused == nil {
+			_, _ = c.Quote(&bySecond)
+		}
 		runtime.ReadMemStats(&after)
 		if spent := after.TotalAlloc - before.TotalAlloc; spent > 16*size {
 			t.Errorf("%s cost %d MiB for %d", name, spent>>20, size>>20)
@@ -136,7 +151,7 @@ func TestWhatOnlyMightDecidePassesOn(t *testing.T) {
 	t.Parallel()
 	for _, members := range []string{
 		`"metadata":{"mode":"pro","quality_level":"high"}`, `"mode":"pro"`, `"scenes":[{"duration":1},{"duration":3}]`, `"metadata":{"camera":{"duration":9}}`,
-		`"metadata":{"parameters":"{\"duration\":12}"}`, `"size":"auto"`, `"metadata":{"size":["1:1"]}`,
+		`"metadata":{"videos":["https://files.example/a.mp4"],"amount":0.5}`, `"size":"auto"`, `"metadata":{"size":["1:1"]}`,
 	} {
 		if got, refused := passing(t, `{"model":"any","duration":4,`+members+`}`); refused != nil || *got.Output.Duration != 4*catalog.Second {
 			t.Errorf("%s was answered %v", members, refused)

@@ -2,6 +2,8 @@ package generation
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -111,7 +113,7 @@ func isHarmless(name string, raw json.RawMessage) bool {
 		return true
 	}
 	of := deciderOf(name)
-	return of != nil && !of.opaque
+	return of != nil && !of.opaque && !of.counts || slices.Contains(qualities, plain(name)) && !sizeText.MatchString(strings.Trim(string(raw), `"`))
 }
 
 func allHarmless(members map[string]json.RawMessage) bool {

@@ -14,6 +14,9 @@ func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 		work.Resolution = "" // nobody here knows what it will be taken for
 	}
 	quote, refusal := price.Quote(c.Kind, work)
+	if refusal == 0 && quote.Counts() {
+		return c.account(price, work, quote)
+	}
 	switch refusal {
 	case 0:
 		return quote, nil
@@ -30,6 +33,21 @@ func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 		return quote, invalid(c.param(field), "would cost more than can be counted")
 	}
 	return quote, fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for generations", c.Model)
+}
+
+// account returns the quote if it counts all that decides the price, by the row that c
+// names where it names one.
+func (c *Checked) account(price *catalog.Price, work catalog.Work, quote catalog.Quote) (catalog.Quote, *fault.Fault) {
+	row, refused := c.unaccounted(price)
+	if refused != nil || row == "" {
+		return quote, refused
+	}
+	quote, refusal := price.Only(c.Kind, row).Quote(c.Kind, work)
+	if refusal != 0 {
+		return quote, invalid(c.param("duration"), "would cost more than can be counted")
+	}
+	quote.Rule += ", " + row
+	return quote, nil
 }
 
 func (c *Checked) unpricedResolution(price *catalog.Price, work catalog.Work) *fault.Fault {

@@ -44,7 +44,7 @@ func TestTheHoldIsThatOfTheFilledInRequest(t *testing.T) {
 		"passing, several":         {nil, `{"model":"e-1","n":2,"duration":4}`, &bySecond, "0.80", "2 videos × 4 s × 0.10 per second"},
 		"passing, by its pixels":   {nil, `{"model":"c-1","width":1080,"height":1920}`, &bySecond, "1.50", "1 video × 5 s × 0.30 per second (1080P)"},
 		"passing, harmless":        {nil, `{"model":"e-1","user":"u","metadata":{"style":"s","negative_prompt":"n"}}`, &bySecond, "0.80", "1 video × 8 s × 0.10 per second"},
-		"passing, who knows what":  {nil, `{"model":"e-1","metadata":{"quality_level":"high"}}`, &bySecond, "4.00", "1 video × 8 s × 0.50 per second (1080p, with sound)"},
+		"passing, who knows what":  {nil, `{"model":"e-1","metadata":{"look":"high"}}`, &bySecond, "4.00", "1 video × 8 s × 0.50 per second (1080p, with sound)"},
 		"passing, an unknown name": {nil, `{"model":"e-1","size":"1280x720"}`, &bySecond, "4.00", "1 video × 8 s × 0.50 per second (1080p, with sound)"},
 		"passing, no family":       {nil, `{"model":"any","duration":1.5,"width":1920,"height":1080}`, &bySecond, "0.75", "1 video × 1.5 s × 0.50 per second (1080p, with sound)"},
 		"passing, nothing known":   {nil, `{"model":"any","duration":2}`, &bySecond, "1.00", "1 video × 2 s × 0.50 per second (1080p, with sound)"},
@@ -121,7 +121,7 @@ func TestWhatIsReadAndWhatIsHarmlessKeepsTheRateKnown(t *testing.T) {
 		`"width":1280,"height":720`: true, `"response_format":"url"`: true, `"user":"u"`: true, `"negative_prompt":"n"`: true, `"style":"s"`: true, `"metadata":{}`: true,
 		`"aspect_ratio":"9:16"`: true, `"session_id":"s"`: true, `"audio":false`: true, `"audio_generation":"disabled"`: true, `"generateAudio": false `: true,
 		`"audio":"false"`: false, `"audio":null`: false, `"audio_url":false`: false,
-		`"size":"1280x720"`: false, `"quality":"hd"`: false, `"images":[]`: false, `"audio":true`: false, `"resolution":"720P"`: false, `"metadata ":{}`: false,
+		`"size":"1280x720"`: false, `"quality":"standard"`: true, `"quality":"720p"`: false, `"images":[]`: false, `"audio":true`: false, `"resolution":"720P"`: false, `"metadata ":{}`: false,
 	} {
 		bodies := map[string]bool{`{"model":"e-1",` + member + `}`: top}
 		if !strings.Contains(member, "image\"") && !strings.Contains(member, "metadata") {

@@ -1,0 +1,128 @@
+package tasks_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// TestWhatDecidesTheVendorsPriceIsPricedOrRefused asks for a video of 4 seconds, and by
+// another member for more: of a model that is priced by the second that is refused
+// before money moves, and says which member it was.
+func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
+	const given = `"model":"video-e-1","duration":4,"n":1`
+	w := start(t, "")
+	key := w.rich(t)
+	for _, c := range []struct {
+		path   string // empty: generations
+		member string
+		param  string
+		code   fault.Code // empty: INVALID_PARAMETER
+	}{
+		{"", `"prompt":"a boat --dur 30"`, "prompt", ""},
+		{"", `"prompt":"--duration=30 a boat"`, "prompt", ""},
+		{"", `"prompt":"a boat\n--Dur 30 --rs 720p"`, "prompt", ""},
+		{"", `"prompt":"a boat --frames 241"`, "prompt", ""},
+		{"", `"prompt":"a boat --dur"`, "prompt", ""},
+		{"", `"prompt":"a boat --rs 1080p","width":1280,"height":720`, "prompt", ""},
+		{"", `"metadata":{"content":[{"type":"text","text":"a boat \u002d-dur 30"}]}`, "metadata.content[0].text", ""},
+		{"", `"content":[{"type":"text","text":"a boat --dur 30"}]`, "content[0].text", ""},
+		{"", `"extra_body":"{\"duration\":30}"`, "extra_body.duration", ""},
+		{"", `"extra_body":" {\"model\":\"dear\"}"`, "extra_body.model", ""},
+		{"", `"extra_body":"{\"a\":1,\"a\":2,\"input\":\"{\\\"duration\\\":30}\"}"`, "extra_body.input.duration", ""},
+		{"", `"metadata":{"a":"{\"b\":\"\\ud800 --dur 30\"}"}`, "metadata.a", ""},
+		{"", `"extra_body":"{\"a\":NaN,\"duration\":30}"`, "extra_body", ""},
+		{"", `"whatever":"{\"duration\":30}"`, "whatever.duration", ""},
+		{"", `"end_time":30`, "end_time", ""},
+		{"", `"metadata":{"endTime":"30"}`, "metadata.endTime", ""},
+		{"", `"metadata":{"end_time":"00:00:30"}`, "metadata.end_time", ""},
+		{"", `"metadata":{"a":{"b":{"duration":30}}}`, "metadata.a.b.duration", ""},
+		{"", `"a":[[{"b":{"numFrames":1000}}]]`, "a[0][0].b.numFrames", ""},
+		{"", `"timing":{"duration":{"seconds":30}}`, "timing.duration", ""},
+		{"", `"shots":[{"duration":4},{"duration":4}]`, "shots[0].duration", ""},
+		{"", `"outputs":4`, "outputs", ""},
+		{"", `"metadata":{"samples":4}`, "metadata.samples", ""},
+		{"", `"metadata":{"a":{"videos":"4"}}`, "metadata.a.videos", ""},
+		{"", `"amount":4`, "amount", ""},
+		{"", `"mode":"pro"`, "mode", fault.UnpricedOption},
+		{"", `"metadata":{"a":{"quality":"high"}}`, "metadata.a.quality", fault.UnpricedOption},
+		{"", `"metadata":{"qualityLevel":2}`, "metadata.qualityLevel", fault.UnpricedOption},
+		{videoPath, `"prompt":"a boat --dur 30"`, "prompt", ""},
+		{videoPath, `"ext_info":{"a":{"duration":30}}`, "ext_info.a.duration", ""},
+		{videoPath, `"ext_info":{"AdditionalParameters":"{\"duration\":30}"}`, "ext_info.AdditionalParameters.duration", ""},
+		{videoPath, `"ext_info":{"mode":"pro"}`, "ext_info.mode", fault.UnpricedOption},
+		{imagePath, `"ext_info":{"a":{"samples":4}}`, "ext_info.a.samples", ""},
+		{imagePath, `"ext_info":{"quality":"hd"}`, "ext_info.quality", fault.UnpricedOption},
+	} {
+		path, body := generationsPath, fmt.Sprintf(`{%s,%s}`, given, c.member)
+		switch c.path {
+		case videoPath:
+			path, body = videoPath, `{"model":"video-e-1","output":{"duration":4},`+c.member+`}`
+		case imagePath:
+			path, body = imagePath, `{"model":"image-e-1",`+c.member+`}`
+		}
+		if c.path != "" && c.param != "prompt" {
+			body = `{"prompt":"a boat",` + body[1:]
+		}
+		if c.code == "" {
+			c.code = fault.InvalidParameter
+		}
+		t.Run(c.path+c.member, func(t *testing.T) {
+			refusal{http.StatusBadRequest, c.code, c.param, ""}.check(t, path, w.post(t, key, path, body))
+		})
+	}
+	w.has(t, key, "100", "0")
+	if jobs := w.studio.asked(); len(jobs) != 0 {
+		t.Errorf("%d jobs", len(jobs))
+	}
+}
+
+// TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn is the other side of it.
+func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
+	w := start(t, `
+		price video-f-flat {
+			request 0.50
+		}
+		price video-e-pro {
+			second     0.10
+			second pro 0.25
+		}
+	`)
+	key := w.rich(t)
+	hold := func(body string) string {
+		t.Helper()
+		answer := w.post(t, key, generationsPath+"?dry_run=true", body)
+		return decoded[struct{ Hold string }](t, answer).Hold
+	}
+	for member, want := range map[string]string{
+		`"prompt":"a boat --dur 4 --rs 720P --ratio 16:9 --seed 7, and -- a sail"`: "0.40",
+		`"prompt":"{\"duration\": \"long\"} is a text"`:                            "0.40",
+		`"outputs":1,"metadata":{"style":"{anime}","a":"[anime]"}`:                 "0.80", // a may ask for sound: nobody knows
+		`"videos":["https://files.example/a.mp4"]`:                                 "0.80",
+		`"motion":{"amount":0.7}`:                                                  "0.80",
+		`"shots":[{"duration":1,"prompt":"a"},{"duration":3,"prompt":"b"}]`:        "0.80",
+		`"start_time":1,"end_time":4`:                                              "0.80",
+		`"extra_body":"{\"duration\":4}"`:                                          "0.80",
+		`"mode":"std","quality":"standard"`:                                        "0.40",
+	} {
+		if got := hold(`{"model":"video-e-1","duration":4,` + member + `}`); got != want {
+			t.Errorf("%s holds %s, want %s", member, got, want)
+		}
+	}
+	if got := hold(`{"model":"video-f-flat","mode":"pro","end_time":90,"metadata":{"a":{"duration":30}},"prompt":"--dur 30"}`); got != "0.50" {
+		t.Errorf("a model that is priced by the request holds %s", got)
+	}
+	for member, want := range map[string]string{`"mode":"pro"`: "1.00", `"metadata":{"quality":"PRO"}`: "1.00", `"mode":"std"`: "0.40"} {
+		if got := hold(`{"model":"video-e-pro","duration":4,` + member + `}`); got != want {
+			t.Errorf("%s holds %s, want %s", member, got, want)
+		}
+	}
+	// What is delivered at another size is charged by the row of the mode.
+	pro := w.must(t, key, generationsPath, `{"model":"video-e-pro","duration":4,"mode":"pro"}`)
+	if got := w.finish(t, key, pro.ID, made("https://files.example/a.mp4")); got.Status != "success" {
+		t.Errorf("%+v", got)
+	}
+	w.has(t, key, "99", "0")
+}

@@ -1,0 +1,305 @@
+package generation
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// account holds what a request passes on against its price: members at any depth,
+// strings that hold JSON, and commands in texts, such as `--dur 30`. Where one decides
+// length, number or quality, it must say what is priced, or name a row of the price.
+type account struct {
+	asked Request
+	named func(word string) bool // reports whether the price has a row of this name
+
+	path     []step // to the value that is read
+	unquoted []byte // the text of the string that is read
+	word     string // the row that was named; empty: none
+	refused  *fault.Fault
+}
+
+// step is one step of a path: a member, or the element of an array where it has no name.
+type step struct {
+	name  string
+	index int
+}
+
+// qualities are the members, as [plain] has them, by which services are known to be
+// asked for a quality that costs more.
+var qualities = []string{
+	"mode", "quality", "qualitylevel", "qualitymode", "qualitytier", "videomode", "videoquality", "outputquality", "renderquality",
+	"motionmode", "speedmode", "tier", "servicetier", "performance",
+}
+
+// usual are the words for the quality that a price without a row for it is for.
+var usual = []string{"", "default", "normal", "standard", "std"}
+
+// ends are the members that say at which second a video ends.
+var ends = []string{"endtime", "endat", "endsec", "endsecond", "endseconds", "videoendtime"}
+
+// prompts are the members whose text is not read as JSON.
+var prompts = []string{"prompt", "negativeprompt", "text"}
+
+// maxPath is how many bytes of a path are told.
+const maxPath = 256
+
+// unaccounted refuses what decides the price of c and is not counted by price, which has
+// rows. It returns the name of the row that c asks for by a quality; empty: none.
+func (c *Checked) unaccounted(price *catalog.Price) (row string, refused *fault.Fault) {
+	a := &account{asked: c.Request, named: func(word string) bool { return price.Names(c.Kind, word) }}
+	if a.asked.Output.Count == nil {
+		a.asked.Output.Count = new(1)
+	}
+	a.enter("prompt", 0)
+	a.commands(c.Prompt)
+	a.leave()
+	for _, name := range slices.Sorted(maps.Keys(c.Fields)) {
+		if raw := c.Fields[name]; name != "prompt" && !own[name] && string(raw) != "null" && a.refused == nil {
+			a.enter(name, 0)
+			a.read(name, raw)
+			a.leave()
+		}
+	}
+	if len(c.ExtInfo) > 0 && a.refused == nil {
+		a.enter("ext_info", 0)
+		a.read("", c.ExtInfo)
+	}
+	return a.word, a.refused
+}
+
+func (a *account) enter(name string, index int) { a.path = append(a.path, step{name, index}) }
+func (a *account) leave()                       { a.path = a.path[:len(a.path)-1] }
+
+// refuse refuses the value that is read.
+func (a *account) refuse(format string, args ...any) {
+	if a.refused == nil {
+		a.refused = invalid(a.at(), format, args...)
+	}
+}
+
+// at is the path of the value that is read: metadata.shots[0].duration.
+func (a *account) at() string {
+	var path strings.Builder
+	for i, s := range a.path {
+		switch {
+		case s.name == "":
+			path.WriteString("[" + strconv.Itoa(s.index) + "]")
+		case i == 0:
+			path.WriteString(s.name)
+		default:
+			path.WriteString("." + s.name)
+		}
+	}
+	return path.String()[:min(path.Len(), maxPath)]
+}
+
+// read reads a value that stands in a member of this name. It reports whether that is
+// JSON to its end.
+func (a *account) read(name string, raw []byte) bool {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	a.value(dec, name, nil)
+	return a.refused != nil || dec.PeekKind() == 0 && int(dec.InputOffset()) == len(bytes.TrimRight(raw, " \t\r\n"))
+}
+
+// length is what a member of an element of an array says of a length.
+type length struct {
+	at string
+	n  catalog.Seconds
+}
+
+// value reads the next value. Lengths are those said by the elements of an array, where
+// the value is a member of one; else nil.
+func (a *account) value(dec *jsontext.Decoder, name string, lengths *[]length) {
+	switch kind := dec.PeekKind(); kind {
+	case '{', '[':
+		a.member(name, json.RawMessage{byte(kind)}, nil)
+		if kind == '{' {
+			a.object(dec, nil)
+		} else {
+			a.array(dec)
+		}
+	default:
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return
+		}
+		a.member(name, json.RawMessage(raw), lengths)
+		if kind == '"' {
+			a.text(name, raw)
+		}
+	}
+}
+
+func (a *account) object(dec *jsontext.Decoder, lengths *[]length) {
+	_, _ = dec.ReadToken()
+	for a.refused == nil && dec.PeekKind() == '"' {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return
+		}
+		name := token.String()
+		a.enter(name, 0)
+		a.value(dec, name, lengths)
+		a.leave()
+	}
+	_, _ = dec.ReadToken()
+}
+
+// array reads the next array. Lengths of its elements must add up to that of the whole.
+func (a *account) array(dec *jsontext.Decoder) {
+	var lengths []length
+	_, _ = dec.ReadToken()
+	for i := 0; a.refused == nil && dec.PeekKind() != ']' && dec.PeekKind() != 0; i++ {
+		a.enter("", i)
+		if dec.PeekKind() == '{' {
+			a.object(dec, &lengths)
+		} else {
+			a.value(dec, "", nil)
+		}
+		a.leave()
+	}
+	_, _ = dec.ReadToken()
+	var sum catalog.Seconds
+	for _, l := range lengths {
+		sum += l.n
+	}
+	if whole := a.asked.Output.Duration; len(lengths) > 0 && a.refused == nil && whole != nil && sum != *whole {
+		a.refused = invalid(lengths[0].at, "and those of the other elements must add up to `duration`, which decides the price")
+	}
+}
+
+// member holds a member against the price, if it decides it.
+func (a *account) member(name string, raw json.RawMessage, lengths *[]length) {
+	if len(name) > longestName {
+		return
+	}
+	switch name := plain(name); {
+	case slices.Contains(qualities, name):
+		a.quality(raw)
+	case slices.Contains(ends, name):
+		end, refused := catalog.ParseSeconds(newAlias(0, "", raw).text)
+		if whole := a.asked.Output.Duration; string(raw) != "null" && whole != nil && (refused != nil || end > *whole) {
+			a.refuse("must not be after the end of `duration`, which decides the price")
+		}
+	default:
+		rank, decides := ranks[name]
+		if !decides || !deciders[rank].deep {
+			return
+		}
+		said := newAlias(rank, "", raw)
+		if !said.counts() {
+			return
+		}
+		if one := (&Request{}); lengths != nil && said.decides().adopt(one, &said) && one.Output.Duration != nil && len(*lengths) < maxVideos {
+			*lengths = append(*lengths, length{a.at(), *one.Output.Duration})
+			return
+		}
+		a.same(&said)
+	}
+}
+
+// same refuses an alias that does not say what is priced.
+func (a *account) same(said *alias) {
+	if of := said.decides(); !of.adopt(&a.asked, said) {
+		a.refuse("must say the same as %s, which decides the price", of.means)
+	}
+}
+
+// quality takes over a word for a quality of which the price has a row. The usual one
+// needs none, and a resolution must be the one that is priced.
+func (a *account) quality(raw json.RawMessage) {
+	said := newAlias(ranks["resolution"], "", raw)
+	isText := raw[0] == '"'
+	switch word := strings.ToLower(said.text); {
+	case string(raw) == "null" || string(raw) == "false":
+	case isText && word != "" && a.named(word):
+		if a.word != "" && a.word != word {
+			a.refuse("must say the same as the member that asks for %s", quote(a.word))
+		}
+		a.word = word
+	case isText && slices.Contains(usual, word):
+	case isText && said.readable() && strings.Trim(word, "0123456789") != "":
+		a.same(&said)
+	case a.refused == nil:
+		a.refused = fault.At(fault.UnpricedOption, a.at(), "`%s` asks for a quality that has no price for this model; leave it out, or say %s",
+			a.at(), catalog.Either(usual[1:]))
+	}
+}
+
+// text reads the text of a string: its commands, and the object that it may hold.
+func (a *account) text(name string, raw []byte) {
+	if !bytes.ContainsAny(raw, `{\`) && !bytes.Contains(raw, []byte("--")) {
+		return
+	}
+	a.unquoted, _ = jsontext.AppendUnquote(a.unquoted[:0], raw) // halves of surrogate pairs are replaced
+	text := a.unquoted
+	if bytes.Contains(text, []byte("--")) {
+		a.commands(string(text))
+	}
+	switch {
+	case a.refused != nil || !isObject(text) || slices.Contains(prompts, plain(name[:min(len(name), longestName)])):
+	case len(text) > MaxExtended:
+		a.refuse("holds JSON of more than %d bytes", MaxExtended)
+	case !a.read("", bytes.Clone(text)):
+		a.refuse("begins like JSON, and must be JSON to its end")
+	}
+}
+
+// isObject reports whether a text begins as an object with members, or a list of such.
+func isObject(text []byte) bool {
+	inner, begins := bytes.CutPrefix(bytes.TrimLeft(text, " \t\r\n["), []byte("{"))
+	return begins && bytes.HasPrefix(bytes.TrimLeft(inner, " \t\r\n"), []byte(`"`))
+}
+
+// commands holds the commands of a text against the price. A command is `--`, a name,
+// and a value after white space, a colon, an equals sign or nothing. In an address there
+// are none.
+func (a *account) commands(text string) {
+	for from := 0; a.refused == nil; {
+		at := strings.Index(text[from:], "--")
+		if at < 0 {
+			return
+		}
+		at += from
+		from = at + len("--")
+		rest := text[from:]
+		name := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"))]
+		if name == "" || len(name) > longestName || strings.Contains(text[strings.LastIndexAny(text[:at], " \t\r\n")+1:at], "://") {
+			continue
+		}
+		value := strings.TrimLeft(rest[len(name):], " \t\r\n:=")
+		if end := strings.IndexAny(value, " \t\r\n"); end >= 0 {
+			value = value[:end]
+		}
+		a.command(name, strings.Trim(value, `.,;:!?"'()[]{}`))
+	}
+}
+
+// command holds one command against the price.
+func (a *account) command(name, value string) {
+	name = plain(name)
+	if name == "rs" {
+		name = "resolution"
+	}
+	raw, _ := json.Marshal(value[:min(len(value), maxPath)])
+	rank, decides := ranks[name]
+	switch {
+	case decides && deciders[rank].opaque:
+		if said := newAlias(rank, "", raw); !said.readable() || !adoptSize(&a.asked, &said) {
+			a.refuse("holds the command --%s, which must say the same as %s", name, deciders[rank].means)
+		}
+	case decides && deciders[rank].deep || slices.Contains(ends, name) || slices.Contains(qualities, name):
+		if a.member(name, raw, nil); a.refused != nil {
+			a.refused = fault.At(a.refused.Code, a.at(), "the command --%s of %s", name, a.refused.Message)
+		}
+	}
+}
