@@ -165,6 +165,23 @@ func TestCitationsInTheCodeLeadSomewhere(t *testing.T) {
 	}
 }
 
+// absent are words by which a comment cites a document that is not in the repository.
+var absent = regexp.MustCompile(`(?i)\bservice document\b|\bsecurity contract\b|\b(?:interface|design),? sections? [0-9]|` +
+	`\bsections? [0-9][0-9., and]*of the (?:interface|design)\b|\bas the (?:interface|design) (?:says|fixes|has it)\b`)
+
+// TestNoCommentCitesAnAbsentDocument looks for such words.
+func TestNoCommentCitesAnAbsentDocument(t *testing.T) {
+	t.Parallel()
+	for _, file := range filesOf(t, ".go") {
+		if file == "docs_links_test.go" {
+			continue
+		}
+		for _, words := range absent.FindAllString(commentsOf(read(t, file)), -1) {
+			t.Errorf("%s cites %q, which is not in the repository; see docs/reference", file, words)
+		}
+	}
+}
+
 // TestTheReferenceHasEveryErrorCode compares the table of docs/reference/http.md with
 // the codes of package fault.
 func TestTheReferenceHasEveryErrorCode(t *testing.T) {

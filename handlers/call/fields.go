@@ -45,8 +45,7 @@ var (
 	streamField = rule{Name: "stream", Kinds: boolean, Deciding: true, Slot: slotStream}
 )
 
-// The fields of POST /v1/messages, literal to the service document, section
-// 4.7, and those that decide the price. Every other member passes untouched.
+// The fields of docs/reference/calls.md#messages, and those that decide the price. Every other member passes untouched.
 var messagesFields = table(append(messagesInput(),
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Required: true, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
@@ -85,9 +84,8 @@ func messagesInput() []rule {
 	)
 }
 
-// The fields of POST /v1/completions, literal to the service document, section
-// 4.8; best_of and stream_options are not named there, but decide the price. A
-// prompt is a text, or tokens, or an array of either.
+// The fields of docs/reference/calls.md#completions. A prompt is a text, or tokens, or
+// an array of either.
 var completionsFields = table(append(completionsChoices(),
 	rule{
 		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,

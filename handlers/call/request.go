@@ -137,7 +137,7 @@ func (b *body) splice(from, to int, text string) {
 }
 
 // checkVersion demands the header that names the version of the messages
-// dialect, in the form of a date (service document, section 9).
+// dialect, in the form of a date.
 func checkVersion(values []string, name string) *fault.Fault {
 	if len(values) == 0 || values[0] == "" {
 		return fault.At(fault.MissingParameter, name, "the header %s is required, with a date such as 2023-06-01", name)

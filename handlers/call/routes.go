@@ -13,7 +13,7 @@ type route struct {
 	path      string
 	dialect   reply.Dialect
 	shape     usage.Dialect     // of the answers
-	fields    *strictjson.Table // what the service document says of a body
+	fields    *strictjson.Table // what is checked of a body
 	limit     int64             // of a body, in bytes
 	versioned bool              // demands the version header
 	free      bool              // passes through without being metered

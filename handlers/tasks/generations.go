@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// generations is the form of /v1/video/generations (service document, section
-// 4.9). What is not known passes on there, so that nothing is ignored.
+// generations is the form of docs/reference/tasks.md#video-generations. What is not
+// known passes on there, so that nothing is ignored.
 var generations = &form{
 	name: "generations", limit: 16 << 20, answer: created,
 	decode: func(body []byte) (generation.Request, []string, *fault.Fault) {
@@ -56,7 +56,7 @@ func headOf(t *task.Task) generationHead {
 }
 
 // creation is what a submission is answered: the task, and what was given of the
-// fields that the service document names, as it was written, but for what is long.
+// fields that the reference lists, as it was written, but for what is long.
 type creation struct {
 	generationHead
 	Prompt         json.RawMessage            `json:"prompt,omitempty"`

@@ -17,8 +17,7 @@ var (
 	image = &form{name: "image", limit: 1 << 20, decode: generation.DecodeImage, answer: accepted}
 )
 
-// acceptance is what a submission to the platform is answered (service document,
-// section 4.6).
+// acceptance is what a submission to the platform is answered.
 type acceptance struct {
 	TaskID  string     `json:"task_id"`
 	Status  task.State `json:"status"`

@@ -10,7 +10,7 @@ import (
 
 // Family is what models of one family take, of one kind of generation.
 type Family struct {
-	// Name is the label of the service document: A to F.
+	// Name is the label of the family: A to F.
 	Name string
 
 	// Kind is what the rules are about.

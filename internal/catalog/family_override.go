@@ -10,7 +10,7 @@ import (
 // FamilyRow puts models into a family, and changes what they take. Without
 // models it changes the family itself, for all of its models.
 type FamilyRow struct {
-	// The label of the service document: A to F.
+	// The label of the family: A to F.
 	Family string `json:"family"`
 
 	// The models: an exact name, or a prefix and `*`. One that begins with
@@ -83,12 +83,10 @@ type Override struct {
 	// Whether inputs[].text is taken.
 	Text *bool `json:"text,omitempty"`
 
-	// How many inputs there may be. The service document has no such limit: `0`
-	// takes any number.
+	// How many inputs there may be. `0` takes any number.
 	MaxInputs *int `json:"max_inputs,omitempty"`
 
-	// Whether a lastFrame may be there without a firstFrame. The service document
-	// does not forbid it.
+	// Whether a lastFrame may be there without a firstFrame.
 	LastFrameAlone *bool `json:"last_frame_alone,omitempty"`
 
 	// How many images can be asked for at once, and how many are by default.

@@ -1,7 +1,7 @@
 package catalog
 
-// family is one row of the table of section 7 of the interface: what a label of
-// the service document stands for. Configuration changes any cell of it.
+// family is one row of the table of README.md#families: what a label stands for.
+// Configuration changes any cell of it.
 type family struct {
 	name     string
 	video    Rules
@@ -9,7 +9,7 @@ type family struct {
 	variants []VariantRow
 }
 
-// families is the table, literal to the service document where that speaks.
+// families is the table.
 var families = []family{
 	{
 		name: "A",

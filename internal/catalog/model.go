@@ -18,9 +18,8 @@ const (
 // maxModel bounds the name of a model, in bytes; every character of it is one.
 const maxModel = 256
 
-// CheckModel refuses, as INVALID_MODEL, a name that has not the form of
-// section 4 of the interface: video-{model_name}-{version} or, for images,
-// image-{model_name}-{version}. Its parts consist of letters, digits, dots and
+// CheckModel refuses, as INVALID_MODEL, a name that does not have the form
+// video-{model_name}-{version} or, for images, image-{model_name}-{version}. Its parts consist of letters, digits, dots and
 // underscores, and there may be more than two of them.
 func CheckModel(kind Kind, model string) *fault.Fault {
 	name, ok := strings.CutPrefix(model, string(kind)+"-")

@@ -43,7 +43,7 @@ const (
 )
 
 // redeliveryFor is how long after its end a callback can be sent again
-// (interface, section 4).
+// (docs/reference/tasks.md#callbacks).
 const redeliveryFor = 7 * 24 * time.Hour
 
 // eventRecord is the callback of a task, at event/<task>. What it says is in the

@@ -21,7 +21,7 @@ import (
 )
 
 // attempts are how long after the one before each attempt is made, the first
-// after the event (interface, section 4).
+// after the event (docs/reference/tasks.md#callbacks).
 var attempts = []time.Duration{
 	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute,
 	2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,

@@ -45,7 +45,7 @@ type Backend struct {
 const DefaultBusyTimeout = 30 * time.Minute
 
 // DefaultPolls is how often a backend is asked in a second unless it is
-// configured otherwise (design, section 5).
+// configured otherwise.
 const DefaultPolls = 50
 
 // Config is what a configuration says. It is replaced as a whole by a reload and
@@ -71,7 +71,7 @@ type Config struct {
 	Client *http.Client
 }
 
-// The defaults of a Config (security contract, "Endurance"; interface, section 9).
+// The defaults of a Config.
 const (
 	DefaultUnfinished = 100
 	DefaultKept       = 90 * 24 * time.Hour

@@ -40,7 +40,7 @@ type Keeping struct {
 }
 
 // keepPatience is how long a copy may fail before the task ends without it
-// (interface, section 4).
+// (docs/reference/tasks.md#files).
 const keepPatience = time.Hour
 
 // keepAgain is how long after a failure a copy is tried again.

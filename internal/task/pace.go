@@ -6,7 +6,7 @@ import (
 )
 
 // paces are how often a backend is asked for a job, by how long it has had it
-// (design, section 5; the service document recommends 2 to 5 s).
+// (docs/reference/tasks.md#polling-of-services).
 var paces = []struct {
 	until time.Duration // since the hand-over
 	every time.Duration

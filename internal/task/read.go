@@ -90,7 +90,7 @@ func (e *Engine) expired(completed int64) bool {
 	return e.now() >= completed+e.config.Load().Kept.Milliseconds()
 }
 
-// MostWait is how long Wait waits at most (interface, section 4).
+// MostWait is how long Wait waits at most (docs/reference/tasks.md#query).
 const MostWait = 60 * time.Second
 
 // waitLook is how often Wait looks by itself where another process may change the

@@ -19,7 +19,7 @@ import (
 // State is where a task stands. It goes forward only, and ends once.
 type State string
 
-// The states (service document, section 3). Pending is what a queued task is
+// The states (docs/reference/tasks.md#states). Pending is what a queued task is
 // shown as while its hand-over is in doubt; no record has it.
 const (
 	Queued     State = "queued"

@@ -11,7 +11,7 @@ import (
 )
 
 // SessionWindow is how long a session id is in use: 3 days from the acceptance
-// of its task, half open (service document, section 8).
+// of its task, half open (docs/reference/tasks.md#session-ids).
 const SessionWindow = 259_200 * time.Second
 
 // sessionRecord is a session id in use, at tasksession/<key>/<hash>.

@@ -39,7 +39,7 @@ type Submission struct {
 	body []byte // Job as it is written
 }
 
-// The limits of a submission, in characters (service document, section 8).
+// The limits of a submission, in characters (docs/reference/tasks.md#platform-body).
 const (
 	MaxSessionID      = 50
 	MaxSessionContext = 1000
@@ -56,7 +56,7 @@ const (
 	// done under one without renewing it.
 	leaseFor = time.Minute
 
-	// submissionLife is how long a task lives at most (design, section 5).
+	// submissionLife is how long a task lives at most (docs/reference/tasks.md#states).
 	submissionLife = 72 * time.Hour
 
 	// handoverLife is how long a job lives at a backend at most.

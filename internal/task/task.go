@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
-// Task is the resource that callers see (service document, section 2.1). One is
+// Task is the resource that callers see (docs/reference/tasks.md#task-resource). One is
 // never changed once it was returned.
 type Task struct {
 	ID          string  `json:"task_id"`
@@ -39,7 +39,7 @@ type Error struct {
 	Message string          `json:"message"`
 }
 
-// TaskFailed is the code of every [Error] (service document, section 2.1).
+// TaskFailed is the code of every [Error].
 const TaskFailed = "TASK_FAILED"
 
 func failure(reason backends.Reason, message string) *Error {

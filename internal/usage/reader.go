@@ -23,7 +23,7 @@ package usage
 // is read to its end all the same, but makes [Reader.TooLong] true.
 const MaxLine = 16 << 20
 
-// Dialect is the family of the interface a call was made in.
+// Dialect is the wire format of a call.
 type Dialect uint8
 
 const (
@@ -196,7 +196,7 @@ func (r *Reader) plainStream() bool {
 }
 
 // Estimate is the number of tokens that n bytes of text are taken for where
-// nothing was reported: a third, rounded up, as the interface fixes it.
+// nothing was reported: a third, rounded up (docs/reference/calls.md#estimates).
 func Estimate(n int64) int64 {
 	return n/3 + (n%3+2)/3
 }
