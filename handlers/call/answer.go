@@ -38,7 +38,7 @@ type answer struct {
 	told    bool         // a head has gone on to the caller
 	lost    bool         // the caller has disconnected, or takes nothing more
 
-	stream  bool // an event stream
+	stream  bool // an event stream, by its media type or by how it begins
 	json    bool // a JSON document
 	encoded bool // under a Content-Encoding
 	meter   *usage.Reader
@@ -130,7 +130,8 @@ func (a *answer) classify(header http.Header) {
 // measure sets up the reading of usage.
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.shape, a.stream, header.Get("Content-Encoding"))
-	if a.stream && !a.encoded && a.call.request.trimsUsage {
+	// An answer that is not declared as a stream may be one all the same.
+	if !a.encoded && a.call.request.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
 	}
 }
@@ -257,6 +258,7 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	a.stream = a.stream || a.meter != nil && a.meter.Stream()
 	if a.stream && a.meter != nil {
 		if out := a.call.pay(now); out != nil {
 			a.call.cancel(out)

@@ -80,7 +80,7 @@ func TestAReportThatIsLessThanTheOneBeforeTakesNothingBack(t *testing.T) {
 		"less output":            {messages, streamed, stream(`"input_tokens":25`, `"output_tokens":15`, `"output_tokens":3`), 25 + 150, "reported"},
 		"less from the cache":    {messages, streamed, stream(`"input_tokens":25,"cache_read_input_tokens":100`, `"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":15`), 25 + 10 + 150, "reported"},
 		"more":                   {messages, streamed, stream(`"input_tokens":25`, `"input_tokens":40,"output_tokens":3`, `"output_tokens":15`), 40 + 150, "reported"},
-		"as much, from a cache":  {messages, streamed, stream(`"input_tokens":100`, `"input_tokens":0,"cache_read_input_tokens":100,"output_tokens":15`), 10 + 150, "reported"},
+		"as much from a cache":   {messages, streamed, stream(`"input_tokens":100`, `"input_tokens":0,"cache_read_input_tokens":100,"output_tokens":15`), 10 + 150, "reported"},
 		"a chat's chunks":        {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":7,"completion_tokens":9`), chunk(`"prompt_tokens":3,"completion_tokens":2`), doneChunk)...), 7 + 90, "reported"},
 		"a chat's cache at last": {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":100,"completion_tokens":2`), chunk(`"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":2`), doneChunk)...), 40 + 6 + 20, "reported"},
 	})
@@ -112,4 +112,76 @@ func TestAnOutputReportedBeforeTheContentIsNoReportOfIt(t *testing.T) {
 			9 + 4*10, "estimated",
 		},
 	})
+}
+
+func TestAStreamUnderAnotherMediaTypeIsReadAsAStream(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	chatStream := strings.Join(chatChunks, "") + usageChunk + doneChunk
+	trimmed := strings.Join(chatChunks, "") + doneChunk
+	as := func(media string, seed uint64, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			for _, portion := range cuts(text, seed) {
+				gatetest.Send(w, portion)
+			}
+		}
+	}
+	messagesStream := strings.Join(messageEvents, "")
+	for _, media := range []string{"application/json", "text/plain; charset=utf-8", "application/octet-stream"} {
+		for name, c := range map[string]struct {
+			path, more string
+			script     http.HandlerFunc
+			body       string
+			cost       money.Amount
+		}{
+			"messages":               {messages, streamed, as(media, 1, messagesStream), messagesStream, 25 + 150},
+			"messages otherwise cut": {messages, streamed, as(media, 7, messagesStream), messagesStream, 25 + 150},
+			"with its length":        {messages, streamed, gatetest.Body(200, media, messagesStream), messagesStream, 25 + 150},
+			"nobody's wish":          {messages, "", as(media, 2, messagesStream), messagesStream, 25 + 150},
+			"chat":                   {chat, streamed, as(media, 3, chatStream), trimmed, 7 + 20},
+			"chat after lines":       {chat, streamed, as(media, 4, "\n\n: waiting\n\n"+chatStream), "\n\n: waiting\n\n" + trimmed, 7 + 20},
+			"chat with its length":   {chat, streamed, gatetest.Body(200, media, chatStream), chatStream, 7 + 20},
+			"JSON":                   {chat, streamed, as("application/json", 5, chatAnswer), chatAnswer, 9 + 40},
+			"JSON after lines":       {chat, streamed, as("application/json", 6, "\n\n \n"+chatAnswer), "\n\n \n" + chatAnswer, 9 + 40},
+		} {
+			t.Run(name+" as "+media, func(t *testing.T) {
+				t.Parallel()
+				key := g.NewKey(t, nil)
+				g.Credit(t, key.UserID, "1.00")
+				model := "priced " + t.Name()
+				g.Backend.On(model, c.script)
+				got := post(t, g, c.path, key.Secret, model, c.more)
+				if got.Body != c.body || got.Err != nil {
+					t.Errorf("the caller got (%v)\n%q, want\n%q", got.Err, got.Body, c.body)
+				}
+				if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "complete" || line.Text("usage") != "reported" {
+					t.Errorf("logged %v", line)
+				}
+				if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
+					t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
+				}
+			})
+		}
+	}
+	g.Verify(t)
+}
+
+func TestAStreamUnderAnotherMediaTypeThatBreaksOffIsNoWholeAnswer(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	for name, c := range map[string]struct {
+		events []string
+		cost   string
+	}{"before content": {messageEvents[:1], "0.00"}, "in content": {messageEvents[:4], "0.000000055"}} {
+		model := "priced " + name
+		g.Backend.On(model, gatetest.Then(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/plain") }, portions(c.events...)))
+		got := post(t, g, messages, key.Secret, model, streamed)
+		if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "upstream_error" || line.Text("cost") != c.cost {
+			t.Errorf("%s: logged %v, want %s", name, line, c.cost)
+		}
+		if want := strings.Join(c.events, "") + errorEvent(messages, "overloaded_error", "", brokeOff, got.RequestID()); got.Body != want {
+			t.Errorf("%s: the caller got\n%s", name, got.Body)
+		}
+	}
 }

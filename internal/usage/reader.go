@@ -40,6 +40,7 @@ const (
 type Reader struct {
 	dialect Dialect
 	stream  bool
+	sniff   sniffer // what it was not declared as
 	events  events
 	packed  *unpacker // nil unless the body is compressed
 	blind   bool      // bytes can not, or no longer, be read
@@ -47,11 +48,13 @@ type Reader struct {
 	closed  bool
 }
 
-// New returns a Reader for an answer in dialect. Stream says that it is a
-// text/event-stream, else it is one JSON text. Encoding is the answer's
-// Content-Encoding; gzip and zstd are read, any other makes the Reader blind.
+// New returns a Reader for an answer in dialect. Stream says that it is declared as
+// a text/event-stream. Else it is one, too, if it begins as one, and otherwise one
+// JSON text: some servers send their streams under another media type. Encoding is
+// the answer's Content-Encoding; gzip and zstd are read, any other makes the Reader
+// blind.
 func New(dialect Dialect, stream bool, encoding string) *Reader {
-	r := &Reader{dialect: dialect, stream: stream}
+	r := &Reader{dialect: dialect, stream: stream, sniff: sniffer{done: stream}}
 	r.events.reports.dialect = dialect
 	r.events.reset()
 	format, known := formatOf(encoding)
@@ -80,6 +83,9 @@ func (r *Reader) Write(p []byte) {
 
 // read takes the next bytes in the clear.
 func (r *Reader) read(p []byte) {
+	if !r.knows(p) {
+		return
+	}
 	if !r.stream {
 		r.events.document.write(p)
 		return
@@ -98,6 +104,9 @@ func (r *Reader) Close() {
 		r.packed.close()
 	}
 }
+
+// Stream reports whether the answer is an event stream, as far as it has come.
+func (r *Reader) Stream() bool { return r.stream }
 
 // Tokens returns the usage reported so far, and for which side of the call a
 // figure came. A message_start reports the input, but the one token of output

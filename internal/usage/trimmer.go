@@ -36,7 +36,15 @@ func NewTrimmer(r *Reader, w io.Writer) *Trimmer {
 
 // Write implements io.Writer. The reader is fed all of p even when w fails.
 func (t *Trimmer) Write(p []byte) (int, error) {
+	if t.r.packed == nil && !t.r.blind && !t.r.knows(p) {
+		t.held = append(t.held, p...) // a few bytes, and blank lines before them
+		if t.r.sniff.n == 0 {
+			_ = t.Close()
+		}
+		return t.taken(p)
+	}
 	if !t.r.plainStream() {
+		_ = t.Close()
 		t.r.Write(p)
 		t.pass(p)
 		return t.taken(p)

@@ -200,15 +200,49 @@ func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
 
 func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
 	t.Parallel()
-	in := usageChunk + "\n\n"
-	for _, r := range []*Reader{New(Completions, false, ""), New(Completions, true, "br"), New(Completions, true, "gzip")} {
-		var out bytes.Buffer
-		trimmer := NewTrimmer(r, &out)
-		trimmer.Write([]byte(in))
-		trimmer.Close()
-		r.Close()
-		if out.String() != in {
-			t.Errorf("%q passed", out.String())
+	for in, readers := range map[string][]*Reader{
+		usageChunk + "\n\n":                  {New(Completions, true, "br"), New(Completions, true, "gzip")},
+		"\n\n " + usageChunk[len("data: "):]: {New(Completions, false, "")},
+		"dat":                                {New(Completions, false, "")},
+		"retry later":                        {New(Completions, false, "")},
+		"\r\n\n":                             {New(Completions, false, "")},
+		"<html>" + usageChunk + "\n\n" + "</html>": {New(Completions, false, "")},
+	} {
+		for _, r := range readers {
+			var out bytes.Buffer
+			trimmer := NewTrimmer(r, &out)
+			for i := range in {
+				trimmer.Write([]byte(in[i : i+1]))
+			}
+			trimmer.Close()
+			r.Close()
+			if out.String() != in || r.Stream() != (strings.HasPrefix(in, "data")) && in != "dat" {
+				t.Errorf("%q passed of %q, which is a stream: %v", out.String(), in, r.Stream())
+			}
+		}
+	}
+}
+
+func TestAStreamIsKnownByItsBeginning(t *testing.T) {
+	t.Parallel()
+	chunk := contentChunk + "\n\n"
+	for begin, want := range map[string]string{
+		"": "", "\n": "\n", "\r\n\r\n": "\r\n\r\n", ": waiting\n\n": ": waiting\n\n", "id: 1\n": "id: 1\n", "retry: 9\n\n": "retry: 9\n\n", "event: x\n": "event: x\n",
+		usageChunk + "\n\n": "", "\n" + usageChunk + "\n\n": "",
+	} {
+		in := begin + chunk + usageChunk + "\n\n"
+		for _, portion := range []int{len(in), 1, 2, 5} {
+			var out bytes.Buffer
+			r := New(Completions, false, "")
+			trimmer := NewTrimmer(r, &out)
+			for p := range slices.Chunk([]byte(in), portion) {
+				trimmer.Write(p)
+			}
+			trimmer.Close()
+			r.Close()
+			if tokens, _, _ := r.Tokens(); out.String() != want+chunk && out.String() != "\n"+want+chunk || !r.Stream() || tokens.Output != 2 {
+				t.Errorf("%q by %d: %q passed, output %d", begin, portion, out.String(), tokens.Output)
+			}
 		}
 	}
 }
