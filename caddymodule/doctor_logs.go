@@ -76,7 +76,7 @@ var places = slices.Concat(
 	placesOf("request header ", func(r *http.Request, _ http.Header, name string) { r.Header[name] = []string{markedSecret} },
 		"Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "X-Goog-Api-Key", "X_Api_Key", "Stripe-Signature"),
 	placesOf("query parameter ", func(r *http.Request, _ http.Header, name string) { r.RequestURI += "?a=b&" + name + "=" + markedSecret },
-		"key", "Key", "api_key", "apikey", "access_token", "token", "sign"),
+		"key", "Key", "api_key", "apikey", "access_token", "token", "sign", "code", "session"),
 	placesOf("query parameter in Referer ", func(r *http.Request, _ http.Header, name string) {
 		r.Header["Referer"] = []string{"https://example.com/?" + name + "=" + markedSecret}
 	}, "key", "access_token"),

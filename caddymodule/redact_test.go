@@ -3,6 +3,7 @@ package caddymodule_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,24 +30,27 @@ func TestNoCredentialReachesTheLogs(t *testing.T) {
 	var places []place
 	for _, name := range []string{
 		"X-Api-Key", "Api-Key", "X-Auth-Token", "X-Goog-Api-Key", "X_Api_Key", "x_goog_api_key", "Stripe-Signature", "Webhook-Signature",
-		"Authorization", "Proxy-Authorization", "Cookie", "X-Amz-Security-Token",
+		"Authorization", "Proxy-Authorization", "Cookie", "X-Amz-Security-Token", "X-Secrets", "X-Auth-Tokens", "X_Api_Keys", "X-Otp", "X-Session",
 	} {
 		places = append(places, place{header: name + ": " + plain})
 	}
-	for _, name := range []string{"access_token", "apikey", "Key", "key", "api_key", "api-key", "token", "sign", "%6Bey", "client_secret"} {
+	for _, name := range []string{"access_token", "apikey", "Key", "key", "api_key", "api-key", "token", "sign", "%6Bey", "client_secret", "keys[]", "code", "reset_code", "otp", "session"} {
 		places = append(places,
 			place{path: "?a=b&" + name + "=" + plain},
 			place{header: "Referer: https://x.example/?" + name + "=" + plain},
 			place{path: "?a=b;" + name + "=" + plain})
 	}
-	for _, name := range []string{"X-Debug-Key", "Set-Cookie", "X_Api_Key", "Www-Authenticate-Token"} {
+	for _, name := range []string{"X-Debug-Key", "Set-Cookie", "X_Api_Key", "Www-Authenticate-Token", "X-Secrets", "X-Tokens"} {
 		places = append(places, place{answer: name + "=" + plain})
 	}
 	// What has the form of a key is hidden wherever it is.
 	places = append(places,
 		place{header: "X-Note: KEY"}, place{header: "User-Agent: KEY"}, place{path: "/KEY/x"}, place{path: "?note=KEY"},
 		place{answer: "X-Note=KEY"}, place{answer: "Location=https://x.example/?x=KEY"},
-		place{path: "/v1/files/abcdefghijklmn-hush-/boat.mp4"})
+		place{path: "/v1/files/abcdefghijklmn-hush-/boat.mp4"},
+		place{path: "http://user:hush-@127.0.0.1/x"}, place{path: "http://hush-@127.0.0.1/x"}, place{path: "HTTP://u:a%2Fhush-@[::1]:80/x"},
+		place{header: "Referer: https://user:hush-@x.example/"}, place{path: "?next=https%3A%2F%2Fuser%3Ahush-%40x.example%2F"},
+		place{answer: "Location=https://user:hush-@x.example/"}, place{header: "X-Note: see https://u:p@ss@hush-@x.example?a=b@c"})
 
 	for n, p := range places {
 		mark := fmt.Sprintf("%s%03d-", plain, n)
@@ -55,10 +59,14 @@ func TestNoCredentialReachesTheLogs(t *testing.T) {
 		}
 		id := fmt.Sprintf("place-%03d", n)
 		path := fill(p.path)
-		if !strings.HasPrefix(path, "/") {
+		if !strings.HasPrefix(path, "/") && !strings.Contains(path, "://") {
 			path = "/" + path
 		}
-		g.Do(t, "POST", path, "X-Place: "+id+"\nX-Answer: "+fill(p.answer)+"\n"+fill(p.header), `{"model":"echo"}`)
+		const body = `{"model":"echo"}`
+		wire := g.Dial(t) // clients take an address apart before they send it
+		wire.Send(t, "POST "+path+" HTTP/1.1\nHost: "+g.Address+"\nConnection: close\nX-Place: "+id+"\nX-Answer: "+fill(p.answer)+
+			"\nContent-Length: "+strconv.Itoa(len(body))+"\n"+strings.TrimLeft(fill(p.header)+"\n", "\n")+"\n"+body)
+		wire.Receive(t, "POST")
 		g.WaitLine(t, func(l gatetest.Line) bool {
 			request, _ := l["request"].(map[string]any)
 			headers, _ := request["headers"].(map[string]any)
@@ -70,7 +78,8 @@ func TestNoCredentialReachesTheLogs(t *testing.T) {
 			}
 		}
 	}
-	for _, harmless := range []string{`"uri":"/?a=b&access_token=REDACTED"`, `"/v1/files/REDACTED/boat.mp4"`, `"X-Debug-Key":["REDACTED"]`, `"X-Place":["place-001"]`} {
+	for _, harmless := range []string{`"uri":"/?a=b&access_token=REDACTED"`, `"/v1/files/REDACTED/boat.mp4"`, `"X-Debug-Key":["REDACTED"]`, `"X-Place":["place-001"]`,
+		`"uri":"http://REDACTED@127.0.0.1/x"`, `"uri":"/?a=b&code=REDACTED"`} {
 		if !g.Logged(harmless) {
 			t.Errorf("%s is not in the log", harmless)
 		}

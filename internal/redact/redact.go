@@ -16,14 +16,24 @@ import (
 // Mark stands in the place of what is hidden.
 const Mark = "REDACTED"
 
-// endings are how the names of credentials end, without separators.
+// endings are how the names of credentials end, without separators and in the
+// singular.
 var endings = []string{
 	"key", "token", "secret", "password", "passwd", "pwd", "passphrase", "signature", "sign", "sig", "auth", "authorization",
-	"credential", "credentials", "cookie", "cookie2", "jwt", "assertion", "sessionid",
+	"credential", "cookie", "cookie2", "jwt", "assertion", "sessionid", "session", "otp",
 }
 
-// harmless are names that end like those of credentials and are none.
-var harmless = []string{"idempotencykey"}
+// code is how the names of parameters end that hold a code to log in by, beside
+// endings.
+const code = "code"
+
+// harmless are endings of names that end like those of credentials and are none:
+// numbers of tokens, and codes that are known to all.
+var harmless = []string{
+	"idempotencykey", "maxtokens", "mintokens", "inputtokens", "outputtokens", "totaltokens", "prompttokens", "completiontokens",
+	"reasoningtokens", "cachedtokens", "budgettokens",
+	"statuscode", "errorcode", "exitcode", "countrycode", "languagecode", "currencycode", "postalcode", "zipcode",
+}
 
 // forms are how credentials begin that show their form: API keys, access tokens
 // and the secrets of payment services and webhooks.
@@ -36,9 +46,11 @@ const shortestForm = 8
 // endingsBy are the endings by their last two characters, as index has them: most
 // names end like none of them.
 var endingsBy = func() (by [128 * 128][]string) {
-	for _, ending := range endings {
-		last := index(ending[len(ending)-2], ending[len(ending)-1])
-		by[last] = append(by[last], ending)
+	for _, one := range endings {
+		for _, ending := range []string{one, one + "s"} {
+			last := index(ending[len(ending)-2], ending[len(ending)-1])
+			by[last] = append(by[last], ending)
+		}
 	}
 	return by
 }()
@@ -48,7 +60,10 @@ func index(last, final byte) int { return int(last)<<7 | int(final) }
 
 // Name reports whether a header, a query parameter or a cookie of this name holds
 // a credential. Case and separators do not count.
-func Name(name string) bool {
+func Name(name string) bool { return named(name, "") }
+
+// named is Name, for which more is an ending beside the others, unless it is empty.
+func named(name, more string) bool {
 	var last [2]byte
 	for i, n := len(name)-1, 1; i >= 0 && n >= 0; i-- {
 		if isDigit(name[i]) {
@@ -57,7 +72,7 @@ func Name(name string) bool {
 		}
 	}
 	candidates := endingsBy[index(last[0], last[1])]
-	if candidates == nil {
+	if candidates == nil && (more == "" || last != [2]byte([]byte(more)[len(more)-2:])) {
 		return false
 	}
 	var buf [64]byte
@@ -67,12 +82,8 @@ func Name(name string) bool {
 			plain = append(plain, lower(name[i]))
 		}
 	}
-	for _, ending := range candidates {
-		if bytes.HasSuffix(plain, []byte(ending)) {
-			return !slices.Contains(harmless, string(plain))
-		}
-	}
-	return false
+	ends := func(ending string) bool { return bytes.HasSuffix(plain, []byte(ending)) }
+	return (slices.ContainsFunc(candidates, ends) || more != "" && ends(more)) && !slices.ContainsFunc(harmless, ends)
 }
 
 // lower returns a digit of base 62 in lower case.
@@ -87,8 +98,9 @@ func lower(c byte) byte {
 const deepest = 4
 
 // Text returns a text with the credentials in it hidden: the values of pairs
-// name=value, as in the query of a URL, whose name is that of a credential, what
-// follows Bearer, and whatever has the form of an API key. If a credential shows
+// name=value, as in the query of a URL, whose name is that of a credential, the user
+// and the password of a URL, what follows Bearer, and whatever has the form of an
+// API key. If a credential shows
 // only after percent-decoding, the decoded text is returned. The time it takes
 // grows with the length of the text and no faster.
 func Text(text string) string {
@@ -111,6 +123,9 @@ func layer(text string) string {
 	if strings.IndexByte(text, '=') >= 0 {
 		text = pairs(text)
 	}
+	if strings.Contains(text, scheme) {
+		text = userinfo(text)
+	}
 	return formed(text)
 }
 
@@ -126,7 +141,7 @@ func pairs(text string) string {
 		for begin > written && inName(text[begin-1]) {
 			begin--
 		}
-		if begin == at || !Name(text[begin:at]) {
+		if begin == at || !named(text[begin:at], code) {
 			continue
 		}
 		end := at + 1
@@ -141,6 +156,32 @@ func pairs(text string) string {
 		written, at = end, end-1
 	}
 	return whole(&out, text, written)
+}
+
+// scheme is what stands between the scheme of a URL and its authority.
+const scheme = "://"
+
+// userinfo hides what stands before the host of a URL.
+func userinfo(text string) string {
+	var out strings.Builder
+	written := 0 // of text
+	for {
+		at := strings.Index(text[written:], scheme)
+		if at < 0 {
+			return whole(&out, text, written)
+		}
+		begin := written + at + len(scheme)
+		end := begin
+		for end < len(text) && inValue(text[end]) && text[end] != '/' && text[end] != '?' && text[end] != '\\' {
+			end++
+		}
+		out.WriteString(text[written:begin])
+		if host := strings.LastIndexByte(text[begin:end], '@'); host > 0 {
+			out.WriteString(Mark)
+			begin += host
+		}
+		written = begin
+	}
 }
 
 // whole returns what was written for the beginning of a text, and its rest.

@@ -13,6 +13,7 @@ func TestNamesOfCredentialsAreKnownInEverySpelling(t *testing.T) {
 		"Authorization", "proxy-authorization", "Cookie", "Set-Cookie", "X-Api-Key", "x_api_key", "X_Api_Key", "Api-Key", "apikey", "APIKEY",
 		"Key", "key", "key[]", "access_token", "accessToken", "X-Auth-Token", "X-Goog-Api-Key", "Stripe-Signature", "Webhook-Signature", "sign",
 		"X-Amz-Credential", "X-Amz-Security-Token", "client_secret", "Password", "X-Debug-Key", "HTTP_X_API_KEY", "Cf-Access-Jwt-Assertion", "api.key",
+		"X-Secrets", "X-Tokens", "api_keys", "keys[]", "X-Cookies", "passwords", "otp", "X-TOTP", "session", "X-Sessions",
 	} {
 		if !redact.Name(name) {
 			t.Errorf("%s is taken for harmless", name)
@@ -20,6 +21,7 @@ func TestNamesOfCredentialsAreKnownInEverySpelling(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "Idempotency-Key", "sign_type", "max_tokens", "Anthropic-Ratelimit-Tokens-Remaining", "Content-Type", "model", "Keep-Alive", "X-Request-Id", "limit",
+		"X-Input-Tokens", "thinking.budget_tokens", "s", "x-s", "code",
 	} {
 		if redact.Name(name) {
 			t.Errorf("%s is taken for a credential", name)
@@ -55,7 +57,14 @@ func TestCredentialsAreHiddenInTexts(t *testing.T) {
 		"/api/pay/notify?money=1&sign=x&sign_type=MD5":    "/api/pay/notify?money=1&sign=REDACTED&sign_type=MD5",
 		"/v1/platform/tasks?limit=5&after=100%25":         "/v1/platform/tasks?limit=5&after=100%25",
 		"/v1/messages?model=gpt%2D4&note=%zz":             "/v1/messages?model=gpt%2D4&note=%zz",
-		"https://x.example/cb?code=1&secret=s%26more&z=1": "https://x.example/cb?code=1&secret=REDACTED&z=1",
+		"https://x.example/cb?code=1&secret=s%26more&z=1": "https://x.example/cb?code=REDACTED&secret=REDACTED&z=1",
+		"/?reset_code=1&otp=2&session=3&state=4":          "/?reset_code=REDACTED&otp=REDACTED&session=REDACTED&state=4",
+		"/?country_code=DE&status-code=404&codec=h264":    "/?country_code=DE&status-code=404&codec=h264",
+		"http://user:pass@x.example/a@b?c=d@e":            "http://REDACTED@x.example/a@b?c=d@e",
+		"postgres://u:p@ss@db.example:5432":               "postgres://REDACTED@db.example:5432",
+		"/?next=https%3A%2F%2Fu%3Ap%40x.example%2Fa":      "/?next=https://REDACTED@x.example/a",
+		"mail to a@b.example, https://x.example":          "mail to a@b.example, https://x.example",
+		"https://@x.example and ://u@":                    "https://@x.example and ://REDACTED@",
 		"a=b; modelgate_session_id=abcdef; theme=dark":    "a=b; modelgate_session_id=REDACTED; theme=dark",
 		"": "", "=": "=", "%": "%", "?key=%": "?key=REDACTED",
 	} {
@@ -80,7 +89,7 @@ func FuzzTextHidesAKeyWhereverItStands(f *testing.F) {
 // Texts of 4 MiB take milliseconds, or hours.
 func TestTheTimeOfATextGrowsNoFasterThanItsLength(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"s", "=", "a=", "%", "%25", "sk-", "ask-", "?key=a&", key + " ", "bearer ", "key=%6Bey%3D"} {
+	for _, part := range []string{"s", "=", "a=", "%", "%25", "sk-", "ask-", "?key=a&", key + " ", "bearer ", "key=%6Bey%3D", "://", "://u@", "@", "a://@"} {
 		redact.Text(strings.Repeat(part, 4<<20/len(part)))
 	}
 }
