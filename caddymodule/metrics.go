@@ -47,7 +47,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		tokens:     counter("tokens_total", "Tokens of model calls as they count for the bill, by kind.", "route", "kind"),
 		refusals:   counter("refusals_total", "Calls refused before a backend was asked, by code.", "route", "code"),
 		spend:      counter("spend_total", "What calls were charged, in units of the currency.", "route"),
-		lost:       counter("uncollected_total", "What calls came to beyond what anybody had: the operator's loss, in units of the currency.", "route"),
+		lost:       counter("uncollected_total", "What calls cost beyond what users were charged: the operator's loss, in units of the currency.", "route"),
 		cut:        counter("usage_cut_total", "Calls whose backend reported more usage than a call can have.", "route"),
 		auth:       counter("auth_events_total", "What people have tried to be let in or to prove themselves by, and how it went.", "event", "outcome"),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{

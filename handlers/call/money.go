@@ -33,7 +33,7 @@ type bill struct {
 	asked    int64     // bytes of text in the request, once they were counted; -1 before
 
 	charged money.Amount
-	lost    money.Amount // came to, and nobody had it
+	lost    money.Amount // came to, and nobody had it, or nobody could be charged it
 	cut     bool         // the backend claims more than the call can have used
 
 	unlisted string // the tier or region that served the call, where the price lists only others
@@ -62,6 +62,9 @@ func (c *call) findPrice() *fault.Fault {
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
 	}
+	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
+		f = c.request.checkPrompts(c.body.bytes(), price.Context)
+	}
 	return f
 }
 
@@ -70,7 +73,7 @@ func (c *call) ask() catalog.Ask {
 	json := c.body.bytes()
 	a := catalog.Ask{Model: c.request.model, BodyBytes: int64(len(json)), Prompts: c.request.prompts(), Choices: 1, FullContext: c.bill.restricted}
 	tokens, bytes := c.request.promptTokens()
-	a.BodyBytes, a.InlineInput = a.BodyBytes-bytes, tokens
+	a.BodyBytes, a.PromptTokens = a.BodyBytes-bytes, tokens
 	for _, slot := range []int{slotChoices, slotBestOf} {
 		if n, ok := c.request.fields[slot].Int(json); ok {
 			a.Choices = max(a.Choices, n)
@@ -323,8 +326,12 @@ func (c *call) charge() {
 		b.reservation.Grow(more)
 	}
 	record := c.record()
+	if b.cut { // of a report: an estimate that is cut tells nothing of the cost
+		report.Tokens = o.Tokens
+		record.Lost = b.price.Excess(b.bounds, &report, cost)
+	}
 	b.charged = b.reservation.Settle(record, cost, true)
-	b.lost = cost - b.charged
+	b.lost = cost - b.charged + record.Lost
 	c.route.metrics.Charged(b.charged, b.lost, b.cut)
 	if b.lost > 0 || b.cut {
 		c.block.logger.Warn("a backend reports more usage than can be charged", zap.String("request_id", c.id),

@@ -300,8 +300,8 @@ func TestABackendThatClaimsTooMuchIsCutAndTheRestIsNotCollected(t *testing.T) {
 		cost          money.Amount
 		lost          string
 	}{
-		"more output than was asked for": {9, 500, "1.00", 9 + 64*10, ""},
-		"more input than the model has":  {90_000, 4, "1.00", 10_000 + 40, ""},
+		"more output than was asked for": {9, 500, "1.00", 9 + 64*10, "0.00000436"},
+		"more input than the model has":  {90_000, 4, "1.00", 10_000 + 40, "0.00008"},
 		"more input than the body":       {5_000, 4, "1.00", 5_000 + 40, ""},
 		"and than there is":              {5_000, 4, "0.000002", 2_000, "0.00000304"},
 	} {

@@ -1,6 +1,8 @@
 package call
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -61,6 +63,28 @@ func (q *request) promptTokens() (tokens, bytes int64) {
 		return int64(elements.Len), int64(prompt.End - prompt.Start)
 	}
 	return 0, 0
+}
+
+// checkPrompts refuses a prompt that is given as more tokens than most. It reads the
+// prompts: it is called only if they are more than that together.
+func (q *request) checkPrompts(json []byte, most int64) *fault.Fault {
+	prompt := q.fields[slotPrompt]
+	if q.fields[slotPromptElements].Kind == strictjson.Integer {
+		return tooLong("prompt", int64(prompt.Len), most)
+	}
+	index := 0
+	for text := range bytes.SplitSeq(prompt.Raw(json), []byte{']'}) {
+		one := text[bytes.LastIndexByte(text, '[')+1:]
+		if tokens := int64(bytes.Count(one, []byte{','})) + 1; tokens > most {
+			return tooLong(fmt.Sprintf("prompt[%d]", index), tokens, most)
+		}
+		index++
+	}
+	return nil
+}
+
+func tooLong(param string, tokens, most int64) *fault.Fault {
+	return fault.At(fault.InvalidParameter, param, "`%s`: %d tokens are more than this model reads; allowed: %d", param, tokens, most)
 }
 
 // prompts is the number of prompts: an array of tokens is one.

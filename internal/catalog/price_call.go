@@ -15,7 +15,9 @@ import (
 // Ask is what a call asks for, as far as it decides the greatest price.
 type Ask struct {
 	Model        string // as the body names it
-	BodyBytes    int64  // of the whole request body
+	BodyBytes    int64  // of the request body, without what the following two count
+	PromptTokens int64  // of prompts that are given as tokens
+	InlineInput  int64  // tokens to reserve for inline images, documents and audio
 	Prompts      int64  // at least 1
 	Choices      int64  // for each prompt: the greater of n and best_of, at least 1
 	MaxTokens    int64  // for each choice; it counts when HasMaxTokens
@@ -30,10 +32,6 @@ type Ask struct {
 	// whole max_output is reserved, and bounds the charge.
 	FullOutput bool
 
-	// InlineInput is the number of tokens to reserve for inline images, documents
-	// and audio. BodyBytes does not include these.
-	InlineInput int64
-
 	Tiers      []Option     // what the body says of service_tier and of speed; nil: nothing
 	Geo        Option       // inference_geo
 	Tools      []ServerTool // server-side tools
@@ -44,6 +42,9 @@ type Ask struct {
 	Thinking   bool         // the body asks the model to reason
 	Models     []NamedModel // models that the body names beside its own
 }
+
+// text is the bound of the input that is inline text, in tokens.
+func (a *Ask) text() int64 { return usage.Estimate(a.BodyBytes) + a.PromptTokens }
 
 // CostsUnseen reports whether the call asks for something whose cost neither the
 // text of its body nor that of its answer shows: tools that the backend runs, other
@@ -87,9 +88,11 @@ type Bounds struct {
 	Input   int64 // input of all kinds that is charged at most
 	Output  int64 // output of all kinds that is reserved for, and charged at most
 
-	greatest money.Amount // what is reserved
-	most     money.Amount // what is charged at most
-	options  *options     // nil: the call asks for nothing that few calls ask for
+	text      int64        // input that is inline text, at most
+	unbounded bool         // nothing is cut; see [Price.Excess]
+	greatest  money.Amount // what is reserved
+	most      money.Amount // what is charged at most
+	options   *options     // nil: the call asks for nothing that few calls ask for
 }
 
 // Greatest returns what is reserved before a call: the price of its Reserve and
@@ -119,14 +122,16 @@ func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
 }
 
 // bounds returns the bounds of a call that p itself has the price of; false when
-// that is out of range.
+// that is out of range. Inline text is bounded by itself: it may be more than the
+// context that p knows of, which some members and headers of a call extend.
 func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 	prompts, choices, rounds := max(a.Prompts, 1), max(a.Choices, 1), p.rounds(&a)
-	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64}
+	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64, text: a.text()}
 	pass := b.Input // input of one pass
 	ok = true
 	if p.Context > 0 {
 		if pass, ok = times(p.Context, prompts); ok {
+			pass = max(pass, b.text)
 			b.Input, ok = times(pass, rounds)
 		}
 	}
@@ -147,7 +152,7 @@ func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 	b.Reserve = b.Input
 	loops := len(a.Tools) > 0 || slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.beside() })
 	if !a.FullContext && !loops {
-		if n, fits := times(min(usage.Estimate(a.BodyBytes)+a.InlineInput, pass), rounds); fits {
+		if n, fits := times(min(b.text+a.InlineInput, pass), rounds); fits {
 			b.Reserve = min(n, b.Input)
 		}
 	}
@@ -249,7 +254,7 @@ func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 		if m.MaxTokens > 0 {
 			each = min(each, m.MaxTokens)
 		}
-		if in, ok = times(m.Price.Context, m.uses()); ok {
+		if in, ok = times(max(m.Price.Context, a.text()), m.uses()); ok {
 			out, ok = times(each, m.uses())
 		}
 		sum.Plus(m.Price.dearest(a, in, out))

@@ -28,8 +28,13 @@ func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {
 	}{
 		"a short body":         {claude(), Ask{BodyBytes: 3000, MaxTokens: 100, HasMaxTokens: true}, Bounds{Reserve: 1000, Input: 200_000, Output: 100}, "0.00525"},
 		"a part of a token":    {claude(), Ask{BodyBytes: 1, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 1, Input: 200_000, Output: 1}, "0.00001875"},
-		"a body over context":  {claude(), Ask{BodyBytes: 32 << 20, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 200_000, Input: 200_000, Output: 1}, "0.750015"},
-		"context per prompt":   {claude(), Ask{BodyBytes: 32 << 20, Prompts: 3, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 600_000, Input: 600_000, Output: 3}, "2.250045"},
+		"a body over context":  {claude(), Ask{BodyBytes: 32 << 20, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 11_184_811, Input: 11_184_811, Output: 1}, "41.94305625"},
+		"tokens over context":  {claude(), Ask{BodyBytes: 3, PromptTokens: 300_000, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 300_001, Input: 300_001, Output: 1}, "1.12501875"},
+		"media over context":   {claude(), Ask{BodyBytes: 3000, InlineInput: 1 << 30, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 200_000, Input: 200_000, Output: 1}, "0.750015"},
+		"media beside text":    {claude(), Ask{BodyBytes: 900_000, InlineInput: 1 << 30, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 300_000, Input: 300_000, Output: 1}, "1.125015"},
+		"a link beside text":   {claude(), Ask{BodyBytes: 900_000, FullContext: true, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 300_000, Input: 300_000, Output: 1}, "1.125015"},
+		"context per prompt":   {claude(), Ask{BodyBytes: 32 << 20, Prompts: 3, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 11_184_811, Input: 11_184_811, Output: 3}, "41.94308625"},
+		"a link per prompt":    {claude(), Ask{FullContext: true, Prompts: 3, MaxTokens: 1, HasMaxTokens: true}, Bounds{Reserve: 600_000, Input: 600_000, Output: 3}, "2.250045"},
 		"no max_tokens":        {claude(), Ask{}, Bounds{Reserve: 0, Input: 200_000, Output: 64_000}, "0.96"},
 		"max_tokens over max":  {claude(), Ask{MaxTokens: math.MaxInt64, HasMaxTokens: true}, Bounds{Reserve: 0, Input: 200_000, Output: 64_000}, "0.96"},
 		"no tokens are wanted": {claude(), Ask{HasMaxTokens: true, Choices: 4}, Bounds{Reserve: 0, Input: 200_000, Output: 0}, "0"},
@@ -41,7 +46,7 @@ func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {
 	} {
 		got, refused := c.price.Bounds(c.ask)
 		sizes := got
-		sizes.greatest, sizes.most, sizes.options = 0, 0, nil
+		sizes.text, sizes.greatest, sizes.most, sizes.options = 0, 0, 0, nil
 		if refused != nil || sizes != c.bounds {
 			t.Errorf("%s is bounded by %+v, %v, want %+v", name, sizes, refused, c.bounds)
 		} else if sum := c.price.Greatest(got); sum != *amount(c.greatest) {

@@ -26,12 +26,33 @@ type Charge struct {
 // rounded up once, and then the request and the uses of tools. It is never more
 // than the greatest price within b.
 func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
+	served, b := b.options.servedBy(p, b, r)
+	return p.charge(served, b, r).within(b)
+}
+
+// maxExcess is by how much more than it can be charged a call may have cost,
+// as a multiple of that. Beyond, a report is taken for an error.
+const maxExcess = 10
+
+// Excess returns how much more than charged the reported usage costs without any
+// bound. That is nothing a user pays: the operator bears it.
+func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Amount {
+	served, b := b.options.servedBy(p, b, r)
+	most, ok := times(int64(b.most), maxExcess)
+	if !ok {
+		most = int64(money.Max - b.most)
+	}
+	whole := p.charge(served, Bounds{Input: math.MaxInt64, Output: math.MaxInt64, unbounded: true, options: b.options}, r)
+	return min(max(whole.Amount-charged, 0), money.Amount(most))
+}
+
+// charge is Charge at the price that served the call, without the bound of its sum.
+func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	if !p.hasRules() && b.options == nil && len(r.Passes) == 0 {
 		kept, cut := p.Cut(b, r.Tokens)
-		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut}.within(b)
+		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut}
 	}
-	served, b := b.options.servedBy(p, b, r)
-	s := serving{price: served, options: b.options, report: r}
+	s := serving{price: served, options: b.options, report: r, unbounded: b.unbounded}
 	var c Charge
 	var sum money.Sum
 	if served == nil {
@@ -46,7 +67,7 @@ func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
 		case usage.CompactionPass:
 		case usage.AdvisorPass:
 			m, before := b.options.advisor(r.Passes[:i], pass)
-			if before >= m.uses() {
+			if before >= m.uses() && !b.unbounded {
 				c.Cut = true
 				continue
 			}
@@ -60,9 +81,13 @@ func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
 			c.Tokens = c.Tokens.Plus(pass.Tokens)
 			continue
 		}
+		input := max(orUnbounded(price.Context), b.text)
 		output = min(orUnbounded(output), orUnbounded(price.MaxOutput))
+		if b.unbounded {
+			input, output = b.Input, b.Output
+		}
 		cost, kept, cut := serving{price: price, options: b.options, report: r}.
-			pass(pass.Tokens, pass.Tokens.AllInput(), orUnbounded(price.Context), output)
+			pass(pass.Tokens, pass.Tokens.AllInput(), input, output)
 		sum.Plus(cost)
 		c.Tokens, c.Cut = c.Tokens.Plus(kept), c.Cut || cut
 	}
@@ -76,7 +101,7 @@ func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
 		}
 	}
 	c.Amount = inRange(amount, ok)
-	return c.within(b)
+	return c
 }
 
 func orUnbounded(tokens int64) int64 {
@@ -96,9 +121,10 @@ func (c Charge) within(b Bounds) Charge {
 
 // serving is how a price applies to what served a call.
 type serving struct {
-	price   *Price
-	options *options // nil: none
-	report  *usage.Report
+	price     *Price
+	options   *options // nil: none
+	report    *usage.Report
+	unbounded bool // tools may be used any number of times
 }
 
 // call returns what the tokens of the call itself cost, without the passes beside
@@ -229,6 +255,9 @@ func (s serving) tools() (sum money.Amount, cut bool) {
 			n = 1
 		}
 		most := s.mostUses(price.Tool)
+		if s.unbounded {
+			most = n
+		}
 		cut = cut || n > most
 		cost, ok := times(min(n, most), int64(price.Price))
 		if ok {

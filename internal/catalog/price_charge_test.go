@@ -158,6 +158,39 @@ func TestPassesOfAnAdvisorAreChargedAsFarAsTheyAreReserved(t *testing.T) {
 	}
 }
 
+func TestWhatIsCutIsTheExcess(t *testing.T) {
+	t.Parallel()
+	plain := Price{Model: "p", TokenPrices: TokenPrices{Input: amount("0.001"), Output: amount("0.001")}, Context: 1000, MaxOutput: 100}
+	sage := plain
+	advised := []NamedModel{{Param: "tools[0].model", Name: "sage", Price: &sage, MaxUses: 1}}
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom([]Price{plain, gpt()}).Draw(t, "price")
+		a := Ask{BodyBytes: 300, MaxTokens: 10, HasMaxTokens: true, Models: rapid.SampledFrom([][]NamedModel{nil, advised}).Draw(t, "models")}
+		b, refused := p.Bounds(a)
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		r := usage.Report{CountsTools: true, Tokens: tokens(3000).Draw(t, "tokens")}
+		for range rapid.IntRange(0, 3).Draw(t, "passes") {
+			kind := rapid.SampledFrom([]usage.PassKind{usage.CompactionPass, usage.AdvisorPass}).Draw(t, "kind")
+			r.Passes = append(r.Passes, usage.Pass{Kind: kind, Tokens: tokens(3000).Draw(t, "pass")})
+		}
+		if n := rapid.Int64Range(0, 20).Draw(t, "searches"); n > 0 {
+			r.Tools = []usage.ToolUse{{Name: "web_search", Uses: n}}
+		}
+		c := p.Charge(b, &r)
+		excess := p.Excess(b, &r, c.Amount)
+		if !c.Cut && excess != 0 || excess < 0 || excess > maxExcess*b.most {
+			t.Fatalf("%+v is charged %+v, the excess is %v", r, c, excess)
+		}
+		wide := b // one that lets all of it pass
+		wide.Input, wide.Output, wide.most, wide.unbounded = 1<<60, 1<<60, money.Max, true
+		if whole := p.Charge(wide, &r); excess != min(max(whole.Amount-c.Amount, 0), maxExcess*b.most) {
+			t.Fatalf("%+v is charged %v of %v, the excess is %v", r, c.Amount, whole.Amount, excess)
+		}
+	})
+}
+
 func TestAnUnknownTierIsChargedAtTheDearestListed(t *testing.T) {
 	t.Parallel()
 	p := gpt()

@@ -199,13 +199,14 @@ func passing(err error) bool {
 // Settle charges a call what it has come to so far, as far as it was reserved,
 // and queues its record: once at its end with final, and before in between where
 // it takes long. It returns what is charged in all; the rest of cost is
-// uncollected. It waits only while the queue is full.
+// uncollected, as is what c says to be lost beyond cost. It waits only while the
+// queue is full.
 func (r *Reservation) Settle(c Call, cost money.Amount, final bool) (charged money.Amount) {
 	if r.ended {
 		panic("ledger: a call is settled after its end")
 	}
 	x := &settlement{reservation: r, changes: r.charge(cost), final: final, before: r.counted}
-	c.Cost, c.Lost = r.charged, cost-r.charged
+	c.Cost, c.Lost = r.charged, c.Lost+cost-r.charged
 	if r.ended = final; final {
 		r.shrink(x.changes, &c)
 	}
