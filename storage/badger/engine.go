@@ -86,6 +86,7 @@ func open(c config) (_ *engine, err error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	c.size.setHeapGrowth()
 	e := &engine{
 		db:     db,
 		log:    log,

@@ -1,6 +1,9 @@
 package badger
 
 import (
+	"os"
+	"runtime/debug"
+
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 )
@@ -37,13 +40,14 @@ type sizing struct {
 	blockCache int64 // blocks of tables, decompressed
 	indexCache int64 // indexes and Bloom filters of tables
 	rows       int64 // values that were read lately
+	heapGrowth int   // of the process between two garbage collections, in percent
 }
 
 // sizings are the words of `memory`.
 var sizings = map[string]sizing{
-	"small":  {memtable: 7 << 18, table: 256 << 10, baseLevel: 1 << 20, blockCache: 4 << 20, indexCache: 4 << 20, rows: 8 << 20},
-	"normal": {memtable: 7 << 20, table: 1 << 20, baseLevel: 6 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 128 << 20},
-	"large":  {memtable: 28 << 20, table: 4 << 20, baseLevel: 24 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20},
+	"small":  {memtable: 7 << 18, table: 256 << 10, baseLevel: 1 << 20, blockCache: 4 << 20, indexCache: 4 << 20, rows: 8 << 20, heapGrowth: 100},
+	"normal": {memtable: 7 << 20, table: 1 << 20, baseLevel: 6 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 128 << 20, heapGrowth: 200},
+	"large":  {memtable: 28 << 20, table: 4 << 20, baseLevel: 24 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20, heapGrowth: 200},
 }
 
 const (
@@ -62,6 +66,15 @@ const (
 // inline is the largest value that is kept in the tree: no more than a
 // transaction may have.
 func (s sizing) inline() int64 { return min(maxInline, s.memtable*15/100) }
+
+// setHeapGrowth sets how far the heap of the process grows between two collections, as GOGC does,
+// unless the operator has set that. Small memtables make a small heap, which Go would
+// collect more than twice as often for the same calls.
+func (s sizing) setHeapGrowth() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(s.heapGrowth)
+	}
+}
 
 // leastFree is the free space that the logs of all memtables, their tables and
 // two compactions may take before a commit can be refused.
