@@ -34,6 +34,8 @@ var seeds = []string{
 	`{"model":"m","prompt":"p","tokens":[1,[2,3],"x",[]],"grid":[[1,2],3]}`, `{"tokens":[[1,"x"]]}`, `{"tokens":[[[1]]]}`,
 	`{"model":"m","prompt":"p","tier":"a","tier":null,"parts":[{"type":"text"},"x",{"type":"te\u0078t","source":{"url":1,"url":null}},{"type":"image","source":"x"}]}`,
 	`{"model":"m","prompt":"p","parts":{"type":"tool","source":{"url":[{"url":2}]}}}`, `{"parts":[{"Type":"x"}]}`, `{"parts":[{"type":"\ud800"}]}`,
+	`{"x":[{"y":1}],"cachedContent":{},"tools":[{"type":null,"x":false},{"z":"\ud800","Type_":1}, {} ]}`, `{"tools":[{"Cached_Content":1}],"Tools":0}`,
+	"{\"_cachedContent\u212a\":1,\"c\\u0061ched-content\":[1],\"\":0}",
 }
 
 // FuzzScan holds the scan against a second reading of the same rules over the
@@ -46,7 +48,7 @@ func FuzzScan(f *testing.F) {
 		for _, c := range []struct {
 			table  *Table
 			fields int
-		}{{&noRules, 1}, {messagesTable, messagesFields}, {completionsTable, completionsFields}} {
+		}{{&noRules, 1}, {messagesTable, messagesFields}, {completionsTable, completionsFields}, {closedTable, 1}} {
 			fields, want := make([]Value, c.fields), make([]Value, c.fields)
 			var notes []Note
 			refused := c.table.ScanNotes(body, fields, &notes)
@@ -192,18 +194,30 @@ func (r *reader) members(table *Table, start int) (members int) {
 	}
 	seen, given := make(map[string]bool), make(map[string]bool)
 	for r.dec.PeekKind() != jsontext.KindEndObject {
+		at := int(r.dec.InputOffset())
+		at += bytes.IndexByte(r.body[at:], '"')
 		token, _ := r.dec.ReadToken()
 		name := token.String()
 		members++
 		known := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Name == name })
 		if known < 0 {
+			known = slices.IndexFunc(rules, func(rule Rule) bool { return rule.AnySpelling && plainly(rule.Name) == plainly(name) })
+		}
+		if known < 0 {
 			r.refuseIf(slices.ContainsFunc(rules, func(rule Rule) bool { return rule.Deciding && strings.EqualFold(rule.Name, name) }))
-			r.value(Rule{})
+			v := r.value(Rule{})
+			if r.depth == 1 {
+				r.index = -1
+			}
+			if table != nil && table.others != nil && v.Kind != Null && string(v.Raw(r.body)) != "false" {
+				v.Len = 0
+				r.notes = append(r.notes, Note{Name: table.others.Note, Object: start, At: at, Index: r.index, Value: v})
+			}
 			continue
 		}
 		rule := rules[known]
-		r.refuseIf(rule.Deciding && seen[name])
-		seen[name] = true
+		r.refuseIf(rule.Deciding && seen[rule.Name])
+		seen[rule.Name] = true
 		for _, slot := range table.rules[known].slots {
 			r.fields[slot] = Value{}
 		}
@@ -215,12 +229,12 @@ func (r *reader) members(table *Table, start int) (members int) {
 			r.index = -1
 		}
 		if rule.Note != 0 && v.Kind != Null && (v.Kind != String || !slices.Contains(rule.Usual, strings.Trim(string(v.Raw(r.body)), `"`))) {
-			r.notes = append(r.notes, Note{Name: rule.Note, Object: start, Index: r.index, Value: v})
+			r.notes = append(r.notes, Note{Name: rule.Note, Object: start, At: at, Index: r.index, Value: v})
 		}
 		if v.Kind == Null && rule.Kinds != 0 && rule.Kinds&Null == 0 {
 			continue
 		}
-		given[name] = true
+		given[rule.Name] = true
 		r.refuseIf(rule.Kinds != 0 && v.Kind&widened(rule.Kinds) == 0)
 		if rule.Slot != 0 {
 			r.fields[rule.Slot] = v
@@ -230,8 +244,18 @@ func (r *reader) members(table *Table, start int) (members int) {
 		if rule.Required && !given[rule.Name] {
 			r.code = fault.MissingParameter
 		}
+		if rule.Absent != 0 && !given[rule.Name] {
+			end := int(r.dec.InputOffset())
+			end += bytes.IndexByte(r.body[end:], '}') + 1
+			r.notes = append(r.notes, Note{Name: rule.Absent, Object: start, At: start, Index: r.index, Value: Value{Kind: Object, Start: start, End: end}})
+		}
 	}
 	return members
+}
+
+// plainly is a name without case, underscores and hyphens.
+func plainly(name string) string {
+	return strings.NewReplacer("_", "", "-", "", "\u017f", "s").Replace(strings.ToLower(name))
 }
 
 func (r *reader) refuseIf(wrong bool) {

@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,48 @@ func TestScanNotesEveryElementAndNamesItsPath(t *testing.T) {
 	}
 }
 
+// closedTable notes what it does not know.
+var closedTable = NewTable(
+	Rule{Name: "model", Deciding: true},
+	Rule{Name: "cached_content", AnySpelling: true, Note: 1},
+	Rule{Name: "tools", Elem: Object, Members: NewTable(Rule{Name: "type", Kinds: String, Absent: 2}).NoteOthers(3)},
+).NoteOthers(4)
+
+func TestANoteIsTakenOfMembersThatATableDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"model":"m","x":1,"y":null,"z":false,"a b":true}`:                                    `4 x=1, 4 a b=true`,
+		`{"\u0078":{"y":[1]},"mod\u0065l":"m","":"\ud800"}`:                                    `4 x={"y":[1]}, 4 ="\ud800"`,
+		`{"` + strings.Repeat("x", 500) + `":0}`:                                               `4 ` + strings.Repeat("x", 500) + `=0`,
+		`{"cachedContent":1,"CACHED-CONTENT":2,"cached_content":3}`:                            `1 cachedContent=1, 1 CACHED-CONTENT=2, 1 cached_content=3`,
+		`{"cached_content_":1,"cachedcontents":2,"c\u0061chedContent":3,"cachedContent":null}`: `1 cached_content_=1, 4 cachedcontents=2, 1 cachedContent=3`,
+		`{"tools":[{"type":"a"},{"type":"b","x":[]},{"y":"z"}]}`:                               `3 tools[1].x=[], 3 tools[2].y="z", 2 tools[2]={"y":"z"}`,
+		`{"tools":[{},{"type":null}]}`:                                                         `2 tools[0]={}, 2 tools[1]={"type":null}`,
+	} {
+		var notes []Note
+		if f := closedTable.ScanNotes([]byte(body), make([]Value, 1), &notes); f != nil {
+			t.Errorf("%s: %v", body, f)
+		}
+		var got []string
+		for _, n := range notes {
+			name := ""
+			switch {
+			case n.Name == 2 || n.Index >= 0:
+				name = PathOf([]byte(body), n.Start)
+			default:
+				name = n.Member([]byte(body))
+			}
+			got = append(got, fmt.Sprintf("%d %s=%s", n.Name, name, n.Raw([]byte(body))))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: noted %s, want %s", body, strings.Join(got, ", "), want)
+		}
+	}
+	if f := closedTable.ScanNotes([]byte(`{"Model":1}`), make([]Value, 1), nil); f == nil {
+		t.Error("a twin of a member that decides passes")
+	}
+}
+
 func TestScanBoundsItsNotes(t *testing.T) {
 	t.Parallel()
 	body := func(parts int) []byte {
@@ -39,6 +82,13 @@ func TestScanBoundsItsNotes(t *testing.T) {
 	f := completionsTable.ScanNotes(body(MaxNotes+1), fields, &notes)
 	if f == nil || f.Param != "parts[10000].type" {
 		t.Errorf("%d notes: %v", MaxNotes+1, f)
+	}
+	notes = make([]Note, MaxNotes)
+	if f := closedTable.ScanNotes([]byte(`{"tools":[{"a b":1}]}`), fields, &notes); f == nil || f.Param != `tools[0]["a b"]` {
+		t.Errorf("a member that is not known, too much: %v", f)
+	}
+	if f := closedTable.ScanNotes([]byte(`{"tools":[{}]}`), fields, &notes); f == nil || f.Param != `tools[0].type` {
+		t.Errorf("an absent member, too much: %v", f)
 	}
 	if f := completionsTable.Scan(body(MaxNotes+1), fields); f != nil {
 		t.Errorf("a scan that wants no notes is refused: %v", f)
@@ -63,5 +113,17 @@ func TestScanWithNothingToNoteAllocatesNothing(t *testing.T) {
 	}
 	if v, in := fields[slotTokens], fields[slotElements]; v.Len != 2 || in != (Value{Kind: Array, Len: 3}) {
 		t.Errorf("tokens are %+v, of %+v", v, in)
+	}
+	notes = make([]Note, 0, 10)
+	for _, text := range []string{`{"model":"m","y":null,"Z":false}`, `{"model":"m","y":1,"Z":2,"Cached-Content":3,"tools":[{}]}`} {
+		body := []byte(text)
+		if n := testing.AllocsPerRun(10, func() {
+			notes = notes[:0]
+			if f := closedTable.ScanNotes(body, fields[:1], &notes); f != nil {
+				t.Fatal(f)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", body, n)
+		}
 	}
 }

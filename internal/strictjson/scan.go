@@ -81,9 +81,10 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 	open := i
 	var seen, given uint64 // sets of rules
 	if i = s.space(i + 1); s.peek(i) == '}' {
-		return s.close(i, t, given, level), 0
+		return s.close(open, i, t, given, level), 0
 	}
 	for {
+		name := i
 		if s.peek(i) != '"' {
 			return s.unexpected(i, "a name in quotes"), 0
 		}
@@ -112,7 +113,7 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 				given |= r.bit
 			}
 			i = v.End
-			if r.Note != 0 && !s.note(open, v, r, level) {
+			if r.Note != 0 && !s.note(Note{Name: r.Note, Object: open, At: name, Value: v}, r, level) {
 				return -1, 0
 			}
 		}
@@ -126,39 +127,46 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 		case ',':
 			i = s.space(i + 1)
 		case '}':
-			return s.close(i, t, given, level), members
+			return s.close(open, i, t, given, level), members
 		default:
 			return s.unexpected(i, "',' or '}'"), 0
 		}
 	}
 }
 
-// note notes v, a member of the object that begins at open. It returns false
-// when there are too many notes.
-func (s *scanner) note(open int, v Value, r *rule, level int) bool {
-	if s.notes == nil || v.End < 0 || v.Kind&^Null == 0 {
+// note notes n, which r applies to, unless it says nothing. It returns false when
+// there are too many notes.
+func (s *scanner) note(n Note, r *rule, level int) bool {
+	if s.notes == nil || n.End < 0 || n.Kind&^Null == 0 {
 		return true
 	}
-	if v.Kind == String {
-		raw := s.body[v.Start+1 : v.End-1]
+	switch {
+	case r.other && n.Kind == Bool && !n.Bool(s.body):
+		return true
+	case n.Kind == String && len(r.Usual) > 0:
+		raw := s.body[n.Start+1 : n.End-1]
 		if slices.ContainsFunc(r.Usual, func(word string) bool { return string(raw) == word }) {
 			return true
 		}
 	}
 	if len(*s.notes) == MaxNotes {
+		if r.other {
+			s.at[level].name = n.Member(s.body)
+		}
 		s.refuse(level, "is one of more than "+strconv.Itoa(MaxNotes)+" members that decide the price, which is too many")
 		return false
 	}
-	index := -1
+	n.Index = -1
 	if level > 0 {
-		index = s.at[0].index
+		n.Index = s.at[0].index
 	}
-	*s.notes = append(*s.notes, Note{Name: r.Note, Object: open, Index: index, Value: v})
+	*s.notes = append(*s.notes, n)
 	return true
 }
 
-// lookup is the rule of t for a name as it stands in the body, nil when there
-// is none. It is not ok when the name is a case twin.
+// lookup is the rule of t for a name as it stands in the body: that of its exact
+// name, that of any spelling of it, or that for members without a rule; nil when
+// there is none. It is not ok when the name is a case twin.
 func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rule, ok bool) {
 	if escapes {
 		return s.lookupEscaped(t, name, level)
@@ -166,12 +174,15 @@ func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rul
 	if r = t.find(name); r != nil {
 		return r, true
 	}
+	if r = t.spelling(name); r != nil {
+		return r, true
+	}
 	if r = t.twin(name); r != nil {
 		s.at[level] = step{name: r.Name, index: -1}
 		s.refuse(level, "must be written exactly so, not "+strconv.Quote(string(name)))
 		return nil, false
 	}
-	return nil, true
+	return t.others, true
 }
 
 // lookupEscaped is lookup for a name with escapes in it. No name that is too
@@ -180,24 +191,33 @@ func (s *scanner) lookupEscaped(t *Table, name []byte, level int) (r *rule, ok b
 	const longestEscape = len(`\u0065`)
 	var buffer [maxName * longestEscape]byte
 	if len(name) > len(buffer) {
-		return nil, true
+		return t.others, true
 	}
 	return s.lookup(t, unescape(buffer[:0], name), false, level)
 }
 
-// close passes over the bracket that ends an object, if nothing is missing.
-func (s *scanner) close(i int, t *Table, given uint64, level int) int {
-	missing := t.required &^ given
-	if missing == 0 {
+// close passes over the bracket at i that ends the object at open, if nothing is
+// missing.
+func (s *scanner) close(open, i int, t *Table, given uint64, level int) int {
+	missing, absent := t.required&^given, t.absent&^given
+	if missing|absent == 0 {
 		return i + 1
 	}
 	for n := range t.rules {
-		if r := &t.rules[n]; missing&r.bit != 0 {
-			s.at[level] = step{name: r.Name, index: -1}
-			break
+		r := &t.rules[n]
+		if (missing|absent)&r.bit == 0 {
+			continue
+		}
+		s.at[level] = step{name: r.Name, index: -1}
+		if missing&r.bit != 0 {
+			return s.missing(level)
+		}
+		object := Value{Kind: Object, Start: open, End: i + 1}
+		if !s.note(Note{Name: r.Absent, Object: open, At: open, Value: object}, r, level) {
+			return -1
 		}
 	}
-	return s.missing(level)
+	return i + 1
 }
 
 // member passes over the value of a member, checks it and records it. The
@@ -242,7 +262,7 @@ func (s *scanner) value(i, depth int, r *rule, level int) Value {
 	case String:
 		var escapes bool
 		v.End, escapes = s.string(i)
-		if escapes && (r.Slot != 0 || r.Note != 0) && v.End >= 0 && !whole(s.body[i+1:v.End-1]) {
+		if escapes && (r.Slot != 0 || r.Note != 0) && !r.other && v.End >= 0 && !whole(s.body[i+1:v.End-1]) {
 			v.End = s.refuse(level, "holds half of a surrogate pair")
 		}
 	case Integer, Number:

@@ -1,21 +1,19 @@
 package strictjson
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // Limits of tables, far above what any body needs. They let a Scan keep its
 // state in a few machine words.
 const (
-	maxRules   = 255 // of one table
-	maxBits    = 64  // rules of one table that are Required or Deciding: one bit each in the sets of a scan
-	maxName    = 64  // bytes
-	maxNesting = 12  // tables within tables
+	maxRules   = 1000 // of one table
+	maxBits    = 64   // rules of one table that are Required or Deciding, or have an Absent: one bit each in the sets of a scan
+	maxName    = 64   // bytes
+	maxNesting = 12   // tables within tables
 )
 
 // Rule says what one member of an object may be. The zero Rule of a name
@@ -73,20 +71,32 @@ type Rule struct {
 
 	// Usual are strings that are not noted. They must be written without escapes.
 	Usual []string
+
+	// Absent adds a note under this number for every object that ends without this
+	// member, or has null for it; zero does not. The value of the note is the
+	// object.
+	Absent int
+
+	// AnySpelling applies this rule to every name that equals Name without regard
+	// to case, underscores and hyphens, as cachedContent and Cached-Content equal
+	// cached_content.
+	AnySpelling bool
 }
 
 // Table holds the rules for the members of an object. It is made once, never
 // changes, and may be used by many goroutines.
 type Table struct {
-	rules    []rule             // as the caller wrote them
-	names    []string           // of the rules, the shortest first
-	order    []uint8            // names[n] is that of rules[order[n]]
-	byLength [maxName + 2]uint8 // names of n bytes begin at names[byLength[n]]
-	required uint64             // set of the rules that are Required
-	deciding uint64             // set of the rules that are Deciding
-	lower    bool               // names of Deciding rules have no capitals and are ASCII
-	slots    []int              // every slot written below this table
-	nesting  int                // tables within this one, and itself
+	rules     []rule           // as the caller wrote them
+	first     [256]uint16      // by the hash of a name: the number of a rule, from 1; 0: none
+	next      []uint16         // by the number of a rule: the next one with the same hash
+	spellings map[string]*rule // rules with AnySpelling, by their folded names
+	others    *rule            // for members without a rule; nil demands nothing of them
+	required  uint64           // set of the rules that are Required
+	deciding  uint64           // set of the rules that are Deciding
+	absent    uint64           // set of the rules that have an Absent
+	lower     bool             // names of Deciding rules have no capitals and are ASCII
+	slots     []int            // every slot written below this table
+	nesting   int              // tables within this one, and itself
 }
 
 // rule is a Rule in the form the scan wants.
@@ -94,9 +104,10 @@ type rule struct {
 	Rule
 	allowed Kind   // Kinds, Number completed by Integer
 	wanted  string // allowed, in words
-	bit     uint64 // this rule in a set; 0 where it is neither Required nor Deciding
+	bit     uint64 // this rule in a set; 0 where it is neither Required nor Deciding, and has no Absent
 	elem    *rule  // for elements, when something is asked of them or they are counted
 	inner   bool   // it is for the elements of an element
+	other   bool   // it is for members without a rule
 	slots   []int  // slots to clear when the member appears: its own, and those below
 }
 
@@ -114,14 +125,14 @@ func newTable(rules []Rule) (*Table, error) {
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("%d rules, more than %d", len(rules), maxRules)
 	}
-	t := &Table{nesting: 1, lower: true}
+	t := &Table{nesting: 1, lower: true, rules: make([]rule, 0, len(rules)), next: make([]uint16, 1, len(rules)+1)}
 	bits := 0
 	for n, r := range rules {
 		compiled, err := compile(r)
 		if err != nil {
 			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
 		}
-		if slices.ContainsFunc(t.names, func(name string) bool { return strings.EqualFold(name, r.Name) }) {
+		if slices.ContainsFunc(t.rules, func(other rule) bool { return strings.EqualFold(other.Name, r.Name) }) {
 			return nil, fmt.Errorf("rule %q: a second one of this name", r.Name)
 		}
 		for _, slot := range compiled.slots {
@@ -129,9 +140,9 @@ func newTable(rules []Rule) (*Table, error) {
 				return nil, fmt.Errorf("rule %q: slot %d is taken", r.Name, slot)
 			}
 		}
-		if compiled.Required || compiled.Deciding {
+		if compiled.Required || compiled.Deciding || compiled.Absent != 0 {
 			if bits == maxBits {
-				return nil, fmt.Errorf("rule %q: more than %d are required or deciding", r.Name, maxBits)
+				return nil, fmt.Errorf("rule %q: more than %d are required or deciding, or noted when absent", r.Name, maxBits)
 			}
 			compiled.bit = 1 << bits
 			bits++
@@ -143,32 +154,35 @@ func newTable(rules []Rule) (*Table, error) {
 			t.deciding |= compiled.bit
 			t.lower = t.lower && !foldable([]byte(r.Name))
 		}
+		if compiled.Absent != 0 {
+			t.absent |= compiled.bit
+		}
 		if r.Members != nil {
 			t.nesting = max(t.nesting, 1+r.Members.nesting)
 		}
 		t.rules = append(t.rules, compiled)
-		at := firstOf(t.names, len(r.Name)+1)
-		t.names = slices.Insert(t.names, at, r.Name)
-		t.order = slices.Insert(t.order, at, uint8(n))
+		h := hash([]byte(r.Name))
+		t.next = append(t.next, t.first[h])
+		t.first[h] = uint16(n + 1)
+		if r.AnySpelling {
+			if err := t.spell(&t.rules[n]); err != nil {
+				return nil, err
+			}
+		}
 		t.slots = append(t.slots, compiled.slots...)
 	}
 	if t.nesting > maxNesting {
 		return nil, fmt.Errorf("%d tables within each other, more than %d", t.nesting, maxNesting)
 	}
-	for length := range t.byLength {
-		t.byLength[length] = uint8(firstOf(t.names, length))
-	}
 	return t, nil
 }
 
-// firstOf is the index of the first of names, sorted by length, that is at
-// least length bytes long.
-func firstOf(names []string, length int) int {
-	n := slices.IndexFunc(names, func(name string) bool { return len(name) >= length })
-	if n < 0 {
-		return len(names)
-	}
-	return n
+// NoteOthers returns t with a note, under this number, for every member that has
+// no rule and whose value is neither null nor false.
+func (t *Table) NoteOthers(note int) *Table {
+	closed := *t
+	closed.others = &rule{Rule: Rule{Note: note}, allowed: anything, other: true}
+	return &closed
 }
 
 func compile(r Rule) (rule, error) {
@@ -186,8 +200,8 @@ func compile(r Rule) (rule, error) {
 		return c, fmt.Errorf("a name has 1 to %d bytes", maxName)
 	case r.Slot < 0:
 		return c, fmt.Errorf("slot %d is negative", r.Slot)
-	case r.Note < 0:
-		return c, fmt.Errorf("note %d is negative", r.Note)
+	case r.Note < 0 || r.Absent < 0:
+		return c, fmt.Errorf("note %d is negative", min(r.Note, r.Absent))
 	case len(r.Usual) > 0 && (r.Note == 0 || c.allowed&String == 0):
 		return c, fmt.Errorf("it has usual strings, but notes no string")
 	case r.Elements < 0 || r.Elements != 0 && c.allowed&Array == 0:
@@ -247,45 +261,4 @@ func element(r Rule) *rule {
 		e.elem.inner = true
 	}
 	return e
-}
-
-// find is the rule for a member, nil when there is none. The name comes as it
-// stands in the body, between the quotes.
-func (t *Table) find(name []byte) *rule {
-	if len(name) > maxName {
-		return nil
-	}
-	for n := t.byLength[len(name)]; n < t.byLength[len(name)+1]; n++ {
-		if string(name) == t.names[n] {
-			return &t.rules[t.order[n]]
-		}
-	}
-	return nil
-}
-
-// twin is the Deciding rule that a reader without regard for case would apply
-// to name; nil when there is none. Like encoding/json it takes U+017F for an s
-// and U+212A for a k.
-func (t *Table) twin(name []byte) *rule {
-	if t.deciding == 0 || len(name) > 3*maxName || t.lower && !foldable(name) {
-		return nil
-	}
-	for n := range t.rules {
-		if r := &t.rules[n]; r.Deciding && bytes.EqualFold(name, []byte(r.Name)) {
-			return r
-		}
-	}
-	return nil
-}
-
-// foldable reports whether name has a byte that folding case may change: a
-// capital letter, or a part of a character beyond ASCII. Two different names
-// without any are no twins.
-func foldable(name []byte) bool {
-	for _, c := range name {
-		if c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
-			return true
-		}
-	}
-	return false
 }

@@ -24,12 +24,21 @@ type Value struct {
 // MaxNotes bounds the notes of one body. It is far above what any call needs.
 const MaxNotes = 10_000
 
-// Note is a member that a rule with a Note has met.
+// Note is a member that a rule with a Note has met, or an object without one that
+// a rule with an Absent wants.
 type Note struct {
 	Name   int // that of the rule
 	Object int // where the object begins that holds the member
+	At     int // where the name of the member begins, or the object without it
 	Index  int // the element of the outermost array that it is in; -1: in none
 	Value
+}
+
+// Member is the name of the member as it stands in body, unescaped.
+func (n Note) Member(body []byte) string {
+	s := scanner{body: body}
+	end, _ := s.string(n.At)
+	return Value{Kind: String, Start: n.At, End: end}.Text(body)
 }
 
 // PathOf returns the path of the value that begins at the offset start of a body

@@ -1,0 +1,102 @@
+package strictjson
+
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf8"
+)
+
+// hash is for the rules of a table by their names.
+func hash(name []byte) uint8 {
+	n := len(name)
+	return uint8(n) + 7*name[0] + 31*name[n/2] + 13*name[n-1]
+}
+
+// find is the rule for a member, nil when there is none. The name comes as it
+// stands in the body, between the quotes.
+func (t *Table) find(name []byte) *rule {
+	if len(name) == 0 || len(name) > maxName {
+		return nil
+	}
+	for n := t.first[hash(name)]; n != 0; n = t.next[n] {
+		if r := &t.rules[n-1]; string(name) == r.Name {
+			return r
+		}
+	}
+	return nil
+}
+
+// twin is the Deciding rule that a reader without regard for case would apply
+// to name; nil when there is none. Like encoding/json it takes U+017F for an s
+// and U+212A for a k.
+func (t *Table) twin(name []byte) *rule {
+	if t.deciding == 0 || len(name) > 3*maxName || t.lower && !foldable(name) {
+		return nil
+	}
+	for n := range t.rules {
+		if r := &t.rules[n]; r.Deciding && bytes.EqualFold(name, []byte(r.Name)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// foldable reports whether name has a byte that folding case may change: a
+// capital letter, or a part of a character beyond ASCII. Two different names
+// without any are no twins.
+func foldable(name []byte) bool {
+	for _, c := range name {
+		if c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
+			return true
+		}
+	}
+	return false
+}
+
+// spell adds r to the rules that apply to any spelling of their names.
+func (t *Table) spell(r *rule) error {
+	var buffer [maxName]byte
+	key := string(folded(buffer[:0], []byte(r.Name)))
+	if t.spellings[key] != nil || key == "" {
+		return fmt.Errorf("rule %q: there is another spelling of this name, or none", r.Name)
+	}
+	if t.spellings == nil {
+		t.spellings = make(map[string]*rule)
+	}
+	t.spellings[key] = r
+	return nil
+}
+
+// spelling is the rule with AnySpelling that applies to name; nil when there is
+// none.
+func (t *Table) spelling(name []byte) *rule {
+	if t.spellings == nil || len(name) > 3*maxName {
+		return nil
+	}
+	var buffer [maxName]byte
+	return t.spellings[string(folded(buffer[:0], name))]
+}
+
+// folded appends name to dst, without case, underscores and hyphens, as far as
+// dst has room. Like twin it takes U+017F for an s and U+212A for a k; no other
+// character beyond ASCII is one of a name in a table.
+func folded(dst, name []byte) []byte {
+	for len(name) > 0 && len(dst) < cap(dst) {
+		c := name[0]
+		switch {
+		case c == '_' || c == '-':
+		case 'A' <= c && c <= 'Z':
+			dst = append(dst, c|0x20)
+		case bytes.HasPrefix(name, []byte("\u017f")):
+			dst = append(dst, 's')
+			name = name[1:]
+		case bytes.HasPrefix(name, []byte("\u212a")):
+			dst = append(dst, 'k')
+			name = name[2:]
+		default:
+			dst = append(dst, c)
+		}
+		name = name[1:]
+	}
+	return dst
+}
