@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -35,6 +37,12 @@ type block struct {
 	PassUp   []string `json:"pass_up,omitempty"`
 	PassDown []string `json:"pass_down,omitempty"`
 
+	// Members that a call with a price may have beside those that the gateway
+	// knows, by their exact names: those of the body, and as tools[].NAME,
+	// fallbacks[].NAME and functions[].NAME those of the elements of these. They
+	// are not priced.
+	PassMembers []string `json:"pass_members,omitempty"`
+
 	// How a call reaches its backend: any handlers, usually reverse_proxy,
 	// with any matchers, tried in order. A call that no route takes is
 	// answered 404 MODEL_NOT_FOUND.
@@ -50,6 +58,7 @@ type block struct {
 	upstream    *headerList // headers of callers that pass
 	downstream  *headerList // headers of backends that pass
 	credentials []string    // names of headers whose values are the operator's
+	passMembers map[string]bool
 }
 
 // errNoRoute comes back from the routes when none of them took the call.
@@ -69,7 +78,7 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 	}
 	b.app.Offer(b.Models...)
 	b.version = http.CanonicalHeaderKey(b.app.VersionHeader)
-	if err := b.passHeaders(); err != nil {
+	if err := errors.Join(b.passHeaders(), b.passOthers()); err != nil {
 		return err
 	}
 
@@ -108,6 +117,31 @@ func (b *block) passHeaders() (err error) {
 	}
 	return nil
 }
+
+// passMember is the word of the Caddyfile for members that pass.
+const passMember = "pass_member"
+
+// passOthers builds the set of members that pass.
+func (b *block) passOthers() error {
+	b.passMembers = make(map[string]bool)
+	for _, given := range b.PassMembers {
+		where, name, found := strings.Cut(given, "[].")
+		if !found {
+			where, name = "", given
+		}
+		if !slices.Contains([]string{"", "tools", "fallbacks", "functions"}, where) || name == "" || strings.Trim(name, memberCharacters) != "" {
+			return fmt.Errorf("%s: %q is not the name of a member; allowed: letters, digits, _ and -, after tools[]., fallbacks[]. or functions[]. of a member of these",
+				passMember, given)
+		}
+		if b.passMembers[given] {
+			return fmt.Errorf("%s: %s is there twice", passMember, given)
+		}
+		b.passMembers[given] = true
+	}
+	return nil
+}
+
+const memberCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 // validateModels refuses what is no name of a model.
 func validateModels(names []string) error {

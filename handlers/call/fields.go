@@ -36,6 +36,7 @@ const (
 	slotIncludeUsage
 	slotThinkingType
 	slotReasoningEffort
+	slotTools
 	slots
 )
 
@@ -45,8 +46,9 @@ var (
 	streamField = rule{Name: "stream", Kinds: boolean, Deciding: true, Slot: slotStream}
 )
 
-// The fields of docs/reference/calls.md#messages, and those that decide the price. Every other member passes untouched.
-var messagesFields = table(append(messagesInput(),
+// The fields of docs/reference/calls.md#messages, and those that decide the price.
+// Every other member passes untouched where the call has no price.
+var messagesFields = bodyFields(append(messagesInput(),
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Required: true, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
 	multiplier("n"),
@@ -59,38 +61,39 @@ var messagesFields = table(append(messagesInput(),
 	rule{Name: "metadata", Kinds: object, Members: table(rule{Name: "user_id", Kinds: text})},
 )...)
 
-// countTokensFields are those of messages that have tokens to count.
-var countTokensFields = table(messagesInput()...)
+// countTokensFields are those of messages that have tokens to count. To count
+// has no price.
+var countTokensFields = stateful(append(messagesInput(), optionFields()...)...)
 
 func messagesInput() []rule {
-	return append(optionFields(),
+	tools := toolFields(0,
+		rule{Name: "name", Kinds: text},
+		rule{Name: "description", Kinds: text},
+		rule{Name: "input_schema", Kinds: object},
+	)
+	return []rule{
 		modelField,
-		rule{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
-		rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: stateful(
-			rule{Name: "role", Kinds: text, Required: true},
-			rule{Name: "content", Kinds: text | array, Elem: object, Required: true, Members: contentPart},
-		)},
-		rule{Name: "system", Kinds: text | array, Elem: object, Members: contentPart},
-		rule{Name: "tools", Kinds: array, Elem: object, Members: toolFields(
-			rule{Name: "name", Kinds: text},
-			rule{Name: "description", Kinds: text},
-			rule{Name: "input_schema", Kinds: object},
-		)},
-		rule{Name: "tool_choice", Kinds: object},
-		rule{Name: "thinking", Kinds: object, Members: table(
+		promptTemplate,
+		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
+		messagesField(tools, rule{Name: "content", Kinds: text | array, Elem: object, Required: true, Members: contentPart}),
+		{Name: "system", Kinds: text | array, Elem: object, Members: contentPart},
+		toolsField(tools),
+		{Name: "tool_choice", Kinds: object},
+		{Name: "thinking", Kinds: object, Members: table(
 			rule{Name: "type", Kinds: text, Deciding: true, Slot: slotThinkingType},
 			rule{Name: "budget_tokens", Kinds: integer},
 		)},
-	)
+	}
 }
 
 // The fields of docs/reference/calls.md#completions. A prompt is a text, or tokens, or
 // an array of either.
-var completionsFields = table(append(completionsChoices(),
+var completionsFields = bodyFields(append(completionsChoices(),
 	rule{
 		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
 		Slot: slotPrompt, Elements: slotPromptElements,
 	},
+	rule{Name: "messages", Note: noteOther, Members: stateful(chatContent, rule{Name: "tools", Members: chatTools})}, // of the other route
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
 	rule{Name: "best_of", Kinds: integer, Min: 1, Deciding: true, Slot: slotBestOf},
@@ -100,31 +103,60 @@ var completionsFields = table(append(completionsChoices(),
 
 // The fields of POST /v1/chat/completions that are checked here: the ones that
 // decide route or price.
-var chatFields = table(append(completionsChoices(),
-	rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: stateful(
-		rule{Name: "role", Kinds: text, Required: true},
-		rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart},
-		rule{Name: "audio", Kinds: object, Members: stateful(rule{Name: "id", Note: noteState, Deciding: true})},
-	)},
-	rule{Name: "prompt", Members: stateful(rule{Name: "id", Note: noteState, Deciding: true})},
+var chatFields = bodyFields(append(completionsChoices(),
+	messagesField(chatTools, chatContent),
+	promptTemplate,
 	rule{Name: "max_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxTokens},
 	rule{Name: "max_completion_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxCompletionTokens},
 	multiplier("best_of"),
 )...)
 
+// chatTools and chatContent are the tools and the content of messages of
+// POST /v1/chat/completions. Its tools need a type: routers read the name of a
+// vendor's tool out of {"google_search":{}}.
+var (
+	chatTools   = toolFields(noteUntypedTool)
+	chatContent = rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart}
+)
+
 func completionsChoices() []rule {
-	return append(optionFields(),
+	return []rule{
 		modelField,
 		streamField,
-		rule{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
-		rule{Name: "thinking", Kinds: object | text | number | boolean | null, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
-		rule{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
-		rule{Name: "temperature", Kinds: number},
-		rule{Name: "top_p", Kinds: number},
-		rule{Name: "stop", Kinds: text | array, Elem: text},
-		rule{Name: "tools", Kinds: array, Elem: object, Members: toolFields()},
-		rule{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
+		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
+		{Name: "thinking", Kinds: object | text | number | boolean | null, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
+		{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
+		{Name: "temperature", Kinds: number},
+		{Name: "top_p", Kinds: number},
+		{Name: "stop", Kinds: text | array, Elem: text},
+		toolsField(chatTools),
+		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
 			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
 		)},
+	}
+}
+
+// promptTemplate is the rule for prompt where it is not the input of the route: it
+// names a template, which may have tools and a model of its own.
+var promptTemplate = rule{Name: "prompt", Note: noteOther, Members: stateful(kept("id"))}
+
+func toolsField(members *strictjson.Table) rule {
+	return rule{Name: "tools", Kinds: array, Elem: object, Slot: slotTools, Members: members}
+}
+
+func messagesField(tools *strictjson.Table, content rule) rule {
+	return rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: messageFields(tools, content)}
+}
+
+// messageFields are the rules for a message. SGLang takes tools in it.
+func messageFields(tools *strictjson.Table, content rule) *strictjson.Table {
+	return stateful(
+		rule{Name: "role", Kinds: text, Required: true},
+		content,
+		rule{Name: "tools", Members: tools},
+		rule{Name: "audio", Kinds: object, AnySpelling: true, Members: stateful(kept("id"))},
+		// These are found, not folded.
+		rule{Name: "name"}, rule{Name: "tool_calls"}, rule{Name: "tool_call_id"}, rule{Name: "function_call"},
+		rule{Name: "refusal"}, rule{Name: "reasoning"}, rule{Name: "reasoning_content"}, rule{Name: "annotations"},
 	)
 }

@@ -1,6 +1,8 @@
 package call
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/http"
@@ -235,4 +237,21 @@ func credentialsOf(routes caddyhttp.RouteList) (names []string) {
 		}
 	})
 	return names
+}
+
+// ownIdempotencyKey has the caller's idempotency keys differ from those of any
+// other API key, with which it may share the account at the vendor: an answer
+// that is kept there must not be another tenant's.
+func ownIdempotencyKey(header http.Header, keyID string) {
+	values := header["Idempotency-Key"]
+	if len(values) == 0 {
+		return
+	}
+	sum := sha256.Sum256([]byte(keyID))
+	prefix := hex.EncodeToString(sum[:8]) + "-"
+	own := make([]string, len(values))
+	for i, value := range values {
+		own[i] = prefix + value
+	}
+	header["Idempotency-Key"] = own
 }

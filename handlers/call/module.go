@@ -1,6 +1,7 @@
 package call
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -83,6 +84,7 @@ func (c *Completions) ServeHTTP(w http.ResponseWriter, r *http.Request, next cad
 //		models <name>...
 //		pass_up <header>...
 //		pass_down <header>...
+//		pass_member <name>...
 //		<directives>
 //	}
 //
@@ -98,11 +100,8 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
 		switch h.Val() {
 		case "models":
-		case "pass_up", "pass_down":
-			list := &b.PassUp
-			if h.Val() == "pass_down" {
-				list = &b.PassDown
-			}
+		case "pass_up", "pass_down", passMember:
+			list := map[string]*[]string{"pass_up": &b.PassUp, "pass_down": &b.PassDown, passMember: &b.PassMembers}[h.Val()]
 			names := h.RemainingArgs()
 			if len(names) == 0 {
 				return h.ArgErr()
@@ -123,7 +122,7 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 			return h.WrapErr(err)
 		}
 	}
-	if err := b.passHeaders(); err != nil {
+	if err := errors.Join(b.passHeaders(), b.passOthers()); err != nil {
 		return h.WrapErr(err)
 	}
 	if len(inner) == 0 {

@@ -54,7 +54,7 @@ func (c *call) findPrice() *fault.Fault {
 	if price == nil {
 		return nil
 	}
-	f := c.request.refuseMultipliers(c.body.bytes())
+	f := c.request.refuseUnpriced(c.body.bytes(), c.block.passMembers)
 	if f != nil {
 		return f
 	}

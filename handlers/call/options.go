@@ -1,12 +1,7 @@
 package call
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -15,76 +10,38 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// refuseState refuses what names something that the vendor keeps for the account
-// of the operator, unless all users of the gateway share it, and a body that says
-// a second time, in extra_body, what is read at the top.
-func (q *request) refuseState(body []byte, shared bool) *fault.Fault {
+// refuseUnpriced refuses what a body with a price may not have: members whose
+// effect on the price is not known, except those in passes, and members that may
+// have the backend make more answers than are reserved for.
+func (q *request) refuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
 	for _, n := range q.notes {
 		switch n.Name {
-		case noteOverride:
-			param := strictjson.PathOf(body, n.Start)
-			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: give it at the top of the body", param)
-		case noteRouting:
-			param := strictjson.PathOf(body, n.Start)
-			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: a call names its models in `model` and `fallbacks[].model`", param)
-		case noteState:
-			if n.Kind == strictjson.Bool && !n.Bool(body) {
+		case noteMultiplier:
+			if count, ok := n.Int(body); ok && count == 1 || isFalse(body, n.Value) {
 				continue
 			}
-		case notePartType:
-			if !slices.Contains(statefulTypes, n.Text(body)) {
-				continue
-			}
-		case noteURL, noteAudioURL, noteSourceURL:
-			if n.Kind != strictjson.String || knownScheme(urlHead(body, n.Value)) {
-				continue
-			}
-		default:
-			continue
-		}
-		if !shared {
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param,
-				"`%s` names something kept at the vendor, whose account the users of this gateway share: it is allowed only with `state shared`; send the content itself", param)
+				"`%s` multiplies the answers, which this route does not price: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
+		case noteUntypedTool:
+			param := strictjson.PathOf(body, n.Start) + ".type"
+			return fault.At(fault.InvalidParameter, param, "`%s` is missing: a tool without a type has no price here; allowed: `function`, `custom`", param)
+		}
+		if where, ok := otherMembers[n.Name]; ok && !isFalse(body, n.Value) && !passes[where+n.Member(body)] {
+			return q.unpricedMember(body, n, where)
 		}
 	}
 	return nil
 }
 
-// refuseMultipliers refuses a body that may have the backend make more answers
-// than are reserved for.
-func (q *request) refuseMultipliers(body []byte) *fault.Fault {
-	for _, n := range q.notes {
-		if n.Name != noteMultiplier || n.Kind == strictjson.Bool && !n.Bool(body) {
-			continue
-		}
-		if count, ok := n.Int(body); ok && count == 1 {
-			continue
-		}
-		param := strictjson.PathOf(body, n.Start)
-		return fault.At(fault.InvalidParameter, param,
-			"`%s` multiplies the answers, which this route does not price: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
+// unpricedMember is the refusal of a member whose effect on the price is not known.
+func (q *request) unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
+	param, word := strictjson.PathOf(body, n.Start), passMember
+	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // it is not quoted there
+		word += " " + where + name
 	}
-	return nil
-}
-
-// urlHead is the beginning of a text, where a URL tells its scheme and a data URL
-// its media type. JSON may write its slashes as "\/".
-func urlHead(body []byte, v strictjson.Value) string {
-	raw := body[v.Start+1 : v.End-1]
-	return strings.ReplaceAll(string(raw[:min(len(raw), 64)]), `\/`, "/")
-}
-
-// knownScheme reports whether a link leads to the network, or holds the content
-// itself. Other schemes are names within a vendor's account or a server's disk,
-// and so is a link without one.
-func knownScheme(head string) bool {
-	for _, scheme := range []string{"https://", "http://", "data:"} {
-		if len(head) >= len(scheme) && strings.EqualFold(head[:len(scheme)], scheme) {
-			return true
-		}
-	}
-	return false
+	return fault.At(fault.UnpricedOption, param,
+		"`%s` is not known to the gateway and may change the price: leave it out; the operator can let it pass by `%s`", param, word)
 }
 
 // objectFacts is what the notes say of one tool or fallback.
@@ -122,97 +79,6 @@ func (q *request) objects(body []byte) (list []objectFacts) {
 	return list
 }
 
-// namedModels are the models that the body names beside its own.
-func (q *request) namedModels(body []byte) (list []catalog.NamedModel) {
-	for _, o := range q.objects(body) {
-		switch {
-		case o.model.Kind == 0:
-		case o.model.Name == noteToolModel:
-			list = append(list, catalog.NamedModel{
-				Param: param(body, o.model, "tools", "model"), Name: o.model.Text(body), MaxUses: o.uses, MaxTokens: o.tokens,
-			})
-		default:
-			list = append(list, catalog.NamedModel{Param: param(body, o.model, "fallbacks", "model"), Name: o.model.Text(body), MaxTokens: o.tokens})
-		}
-	}
-	for _, n := range q.notes {
-		switch n.Name {
-		case noteModels:
-			list = appendNames(list, "fallbacks", n.Raw(body))
-		case noteMoreModels:
-			list = appendNames(list, "models", n.Raw(body))
-		case noteAdapter:
-			list = appendNames(list, "lora_path", n.Raw(body))
-		case noteModeration:
-			list = append(list, catalog.NamedModel{Param: "moderation.model", Name: n.Text(body)})
-		}
-	}
-	return list
-}
-
-// appendNames appends the names that a string or an array with strings in it has.
-func appendNames(list []catalog.NamedModel, member string, raw []byte) []catalog.NamedModel {
-	if raw[0] == '"' {
-		return append(list, catalog.NamedModel{Param: member, Name: textOf(raw)})
-	}
-	for i, raw := range elementsOf(raw) {
-		if raw[0] == '"' {
-			list = append(list, catalog.NamedModel{Param: fmt.Sprintf("%s[%d]", member, i), Name: textOf(raw)})
-		}
-	}
-	return list
-}
-
-// elementsOf are the elements of an array whose grammar was checked.
-func elementsOf(raw []byte) (list []json.RawMessage) {
-	_ = json.Unmarshal(raw, &list)
-	return list
-}
-
-// textOf is the text of a string whose grammar was checked.
-func textOf(raw []byte) (text string) {
-	_ = json.Unmarshal(raw, &text)
-	return text
-}
-
-// param is the path of a note in an element of a member of the body.
-func param(body []byte, n strictjson.Note, member, name string) string {
-	if n.Index < 0 {
-		return strictjson.PathOf(body, n.Start)
-	}
-	return fmt.Sprintf("%s[%d].%s", member, n.Index, name)
-}
-
-// checkNamed holds the models that the body names beside its own to what holds
-// for that one: they have a name, the key's scope takes them in, and they have a
-// price where models have one.
-func (c *call) checkNamed() *fault.Fault {
-	app := c.block.app
-	for i := range c.request.named {
-		m := &c.request.named[i]
-		if f := catalog.CheckName(m.Param, m.Name); f != nil {
-			return f
-		}
-		if f := c.mayUse(m.Param, m.Name); f != nil {
-			return f
-		}
-		if c.route.free {
-			continue
-		}
-		if m.Param == "fallbacks" && m.Name == "default" && app.Prices().Len() > 0 {
-			return fault.At(fault.InvalidParameter, m.Param, "`fallbacks` must name the models, each of which needs a price here: \"default\" leaves the choice to the vendor")
-		}
-		var ok bool
-		if m.Price, ok = app.PriceOf(m.Name); !ok {
-			return fault.At(fault.InvalidParameter, m.Param, "there is no model %q here: it has no price for calls", m.Name)
-		}
-		if own, _ := app.PriceOf(c.request.model); own == nil && m.Price != nil {
-			return fault.At(fault.InvalidParameter, m.Param, "a call of %q is free and may not name %q, which has a price", c.request.model, m.Name)
-		}
-	}
-	return nil
-}
-
 // What is reserved for media in the body. README.md tells these rules.
 const (
 	// imageTokens is what an image may take: above what the dearest documented
@@ -229,20 +95,17 @@ const (
 func (q *request) describe(body []byte, a *catalog.Ask) {
 	a.Models = q.named
 	for _, m := range q.named {
-		if !strings.HasPrefix(m.Param, "tools[") && a.HasMaxTokens {
+		if !strings.HasPrefix(m.Param, "tools") && a.HasMaxTokens {
 			a.MaxTokens = max(a.MaxTokens, m.MaxTokens) // a fallback may have a bound of its own
 		}
 	}
 	for _, o := range q.objects(body) {
-		if o.model.Kind != 0 {
-			a.FullContext = true // its model is among Models, and has a price of its own
-			continue
-		}
 		name := toolName(o.toolType)
-		if name == "" || slices.Contains(clientTools, name) {
+		a.FullContext = a.FullContext || o.model.Kind != 0 // it is among Models, and has a price of its own
+		if name == "" || name == "advisor" && o.model.Kind != 0 || slices.Contains(clientTools, name) {
 			continue
 		}
-		a.Tools = append(a.Tools, catalog.ServerTool{Param: fmt.Sprintf("tools[%d].type", o.index), Name: name, MaxUses: o.uses})
+		a.Tools = append(a.Tools, catalog.ServerTool{Param: q.toolParam(o, "type"), Name: name, MaxUses: o.uses})
 	}
 	var source sourceFacts
 	for _, n := range q.notes {
@@ -267,10 +130,11 @@ func (q *request) describe(body []byte, a *catalog.Ask) {
 			a.FullOutput = true
 		case noteModalities:
 			for _, raw := range elementsOf(n.Raw(body)) {
-				switch textOf(raw) {
+				switch strings.ToLower(textOf(raw)) {
+				case "text":
 				case "audio":
 					a.Audio = true
-				case "image":
+				default:
 					a.Image, a.ImageOut = true, true
 				}
 			}
@@ -278,8 +142,14 @@ func (q *request) describe(body []byte, a *catalog.Ask) {
 			a.Audio = true
 		case noteReasoning:
 			a.Thinking = a.Thinking || n.Kind == strictjson.Object
-		case noteState, noteDeep:
-			if n.Name == noteState && n.Kind != strictjson.Bool || n.Kind&(strictjson.Array|strictjson.Object) != 0 || n.Bool(body) {
+		case noteCompaction:
+			a.Compaction, a.FullContext = true, true
+		case noteState, noteAgent:
+			a.FullContext = a.FullContext || !empty(body, n.Value)
+		case noteDocuments:
+			a.FullContext = a.FullContext || !inlineDocuments(n.Raw(body))
+		case noteDeep:
+			if n.Kind&(strictjson.Array|strictjson.Object) != 0 || n.Bool(body) {
 				a.FullContext = true
 			}
 		case notePartType:
@@ -291,13 +161,20 @@ func (q *request) describe(body []byte, a *catalog.Ask) {
 		case noteAudioURL:
 			a.Audio = true
 			judgeURL(body, n.Value, a)
+		case noteData:
+			a.FullContext, a.Image = true, true
 		case noteAudioData:
 			a.Audio = true
-			if n.Kind == strictjson.String {
+			switch {
+			case n.Kind != strictjson.String:
+			case isLink(urlHead(body, n.Value)):
+				judgeURL(body, n.Value, a)
+			default:
 				inlineAudio(n.Value, a)
 			}
 		default:
-			if tool, ok := memberTools[n.Name]; ok && (n.Kind != strictjson.Bool || n.Bool(body)) && !emptyArray(body, n.Value) {
+			tool, ok := memberTools[n.Name]
+			if ok && !isFalse(body, n.Value) && (!tool.list || !empty(body, n.Value)) {
 				a.Tools = append(a.Tools, catalog.ServerTool{Param: tool.param, Name: tool.name})
 			}
 		}
@@ -306,6 +183,15 @@ func (q *request) describe(body []byte, a *catalog.Ask) {
 	if len(a.Tools) > 0 {
 		a.FullContext = true
 	}
+}
+
+// toolParam is the path of a member of a tool. Tools that a message declares are
+// named by the message.
+func (q *request) toolParam(o objectFacts, member string) string {
+	if tools := q.fields[slotTools]; o.object < tools.Start || o.object >= tools.End {
+		return fmt.Sprintf("tools of messages[%d]", o.index)
+	}
+	return fmt.Sprintf("tools[%d].%s", o.index, member)
 }
 
 // toolName is the type of a tool without its date: web_search_20250305 and
@@ -317,10 +203,6 @@ func toolName(kind string) string {
 		}
 	}
 	return kind
-}
-
-func emptyArray(body []byte, v strictjson.Value) bool {
-	return v.Kind == strictjson.Array && len(bytes.TrimSpace(body[v.Start+1:v.End-1])) == 0
 }
 
 // judgeURL adds what a link, or a data URL, may take.
@@ -393,21 +275,4 @@ func (s *sourceFacts) judge(body []byte, a *catalog.Ask) {
 	default:
 		a.FullContext, a.Image = true, true
 	}
-}
-
-// ownIdempotencyKey has the caller's idempotency keys differ from those of any
-// other API key, with which it may share the account at the vendor: an answer
-// that is kept there must not be another tenant's.
-func ownIdempotencyKey(header http.Header, keyID string) {
-	values := header["Idempotency-Key"]
-	if len(values) == 0 {
-		return
-	}
-	sum := sha256.Sum256([]byte(keyID))
-	prefix := hex.EncodeToString(sum[:8]) + "-"
-	own := make([]string, len(values))
-	for i, value := range values {
-		own[i] = prefix + value
-	}
-	header["Idempotency-Key"] = own
 }

@@ -336,28 +336,25 @@ func TestAMemberThatMayRaiseTheOutputReservesAndChargesAllOfIt(t *testing.T) {
 		path, more string
 		output     int // that is reserved, and charged at most
 	}{
-		"none":                 {chat, ``, 10},
-		"null":                 {chat, `,"n_predict":null`, 10},
-		"n_predict":            {chat, `,"n_predict":5000`, 1000},
-		"escaped":              {chat, `,"n\u005fpredict":5000`, 1000},
-		"num_predict":          {completions, `,"num_predict":-1`, 1000},
-		"max_new_tokens":       {completions, `,"max_new_tokens":5000`, 1000},
-		"max_output_tokens":    {messages, `,"max_output_tokens":"5000"`, 1000},
-		"max_generated_tokens": {chat, `,"max_generated_tokens":5000`, 1000},
-		"max_tokens_to_sample": {messages, `,"max_tokens_to_sample":5000`, 1000},
-		"max_length":           {chat, `,"max_length":5000`, 1000},
-		"min_tokens":           {chat, `,"min_tokens":5000`, 1000},
-		"thinking_budget":      {chat, `,"thinking_budget":5000`, 1000},
-		"options":              {chat, `,"options":{"num_predict":5000}`, 1000},
-		"sampling_params":      {completions, `,"sampling_params":{"max_new_tokens":5000}`, 1000},
-		"parameters":           {chat, `,"parameters":{"max_new_tokens":5000}`, 1000},
-		"generation_config":    {chat, `,"generation_config":{"max_new_tokens":5000}`, 1000},
-		"generationConfig":     {messages, `,"generationConfig":{"maxOutputTokens":5000}`, 1000},
-		"reasoning":            {chat, `,"reasoning":{"max_tokens":5000}`, 1000},
-		"reasoning by effort":  {chat, `,"reasoning":{"effort":"low"}`, 10},
-		"the other dialect's":  {messages, `,"max_completion_tokens":5000`, 1000},
-		"in extra_body":        {chat, `,"extra_body":{"n_predict":5000}`, 1000},
-		"not at the top":       {chat, `,"metadata":{"n_predict":5000}`, 10},
+		"none":                   {chat, ``, 10},
+		"null":                   {chat, `,"n_predict":null`, 10},
+		"n_predict":              {chat, `,"n_predict":5000`, 1000},
+		"escaped":                {chat, `,"n\u005fpredict":5000`, 1000},
+		"num_predict":            {completions, `,"num_predict":-1`, 1000},
+		"max_new_tokens":         {completions, `,"max_new_tokens":5000`, 1000},
+		"max_output_tokens":      {messages, `,"max_output_tokens":"5000"`, 1000},
+		"max_generated_tokens":   {chat, `,"max_generated_tokens":5000`, 1000},
+		"max_tokens_to_sample":   {messages, `,"max_tokens_to_sample":5000`, 1000},
+		"max_length":             {chat, `,"max_length":5000`, 1000},
+		"min_tokens":             {chat, `,"min_tokens":5000`, 1000},
+		"thinking_budget":        {chat, `,"thinking_budget":5000`, 1000},
+		"of thinking, in vLLM":   {chat, `,"thinking_token_budget":5000`, 1000},
+		"of thinking, in Gemini": {chat, `,"extra_body":{"google":{"thinking_config":{"thinking_budget":5000}}}`, 1000},
+		"reasoning":              {chat, `,"reasoning":{"max_tokens":5000}`, 1000},
+		"reasoning by effort":    {chat, `,"reasoning":{"effort":"low"}`, 10},
+		"the other dialect's":    {messages, `,"max_completion_tokens":5000`, 1000},
+		"in extra_body":          {chat, `,"extra_body":{"n_predict":5000}`, 1000},
+		"not at the top":         {chat, `,"metadata":{"n_predict":5000}`, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -399,18 +396,13 @@ func TestMembersThatMultiplyAnswersAreRefusedWhereTheModelHasAPrice(t *testing.T
 	for name, c := range map[string]struct {
 		path, more, param string // no param: it is taken
 	}{
-		"num_return_sequences": {chat, `,"num_return_sequences":500`, "num_return_sequences"},
-		"candidate_count":      {messages, `,"candidate_count":2`, "candidate_count"},
-		"num_beams":            {completions, `,"num_beams":"4"`, "num_beams"},
-		"use_beam_search":      {completions, `,"use_beam_search":true`, "use_beam_search"},
-		"a beam in extra_body": {chat, `,"extra_body":{"use_beam_search":true}`, "extra_body.use_beam_search"},
-		"given twice":          {chat, `,"num_beams":1,"num_beams":4`, "num_beams"},
-		"n of messages":        {messages, `,"n":2`, "n"},
-		"best_of of messages":  {messages, `,"best_of":2`, "best_of"},
-		"best_of of chat":      {chat, `,"best_of":500`, "best_of"},
-		"n of chat":            {chat, `,"n":2`, ""},
-		"best_of":              {completions, `,"best_of":2`, ""},
-		"one":                  {messages, `,"n":1,"best_of":1,"num_beams":1,"use_beam_search":false,"candidate_count":null`, ""},
+		"n of messages":       {messages, `,"n":2`, "n"},
+		"given twice":         {messages, `,"n":1,"n":4`, "n"},
+		"best_of of messages": {messages, `,"best_of":2`, "best_of"},
+		"best_of of chat":     {chat, `,"best_of":500`, "best_of"},
+		"n of chat":           {chat, `,"n":2`, ""},
+		"best_of":             {completions, `,"best_of":2`, ""},
+		"one":                 {messages, `,"n":1,"best_of":1`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,9 +19,21 @@ var statefulMembers = []struct{ where, member string }{
 	{"body", `"extra_body":{"container":"container_1"}`}, {"body", `"tool_resources":{"file_search":{"vector_store_ids":["vs_1"]}}`},
 	{"body", `"audio":{"voice":{"id":"voice_1"}}`}, {"body", `"mcp_servers":[{"connector_id":"c"}]`}, {"body", `"file_ids":["file-1"]`},
 	{"body", `"cont\u0061iner":"container_1"`},
+	{"body", `"cachedContent":"cachedContents/1"`}, {"body", `"previousResponseId":"resp_1"`}, {"body", `"Previous-Response-ID":"resp_1"`},
+	{"body", `"thread_id":"thread_1"`}, {"body", `"assistant_id":"asst_1"`}, {"body", `"agent_id":"ag_1"`}, {"body", `"agentId":"ag_1"`},
+	{"body", `"cache_id":"cache-1"`}, {"body", `"c\u0061cheId":"cache-1"`}, {"body", `"conversationId":"1"`}, {"body", `"knowledge_base_ids":["kb"]`},
+	{"body", `"file_uri":"gs://b/f"`}, {"body", `"attachments":[{"file_id":"file-1"}]`}, {"body", `"attachments":[{"id":"1"}]`},
+	{"body", `"documents":[{"data":"text"},{"id":"doc_1"}]`}, {"body", `"documents":["doc_1"]`}, {"body", `"documents":"doc_1"`},
+	{"body", `"documents":[{"data":{"file_id":"file-1"}}]`}, {"body", `"Documents":[{"text":"x","document_id":"doc_1"}]`},
+	{"body", `"audio":{"id":"audio_1"}`}, {"body", `"audio":{"voice":{"Id":"voice_1"}}`}, {"body", `"Diagnostics":{"previous_message_id":"msg_1"}`},
+	{"body", `"extra_body":{"Google":{"cachedContent":"cachedContents/1"}}`}, {"body", `"extra_body":{"threadId":"thread_1"}`},
+	{"body", `"ec_transfer_params":{"x":1}`}, {"template", `"prompt":{"id":"pmpt_1"}`}, {"template", `"prompt":{"ID":"pmpt_1","variables":{}}`},
 	{"tool", `"container":"cntr_1"`}, {"tool", `"container":{"type":"auto","file_ids":["file-1"]}`}, {"tool", `"vector_store_ids":["vs_1"]`},
 	{"tool", `"connector_id":"c"`}, {"tool", `"tunnel_id":"t"`}, {"tool", `"environment":{"container_id":"cntr_1"}`},
 	{"tool", `"input_image_mask":{"file_id":"file-1"}`}, {"tool", `"file_search":{"vector_store_ids":["vs_1"]}`},
+	{"tool", `"fileIds":["file-1"]`}, {"tool", `"fileSearch":{"vectorStoreIds":["vs_1"]}`}, {"tool", `"Environment":{"container_id":"cntr_1"}`},
+	{"message", `"attachments":[{"id":"1"}]`}, {"message", `"Audio":{"id":"audio_1"}`}, {"message", `"threadId":"thread_1"`},
+	{"message", `"tools":[{"type":"custom","container":"cntr_1"}]`},
 	{"message", `"audio":{"id":"audio_1"}`}, {"message", `"file_ids":["file-1"]`},
 	{"part", `"type":"document","source":{"type":"file","file_id":"file_1"}`}, {"part", `"type":"image","source":{"type":"file","file_id":"file_1"}`},
 	{"part", `"type":"container_upload","file_id":"file_1"`}, {"part", `"type":"container_upload"`}, {"part", `"type":"item_reference","id":"msg_1"`},
@@ -31,6 +43,11 @@ var statefulMembers = []struct{ where, member string }{
 	{"part", `"type":"tool_result","content":[{"type":"image","source":{"type":"file","file_id":"file_1"}}]`},
 	{"part", `"type":"tool_result","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file","file_id":"file_1"}}]}}]`},
 	{"part", `"type":"web_fetch_tool_result","content":{"type":"web_fetch_result","content":{"type":"document","source":{"type":"file","file_id":"file_1"}}}`},
+	{"part", `"fileData":{"mimeType":"application/pdf","fileUri":"gs://b/f"}`}, {"part", `"file_data":{"file_uri":"files/1"}`}, {"part", `"fileUri":"files/1"`},
+	{"part", `"image":{"format":"png","source":{"s3Location":{"uri":"s3://b/f"}}}`}, {"part", `"source":{"s3_location":{}}`}, {"part", `"video":{"s3Uri":"x","source":{"s3Location":{}}}`},
+	{"part", `"type":"input_audio","input_audio":{"url":"file:///etc/passwd"}`}, {"part", `"type":"input_audio","input_audio":{"data":"file:///etc/passwd"}`},
+	{"part", `"type":"input_video","input_video":{"data":"file:///etc/passwd"}`}, {"part", `"type":"input_video","input_video":{"url":"video-1"}`},
+	{"part", `"type":"tool_addition","tool":{"type":"tool_definition","definition":{"type":"custom","container":"cntr_1"}}`},
 	{"part", `"type":"code_execution_tool_result","content":{"type":"code_execution_result","content":[{"type":"code_execution_output","file_id":"file_1"}]}`},
 }
 
@@ -41,6 +58,8 @@ func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	switch where {
 	case "body":
 		more = "," + member
+	case "template":
+		more, applies = ","+member, chatLike
 	case "tool":
 		tool = "," + member
 	case "message":
@@ -61,7 +80,7 @@ func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
 		for _, c := range statefulMembers {
 			body, applies := statefulBody(rt, c.where, c.member)
-			if !applies || c.where == "message" && strings.Contains(c.member, "audio") && rt.name != "chat" {
+			if !applies {
 				continue
 			}
 			if f := new(request).parse(rt, []byte(body), false); f == nil || f.Param == "" || !strings.Contains(f.Message, "state shared") {
@@ -79,6 +98,9 @@ func TestWhatNamesNothingKeptPasses(t *testing.T) {
 	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
 		for _, c := range []struct{ where, member string }{
 			{"body", `"store":true`}, {"body", `"background":false`}, {"body", `"container":null`}, {"body", `"metadata":{"file_id":"mine"}`},
+			{"body", `"attachments":[],"skills":[],"thread_id":null,"documents":[]`}, {"body", `"documents":[{"id":"1","data":{"text":"x"}},{"title":"t","text":"x"}]`},
+			{"body", `"user_id":"1","fileid":null,"file":"x","ids":["1"],"cached":true,"thread":"x"`},
+			{"part", `"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}`}, {"part", `"type":"input_video","input_video":{"data":"AAAA"}`},
 			{"body", `"extra_body":{"google":{"thinking_config":{}}}`}, {"body", `"audio":{"voice":"alloy","format":"wav"}`},
 			{"tool", `"input_schema":{"file_id":1,"container":{}}`}, {"tool", `"function":{"parameters":{"properties":{"file_id":{},"url":{}}}}`},
 			{"part", `"type":"tool_use","id":"1","name":"n","input":{"file_id":"mine","container":"c","source":{"type":"file"}}`},
