@@ -11,26 +11,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// Payer is who pays for what a principal asks for, and under which budgets.
+// Payer is who pays for what a principal asks for, and under which budgets: of the key
+// the operator's and the owner's, and the user's. One that is not set has no limit.
 func Payer(p *identity.Principal) ledger.Payer {
-	key := KeyBudgets(p)
-	who := ledger.Payer{User: p.UserID, Budgets: ledger.Budgets{key[0], key[1]}}
+	who := ledger.Payer{User: p.UserID}
+	if l := p.OperatorLimits; l.Budget > 0 {
+		who.Budgets[0] = ledger.KeyBudget(p.KeyID, l.Budget, l.Reset)
+	}
+	if l := p.OwnerLimits; l.Budget > 0 {
+		who.Budgets[1] = ledger.OwnerBudget(p.KeyID, l.Budget, l.Reset)
+	}
 	if l := p.UserLimits; l.Budget > 0 {
 		who.Budgets[2] = ledger.UserBudget(l.Budget, l.Reset)
 	}
 	return who
-}
-
-// KeyBudgets returns the budgets of a principal's key: the operator's and the owner's.
-// One that is not set has no limit.
-func KeyBudgets(p *identity.Principal) (budgets [2]ledger.Budget) {
-	if l := p.OperatorLimits; l.Budget > 0 {
-		budgets[0] = ledger.KeyBudget(p.KeyID, l.Budget, l.Reset)
-	}
-	if l := p.OwnerLimits; l.Budget > 0 {
-		budgets[1] = ledger.OwnerBudget(p.KeyID, l.Budget, l.Reset)
-	}
-	return budgets
 }
 
 // CheckFunds refuses a principal without any money to spend. It is asked before the body

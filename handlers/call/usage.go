@@ -1,6 +1,7 @@
 package call
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
@@ -23,7 +25,8 @@ type keyUsage struct {
 	KeyID    string      `json:"key_id"`
 	Currency string      `json:"currency"`
 	Budget   *budgetUsed `json:"budget"` // null: there is none
-	Rates    keyRates    `json:"rates"`
+	Rates    rates       `json:"rates"`
+	User     userLimits  `json:"user"`
 	Today    ledger.Sum  `json:"today"` // the present day, in UTC
 	Month    ledger.Sum  `json:"month"` // the present calendar month, in UTC
 }
@@ -36,8 +39,14 @@ type budgetUsed struct {
 	ResetsAt  int64          `json:"resets_at,omitempty"` // Unix seconds
 }
 
-// keyRates are null where there is no limit.
-type keyRates struct {
+// userLimits hold for all keys of the user together.
+type userLimits struct {
+	Budget *budgetUsed `json:"budget"` // null: there is none
+	Rates  rates       `json:"rates"`
+}
+
+// rates are null where there is no limit.
+type rates struct {
 	RequestsPerSecond *int64 `json:"requests_per_second"`
 	Streams           *int64 `json:"streams"`
 	TokensPerMinute   *int64 `json:"tokens_per_minute"`
@@ -45,31 +54,21 @@ type keyRates struct {
 
 // serveUsage answers the limits of a key and what it has used.
 func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, p *identity.Principal, requestID string) *fault.Fault {
-	rates := b.app.Limits.OfKey(p)
+	key, user := auth.Subjects(p, &b.app.Limits)
 	answer := keyUsage{
-		Object: "usage", KeyID: p.KeyID, Currency: b.app.Currency,
-		Rates: keyRates{limited(rates.RequestsPerSecond), limited(rates.Streams), limited(rates.TokensPerMinute)},
+		Object: "usage", KeyID: p.KeyID, Currency: b.app.Currency, Rates: ratesOf(key), User: userLimits{Rates: ratesOf(user)},
 	}
-	for _, b := range auth.KeyBudgets(p) {
-		if b.Limit == 0 {
-			continue
-		}
-		used, next, err := node.Ledger.BudgetUsed(r.Context(), p.UserID, b)
-		if err != nil {
-			return storeSilent
-		}
-		left := max(0, b.Limit-used)
-		if answer.Budget != nil && answer.Budget.Remaining <= left {
-			continue
-		}
-		answer.Budget = &budgetUsed{Limit: b.Limit, Used: used, Remaining: left, Reset: b.Reset}
-		if !next.IsZero() {
-			answer.Budget.ResetsAt = next.Unix()
-		}
+	budgets := auth.Payer(p).Budgets
+	var err error
+	if answer.Budget, err = leastLeft(r.Context(), node, p.UserID, budgets[:2]); err != nil {
+		return storeSilent
+	}
+	if answer.User.Budget, err = leastLeft(r.Context(), node, p.UserID, budgets[2:]); err != nil {
+		return storeSilent
 	}
 	now := node.Store.Now()
 	today := ledger.DayOf(now)
-	err := node.Ledger.ScanUsage(r.Context(), p.UserID, ledger.DayOf(calendar.Month.Start(now)), today, func(u ledger.Usage) bool {
+	err = node.Ledger.ScanUsage(r.Context(), p.UserID, ledger.DayOf(calendar.Month.Start(now)), today, func(u ledger.Usage) bool {
 		if u.Key == p.KeyID {
 			answer.Month.Add(u)
 			if u.Day == today {
@@ -84,6 +83,33 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, node *caddymo
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, reply.DialectOf(r, b.app.VersionHeader), requestID, answer)
 	return nil
+}
+
+// leastLeft returns of some budgets of a user the one with the least left; nil: none has
+// a limit.
+func leastLeft(ctx context.Context, node *caddymodule.Node, user string, budgets []ledger.Budget) (least *budgetUsed, err error) {
+	for _, b := range budgets {
+		if b.Limit == 0 {
+			continue
+		}
+		used, next, err := node.Ledger.BudgetUsed(ctx, user, b)
+		if err != nil {
+			return nil, err
+		}
+		left := max(0, b.Limit-used)
+		if least != nil && least.Remaining <= left {
+			continue
+		}
+		least = &budgetUsed{Limit: b.Limit, Used: used, Remaining: left, Reset: b.Reset}
+		if !next.IsZero() {
+			least.ResetsAt = next.Unix()
+		}
+	}
+	return least, nil
+}
+
+func ratesOf(s limit.Subject) rates {
+	return rates{limited(s.Rates.RequestsPerSecond), limited(s.Rates.Streams), limited(s.Rates.TokensPerMinute)}
 }
 
 // storeSilent is what a caller hears of a store that does not answer.
