@@ -125,10 +125,10 @@ func (c *callbacks) Address(r storage.Reader, key string) (task.Address, bool, e
 }
 
 // Disable implements task.Callbacks.
-func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) error {
+func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error) {
 	own, err := c.directory.KeyCallback(t, key)
 	if err != nil || own.URL == "" && c.url != url {
-		return err
+		return nil, err
 	}
 	return c.directory.DisableCallback(t, now, key, url)
 }

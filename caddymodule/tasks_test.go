@@ -352,6 +352,10 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 		list = deliveries()
 		return list, len(list) == 1 && list[0].State == task.Dead
 	})
+	g.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "key.callback_gone" && l.Text("actor") == "callback receiver" &&
+			l.Text("key_id") == key.ID && l.Text("user_id") == key.UserID
+	})
 	second := submit(t, key)
 	until(t, g, second, task.Success)
 	if list := deliveries(); len(list) != 1 {

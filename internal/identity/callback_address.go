@@ -60,19 +60,22 @@ func ParseCallbackSecret(text string) ([]byte, error) {
 }
 
 // DisableCallback notes that the receiver of an address has said that it is gone.
-// It does nothing when the key has another address of its own by now.
-func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) error {
+// It does nothing when the key has another address of its own by now. The event that
+// it returns is for [Directory.Told] when the transaction is durable; nil: there is
+// none.
+func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) (*Event, error) {
 	var key keyRecord
 	found, err := storage.GetRecord(t, keyKey(id), &key)
 	if err != nil || !found || key.CallbackGone == url || key.CallbackURL != "" && key.CallbackURL != url {
-		return err
+		return nil, err
 	}
 	key.CallbackGone, key.CallbackDisabled = url, max(now.Unix(), 1)
 	if err := writeKey(t, key); err != nil {
-		return err
+		return nil, err
 	}
+	event := &Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID}
 	// A callback is sent after the request that ordered it.
-	return Record(context.Background(), t, now, &Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID})
+	return event, Record(context.Background(), t, now, event)
 }
 
 // callbackActor is who ends the use of an address, for the audit.

@@ -30,7 +30,10 @@ func (f fixture) callbackOf(t *testing.T, id string) (own KeyCallback, keys [][]
 // gone tells that the receiver of an address says it is gone.
 func (f fixture) gone(t *testing.T, id, url string) {
 	t.Helper()
-	err := f.store.Update(t.Context(), func(txn storage.Txn) error { return f.DisableCallback(txn, f.clock.Now(), id, url) })
+	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+		_, err := f.DisableCallback(txn, f.clock.Now(), id, url)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

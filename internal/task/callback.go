@@ -19,8 +19,9 @@ type Callbacks interface {
 	Address(r storage.Reader, key string) (Address, bool, error)
 
 	// Disable ends the use of an address, whose receiver has said that it is
-	// gone. It does nothing when the key has another by now.
-	Disable(t storage.Txn, now time.Time, key, url string) error
+	// gone. It does nothing when the key has another by now. The event is what was
+	// recorded of it; nil: nothing.
+	Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error)
 }
 
 // Address is where callbacks go.

@@ -260,10 +260,12 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return // it was not the receiver's fault
 		}
 	}
-	var after *eventRecord // nil: somebody else has the callback by now
+	var after *eventRecord   // nil: somebody else has the callback by now
+	var gone *identity.Event // nil: its address is used further
 	noted := e.durably("noting a callback", v.Task, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {
 			mine := false
+			gone = nil
 			have, err := changeEvent(t, v.Task, func(now *eventRecord) bool {
 				if mine = now.Fence == v.Fence && now.Owner == v.Owner && now.State == Undelivered; mine {
 					now.note(e.now(), has, address.URL, status, trouble)
@@ -271,7 +273,7 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 				return mine
 			})
 			if err == nil && mine && status == http.StatusGone {
-				err = config.Callbacks.Disable(t, e.store.Now(), v.Key, address.URL)
+				gone, err = config.Callbacks.Disable(t, e.store.Now(), v.Key, address.URL)
 			}
 			if after = nil; mine {
 				after = have
@@ -279,6 +281,9 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return err
 		})
 	})
+	if noted && gone != nil {
+		e.opts.Told(*gone)
+	}
 	if noted && after != nil {
 		e.figures.noted(after.State)
 		if after.Due != 0 {

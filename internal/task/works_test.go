@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -204,12 +205,12 @@ func (c *receiver) Address(_ storage.Reader, key string) (Address, bool, error) 
 	return a, ok, nil
 }
 
-func (c *receiver) Disable(_ storage.Txn, _ time.Time, key, url string) error {
+func (c *receiver) Disable(_ storage.Txn, _ time.Time, key, url string) (*identity.Event, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disabled = append(c.disabled, key+" "+url)
 	delete(c.address, key)
-	return nil
+	return nil, nil
 }
 
 func (c *receiver) RoundTrip(r *http.Request) (*http.Response, error) {
