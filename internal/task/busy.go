@@ -15,9 +15,12 @@ import (
 // task leaves the queue for a pause of its own and returns to the end of the queue,
 // so that it stops no other.
 func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
-	own := true
+	own, asked := true, refusal.RetryAfter
 	if d := e.driverOf(rec.Backend); d != nil {
 		own = d.refuse(rec, refusal, e.now())
+		if wait, delayed := d.delayed(rec.User); delayed {
+			asked = max(asked, wait+interval(0, 0)) // another task of the user is tried first
+		}
 	}
 	if refusal.Kind == backends.Refused {
 		if own {
@@ -26,7 +29,7 @@ func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
 			e.unmet(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
 		}
 	}
-	e.deferTask(rec, b.BusyTimeout, refusal.Reason, refusal.RetryAfter, own)
+	e.deferTask(rec, b.BusyTimeout, refusal.Reason, asked, own)
 }
 
 // refuse counts a refusal, and pauses the backend where other tasks would be refused
