@@ -58,7 +58,7 @@ type call struct {
 }
 
 func newCall(b *block, rt *route, requestID string) *call {
-	return &call{block: b, route: rt, id: requestID, started: time.Now(), bill: bill{asked: -1}}
+	return &call{block: b, route: rt, id: requestID, started: time.Now()}
 }
 
 // serve is the whole way of a call: the gate, the operator's routes, the meter.

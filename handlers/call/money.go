@@ -23,14 +23,17 @@ type bill struct {
 	price       *catalog.Price // nil where the call costs nothing
 	bounds      catalog.Bounds
 	unseen      bool                // the call asks for what its text does not show; see [catalog.Ask.CostsUnseen]
+	unmeasured  bool                // it has something that no number of tokens can be given for
+	links       int64               // in the body
+	media       catalog.Media       // in the body
 	restricted  bool                // the call reserves the whole context, because earlier ones left too much uncollected
 	reservation *ledger.Reservation // nil for calls that are no one's to pay
 	grant       limit.Grant
 
-	settled  time.Time // when it last was, while the call runs
-	foreseen bool      // the reported input was compared with what is reserved
-	short    bool      // and comes to more than could be reserved
-	asked    int64     // bytes of text in the request, once they were counted; -1 before
+	settled  time.Time     // when it last was, while the call runs
+	foreseen bool          // the reported input was compared with what is reserved
+	short    bool          // and comes to more than could be reserved
+	asked    *usage.Tokens // the input as it is estimated, once it was
 
 	charged money.Amount
 	lost    money.Amount // came to, and nobody had it, or nobody could be charged it
@@ -61,6 +64,7 @@ func (c *call) findPrice() *fault.Fault {
 	ask := c.ask()
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
+		c.bill.unmeasured, c.bill.links, c.bill.media = ask.FullContext, ask.Links, ask.Media
 	}
 	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
 		f = c.request.checkPrompts(c.body.bytes(), price.Context)
@@ -227,13 +231,22 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		o.DeliveredBytes = meter.TextBytes()
 	}
 	if o.EstimatesInput() {
-		if c.bill.asked < 0 {
-			tokens, _ := c.request.promptTokens()
-			c.bill.asked = usage.RequestText(c.body.bytes()) + 3*tokens
-		}
-		o.AskedText = c.bill.asked
+		o.Asked = c.estimateInput()
 	}
 	return o, report
+}
+
+// estimateInput returns what the input is estimated at where none is reported. It
+// reads the body once.
+func (c *call) estimateInput() usage.Tokens {
+	b := &c.bill
+	if b.asked == nil {
+		body := usage.ReadRequest(c.body.bytes())
+		tokens, _ := c.request.promptTokens()
+		asked := b.price.Estimate(b.bounds, body, tokens, b.media, b.unmeasured || b.links > body.ImageLinks)
+		b.asked = &asked
+	}
+	return *b.asked
 }
 
 // cost is what a call costs by a report, when it is charged at all.

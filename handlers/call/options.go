@@ -220,21 +220,28 @@ func judgeURL(body []byte, v strictjson.Value, a *catalog.Ask) {
 	case strings.HasPrefix(head, "data:audio/"):
 		a.Audio = true
 		inlineAudio(v, a)
-	case strings.HasPrefix(head, "data:text/"): // is text of the body
+	case strings.HasPrefix(head, "data:text/"):
+		inlineText(v, a)
 	default:
-		a.FullContext = true
+		a.Links++
 	}
 }
 
 func inlineImage(v strictjson.Value, a *catalog.Ask) {
 	a.InlineInput += imageTokens
+	a.Media.Images++
 	a.BodyBytes -= int64(v.End - v.Start)
 }
 
 func inlineAudio(v strictjson.Value, a *catalog.Ask) {
-	a.InlineInput += int64(v.End-v.Start)/audioBytesPerToken + 1
+	tokens := int64(v.End-v.Start)/audioBytesPerToken + 1
+	a.InlineInput += tokens
+	a.Media.AudioTokens += tokens
 	a.BodyBytes -= int64(v.End - v.Start)
 }
+
+// inlineText is counted with the bytes of the body, but is no text of a message.
+func inlineText(v strictjson.Value, a *catalog.Ask) { a.Media.TextBytes += int64(v.End - v.Start - 2) }
 
 // sourceFacts is what the notes say of the source of one part.
 type sourceFacts struct {
@@ -264,9 +271,13 @@ func (s *sourceFacts) judge(body []byte, a *catalog.Ask) {
 	kind, media := s.kind.Text(body), s.media.Text(body)
 	switch {
 	case s.url.Kind != 0:
-		a.FullContext, a.Image = true, true
+		a.Links++
+		a.Image = true
 	case kind == "content" && s.data.Kind == 0: // its parts are noted
 	case kind == "text":
+		if s.data.Kind != 0 {
+			inlineText(s.data, a)
+		}
 	case kind == "base64" && strings.HasPrefix(media, "image/"):
 		a.Image = true
 		if s.data.Kind != 0 {

@@ -23,10 +23,15 @@ type Ask struct {
 	MaxTokens    int64  // for each choice; it counts when HasMaxTokens
 	HasMaxTokens bool
 
-	// FullContext is set for a source that is not inline text (a URL, a file id, a
-	// container, an earlier response) and for server-side tools: the whole context
-	// is reserved.
+	// Links is the number of links. FullContext is set for any other source that
+	// cannot be measured (a file id, a container, an earlier response, a PDF), and for
+	// server-side tools. With either, the whole context is reserved.
+	Links       int64
 	FullContext bool
+
+	// Media is what the text of the messages does not tell of the input. It is not
+	// reserved, but estimated; see [Price.Estimate].
+	Media Media
 
 	// FullOutput is set for a body that may have its backend ignore MaxTokens: the
 	// whole max_output is reserved, and bounds the charge.
@@ -50,7 +55,7 @@ func (a *Ask) text() int64 { return usage.Estimate(a.BodyBytes) + a.PromptTokens
 // text of its body nor that of its answer shows: tools that the backend runs, other
 // models, one more pass, reasoning, audio, images, or input that is no inline text.
 func (a *Ask) CostsUnseen() bool {
-	return a.FullContext || a.InlineInput > 0 || len(a.Tools) > 0 || a.Compaction || a.Thinking || a.Audio || a.ImageOut ||
+	return a.FullContext || a.Links > 0 || a.InlineInput > 0 || len(a.Tools) > 0 || a.Compaction || a.Thinking || a.Audio || a.ImageOut ||
 		slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.Price != nil })
 }
 
@@ -89,6 +94,7 @@ type Bounds struct {
 	Output  int64 // output of all kinds that is reserved for, and charged at most
 
 	text      int64        // input that is inline text, at most
+	pass      int64        // input of one pass, at most
 	unbounded bool         // nothing is cut; see [Price.Excess]
 	greatest  money.Amount // what is reserved
 	most      money.Amount // what is charged at most
@@ -126,13 +132,12 @@ func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
 // context that p knows of, which some members and headers of a call extend.
 func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 	prompts, choices, rounds := max(a.Prompts, 1), max(a.Choices, 1), p.rounds(&a)
-	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64, text: a.text()}
-	pass := b.Input // input of one pass
+	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64, text: a.text(), pass: math.MaxInt64}
 	ok = true
 	if p.Context > 0 {
-		if pass, ok = times(p.Context, prompts); ok {
-			pass = max(pass, b.text)
-			b.Input, ok = times(pass, rounds)
+		if b.pass, ok = times(p.Context, prompts); ok {
+			b.pass = max(b.pass, b.text)
+			b.Input, ok = times(b.pass, rounds)
 		}
 	}
 	if p.MaxOutput > 0 && ok {
@@ -151,8 +156,8 @@ func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 	}
 	b.Reserve = b.Input
 	loops := len(a.Tools) > 0 || slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.beside() })
-	if !a.FullContext && !loops {
-		if n, fits := times(min(b.text+a.InlineInput, pass), rounds); fits {
+	if !a.FullContext && a.Links == 0 && !loops {
+		if n, fits := times(min(b.text+a.InlineInput, b.pass), rounds); fits {
 			b.Reserve = min(n, b.Input)
 		}
 	}

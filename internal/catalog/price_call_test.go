@@ -46,7 +46,7 @@ func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {
 	} {
 		got, refused := c.price.Bounds(c.ask)
 		sizes := got
-		sizes.text, sizes.greatest, sizes.most, sizes.options = 0, 0, 0, nil
+		sizes.text, sizes.pass, sizes.greatest, sizes.most, sizes.options = 0, 0, 0, 0, nil
 		if refused != nil || sizes != c.bounds {
 			t.Errorf("%s is bounded by %+v, %v, want %+v", name, sizes, refused, c.bounds)
 		} else if sum := c.price.Greatest(got); sum != *amount(c.greatest) {

@@ -48,7 +48,7 @@ type Outcome struct {
 
 	Tokens         Tokens // as reported so far
 	Input, Output  bool   // which side of them was reported
-	AskedText      int64  // UTF-8 bytes of text in the request
+	Asked          Tokens // the input as it is estimated
 	DeliveredBytes int64  // UTF-8 bytes of text in the answer
 	Declined       bool   // the model refused before any output; see [Report]
 }
@@ -84,8 +84,8 @@ func (o Outcome) Bill() (Tokens, Basis) {
 			Output: bill.Output, Reasoning: bill.Reasoning, AudioOutput: bill.AudioOutput, ImageOutput: bill.ImageOutput,
 		}
 	}
-	if more := Estimate(o.AskedText) - bill.AllInput(); input && more > 0 {
-		bill.Input += more
+	if more := o.Asked.AllInput() - bill.AllInput(); input && more > 0 {
+		bill.addInput(more, &o.Asked)
 		basis = Estimated
 	}
 	if more := Estimate(o.DeliveredBytes) - bill.AllOutput(); output && more > 0 {
@@ -101,7 +101,20 @@ func (o Outcome) Bill() (Tokens, Basis) {
 	return bill, basis
 }
 
-// EstimatesInput reports whether Bill looks at AskedText.
+// addInput adds more tokens of input to t, of the kinds in which asked has more.
+func (t *Tokens) addInput(more int64, asked *Tokens) {
+	for _, kind := range []struct {
+		count *int64
+		asked int64
+	}{{&t.AudioInput, asked.AudioInput}, {&t.ImageInput, asked.ImageInput}} {
+		n := min(max(kind.asked-*kind.count, 0), more)
+		*kind.count += n
+		more -= n
+	}
+	t.Input += more
+}
+
+// EstimatesInput reports whether Bill looks at Asked.
 func (o Outcome) EstimatesInput() bool {
 	charged, input, _ := o.sides()
 	return charged && input

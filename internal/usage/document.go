@@ -27,6 +27,7 @@ type document struct {
 		finished bool
 	}
 
+	parts     *parts // of a request; nil in an answer
 	reports   reports
 	report    report
 	delivered delivered
@@ -278,6 +279,8 @@ func (d *document) open(object bool) {
 	switch {
 	case d.place == iteration:
 		d.report.openPass(object)
+	case object && d.place == askedText:
+		d.parts.begin()
 	case object && (d.place == usageReport || d.place == openingUsage):
 		d.reports.begin()
 	}
@@ -302,6 +305,8 @@ func (d *document) closeFrame() {
 			d.report.passes.close()
 		case usageReport, openingUsage:
 			d.reports.end()
+		case askedText:
+			d.parts.end()
 		}
 	}
 	d.endValue()

@@ -30,6 +30,9 @@ const (
 	block        // the content_block of a content_block_start
 	blocks       // the content of a whole message: a string, or an array of blocks
 
+	askedSource // the source of a part of a request
+	askedImage  // an image in a request, or the object that holds it
+
 	// Strings of text, or arrays and objects that hold such.
 	text
 	askedText // in a request, where blocks may hold blocks
@@ -41,6 +44,7 @@ const (
 	toolName     // the name of a tool that is called
 	signature    // that of a thought, which may stand for all of it
 	mediaData    // speech or an image, or a link to it
+	askedLink    // the link of a source in a request
 	fault        // an error
 	finishReason // why a choice ended
 	choiceIndex  // the number of a choice
@@ -57,6 +61,7 @@ const (
 	blockName  // its name
 	passKind   // the type of an iteration
 	passModel  // its model
+	askedType  // the type of a part of a request
 
 	// Every figure is a place of its own, from here on.
 	firstFigure
@@ -69,6 +74,9 @@ func (p place) holds() bool {
 
 // word reports whether a string at p is compared or kept.
 func (p place) word() bool { return kind <= p && p < firstFigure }
+
+// links reports whether a string at p is a link of a request.
+func (p place) links() bool { return p == askedImage || p == askedLink }
 
 // counts reports whether a number at p is kept.
 func (p place) counts() bool { return p >= firstFigure || p == toolUses || p == choiceIndex }
@@ -111,7 +119,7 @@ func (p place) member(name []byte) place {
 			return turn
 		case "prompt", "suffix", "system":
 			return askedText
-		case "tools":
+		case "tools", "functions", "documents", "response_format":
 			return toolInput
 		}
 	case turn:
@@ -127,6 +135,23 @@ func (p place) member(name []byte) place {
 			return askedText
 		case "input":
 			return toolInput
+		case "type":
+			return askedType
+		case "source":
+			return askedSource
+		case "image_url", "image":
+			return askedImage
+		}
+	case askedSource:
+		switch string(name) {
+		case "content":
+			return askedText
+		case "url":
+			return askedLink
+		}
+	case askedImage:
+		if string(name) == "url" {
+			return askedImage
 		}
 	case opening:
 		switch string(name) {

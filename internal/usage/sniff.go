@@ -11,7 +11,7 @@ const longestField = len("event:")
 // sniffer finds out whether an answer is an event stream.
 type sniffer struct {
 	done bool
-	n    int                // bytes of head
+	n    uint8              // bytes of head
 	head [longestField]byte // what has come of a field's name; nothing else was read
 }
 
@@ -34,7 +34,7 @@ func (r *Reader) knows(p []byte) bool {
 			break
 		}
 		if n < len(field) && string(start[:n]) == field[:n] {
-			s.n = copy(s.head[:], start[:n])
+			s.n = uint8(copy(s.head[:], start[:n]))
 			return false
 		}
 	}

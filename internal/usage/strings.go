@@ -16,11 +16,22 @@ func (d *document) openString() {
 
 // part takes some bytes of a string that goes on.
 func (d *document) part(p []byte) {
-	if d.naming || d.place.word() || d.place.counts() {
+	switch {
+	case d.naming || d.place.word() || d.place.counts():
 		d.token.add(p)
-		return
+	case d.place.links():
+		d.takeLink(p)
+	default:
+		d.deliver(len(p))
 	}
-	d.deliver(len(p))
+}
+
+// takeLink takes a part of a link, of which the first one tells where it leads.
+func (d *document) takeLink(p []byte) {
+	if d.token.n == 0 {
+		d.parts.link(d.place, p)
+	}
+	d.token.spoil()
 }
 
 // endString takes the last bytes of a string.
@@ -43,6 +54,9 @@ func (d *document) endString(p []byte) {
 		if text := d.token.with(p); len(bytes.Trim(text, "0123456789")) == 0 {
 			d.takeCount(countOf(text))
 		}
+		d.endValue()
+	case d.place.links():
+		d.takeLink(p)
 		d.endValue()
 	default:
 		d.deliver(len(p))
@@ -89,6 +103,8 @@ func (d *document) takeWord(word []byte) {
 		r.passes.kind = passKindOf(word)
 	case passModel:
 		r.passes.model.set(word)
+	case askedType:
+		d.parts.open[d.parts.depth-1].image = string(word) == "image"
 	}
 }
 
