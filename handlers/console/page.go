@@ -26,7 +26,7 @@ func noPage() error { return fault.New(fault.NotFound, "there is no such payment
 // told is what a payment service has told of an order in each status; of one
 // that waits to be paid, or has waited too long, nothing.
 var told = map[billing.OrderStatus]payments.Kind{
-	billing.Paid: payments.Paid, billing.Failed: payments.Failed,
+	billing.Paid: payments.Paid, billing.Review: payments.Paid, billing.Failed: payments.Failed,
 	billing.Refunded: payments.Refunded, billing.Disputed: payments.Disputed,
 }
 

@@ -52,6 +52,7 @@ type application struct {
 	provider string
 	notice   payments.Notice
 	attempt  ledger.ID
+	currency string // of the ledger; empty: none is recorded
 
 	outcome Outcome
 	event   *identity.Event // to be told when it is durable
@@ -149,6 +150,9 @@ func (a *application) try(ctx context.Context) error {
 // none. Why there is none is the reason.
 func (a *application) find(r storage.Reader) (order orderRecord, reason string, err error) {
 	n := a.notice
+	if a.currency, err = ledger.Currency(r); err != nil {
+		return order, "", err
+	}
 	paid := ""
 	if n.Payment != "" {
 		if _, err := storage.GetRecord(r, storage.Key(paymentPrefix, a.provider, n.Payment), &paid); err != nil {
@@ -195,6 +199,8 @@ func (a *application) mismatch(o *orderRecord, now time.Time) string {
 		return "the order is one of the service " + o.Provider
 	case n.Kind == payments.Failed:
 		return ""
+	case a.foreign(o):
+		return "the order is in " + o.Currency + ", and the money here in " + a.currency
 	case n.Currency != o.Currency:
 		return "the order is in " + o.Currency
 	case o.Payment != "" && n.Payment != "" && o.Payment != n.Payment:
@@ -205,6 +211,26 @@ func (a *application) mismatch(o *orderRecord, now time.Time) string {
 		return "the order had expired, and the service does not sign the time"
 	}
 	return ""
+}
+
+// foreign reports whether the notice would credit an order in a currency that is not
+// that of the ledger: an operator has changed it since the order was opened.
+func (a *application) foreign(o *orderRecord) bool {
+	return a.notice.Kind == payments.Paid && o.PaidAt == 0 && a.currency != "" && o.Currency != a.currency
+}
+
+// review keeps an order for the operator that was paid and cannot be credited. It
+// knows its payment, so that what is told of that finds the order.
+func (a *application) review(t storage.Txn, o *orderRecord) error {
+	if o.Status == Review {
+		return nil
+	}
+	if o.Payment = a.notice.Payment; o.Payment != "" {
+		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
+			return err
+		}
+	}
+	return o.become(t, Review)
 }
 
 // apply does in a transaction what the notice tells about an order of user, of
@@ -234,6 +260,11 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		reason = why
 	}
 	if reason != "" {
+		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(&order) {
+			if err := a.review(t, &order); err != nil {
+				return err
+			}
+		}
 		return a.decline(ctx, t, now, order.User, reason)
 	}
 	changed, err := a.settle(t, now, &order, expected, reserved)

@@ -24,6 +24,7 @@ const (
 	Lapsed   OrderStatus = "expired"
 	Refunded OrderStatus = "refunded" // in full
 	Disputed OrderStatus = "disputed" // by the payer, and not decided for us so far
+	Review   OrderStatus = "review"   // paid in a currency that the ledger has no more: an operator decides
 )
 
 // OrderLife is how long an order waits to be paid.
@@ -142,7 +143,7 @@ func (o *orderRecord) become(t storage.Txn, status OrderStatus) error {
 }
 
 // purge is when the engine may forget an order: never while it waits to be paid,
-// and never one that was paid, or of which money was told.
+// and never one that was paid or is in review, or of which money was told.
 func (o *orderRecord) purge() time.Time {
 	over := o.Status == Failed || o.Status == Lapsed
 	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {

@@ -22,6 +22,13 @@ func (l *Ledger) UseCurrency(ctx context.Context, code string) error {
 	}))
 }
 
+// Currency returns the currency that the amounts of a ledger are in; empty: none is
+// recorded.
+func Currency(r storage.Reader) (code string, err error) {
+	_, err = storage.GetRecord(r, currencyKey, &code)
+	return code, err
+}
+
 // CheckCurrency returns the error that [Ledger.UseCurrency] would return for this
 // currency, and whether it is the recorded one already. It changes nothing.
 func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool, err error) {
@@ -35,10 +42,9 @@ func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool,
 // hasCurrency reports whether code is the recorded currency. It returns a conflict
 // if money of another currency has moved.
 func hasCurrency(r storage.Reader, code string) (recorded bool, err error) {
-	var have string
-	found, err := storage.GetRecord(r, currencyKey, &have)
-	if err != nil || !found || have == code {
-		return found, err
+	have, err := Currency(r)
+	if err != nil || have == "" || have == code {
+		return have != "", err
 	}
 	moved := false
 	err = r.Scan([]byte(transferPrefix), storage.PrefixEnd([]byte(transferPrefix)), func(_, _ []byte) bool {
