@@ -178,10 +178,11 @@ func adminStatus(n *Node, r *http.Request) (any, error) {
 	}
 	models, _ := app.Offered()
 	version, _ := caddy.Version()
+	restricted, _ := n.Ledger.Restricted(r.Context(), app.Tolerance()) // fails as the probe below does
 	status := Status{
 		Caddy: version, Store: app.opener.Key(), Models: append([]string{}, models...),
 		Calls: n.calls.Load(), Credentials: n.Directory.Count(), Stats: n.Store.Stats(),
-		Restricted: append([]string{}, n.Ledger.Restricted()...),
+		Restricted: append([]string{}, restricted...),
 	}
 	err = errors.Join(n.Ready(), n.Probe(r.Context()))
 	if users, listErr := n.Directory.Users(r.Context()); listErr == nil {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -175,7 +176,7 @@ var (
 	reserved       = prometheus.NewDesc("modelgate_reserved", "What they hold, in units of the currency.", []string{"store"}, nil)
 	settlements    = prometheus.NewDesc("modelgate_settlements_queued", "Settlements of calls that are not durable yet.", []string{"store"}, nil)
 	atRisk         = prometheus.NewDesc("modelgate_settlements_at_risk", "What those have charged, which a crash would forget, in units of the currency.", []string{"store"}, nil)
-	restricted     = prometheus.NewDesc("modelgate_users_restricted", "Users whose last call was restricted for what earlier calls left uncollected.", []string{"store"}, nil)
+	restricted     = prometheus.NewDesc("modelgate_users_restricted", "Users whose calls are restricted for what earlier calls left uncollected.", []string{"store"}, nil)
 	ledgerMismatch = prometheus.NewDesc("modelgate_ledger_mismatch", "Contradictions found in the ledger, while charging and by the last verify. Anything but 0 is an alarm.", []string{"store"}, nil)
 )
 
@@ -210,9 +211,22 @@ func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)
 		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
 		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
-		ch <- prometheus.MustNewConstMetric(restricted, prometheus.GaugeValue, float64(len(node.Ledger.Restricted())), store)
+		collectRestricted(node, store, ch)
 		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+node.verified.Load()), store)
 		collectTasks(node, store, ch)
 		return true
 	})
+}
+
+// collectRestricted tells nothing if the store does not answer in time.
+func collectRestricted(node *Node, store string, ch chan<- prometheus.Metric) {
+	app, err := activeApp()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if users, err := node.Ledger.Restricted(ctx, app.Tolerance()); err == nil {
+		ch <- prometheus.MustNewConstMetric(restricted, prometheus.GaugeValue, float64(len(users)), store)
+	}
 }

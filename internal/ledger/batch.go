@@ -79,7 +79,7 @@ func (b *batch) write(t storage.Txn) error {
 		return err
 	}
 	b.seen = make(map[string]*reading)
-	f := fold{owed: make(map[Account]money.Amount), rows: make(map[row]*Usage)}
+	f := fold{owed: make(map[Account]money.Amount), rows: make(map[row]*Usage), lossy: make(map[string]bool)}
 	for _, x := range b.settlements {
 		key := x.call.key()
 		var have callRecord
@@ -154,6 +154,7 @@ func (b *batch) committed() {
 type fold struct {
 	owed  map[Account]money.Amount
 	rows  map[row]*Usage
+	lossy map[string]bool // users of whose calls something stayed uncollected
 	calls int
 }
 
@@ -172,6 +173,9 @@ func (f *fold) count(x *settlement) {
 	if u == nil {
 		u = &Usage{Day: c.day(), User: c.User, Key: c.Key, Model: model}
 		f.rows[at] = u
+	}
+	if c.Lost > x.before.Lost {
+		f.lossy[c.User] = true
 	}
 	u.add(Usage{
 		Calls: 1 - x.before.Calls, Tokens: c.Tokens.Minus(x.before.Tokens),
@@ -206,6 +210,11 @@ func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
 	}
 	for _, u := range f.rows {
 		if err := u.count(t); err != nil {
+			return err
+		}
+	}
+	for user := range f.lossy {
+		if err := markLossy(t, user, now); err != nil {
 			return err
 		}
 	}

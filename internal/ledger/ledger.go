@@ -220,10 +220,6 @@ func (l *Ledger) Stats() Stats {
 	}
 }
 
-// Restricted returns the users whose last call was restricted because of uncollected
-// amounts of earlier calls, in no order. It reads memory only.
-func (l *Ledger) Restricted() (users []string) { return l.purses.restricted() }
-
 // Idle is how long a purse is kept that nobody uses.
 const Idle = 10 * time.Minute
 

@@ -14,22 +14,21 @@ import (
 type purse struct {
 	user string
 
-	mu         sync.Mutex
-	gone       bool             // it was dropped; look for the one in its place
-	loaded     bool             // pots are those of the store
-	read       time.Time        // when pots were
-	until      time.Time        // when they must be again; zero: only when changed
-	pots       map[Account]*pot // all that are in order or have reservations
-	order      []*pot           // those that may be spent, in the user's order
-	only       string           // [Sources.Only]
-	owed       money.Amount     // receivable: while there is one, nothing is spent
-	caps       map[capKey]*tally
-	open       int // reservations that have not ended
-	calls      int // of these, calls under a tolerance that have not been settled for good
-	losses     losses
-	restricted bool // the last call was restricted for its losses
-	loads      int  // under way
-	used       time.Time
+	mu     sync.Mutex
+	gone   bool             // it was dropped; look for the one in its place
+	loaded bool             // pots are those of the store
+	read   time.Time        // when pots were
+	until  time.Time        // when they must be again; zero: only when changed
+	pots   map[Account]*pot // all that are in order or have reservations
+	order  []*pot           // those that may be spent, in the user's order
+	only   string           // [Sources.Only]
+	owed   money.Amount     // receivable: while there is one, nothing is spent
+	caps   map[capKey]*tally
+	open   int // reservations that have not ended
+	calls  int // of these, calls under a tolerance that have not been settled for good
+	losses losses
+	loads  int // under way
+	used   time.Time
 }
 
 // pot is an account in a purse.
@@ -261,21 +260,4 @@ func (ps *purses) count() (n int) {
 		shard.mu.Unlock()
 	}
 	return n
-}
-
-// restricted returns the users whose last call was restricted.
-func (ps *purses) restricted() (users []string) {
-	for i := range ps {
-		shard := &ps[i]
-		shard.mu.Lock()
-		for user, p := range shard.user {
-			p.mu.Lock()
-			if p.restricted {
-				users = append(users, user)
-			}
-			p.mu.Unlock()
-		}
-		shard.mu.Unlock()
-	}
-	return users
 }

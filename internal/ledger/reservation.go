@@ -131,7 +131,7 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	if p.restricted = p.losses.exceed(now, payer.Tolerance); p.restricted {
+	if p.losses.exceed(now, payer.Tolerance) {
 		switch {
 		case p.calls > 0:
 			return nil, ErrOneAtATime

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Tolerance is the part of a user's spend that may stay uncollected, in
@@ -115,3 +116,36 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 
 // end is when a call ended.
 func (c *Call) end() time.Time { return time.UnixMilli(c.Time + c.Duration) }
+
+// lossyPrefix begins lossy/<user>, a key without a value: something of the user's calls of the
+// last 24 hours stayed uncollected.
+const lossyPrefix = "lossy"
+
+func markLossy(t storage.Txn, user string, now time.Time) error {
+	return t.Set(storage.Key(lossyPrefix, user), nil, now.Add(time.Duration(lossSteps)*lossStep))
+}
+
+// Restricted returns the users of whose calls more stayed uncollected than the tolerance, sorted
+// by id. It may read the calls of the last 24 hours of each user with a loss.
+func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []string, err error) {
+	var lossy []string
+	lo, hi := storage.Below(lossyPrefix)
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		lossy = nil
+		return r.Scan(lo, hi, func(key, _ []byte) bool {
+			lossy = append(lossy, string(key[len(lo):]))
+			return true
+		})
+	})
+	for _, user := range lossy {
+		p, now, errUser := l.unlock(ctx, Payer{User: user})
+		if errUser != nil {
+			return users, errors.Join(err, errUser)
+		}
+		if p.losses.exceed(now, tolerance) {
+			users = append(users, user)
+		}
+		p.mu.Unlock()
+	}
+	return users, unavailable(err)
+}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,9 +35,7 @@ func TestCallsOfAUserWhoLeftTooMuchUncollectedAreRestricted(t *testing.T) {
 	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
 		t.Fatalf("a call that does not reserve the whole context: %v", err)
 	}
-	if users := f.Restricted(); len(users) != 1 || users[0] != "ann" {
-		t.Errorf("restricted are %q", users)
-	}
+	f.restricted(f.Ledger, "ann")
 	one := f.reserve(whole, 50)
 	if _, err := f.Reserve(t.Context(), whole, 50); !errors.Is(err, ErrOneAtATime) {
 		t.Fatalf("a second call at once: %v", err)
@@ -53,10 +52,16 @@ func TestCallsOfAUserWhoLeftTooMuchUncollectedAreRestricted(t *testing.T) {
 
 	f.called("e", whole, 2000, 2000) // now it is less than one in a hundred
 	f.reserve(tolerant, 5).Release()
-	if users := f.Restricted(); len(users) != 0 {
-		t.Errorf("restricted are %q", users)
-	}
+	f.restricted(f.Ledger, "")
 	f.nothingLeft()
+}
+
+// restricted expects the users who are restricted, without a call of theirs before.
+func (f *fixture) restricted(l *Ledger, want string) {
+	f.t.Helper()
+	if users, err := l.Restricted(f.t.Context(), tolerant.Tolerance); err != nil || strings.Join(users, " ") != want {
+		f.t.Errorf("restricted are %q, want %q (%v)", users, want, err)
+	}
 }
 
 func TestALossIsForgottenAfterADay(t *testing.T) {
@@ -68,7 +73,9 @@ func TestALossIsForgottenAfterADay(t *testing.T) {
 	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
 		t.Fatalf("after 23 hours: %v", err)
 	}
+	f.restricted(f.Ledger, "ann")
 	f.clock.pass(time.Hour + lossStep)
+	f.restricted(f.Ledger, "")
 	f.reserve(tolerant, 5).Release()
 }
 
@@ -97,6 +104,7 @@ func TestALossOutlivesTheProcessAndThePurse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close(t.Context())
+	f.restricted(again, "ann")
 	restricted("with a new ledger", again)
 	r, err := again.Reserve(t.Context(), whole, 1000)
 	if err != nil {
