@@ -156,6 +156,8 @@ func TestTheTestsOwnBillingRuleIsRight(t *testing.T) {
 		{"left early", &talk{end: left, said: []utterance{{input: in, opening: 1}, text("abcdefg")}}, tokens{Input: 100, Output: 3}, "client_gone", "estimated"},
 		{"left before it began", &talk{end: left, asks: "seven b", said: []utterance{{}}}, tokens{Input: 3}, "client_gone", "estimated"},
 		{"left when more was asked than reported", &talk{end: left, asks: strings.Repeat("x", 600), said: []utterance{{input: in}, text("abc"), {output: out}}}, tokens{Input: 200, Output: 50, Reasoning: 10}, "client_gone", "estimated"},
+		{"torn before more than an empty block", &talk{end: torn, said: []utterance{{input: in, opening: 1}, {}}}, tokens{}, "upstream_error", "none"},
+		{"more claimed than was asked for", &talk{end: whole, said: []utterance{{input: in}, text("abc"), {output: &tokens{Output: 5000}}, {last: true}}}, tokens{Input: 100, Output: 2048}, "complete", "reported"},
 		{"torn before it began", &talk{end: torn, said: []utterance{{input: in, opening: 1}}}, tokens{}, "upstream_error", "none"},
 		{"torn after its report", &talk{end: torn, said: []utterance{{input: in, opening: 1}, text("abc"), {output: out}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "upstream_error", "reported"},
 	} {

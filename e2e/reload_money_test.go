@@ -11,7 +11,7 @@ import (
 func (t tariffs) site(b *backend, tariff int) site {
 	s := forwarding(b)
 	s.Log = "INFO"
-	s.Money = shop(t.plan(tariff))
+	s.Money = tolerant + shop(t.plan(tariff))
 	for _, model := range []string{"m-1", "m-2"} {
 		s.Money += t.of(model, tariff).lines(model)
 	}

@@ -65,11 +65,17 @@ type utterance struct {
 // charge is the billing rule: which tokens count, how the call has ended, and what
 // the tokens rest on.
 func (k *talk) charge() (t tokens, ended, usage string) {
+	t, _, ended, usage = k.bill()
+	return t, ended, usage
+}
+
+// bill is charge, and the tokens that the backend claims.
+func (k *talk) bill() (t, claimed tokens, ended, usage string) {
 	switch {
 	case k.end == denied && k.status < 500:
-		return tokens{}, "refused", "none"
+		return tokens{}, tokens{}, "refused", "none"
 	case k.end == denied || k.stop < 0:
-		return tokens{}, "upstream_error", "none"
+		return tokens{}, tokens{}, "upstream_error", "none"
 	}
 	var began, complete bool
 	var text, opening int64
@@ -95,13 +101,14 @@ func (k *talk) charge() (t tokens, ended, usage string) {
 		ended = "upstream_error"
 	}
 	if !began && !complete && ended != "client_gone" {
-		return tokens{}, ended, "none"
+		return tokens{}, tokens{}, ended, "none"
 	}
 
 	usage = "reported"
 	if input == nil {
 		input, usage = &tokens{}, "estimated"
 	}
+	claimed = *input
 	if asked := third(int64(len(k.asks))); (!complete || usage == "estimated") && asked > input.all() {
 		more := *input
 		more.Input += asked - input.all()
@@ -111,13 +118,23 @@ func (k *talk) charge() (t tokens, ended, usage string) {
 	if output == nil {
 		output, usage = &tokens{Output: opening}, "estimated"
 	}
+	claimed = claimed.plus(*output)
 	if delivered := third(text); (!complete || reported == nil) && delivered > output.Output+output.Reasoning {
 		output, usage = &tokens{Output: delivered - output.Reasoning, Reasoning: output.Reasoning}, "estimated"
 	}
 	t = input.plus(*output)
 	t.Input = min(t.Input, contextTokens)        // no call here that claims more has other input,
 	t.Output = min(t.Output, k.most-t.Reasoning) // and none that claims more has other output
-	return t, ended, usage
+	return t, claimed, ended, usage
+}
+
+// lost is the cost of what the backend claims beyond the bounds of the call.
+func (k *talk) lost(p price) nano {
+	t, claimed, _, usage := k.bill()
+	if usage == "none" {
+		return 0
+	}
+	return max(p.of(claimed)-p.of(t), 0)
 }
 
 // counts is what of the backend's utterances counts: all of them where the call
@@ -299,15 +316,16 @@ func (i imagination) message() (said []utterance) {
 	for _, b := range []struct {
 		likely             int // of 4
 		block, delta, name string
+		tool               string
 	}{
-		{1, `{"type":"thinking","thinking":"","signature":""}`, "thinking_delta", "thinking"},
-		{4, `{"type":"text","text":""}`, "text_delta", "text"},
-		{1, `{"type":"tool_use","id":"toolu_1","name":"weather","input":{}}`, "input_json_delta", "partial_json"},
+		{1, `{"type":"thinking","thinking":"","signature":""}`, "thinking_delta", "thinking", ""},
+		{4, `{"type":"text","text":""}`, "text_delta", "text", ""},
+		{1, `{"type":"tool_use","id":"toolu_1","name":"weather","input":{}}`, "input_json_delta", "partial_json", "weather"},
 	} {
 		if i.IntN(4) >= b.likely {
 			continue
 		}
-		said = append(said, utterance{content: true, wire: event("content_block_start",
+		said = append(said, utterance{content: b.tool != "", text: b.tool, wire: event("content_block_start",
 			fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":%s}`, index, b.block))})
 		if i.IntN(4) == 0 {
 			said = append(said, utterance{wire: event("ping", `{"type": "ping"}`)})
