@@ -100,7 +100,7 @@ func (q *request) refuseState(body []byte, shared bool) *fault.Fault {
 		if !shared {
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param,
-				"`%s` names something kept at the vendor, whose account the users of this gateway share: it is allowed only with `state shared`; send the content itself", param)
+				"`%s` names something kept at the vendor, whose account the users of this gateway share: leave it out, or send the content itself; the operator allows it with `state shared`", param)
 		}
 	}
 	return nil

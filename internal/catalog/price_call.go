@@ -342,12 +342,14 @@ func (p *Price) unpriced(a *Ask) *fault.Fault {
 			for _, c := range p.Call {
 				priced = append(priced, c.Tool)
 			}
-			return unpricedOption(tool.Param, tool.Name, priced)
+			f := unpricedOption(tool.Param, tool.Name, priced)
+			f.Message += "; the operator can price it: call " + tool.Name + " <amount>"
+			return f
 		}
 	}
 	switch {
 	case a.Audio && p.AudioInput == nil && p.AudioOutput == nil:
-		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: audio has no price for this model; leave it out")
+		return fault.At(fault.UnpricedOption, "modalities", "audio has no price for this model, neither as content nor in `modalities`; leave it out")
 	case a.ImageOut && p.ImageOutput == nil:
 		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: images as output have no price for this model; leave them out")
 	}
