@@ -14,7 +14,10 @@ import (
 // made it the active one and cannot roll it back any more. A configuration that was
 // started may still fail, for instance because a port is busy; then the one before it
 // goes on with the same store. Caddy has no event for a configuration that becomes
-// live: "started" comes before that. So the active configuration is polled.
+// live: "started" comes before that, and the apps of the configuration before are
+// stopped after it in random order, the servers after a grace period. So the active
+// configuration is looked at: by each call until the node has adopted it, and with
+// growing pauses, for what happens without a call.
 
 // adoption is how far a node has taken over the settings of a configuration.
 type adoption struct {
@@ -33,20 +36,20 @@ func newAdoption() adoption {
 }
 
 const (
-	// liveEvery is the time between two checks of a started configuration whether it is
-	// live.
-	liveEvery = 10 * time.Millisecond
+	// firstLook is how long after its start a configuration is looked at first. The
+	// pause doubles up to liveAtMost.
+	firstLook  = 10 * time.Millisecond
+	liveAtMost = time.Second
 
-	// adoptAgain and adoptAtMost bound the pause after a failed attempt, which doubles.
-	adoptAgain  = time.Second
+	// adoptAtMost bounds the pause after a failed attempt, which begins at liveAtMost
+	// and doubles.
 	adoptAtMost = time.Minute
 )
 
 // watch has the node adopt the configuration as soon as it is live. It returns when
 // that is done or the configuration stops.
 func (l *lease) watch() {
-	pause := liveEvery
-	for {
+	for pause := firstLook; ; {
 		timer := time.NewTimer(pause)
 		select {
 		case <-l.stopped:
@@ -57,9 +60,10 @@ func (l *lease) watch() {
 			return
 		case <-timer.C:
 		}
-		if err := l.adopt(); err != nil {
-			l.logger.Error("the live configuration is not in force at its store", zap.Error(err), zap.Bool("refuses_calls", l.exclusive))
-			pause = min(max(2*pause, adoptAgain), adoptAtMost)
+		if l.adopt(); l.failed.Load() {
+			pause = min(max(2*pause, liveAtMost), adoptAtMost)
+		} else {
+			pause = min(2*pause, liveAtMost)
 		}
 	}
 }
@@ -70,34 +74,32 @@ func (l *lease) stopWatching() {
 	l.watching.Wait()
 }
 
-// adopt has the node adopt the configuration if it is live, once.
-func (l *lease) adopt() error {
+// adopt has the node adopt the configuration if it is live, once. It logs a failure.
+func (l *lease) adopt() {
 	l.node.adopting.Lock()
 	defer l.node.adopting.Unlock()
 	if l.done.Load() {
-		return nil
+		return
 	}
 	// Under the lock, so that a configuration which was replaced meanwhile does not
 	// overwrite the settings of the next one.
 	if app, err := activeApp(); err != nil || app != l.app {
-		return nil
+		return
 	}
 	if err := l.node.adopt(context.Background(), l.app); err != nil {
 		l.failed.Store(true)
-		return err
+		l.logger.Error("the live configuration is not in force at its store", zap.Error(err), zap.Bool("refuses_calls", l.exclusive))
+		return
 	}
 	l.done.Store(true)
 	close(l.over)
-	return nil
 }
 
 // await returns when a call may be served by the configuration: at once if the node
 // has the settings that the call depends on, else when the node has adopted them.
 func (l *lease) await(ctx context.Context) error {
 	if !l.failed.Load() {
-		if err := l.adopt(); err != nil {
-			l.logger.Error("adopting the live configuration", zap.Error(err))
-		}
+		l.adopt()
 	}
 	switch {
 	case !l.exclusive:

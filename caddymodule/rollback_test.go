@@ -80,6 +80,35 @@ func TestACurrencyIsRefusedWhoseStoreHasMovedMoneyMeanwhile(t *testing.T) {
 	g.Verify(t)
 }
 
+// A live configuration that the store cannot have says so in one text, whoever has
+// found it, and serves nothing that depends on it.
+func TestALiveConfigurationThatIsNotInForceSaysSoInOneText(t *testing.T) {
+	euro := onDisk(t, gatetest.Proxied, "currency EUR")
+	g := gatetest.Start(t, euro)
+	key := g.NewKey(t, nil)
+	g.ReloadAfter(t, with(euro, "currency CNY"), func() { g.Credit(t, key.UserID, "5.00") })
+	for range 3 {
+		if got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, ""); got.Status != http.StatusServiceUnavailable {
+			t.Errorf("answered %d %s", got.Status, got.Body)
+		}
+	}
+	g.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("msg") == "the live configuration is not in force at its store" && strings.Contains(l.Text("error"), "EUR")
+	})
+	if n := g.CountLines(func(l gatetest.Line) bool {
+		return strings.Contains(l.Text("msg"), "live configuration") && l.Text("msg") != "the live configuration is not in force at its store"
+	}); n != 0 {
+		t.Errorf("%d lines have another text", n)
+	}
+	if err := g.Reload(euro); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, ""); got.Status != http.StatusOK {
+		t.Errorf("after it was replaced: answered %d %s", got.Status, got.Body)
+	}
+	g.Verify(t)
+}
+
 func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
 	config := onDisk(t, "modelgate_console", "secret "+masterKey(1))
 	g := gatetest.Start(t, config)

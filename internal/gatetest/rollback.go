@@ -17,8 +17,8 @@ func init() {
 	caddy.RegisterModule(Rollback{})
 }
 
-// Rollback is an app that fails to start, so that Caddy rolls its configuration
-// back. [Gate.RollBack] adds it.
+// Rollback is an app that starts last, and may fail then, so that Caddy rolls its
+// configuration back. [Gate.RollBack] and [Gate.ReloadAfter] add it.
 type Rollback struct{ ctx caddy.Context }
 
 // CaddyModule returns the Caddy module information.
@@ -38,6 +38,7 @@ var beforeRollback struct {
 	sync.Mutex
 	address string // of the site
 	do      func()
+	end     error // of the start
 }
 
 // Provision implements caddy.Provisioner.
@@ -46,8 +47,8 @@ func (r *Rollback) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Start fails. If modelgate and the site have started before, it runs what the test
-// wants done first: Caddy starts apps in random order, one at a time.
+// Start runs what the test wants done, if modelgate and the site have started before,
+// and fails otherwise: Caddy starts apps in random order, one at a time.
 func (r *Rollback) Start() error {
 	app, err := caddymodule.Of(r.ctx)
 	if err != nil {
@@ -68,7 +69,7 @@ func (r *Rollback) Start() error {
 		return errTooEarly
 	}
 	beforeRollback.do()
-	return errRollback
+	return beforeRollback.end
 }
 
 // Stop implements caddy.App.
@@ -77,6 +78,18 @@ func (*Rollback) Stop() error { return nil }
 // RollBack loads a configuration that Caddy rolls back after its apps have started.
 // Before that, it calls meanwhile.
 func (g *Gate) RollBack(t testing.TB, config Config, meanwhile func()) {
+	t.Helper()
+	g.loadAfter(t, config, meanwhile, errRollback)
+}
+
+// ReloadAfter loads a configuration that becomes live. Before that, when its apps have
+// started, it calls meanwhile.
+func (g *Gate) ReloadAfter(t testing.TB, config Config, meanwhile func()) {
+	t.Helper()
+	g.loadAfter(t, config, meanwhile, nil)
+}
+
+func (g *Gate) loadAfter(t testing.TB, config Config, meanwhile func(), end error) {
 	t.Helper()
 	store := g.Store
 	defer func() { g.Store = store }()
@@ -97,17 +110,19 @@ func (g *Gate) RollBack(t testing.TB, config Config, meanwhile func()) {
 		t.Fatal(err)
 	}
 	beforeRollback.Lock()
-	beforeRollback.address, beforeRollback.do = g.Address, meanwhile
+	beforeRollback.address, beforeRollback.do, beforeRollback.end = g.Address, meanwhile, end
 	beforeRollback.Unlock()
 	g.reloaded = true
 	const tries = 100 // each has a chance of a third
 	for range tries {
 		// Caddy does not wrap the errors of apps.
 		switch err := caddy.Load(adapted, true); {
-		case err != nil && strings.Contains(err.Error(), errRollback.Error()):
+		case err == nil && end == nil:
+			return
+		case err != nil && end != nil && strings.Contains(err.Error(), end.Error()):
 			return
 		case err == nil || !strings.Contains(err.Error(), errTooEarly.Error()):
-			t.Fatalf("the configuration was to be rolled back, and was answered %v", err)
+			t.Fatalf("the configuration was to end with %v, and was answered %v", end, err)
 		}
 	}
 	t.Fatal("the app that fails never started last")
