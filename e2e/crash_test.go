@@ -79,3 +79,52 @@ func TestALongCallIsChargedAllButItsLastSecondsByACrash(t *testing.T) {
 	}
 	t.Logf("charged for %d of %d tokens", record.Tokens.Output, third(int64(len(delivered)*len(text))))
 }
+
+func TestACrashChargesNothingForWhatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	const text = "ten bytes!"
+	piece := event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+text+`"}}`)
+	b := newBackend(t, func(s *stage, a *ask) {
+		s.head(http.StatusOK, "Content-Type", "text/event-stream")
+		beat := time.NewTicker(100 * time.Millisecond)
+		defer beat.Stop()
+		for {
+			select {
+			case <-a.Gone:
+				return
+			case <-beat.C:
+				s.say(piece) // and never a word of the input
+			}
+		}
+	})
+	g := running(t, priced(b, ""), b)
+	c := g.newCustomer("caller")
+	c.credit("100.00")
+	req := g.request(t.Context(), "/v1/messages", `{"model":"m-1","max_tokens":8000,"stream":true,"messages":[{"role":"user","content":[`+
+		`{"type":"text","text":"ten bytes?"},{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0="}}]}]}`,
+		"Authorization", "Bearer "+c.key)
+	transport := newTransport(http1)
+	defer transport.CloseIdleConnections()
+	resp, err := g.witness.over(transport).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var seen used
+	for began := time.Now(); seen.Cost == 0; {
+		expect(t, resp.Body, piece)
+		if since := time.Since(began); since > 12*time.Second {
+			t.Fatalf("after %v nothing of the call is settled", since)
+		}
+		if listed := c.calls(); len(listed) > 0 {
+			seen = listed[0]
+		}
+	}
+	g.process.kill()
+
+	g.start()
+	g.verify()
+	if record := c.calls()[0]; record.Ended != "crash" || record.Tokens.Input != third(int64(len("ten bytes?"))) {
+		t.Errorf("the call is recorded as %+v after the crash", record)
+	}
+}

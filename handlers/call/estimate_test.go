@@ -127,6 +127,41 @@ func TestTheGreaterOfReportedAndEstimatedInputIsCharged(t *testing.T) {
 	}
 }
 
+func TestAFailureOfTheBackendLeavesTheReportedInput(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "charge_failed_input\n" + estimatePrices, Site: gatetest.Proxied})
+	const (
+		image = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}`
+		pdf   = `{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"AAAA"}}`
+		whole = 200_000
+	)
+	unreported := strings.Replace(messageEvents[0], `,"usage":{"input_tokens":25,"output_tokens":1}`, "", 1)
+	for name, c := range map[string]struct {
+		list   string
+		events []string
+		cost   money.Amount
+	}{
+		"an image":               {image, messageEvents[:4], 25 + 30},
+		"a PDF":                  {pdf, messageEvents[:4], 25 + 30},
+		"an image unreported":    {image, append([]string{unreported}, messageEvents[1:4]...), 5_000 + 30},
+		"a PDF unreported":       {pdf, append([]string{unreported}, messageEvents[1:4]...), whole + 30},
+		"a PDF before content":   {pdf, messageEvents[:1], 25},
+		"an image before a byte": {image, nil, 5_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
+			model := "media " + name
+			g.Backend.On(model, gatetest.Then(gatetest.Stream(c.events...), gatetest.Reset))
+			body := parts(model, c.list)
+			got := g.Do(t, http.MethodPost, messages, headersFor(messages, key.Secret), body[:len(body)-1]+streamed+"}")
+			if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "upstream_error" || line.Text("cost") != c.cost.String() {
+				t.Errorf("logged %v, want %v", line, c.cost)
+			}
+		})
+	}
+}
+
 func TestEveryEndingWithoutAReportEstimatesTheImages(t *testing.T) {
 	image := `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}`
 	const cost = money.Amount(5_000)

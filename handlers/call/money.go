@@ -22,18 +22,15 @@ import (
 type bill struct {
 	price       *catalog.Price // nil where the call costs nothing
 	bounds      catalog.Bounds
-	unseen      bool                // the call asks for what its text does not show; see [catalog.Ask.CostsUnseen]
-	unmeasured  bool                // it has something that no number of tokens can be given for
-	links       int64               // in the body
-	media       catalog.Media       // in the body
-	restricted  bool                // the call reserves the whole context, because earlier ones left too much uncollected
+	unseen      bool // the call asks for what its text does not show; see [catalog.Ask.CostsUnseen]
+	restricted  bool // the call reserves the whole context, because earlier ones left too much uncollected
+	input       inputFacts
 	reservation *ledger.Reservation // nil for calls that are no one's to pay
 	grant       limit.Grant
 
-	settled  time.Time     // when it last was, while the call runs
-	foreseen bool          // the reported input was compared with what is reserved
-	short    bool          // and comes to more than could be reserved
-	asked    *usage.Tokens // the input as it is estimated, once it was
+	settled  time.Time // when it last was, while the call runs
+	foreseen bool      // the reported input was compared with what is reserved
+	short    bool      // and comes to more than could be reserved
 
 	charged money.Amount
 	lost    money.Amount // came to, and nobody had it, or nobody could be charged it
@@ -64,7 +61,7 @@ func (c *call) findPrice() *fault.Fault {
 	ask := c.ask()
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
-		c.bill.unmeasured, c.bill.links, c.bill.media = ask.FullContext, ask.Links, ask.Media
+		c.bill.input = inputFacts{media: ask.Media, links: ask.Links, unmeasured: ask.FullContext}
 	}
 	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
 		f = c.request.checkPrompts(c.body.bytes(), price.Context)
@@ -231,22 +228,9 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		o.DeliveredBytes = meter.TextBytes()
 	}
 	if o.EstimatesInput() {
-		o.Asked = c.estimateInput()
+		o.Asked = c.estimateInput(&o)
 	}
 	return o, report
-}
-
-// estimateInput returns what the input is estimated at where none is reported. It
-// reads the body once.
-func (c *call) estimateInput() usage.Tokens {
-	b := &c.bill
-	if b.asked == nil {
-		body := usage.ReadRequest(c.body.bytes())
-		tokens, _ := c.request.promptTokens()
-		asked := b.price.Estimate(b.bounds, body, tokens, b.media, b.unmeasured || b.links > body.ImageLinks)
-		b.asked = &asked
-	}
-	return *b.asked
 }
 
 // cost is what a call costs by a report, when it is charged at all.

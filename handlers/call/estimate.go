@@ -1,0 +1,34 @@
+package call
+
+import (
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// inputFacts is what the body of a call tells of its input, for an estimate of it.
+type inputFacts struct {
+	media      catalog.Media
+	links      int64          // of any kind
+	unmeasured bool           // something beside links has no number of tokens
+	text       *usage.Request // the body, once it was read for this
+}
+
+// estimateInput returns what the input of a call with the outcome o is estimated at.
+//
+// Where its backend has reported some input and its caller has not left it, the
+// estimate is of text alone: a failure of the backend does not make a call dearer.
+// What cannot be measured counts only when the call has ended: while it is under way
+// it may still be reported, and a crash charges nothing for it.
+func (c *call) estimateInput(o *usage.Outcome) usage.Tokens {
+	in := &c.bill.input
+	if in.text == nil {
+		text := usage.ReadRequest(c.body.bytes())
+		in.text = &text
+	}
+	tokens, _ := c.request.promptTokens()
+	text, media, unmeasured := *in.text, in.media, in.unmeasured || in.links > in.text.ImageLinks
+	if o.Ended != usage.ClientGone && o.Input && o.Tokens.AllInput() > 0 {
+		text.ImageLinks, media.Images, media.AudioTokens, unmeasured = 0, 0, 0, false
+	}
+	return c.bill.price.Estimate(c.bill.bounds, text, tokens, media, unmeasured && o.Ended != "")
+}
