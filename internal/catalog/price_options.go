@@ -1,0 +1,149 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// options are what few calls ask for. All methods can be called on nil.
+type options struct {
+	model        string
+	tiers        []Option
+	geo          Option
+	tools        []ServerTool
+	advisors     []NamedModel
+	alternatives []alternative
+}
+
+// alternative is a model that may answer in the place of another.
+type alternative struct {
+	name   string
+	price  *Price // nil: free
+	bounds Bounds
+}
+
+func newOptions(a *Ask) *options {
+	o := &options{model: a.Model, tiers: a.Tiers, geo: a.Geo, tools: a.Tools}
+	for _, m := range a.Models {
+		if m.beside() {
+			o.advisors = append(o.advisors, m)
+		}
+	}
+	return o
+}
+
+// instead takes the models that may answer in the place of that of the call, and
+// has b reserve for the dearest.
+func (o *options) instead(a Ask, b *Bounds) *fault.Fault {
+	models := a.Models
+	a.Models = o.advisors
+	for _, m := range models {
+		if !m.instead() {
+			continue
+		}
+		other := alternative{name: m.Name, price: m.Price, bounds: *b}
+		if m.Price != nil {
+			a.Model = m.Name
+			var f *fault.Fault
+			if other.bounds, f = m.Price.Bounds(a); f != nil {
+				return f
+			}
+			b.greatest = max(b.greatest, other.bounds.greatest)
+		}
+		o.alternatives = append(o.alternatives, other)
+	}
+	return nil
+}
+
+// said returns what the request says of a member.
+func (o *options) said(param string) string {
+	if o == nil {
+		return ""
+	}
+	if param == "inference_geo" {
+		return o.geo.Value
+	}
+	for _, t := range o.tiers {
+		if t.Param == param {
+			return t.Value
+		}
+	}
+	return ""
+}
+
+func (o *options) declares(tool string) bool {
+	return o != nil && slices.ContainsFunc(o.tools, func(t ServerTool) bool { return t.Name == tool })
+}
+
+// servedBy returns the price of the model that answered, and the bounds of a call
+// to it. Where the answer names none of those that could, it is the dearest.
+func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds) {
+	if o == nil || len(o.alternatives) == 0 {
+		return p, b
+	}
+	name, fallback := r.Model.String(), false
+	for _, pass := range r.Passes {
+		if pass.Kind == usage.FallbackPass {
+			name, fallback = pass.Model, true
+		}
+	}
+	if name == "" || len(r.Passes) > 0 && !fallback {
+		return p, b
+	}
+	price, bounds, best := p, b, sameModel(o.model, name)
+	dearest, most := p, b
+	for _, other := range o.alternatives {
+		if n := sameModel(other.name, name); n > best {
+			price, bounds, best = other.price, other.bounds, n
+		}
+		if other.bounds.most > most.most {
+			dearest, most = other.price, other.bounds
+		}
+	}
+	if best == 0 {
+		price, bounds = dearest, most
+	}
+	bounds.options = o
+	return price, bounds
+}
+
+// advisor returns the tool whose model made a pass, and how many of the earlier
+// passes it made. The tool has no name where the call declares no advisor.
+func (o *options) advisor(earlier []usage.Pass, pass *usage.Pass) (m *NamedModel, made int64) {
+	m = o.advisorOf(pass)
+	for i := range earlier {
+		if earlier[i].Kind == usage.AdvisorPass && o.advisorOf(&earlier[i]) == m {
+			made++
+		}
+	}
+	return m, made
+}
+
+// undeclaredAdvisor stands for the advisor of a call that declares none.
+var undeclaredAdvisor NamedModel
+
+func (o *options) advisorOf(pass *usage.Pass) *NamedModel {
+	if o == nil || len(o.advisors) == 0 {
+		return &undeclaredAdvisor
+	}
+	found, best := &o.advisors[0], 0
+	for i := range o.advisors {
+		if n := sameModel(o.advisors[i].Name, pass.Model); n > best {
+			found, best = &o.advisors[i], n
+		}
+	}
+	return found
+}
+
+// sameModel reports how well the name of a model in an answer matches one in a
+// request, which may be without the date: by the length of the latter, or 0.
+func sameModel(asked, answered string) int {
+	rest, ok := strings.CutPrefix(answered, asked)
+	if !ok || asked == "" || rest != "" && !strings.ContainsAny(rest[:1], "-@:.") {
+		return 0
+	}
+	return len(asked)
+}
