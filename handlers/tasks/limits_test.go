@@ -137,7 +137,7 @@ func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 	body = body[:len(body)-1] + strings.Repeat(" ", 15<<20) + "}"
 	var got gatetest.Answer
 	kept := 0
-	for ; kept < 40; kept++ { // 256 MiB at once, and what comes in addition meanwhile
+	for ; kept < 100; kept++ { // 256 MiB at once, and what comes in addition meanwhile
 		w.post(t, key, generationsPath+"?dry_run=true", "{}")
 		if got = w.post(t, key, generationsPath, body); got.Status != http.StatusOK {
 			break

@@ -36,7 +36,7 @@ type step struct {
 // qualities are the members, as [plain] has them, by which services are known to be
 // asked for a quality that costs more.
 var qualities = []string{
-	"mode", "quality", "qualitylevel", "qualitymode", "qualitytier", "videomode", "videoquality", "outputquality", "renderquality",
+	"mode", "quality", "qualitymode", "qualitytier", "videomode", "videoquality", "outputquality", "renderquality",
 	"motionmode", "speedmode", "tier", "servicetier", "performance",
 }
 
