@@ -48,7 +48,6 @@ func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 		{"", `"amount":4`, "amount", ""},
 		{"", `"mode":"pro"`, "mode", fault.UnpricedOption},
 		{"", `"metadata":{"a":{"quality":"high"}}`, "metadata.a.quality", fault.UnpricedOption},
-		{"", `"metadata":{"qualityLevel":2}`, "metadata.qualityLevel", fault.UnpricedOption},
 		{videoPath, `"prompt":"a boat --dur 30"`, "prompt", ""},
 		{videoPath, `"ext_info":{"a":{"duration":30}}`, "ext_info.a.duration", ""},
 		{videoPath, `"ext_info":{"AdditionalParameters":"{\"duration\":30}"}`, "ext_info.AdditionalParameters.duration", ""},
