@@ -328,6 +328,16 @@ func (a *answer) end() {
 	}
 }
 
+// release gives back what settling the call has read. The answer has ended.
+func (a *answer) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.meter != nil {
+		a.meter.Release()
+		a.meter, a.trim = nil, nil
+	}
+}
+
 // Interface guards.
 var (
 	_ http.ResponseWriter = (*answer)(nil)

@@ -46,6 +46,7 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 	c.charge()
 	c.route.metrics.InFlight.Dec()
 	c.report()
+	a.release()
 	switch {
 	case panicked != nil && panicked != http.ErrAbortHandler: //nolint:errorlint // see above
 		panic(panicked)

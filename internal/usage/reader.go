@@ -18,6 +18,8 @@
 // the same, no figure leaves [0, 2^53], and a malformed event is lost alone.
 package usage
 
+import "sync"
+
 // MaxLine is the longest line, in bytes, that a stream may have. The Reader
 // keeps nothing of a line, so that the bound is not one of memory: a longer line
 // is read to its end all the same, but makes [Reader.TooLong] true.
@@ -48,13 +50,19 @@ type Reader struct {
 	closed  bool
 }
 
+// pool keeps Readers between answers: one is a kilobyte of the garbage of each call.
+var pool = sync.Pool{New: func() any { return new(Reader) }}
+
 // New returns a Reader for an answer in dialect. Stream says that it is declared as
 // a text/event-stream. Else it is one, too, if it begins as one, and otherwise one
 // JSON text: some servers send their streams under another media type. Encoding is
 // the answer's Content-Encoding; gzip and zstd are read, any other makes the Reader
 // blind.
+//
+// The caller calls Release at the end.
 func New(dialect Dialect, stream bool, encoding string) *Reader {
-	r := &Reader{dialect: dialect, stream: stream, sniff: sniffer{done: stream}}
+	r := pool.Get().(*Reader)
+	*r = Reader{dialect: dialect, stream: stream, sniff: sniffer{done: stream}}
 	r.events.reports.dialect = dialect
 	r.events.reset()
 	format, known := formatOf(encoding)
@@ -103,6 +111,13 @@ func (r *Reader) Close() {
 	if r.packed != nil {
 		r.packed.close()
 	}
+}
+
+// Release ends the answer, if Close has not, and gives the memory of the Reader back.
+// The Reader must not be used afterwards.
+func (r *Reader) Release() {
+	r.Close()
+	pool.Put(r)
 }
 
 // Stream reports whether the answer is an event stream, as far as it has come.

@@ -1,0 +1,45 @@
+package call_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func TestConnectionsToABackendAreKeptForTheNextCalls(t *testing.T) {
+	const atOnce = 40 // more than Caddy keeps by itself
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+
+	var mu sync.Mutex
+	opened := make(map[string]bool) // by the address of the connection's other end
+	round := func() {
+		t.Helper()
+		var arrived, calls sync.WaitGroup
+		arrived.Add(atOnce)
+		g.Backend.On("m", func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			opened[r.RemoteAddr] = true
+			mu.Unlock()
+			arrived.Done()
+			arrived.Wait()
+			gatetest.JSON(http.StatusOK, messageAnswer)(w, r)
+		})
+		for range atOnce {
+			calls.Go(func() {
+				if a := post(t, g, messages, key.Secret, "m", ""); a.Status != http.StatusOK {
+					t.Errorf("%d %s", a.Status, a.Body)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	for range 3 {
+		round()
+	}
+	if len(opened) != atOnce {
+		t.Errorf("%d calls at once, three times, opened %d connections", atOnce, len(opened))
+	}
+}
