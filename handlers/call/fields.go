@@ -63,7 +63,7 @@ var messagesFields = bodyFields(append(messagesInput(),
 
 // countTokensFields are those of messages that have tokens to count. To count
 // has no price.
-var countTokensFields = stateful(append(messagesInput(), optionFields()...)...)
+var countTokensFields = stateful(append(messagesInput(), optionFields...)...)
 
 func messagesInput() []rule {
 	tools := toolFields(0,

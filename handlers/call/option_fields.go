@@ -82,30 +82,27 @@ var otherMembers = map[int]string{
 // closed makes a table of rules, of the stateful names and of more names that
 // are known. Any other member is noted.
 func closed(note int, rules []rule, known ...string) *strictjson.Table {
-	rules = withStateful(rules)
 	for _, name := range known {
 		if !slices.ContainsFunc(rules, func(r rule) bool { return r.Name == name }) {
 			rules = append(rules, rule{Name: name})
 		}
 	}
-	return table(rules...).NoteOthers(note)
+	return stateful(rules...).NoteOthers(note)
 }
 
 // bodyFields makes the table for the body of a route.
 func bodyFields(rules ...rule) *strictjson.Table {
-	return closed(noteOther, append(rules, optionFields()...), knownMembers...)
+	return closed(noteOther, append(rules, optionFields...), knownMembers...)
 }
 
 // optionFields are the members of every route that decide the price, the models
 // or the tenant of a call beside those of its own dialect. They stand on each
 // route, since backends take one dialect's members in the other, too.
-func optionFields() []rule {
-	return append(sharedOptions(), rule{Name: "extra_body", Kinds: object, Members: closed(noteOther, append(sharedOptions(),
-		override("model"), override("messages"), override("prompt"), override("stream"), override("stream_options"), override("tools"),
-		override("max_tokens"), override("max_completion_tokens"), override("n"), override("best_of"),
-		rule{Name: "google", Kinds: object, AnySpelling: true, Members: closed(noteOther, []rule{outputBound("thinking_config")}, "thought_tag_marker")},
-	), knownMembers...)})
-}
+var optionFields = append(sharedOptions(), rule{Name: "extra_body", Kinds: object, Members: closed(noteOther, append(sharedOptions(),
+	override("model"), override("messages"), override("prompt"), override("stream"), override("stream_options"), override("tools"),
+	override("max_tokens"), override("max_completion_tokens"), override("n"), override("best_of"),
+	rule{Name: "google", Kinds: object, AnySpelling: true, Members: closed(noteOther, []rule{outputBound("thinking_config")}, "thought_tag_marker")},
+), knownMembers...)})
 
 // routing are the members by which routers in front of models, such as LiteLLM,
 // choose another model, account or server than the body names. They are refused:
@@ -150,13 +147,13 @@ func sharedOptions() []rule {
 		{Name: "search_parameters", Deciding: true, Note: noteSearch},
 		{Name: "enable_search", Deciding: true, Note: noteEnableSearch},
 		{Name: "plugins", Deciding: true, Note: notePlugins},
-		{Name: "mcp_servers", Kinds: array, Elem: object, Deciding: true, Note: noteMCP, Members: stateful()},
+		{Name: "mcp_servers", Kinds: array, Elem: object, Deciding: true, Note: noteMCP, Members: keptMembers},
 		{Name: "context_management", Kinds: object | array, Elem: object, Deciding: true, Members: stateful(
 			option("type", noteEdit),
 			rule{Name: "edits", Kinds: array, Elem: object, Deciding: true, Members: stateful(option("type", noteEdit))},
 		)},
 		{Name: "compaction", Deciding: true, Note: noteCompaction},
-		{Name: "diagnostics", Kinds: object, AnySpelling: true, Members: stateful()},
+		{Name: "diagnostics", Kinds: object, AnySpelling: true, Members: keptMembers},
 		{Name: "documents", AnySpelling: true, Note: noteDocuments, Members: stateful(keptBelow("data"))},
 		{Name: "functions", Members: closed(noteOtherFunction, nil, "name", "description", "parameters", "strict")},
 
@@ -208,7 +205,7 @@ func option(name string, note int) rule {
 func toolFields(untyped int, rules ...rule) *strictjson.Table {
 	// These belong to tools that vendors run, and name what is kept there.
 	server := func(name string) rule {
-		return rule{Name: name, AnySpelling: true, Note: noteOtherTool, Members: stateful()}
+		return rule{Name: name, AnySpelling: true, Note: noteOtherTool, Members: keptMembers}
 	}
 	return closed(noteOtherTool, append(rules,
 		rule{Name: "type", Kinds: text, Deciding: true, Note: noteToolType, Usual: []string{"function", "custom"}, Absent: untyped},

@@ -22,6 +22,28 @@ const maxParts = 4
 // dialect.
 var contentPart = partFields(maxParts)
 
+// The members of media, where these are no text.
+var (
+	mediaMembers = mediaFields(noteURL, noteData)
+	audioMembers = mediaFields(noteAudioURL, noteAudioData)
+)
+
+func mediaFields(link, data int) *strictjson.Table {
+	return stateful(
+		rule{Name: "url", Deciding: true, Note: link},
+		rule{Name: "file_data", AnySpelling: true, Deciding: true, Note: link},
+		rule{Name: "file_url", AnySpelling: true, Deciding: true, Note: link},
+		rule{Name: "data", Deciding: true, Note: data},
+		rule{Name: "source", Note: noteDeep, Members: keptMembers},
+		rule{Name: "detail"}, rule{Name: "format"}, rule{Name: "filename"}, // found, not folded
+	)
+}
+
+// medium is the rule for media, or for a link to them.
+func medium(name string, link int, members *strictjson.Table) rule {
+	return rule{Name: name, AnySpelling: true, Deciding: true, Note: link, Members: members}
+}
+
 // partFields are the rules for a part that may hold others, depth levels with
 // itself.
 func partFields(depth int) *strictjson.Table {
@@ -39,19 +61,6 @@ func partFields(depth int) *strictjson.Table {
 		content.Kinds, content.Elem, content.Note = text|array|object, 0, noteDeep
 		source = append(source, content)
 	}
-	media := func(name string, link, data int) rule {
-		return rule{Name: name, AnySpelling: true, Deciding: true, Note: link, Members: stateful(
-			rule{Name: "url", Deciding: true, Note: link},
-			rule{Name: "file_data", AnySpelling: true, Deciding: true, Note: link},
-			rule{Name: "file_url", AnySpelling: true, Deciding: true, Note: link},
-			rule{Name: "data", Deciding: true, Note: data},
-			rule{Name: "source", Note: noteDeep, Members: stateful()},
-			rule{Name: "detail"}, rule{Name: "format"}, rule{Name: "filename"}, // found, not folded
-		)}
-	}
-	link := func(name string) rule {
-		return rule{Name: name, AnySpelling: true, Deciding: true, Note: noteURL, Members: stateful()}
-	}
 	rules := []rule{
 		{Name: "type", Kinds: text, Deciding: true, Note: notePartType, Usual: textParts},
 		// These are found, not folded.
@@ -59,11 +68,12 @@ func partFields(depth int) *strictjson.Table {
 		{Name: "is_error"}, {Name: "citations"}, {Name: "thinking"}, {Name: "signature"}, {Name: "data"}, {Name: "title"}, {Name: "context"},
 		content,
 		{Name: "source", Kinds: text | object, Deciding: true, Members: stateful(source...)},
-		media("image_url", noteURL, noteData), media("video_url", noteURL, noteData), media("file", noteURL, noteData),
-		media("image", noteURL, noteData), media("image_file", noteURL, noteData), media("document", noteURL, noteData),
-		media("video", noteURL, noteData), media("input_video", noteURL, noteData),
-		media("audio_url", noteAudioURL, noteAudioData), media("audio", noteAudioURL, noteAudioData), media("input_audio", noteAudioURL, noteAudioData),
-		link("url"), link("file_url"), link("file_data"), link("image_embeds"), link("audio_embeds"),
+		medium("image_url", noteURL, mediaMembers), medium("video_url", noteURL, mediaMembers), medium("file", noteURL, mediaMembers),
+		medium("image", noteURL, mediaMembers), medium("image_file", noteURL, mediaMembers), medium("document", noteURL, mediaMembers),
+		medium("video", noteURL, mediaMembers), medium("input_video", noteURL, mediaMembers),
+		medium("audio_url", noteAudioURL, audioMembers), medium("audio", noteAudioURL, audioMembers), medium("input_audio", noteAudioURL, audioMembers),
+		medium("url", noteURL, keptMembers), medium("file_url", noteURL, keptMembers), medium("file_data", noteURL, keptMembers),
+		medium("image_embeds", noteURL, keptMembers), medium("audio_embeds", noteURL, keptMembers),
 		kept("uuid"), // of media that vLLM has cached
 	}
 	if depth == maxParts { // it adds a tool in the middle of the messages

@@ -38,21 +38,20 @@ var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "know
 // statefulTypes are the types of content that name something kept.
 var statefulTypes = []string{"container_upload", "item_reference"}
 
-// stateful makes a table of rules and of the stateful names that are not among
-// them.
-func stateful(rules ...rule) *strictjson.Table {
-	return table(withStateful(rules)...)
-}
-
-func withStateful(rules []rule) []rule {
+// keptMembers are the rules for these names, of which each table has one.
+var keptMembers = func() *strictjson.Table {
+	var rules []rule
 	for _, name := range statefulNames {
 		rules = append(rules, kept(name))
 	}
 	for _, name := range agentNames {
 		rules = append(rules, rule{Name: name, AnySpelling: true, Note: noteAgent})
 	}
-	return rules
-}
+	return table(rules...)
+}()
+
+// stateful makes a table of rules and of the stateful names.
+func stateful(rules ...rule) *strictjson.Table { return table(rules...).With(keptMembers) }
 
 // kept is the rule for a member that names something kept.
 func kept(name string) rule { return rule{Name: name, AnySpelling: true, Note: noteState} }

@@ -191,6 +191,11 @@ func (r *reader) members(table *Table, start int) (members int) {
 		for _, rule := range table.rules {
 			rules = append(rules, rule.Rule)
 		}
+		if table.common != nil {
+			for _, rule := range table.common.rules {
+				rules = append(rules, rule.Rule)
+			}
+		}
 	}
 	seen, given := make(map[string]bool), make(map[string]bool)
 	for r.dec.PeekKind() != jsontext.KindEndObject {
@@ -218,8 +223,10 @@ func (r *reader) members(table *Table, start int) (members int) {
 		rule := rules[known]
 		r.refuseIf(rule.Deciding && seen[rule.Name])
 		seen[rule.Name] = true
-		for _, slot := range table.rules[known].slots {
-			r.fields[slot] = Value{}
+		if known < len(table.rules) { // those of many tables record nothing
+			for _, slot := range table.rules[known].slots {
+				r.fields[slot] = Value{}
+			}
 		}
 		if r.depth == 1 {
 			r.index = -1

@@ -18,9 +18,12 @@ func (t *Table) find(name []byte) *rule {
 	if len(name) == 0 || len(name) > maxName {
 		return nil
 	}
-	for n := t.first[hash(name)]; n != 0; n = t.next[n] {
-		if r := &t.rules[n-1]; string(name) == r.Name {
-			return r
+	h := hash(name)
+	for ; t != nil; t = t.common {
+		for n := t.first[h]; n != 0; n = t.next[n] {
+			if r := &t.rules[n-1]; string(name) == r.Name {
+				return r
+			}
 		}
 	}
 	return nil
@@ -70,11 +73,23 @@ func (t *Table) spell(r *rule) error {
 // spelling is the rule with AnySpelling that applies to name; nil when there is
 // none.
 func (t *Table) spelling(name []byte) *rule {
-	if t.spellings == nil || len(name) > 3*maxName {
+	if len(name) > 3*maxName {
 		return nil
 	}
 	var buffer [maxName]byte
-	return t.spellings[string(folded(buffer[:0], name))]
+	var key []byte
+	for ; t != nil; t = t.common {
+		if t.spellings == nil {
+			continue
+		}
+		if key == nil {
+			key = folded(buffer[:0], name)
+		}
+		if r := t.spellings[string(key)]; r != nil {
+			return r
+		}
+	}
+	return nil
 }
 
 // folded appends name to dst, without case, underscores and hyphens, as far as

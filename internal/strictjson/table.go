@@ -90,6 +90,7 @@ type Table struct {
 	first     [256]uint16      // by the hash of a name: the number of a rule, from 1; 0: none
 	next      []uint16         // by the number of a rule: the next one with the same hash
 	spellings map[string]*rule // rules with AnySpelling, by their folded names
+	common    *Table           // rules for names without one here; nil: none
 	others    *rule            // for members without a rule; nil demands nothing of them
 	required  uint64           // set of the rules that are Required
 	deciding  uint64           // set of the rules that are Deciding
@@ -183,6 +184,18 @@ func (t *Table) NoteOthers(note int) *Table {
 	closed := *t
 	closed.others = &rule{Rule: Rule{Note: note}, allowed: anything, other: true}
 	return &closed
+}
+
+// With returns t with the rules of common for names that have none in t, so that many
+// tables share them. It panics if common demands or records anything.
+func (t *Table) With(common *Table) *Table {
+	if common.required|common.deciding|common.absent != 0 || len(common.slots) > 0 || common.common != nil || common.others != nil {
+		panic("strictjson: rules for many tables are required, deciding, noted when absent or recorded")
+	}
+	more := *t
+	more.common = common
+	more.nesting = max(t.nesting, common.nesting)
+	return &more
 }
 
 func compile(r Rule) (rule, error) {

@@ -73,8 +73,13 @@ var completionsTable = NewTable(
 		Rule{Name: "type", Kinds: String, Deciding: true, Note: noteType, Usual: []string{"text", "tool"}},
 		Rule{Name: "source", Kinds: Object | String, Members: NewTable(
 			Rule{Name: "url", Note: noteURL},
-		)},
-	)},
+		).With(commonTable)},
+	).With(commonTable)},
+)
+
+var commonTable = NewTable(
+	Rule{Name: "kept", Note: noteURL},
+	Rule{Name: "file_id", Kinds: String | Object, AnySpelling: true, Note: noteTier, Members: NewTable(Rule{Name: "url", Note: noteURL})},
 )
 
 // The notes of completionsTable.
