@@ -39,6 +39,8 @@ type engine struct {
 	writer chan struct{} // holds a token while an update runs
 	spare  []change      // room for the changes of the next; whoever has the token uses it
 
+	reserve []byte // see sizing.reserve
+
 	mu      sync.Mutex // guards closed, and running against it
 	closed  bool
 	running sync.WaitGroup
@@ -86,17 +88,17 @@ func open(c config) (_ *engine, err error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	c.size.setHeapGrowth()
 	e := &engine{
-		db:     db,
-		log:    log,
-		lock:   held,
-		files:  files,
-		space:  &space{dir: c.dir, min: c.minFree, free: c.free},
-		rows:   newRows(c.size.rows),
-		inline: int(c.size.inline()),
-		writer: make(chan struct{}, 1),
-		ended:  make(chan struct{}),
+		db:      db,
+		log:     log,
+		lock:    held,
+		files:   files,
+		space:   &space{dir: c.dir, min: c.minFree, free: c.free},
+		rows:    newRows(c.size.rows),
+		inline:  int(c.size.inline()),
+		reserve: c.size.reserve(),
+		writer:  make(chan struct{}, 1),
+		ended:   make(chan struct{}),
 	}
 	e.close = sync.OnceValue(e.shutdown)
 	e.running.Go(e.collectGarbage)
