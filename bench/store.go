@@ -112,7 +112,7 @@ func (b *bench) fill(ctx context.Context, s *site, role string, what, answer any
 const creditsTogether = 256
 
 // credit gives users money in turn, in so many credits. It is done before
-// anything is spent: no purse hears of it.
+// anything is spent: no balances in memory follow it.
 func (b *books) credit(ctx context.Context, round string, credits, users int, amount money.Amount) error {
 	names := make([]string, users)
 	for n := range names {

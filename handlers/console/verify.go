@@ -110,7 +110,7 @@ func (v *visit) protectPurchase(planID int64, key string) error {
 	if refused == nil {
 		return nil
 	}
-	used, err := v.node.Ledger.Claimed(v.r.Context(), ledger.Claim{Scope: v.account.UserID, Key: key})
+	used, err := v.node.Ledger.IdempotencyKeyUsed(v.r.Context(), ledger.IdempotencyKey{Scope: v.account.UserID, Key: key})
 	if err == nil && used {
 		return nil
 	}

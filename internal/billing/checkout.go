@@ -52,10 +52,10 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
 	}
 	if o.Key != "" {
-		if refused := (ledger.Claim{Key: o.Key}).Validate("idempotency_key"); refused != nil {
+		if refused := (ledger.IdempotencyKey{Key: o.Key}).Validate("idempotency_key"); refused != nil {
 			return Order{}, false, refused
 		}
-		done, err := d.turns.Take(ctx, "key/"+o.User+"/"+o.Key)
+		done, err := d.locks.Lock(ctx, "key/"+o.User+"/"+o.Key)
 		if err != nil {
 			return Order{}, false, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -27,7 +28,7 @@ type Desk struct {
 	directory *identity.Directory
 	log       *zap.Logger
 
-	turns ledger.Turns // of orders, and of keys given for them
+	locks keymutex.KeyedMutex // of orders, and of keys given for them
 }
 
 // NewDesk returns the desk of a store. The ledger has been opened with
@@ -38,7 +39,7 @@ func NewDesk(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logg
 
 // once does something of one user once, as [ledger.Ledger.Once], together with
 // the line of the audit that do returns.
-func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
+func once[T any](ctx context.Context, d *Desk, user string, c ledger.IdempotencyKey,
 	reserve func() (*ledger.Reservation, error),
 	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
 ) (answer T, replayed bool, err error) {
@@ -65,8 +66,8 @@ func once[T any](ctx context.Context, d *Desk, user string, c ledger.Claim,
 }
 
 // claim names what a key is given for: an operation with all of its parameters.
-func claim(scope, key string, operation ...string) (ledger.Claim, error) {
-	c := ledger.Claim{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
+func claim(scope, key string, operation ...string) (ledger.IdempotencyKey, error) {
+	c := ledger.IdempotencyKey{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
 	if refused := c.Validate("idempotency_key"); refused != nil {
 		return c, refused
 	}

@@ -123,7 +123,7 @@ func (a *application) try(ctx context.Context) error {
 	if order.User == "" {
 		return d.store.Update(ctx, func(t storage.Txn) error { return a.apply(ctx, t, "", 0, 0) })
 	}
-	done, err := d.turns.Take(ctx, "order/"+order.TradeNo)
+	done, err := d.locks.Lock(ctx, "order/"+order.TradeNo)
 	if err != nil {
 		return err
 	}

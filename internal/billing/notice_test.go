@@ -258,7 +258,7 @@ func TestACommitThatWasInDoubtIsToldAsDone(t *testing.T) {
 	o := f.mustOpen(newTill())
 	f.engine.Plan(storagetest.UnknownCommitted)
 	f.tell(noticeOf(o, payments.Paid, 100), Applied)
-	f.engine.Plan(storagetest.None, storagetest.UnknownCommitted) // the first fills the purse
+	f.engine.Plan(storagetest.None, storagetest.UnknownCommitted) // the first fills the balances
 	f.tell(noticeOf(o, payments.Refunded, 30), Applied)
 	f.owes(70, 0)
 }

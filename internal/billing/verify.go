@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/internal/pairs"
+	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -20,7 +20,7 @@ import (
 // snapshot; the error is that of reading. It takes the memory of one
 // subscription, of one order.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
-	v := &verification{Reader: r, now: now, problem: problem, accounted: pairs.New(), answered: pairs.New(), borne: pairs.New()}
+	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
 		v.subscriptions, v.subscriptionIndexes, v.rosters, v.counts, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
@@ -37,9 +37,9 @@ type verification struct {
 	storage.Reader
 	now       time.Time
 	problem   func(format string, args ...any)
-	accounted *pairs.Sums // transfers, by what they were booked for
-	answered  *pairs.Sums // sales, by the answers to claims
-	borne     *pairs.Sums // users, by what operators have borne for them
+	accounted *multiset.Hash // transfers, by what they were booked for
+	answered  *multiset.Hash // sales, by the answers to claims
+	borne     *multiset.Hash // users, by what operators have borne for them
 
 	last struct { // that was asked for
 		user   string
@@ -118,8 +118,8 @@ func (v *verification) link(s *subscriptionRecord, before, after *sale) {
 
 // sold checks the transfer of a sale.
 func (v *verification) sold(s *subscriptionRecord, have *sale) error {
-	v.accounted.Count(have.Transfer[:], +1)
-	v.answered.Count(have.Transfer[:], +1)
+	v.accounted.Add(have.Transfer[:], +1)
+	v.answered.Add(have.Transfer[:], +1)
 	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
 	if start, ok := have.grants(); ok {
 		want[s.quotaAccount(start)] = have.Quota
@@ -203,7 +203,7 @@ func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.A
 		quota = sold.Quota
 	}
 	id := grantID(s.ID, start)
-	v.accounted.Count(id[:], +1)
+	v.accounted.Add(id[:], +1)
 	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
 		ledger.Granted: -quota, s.quotaAccount(start): quota,
 	}})

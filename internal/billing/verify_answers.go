@@ -36,13 +36,13 @@ func (v *verification) answers() error {
 		}
 		return nil
 	})
-	if err != nil || v.answered.Even() {
+	if err != nil || v.answered.Equal() {
 		return err
 	}
 	return each(v, subscriptionPrefix, func(_ []byte, s subscriptionRecord) error {
 		var failed error
 		err := s.sales(v, func(have sale) bool {
-			if !v.answered.EvenFor(have.Transfer[:]) {
+			if !v.answered.EqualFor(have.Transfer[:]) {
 				failed = v.answersTo(s.User, s.ID, have.Transfer)
 			}
 			return failed == nil
@@ -59,7 +59,7 @@ func (v *verification) answer(where, scope string, a answer) error {
 		return nil
 	}
 	if a.Wallet != nil {
-		v.answered.Count(id[:], -1)
+		v.answered.Add(id[:], -1)
 	}
 	x, found, err := ledger.ReadTransfer(v, id)
 	if errors.Is(err, storage.ErrUnreadable) {

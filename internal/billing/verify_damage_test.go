@@ -26,7 +26,7 @@ func (f *desk) book(kind ledger.Kind, reference string, legs []ledger.Leg) func(
 
 // keep keeps an answer under a claim of ann.
 func (f *desk) keep(a any) func(storage.Txn) error {
-	_, _, err := f.ledger.Once(context.Background(), f.user, ledger.Claim{Scope: f.user, Key: "planted"}, nil,
+	_, _, err := f.ledger.Once(context.Background(), f.user, ledger.IdempotencyKey{Scope: f.user, Key: "planted"}, nil,
 		func(*ledger.Txn) (any, error) { return a, nil })
 	return func(storage.Txn) error { return err }
 }

@@ -33,7 +33,7 @@ func (v *verification) orders() error {
 			return err
 		}
 		for _, id := range o.Moves {
-			v.accounted.Count(id[:], +1)
+			v.accounted.Add(id[:], +1)
 		}
 		if o.PaidAt == 0 {
 			return v.unpaid(&o)

@@ -173,7 +173,7 @@ func (v *verification) count(user string, said count) error {
 func (v *verification) dues() error {
 	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
 		user := string(key[len(accountPrefix)+1:])
-		v.borne.Count([]byte(user), int64(a.WrittenOff))
+		v.borne.Add([]byte(user), int64(a.WrittenOff))
 		if a.Due == 0 {
 			return nil
 		}

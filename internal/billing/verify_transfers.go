@@ -62,20 +62,20 @@ var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 func (v *verification) transfers() error {
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
 		if purposes[x.Kind] != nil {
-			v.accounted.Count(x.ID[:], -1)
+			v.accounted.Add(x.ID[:], -1)
 		}
-		v.borne.Count([]byte(x.User), -int64(borneBy(&x)))
+		v.borne.Add([]byte(x.User), -int64(borneBy(&x)))
 		return nil
 	})
-	if err == nil && !v.accounted.Even() {
+	if err == nil && !v.accounted.Equal() {
 		err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
-			if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.EvenFor(x.ID[:]) {
+			if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.EqualFor(x.ID[:]) {
 				return v.pass(purpose(v, &x))
 			}
 			return nil
 		})
 	}
-	if err == nil && !v.borne.Even() {
+	if err == nil && !v.borne.Equal() {
 		err = v.writtenOff()
 	}
 	return err
@@ -100,14 +100,14 @@ func borneBy(x *ledger.Transfer) (borne money.Amount) {
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
-		if by := borneBy(&x); by != 0 && !v.borne.EvenFor([]byte(x.User)) {
+		if by := borneBy(&x); by != 0 && !v.borne.EqualFor([]byte(x.User)) {
 			borne[x.User] += by
 		}
 		return nil
 	})
 	err = cmp.Or(err, each(v, accountPrefix, func(key []byte, a accountRecord) error {
 		user := string(key[len(accountPrefix)+1:])
-		if !v.borne.EvenFor([]byte(user)) && a.WrittenOff != borne[user] {
+		if !v.borne.EqualFor([]byte(user)) && a.WrittenOff != borne[user] {
 			v.problem("user %s: operators have borne %v of what was owed, written down are %v", user, borne[user], a.WrittenOff)
 		}
 		delete(borne, user)

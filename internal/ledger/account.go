@@ -13,10 +13,10 @@ import (
 )
 
 // Account names an account. Those of a user begin with "u/<user id>/", so that
-// all that is his lies together; those of the house begin with "s/".
+// all accounts of a user lie together; system accounts begin with "s/".
 type Account string
 
-// The accounts of the house. Each is the other side of what users have. A
+// The system accounts. Each is the other side of what users have. A
 // transfer enters them by the UTC day, as s/spent/20261120, so that no sum over
 // the years leaves the range of an amount.
 const (
@@ -56,7 +56,7 @@ func budgetAccount(user, scope string, start int64) Account {
 	return ownPrefix(user) + Account("budget/"+scope+"/"+strconv.FormatInt(start, 10))
 }
 
-// Owner returns the id of the user whose account this is; empty for the house.
+// Owner returns the id of the user whose account this is; empty for a system account.
 func (a Account) Owner() string {
 	if rest, ok := strings.CutPrefix(string(a), userPrefix); ok {
 		owner, _, _ := strings.Cut(rest, "/")
@@ -65,25 +65,25 @@ func (a Account) Owner() string {
 	return ""
 }
 
-// house tells whether the account is of the house. Nobody reads such an account
+// system reports whether it is a system account. Nobody reads such an account
 // line by line, and a purchase changes two of them: a leg changes its state, and
-// is itself the record of that. So the house has states and legs; users have
+// is itself the record of that. So system accounts have states and legs; users have
 // entries, too.
-func (a Account) house() bool { return strings.HasPrefix(string(a), "s/") }
+func (a Account) system() bool { return strings.HasPrefix(string(a), "s/") }
 
-// on returns the account that takes the legs of a moment: for an account of the
-// house that of the day, for any other itself.
+// on returns the account that takes the legs of a moment: for a system
+// account that of the day, for any other itself.
 func (a Account) on(t time.Time) Account {
-	if !a.house() {
+	if !a.system() {
 		return a
 	}
 	return a + "/" + Account(DayOf(t))
 }
 
-// Family returns the account of the house that this one is a day of; any other
+// Family returns the system account that this one is a day of; any other
 // account is its own.
 func (a Account) Family() Account {
-	if !a.house() {
+	if !a.system() {
 		return a
 	}
 	return a[:strings.LastIndexByte(string(a), '/')]
@@ -176,7 +176,7 @@ func ReadState(r storage.Reader, a Account) (State, error) {
 	return s, nil
 }
 
-// Entry is one line of the book of a user's account. Accounts of the house have
+// Entry is one line of the book of a user's account. System accounts have
 // some, too, in stores that an older build has written: those that are there say
 // what their legs do, and none need be there.
 type Entry struct {

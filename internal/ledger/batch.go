@@ -95,8 +95,8 @@ func (b *batch) write(t storage.Txn) error {
 		record := callRecord{Call: x.call, Number: x.number, Paid: have.Paid}
 		f.count(x)
 		for _, c := range x.changes {
-			f.owed[c.pot.account] += c.by
-			record.pay(payment{b.id, c.pot.account.own(), c.by})
+			f.owed[c.source.account] += c.by
+			record.pay(payment{b.id, c.source.account.own(), c.by})
 			for _, a := range x.reservation.caps {
 				f.owed[a.account] += c.by
 			}
@@ -135,10 +135,10 @@ func (b *batch) committed() {
 			sum += c.by
 		}
 	}
-	// Since the run that committed them, purses may have been read with these
+	// Since the run that committed them, balanceCache may have been read with these
 	// settlements in them.
 	for user, r := range b.seen {
-		if p := s.ledger.purses.find(user); p != nil {
+		if p := s.ledger.balanceCache.find(user); p != nil {
 			p.install(r)
 		}
 	}
@@ -221,7 +221,7 @@ func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
 	return nil
 }
 
-// mismatch tells of a debit that the store cannot cover though the purse had
+// mismatch tells of a debit that the store cannot cover though the balances had
 // promised it. It is an error of ours: the customer is not charged below zero,
 // and Verify will find the call that has paid more than was taken.
 func (l *Ledger) mismatch(a Account, owed money.Amount, s State) {

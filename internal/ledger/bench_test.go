@@ -83,7 +83,7 @@ func BenchmarkReserveAndSettle(b *testing.B) {
 	}
 }
 
-// payers are users with money whose purses have been read.
+// payers are users with money whose balanceCache have been read.
 func (f *fixture) payers(n int) []Payer {
 	payers := make([]Payer, n)
 	for i := range payers {

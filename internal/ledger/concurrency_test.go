@@ -37,7 +37,7 @@ func (f *fixture) nothingLeft() {
 	f.t.Helper()
 	f.settled()
 	stats := f.Stats()
-	stats.Purses = 0
+	stats.CachedUsers = 0
 	if stats != (Stats{}) {
 		f.t.Errorf("left over: %+v", stats)
 	}
@@ -148,7 +148,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 
 // buy buys something for a price, or is refused, and returns what it has paid.
 func (f *fixture) buy(key string, price money.Amount) money.Amount {
-	_, _, err := f.Once(f.t.Context(), "ann", Claim{Scope: "ann", Key: key}, func() (*Reservation, error) {
+	_, _, err := f.Once(f.t.Context(), "ann", IdempotencyKey{Scope: "ann", Key: key}, func() (*Reservation, error) {
 		return f.ReserveWallet(f.t.Context(), "ann", price)
 	}, func(tx *Txn) (any, error) {
 		_, err := Book(tx, f.clock.Now(), Transfer{ID: IDOf("buy", key), Kind: Purchase, User: "ann", Legs: Move(Wallet("ann"), Sold, price)})
@@ -200,7 +200,7 @@ func (f *fixture) someCall(payer Payer, id string, kind int) (charged money.Amou
 	return charged
 }
 
-func TestPursesThatAreDroppedMeanwhile(t *testing.T) {
+func TestBalancesThatAreDroppedMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	users := []string{"ann", "bob", "eve"}
@@ -227,8 +227,8 @@ func TestPursesThatAreDroppedMeanwhile(t *testing.T) {
 	}
 	f.clock.pass(Idle + time.Second)
 	f.Sweep()
-	if n := f.Stats().Purses; n != 0 {
-		t.Errorf("%d purses are kept that nobody uses", n)
+	if n := f.Stats().CachedUsers; n != 0 {
+		t.Errorf("%d balanceCache are kept that nobody uses", n)
 	}
 }
 

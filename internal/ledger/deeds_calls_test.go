@@ -87,8 +87,8 @@ func (w *world) reserve(s step) {
 				return
 			}
 			c.reservation = r
-			for _, tally := range r.caps {
-				c.under = append(c.under, tally.account)
+			for _, budgetUsage := range r.caps {
+				c.under = append(c.under, budgetUsage.account)
 			}
 			if calm {
 				w.inOrder(r, order)
@@ -105,7 +105,7 @@ func (w *world) inOrder(r *Reservation, order []Account) {
 	parts := r.parts
 	for _, a := range order {
 		if take := min(left, w.available(a)); take > 0 {
-			if len(parts) == 0 || parts[0].pot.account != a || parts[0].amount != take {
+			if len(parts) == 0 || parts[0].source.account != a || parts[0].amount != take {
 				w.failf("of %d, %d must be from %s; the parts are %v", r.amount, take, a, r.parts)
 				return
 			}
@@ -141,16 +141,16 @@ func (w *world) grow(s step) {
 	}
 	// What the budgets have left bounds it, however much is under way.
 	most := s.amount
-	for _, tally := range c.reservation.caps {
-		state := w.states()[tally.account]
-		most = min(most, max(0, tally.limit+state.Balance-state.Held-w.reserved()[tally.account]))
+	for _, budgetUsage := range c.reservation.caps {
+		state := w.states()[budgetUsage.account]
+		most = min(most, max(0, budgetUsage.limit+state.Balance-state.Held-w.reserved()[budgetUsage.account]))
 	}
 	before := c.reservation.Amount()
 	got := c.reservation.Grow(s.amount)
 	if got > most || c.reservation.Amount() != before+got {
 		w.failf("growing by %d, of which budgets had %d, came to %d more", s.amount, most, got)
 	}
-	if p := c.reservation.purse; w.calm() && p != nil && p.fresh(time.Now()) {
+	if p := c.reservation.balances; w.calm() && p != nil && p.fresh(time.Now()) {
 		if want := min(most, w.available(w.order(c.User)...)+got); w.balance[Receivable(c.User)] == 0 && got != want {
 			w.failf("growing by %d came to %d, not to %d", s.amount, got, want)
 		}
@@ -179,7 +179,7 @@ func (w *world) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
 	charged := c.reservation.Settle(call, cost, c.over)
 	paid := make(map[Account]money.Amount)
 	for _, part := range c.reservation.parts {
-		paid[part.pot.account] += part.charged
+		paid[part.source.account] += part.charged
 	}
 	c.paid = append(c.paid, paid)
 	if _, sum := c.total(); charged != want || sum != want {
@@ -209,10 +209,10 @@ func (w *world) hold(s step) {
 			}
 		}
 		for _, part := range r.parts {
-			x.Legs = append(x.Legs, Leg{Account: part.pot.account, Held: part.amount})
+			x.Legs = append(x.Legs, Leg{Account: part.source.account, Held: part.amount})
 		}
-		for _, tally := range r.caps {
-			x.Legs = append(x.Legs, Leg{Account: tally.account, Held: r.amount})
+		for _, budgetUsage := range r.caps {
+			x.Legs = append(x.Legs, Leg{Account: budgetUsage.account, Held: r.amount})
 		}
 		err = ledger.Update(background, s.user, r, func(t *Txn) error {
 			return r.Hold(t, w.store.Now(), s.user, x.ID, "task")

@@ -54,7 +54,7 @@ func (w *world) grant(s step) {
 // purchase buys something once.
 func (w *world) purchase(s step) {
 	price, ledger := s.amount+1, w.ledger
-	c := Claim{Scope: s.user, Key: fmt.Sprint("k", s.n%3), Fingerprint: IDOf(price.String())}
+	c := IdempotencyKey{Scope: s.user, Key: fmt.Sprint("k", s.n%3), Fingerprint: IDOf(price.String())}
 	x := Transfer{ID: IDOf("purchase", s.user, c.Key), Kind: Purchase, User: s.user, Legs: Move(Wallet(s.user), Sold, price)}
 	if w.claiming[string(c.key())] {
 		return // it would wait for a mutex, which is not seen as waiting in a bubble
@@ -69,7 +69,7 @@ func (w *world) purchase(s step) {
 			return price, booking(w.store, x)(t)
 		})
 		return func() {
-			var have claimRecord
+			var have idempotencyRecord
 			w.view(func(r storage.Reader) error {
 				_, err := storage.GetRecord(r, c.key(), &have)
 				return err
@@ -83,7 +83,7 @@ func (w *world) purchase(s step) {
 				}
 			case errors.As(err, &f) && f.Code == fault.IdempotencyKeyReused:
 				if have.By == (ID{}) || have.Fingerprint == c.Fingerprint {
-					w.failf("a purchase was refused: %v; the claim is %+v", err, have)
+					w.failf("a purchase was refused: %v; the idempotency key is %+v", err, have)
 				}
 			case err == nil:
 				var told money.Amount

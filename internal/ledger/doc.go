@@ -6,10 +6,10 @@
 // accounts by legs whose sum is zero, and never changes afterwards; its id is
 // derived from what it does, so that what was done once is not done again. The
 // legs of an account are numbered without gaps. A leg on an account of a user is
-// an entry there, too, with the balance after it; a leg on an account of the
-// house is the only record of what it did, for nobody asks for the lines of the
-// house. Balances are projections: [Verify] rebuilds them, those of users from
-// their entries, those of the house from the legs. Money that a user holds, in
+// an entry there, too, with the balance after it; a leg on a system account is the only
+// record of what it did, for nobody asks for the lines of system accounts. Balances
+// are projections: [Verify] rebuilds them, those of users from their entries, those
+// of system accounts from the legs. Money that a user holds, in
 // the wallet or in a quota, never falls below zero.
 //
 // A hold sets money of an account aside for something that takes long: it ends
@@ -21,15 +21,15 @@
 //
 // # In memory
 //
-// A [Purse] stands in the node for each user who spends: the available money of
-// his accounts, in the order in which he wants it spent, without what is
-// reserved by calls under way. Every debit passes it first, so that money is
+// The balances of each user who spends are cached: the available money of the
+// user's accounts, in the order in which the user wants it spent, without what is
+// reserved by calls under way. Every debit passes them first, so that money is
 // given away once, to the last nano-unit, without a look at the store.
 //
-// A purse follows the store step by step. What a transaction enters into a user's
-// accounts is noted inside it, and reaches the purse when it is durable, in the
-// order of commits; only a load reads all that he has. So at every
-// moment it is the durable state after the last commit that it was told of,
+// Balances follow the store step by step. What a transaction enters into a user's
+// accounts is noted inside it, and reaches the balances when it is durable, in the
+// order of commits; only a load reads all accounts of a user. So at every
+// moment they are the durable state after the last commit that they were told of,
 // minus the reservations whose debits have not been committed.
 //
 // # Calls

@@ -67,7 +67,7 @@ func newHistory(t *testing.T) *fixture {
 	hold(voidHold, 2)
 	end(voidHold, 0)
 
-	_, _, err := f.Once(ctx, "ann", Claim{Scope: "ann", Key: "k"}, func() (*Reservation, error) {
+	_, _, err := f.Once(ctx, "ann", IdempotencyKey{Scope: "ann", Key: "k"}, func() (*Reservation, error) {
 		return f.ReserveWallet(ctx, "ann", 20*money.Unit)
 	}, func(tx *Txn) (any, error) {
 		_, err := Book(tx, f.clock.Now(), Transfer{ID: purchaseID, Kind: Purchase, User: "ann", Legs: slices.Concat(

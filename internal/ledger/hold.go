@@ -47,14 +47,14 @@ func holdKey(user string, id ID) []byte {
 	return append([]byte(holdPrefix+user+"/"), id[:]...)
 }
 
-// Hold makes a reservation durable: what it has is set aside, in the pots and
+// Hold makes a reservation durable: what it has is set aside, in the sources and
 // under the budgets that it has it from, until the hold is settled or voided. It
 // is called in the transaction of [Ledger.Update] that the reservation is given
 // to. The id was drawn for it.
 func (r *Reservation) Hold(t *Txn, now time.Time, user string, id ID, reference string) error {
 	parts := make([]Leg, 0, len(r.parts)+len(r.caps))
 	for _, p := range r.parts {
-		parts = append(parts, Leg{Account: p.pot.account, Held: p.amount})
+		parts = append(parts, Leg{Account: p.source.account, Held: p.amount})
 	}
 	for _, c := range r.caps {
 		parts = append(parts, Leg{Account: c.account, Held: r.amount})

@@ -10,25 +10,26 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Ledger is the money of one store.
 type Ledger struct {
-	store   *storage.Store
-	opts    Options
-	log     *zap.Logger
-	purses  purses
-	settler settler
-	claims  Turns
+	store           *storage.Store
+	opts            Options
+	log             *zap.Logger
+	balanceCache    balanceCache
+	settler         settler
+	idempotencyKeys keymutex.KeyedMutex
 
 	open       atomic.Int64 // reservations that have not ended
 	reserved   atomic.Int64 // nano-units that they hold, without what is committed
-	mismatches atomic.Int64 // debits that the store could not cover as the purse had promised
+	mismatches atomic.Int64 // debits that the store could not cover as the balances had promised
 }
 
-// Options are what a [Ledger] is told by the rest of the house.
+// Options are what a [Ledger] is told by the rest of the process.
 type Options struct {
 	// Sources lists what a user may spend, in his order. It is called inside
 	// transactions, where it may bring his records up to date, such as by
@@ -74,14 +75,14 @@ func (l *Ledger) Close(ctx context.Context) {
 
 // reading is what a transaction found or made of a user's money.
 type reading struct {
-	load     bool // it was made to fill the purse: it has all that the purse needs
+	load     bool // it was made to fill the balances: it has all that the balances need
 	at       time.Time
 	accounts []seen   // the last of an account counts
 	sources  *Sources // nil: as they were
 }
 
 // read returns what a user has, inside a transaction: what he may spend, the
-// wallet, what he owes, and what else his purse knows.
+// wallet, the receivable, and what else the balances know.
 func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	sources, err := l.opts.Sources(t, user)
 	if err != nil {
@@ -89,7 +90,7 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	}
 	r := &reading{at: l.store.Now(), sources: &sources}
 	accounts := append([]Account{Wallet(user), Receivable(user)}, sources.Order...)
-	if p := l.purses.find(user); p != nil {
+	if p := l.balanceCache.find(user); p != nil {
 		accounts = append(accounts, p.known()...)
 	}
 	for _, account := range accounts {
@@ -102,12 +103,12 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	return r, nil
 }
 
-// load fills the purse of a user with what the store has.
+// load fills the balances of a user with what the store has.
 func (l *Ledger) load(ctx context.Context, user string) error {
 	var found *reading
-	// No call has been settled through a purse that was never filled, so what is
+	// No call has been settled through balances that were never filled, so what is
 	// read here misses none and has none twice.
-	p := l.purses.of(user)
+	p := l.balanceCache.of(user)
 	p.mu.Lock()
 	known := p.losses.known
 	p.mu.Unlock()
@@ -129,7 +130,7 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 		return err
 	}, func(err error) {
 		if err == nil {
-			l.purses.of(user).install(found)
+			l.balanceCache.of(user).install(found)
 		}
 	})
 	return unavailable(err)
@@ -143,7 +144,7 @@ const unknownTries = 8
 // is durable. fn may run more than once, also after it was committed without
 // anybody knowing: what it does must carry ids by which it finds that it has
 // been done. What it debits has been reserved in r, which may be nil and has
-// ended when Update returns. The user's purse follows before Update returns: by
+// ended when Update returns. The user's balances follow before Update returns: by
 // what fn has entered into his accounts, and by [Txn.Spend].
 func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()
@@ -153,7 +154,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			own := newTxn(t, l.store.Now(), user, try > 0)
 			made = &own.made
 			err := fn(own)
-			switch p := l.purses.find(user); {
+			switch p := l.balanceCache.find(user); {
 			case err != nil:
 			case try > 0: // an earlier run may have made more
 				made, err = l.read(t, user)
@@ -165,7 +166,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			if err != nil {
 				return
 			}
-			if p := l.purses.find(user); p != nil {
+			if p := l.balanceCache.find(user); p != nil {
 				p.installAnd(made, r)
 			}
 		})
@@ -173,7 +174,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			continue
 		}
 		if err != nil && try > 0 {
-			l.purses.forget(user) // an earlier run may have happened: look before anything is spent
+			l.balanceCache.forget(user) // an earlier run may have happened: look before anything is spent
 		}
 		return unavailable(err)
 	}
@@ -203,12 +204,12 @@ func (l *Ledger) stuck() error {
 
 // Stats are the figures of a ledger at this moment.
 type Stats struct {
-	Open       int64        // reservations that have not ended
-	Reserved   money.Amount // what they hold
-	Queued     int64        // settlements that are not durable
-	AtRisk     money.Amount // what those have charged: a crash would forget it
-	Mismatches int64        // debits that did not find what the purse had promised; never anything but zero
-	Purses     int
+	Open        int64        // reservations that have not ended
+	Reserved    money.Amount // what they hold
+	Queued      int64        // settlements that are not durable
+	AtRisk      money.Amount // what those have charged: a crash would forget it
+	Mismatches  int64        // debits that did not find what the balances had promised; never anything but zero
+	CachedUsers int
 }
 
 // Stats returns the ledger's figures.
@@ -216,15 +217,15 @@ func (l *Ledger) Stats() Stats {
 	queued, atRisk := l.settler.queued()
 	return Stats{
 		Open: l.open.Load(), Reserved: money.Amount(l.reserved.Load()),
-		Queued: queued, AtRisk: atRisk, Mismatches: l.mismatches.Load(), Purses: l.purses.count(),
+		Queued: queued, AtRisk: atRisk, Mismatches: l.mismatches.Load(), CachedUsers: l.balanceCache.count(),
 	}
 }
 
-// Idle is how long a purse is kept that nobody uses.
+// Idle is how long unused balances are kept.
 const Idle = 10 * time.Minute
 
-// Sweep drops purses that have been idle. It is called now and then.
-func (l *Ledger) Sweep() { l.purses.drop(l.store.Now().Add(-Idle)) }
+// Sweep drops balanceCache that have been idle. It is called now and then.
+func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-Idle)) }
 
 // Funds is what a user has.
 type Funds struct {
@@ -237,9 +238,9 @@ type Funds struct {
 // first: what has been committed since then counts twice for a moment, and never
 // not at all.
 func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
-	if p := l.purses.find(user); p != nil {
+	if p := l.balanceCache.find(user); p != nil {
 		p.mu.Lock()
-		if wallet := p.pots[Wallet(user)]; wallet != nil {
+		if wallet := p.sources[Wallet(user)]; wallet != nil {
 			f.Reserved = wallet.reserved
 		}
 		p.mu.Unlock()

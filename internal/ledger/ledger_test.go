@@ -164,7 +164,7 @@ func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
 	r.Release()
 }
 
-func TestAPurseReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
+func TestBalancesReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var f *fixture
 	f = newFixture(t, Options{Sources: func(_ storage.Txn, user string) (Sources, error) {
@@ -177,7 +177,7 @@ func TestAPurseReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
 	const years = 2 * 366 * 24 * time.Hour
 	f.clock.pass(years)
 	var short *Short
-	f.purses.forget("ann")
+	f.balanceCache.forget("ann")
 	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5); !errors.As(err, &short) {
 		t.Fatalf("with nothing to spend, the answer was %v", err)
 	}
@@ -191,7 +191,7 @@ func TestAPurseReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
 
 func TestAClaimIsWrittenAsOtherRecordsAre(t *testing.T) {
 	t.Parallel()
-	c := claimRecord{IDOf("plan"), 1795176360, IDOf("attempt"), []byte(`{"order":"1","wallet":{"balance":0}}`)}
+	c := idempotencyRecord{IDOf("plan"), 1795176360, IDOf("attempt"), []byte(`{"order":"1","wallet":{"balance":0}}`)}
 	if have, want := string(c.encode()), string(storage.EncodeRecord(c)); have != want {
 		t.Errorf("it is\n%s, not\n%s", have, want)
 	}

@@ -69,7 +69,7 @@ func TestAFullQueueMakesCallersWait(t *testing.T) {
 		if r, err := w.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); err != nil {
 			t.Fatal(err)
 		} else {
-			r.Release() // from now on the purse is there
+			r.Release() // from now on the balances is there
 		}
 		w.gate.set(true)
 		taken := w.settleMany(t, calls)
@@ -81,7 +81,7 @@ func TestAFullQueueMakesCallersWait(t *testing.T) {
 		w.settle()
 		synctest.Wait()
 		w.settle()
-		if stats := w.ledger.Stats(); taken.Load() != calls || stats != (Stats{Purses: 1}) {
+		if stats := w.ledger.Stats(); taken.Load() != calls || stats != (Stats{CachedUsers: 1}) {
 			t.Errorf("in the end %d were taken, and the figures are %+v", taken.Load(), stats)
 		}
 		if s := w.wallet("ann"); s.Balance != 0 {
@@ -142,7 +142,7 @@ func TestAStoreWithoutSpaceTakesNoCallsUntilItHasSpace(t *testing.T) {
 		}
 		time.Sleep(4 * retryEvery)
 		synctest.Wait()
-		if stats := w.ledger.Stats(); stats != (Stats{Purses: 1}) {
+		if stats := w.ledger.Stats(); stats != (Stats{CachedUsers: 1}) {
 			t.Errorf("afterwards: %+v", stats)
 		}
 		if r, err := w.ledger.Reserve(t.Context(), ann, 5); err != nil {

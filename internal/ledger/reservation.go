@@ -85,15 +85,15 @@ func (s *Short) Error() string {
 // debit has been committed or the reservation released. Its methods are called
 // by one goroutine at a time.
 type Reservation struct {
-	ledger *Ledger
-	purse  *purse // nil when there was nothing to reserve
-	parts  []part
-	caps   []allowance
+	ledger   *Ledger
+	balances *balances // nil when there was nothing to reserve
+	parts    []part
+	caps     []allowance
 
 	amount  money.Amount // in all
 	charged money.Amount // settled so far, committed or queued
 	ended   bool         // released, or its final settlement queued
-	call    bool         // it is one of the purse's calls
+	call    bool         // it is one of the calls under a tolerance
 
 	settlements int                       // so far
 	counted     Usage                     // by them
@@ -101,23 +101,23 @@ type Reservation struct {
 	capped      [len(Budgets{})]allowance // backs caps
 }
 
-// part is what a reservation has from one pot.
+// part is what a reservation has from one source.
 type part struct {
-	pot     *pot
+	source  *fundingSource
 	amount  money.Amount // reserved in all
 	charged money.Amount // of that, settled so far
 }
 
 // allowance is a budget that counts a reservation.
 type allowance struct {
-	*tally
+	*budgetUsage
 	limit money.Amount
 	scope string
 }
 
 func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
 
-// Reserve gives a call what it may cost at most, from the payer's pots in the payer's
+// Reserve gives a call what it may cost at most, from the payer's sources in the payer's
 // order and within the user's budgets: all of it, or nothing and a [*Short]. If a user is beyond
 // the payer's Tolerance, the call may be refused with [ErrOneAtATime] and [ErrFullContext]. It reads
 // memory only, but for a user's first call in a while or in a new period.
@@ -177,7 +177,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	wallet := p.pots[Wallet(user)]
+	wallet := p.sources[Wallet(user)]
 	if available := wallet.available(); p.owed > 0 || available < amount {
 		return nil, &Short{Needed: amount, Available: available, Owed: p.owed}
 	}
@@ -195,20 +195,20 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	wallet := p.pots[Wallet(user)]
+	wallet := p.sources[Wallet(user)]
 	r.begin(p)
 	r.take(min(amount, wallet.available()), wallet)
 	return r, nil
 }
 
-// unlock returns the payer's purse, its mutex held, as it stands at the time
+// unlock returns the payer's balances, their mutex held, as they stand at the time
 // that it returns with it. The caller unlocks the mutex.
-func (l *Ledger) unlock(ctx context.Context, payer Payer) (*purse, time.Time, error) {
+func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time, error) {
 	if err := l.stuck(); err != nil {
 		return nil, time.Time{}, err
 	}
 	for range maxLoads {
-		p, now := l.purses.of(payer.User), l.store.Now()
+		p, now := l.balanceCache.of(payer.User), l.store.Now()
 		p.mu.Lock()
 		switch {
 		case p.gone:
@@ -221,7 +221,7 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*purse, time.Time, er
 		p.loads++
 		for _, b := range payer.Budgets {
 			if b.Limit > 0 {
-				p.tally(b.key(now)) // for the load to read it
+				p.usageOf(b.key(now)) // for the load to read it
 			}
 		}
 		p.mu.Unlock()
@@ -233,16 +233,16 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*purse, time.Time, er
 			return nil, now, err
 		}
 	}
-	return nil, time.Time{}, fmt.Errorf("ledger: the purse of %s is never up to date", payer.User)
+	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s is never up to date", payer.User)
 }
 
-// maxLoads is how often a purse may be found out of date, or dropped, between
+// maxLoads is how often the balances may be found out of date, or dropped, between
 // being read and being used. One is the rule.
 const maxLoads = 16
 
 // knows tells whether the periods of all budgets have been read. The mutex is
 // held.
-func (p *purse) knows(payer Payer, now time.Time) bool {
+func (p *balances) knows(payer Payer, now time.Time) bool {
 	for _, b := range payer.Budgets {
 		if b.Limit > 0 {
 			if t := p.caps[b.key(now)]; t == nil || !t.known {
@@ -256,8 +256,8 @@ func (p *purse) knows(payer Payer, now time.Time) bool {
 func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
 
 // begin puts the reservation into the books of the node. The mutex is held.
-func (r *Reservation) begin(p *purse) {
-	r.purse = p
+func (r *Reservation) begin(p *balances) {
+	r.balances = p
 	if r.parts == nil {
 		r.parts = r.array[:0]
 	}
@@ -265,35 +265,35 @@ func (r *Reservation) begin(p *purse) {
 	r.ledger.open.Add(1)
 }
 
-// take reserves amount, which is there, from pots in their order. The mutex is
+// take reserves amount, which is there, from sources in their order. The mutex is
 // held.
-func (r *Reservation) take(amount money.Amount, pots ...*pot) {
+func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 	r.amount += amount
 	r.ledger.reserved.Add(int64(amount))
 	for _, c := range r.caps {
 		c.reserved += amount
 	}
-	for _, pot := range pots {
-		got := min(amount, pot.available())
+	for _, source := range sources {
+		got := min(amount, source.available())
 		if got == 0 {
 			continue
 		}
 		amount -= got
-		pot.reserved += got
-		i := slices.IndexFunc(r.parts, func(p part) bool { return p.pot == pot })
+		source.reserved += got
+		i := slices.IndexFunc(r.parts, func(p part) bool { return p.source == source })
 		if i < 0 {
 			i = len(r.parts)
-			r.parts = append(r.parts, part{pot: pot})
+			r.parts = append(r.parts, part{source: source})
 		}
 		r.parts[i].amount += got
 	}
 }
 
-// Grow reserves up to amount more, as far as pots and budgets have it, and
+// Grow reserves up to amount more, as far as sources and budgets have it, and
 // returns how much that was. A call that turns out to cost more than it has
 // reserved grows before it is settled.
 func (r *Reservation) Grow(amount money.Amount) money.Amount {
-	p := r.purse
+	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
 		return 0
 	}
@@ -320,9 +320,9 @@ func (r *Reservation) Release() {
 		return
 	}
 	r.ended = true
-	if r.purse != nil {
-		r.purse.mu.Lock()
-		defer r.purse.mu.Unlock()
+	if r.balances != nil {
+		r.balances.mu.Lock()
+		defer r.balances.mu.Unlock()
 		r.over()
 		r.close()
 	}
@@ -332,7 +332,7 @@ func (r *Reservation) Release() {
 func (r *Reservation) over() {
 	if r.call {
 		r.call = false
-		r.purse.calls--
+		r.balances.calls--
 	}
 }
 
@@ -341,20 +341,20 @@ func (r *Reservation) over() {
 func (r *Reservation) close() {
 	left := r.amount - r.charged
 	for _, part := range r.parts {
-		part.pot.reserved -= part.amount - part.charged
+		part.source.reserved -= part.amount - part.charged
 	}
 	for _, c := range r.caps {
 		c.reserved -= left
 	}
-	r.purse.open--
+	r.balances.open--
 	r.ledger.open.Add(-1)
 	r.ledger.reserved.Add(-int64(left))
 }
 
-// change is what one settlement takes from a pot; negative: gives back.
+// change is what one settlement takes from a source; negative: gives back.
 type change struct {
-	pot *pot
-	by  money.Amount
+	source *fundingSource
+	by     money.Amount
 }
 
 // charge spreads total, as far as it is reserved, over the parts in their order
@@ -368,7 +368,7 @@ func (r *Reservation) charge(total money.Amount) []change {
 		now := min(left, part.amount)
 		left -= now
 		if by := now - part.charged; by != 0 {
-			changes = append(changes, change{part.pot, by})
+			changes = append(changes, change{part.source, by})
 			part.charged = now
 		}
 	}
@@ -380,23 +380,23 @@ func (r *Reservation) charge(total money.Amount) []change {
 // and this one gives back is free only when that is durable. It counts what the
 // call was charged, and what of its cost could not be collected.
 func (r *Reservation) shrink(before []change, c *Call) {
-	if r.purse == nil {
+	if r.balances == nil {
 		return
 	}
-	r.purse.mu.Lock()
-	defer r.purse.mu.Unlock()
+	r.balances.mu.Lock()
+	defer r.balances.mu.Unlock()
 	r.over()
-	r.purse.losses.add(c.end(), c.Cost, c.Lost)
+	r.balances.losses.add(c.end(), c.Cost, c.Lost)
 	var freed money.Amount
 	for i := range r.parts {
 		part := &r.parts[i]
 		keep := part.charged
 		for _, c := range before {
-			if c.pot == part.pot && c.by < 0 {
+			if c.source == part.source && c.by < 0 {
 				keep -= c.by
 			}
 		}
-		part.pot.reserved -= part.amount - keep
+		part.source.reserved -= part.amount - keep
 		freed += part.amount - keep
 		part.amount = keep
 	}
@@ -412,17 +412,17 @@ func (r *Reservation) shrink(before []change, c *Call) {
 // whatever else is reserved is free again. It runs where the order of commits is
 // kept: on the goroutine that commits, or between two batches of the settler.
 func (r *Reservation) end(changes []change, final, paid bool) {
-	if r.purse == nil {
+	if r.balances == nil {
 		return
 	}
-	r.purse.mu.Lock()
-	defer r.purse.mu.Unlock()
+	r.balances.mu.Lock()
+	defer r.balances.mu.Unlock()
 	var sum money.Amount
 	for _, c := range changes {
-		c.pot.reserved -= c.by
+		c.source.reserved -= c.by
 		sum += c.by
 		if paid {
-			c.pot.durable -= c.by
+			c.source.durable -= c.by
 		}
 	}
 	for _, c := range r.caps {

@@ -33,7 +33,7 @@ func TestStepsThatOnceWentWrong(t *testing.T) {
 			},
 		},
 		{
-			"a settlement that happened unknown to anybody, before the purse is read again",
+			"a settlement that happened unknown to anybody, before the balances is read again",
 			[]step{
 				{do: "credit", user: "bob", amount: 2},
 				{do: "reserve", user: "bob", amount: 1},

@@ -82,7 +82,7 @@ func (w *losses) exceed(now time.Time, t Tolerance) bool {
 	return lostHigh > mostHigh || lostHigh == mostHigh && lostLow > mostLow
 }
 
-// maxLossCalls bounds the calls that are read of a user when a purse is filled.
+// maxLossCalls bounds the calls that are read of a user when the balances are filled.
 const maxLossCalls = 50_000
 
 // readLosses reads the losses of a user from the store: the calls of 24

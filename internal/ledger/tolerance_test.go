@@ -79,7 +79,7 @@ func TestALossIsForgottenAfterADay(t *testing.T) {
 	f.reserve(tolerant, 5).Release()
 }
 
-func TestALossOutlivesTheProcessAndThePurse(t *testing.T) {
+func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 100_000)
@@ -94,10 +94,10 @@ func TestALossOutlivesTheProcessAndThePurse(t *testing.T) {
 	}
 	f.clock.pass(Idle + time.Minute)
 	f.Sweep()
-	if n := f.Stats().Purses; n != 0 {
-		t.Fatalf("%d purses are kept", n)
+	if n := f.Stats().CachedUsers; n != 0 {
+		t.Fatalf("%d balanceCache are kept", n)
 	}
-	restricted("with a new purse", f.Ledger)
+	restricted("with a new balances", f.Ledger)
 
 	again, err := Open(t.Context(), f.store, Options{})
 	if err != nil {

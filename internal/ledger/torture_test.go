@@ -148,13 +148,13 @@ func (t tormentor) call(caller int) error {
 
 // buy buys under keys that others use at the same time, and have used in the
 // round before.
-// Nothing but the claim keeps it from being paid twice.
+// Nothing but the idempotency key keeps it from being paid twice.
 func (t tormentor) buy() error {
 	ctx := context.Background()
 	for {
 		n := rand.IntN(tormentKeys)
 		user, key, price := tormentUser(n), fmt.Sprintf("key%d-%d", t.round-rand.IntN(2), n), money.Amount(n+1)*money.Unit/10
-		_, _, err := t.Once(ctx, user, Claim{Scope: user, Key: key}, func() (*Reservation, error) {
+		_, _, err := t.Once(ctx, user, IdempotencyKey{Scope: user, Key: key}, func() (*Reservation, error) {
 			return t.ReserveWallet(ctx, user, price)
 		}, func(tx *Txn) (any, error) {
 			_, err := Book(tx, t.store.Now(), Transfer{

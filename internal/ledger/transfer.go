@@ -127,7 +127,7 @@ func Move(from, to Account, amount money.Amount) []Leg {
 }
 
 // ErrShort is why a transfer is refused that would take more than an account
-// has available. The purse sees to it that this does not happen to calls and
+// has available. The balances see to it that this does not happen to calls and
 // purchases: it is the last line, in the transaction itself.
 var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffice")
 
@@ -180,7 +180,7 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	after.Balance, fits = before.Balance.Add(leg.Amount)
 	after.Held, held = before.Held.Add(leg.Held)
 	switch {
-	case (!fits || !held) && leg.Account.house():
+	case (!fits || !held) && leg.Account.system():
 		return 0, fault.New(fault.AmountOutOfRange, "what is booked on one day cannot come to so much")
 	case !fits || !held:
 		return 0, fault.New(fault.AmountOutOfRange, "the account %s cannot hold so much", leg.Account.own())
@@ -189,7 +189,7 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	case leg.Account.kept() && after.Available() < 0 && after.Available() < before.Available():
 		return 0, ErrShort
 	}
-	if !leg.Account.house() {
+	if !leg.Account.system() {
 		e := Entry{Number: after.Entries, Kind: kind, Transfer: id, Amount: leg.Amount, Held: leg.Held, After: after, Time: now}
 		if err := t.Set(entryKey(leg.Account, e.Number), e.encode(), time.Time{}); err != nil {
 			return 0, err

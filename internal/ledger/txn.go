@@ -9,7 +9,7 @@ import (
 )
 
 // Txn is a transaction in which the money of one user changes. It notes what
-// becomes of his accounts, so that his purse can follow without reading anything
+// becomes of the accounts, so that the balances can follow without reading anything
 // again.
 type Txn struct {
 	storage.Txn
@@ -41,7 +41,7 @@ func (t *Txn) Set(key, val []byte, purge time.Time) error {
 }
 
 // BookNew is [Book] for a transfer whose id was drawn for it, or stands for what
-// this transaction has found free, such as a claim, and what is written with it:
+// this transaction has found free, such as an idempotency key, and what is written with it:
 // it has not happened, unless in an earlier run of this very transaction, and only
 // then is it looked for.
 func (t *Txn) BookNew(now time.Time, x Transfer) (bool, error) {
@@ -56,8 +56,8 @@ func (t *Txn) BookNew(now time.Time, x Transfer) (bool, error) {
 func (t *Txn) Spend(s Sources) { t.made.sources = &s }
 
 // readUnknown reads what may be spent from now on, was not entered, and is not in
-// the purse.
-func (t *Txn) readUnknown(p *purse) error {
+// the balances.
+func (t *Txn) readUnknown(p *balances) error {
 	if t.made.sources == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -22,7 +23,7 @@ type Report struct {
 	Transfers int64         `json:"transfers"`
 	Calls     int64         `json:"calls"`
 	Holds     int64         `json:"holds"`
-	Claims    int64         `json:"claims"`
+	Claims    int64         `json:"idempotencyKeys"`
 	Users     int64         `json:"users"`         // of whom there is anything of these
 	Problems  int64         `json:"problem_count"` // told of, those of further checks included
 	Took      time.Duration `json:"took_ns"`
@@ -32,8 +33,8 @@ type Report struct {
 // with an error when the context does that Verify was given.
 type Check func(r storage.Reader, problem func(Problem)) error
 
-// Verify rebuilds every balance, those of users from their entries, those of the
-// house from the legs of transfers, and looks whether all that is written twice
+// Verify rebuilds every balance, those of users from their entries, those of
+// system accounts from the legs of transfers, and looks whether all that is written twice
 // says the same: entries and transfers, holds and what is held, calls and what
 // they have paid, the sums of days and their calls and tasks, indexes and their
 // records; and whether each transfer changes only what one of its kind may.
@@ -43,7 +44,7 @@ type Check func(r storage.Reader, problem func(Problem)) error
 // r is one snapshot, of a store in use or of a copy. Which calls may be gone it
 // knows by what the store says of how long they are kept, and leaves some time
 // beside. The error is that of reading, or of ctx. The memory that Verify takes is
-// that of what one user has, and of how many days the house has accounts of, not
+// that of what one user has, and of how many days have system accounts, not
 // of how many entries and calls there are.
 func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(Problem), checks ...Check) (Report, error) {
 	began := time.Now()
@@ -59,12 +60,12 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 	v := &verification{
 		Reader: interruptible{ctx, r}, problem: problem,
 		paidFrom: firstTimed(kept), tracedFrom: firstTimed(from), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
-		ties: newTies(), traces: newTraces(), house: newHouse(),
+		entries: multiset.New(), filter: newBloomFilter(), system: newSystemAccounts(),
 	}
 	if unread != nil {
 		v.tell("how long calls are kept", "%v", unread)
 	}
-	for _, step := range []func() error{v.accounts, v.transfers, v.houseLegs, v.untied, v.claims} {
+	for _, step := range []func() error{v.accounts, v.transfers, v.checkSystemLegs, v.untied, v.idempotencyKeys} {
 		if err = step(); err != nil {
 			break
 		}
@@ -88,13 +89,14 @@ type verification struct {
 	storage.Reader
 	Report
 	problem    func(Problem)
-	paidFrom   ID  // the settlements from here on are in records of calls
-	tracedFrom ID  // those from here on leave traces
-	wholeFrom  Day // all calls from this day on are there
-	sum        sum // of the balances of all accounts with money
-	ties       *ties
-	traces     *traces
-	house      *house
+	paidFrom   ID             // the settlements from here on are in records of calls
+	tracedFrom ID             // those from here on are in the filter
+	wholeFrom  Day            // all calls from this day on are there
+	sum        sum            // of the balances of all accounts with money
+	entries    *multiset.Hash // those of users, less the legs that lead to them
+	buffer     []byte
+	filter     *bloomFilter
+	system     *systemAccounts
 }
 
 func (v *verification) report(p Problem) {
@@ -107,16 +109,16 @@ func (v *verification) tell(where, what string, args ...any) {
 	v.report(Problem{Where: where, What: fmt.Sprintf(what, args...)})
 }
 
-// accounts goes through all accounts: those of the house, then user by user, with
+// accounts goes through all accounts: system accounts, then user by user, with
 // what else there is of each.
 func (v *verification) accounts() error {
-	if err := v.houseAccounts("", userPrefix); err != nil {
+	if err := v.scanSystemAccounts("", userPrefix); err != nil {
 		return err
 	}
 	if err := v.users(); err != nil {
 		return err
 	}
-	if err := v.houseAccounts(string(storage.PrefixEnd([]byte(userPrefix))), ""); err != nil {
+	if err := v.scanSystemAccounts(string(storage.PrefixEnd([]byte(userPrefix))), ""); err != nil {
 		return err
 	}
 	if !v.sum.zero() {

@@ -12,7 +12,7 @@ const entryTail = 1 + 8
 
 // fold rebuilds the accounts of one owner from their entries, and gathers in his
 // books what must be found elsewhere, too. Both cursors stand on his first. Of
-// accounts of the house it looks at the entries that there are.
+// system accounts it looks at the entries that there are.
 func (v *verification) fold(states, entries *cursor, owner *books) error {
 	for {
 		account, more, err := v.nextAccount(states, entries)
@@ -21,8 +21,8 @@ func (v *verification) fold(states, entries *cursor, owner *books) error {
 		}
 		v.Accounts++
 		f := folding{verification: v, account: account, owner: owner}
-		if account.house() {
-			f.house = v.house.met(account)
+		if account.system() {
+			f.system = v.system.met(account)
 		}
 		if err := f.begin(states); err != nil {
 			return err
@@ -80,7 +80,7 @@ type folding struct {
 	*verification
 	account Account
 	owner   *books
-	house   *houseAccount // nil for any other
+	system  *systemAccount // nil for any other
 
 	state  *State // as its record says; nil when that cannot be read
 	last   uint64 // the number of the entry before this; zero when there was none
@@ -118,10 +118,10 @@ func (f *folding) begin(states *cursor) error {
 		f.sum.add(state.Balance)
 	}
 	if f.owner.user == "" && state.Held != 0 {
-		f.tell("%v is held, and nothing of the house is ever held", state.Held)
+		f.tell("%v is held, and nothing is ever held on a system account", state.Held)
 	}
-	if f.house != nil {
-		f.house.state = &state
+	if f.system != nil {
+		f.system.state = &state
 	}
 	return nil
 }
@@ -130,8 +130,8 @@ func (f *folding) begin(states *cursor) error {
 func (f *folding) entry(key, val []byte) {
 	f.Entries++
 	number := math.MaxUint64 - binary.BigEndian.Uint64(key[len(key)-8:])
-	if f.house != nil {
-		f.house.entered = max(f.house.entered, number)
+	if f.system != nil {
+		f.system.entered = max(f.system.entered, number)
 	}
 	switch {
 	case f.last == 0 && f.state == nil:
@@ -153,11 +153,11 @@ func (f *folding) entry(key, val []byte) {
 }
 
 func (f *folding) follow(e Entry) {
-	f.ties.entry(f.account, e)
+	f.countEntry(f.account, e)
 	if e.Kind == Calls && f.account.kept() {
 		f.owner.taken(f.account, e, f.paidFrom)
 		if !e.Transfer.before(f.tracedFrom) {
-			f.traces.leave(f.account, e.Transfer)
+			f.filter.add(f.account, e.Transfer)
 		}
 	}
 	if f.after != nil && (e.After.Balance != f.after.Balance || e.After.Held != f.after.Held) {
@@ -178,7 +178,7 @@ func (f *folding) follow(e Entry) {
 // end looks whether the last entry that came is the first of all.
 func (f *folding) end() {
 	switch {
-	case f.last == 0 && f.next == 0 && f.state != nil && f.house == nil:
+	case f.last == 0 && f.next == 0 && f.state != nil && f.system == nil:
 		f.tell("it has no entries")
 	case f.next > 0:
 		f.missing(1, f.next)
@@ -192,10 +192,10 @@ func (f *folding) end() {
 	}
 }
 
-// missing tells of entries that should be there. Those of the house need not.
+// missing tells of entries that should be there. Those of the system accounts need not.
 func (f *folding) missing(from, to uint64) {
 	switch {
-	case f.house != nil:
+	case f.system != nil:
 	case from == to:
 		f.tell("entry %d is missing", from)
 	default:

@@ -130,12 +130,12 @@ var harmsToAccounts = []harm{
 		},
 	},
 	{
-		"money of the house that is held",
+		"money of the system accounts that is held",
 		func(d damage) {
 			d.book(Transfer{ID: extra, Kind: Dispute, User: "bob", Legs: []Leg{{Account: Sold, Held: 2 * money.Unit}}})
 		},
 		[]string{
-			"account s/sold/20261120: 2.00 is held, and nothing of the house is ever held",
+			"account s/sold/20261120: 2.00 is held, and nothing is ever held on a system account",
 			fmt.Sprintf("transfer %v: it is a dispute, which does not change s/sold/20261120 by 0.00 with 2.00 held", extra),
 		},
 	},

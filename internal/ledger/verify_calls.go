@@ -80,7 +80,7 @@ func (v *verification) payment(where string, c *callRecord, p payment, b *books)
 			b.vague[account] = true
 		}
 	}
-	if v.traces.found(account, p.Transfer) {
+	if v.filter.has(account, p.Transfer) {
 		return nil
 	}
 	x, found, err := v.transfer(p.Transfer)

@@ -148,13 +148,13 @@ var harmsToCalls = []harm{
 		[]string{"usage ann/20261120/key_1/n: its record is that of usage ann/20261120/key_1/m"},
 	},
 	{
-		"a claim that cannot be read",
-		func(d damage) { d.set(claimKey, []byte{1}) },
-		[]string{"claim " + IDOf("k").String() + " of ann: its record cannot be read: unexpected end of JSON input"},
+		"an idempotency key that cannot be read",
+		func(d damage) { d.set(idempotencyKeyOf, []byte{1}) },
+		[]string{"idempotency key " + IDOf("k").String() + " of ann: its record cannot be read: unexpected end of JSON input"},
 	},
 	{
-		"a claim without an answer",
-		func(d damage) { d.set(claimKey, storage.EncodeRecord(map[string]int{"time": 1})) },
-		[]string{"claim " + IDOf("k").String() + " of ann: its record has no answer"},
+		"an idempotency key without an answer",
+		func(d damage) { d.set(idempotencyKeyOf, storage.EncodeRecord(map[string]int{"time": 1})) },
+		[]string{"idempotency key " + IDOf("k").String() + " of ann: its record has no answer"},
 	},
 }

@@ -110,7 +110,7 @@ func (d damage) book(x Transfer) {
 		}
 		after := State{Balance: before.Balance + leg.Amount, Held: before.Held + leg.Held, Entries: before.Entries + 1}
 		x.Legs[i].Number = after.Entries
-		if !leg.Account.house() {
+		if !leg.Account.system() {
 			e := x.entry(leg)
 			e.Number, e.After = after.Entries, after
 			d.set(entryKey(leg.Account, e.Number), e.encode())
@@ -127,10 +127,10 @@ func call(prefix, id string) []byte {
 }
 
 var (
-	wallet   = Wallet("ann")
-	someday  = Usage{Day: "20261120", User: "ann", Key: "key_1", Model: "m"}
-	claimKey = Claim{Scope: "ann", Key: "k"}.key()
-	extra    = IDOf("extra")
+	wallet           = Wallet("ann")
+	someday          = Usage{Day: "20261120", User: "ann", Key: "key_1", Model: "m"}
+	idempotencyKeyOf = IdempotencyKey{Scope: "ann", Key: "k"}.key()
+	extra            = IDOf("extra")
 )
 
 // harm is one kind of damage, and all that Verify says of it.
@@ -142,7 +142,7 @@ type harm struct {
 
 func TestVerifyNamesEachDamage(t *testing.T) {
 	t.Parallel()
-	for _, test := range slices.Concat(harmsToAccounts, harmsToHouse, harmsToTransfers, harmsToShapes, harmsToCalls) {
+	for _, test := range slices.Concat(harmsToAccounts, harmsToSystem, harmsToTransfers, harmsToShapes, harmsToCalls) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := newHistory(t)

@@ -150,23 +150,23 @@ func (v *verification) holdOf(x Transfer) error {
 	return nil
 }
 
-// begun looks whether a transfer sets aside under each budget what it does in pots,
+// begun looks whether a transfer sets aside under each budget what it does in sources,
 // and whether nothing but an end of its hold has the id of that: such a thing the
 // hold would never end by.
 func (v *verification) begun(x Transfer) error {
-	var pots sum
+	var sources sum
 	for _, leg := range x.Legs {
 		if !leg.Account.memo() {
-			pots.add(leg.Held)
+			sources.add(leg.Held)
 		}
 	}
-	if pots.zero() {
+	if sources.zero() {
 		v.tell(x.where(), "it sets nothing aside")
 	}
 	for _, leg := range x.Legs {
-		differs := pots
+		differs := sources
 		if differs.take(leg.Held); leg.Account.memo() && !differs.zero() {
-			v.tell(x.where(), "it sets %v aside under %s, of %v", leg.Held, leg.Account, &pots)
+			v.tell(x.where(), "it sets %v aside under %s, of %v", leg.Held, leg.Account, &sources)
 		}
 	}
 	end, _, err := v.transfer(endOf(x.ID))

@@ -10,7 +10,7 @@ import (
 )
 
 func TestVerifyGoesOnPastOddKeys(t *testing.T) {
-	for _, prefix := range []string{accountPrefix, entryPrefix, transferPrefix, holdPrefix, callPrefix, openPrefix, usagePrefix, claimPrefix, string(keepingKey)} {
+	for _, prefix := range []string{accountPrefix, entryPrefix, transferPrefix, holdPrefix, callPrefix, openPrefix, usagePrefix, idempotencyPrefix, string(keepingKey)} {
 		for _, tail := range []string{"", "x", "/", "u/", "u/x", "u/x/", "x/", "x/y", "s/", "s/x", "s/x/", "s/spent/2030-01-01", "\x00", "u/x\x00", "u/x/wallet\x0012345678", "x/0123456789abcdef", "x/0123456789abcdefg", "0123456789abcdef", "0123456789abcdefg"} {
 			for _, val := range []string{"", "x", "\x01{", "\x01{}", "\x01null", "\x02", "\x02\x01", "\x01\"x\""} {
 				func() {

@@ -16,7 +16,7 @@ const (
 	frees                    // less is held
 )
 
-// Classes of the accounts of users, beside those of the house, which are its
+// Classes of the accounts of users, beside system accounts, which are its
 // families.
 const (
 	walletClass     Account = "wallet"

@@ -209,7 +209,7 @@ func TestVerifyRunsTheChecksOfOthers(t *testing.T) {
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
 		report, err = Verify(t.Context(), r, f.clock.Now(), func(p Problem) { got = append(got, p) },
 			func(r storage.Reader, problem func(Problem)) error {
-				if val, err := r.Get(claimKey); err != nil || val == nil {
+				if val, err := r.Get(idempotencyKeyOf); err != nil || val == nil {
 					t.Errorf("a check reads %q, %v", val, err)
 				}
 				problem(Problem{"plan 1", "nobody sells it"})

@@ -35,14 +35,14 @@ func (v *verification) transfers() error {
 }
 
 // leg counts a leg where it must have its like: on an account of a user among the
-// entries; on one of the house in what the account's record says, and up to the
+// entries; on a system account in what the account's record says, and up to the
 // last entry there also among the entries. Where a leg before that has none, as it
-// may, ties do not match, and transfers are looked at one by one.
+// may, the entries do not match, and transfers are looked at one by one.
 func (v *verification) leg(x *Transfer, leg Leg) {
-	if leg.Account.house() && !v.house.leg(leg) {
+	if leg.Account.system() && !v.system.leg(leg) {
 		return
 	}
-	v.ties.leg(leg.Account, x.entry(leg))
+	v.countLeg(leg.Account, x.entry(leg))
 }
 
 // ScanTransfers calls fn for every transfer but those of calls, which are most of
@@ -83,11 +83,11 @@ func (x *Transfer) entry(leg Leg) Entry {
 // untied finds the transfers and the entries that do not belong together, among
 // the few that cannot all do so.
 func (v *verification) untied() error {
-	if v.ties.match() {
+	if v.entries.Equal() {
 		return nil
 	}
 	err := eachTransfer(v.Reader, func(_ []byte, x Transfer, err error) error {
-		if err != nil || v.ties.matches(x.ID) {
+		if err != nil || v.entries.EqualFor(x.ID[:]) {
 			return nil
 		}
 		for i, leg := range x.Legs {
@@ -106,7 +106,7 @@ func (v *verification) untied() error {
 	}
 	return eachRecord(v.Reader, entryPrefix, func(key, val []byte) error {
 		e, account, err := decodeEntry(key, val)
-		if err != nil || v.ties.matches(e.Transfer) {
+		if err != nil || v.entries.EqualFor(e.Transfer[:]) {
 			return nil // told already, or well
 		}
 		return v.legOf(account, e)
@@ -121,7 +121,7 @@ func (v *verification) entryOf(x Transfer, leg Leg) error {
 		return err
 	}
 	if val == nil {
-		if !leg.Account.house() {
+		if !leg.Account.system() {
 			v.tell(x.where(), "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
 		}
 		return nil

@@ -33,7 +33,7 @@ func (v *verification) users() error {
 			return err
 		}
 		v.Users++
-		v.traces.fade()
+		v.filter.resetIfFull()
 		b := newBooks(user)
 		for _, step := range []func() error{
 			func() error { return v.fold(records.states, records.entries, b) },

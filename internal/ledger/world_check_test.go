@@ -46,7 +46,7 @@ func (w *world) reserved() map[Account]money.Amount {
 			continue
 		}
 		for _, part := range c.reservation.parts {
-			reserved[part.pot.account] += part.amount - part.charged
+			reserved[part.source.account] += part.amount - part.charged
 		}
 		for _, a := range c.under {
 			reserved[a] += c.reservation.amount - c.reservation.charged
@@ -76,13 +76,13 @@ func (w *world) check() {
 	w.checkPurses()
 	open, reserved := int64(0), money.Amount(0)
 	for _, c := range w.calls {
-		if !c.over && c.reservation.purse != nil {
+		if !c.over && c.reservation.balances != nil {
 			open++
 			reserved += c.reservation.amount - c.reservation.charged
 		}
 	}
 	stats := w.ledger.Stats()
-	stats.Purses = 0
+	stats.CachedUsers = 0
 	if want := (Stats{Open: open, Reserved: reserved}); stats != want {
 		w.failf("the figures are %+v, not %+v", stats, want)
 	}
@@ -138,7 +138,7 @@ func (w *world) checkCalls() {
 	}
 }
 
-// checkUsage looks whether the usage of all days comes to what the house has had
+// checkUsage looks whether the usage of all days comes to what the system accounts has had
 // for calls and tasks.
 func (w *world) checkUsage() {
 	var spent money.Amount
@@ -175,36 +175,36 @@ func (w *world) checkUsage() {
 func (w *world) checkPurses() {
 	reserved := w.reserved()
 	for _, user := range []string{"ann", "bob"} {
-		p := w.ledger.purses.find(user)
+		p := w.ledger.balanceCache.find(user)
 		if p == nil || !p.loaded {
 			continue
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		w.view(func(r storage.Reader) error {
-			for a, pot := range p.pots {
+			for a, source := range p.sources {
 				state, err := ReadState(r, a)
 				if err != nil {
 					return err
 				}
-				if pot.reserved != reserved[a] {
-					w.failf("the purse of %s has %d reserved of %s, not %d", user, pot.reserved, a, reserved[a])
+				if source.reserved != reserved[a] {
+					w.failf("the balances of %s has %d reserved of %s, not %d", user, source.reserved, a, reserved[a])
 				}
-				if pot.durable != state.Available() {
-					w.failf("the purse of %s has %d of %s, the store has %d", user, pot.durable, a, state.Available())
+				if source.durable != state.Available() {
+					w.failf("the balances of %s has %d of %s, the store has %d", user, source.durable, a, state.Available())
 				}
 			}
-			for _, tally := range p.caps {
-				if !tally.known {
+			for _, budgetUsage := range p.caps {
+				if !budgetUsage.known {
 					continue
 				}
-				state, err := ReadState(r, tally.account)
+				state, err := ReadState(r, budgetUsage.account)
 				if err != nil {
 					return err
 				}
-				if used := state.Held - state.Balance; tally.used != used || tally.reserved != reserved[tally.account] {
-					w.failf("the purse of %s counts %d and %d reserved on %s, not %d and %d",
-						user, tally.used, tally.reserved, tally.account, used, reserved[tally.account])
+				if used := state.Held - state.Balance; budgetUsage.used != used || budgetUsage.reserved != reserved[budgetUsage.account] {
+					w.failf("the balances of %s counts %d and %d reserved on %s, not %d and %d",
+						user, budgetUsage.used, budgetUsage.reserved, budgetUsage.account, used, reserved[budgetUsage.account])
 				}
 			}
 			return nil

@@ -29,7 +29,7 @@ type world struct {
 	ledger *Ledger
 
 	pending  []chan func()   // steps that wait for the gate
-	claiming map[string]bool // claims of those
+	claiming map[string]bool // idempotencyKeys of those
 	plan     int             // faults that have been planned
 	trouble  bool            // some of them may not have been met yet
 	ids      int

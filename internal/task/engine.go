@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -94,8 +95,8 @@ type Engine struct {
 	config atomic.Pointer[config]
 	cache  cache
 	watch  watch
-	turns  ledger.Turns // of idempotency keys and session ids
-	noting sync.Map     // id of a task that a backend has accepted → chan struct{}, closed when that is noted
+	locks  keymutex.KeyedMutex // of idempotency keys and session ids
+	noting sync.Map            // id of a task that a backend has accepted → chan struct{}, closed when that is noted
 
 	undriven places // of what nobody drives
 

@@ -45,8 +45,8 @@ func (s *Submission) sessionKey() string {
 	return string(storage.Key(sessionPrefix, s.Key, hashOf(s.SessionID)))
 }
 
-func (s *Submission) claim() ledger.Claim {
-	return ledger.Claim{Scope: s.Key, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
+func (s *Submission) claim() ledger.IdempotencyKey {
+	return ledger.IdempotencyKey{Scope: s.Key, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
 }
 
 func (s *Submission) claimHash() string {

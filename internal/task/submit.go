@@ -169,7 +169,7 @@ func (s *Submission) turn(ctx context.Context, e *Engine) (done func(), err erro
 		if name == "" {
 			continue
 		}
-		mine, err := e.turns.Take(ctx, name)
+		mine, err := e.locks.Lock(ctx, name)
 		if err != nil {
 			done()
 			return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/internal/pairs"
+	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -19,7 +19,7 @@ import (
 // address is in the outbox, delivered or dead. problem is called for each thing
 // that does not add up. r is one snapshot; the error is that of reading.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
-	v := &verification{Reader: r, now: milliseconds(now), problem: problem, loads: make(map[string]load), open: pairs.New()}
+	v := &verification{Reader: r, now: milliseconds(now), problem: problem, loads: make(map[string]load), open: multiset.New()}
 	for _, step := range []func() error{
 		v.tasks, v.counts, v.indexes, v.bodies, v.names, v.holds, v.events,
 	} {
@@ -35,7 +35,7 @@ type verification struct {
 	now     int64
 	problem func(format string, args ...any)
 	loads   map[string]load // as the tasks have it, by backend
-	open    *pairs.Sums     // unfinished tasks, by API key
+	open    *multiset.Hash  // unfinished tasks, by API key
 }
 
 // tasks checks each task with all that it leads to.
@@ -64,7 +64,7 @@ func (v *verification) tasks() error {
 		}
 		v.loads[rec.Backend] = l
 		if !rec.over() {
-			v.open.Count([]byte(rec.Key), +1)
+			v.open.Add([]byte(rec.Key), +1)
 		}
 		for _, index := range rec.indexes() {
 			if err := v.exists("task "+rec.ID, index); err != nil {
@@ -223,13 +223,13 @@ func (v *verification) counts() error {
 			v.problem("key %q: it counts %d unfinished tasks, %v", key, n, err)
 		}
 		name := key[len(openPrefix)+1:]
-		v.open.Count(name, -n)
+		v.open.Add(name, -n)
 		if len(keys) < 1 {
 			keys = append(keys, append([]byte(nil), name...))
 		}
 		return nil
 	})
-	if err == nil && !v.open.Even() {
+	if err == nil && !v.open.Equal() {
 		v.problem("the unfinished tasks of API keys are counted wrong, of one such as %q", keys)
 	}
 	return err

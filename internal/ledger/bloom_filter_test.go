@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-func TestWhatHasLeftATraceIsFoundAndLittleElse(t *testing.T) {
+func TestTheFilterHasWhatWasAddedAndLittleElse(t *testing.T) {
 	t.Parallel()
-	traces := newTraces()
-	if traces.found(wallet, extra) {
+	filter := newBloomFilter()
+	if filter.has(wallet, extra) {
 		t.Error("something is found where nothing was left")
 	}
 	ids := make([]ID, 300_000)
@@ -16,17 +16,17 @@ func TestWhatHasLeftATraceIsFoundAndLittleElse(t *testing.T) {
 		ids[i] = IDOf(fmt.Sprint(i))
 	}
 	for round := range 6 {
-		traces.fade()
+		filter.resetIfFull()
 		mine, others := Wallet(fmt.Sprint("ann", round)), Wallet(fmt.Sprint("bob", round))
 		wrong := 0
 		for _, id := range ids {
-			traces.leave(mine, id)
+			filter.add(mine, id)
 		}
 		for _, id := range ids {
-			if !traces.found(mine, id) {
-				t.Fatalf("%v has left no trace", id)
+			if !filter.has(mine, id) {
+				t.Fatalf("%v is missing", id)
 			}
-			if traces.found(others, id) {
+			if filter.has(others, id) {
 				wrong++
 			}
 		}

@@ -1,13 +1,13 @@
-package pairs_test
+package multiset_test
 
 import (
 	"strconv"
 	"testing"
 
-	"github.com/caddy-modelgate/modelgate/internal/pairs"
+	"github.com/caddy-modelgate/modelgate/internal/multiset"
 )
 
-func TestSumsAreEvenWhenEachNameWasCountedUpAsOftenAsDown(t *testing.T) {
+func TestMultisetsAreEqualIfEachElementWasAddedAsOftenAsRemoved(t *testing.T) {
 	t.Parallel()
 	type count struct {
 		name string
@@ -15,7 +15,7 @@ func TestSumsAreEvenWhenEachNameWasCountedUpAsOftenAsDown(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		counts []count
-		even   bool
+		equal  bool
 	}{
 		"nothing":                   {nil, true},
 		"a pair":                    {[]count{{"a", 1}, {"a", -1}}, true},
@@ -29,36 +29,36 @@ func TestSumsAreEvenWhenEachNameWasCountedUpAsOftenAsDown(t *testing.T) {
 		"two names of one number":   {[]count{{"a", 1}, {"b", -1}}, false},
 		"the empty name":            {[]count{{"", 1}}, false},
 	} {
-		sums := pairs.New()
+		sums := multiset.New()
 		for _, n := range c.counts {
-			sums.Count([]byte(n.name), n.by)
+			sums.Add([]byte(n.name), n.by)
 		}
-		if sums.Even() != c.even {
-			t.Errorf("%s: even is %v", what, sums.Even())
+		if sums.Equal() != c.equal {
+			t.Errorf("%s: equal is %v", what, sums.Equal())
 		}
 	}
 }
 
-func TestOneSumThatIsNotEvenLeavesFewNames(t *testing.T) {
+func TestADifferenceLeavesFewGroups(t *testing.T) {
 	t.Parallel()
 	const names = 1 << 14
 	name := func(i int) []byte { return []byte(strconv.Itoa(i)) }
-	sums := pairs.New()
+	sums := multiset.New()
 	for i := range names {
-		sums.Count(name(i), +2)
-		sums.Count(name(i), -2)
+		sums.Add(name(i), +2)
+		sums.Add(name(i), -2)
 	}
-	sums.Count(name(7), +1)
-	if sums.Even() || sums.EvenFor(name(7)) {
-		t.Error("a name without its like goes unseen")
+	sums.Add(name(7), +1)
+	if sums.Equal() || sums.EqualFor(name(7)) {
+		t.Error("a difference goes unseen")
 	}
 	left := 0
 	for i := range names {
-		if !sums.EvenFor(name(i)) {
+		if !sums.EqualFor(name(i)) {
 			left++
 		}
 	}
 	if left > names/100 {
-		t.Errorf("%d of %d names are to be looked at", left, names)
+		t.Errorf("%d of %d elements are to be looked at", left, names)
 	}
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestAPurseNeverHasMoreThanTheStore plays stories in which a change is told to a
-// purse that is not loaded, or of which it is told less than has happened.
-func TestAPurseNeverHasMoreThanTheStore(t *testing.T) {
+// TestBalancesNeverHasMoreThanTheStore plays stories in which a change is told to a
+// balances that is not loaded, or of which it is told less than has happened.
+func TestBalancesNeverHasMoreThanTheStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		steps []step
 	}{
 		{
-			"a call grows while the purse is to be read again, after a hold that it has not followed",
+			"a call grows while the balances is to be read again, after a hold that it has not followed",
 			[]step{
 				{do: "credit", user: "ann", amount: 30}, // the wallet has 90
 				{do: "order", user: "ann", n: 3},        // opens the quota of the day
 				{do: "order", user: "ann", n: 0},        // the wallet alone
 				{do: "reserve", user: "ann", amount: 1},
 				{do: "shut"},
-				{do: "order", user: "ann", n: 3},      // lists an account that the purse does not know
+				{do: "order", user: "ann", n: 3},      // lists an account that the balances does not know
 				{do: "hold", user: "ann", amount: 49}, // holds 50
 				{do: "open"},
 				{do: "grow", amount: 60}, // 39 are left, and 7 of the quota
@@ -58,7 +58,7 @@ func TestAPurseNeverHasMoreThanTheStore(t *testing.T) {
 }
 
 // TestACallGrowsAfterTheOrderHasChanged: an open call reserves more while there
-// is money, also when the purse is to be read again.
+// is money, also when the balances is to be read again.
 func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,17 +12,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Claim names what a caller wants done once. The same key with the same
+// IdempotencyKey names what a caller wants done once. The same key with the same
 // fingerprint is answered what was answered the first time; with another
 // fingerprint it is refused.
-type Claim struct {
+type IdempotencyKey struct {
 	Scope       string // whose key: the id of a user, or of an API key
 	Key         string // 1 to 255 printable ASCII characters
 	Fingerprint ID     // of the operation and all of its parameters
 }
 
 // Validate refuses a key that is none. param names the field it came in.
-func (c Claim) Validate(param string) *fault.Fault {
+func (c IdempotencyKey) Validate(param string) *fault.Fault {
 	if c.Key == "" {
 		return fault.At(fault.MissingParameter, param, "%s is required: a unique word such as a UUID, by which this is done once", param)
 	}
@@ -39,23 +39,23 @@ func (c Claim) Validate(param string) *fault.Fault {
 
 // key is idem/<scope>/<hash of the key>: a key is the caller's text, and may
 // hold anything.
-func (c Claim) key() []byte {
+func (c IdempotencyKey) key() []byte {
 	return []byte("idem/" + c.Scope + "/" + IDOf(c.Key).String())
 }
 
-// Claimed tells whether something was done under a claim's key before, whatever
+// IdempotencyKeyUsed tells whether something was done under an idempotency key before, whatever
 // it was.
-func (l *Ledger) Claimed(ctx context.Context, c Claim) (claimed bool, err error) {
+func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used bool, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		record, err := r.Get(c.key())
-		claimed = record != nil
+		used = record != nil
 		return err
 	})
-	return claimed, unavailable(err)
+	return used, unavailable(err)
 }
 
-// claimRecord is what was answered to a claim. It is kept for ever.
-type claimRecord struct {
+// idempotencyRecord is what was answered to an idempotency key. It is kept for ever.
+type idempotencyRecord struct {
 	Fingerprint ID              `json:"fingerprint"`
 	Time        int64           `json:"time"` // Unix seconds
 	By          ID              `json:"by"`   // of the attempt that did it
@@ -64,7 +64,7 @@ type claimRecord struct {
 
 // encode is [storage.EncodeRecord] for what would be looked through twice: the
 // result, which is JSON already, stands as it is.
-func (c *claimRecord) encode() []byte {
+func (c *idempotencyRecord) encode() []byte {
 	b := make([]byte, 0, 192+len(c.Result))
 	b = append(b, storage.RecordVersion)
 	b = hex.AppendEncode(append(b, `{"fingerprint":"`...), c.Fingerprint[:])
@@ -76,21 +76,21 @@ func (c *claimRecord) encode() []byte {
 
 // Once does something of one user once. reserve is called for what it debits,
 // and may return nil; do runs in the transaction as in [Ledger.Update], and
-// returns what is to be answered, now and whenever the claim comes again. A
-// refusal leaves the claim free. Without a key in the claim, it is simply done.
-func (l *Ledger) Once(ctx context.Context, user string, c Claim,
+// returns what is to be answered, now and whenever the idempotency key comes again. A
+// refusal leaves the idempotency key free. Without a key in the idempotency key, it is simply done.
+func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
 	key := c.key()
 	if c.Key != "" {
 		// The second attempt finds what the first has done, and is not refused
 		// for the money that the first has reserved.
-		done, err := l.claims.Take(ctx, string(key))
+		done, err := l.idempotencyKeys.Lock(ctx, string(key))
 		if err != nil {
 			return nil, false, err
 		}
 		defer done()
-		var have claimRecord
+		var have idempotencyRecord
 		var found bool
 		err = l.store.View(ctx, func(r storage.Reader) (err error) {
 			found, err = storage.GetRecord(r, key, &have)
@@ -114,7 +114,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 	err = l.Update(ctx, user, reservation, func(t *Txn) error {
 		replayed = false
 		if c.Key != "" {
-			var have claimRecord
+			var have idempotencyRecord
 			found, err := storage.GetRecord(t, key, &have)
 			if err != nil {
 				return err
@@ -135,7 +135,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 		if c.Key == "" {
 			return nil
 		}
-		done := claimRecord{c.Fingerprint, l.store.Now().Unix(), attempt, result}
+		done := idempotencyRecord{c.Fingerprint, l.store.Now().Unix(), attempt, result}
 		return t.Set(key, done.encode(), time.Time{})
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c Claim,
 	return result, replayed, nil
 }
 
-func (c claimRecord) answer(asked Claim) (json.RawMessage, bool, error) {
+func (c idempotencyRecord) answer(asked IdempotencyKey) (json.RawMessage, bool, error) {
 	if c.Fingerprint != asked.Fingerprint {
 		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key",
 			"this idempotency key was used at %s for something else; take a new one", time.Unix(c.Time, 0).UTC().Format(time.RFC3339))

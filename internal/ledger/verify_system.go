@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// house are the accounts of the house, each with what the legs of all transfers
+// systemAccounts are the system accounts, each with what the legs of all transfers
 // come to on it. There is one for each kind and day.
-type house struct {
+type systemAccounts struct {
 	seed     maphash.Seed
-	accounts map[Account]*houseAccount
+	accounts map[Account]*systemAccount
 }
 
-// houseAccount is an account of the house as its record has it, and as its legs
+// systemAccount is a system account as its record has it, and as its legs
 // do.
-type houseAccount struct {
+type systemAccount struct {
 	met   bool   // among accounts; what is wrong with its record was told
 	state *State // as its record says; nil when there is none that can be read
 
@@ -26,29 +26,29 @@ type houseAccount struct {
 	entered       uint64 // the number of the last leg that has an entry, too
 }
 
-func newHouse() *house {
-	return &house{seed: maphash.MakeSeed(), accounts: make(map[Account]*houseAccount)}
+func newSystemAccounts() *systemAccounts {
+	return &systemAccounts{seed: maphash.MakeSeed(), accounts: make(map[Account]*systemAccount)}
 }
 
-// of returns an account of the house.
-func (h *house) of(a Account) *houseAccount {
+// of returns a system account.
+func (h *systemAccounts) of(a Account) *systemAccount {
 	account := h.accounts[a]
 	if account == nil {
-		account = new(houseAccount)
+		account = new(systemAccount)
 		h.accounts[a] = account
 	}
 	return account
 }
 
-// met returns an account of the house that has a record or an entry.
-func (h *house) met(a Account) *houseAccount {
+// met returns a system account that has a record or an entry.
+func (h *systemAccounts) met(a Account) *systemAccount {
 	account := h.of(a)
 	account.met = true
 	return account
 }
 
 // leg counts a leg, and tells whether it may have an entry, too.
-func (h *house) leg(leg Leg) (entered bool) {
+func (h *systemAccounts) leg(leg Leg) (entered bool) {
 	account := h.of(leg.Account)
 	account.balance.add(leg.Amount)
 	account.held.add(leg.Held)
@@ -82,33 +82,33 @@ func hashOf(seed maphash.Seed, number uint64) uint64 {
 	return maphash.Bytes(seed, b[:])
 }
 
-// houseAccounts goes through the accounts with names in [from, to), which are of
+// scanSystemAccounts goes through the accounts with names in [from, to), which are of
 // no user; an empty to is the end.
-func (v *verification) houseAccounts(from, to string) error {
+func (v *verification) scanSystemAccounts(from, to string) error {
 	b := newBooks("")
 	states, entries := newCursor(v.Reader, accountPrefix, from, to), newCursor(v.Reader, entryPrefix, from, to)
 	return v.fold(states, entries, b)
 }
 
-// houseLegs holds the accounts of the house against the legs of all transfers.
-func (v *verification) houseLegs() error {
-	for _, name := range slices.Sorted(maps.Keys(v.house.accounts)) {
-		a, where := v.house.accounts[name], "account "+string(name)
+// checkSystemLegs holds the system accounts against the legs of all transfers.
+func (v *verification) checkSystemLegs() error {
+	for _, name := range slices.Sorted(maps.Keys(v.system.accounts)) {
+		a, where := v.system.accounts[name], "account "+string(name)
 		switch {
 		case !a.met:
 			v.tell(where, "transfers change it, but it has no record")
 		case a.state != nil:
-			v.houseState(where, a)
+			v.checkSystemState(where, a)
 		}
-		if (a.state == nil || a.state.Entries == a.legs.count) && !a.legs.whole(v.house.seed) {
+		if (a.state == nil || a.state.Entries == a.legs.count) && !a.legs.whole(v.system.seed) {
 			v.tell(where, "the numbers of its legs are not those from 1 to %d, each once: the greatest is %d", a.legs.count, a.legs.greatest)
 		}
 	}
 	return nil
 }
 
-// houseState holds the record of an account against its legs.
-func (v *verification) houseState(where string, a *houseAccount) {
+// checkSystemState holds the record of an account against its legs.
+func (v *verification) checkSystemState(where string, a *systemAccount) {
 	if a.state.Entries != a.legs.count {
 		v.tell(where, "its count of legs is %d, transfers have %d", a.state.Entries, a.legs.count)
 	} else if a.legs.count == 0 {

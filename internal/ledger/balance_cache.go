@@ -9,36 +9,36 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
-// purse is what one user may spend at this moment. One mutex guards all of it,
+// balances is what one user may spend at this moment. One mutex guards all of it,
 // so that everything a call needs is reserved together or not at all.
-type purse struct {
+type balances struct {
 	user string
 
-	mu     sync.Mutex
-	gone   bool             // it was dropped; look for the one in its place
-	loaded bool             // pots are those of the store
-	read   time.Time        // when pots were
-	until  time.Time        // when they must be again; zero: only when changed
-	pots   map[Account]*pot // all that are in order or have reservations
-	order  []*pot           // those that may be spent, in the user's order
-	only   string           // [Sources.Only]
-	owed   money.Amount     // receivable: while there is one, nothing is spent
-	caps   map[capKey]*tally
-	open   int // reservations that have not ended
-	calls  int // of these, calls under a tolerance that have not been settled for good
-	losses losses
-	loads  int // under way
-	used   time.Time
+	mu      sync.Mutex
+	gone    bool                       // it was dropped; look for the one in its place
+	loaded  bool                       // sources are those of the store
+	read    time.Time                  // when sources were
+	until   time.Time                  // when they must be again; zero: only when changed
+	sources map[Account]*fundingSource // all that are in order or have reservations
+	order   []*fundingSource           // those that may be spent, in the user's order
+	only    string                     // [Sources.Only]
+	owed    money.Amount               // receivable: while there is one, nothing is spent
+	caps    map[capKey]*budgetUsage
+	open    int // reservations that have not ended
+	calls   int // of these, calls under a tolerance that have not been settled for good
+	losses  losses
+	loads   int // under way
+	used    time.Time
 }
 
-// pot is an account in a purse.
-type pot struct {
+// fundingSource is an account in balances.
+type fundingSource struct {
 	account  Account
 	durable  money.Amount // available in the store, after the last commit told of
 	reserved money.Amount // by debits that have not been committed
 }
 
-func (p *pot) available() money.Amount { return max(0, p.durable-p.reserved) }
+func (p *fundingSource) available() money.Amount { return max(0, p.durable-p.reserved) }
 
 // capKey names the period of a budget.
 type capKey struct {
@@ -46,8 +46,8 @@ type capKey struct {
 	start int64  // Unix seconds; zero for one that never resets
 }
 
-// tally is a memo account in a purse.
-type tally struct {
+// budgetUsage is a memo account in the balances.
+type budgetUsage struct {
 	account  Account
 	known    bool         // used is that of the store; until then it is being read
 	used     money.Amount // in the store, after the last commit told of
@@ -59,27 +59,27 @@ type tally struct {
 // was set back, and what was read then may not hold any more.
 const setBack = time.Minute
 
-// fresh tells whether the purse may be used as it stands. The mutex is held.
-func (p *purse) fresh(now time.Time) bool {
+// fresh tells whether the balances may be used as they stand. The mutex is held.
+func (p *balances) fresh(now time.Time) bool {
 	return p.loaded && (p.until.IsZero() || now.Before(p.until)) && now.Add(setBack).After(p.read)
 }
 
-// available is what the pots in order have together. The mutex is held.
-func (p *purse) available() (sum money.Amount) {
-	for _, pot := range p.order {
+// available is what the sources in order have together. The mutex is held.
+func (p *balances) available() (sum money.Amount) {
+	for _, source := range p.order {
 		var fits bool
-		if sum, fits = sum.Add(pot.available()); !fits {
+		if sum, fits = sum.Add(source.available()); !fits {
 			return money.Max
 		}
 	}
 	return sum
 }
 
-// known are the accounts that the purse knows, those of budgets among them.
-func (p *purse) known() (accounts []Account) {
+// known are the accounts that the balances know, those of budgets among them.
+func (p *balances) known() (accounts []Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for account := range p.pots {
+	for account := range p.sources {
 		accounts = append(accounts, account)
 	}
 	for _, t := range p.caps {
@@ -88,8 +88,8 @@ func (p *purse) known() (accounts []Account) {
 	return accounts
 }
 
-// install has the purse follow a transaction.
-func (p *purse) install(r *reading) {
+// install has the balances follow a transaction.
+func (p *balances) install(r *reading) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow(r)
@@ -97,20 +97,20 @@ func (p *purse) install(r *reading) {
 
 // installAnd does so and ends the reservation whose debit the transaction was, in
 // one step: between the two the debit would count twice, or not at all.
-func (p *purse) installAnd(r *reading, debited *Reservation) {
+func (p *balances) installAnd(r *reading, debited *Reservation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if debited != nil && debited.purse == p && !debited.ended {
+	if debited != nil && debited.balances == p && !debited.ended {
 		debited.ended = true
 		debited.close()
 	}
 	p.follow(r)
 }
 
-// follow brings the purse up to what a transaction has made of the accounts: those
+// follow brings the balances up to what a transaction has made of the accounts: those
 // that it knows also while it is not loaded, since reservations have them. The
 // mutex is held.
-func (p *purse) follow(r *reading) {
+func (p *balances) follow(r *reading) {
 	if p.gone {
 		return
 	}
@@ -121,13 +121,15 @@ func (p *purse) follow(r *reading) {
 		p.rearrange(r.at, *r.sources)
 	}
 	if r.load && p.open == 0 {
-		maps.DeleteFunc(p.pots, func(a Account, have *pot) bool { return a != Wallet(p.user) && !slices.Contains(p.order, have) })
+		maps.DeleteFunc(p.sources, func(a Account, have *fundingSource) bool {
+			return a != Wallet(p.user) && !slices.Contains(p.order, have)
+		})
 	}
 }
 
 // see notes how an account stands. One that is not known is of use only where the
-// pots are arranged anew.
-func (p *purse) see(s seen, anew bool) {
+// sources are arranged anew.
+func (p *balances) see(s seen, anew bool) {
 	switch {
 	case s.account == Receivable(p.user):
 		p.owed = -s.Balance
@@ -138,14 +140,14 @@ func (p *purse) see(s seen, anew bool) {
 			}
 		}
 	default:
-		have := p.pots[s.account]
+		have := p.sources[s.account]
 		switch {
 		case have != nil:
 		case !anew:
 			return
 		default:
-			have = &pot{account: s.account} // which others read without the mutex
-			p.pots[s.account] = have
+			have = &fundingSource{account: s.account} // which others read without the mutex
+			p.sources[s.account] = have
 		}
 		have.durable = s.Available()
 	}
@@ -154,10 +156,10 @@ func (p *purse) see(s seen, anew bool) {
 // rearrange makes sources what may be spent. Pots that are not among them any
 // more stay until the next load, and while reservations may give back to them. The
 // mutex is held.
-func (p *purse) rearrange(at time.Time, sources Sources) {
+func (p *balances) rearrange(at time.Time, sources Sources) {
 	p.read, p.until, p.only, p.order = at, sources.Until, sources.Only, p.order[:0]
 	for _, account := range sources.Order {
-		have := p.pots[account]
+		have := p.sources[account]
 		if have == nil { // a load has dropped it meanwhile: the next one reads it
 			p.loaded = false
 			continue
@@ -166,65 +168,65 @@ func (p *purse) rearrange(at time.Time, sources Sources) {
 	}
 }
 
-// tally returns that of a budget's period, made if there is none. From then on
+// usageOf returns that of a budget's period, made if there is none. From then on
 // loads read it. The mutex is held.
-func (p *purse) tally(key capKey) *tally {
+func (p *balances) usageOf(key capKey) *budgetUsage {
 	t := p.caps[key]
 	if t == nil {
-		t = &tally{account: budgetAccount(p.user, key.scope, key.start)}
+		t = &budgetUsage{account: budgetAccount(p.user, key.scope, key.start)}
 		p.caps[key] = t
 	}
 	return t
 }
 
-// purseShards is how many maps the purses are spread over, by user.
-const purseShards = 64
+// balanceShards is how many maps the balances are spread over, by user.
+const balanceShards = 64
 
-// purses are those of the node.
-type purses [purseShards]struct {
+// balanceCache holds the balances of users in memory.
+type balanceCache [balanceShards]struct {
 	mu   sync.Mutex
-	user map[string]*purse
+	user map[string]*balances
 }
 
-func (ps *purses) shard(user string) int {
+func (ps *balanceCache) shard(user string) int {
 	var h uint32 = 2166136261 // FNV-1a
 	for i := range len(user) {
 		h = (h ^ uint32(user[i])) * 16777619
 	}
-	return int(h % purseShards)
+	return int(h % balanceShards)
 }
 
-// of returns the purse of a user, made if there is none.
-func (ps *purses) of(user string) *purse {
+// of returns the balances of a user, made if there are none.
+func (ps *balanceCache) of(user string) *balances {
 	shard := &ps[ps.shard(user)]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	p := shard.user[user]
 	if p == nil {
 		if shard.user == nil {
-			shard.user = make(map[string]*purse)
+			shard.user = make(map[string]*balances)
 		}
-		p = &purse{user: user, pots: make(map[Account]*pot), caps: make(map[capKey]*tally)}
+		p = &balances{user: user, sources: make(map[Account]*fundingSource), caps: make(map[capKey]*budgetUsage)}
 		shard.user[user] = p
 	}
 	return p
 }
 
-// find returns the purse of a user, nil when there is none.
-func (ps *purses) find(user string) *purse {
+// find returns the balances of a user, nil if there are none.
+func (ps *balanceCache) find(user string) *balances {
 	shard := &ps[ps.shard(user)]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	return shard.user[user]
 }
 
-// maxCaps bounds the budgets that an idle purse remembers; what is forgotten is
+// maxCaps bounds the budgets that idle balances remember; what is forgotten is
 // read again when it is asked for.
 const maxCaps = 256
 
-// drop forgets the purses that nobody has used since a time, and what others
+// drop forgets the balances that were not used since a time, and what others
 // remember of too many budgets.
-func (ps *purses) drop(since time.Time) {
+func (ps *balanceCache) drop(since time.Time) {
 	for i := range ps {
 		shard := &ps[i]
 		shard.mu.Lock()
@@ -243,8 +245,8 @@ func (ps *purses) drop(since time.Time) {
 	}
 }
 
-// forget has the purse of a user read again before it is used.
-func (ps *purses) forget(user string) {
+// forget has the balances of a user read again before they are used.
+func (ps *balanceCache) forget(user string) {
 	if p := ps.find(user); p != nil {
 		p.mu.Lock()
 		p.loaded = false
@@ -252,7 +254,7 @@ func (ps *purses) forget(user string) {
 	}
 }
 
-func (ps *purses) count() (n int) {
+func (ps *balanceCache) count() (n int) {
 	for i := range ps {
 		shard := &ps[i]
 		shard.mu.Lock()

@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Accounts of the house in the history.
+// System accounts in the history.
 const (
 	soldThen     = Sold + "/20261120"
 	spentThen    = Spent + "/20261120"
 	operatorThen = Operator + "/20261120"
 )
 
-// enterHouse gives legs on accounts of the house entries, as a store of an older
+// enterSystem gives legs on system accounts entries, as a store of an older
 // build has them: those of which has says so.
-func (d damage) enterHouse(has func(a Account, number uint64) bool) {
+func (d damage) enterSystem(has func(a Account, number uint64) bool) {
 	type line struct {
 		Account
 		Entry
@@ -28,7 +28,7 @@ func (d damage) enterHouse(has func(a Account, number uint64) bool) {
 	var lines []line
 	err := eachTransfer(d, func(_ []byte, x Transfer, err error) error {
 		for _, leg := range x.Legs {
-			if leg.Account.house() {
+			if leg.Account.system() {
 				lines = append(lines, line{leg.Account, x.entry(leg)})
 			}
 		}
@@ -54,9 +54,9 @@ func (d damage) enterHouse(has func(a Account, number uint64) bool) {
 // all is of an older store from beginning to end.
 func all(Account, uint64) bool { return true }
 
-var harmsToHouse = []harm{
+var harmsToSystem = []harm{
 	{
-		"an account of the house that is one nano-unit off",
+		"a system account that is one nano-unit off",
 		func(d damage) { d.state(soldThen, func(s *State) { s.Balance++ }) },
 		[]string{
 			"all accounts: the sum of their balances is 0.000000001, not zero: money has come from nowhere or gone",
@@ -64,7 +64,7 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"two accounts of the house that make up for each other",
+		"two system accounts that make up for each other",
 		func(d damage) {
 			d.state(soldThen, func(s *State) { s.Balance++ })
 			d.state(spentThen, func(s *State) { s.Balance-- })
@@ -75,20 +75,20 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an account of the house on which something is held",
+		"a system account on which something is held",
 		func(d damage) { d.state(soldThen, func(s *State) { s.Held++ }) },
 		[]string{
-			"account s/sold/20261120: 0.000000001 is held, and nothing of the house is ever held",
+			"account s/sold/20261120: 0.000000001 is held, and nothing is ever held on a system account",
 			"account s/sold/20261120: it has 20.00 with 0.000000001 held, its legs come to 20.00",
 		},
 	},
 	{
-		"an account of the house that counts more legs than there are",
+		"a system account that counts more legs than there are",
 		func(d damage) { d.state(spentThen, func(s *State) { s.Entries++ }) },
 		[]string{"account s/spent/20261120: its count of legs is 7, transfers have 6"},
 	},
 	{
-		"an account of the house without a record",
+		"a system account without a record",
 		func(d damage) { d.remove(accountKey(soldThen)) },
 		[]string{
 			"all accounts: the sum of their balances is -20.00, not zero: money has come from nowhere or gone",
@@ -96,7 +96,7 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an account of the house without a record, and a number that none of its legs has",
+		"a system account without a record, and a number that none of its legs has",
 		func(d damage) {
 			d.remove(accountKey(operatorThen))
 			d.transfer(creditID, func(x *Transfer) { x.Legs[0].Number = 3 })
@@ -108,22 +108,22 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an account of the house without legs",
+		"a system account without legs",
 		func(d damage) { d.set(accountKey(Sold+"/20261121"), State{}.encode()) },
 		[]string{"account s/sold/20261121: no transfer changes it"},
 	},
 	{
-		"an account of the house that cannot be read",
+		"a system account that cannot be read",
 		func(d damage) { d.set(accountKey(Sold+"/20261121"), []byte{9}) },
 		[]string{"account s/sold/20261121: an account record of 1 bytes cannot be read by this build"},
 	},
 	{
-		"an account that is neither of a user nor of the house",
+		"an account that is neither of a user nor a system account",
 		func(d damage) { d.set(accountKey("x"), State{Entries: 1}.encode()) },
 		[]string{"account x: entry 1 is missing"},
 	},
 	{
-		"a leg on the house of another amount",
+		"a leg on the system accounts of another amount",
 		func(d damage) {
 			d.transfer(purchaseID, func(x *Transfer) { x.Legs[1].Amount++ })
 		},
@@ -133,7 +133,7 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"two legs on the house that make up for each other",
+		"two legs on the system accounts that make up for each other",
 		func(d damage) {
 			d.transfer(purchaseID, func(x *Transfer) {
 				x.Legs[1].Amount++
@@ -146,7 +146,7 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"a leg on the house that is missing",
+		"a leg on the system accounts that is missing",
 		func(d damage) {
 			d.transfer(creditID, func(x *Transfer) { x.Legs = x.Legs[1:] })
 		},
@@ -157,7 +157,7 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"a leg on the house that is there twice",
+		"a leg on the system accounts that is there twice",
 		func(d damage) {
 			d.transfer(creditID, func(x *Transfer) { x.Legs = append(x.Legs, x.Legs[0]) })
 		},
@@ -168,7 +168,7 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"a leg that has come to another account of the house",
+		"a leg that has come to another system account",
 		func(d damage) {
 			d.transfer(refundID, func(x *Transfer) { x.Legs[2].Account = Paid("till") + "/20261120" })
 		},
@@ -179,19 +179,19 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"a number that no leg on the house has",
+		"a number that no leg on the system accounts has",
 		func(d damage) { d.transfer(creditID, func(x *Transfer) { x.Legs[0].Number = 3 }) },
 		[]string{"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 3"},
 	},
 	{
-		"a number that two legs on the house have",
+		"a number that two legs on the system accounts have",
 		func(d damage) { d.transfer(creditID, func(x *Transfer) { x.Legs[0].Number = 2 }) },
 		[]string{"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 2"},
 	},
 	{
-		"an entry of the house of another amount than its leg",
+		"an entry of the system accounts of another amount than its leg",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.entry(soldThen, 1, func(e *Entry) { e.Amount -= money.Unit })
 		},
 		[]string{
@@ -200,17 +200,17 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an entry of the house of another amount than its leg, where not all legs have one",
+		"an entry of the system accounts of another amount than its leg, where not all legs have one",
 		func(d damage) {
-			d.enterHouse(func(a Account, number uint64) bool { return a == operatorThen && number == 2 })
+			d.enterSystem(func(a Account, number uint64) bool { return a == operatorThen && number == 2 })
 			d.entry(operatorThen, 2, func(e *Entry) { e.Amount -= money.Unit })
 		},
 		[]string{"transfer {credit of bob}: its leg on s/operator/20261120 is -5.00, entry 2 there is -6.00"},
 	},
 	{
-		"an entry of the house that does not lead to what its account has",
+		"an entry of the system accounts that does not lead to what its account has",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.entry(operatorThen, 2, func(e *Entry) { e.After.Balance++ })
 		},
 		[]string{
@@ -219,17 +219,17 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an entry of the house of another time than its transfer",
+		"an entry of the system accounts of another time than its transfer",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.entry(soldThen, 1, func(e *Entry) { e.Time = e.Time.Add(time.Hour) })
 		},
 		[]string{fmt.Sprintf("transfer %v: it is a purchase of 2026-11-20T12:06:00Z, entry 1 of s/sold/20261120 is a purchase of 2026-11-20T13:06:00Z", purchaseID)},
 	},
 	{
-		"an entry of the house that is of another transfer",
+		"an entry of the system accounts that is of another transfer",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.entry(operatorThen, 1, func(e *Entry) { e.Transfer = purchaseID })
 		},
 		[]string{
@@ -238,9 +238,9 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an entry of the house that has no leg any more",
+		"an entry of the system accounts that has no leg any more",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.remove(transferKey(creditID))
 		},
 		[]string{
@@ -251,9 +251,9 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an entry of the house too many",
+		"an entry of the system accounts too many",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.set(entryKey(soldThen, 2), d.get(entryKey(soldThen, 1)))
 		},
 		[]string{
@@ -263,9 +263,9 @@ var harmsToHouse = []harm{
 		},
 	},
 	{
-		"an account of the house that has entries alone",
+		"a system account that has entries alone",
 		func(d damage) {
-			d.enterHouse(all)
+			d.enterSystem(all)
 			d.remove(accountKey(soldThen))
 		},
 		[]string{
@@ -282,20 +282,20 @@ func TestVerifyFindsNothingInAnOlderStore(t *testing.T) {
 		entries int64
 		closer  bool // by a look at transfers one by one
 	}{
-		"that has entries of the house throughout":     {all, 36, false},
-		"that has some until a moment of the day":      {func(_ Account, number uint64) bool { return number <= 2 }, 32, false},
-		"that was written by old and new ones in turn": {func(_ Account, number uint64) bool { return number%2 == 0 }, 29, true},
+		"that has entries of the system accounts throughout": {all, 36, false},
+		"that has some until a moment of the day":            {func(_ Account, number uint64) bool { return number <= 2 }, 32, false},
+		"that was written by old and new ones in turn":       {func(_ Account, number uint64) bool { return number%2 == 0 }, 29, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newHistory(t)
 			before := f.verifyReads()
 			f.change(func(tx storage.Txn) error {
-				damage{tx, t}.enterHouse(test.has)
+				damage{tx, t}.enterSystem(test.has)
 				return nil
 			})
 			if reads := f.verifyReads(); reads < before || (reads > before) != test.closer {
-				t.Errorf("it read %d times, and %d times without entries of the house", reads, before)
+				t.Errorf("it read %d times, and %d times without entries of the system accounts", reads, before)
 			}
 			if report := f.verified(); report.Entries != test.entries {
 				t.Errorf("it looked at %d entries, not at %d", report.Entries, test.entries)
@@ -325,7 +325,7 @@ func (f *fixture) verifyReads() (reads int) {
 }
 
 // TestVerifyFindsEachChangeOfALegOnTheHouse changes each of them in each way by
-// which it is another, in a store without entries of the house and in an older
+// which it is another, in a store without entries of the system accounts and in an older
 // one.
 func TestVerifyFindsEachChangeOfALegOnTheHouse(t *testing.T) {
 	t.Parallel()
@@ -344,7 +344,7 @@ func TestVerifyFindsEachChangeOfALegOnTheHouse(t *testing.T) {
 		var found []Transfer
 		f.change(func(tx storage.Txn) error {
 			d := damage{tx, t}
-			d.enterHouse(func(Account, uint64) bool { return old })
+			d.enterSystem(func(Account, uint64) bool { return old })
 			return eachTransfer(tx, func(_ []byte, x Transfer, err error) error {
 				found = append(found, x)
 				return err
@@ -356,7 +356,7 @@ func TestVerifyFindsEachChangeOfALegOnTheHouse(t *testing.T) {
 		tried := 0
 		for _, x := range found {
 			for i, leg := range x.Legs {
-				if !leg.Account.house() {
+				if !leg.Account.system() {
 					continue
 				}
 				for what, change := range changes {
@@ -365,7 +365,7 @@ func TestVerifyFindsEachChangeOfALegOnTheHouse(t *testing.T) {
 					change(&changed, i)
 					write(changed)
 					if problems, _ := f.verify(); len(problems) == 0 {
-						t.Errorf("%s of the leg on %s of %s (entries of the house: %t): nothing was found", what, leg.Account, x.where(), old)
+						t.Errorf("%s of the leg on %s of %s (entries of the system accounts: %t): nothing was found", what, leg.Account, x.where(), old)
 					}
 					tried++
 				}
