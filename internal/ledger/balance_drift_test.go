@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestBalancesNeverHasMoreThanTheStore plays stories in which a change is told to a
+// TestBalancesNeverExceedTheStore plays stories in which a change is told to a
 // balances that is not loaded, or of which it is told less than has happened.
-func TestBalancesNeverHasMoreThanTheStore(t *testing.T) {
+func TestBalancesNeverExceedTheStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string

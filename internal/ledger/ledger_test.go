@@ -164,7 +164,7 @@ func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
 	r.Release()
 }
 
-func TestBalancesReadByAClockThatWasAheadIsReadAgain(t *testing.T) {
+func TestBalancesReadByAClockThatWasAheadAreReadAgain(t *testing.T) {
 	t.Parallel()
 	var f *fixture
 	f = newFixture(t, Options{Sources: func(_ storage.Txn, user string) (Sources, error) {
