@@ -63,6 +63,30 @@ func TestFiguresOfAReportMayBeFloatsAndDigitsInQuotes(t *testing.T) {
 	charges(t, g, calls)
 }
 
+func TestReasoningThatStandsInTheTotalAloneIsCharged(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	calls := make(map[string]reported)
+	for name, c := range map[string]struct {
+		figures string
+		tokens  money.Amount
+	}{
+		"no reasoning":                     {`"completion_tokens":2,"total_tokens":9`, 2},
+		"reasoning inside":                 {`"completion_tokens":20,"total_tokens":27,"completion_tokens_details":{"reasoning_tokens":10}`, 20},
+		"reasoning inside and a total off": {`"completion_tokens":20,"total_tokens":28,"completion_tokens_details":{"reasoning_tokens":10}`, 20},
+		"reasoning beside":                 {`"completion_tokens":2,"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":20}`, 22},
+		"reasoning beside a longer text":   {`"completion_tokens":20,"total_tokens":37,"completion_tokens_details":{"reasoning_tokens":10}`, 30},
+		"reasoning beside after the total": {`"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":20},"completion_tokens":2`, 22},
+		"reasoning not told apart":         {`"completion_tokens":2,"total_tokens":29`, 22},
+		"a total above what was allowed":   {`"completion_tokens":2,"total_tokens":9e300`, 1000},
+		"a total that is no count":         {`"completion_tokens":2,"total_tokens":-1`, 2},
+		"a total below its parts":          {`"completion_tokens":2,"total_tokens":5`, 2},
+	} {
+		report := strings.Replace(usageChunk, `"completion_tokens":2,"total_tokens":9`, c.figures, 1)
+		calls[name] = reported{chat, streamed, gatetest.Stream(append(chatChunks, report, doneChunk)...), 7 + 10*c.tokens, "reported"}
+	}
+	charges(t, g, calls)
+}
+
 func TestAReportThatIsLessThanTheOneBeforeTakesNothingBack(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	chunk := func(usage string) string {

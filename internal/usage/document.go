@@ -1,5 +1,7 @@
 package usage
 
+import "math"
+
 // document follows one JSON text as its bytes pass, cut anywhere. It descends
 // only where the table of places leads and counts brackets elsewhere, so what
 // it needs to remember is small and fixed. It is no validator: it accepts some
@@ -23,7 +25,7 @@ type document struct {
 	}
 	token  token // the name, type or count being read
 	choice struct {
-		index    int64
+		index    int32 // no more than an int32 holds
 		finished bool
 	}
 
@@ -376,7 +378,7 @@ func (d *document) takeCount(n int64) {
 	case d.place == toolUses:
 		d.report.used(n)
 	case d.place == choiceIndex:
-		d.choice.index = n
+		d.choice.index = int32(min(n, math.MaxInt32))
 	}
 }
 

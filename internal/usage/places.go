@@ -317,6 +317,8 @@ func usageMember(p place, name []byte) place {
 		return firstFigure + place(cachedInside)
 	case "reasoning_tokens":
 		return firstFigure + place(reasoningTokens)
+	case "total_tokens":
+		return firstFigure + place(totalTokens)
 	case "prompt_tokens_details", "input_tokens_details", "input_token_details":
 		return inputParts
 	case "completion_tokens_details", "output_tokens_details", "output_token_details":

@@ -69,11 +69,13 @@ func (r *reports) cover(delivered int64) {
 }
 
 // tokens returns the tokens so far, and for which side there is a report. A figure
-// of the output that came before content of a later text is no report of that.
+// of the output that came before content of a later text is no report of that, and a
+// total alone is no report of text.
 func (r *reports) tokens(delivered int64) (t Tokens, input, output bool) {
 	f := r.settled()
 	t, input, output = f.tokens(r.dialect)
-	return t, input, output && (r.told || delivered <= r.covered)
+	totalAlone := f.value[outputTokens]+f.value[completionTokens]+f.value[reasoningTokens] == 0
+	return t, input, output && (delivered == 0 || !totalAlone) && (r.told || delivered <= r.covered)
 }
 
 // countOf returns the count that a number is, rounded up and at most maxFigure; -1

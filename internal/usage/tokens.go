@@ -45,6 +45,7 @@ const (
 	reasoningTokens  // of the output figure
 	audioOutput      // of the output figure
 	imageOutput      // of the output figure
+	totalTokens      // of both sides
 
 	figureCount
 	firstOutput = outputTokens
@@ -103,6 +104,14 @@ func (f *figures) tokens(d Dialect) (t Tokens, input, output bool) {
 	}
 	t.Reasoning = f.value[reasoningTokens]
 	t.Output = max(0, f.value[written]-t.Reasoning)
+	// xAI and the OpenAI endpoint of Gemini leave reasoning out of completion_tokens, but
+	// not out of total_tokens. Gemini does not name it apart, either.
+	if beside := f.value[totalTokens] - t.AllInput() - f.value[written]; output && f.has(whole) && beside > 0 && beside >= t.Reasoning {
+		t.Output = f.value[written]
+		if t.Reasoning == 0 {
+			t.Reasoning = beside
+		}
+	}
 	t.AudioOutput, t.Output = part(f.value[audioOutput], t.Output)
 	t.ImageOutput, t.Output = part(f.value[imageOutput], t.Output)
 	return t, f.has(whole), output
@@ -124,7 +133,7 @@ type choices struct {
 	beyond         bool
 }
 
-func (c *choices) add(index int64, finished bool) {
+func (c *choices) add(index int32, finished bool) {
 	if index < 0 || index >= 128 {
 		c.beyond = true
 		return
