@@ -150,13 +150,15 @@ func messagesField(tools *strictjson.Table, content rule) rule {
 
 // messageFields are the rules for a message. SGLang takes tools in it.
 func messageFields(tools *strictjson.Table, content rule) *strictjson.Table {
-	return stateful(
-		rule{Name: "role", Kinds: text, Required: true},
+	return stateful(append([]rule{
+		{Name: "role", Kinds: text, Required: true},
 		content,
-		rule{Name: "tools", Members: tools},
-		rule{Name: "audio", Kinds: object, AnySpelling: true, Members: stateful(kept("id"))},
+		{Name: "tools", Members: tools},
+		{Name: "audio", Kinds: object, AnySpelling: true, Members: stateful(
+			kept("id"), medium("url", noteAudioURL, keptMembers), rule{Name: "data", Deciding: true, Note: noteAudioData},
+		)},
 		// These are found, not folded.
-		rule{Name: "name"}, rule{Name: "tool_calls"}, rule{Name: "tool_call_id"}, rule{Name: "function_call"},
-		rule{Name: "refusal"}, rule{Name: "reasoning"}, rule{Name: "reasoning_content"}, rule{Name: "annotations"},
-	)
+		{Name: "name"}, {Name: "tool_calls"}, {Name: "tool_call_id"}, {Name: "function_call"},
+		{Name: "refusal"}, {Name: "reasoning"}, {Name: "reasoning_content"}, {Name: "annotations"},
+	}, mediaRules...)...)
 }

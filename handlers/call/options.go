@@ -207,7 +207,7 @@ func toolName(kind string) string {
 
 // judgeURL adds what a link, or a data URL, may take.
 func judgeURL(body []byte, v strictjson.Value, a *catalog.Ask) {
-	if v.Kind == strictjson.Object { // its members are noted
+	if v.Kind == strictjson.Object || empty(body, v) { // members of an object are noted
 		return
 	}
 	head := ""

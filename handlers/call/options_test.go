@@ -94,6 +94,39 @@ func TestWhatABodyDoesNotBoundReservesTheWholeContext(t *testing.T) {
 	}
 }
 
+func TestMediaBesideTheContentOfAMessageReserveAsInIt(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	third := func(body string, without int) money.Amount { return money.Amount((len(body) - without + 2) / 3) }
+	pixels := strings.Repeat("A", 3000)
+	whole := func(string) money.Amount { return 200_000 }
+	for name, c := range map[string]struct {
+		member string
+		input  func(body string) money.Amount
+	}{
+		"links":              {`"images":["https://example.com/a.png"]`, whole},
+		"images":             {`"images":[{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`, whole},
+		"images in Base64":   {`"images":["` + pixels + `"]`, whole},
+		"no images":          {`"images":[]`, func(b string) money.Amount { return third(b, 0) }},
+		"a null":             {`"images":null,"file":null`, func(b string) money.Amount { return third(b, 0) }},
+		"a link":             {`"image_url":{"url":"https://example.com/a.png"}`, whole},
+		"a link as a text":   {`"image":"https://example.com/a.png"`, whole},
+		"an inline image":    {`"image_url":{"url":"data:image/png;base64,` + pixels + `"}`, func(b string) money.Amount { return third(b, 3024) + 50_000 }},
+		"a video":            {`"Video_URL":"https://example.com/a.mp4"`, whole},
+		"a file":             {`"file":{"file_data":"data:application/pdf;base64,AAAA"}`, whole},
+		"files":              {`"files":[{"url":"https://example.com/a.pdf"}]`, whole},
+		"a link to audio":    {`"audio":{"url":"https://example.com/a.mp3"}`, whole},
+		"inline audio":       {`"audio":{"data":"` + pixels + `"}`, func(b string) money.Amount { return third(b, 3002) + 3002/16 + 1 }},
+		"the text of a tool": {`"tool_calls":[{"function":{"name":"f","arguments":"https://example.com/a.png"}}]`, func(b string) money.Amount { return third(b, 0) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := modelName("media " + name)
+			body := fmt.Sprintf(`{"model":%q,"max_tokens":10,"messages":[{"role":"user","content":"x",%s}]}`, model, c.member)
+			reserves(t, g, chat, model, body, c.input(body)+10*10)
+		})
+	}
+}
+
 // The fault as it was found: 12 calls at once, each of 2 KB with 50 links to
 // images, with 0.05 in the wallet.
 func TestCallsWithLinksCannotSpendWhatIsNotThere(t *testing.T) {

@@ -44,6 +44,22 @@ func medium(name string, link int, members *strictjson.Table) rule {
 	return rule{Name: name, AnySpelling: true, Deciding: true, Note: link, Members: members}
 }
 
+// mediaRules are the rules for media in a part, and beside the content of a message,
+// from where some servers take them, too.
+var mediaRules = []rule{
+	medium("image_url", noteURL, mediaMembers), medium("video_url", noteURL, mediaMembers), medium("file", noteURL, mediaMembers),
+	medium("image", noteURL, mediaMembers), medium("image_file", noteURL, mediaMembers), medium("document", noteURL, mediaMembers),
+	medium("video", noteURL, mediaMembers), medium("input_video", noteURL, mediaMembers), medium("input_image", noteURL, mediaMembers),
+	medium("images", noteURL, imageMembers), medium("videos", noteURL, mediaMembers), medium("files", noteURL, mediaMembers),
+	medium("audio_url", noteAudioURL, audioMembers), medium("input_audio", noteAudioURL, audioMembers),
+	medium("url", noteURL, keptMembers), medium("file_url", noteURL, keptMembers), medium("file_data", noteURL, keptMembers),
+	medium("image_embeds", noteURL, keptMembers), medium("audio_embeds", noteURL, keptMembers),
+}
+
+// imageMembers are those of an image in the list that OpenRouter answers with, and
+// takes back.
+var imageMembers = stateful(medium("image_url", noteURL, mediaMembers), medium("url", noteURL, keptMembers))
+
 // partFields are the rules for a part that may hold others, depth levels with
 // itself.
 func partFields(depth int) *strictjson.Table {
@@ -68,16 +84,11 @@ func partFields(depth int) *strictjson.Table {
 		{Name: "is_error"}, {Name: "citations"}, {Name: "thinking"}, {Name: "signature"}, {Name: "data"}, {Name: "title"}, {Name: "context"},
 		content,
 		{Name: "source", Kinds: text | object, Deciding: true, Members: stateful(source...)},
-		medium("image_url", noteURL, mediaMembers), medium("video_url", noteURL, mediaMembers), medium("file", noteURL, mediaMembers),
-		medium("image", noteURL, mediaMembers), medium("image_file", noteURL, mediaMembers), medium("document", noteURL, mediaMembers),
-		medium("video", noteURL, mediaMembers), medium("input_video", noteURL, mediaMembers),
-		medium("audio_url", noteAudioURL, audioMembers), medium("audio", noteAudioURL, audioMembers), medium("input_audio", noteAudioURL, audioMembers),
-		medium("url", noteURL, keptMembers), medium("file_url", noteURL, keptMembers), medium("file_data", noteURL, keptMembers),
-		medium("image_embeds", noteURL, keptMembers), medium("audio_embeds", noteURL, keptMembers),
+		medium("audio", noteAudioURL, audioMembers),
 		kept("uuid"), // of media that vLLM has cached
 	}
 	if depth == maxParts { // it adds a tool in the middle of the messages
 		rules = append(rules, rule{Name: "tool", Members: table(rule{Name: "definition", Members: toolFields(0)})})
 	}
-	return stateful(rules...)
+	return stateful(append(rules, mediaRules...)...)
 }
