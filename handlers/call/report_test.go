@@ -87,6 +87,24 @@ func TestReasoningThatStandsInTheTotalAloneIsCharged(t *testing.T) {
 	charges(t, g, calls)
 }
 
+func TestAnAnswerThatCannotBeReadIsEstimatedByItsBytes(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	encoded := func(encoding, contentType string, length int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", encoding)
+			gatetest.Body(http.StatusOK, contentType, strings.Repeat("\x1b", length))(w, r)
+		}
+	}
+	const asked = 2 // the text of the question
+	charges(t, g, map[string]reported{
+		"an unknown encoding":      {chat, "", encoded("br", "application/json", 100), asked + 10*34, "estimated"},
+		"one of a stream":          {messages, streamed, encoded("br", "text/event-stream", 100), asked + 10*34, "estimated"},
+		"no gzip although it says": {chat, "", encoded("gzip", "application/json", 100), asked + 10*34, "estimated"},
+		"more than was allowed":    {chat, "", encoded("br", "application/json", 9000), asked + 10*1000, "estimated"},
+		"nothing":                  {chat, "", encoded("br", "application/json", 0), 0, "none"},
+	})
+}
+
 func TestAReportThatIsLessThanTheOneBeforeTakesNothingBack(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	chunk := func(usage string) string {

@@ -104,7 +104,7 @@ func TestDamagedCompressionIsPassedBlindly(t *testing.T) {
 		if got := read(Completions, true, encoding, damaged, body); !got.Blind || !got.Began {
 			t.Errorf("%s, damaged: %+v", encoding, got)
 		}
-		if got := read(Completions, true, encoding, body); !got.Blind || got.Input || !got.Began {
+		if got := read(Completions, true, encoding, body); !got.Blind || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
 			t.Errorf("%s, not compressed at all: %+v", encoding, got)
 		}
 		if got := read(Completions, true, encoding, packed[:len(packed)*3/4]); got.Blind || got.TextBytes != 6 {
@@ -122,7 +122,7 @@ func TestUnknownEncodingsArePassedBlindly(t *testing.T) {
 		if got := read(Messages, true, encoding); got != (findings{Blind: true}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
 		}
-		if got := read(Messages, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Blind: true, Began: true}) {
+		if got := read(Messages, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Blind: true, Began: true, TextBytes: 14}) {
 			t.Errorf("%s: %+v", encoding, got)
 		}
 	}

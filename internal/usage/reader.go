@@ -80,13 +80,18 @@ func (r *Reader) Write(p []byte) {
 	switch {
 	case r.closed || len(p) == 0:
 		return
-	case r.blind:
-	case r.packed != nil:
-		r.blind = !r.packed.write(p)
-	default:
+	case r.packed == nil && !r.blind:
 		r.read(p)
+		return
+	case !r.blind && r.packed.write(p):
+		return
 	}
-	r.unread = r.unread || r.blind
+	// What cannot be read is taken for as much text: nothing else is known of it. Of a
+	// portion in which a compression turned out to be damaged, some may have been read.
+	if r.blind || !r.Began() {
+		r.events.delivered.text += int64(len(p))
+	}
+	r.blind, r.unread = true, true
 }
 
 // read takes the next bytes in the clear.
@@ -145,8 +150,8 @@ func (r *Reader) Report() Report {
 }
 
 // TextBytes is the number of UTF-8 bytes of text delivered so far: what was
-// said, thought, refused, and written as the names and arguments of tools. See
-// [Estimate].
+// said, thought, refused, and written as the names and arguments of tools. Bytes that
+// cannot be read count as text. See [Estimate].
 func (r *Reader) TextBytes() int64 {
 	return r.events.delivered.bytes()
 }
