@@ -70,14 +70,8 @@ func PrefixEnd(prefix []byte) []byte {
 }
 
 // format is the layout of keys and records that this build writes. It rises when
-// a build from before would misread what this one writes; each build reads what
-// the ones before it wrote:
-//
-//	1  the first
-//	2  rosters in place of sublive and purchases; binary transfers; no entries of the house;
-//	   short bodies of tasks in their records; binary counts of tasks; no list of all;
-//	   no records of open holds
-const format = 2
+// a build from before would misread what this one writes.
+const format = 1
 
 type formatRecord struct {
 	Format  int   `json:"format"`
@@ -108,10 +102,6 @@ func CheckFormat(ctx context.Context, s *Store) error {
 		if err != nil || have.Format == format {
 			return err
 		}
-		if have.Format == 0 {
-			have.Created = s.Now().Unix()
-		}
-		have.Format = format
-		return SetRecord(t, formatKey, have)
+		return SetRecord(t, formatKey, formatRecord{format, s.Now().Unix()})
 	})
 }

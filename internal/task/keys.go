@@ -27,16 +27,11 @@ import (
 //	event/<task>                         callbacks
 //	eventdue/<user>/<key>/<time>/<task>  those of an API key to be sent, by when
 //	eventof/<user>/<^created>/<task>     those of a user, latest first
-//
-// Builds before had a list of all tasks, too. Its keys go with their tasks.
-//
-//	taskall/<^created>/<id>
 const (
 	taskPrefix    = "task"
 	bodyPrefix    = "taskbody"
 	ofKeyPrefix   = "taskof"
 	ofUserPrefix  = "taskuser"
-	allPrefix     = "taskall"
 	waitPrefix    = "taskwait"
 	duePrefix     = "taskdue"
 	refPrefix     = "taskref"

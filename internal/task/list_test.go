@@ -15,15 +15,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// asBefore puts a task into the list, too, that builds before had of all.
-func asBefore(t storage.Txn, id string) error {
-	rec, err := readTask(t, id)
-	if err != nil {
-		return err
-	}
-	return storage.Reindex(t, nil, rec.older())
-}
-
 // latestFirst sorts tasks as lists have them.
 func latestFirst(tasks []*record) {
 	slices.SortFunc(tasks, func(a, b *record) int {
@@ -73,7 +64,7 @@ func TestListsAreReadInOneOrder(t *testing.T) {
 		}
 		for _, fields := range [][]any{
 			{ofUserPrefix, "x"}, {ofUserPrefix, "user_1", "x"}, {ofUserPrefix, "user_0", "x", "y"}, {ofUserPrefix, "", "x"},
-			{ofUserPrefix, "user_2", int64(1), "x"}, {ofUserPrefix, "user_9", "x"}, {ofKeyPrefix, "key_0_0", "x"}, {allPrefix, "x"},
+			{ofUserPrefix, "user_2", int64(1), "x"}, {ofUserPrefix, "user_9", "x"}, {ofKeyPrefix, "key_0_0", "x"},
 		} {
 			if err := t.Set(storage.Key(fields...), nil, time.Time{}); err != nil {
 				return err
@@ -150,15 +141,11 @@ func (b *breaking) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return b.Reader.Scan(lo, hi, fn)
 }
 
-// TestATaskOfABuildBeforeIsRemovedFromItsLists goes on with it and, when its time is
-// over, leaves nothing of it.
-func TestATaskOfABuildBeforeIsRemovedFromItsLists(t *testing.T) {
+// TestARemovedTaskLeavesNoKey lists a task until its time is over.
+func TestARemovedTaskLeavesNoKey(t *testing.T) {
 	in(t, func(w *world) {
 		w.works.succeed(1)
 		task := w.must(video())
-		if err := w.store.Update(context.Background(), func(t storage.Txn) error { return asBefore(t, task.ID) }); err != nil {
-			t.Fatal(err)
-		}
 		w.until(task.ID, Success, time.Minute)
 		for _, owner := range []Owner{Anyone, OfUser(ann), OfKey(annKey)} {
 			if tasks, _, err := w.List(context.Background(), owner, Page{}); err != nil || len(tasks) != 1 {
@@ -173,7 +160,7 @@ func TestATaskOfABuildBeforeIsRemovedFromItsLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := w.store.View(context.Background(), func(r storage.Reader) error {
-			for _, prefix := range []string{taskPrefix, ofKeyPrefix, ofUserPrefix, allPrefix} {
+			for _, prefix := range []string{taskPrefix, ofKeyPrefix, ofUserPrefix} {
 				lo, hi := storage.Below(prefix)
 				if left, err := firstKeys(r, lo, hi, 9); err != nil || len(left) > 0 {
 					t.Errorf("of %s is left: %q, %v", prefix, left, err)

@@ -13,18 +13,17 @@ import (
 // transaction of every task that changes it, so that no two drivers give the
 // same slot away.
 type load struct {
-	Running int64 `json:"running"` // tasks handed over, or about to be, and not over
-	Waiting int64 `json:"waiting"` // tasks that wait for a slot
-	Last    int64 `json:"last"`    // the place in the queue given last
-	Drained bool  `json:"drained,omitempty"`
+	Running int64 // tasks handed over, or about to be, and not over
+	Waiting int64 // tasks that wait for a slot
+	Last    int64 // the place in the queue given last
+	Drained bool
 
-	Deferred int64 `json:"deferred,omitempty"` // of Waiting, those that are tried again later
+	Deferred int64 // of Waiting, those that are tried again later
 }
 
 // countsVersion begins a record of counts: integers of variable length, one after
-// another. Every submission reads and writes two of them. Builds before wrote JSON
-// (storage.RecordVersion).
-const countsVersion = 2
+// another. Every submission reads and writes two of them.
+const countsVersion = 1
 
 func encodeCounts(counts ...int64) []byte {
 	record := append(make([]byte, 0, 1+len(counts)*binary.MaxVarintLen64), countsVersion)
@@ -36,6 +35,9 @@ func encodeCounts(counts ...int64) []byte {
 
 // decodeCounts reads counts that encodeCounts wrote.
 func decodeCounts(record []byte, counts ...*int64) error {
+	if len(record) == 0 || record[0] != countsVersion {
+		return errNoCounts
+	}
 	record = record[1:]
 	for _, n := range counts {
 		var length int
@@ -52,8 +54,6 @@ func decodeCounts(record []byte, counts ...*int64) error {
 
 var errNoCounts = errors.New("these are not the counts of a record")
 
-func hasCounts(record []byte) bool { return len(record) > 0 && record[0] == countsVersion }
-
 func readLoad(r storage.Reader, backend string) (load, error) {
 	key := storage.Key(loadPrefix, backend)
 	record, err := r.Get(key)
@@ -68,9 +68,6 @@ func readLoad(r storage.Reader, backend string) (load, error) {
 }
 
 func decodeLoad(record []byte) (l load, err error) {
-	if !hasCounts(record) {
-		return l, storage.DecodeRecord(record, &l)
-	}
 	var drained int64
 	err = decodeCounts(record, &l.Running, &l.Waiting, &l.Last, &drained, &l.Deferred)
 	l.Drained = drained != 0
@@ -173,9 +170,6 @@ func unfinished(r storage.Reader, key string) (int64, error) {
 }
 
 func decodeUnfinished(record []byte) (n int64, err error) {
-	if !hasCounts(record) {
-		return n, storage.DecodeRecord(record, &n)
-	}
 	return n, decodeCounts(record, &n)
 }
 

@@ -167,11 +167,6 @@ func (r *record) indexes() [][]byte {
 		storage.Key(ofUserPrefix, r.User, storage.Inverted(r.Created), r.ID))
 }
 
-// older are the keys that led to the task, too, if a build from before has made it.
-func (r *record) older() [][]byte {
-	return [][]byte{storage.Key(allPrefix, storage.Inverted(r.Created), r.ID)}
-}
-
 // moving are those of the indexes that are others when the task goes on.
 func (r *record) moving() [][]byte {
 	keys := make([][]byte, 0, 5)
@@ -248,17 +243,6 @@ func write(t storage.Txn, before, after *record) error {
 		had, has = before.indexes(), after.indexes()
 	} else {
 		had, has = before.moving(), after.moving()
-	}
-	if after == nil {
-		for _, key := range before.older() {
-			there, err := t.Get(key)
-			if err != nil {
-				return err
-			}
-			if there != nil {
-				had = append(had, key)
-			}
-		}
 	}
 	if err := storage.Reindex(t, had, has); err != nil {
 		return err

@@ -10,19 +10,19 @@ import (
 // indexes checks that every key that leads to a task is one of that task.
 func (v *verification) indexes() error {
 	for _, prefix := range []string{ofKeyPrefix, ofUserPrefix, waitPrefix, duePrefix, refPrefix, endPrefix} {
-		if err := v.index(prefix, (*record).indexes); err != nil {
+		if err := v.index(prefix); err != nil {
 			return err
 		}
 	}
-	return v.index(allPrefix, (*record).older)
+	return nil
 }
 
 // index checks that every key below a prefix is one of those that lead to its
 // task.
-func (v *verification) index(prefix string, leading func(*record) [][]byte) error {
+func (v *verification) index(prefix string) error {
 	return v.each(prefix, func(key, _ []byte) error {
 		rec, err := readTask(v, lastID(key))
-		if err == nil && (rec == nil || !has(leading(rec), key)) {
+		if err == nil && (rec == nil || !has(rec.indexes(), key)) {
 			v.problem("key %q: it leads to a task that is not there, or is not so", key)
 		}
 		return err
