@@ -31,12 +31,6 @@ import (
 //	paywait/<hash>/<time, ms>/<digest>  notices of a payment that is not known yet
 //	mismatch/<^time, ms>/<digest>   notices that could not be applied
 //	mismatchof/<digest>             where those are
-//
-// Stores that have not been looked at since there are rosters have in their place
-//
-//	sublive/<user>/<end>/<id>       subscriptions that were not cancelled, by their end
-//	purchases/<user>/<plan>         how often a plan was bought
-//	subid/<id>                      whose a subscription is, which nobody asks any more
 const (
 	subscriptionPrefix = "sub"
 	rosterPrefix       = "roster"
@@ -57,10 +51,6 @@ const (
 	waitingPrefix    = "paywait"
 	mismatchPrefix   = "mismatch"
 	mismatchOfPrefix = "mismatchof"
-
-	livePrefix      = "sublive"
-	purchasesPrefix = "purchases"
-	ownerPrefix     = "subid"
 )
 
 var counterKey = []byte("meta/subscriptions")

@@ -36,8 +36,8 @@ type Outcome struct {
 type eventRecord struct {
 	Time    int64     `json:"time"`
 	TradeNo string    `json:"trade_no"`
-	By      ledger.ID `json:"by"`            // the attempt that did it
-	Said    ledger.ID `json:"said,omitzero"` // what it told; zero of builds before
+	By      ledger.ID `json:"by"`   // the attempt that did it
+	Said    ledger.ID `json:"said"` // what it told
 }
 
 // said stands for what a notice tells. Whether the service's mode and the currency
@@ -250,7 +250,7 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		return err
 	case order.User != user:
 		return errOvertaken
-	case found && (before.Said == ledger.ID{} || before.Said == said(a.notice)):
+	case found && before.Said == said(a.notice):
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
 	case found:

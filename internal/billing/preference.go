@@ -26,9 +26,6 @@ const (
 type accountRecord struct {
 	Preference Preference `json:"preference,omitempty"`
 
-	// Due is what the roster says, in stores that have none for him yet.
-	Due int64 `json:"due,omitempty"`
-
 	// WrittenOff is what he owed after disputes and refunds and the operator has
 	// borne; of that, what comes back from a dispute is the operator's.
 	WrittenOff money.Amount `json:"written_off,omitempty"`

@@ -12,9 +12,9 @@ import (
 )
 
 // roster is what all subscriptions of a user come to. Whenever his money changes
-// it is looked at, so it is one record that tells all of it at once. All but how
-// often he has bought follows from his subscriptions, and is made from them again
-// where it is missing or cannot be true.
+// it is looked at, so it is one record that tells all of it at once. What runs
+// follows from his subscriptions, and is made from them again where it cannot be
+// true.
 type roster struct {
 	due     int64     // when time will change his subscriptions, as subdue says; zero: never
 	struck  int64     // the latest end of those that were struck off because they had ended
@@ -22,7 +22,6 @@ type roster struct {
 	running []running // soonest to end first, then by number
 
 	stored []byte // as it was read; nil when it was not there
-	older  bool   // the store has what came before rosters
 }
 
 // count is how often a plan was bought.
@@ -115,7 +114,7 @@ func readRoster(r storage.Reader, user string, now time.Time) (*roster, error) {
 		return nil, err
 	}
 	if stored == nil {
-		return firstRoster(r, user, now)
+		return new(roster), nil
 	}
 	have, err := decodeRoster(stored)
 	if err != nil {
@@ -145,17 +144,12 @@ func (r *roster) enlist(reader storage.Reader, user string, now time.Time) error
 
 // write stores what has changed.
 func (r *roster) write(t storage.Txn, user string) error {
-	if !r.older && r.stored == nil && r.due == 0 && r.struck == 0 && len(r.bought) == 0 && len(r.running) == 0 {
+	if r.stored == nil && r.due == 0 && r.struck == 0 && len(r.bought) == 0 && len(r.running) == 0 {
 		return nil
 	}
 	record := r.encode()
 	if bytes.Equal(record, r.stored) {
 		return nil
-	}
-	if r.older {
-		if err := dropOlder(t, user); err != nil {
-			return err
-		}
 	}
 	return t.Set(storage.Key(rosterPrefix, user), record, never)
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -162,4 +163,31 @@ func TestARosterIsWhatWasPutOnIt(t *testing.T) {
 			t.Fatalf("it is out of order: %+v", r.running)
 		}
 	})
+}
+
+// TestAClockThatWasAheadTakesNothingFromAnybody has a clock strike off what is
+// not over, and then come back.
+func TestAClockThatWasAheadTakesNothingFromAnybody(t *testing.T) {
+	t.Parallel()
+	f := newDesk(t)
+	f.credit(1000)
+	now := f.clock.Now()
+	f.mustBuy(1, "a")
+	f.mustBuy(2, "b")
+	before := f.sources()
+	f.clock.set(date(2030, 1, 1, 0))
+	f.mustSpend(1)
+	if f.presences()[1] != (presence{}) || len(f.sources()) != 0 {
+		t.Fatal("in four years it is still running")
+	}
+	f.clock.set(now)
+	f.close()
+	f.open()
+	if after := f.sources(); !slices.Equal(after, before) {
+		t.Errorf("what may be spent is %q, and was %q", after, before)
+	}
+	if _, err := f.buy(2, "c"); codeOf(err) == fault.PurchaseLimitReached {
+		t.Error(err)
+	}
+	f.sound()
 }

@@ -22,7 +22,7 @@ import (
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
-		v.subscriptions, v.subscriptionIndexes, v.rosters, v.counts, v.dues,
+		v.subscriptions, v.subscriptionIndexes, v.rosters, v.claims, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
 		v.transfers, v.answers,
 	} {
@@ -134,8 +134,8 @@ func (s *subscriptionRecord) what() string { return "subscription " + strconv.Fo
 func (v *verification) first(s *subscriptionRecord, have *sale) error {
 	switch have.Kind {
 	case bought:
-		n, err := v.purchases(s.User, s.PlanID)
-		if err == nil && n == 0 {
+		r, err := v.rosterOf(s.User)
+		if err == nil && r.purchases(s.PlanID) == 0 {
 			v.problem("subscription %d: the purchase of plan %d is not counted", s.ID, s.PlanID)
 		}
 		return err

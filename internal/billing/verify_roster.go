@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// rosterOf returns the roster of a user as it is stored; nil when nobody has
-// looked at his subscriptions since there are rosters. It remembers the last.
+// rosterOf returns the roster of a user as it is stored; an empty one if there is
+// none. It remembers the last.
 func (v *verification) rosterOf(user string) (*roster, error) {
 	if v.last.user == user && user != "" {
 		return v.last.roster, nil
@@ -18,7 +18,7 @@ func (v *verification) rosterOf(user string) (*roster, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.last.user, v.last.roster = user, nil
+	v.last.user, v.last.roster = user, new(roster)
 	if stored != nil {
 		if v.last.roster, err = decodeRoster(stored); err != nil {
 			v.problem("user %s: his roster cannot be read: %v", user, err)
@@ -33,13 +33,6 @@ func (v *verification) rosterOf(user string) (*roster, error) {
 func (v *verification) listed(s *subscriptionRecord) error {
 	r, err := v.rosterOf(s.User)
 	if err != nil {
-		return err
-	}
-	if r == nil {
-		live, err := v.Get(storage.Key(livePrefix, s.User, s.End, s.ID))
-		if err == nil && (s.Cancelled != 0) != (live == nil) {
-			v.problem("subscription %d: it is %s, and among those that are spent: %t", s.ID, s.status(v.now), live != nil)
-		}
 		return err
 	}
 	i := slices.IndexFunc(r.running, func(x running) bool { return x.id == s.ID })
@@ -108,44 +101,13 @@ func (v *verification) roster(key []byte, user string, r *roster) error {
 	return v.exists(key, storage.Key(duePrefix, r.due, user))
 }
 
-// counts checks what came before rosters, and how often plans were claimed.
-func (v *verification) counts() error {
-	err := each(v, purchasesPrefix, func(key []byte, n int64) error {
-		return v.fields(key, purchasesPrefix, 1, func(user string, plan ...int64) error {
-			return v.count(user, count{plan[0], n})
-		})
-	})
-	err = cmp.Or(err, v.keys(livePrefix, 2, func(key []byte, user string, n ...int64) error {
-		var s subscriptionRecord
-		found, err := storage.GetRecord(v, storage.Key(subscriptionPrefix, user, n[1]), &s)
-		if err != nil {
-			return err
-		}
-		if !found || s.End != n[0] {
-			v.problem("key %q: there is no subscription that ends then", key)
-		}
-		account, err := readAccount(v, user)
-		if err == nil && n[0] > v.now.Unix() && (account.Due == 0 || account.Due > n[0]) {
-			v.problem("subscription %d: nobody will look at it when it ends", n[1])
-		}
-		return err
-	}))
-	return cmp.Or(err, each(v, claimedPrefix, func(key []byte, id int64) error {
+// claims checks that what is marked as claimed is there.
+func (v *verification) claims() error {
+	return each(v, claimedPrefix, func(key []byte, id int64) error {
 		return v.fields(key, claimedPrefix, 1, func(user string, _ ...int64) error {
 			return v.exists(key, storage.Key(subscriptionPrefix, user, id))
 		})
-	}))
-}
-
-// purchases is how often a plan is said to have been bought.
-func (v *verification) purchases(user string, plan int64) (n int64, err error) {
-	r, err := v.rosterOf(user)
-	if err == nil && r == nil {
-		_, err = storage.GetRecord(v, storage.Key(purchasesPrefix, user, plan), &n)
-	} else if err == nil {
-		n = r.purchases(plan)
-	}
-	return n, err
+	})
 }
 
 // count checks how often a plan is said to have been bought.
@@ -174,29 +136,13 @@ func (v *verification) dues() error {
 	err := each(v, accountPrefix, func(key []byte, a accountRecord) error {
 		user := string(key[len(accountPrefix)+1:])
 		v.borne.Add([]byte(user), int64(a.WrittenOff))
-		if a.Due == 0 {
-			return nil
-		}
-		return v.exists(key, storage.Key(duePrefix, a.Due, user))
+		return nil
 	})
 	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
-		have, err := v.dueOf(user)
-		if err == nil && have != due {
-			v.problem("key %q: the user's next change is at %d", key, have)
+		r, err := v.rosterOf(user)
+		if err == nil && r.due != due {
+			v.problem("key %q: the user's next change is at %d", key, r.due)
 		}
 		return err
 	}))
-}
-
-// dueOf is when time will change a user's subscriptions.
-func (v *verification) dueOf(user string) (int64, error) {
-	r, err := v.rosterOf(user)
-	switch {
-	case err != nil:
-		return 0, err
-	case r != nil:
-		return r.due, nil
-	}
-	account, err := readAccount(v, user)
-	return account.Due, err
 }

@@ -90,7 +90,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "the roster is not in order"},
 		"a roster that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return remove(storage.Key(rosterPrefix, f.user))
-		}, "subscription 2: it is active, and among those that are spent: false"},
+		}, "subscription 2: it is active, and on the roster: false"},
 		"a roster that is damaged": {func(f *desk, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				return t.Set(storage.Key(rosterPrefix, f.user), []byte{rosterVersion}, never)
