@@ -11,20 +11,28 @@ import (
 // at a field of another type, which is a mistake in the code.
 func Key(fields ...any) []byte {
 	key := make([]byte, 0, 96) // few are longer
-	for i, field := range fields {
-		if i > 0 {
-			key = append(key, '/')
-		}
-		switch field := field.(type) {
-		case string:
-			key = append(key, field...)
-		case int64:
-			key = binary.BigEndian.AppendUint64(key, uint64(field))
-		default:
-			panic("storage: a key has fields of type string and int64 alone") // without saying which: fields then stay on the stack of the caller
-		}
+	if len(fields) == 0 {
+		return key
+	}
+	return AppendKey(appendField(key, fields[0]), fields[1:]...)
+}
+
+// AppendKey appends more fields to a key.
+func AppendKey(key []byte, fields ...any) []byte {
+	for _, field := range fields {
+		key = appendField(append(key, '/'), field)
 	}
 	return key
+}
+
+func appendField(key []byte, field any) []byte {
+	switch field := field.(type) {
+	case string:
+		return append(key, field...)
+	case int64:
+		return binary.BigEndian.AppendUint64(key, uint64(field))
+	}
+	panic("storage: a key has fields of type string and int64 alone") // without saying which: fields then stay on the stack of the caller
 }
 
 // Below returns the bounds, as [Reader] scans them, of all keys that begin with

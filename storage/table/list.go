@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"iter"
 
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -41,8 +42,30 @@ func (in Range) Before(fields ...any) Range {
 
 // After returns the part of a range of an index that follows last.
 func (t *Table[R]) After(in Range, index *Index[R], last *R) Range {
-	in.lo = append(t.indexKey(index, last).bytes, 0)
+	in.lo = append(t.indexKey(index, last, storage.Key(t.Key(last)...)), 0)
 	return in
+}
+
+// Bounds returns the first key of the range and the first one behind it, for those who read keys
+// alone.
+func (in Range) Bounds() (lo, hi []byte) { return in.lo, in.hi }
+
+// FromKey returns the part of the range whose keys are not below one that Keys has returned.
+func (in Range) FromKey(key []byte) Range {
+	in.lo = key
+	return in
+}
+
+// Keys returns at most limit keys from the beginning of the range. Each ends with the primary key.
+func (in Range) Keys(r storage.Reader, limit int) (keys [][]byte, err error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	err = r.Scan(in.lo, in.hi, func(key, _ []byte) bool {
+		keys = append(keys, bytes.Clone(key))
+		return len(keys) < limit
+	})
+	return keys, err
 }
 
 // Scan yields the records of a range. A record that cannot be decoded is yielded as nil with an

@@ -42,6 +42,10 @@ type Table[R any] struct {
 	Encode func(*R) []byte
 	Decode func([]byte) (*R, error)
 
+	// Written points to where a record keeps the bytes that Put wrote of it last, by which
+	// Reread knows it again. Nil: records keep none.
+	Written func(*R) *[]byte
+
 	// Check returns what in a record contradicts itself, for Verify.
 	Check func(*R) []string
 }
@@ -59,12 +63,29 @@ type Index[R any] struct {
 	// primary key, which always follows them. It returns nil for a record that the index leaves
 	// out.
 	Fields func(*R) Key
+
+	// Fixed tells that the fields are the same for as long as the record exists, so that a
+	// change of the record leaves the index alone.
+	Fixed bool
 }
 
 // Get returns the record with this primary key, or nil if there is none. It fails with
 // [storage.ErrUnreadable] if there is one that cannot be decoded.
 func (t *Table[R]) Get(r storage.Reader, key ...any) (*R, error) {
-	return t.read(r, storage.Key(append([]any{t.Name}, key...)...))
+	return t.read(r, storage.AppendKey(storage.Key(t.Name), key...))
+}
+
+// Reread is Get for a record that the caller knows. If the store has the bytes that were written
+// of it last, they are not decoded again: Reread returns the very record, which nobody may change.
+func (t *Table[R]) Reread(r storage.Reader, known *R) (*R, error) {
+	stored, err := r.Get(t.primary(known))
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	if t.Written != nil && *t.Written(known) != nil && bytes.Equal(stored, *t.Written(known)) {
+		return known, nil
+	}
+	return t.decode(stored)
 }
 
 func (t *Table[R]) read(r storage.Reader, key []byte) (*R, error) {
@@ -78,27 +99,40 @@ func (t *Table[R]) read(r storage.Reader, key []byte) (*R, error) {
 // Put writes after in place of before, and the index keys that differ. Before is nil for a new
 // record, after is nil for one that is deleted; otherwise both have the same primary key.
 func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
-	had, has := t.indexKeys(before), t.indexKeys(after)
-	for _, key := range had {
-		if !slices.ContainsFunc(has, key.equal) {
-			if err := tx.Delete(key.bytes); err != nil {
-				return err
-			}
-		}
-	}
+	one := after
 	if after == nil {
-		return tx.Delete(t.primary(before))
+		one = before
 	}
-	expires := t.expires(after)
-	moved := before != nil && !t.expires(before).Equal(expires)
-	for _, key := range has {
-		if moved || !slices.ContainsFunc(had, key.equal) {
-			if err := tx.Set(key.bytes, key.value(), expires); err != nil {
+	primary := storage.Key(t.Key(one)...)
+	both := before != nil && after != nil
+	moved := both && !t.expires(before).Equal(t.expires(after))
+	for _, index := range t.Indexes {
+		if both && !moved && index.Fixed {
+			continue
+		}
+		had, has := t.indexKey(index, before, primary), t.indexKey(index, after, primary)
+		same := bytes.Equal(had, has)
+		if had != nil && !same {
+			if err := tx.Delete(had); err != nil {
+				return err
+			}
+		}
+		if has != nil && (moved || !same) {
+			if err := tx.Set(has, lengthOf(primary), t.expires(after)); err != nil {
 				return err
 			}
 		}
 	}
-	return tx.Set(t.primary(after), t.encode(after), expires)
+	key := append(storage.Key(t.Name), '/')
+	key = append(key, primary...)
+	if after == nil {
+		return tx.Delete(key)
+	}
+	stored := t.encode(after)
+	if t.Written != nil {
+		*t.Written(after) = stored
+	}
+	return tx.Set(key, stored, t.expires(after))
 }
 
 // Change reads a record, lets fn change it, and writes it. It returns the record as written; nil
@@ -116,7 +150,7 @@ func (t *Table[R]) Change(tx storage.Txn, key Key, fn func(*R) bool) (*R, error)
 }
 
 func (t *Table[R]) primary(r *R) []byte {
-	return storage.Key(append([]any{t.Name}, t.Key(r)...)...)
+	return storage.AppendKey(storage.Key(t.Name), t.Key(r)...)
 }
 
 func (t *Table[R]) expires(r *R) time.Time {
@@ -161,37 +195,25 @@ func (t *Table[R]) decode(stored []byte) (rec *R, err error) {
 	return rec, nil
 }
 
-// indexKey is one key that leads to a record.
-type indexKey struct {
-	name    string // of the index
-	bytes   []byte // nil: the index leaves the record out
-	primary int    // length of the primary key, without the table's name, at the end
-}
-
-// value is what the index stores at the key: how long the primary key at its end is.
-func (k indexKey) value() []byte { return []byte{byte(k.primary)} }
-
-func (k indexKey) equal(other indexKey) bool { return bytes.Equal(k.bytes, other.bytes) }
-
-// indexKeys returns all keys that lead to a record; none for nil.
-func (t *Table[R]) indexKeys(r *R) (keys []indexKey) {
+// indexKey returns the key of an index that leads to a record; nil if there is none.
+func (t *Table[R]) indexKey(index *Index[R], r *R, primary []byte) []byte {
 	if r == nil {
 		return nil
 	}
-	for _, index := range t.Indexes {
-		if key := t.indexKey(index, r); key.bytes != nil {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-func (t *Table[R]) indexKey(index *Index[R], r *R) indexKey {
 	fields := index.Fields(r)
 	if fields == nil {
-		return indexKey{name: index.Name}
+		return nil
 	}
-	primary := t.Key(r)
-	all := append(append([]any{index.Name}, fields...), primary...)
-	return indexKey{index.Name, storage.Key(all...), len(storage.Key(primary...))}
+	key := storage.Key(index.Name)
+	return append(append(storage.AppendKey(key, fields...), '/'), primary...)
 }
+
+// lengthOf is what an index stores at a key: how long the primary key at its end is, in a byte.
+func lengthOf(primary []byte) []byte { return lengths[len(primary)&0xff : len(primary)&0xff+1] }
+
+var lengths = func() (all [256]byte) {
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return all
+}()

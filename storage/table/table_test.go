@@ -19,6 +19,8 @@ type book struct {
 	Author string `json:"author,omitempty"`
 	Year   int64  `json:"year"`
 	Purge  int64  `json:"purge,omitempty"`
+
+	written []byte
 }
 
 var (
@@ -29,10 +31,12 @@ var (
 		return table.Key{b.Author, b.Year}
 	}}
 	byYear = table.Index[book]{Name: "year", Fields: func(b *book) table.Key { return table.Key{b.Year} }}
+	byISBN = table.Index[book]{Name: "first", Fixed: true, Fields: func(b *book) table.Key { return table.Key{b.ISBN[:1]} }}
 	books  = table.Table[book]{
 		Name:    "book",
 		Key:     func(b *book) table.Key { return table.Key{b.ISBN} },
-		Indexes: []*table.Index[book]{&byAuthor, &byYear},
+		Indexes: []*table.Index[book]{&byAuthor, &byYear, &byISBN},
+		Written: func(b *book) *[]byte { return &b.written },
 		Expires: func(b *book) time.Time {
 			if b.Purge == 0 {
 				return time.Time{}
@@ -103,7 +107,10 @@ func shelf(t *testing.T) *storage.Store {
 	t.Helper()
 	s := open(t)
 	update(t, s, func(tx storage.Txn) error {
-		for _, b := range []book{{"b1", "ann", 1999, 0}, {"b2", "bob", 2001, 0}, {"b3", "ann", 2000, 0}, {"b4", "", 2002, 0}} {
+		for _, b := range []book{
+			{ISBN: "b1", Author: "ann", Year: 1999}, {ISBN: "b2", Author: "bob", Year: 2001},
+			{ISBN: "b3", Author: "ann", Year: 2000}, {ISBN: "b4", Year: 2002},
+		} {
 			if err := books.Put(tx, nil, &b); err != nil {
 				return err
 			}
@@ -188,7 +195,7 @@ func TestIndexesExpireWithTheirRecord(t *testing.T) {
 	purges := make(map[string]bool)
 	update(t, s, func(tx storage.Txn) error {
 		noting := &noting{tx, purges}
-		one := book{"b1", "ann", 1, 0}
+		one := book{ISBN: "b1", Author: "ann", Year: 1}
 		if err := books.Put(noting, nil, &one); err != nil {
 			return err
 		}
@@ -197,7 +204,7 @@ func TestIndexesExpireWithTheirRecord(t *testing.T) {
 		later.Purge = 200
 		return books.Put(noting, &one, &later)
 	})
-	for _, name := range []string{"book", "author", "year"} {
+	for _, name := range []string{"book", "author", "year", "first"} {
 		if !purges[name] {
 			t.Errorf("keys of %s do not expire", name)
 		}
@@ -225,7 +232,7 @@ func TestDamageIsFound(t *testing.T) {
 	for want, damage := range map[string]func(storage.Txn) error{
 		"a record of book cannot be read":                      set(storage.Key("book", "b1"), []byte("\x01{")),
 		"a book of ann: it lies at the key of another":         set(storage.Key("book", "b9"), []byte("\x01"+`{"isbn":"b1","author":"ann","year":1999}`)),
-		"a book of cid: it is too old":                         func(tx storage.Txn) error { return books.Put(tx, nil, &book{"b5", "cid", -1, 0}) },
+		"a book of cid: it is too old":                         func(tx storage.Txn) error { return books.Put(tx, nil, &book{ISBN: "b5", Author: "cid", Year: -1}) },
 		"a book of ann: its key of year is missing":            func(tx storage.Txn) error { return tx.Delete(storage.Key("year", int64(1999), "b1")) },
 		"a key of year leads to no record of book that has it": set(storage.Key("year", int64(1998), "b1"), []byte{2}),
 		"a key of author leads to no record":                   set(storage.Key("author", "ann", int64(1), "b9"), []byte{2}),
@@ -262,5 +269,94 @@ func TestUnreadableRecordsAreYielded(t *testing.T) {
 		if got := list(t, s, rng); got != want {
 			t.Errorf("%s: listed %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestAChangeLeavesFixedIndexesAlone: their keys are written with a new record and deleted with it.
+func TestAChangeLeavesFixedIndexesAlone(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	update(t, s, func(tx storage.Txn) error {
+		written := make(map[string]bool)
+		_, err := books.Change(&noting{tx, written}, table.Key{"b1"}, func(b *book) bool { b.Year++; return true })
+		if _, fixed := written["first"]; fixed || len(written) != 3 {
+			t.Errorf("written are keys of %v", written)
+		}
+		gone, errGet := books.Get(tx, "b2")
+		return errors.Join(err, errGet, books.Put(tx, gone, nil))
+	})
+	if got := list(t, s, byISBN.Under("b")); got != "b1 b3 b4" {
+		t.Errorf("listed %q", got)
+	}
+	if found := problems(t, s); len(found) > 0 {
+		t.Error(found)
+	}
+}
+
+// TestAKnownRecordIsReadAgain: it is the same one until somebody else has changed it.
+func TestAKnownRecordIsReadAgain(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	update(t, s, func(tx storage.Txn) error {
+		mine := &book{ISBN: "b1", Author: "ann", Year: 1999}
+		if none, err := books.Reread(tx, mine); none != nil || err != nil {
+			t.Errorf("read %v, %v before it was written", none, err)
+		}
+		if err := books.Put(tx, nil, mine); err != nil {
+			return err
+		}
+		if same, err := books.Reread(tx, mine); same != mine || err != nil {
+			t.Errorf("read %v, %v", same, err)
+		}
+		read, err := books.Get(tx, "b1")
+		if err != nil {
+			return err
+		}
+		if again, err := books.Reread(tx, read); again == read || again == nil || err != nil {
+			t.Errorf("what was not written here was read as %v, %v", again, err)
+		}
+		if _, err := books.Change(tx, table.Key{"b1"}, func(b *book) bool { b.Year = 5; return true }); err != nil {
+			return err
+		}
+		if other, err := books.Reread(tx, mine); other == mine || other.Year != 5 || err != nil {
+			t.Errorf("what was changed was read as %v, %v", other, err)
+		}
+		return tx.Set(storage.Key("book", "b1"), []byte{7}, time.Time{})
+	})
+	if err := s.View(t.Context(), func(r storage.Reader) error {
+		_, err := books.Reread(r, &book{ISBN: "b1"})
+		return err
+	}); !errors.Is(err, storage.ErrUnreadable) {
+		t.Errorf("a damaged record: %v", err)
+	}
+}
+
+// TestKeysAreReadWithoutTheirRecords in parts, each from behind the one before.
+func TestKeysAreReadWithoutTheirRecords(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	if err := s.View(t.Context(), func(r storage.Reader) error {
+		in := byYear.Under()
+		for _, want := range []string{"b1 b3", "b2 b4", ""} {
+			keys, err := in.Keys(r, 2)
+			if err != nil {
+				return err
+			}
+			var found []string
+			for _, key := range keys {
+				found = append(found, string(key[len(key)-2:]))
+				in = in.FromKey(append(key, 0))
+			}
+			if got := strings.Join(found, " "); got != want {
+				t.Errorf("read %q, want %q", got, want)
+			}
+		}
+		none, err := byYear.Under().Keys(r, 0)
+		if lo, hi := byYear.Under(int64(2000)).Bounds(); len(none) > 0 || string(hi) <= string(lo) {
+			t.Errorf("read %q; the bounds are %q and %q", none, lo, hi)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -42,14 +42,19 @@ func (t *Table[R]) verifyRecords(r storage.Reader, describe func(*R) string, pro
 				problem("%s: %s", what, wrong)
 			}
 		}
-		for _, index := range t.indexKeys(rec) {
-			value, err := r.Get(index.bytes)
+		primary := storage.Key(t.Key(rec)...)
+		for _, index := range t.Indexes {
+			key := t.indexKey(index, rec, primary)
+			if key == nil {
+				continue
+			}
+			value, err := r.Get(key)
 			if err != nil {
 				failed = err
 				return false
 			}
-			if !bytes.Equal(value, index.value()) {
-				problem("%s: its key of %s is missing", what, index.name)
+			if !bytes.Equal(value, lengthOf(primary)) {
+				problem("%s: its key of %s is missing", what, index.Name)
 			}
 		}
 		return true
@@ -68,7 +73,7 @@ func (t *Table[R]) verifyIndex(r storage.Reader, index *Index[R], problem func(f
 			failed = err
 			return false
 		}
-		if rec == nil || !bytes.Equal(key, t.indexKey(index, rec).bytes) {
+		if rec == nil || !bytes.Equal(key, t.indexKey(index, rec, storage.Key(t.Key(rec)...))) {
 			problem("a key of %s leads to no record of %s that has it", index.Name, t.Name)
 		}
 		return true
