@@ -82,51 +82,20 @@ func OfCallback(id string) string {
 	return id
 }
 
-// indexes are all keys that lead to the callback; none when it is nil.
-func (v *eventRecord) indexes() [][]byte {
-	if v == nil {
-		return nil
-	}
-	keys := [][]byte{storage.Key(eventOfPrefix, v.User, storage.Inverted(v.Created), v.Task)}
-	if v.Due != 0 {
-		keys = append(keys, storage.Key(eventDuePrefix, v.User, v.Key, v.Due, v.Task))
-	}
-	return keys
-}
-
 // readEvent returns the callback of a task; nil when there is none.
-func readEvent(r storage.Reader, task string) (*eventRecord, error) {
-	var v eventRecord
-	found, err := storage.GetRecord(r, storage.Key(eventPrefix, task), &v)
-	if err != nil || !found {
-		return nil, err
-	}
-	return &v, nil
-}
-
-// replaceEvent writes a callback in place of what it was, nil for a new one;
-// after is nil for one that is removed.
-func replaceEvent(t storage.Txn, before, after *eventRecord) error {
-	if err := storage.Reindex(t, before.indexes(), after.indexes()); err != nil {
-		return err
-	}
-	if after == nil {
-		return t.Delete(storage.Key(eventPrefix, before.Task))
-	}
-	return storage.SetRecord(t, storage.Key(eventPrefix, after.Task), after)
-}
+func readEvent(r storage.Reader, task string) (*eventRecord, error) { return events.Get(r, task) }
 
 // changeEvent is change for callbacks.
 func changeEvent(t storage.Txn, task string, fn func(v *eventRecord) bool) (*eventRecord, error) {
-	v, err := readEvent(t, task)
-	if err != nil || v == nil {
+	before, err := readEvent(t, task)
+	if err != nil || before == nil {
 		return nil, err
 	}
-	before := *v
-	if !fn(v) {
-		return &before, nil
+	after := *before
+	if !fn(&after) {
+		return before, nil
 	}
-	return v, replaceEvent(t, &before, v)
+	return &after, events.Put(t, before, &after)
 }
 
 // announce puts the callback of a task that ends into the outbox, where its key
@@ -143,7 +112,7 @@ func (e *Engine) announce(t storage.Txn, config *config, r *record) error {
 		return nil
 	}
 	r.Event = true
-	return replaceEvent(t, nil, &eventRecord{
+	return events.Put(t, nil, &eventRecord{
 		Task: r.ID, Key: r.Key, User: r.User, Created: r.Completed, State: Undelivered, Due: r.Completed,
 	})
 }
@@ -193,7 +162,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 			}
 			from = append(storage.Key(storage.Inverted(v.Created), v.Task), 0)
 		}
-		return latestOf(r, prefixOf(eventOfPrefix, user), from, func(id string) (more bool, err error) {
+		return latestOf(r, eventsOf.Under(user), from, func(id string) (more bool, err error) {
 			v, err := readEvent(r, id)
 			switch {
 			case err != nil || v == nil: // what is gone is no place to go on from

@@ -161,8 +161,8 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 // returns when the next is due: one under way is so when its lease ends.
 func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int64, err error) {
 	now := s.engine.now()
-	lo, hi := storage.Below(eventDuePrefix, g.user.id, g.key)
-	keys, err := firstKeys(t, lo, storage.Key(eventDuePrefix, g.user.id, g.key, now+1), g.slots)
+	in := eventDue.Under(g.user.id, g.key)
+	keys, err := in.Before(g.user.id, g.key, now+1).Keys(t, g.slots)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -184,7 +184,7 @@ func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int
 			return nil, 0, err
 		}
 	}
-	keys, err = firstKeys(t, lo, hi, 1)
+	keys, err = in.Keys(t, 1)
 	if err != nil || len(keys) == 0 {
 		return claimed, never, err
 	}
@@ -198,21 +198,22 @@ func (s *sender) walk() error {
 	if !s.walked.IsZero() && time.Since(s.walked) < idle {
 		return nil
 	}
-	lo, hi := storage.Below(eventDuePrefix)
+	in := eventDue.Under()
 	for more := true; more; {
 		err := s.engine.view(s.engine.life, func(r storage.Reader) error {
 			for range walkMost {
-				keys, err := firstKeys(r, lo, hi, 1)
+				keys, err := in.Keys(r, 1)
 				if more = err == nil && len(keys) > 0; !more {
 					return err
 				}
 				user, key, is := laneOf(keys[0])
 				if !is { // nothing here writes such a key; Verify tells of it
-					lo = append(keys[0], 0)
+					in = in.FromKey(append(keys[0], 0))
 					continue
 				}
 				s.lanes.due(user, key, timeBefore(keys[0]))
-				_, lo = storage.Below(eventDuePrefix, user, key)
+				_, behind := eventDue.Under(user, key).Bounds()
+				in = in.FromKey(behind)
 			}
 			return nil
 		})

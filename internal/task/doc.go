@@ -12,10 +12,9 @@
 // never sent, and sending that it may have been: it is looked for and never
 // sent again blindly.
 //
-// Everything that leads to a task is a key without a value, derived from its
-// record by [record.indexes] and written in the record's transaction. What
-// counts tasks, for each API key and for each backend, changes there too. So
-// [Verify] can derive all of it again.
+// Records and the indexes that lead to them are declared as tables. What counts
+// tasks, for each API key and for each backend, changes in the transaction of the
+// record. So [Verify] can derive all of it again.
 //
 // # Money
 //

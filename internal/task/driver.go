@@ -182,11 +182,11 @@ func (d *driver) handOver(rec *record) {
 // how many.
 func (d *driver) take(b Backend, most int) (taken []*record, aside int, err error) {
 	e := d.engine
-	lo, hi := storage.Below(waitPrefix, b.Name)
+	in := queue.Under(b.Name)
 	var load load
 	var some bool
 	err = e.view(e.life, func(r storage.Reader) error {
-		keys, err := firstKeys(r, lo, hi, 1)
+		keys, err := in.Keys(r, 1)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 				taken = append(taken, rec)
 			}
 		}
-		keys, err := firstKeys(t, lo, hi, most-len(taken)+mostUnreadable)
+		keys, err := in.Keys(t, most-len(taken)+mostUnreadable)
 		if err != nil {
 			return err
 		}
@@ -286,12 +286,12 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 // nextDue is how long it takes until a task of a backend is due.
 func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 	wait = idle
-	lo, hi := storage.Below(duePrefix, backend)
 	err = e.view(e.life, func(r storage.Reader) error {
-		return r.Scan(lo, hi, func(key, _ []byte) bool {
-			wait = min(idle, max(0, time.UnixMilli(timeBefore(key)).Sub(e.store.Now())))
-			return false
-		})
+		keys, err := due.Under(backend).Keys(r, 1)
+		if len(keys) > 0 {
+			wait = min(idle, max(0, time.UnixMilli(timeBefore(keys[0])).Sub(e.store.Now())))
+		}
+		return err
 	})
 	return wait, err
 }
@@ -299,12 +299,12 @@ func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 // claimDue claims tasks that are due. One whose lease has not ended is being sent:
 // it is nobody else's until then, and due then.
 func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
-	lo, _ := storage.Below(duePrefix, backend)
+	in := due.Under(backend)
 	var unread []error
 	err = e.update(e.life, func(t storage.Txn) error {
 		claimed, unread = nil, nil
 		now := e.now()
-		keys, err := firstKeys(t, lo, storage.Key(duePrefix, backend, now+1), most+mostUnreadable)
+		keys, err := in.Before(backend, now+1).Keys(t, most+mostUnreadable)
 		if err != nil {
 			return err
 		}

@@ -108,30 +108,23 @@ type Group struct {
 func (e *Engine) Census(ctx context.Context) (c Census, err error) {
 	err = e.view(ctx, func(r storage.Reader) error {
 		c = Census{Unfinished: make(map[Group]int64)}
-		var failed error
 		oldest := int64(0)
-		lo, hi := storage.Below(duePrefix)
-		err := r.Scan(lo, hi, func(key, _ []byte) bool {
-			var rec *record
-			if rec, failed = readTask(r, lastID(key)); failed != nil || ctx.Err() != nil {
-				return false
+		for rec, err := range tasks.Scan(r, due.Under()) {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
+				return err
 			}
-			if rec == nil || rec.over() {
-				return true
+			if rec.over() {
+				continue
 			}
 			c.Unfinished[Group{rec.Backend, rec.Kind.Makes(), rec.status()}]++
 			if oldest == 0 || rec.Created < oldest {
 				oldest = rec.Created
 			}
-			return true
-		})
-		if err = cmp.Or(err, failed, ctx.Err()); err != nil {
-			return err
 		}
 		if oldest != 0 {
 			c.Oldest = time.UnixMilli(oldest)
 		}
-		lo, hi = storage.Below(eventDuePrefix)
+		lo, hi := eventDue.Under().Bounds()
 		return r.Scan(lo, hi, func(_, _ []byte) bool {
 			c.Callbacks++
 			return true

@@ -153,7 +153,7 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 	var told *identity.Event
 	err = e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
 		lost, over, told = false, false, nil
-		have, err := reread(t, rec)
+		have, err := tasks.Reread(t, rec)
 		if after = have; err != nil || have == nil {
 			return err
 		}

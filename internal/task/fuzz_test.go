@@ -2,7 +2,9 @@ package task
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -18,10 +20,8 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var rec record
 		if storage.DecodeRecord(raw, &rec) == nil {
-			for _, key := range rec.indexes() {
-				if len(key) == 0 {
-					t.Error("an empty key")
-				}
+			if err := tasks.Put(discarding{}, nil, &rec); err != nil {
+				t.Error(err)
 			}
 			if _, err := json.Marshal(rec.task()); err != nil {
 				t.Error(err)
@@ -32,9 +32,21 @@ func FuzzRecords(f *testing.F) {
 		}
 		var v eventRecord
 		if storage.DecodeRecord(raw, &v) == nil {
-			v.indexes()
+			if err := events.Put(discarding{}, nil, &v); err != nil {
+				t.Error(err)
+			}
 			v.delivery()
 		}
 		_, _ = lastID(raw), timeBefore(raw)
 	})
+}
+
+// discarding is a transaction that takes everything and has nothing.
+type discarding struct{ storage.Txn }
+
+func (discarding) Set(key, _ []byte, _ time.Time) error {
+	if len(key) == 0 {
+		return errors.New("an empty key")
+	}
+	return nil
 }

@@ -267,7 +267,7 @@ func (r *record) release(due int64) {
 func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
 	gone := e.durably("taking back a refused task", rec.ID, func(ctx context.Context) error {
 		return e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
-			have, err := reread(t, rec)
+			have, err := tasks.Reread(t, rec)
 			if err != nil || have == nil || have.over() || have.Attempt != rec.Attempt {
 				return err
 			}

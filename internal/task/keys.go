@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Keys of the store. Integers are eight bytes, big-endian; ^ marks those that
@@ -70,16 +68,4 @@ func timeBefore(key []byte) int64 {
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
-}
-
-// firstKeys returns copies of at most limit keys from lo on.
-func firstKeys(r storage.Reader, lo, hi []byte, limit int) (keys [][]byte, err error) {
-	if limit <= 0 {
-		return nil, nil
-	}
-	err = r.Scan(lo, hi, func(key, _ []byte) bool {
-		keys = append(keys, append([]byte(nil), key...))
-		return len(keys) < limit
-	})
-	return keys, err
 }

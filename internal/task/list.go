@@ -6,6 +6,7 @@ import (
 	"container/heap"
 
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // tailSize is the length of what ends the key of a task in a list: when it was
@@ -23,15 +24,15 @@ func latest(r storage.Reader, owner Owner, from []byte, fn func(id string) (more
 	case owner == Anyone:
 		return latestOfAll(r, from, fn)
 	case owner.key != "":
-		return latestOf(r, prefixOf(ofKeyPrefix, owner.key), from, fn)
+		return latestOf(r, ofKey.Under(owner.key), from, fn)
 	}
-	return latestOf(r, prefixOf(ofUserPrefix, owner.user), from, fn)
+	return latestOf(r, ofUser.Under(owner.user), from, fn)
 }
 
 // latestOf is [latest] of one list.
-func latestOf(r storage.Reader, prefix, from []byte, fn func(id string) (more bool, err error)) (err error) {
-	lo := append(bytes.Clone(prefix), from...)
-	wrong := r.Scan(lo, storage.PrefixEnd(prefix), func(key, _ []byte) (more bool) {
+func latestOf(r storage.Reader, in table.Range, from []byte, fn func(id string) (more bool, err error)) (err error) {
+	prefix, hi := in.Bounds()
+	wrong := r.Scan(append(bytes.Clone(prefix), from...), hi, func(key, _ []byte) (more bool) {
 		if len(key) != len(prefix)+tailSize {
 			return true
 		}
@@ -75,7 +76,7 @@ const mostPassed = 24
 
 // listsOfUsers are the lists of all users that have tasks, with the first of each.
 func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
-	lo, hi := storage.Below(ofUserPrefix)
+	lo, hi := ofUser.Under().Bounds()
 	all := len(lo)
 	l, passed := &list{prefix: hi}, 0
 	for lo != nil && err == nil {
@@ -87,7 +88,7 @@ func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
 				if name < 0 {
 					return true
 				}
-				l, passed = &list{prefix: bytes.Clone(key[:all+name+1])}, 0
+				l, passed = &list{user: string(key[all : all+name]), prefix: bytes.Clone(key[:all+name+1])}, 0
 			}
 			tail := key[len(l.prefix):]
 			if len(l.tails) == 0 && len(tail) == tailSize && bytes.Compare(tail, from) >= 0 {
@@ -110,14 +111,10 @@ func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
 	return found, err
 }
 
-func prefixOf(fields ...any) []byte {
-	prefix, _ := storage.Below(fields...)
-	return prefix
-}
-
 // list is one list of tasks, latest first, as far as it has been read.
 type list struct {
-	prefix []byte
+	user   string
+	prefix []byte   // of its keys
 	tails  [][]byte // what ends the keys that are read and not taken yet
 	from   []byte   // the tail from which on there may be more
 	ahead  int      // how many keys are read next; zero: none is left
@@ -129,7 +126,7 @@ const mostAhead = 256
 // read reads the next keys of a list, at least one of a task if there is any.
 func (l *list) read(r storage.Reader) error {
 	for l.ahead > 0 && len(l.tails) == 0 {
-		keys, err := firstKeys(r, append(bytes.Clone(l.prefix), l.from...), storage.PrefixEnd(l.prefix), l.ahead)
+		keys, err := ofUser.Under(l.user).FromKey(append(bytes.Clone(l.prefix), l.from...)).Keys(r, l.ahead)
 		if err != nil {
 			return err
 		}

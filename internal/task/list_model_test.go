@@ -33,7 +33,7 @@ func TestAListOfAllIsThatOfAModel(t *testing.T) {
 				if len(tail) == tailSize {
 					continue
 				}
-				list := prefixOf(ofUserPrefix, user)
+				list, _ := storage.Below(ofUserPrefix, user)
 				if rapid.Bool().Draw(t, "of no user") && !bytes.Contains(tail, []byte("/")) {
 					list = storage.Key(ofUserPrefix, user)
 				}

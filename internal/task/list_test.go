@@ -162,8 +162,11 @@ func TestARemovedTaskLeavesNoKey(t *testing.T) {
 		err := w.store.View(context.Background(), func(r storage.Reader) error {
 			for _, prefix := range []string{taskPrefix, ofKeyPrefix, ofUserPrefix} {
 				lo, hi := storage.Below(prefix)
-				if left, err := firstKeys(r, lo, hi, 9); err != nil || len(left) > 0 {
-					t.Errorf("of %s is left: %q, %v", prefix, left, err)
+				if err := r.Scan(lo, hi, func(key, _ []byte) bool {
+					t.Errorf("%q is left", key)
+					return true
+				}); err != nil {
+					t.Error(err)
 				}
 			}
 			return nil

@@ -22,7 +22,8 @@ type load struct {
 }
 
 // countsVersion begins a record of counts: integers of variable length, one after
-// another. Every submission reads and writes two of them.
+// another. Every submission reads and writes two of them: that takes 0.4 µs each, and
+// 5.4 µs as JSON (BenchmarkCounts).
 const countsVersion = 1
 
 func encodeCounts(counts ...int64) []byte {

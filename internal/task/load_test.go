@@ -3,6 +3,8 @@ package task
 import (
 	"math"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
@@ -29,5 +31,29 @@ func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
 		if have, err := decodeUnfinished(record[:1]); err == nil {
 			t.Errorf("nothing is read as %d", have)
 		}
+	}
+}
+
+// BenchmarkCounts writes and reads the counts of a backend as their record has them, and as JSON.
+func BenchmarkCounts(b *testing.B) {
+	l := load{Running: 8, Waiting: 100_000, Last: 1_000_000, Deferred: 3}
+	for name, pair := range map[string]struct {
+		encode func(load) []byte
+		decode func([]byte) (load, error)
+	}{
+		"binary": {encodeLoad, decodeLoad},
+		"json": {
+			func(l load) []byte { return storage.EncodeRecord(l) },
+			func(record []byte) (l load, err error) { return l, storage.DecodeRecord(record, &l) },
+		},
+	} {
+		b.Run("layout="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := pair.decode(pair.encode(l)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

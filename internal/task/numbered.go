@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Filter says which tasks of a user are asked for.
@@ -22,14 +23,14 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 	}
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, total = []*Task{}, 0
-		prefix := prefixOf(ofUserPrefix, user)
+		in := ofUser.Under(user)
 		if f.Key != "" {
-			prefix = prefixOf(ofKeyPrefix, f.Key)
+			in = ofKey.Under(f.Key)
 			if his, err := isOf(r, f.Key, user); err != nil || !his {
 				return err
 			}
 		}
-		all, err := numbered(r, prefix, func(place int, id string) (more bool, err error) {
+		all, err := numbered(r, in, func(place int, id string) (more bool, err error) {
 			switch {
 			case f.Status != "" && place == mostExamined:
 				return false, nil
@@ -56,8 +57,7 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 // isOf tells whether the tasks of a key are those of a user: a key is one
 // user's, so that its first task tells.
 func isOf(r storage.Reader, key, user string) (bool, error) {
-	lo, hi := storage.Below(ofKeyPrefix, key)
-	first, err := firstKeys(r, lo, hi, 1)
+	first, err := ofKey.Under(key).Keys(r, 1)
 	if err != nil || len(first) == 0 {
 		return false, err
 	}
@@ -70,7 +70,7 @@ func isOf(r storage.Reader, key, user string) (bool, error) {
 func (e *Engine) DeliveryPage(ctx context.Context, user string, skip, limit int) (list []Delivery, total int, err error) {
 	err = e.view(ctx, func(r storage.Reader) (err error) {
 		list = []Delivery{}
-		total, err = numbered(r, prefixOf(eventOfPrefix, user), func(place int, id string) (more bool, err error) {
+		total, err = numbered(r, eventsOf.Under(user), func(place int, id string) (more bool, err error) {
 			if place < skip || place >= skip+limit {
 				return true, nil
 			}
@@ -87,8 +87,8 @@ func (e *Engine) DeliveryPage(ctx context.Context, user string, skip, limit int)
 
 // numbered is [latestOf] with the place of each id, from 0 on, and returns for how
 // many it called fn.
-func numbered(r storage.Reader, prefix []byte, fn func(place int, id string) (more bool, err error)) (called int, err error) {
-	err = latestOf(r, prefix, nil, func(id string) (more bool, err error) {
+func numbered(r storage.Reader, in table.Range, fn func(place int, id string) (more bool, err error)) (called int, err error) {
+	err = latestOf(r, in, nil, func(id string) (more bool, err error) {
 		called++
 		return fn(called-1, id)
 	})

@@ -69,8 +69,7 @@ func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, er
 		Name: name, Configured: found, Drained: l.Drained, Running: l.Running, Waiting: l.Waiting, Deferred: l.Deferred,
 		MaxRunning: b.MaxRunning, Busy: e.paused(name),
 	}
-	lo, hi := storage.Below(waitPrefix, name)
-	keys, err := firstKeys(r, lo, hi, 1)
+	keys, err := queue.Under(name).Keys(r, 1)
 	if err != nil || len(keys) == 0 {
 		return s, err
 	}
@@ -179,31 +178,27 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 
 // Unfinished returns tasks of an owner that are not over, oldest first; more
 // tells that there are others beside so many.
-func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (tasks []*Task, more bool, err error) {
-	lo, hi := storage.Below(duePrefix)
+func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []*Task, more bool, err error) {
 	err = e.view(ctx, func(r storage.Reader) error {
-		tasks, more = []*Task{}, false
-		var failed error
-		err := r.Scan(lo, hi, func(key, _ []byte) bool {
-			var rec *record
-			if rec, failed = readTask(r, lastID(key)); failed != nil {
-				return false
+		list, more = []*Task{}, false
+		for rec, err := range tasks.Scan(r, due.Under()) {
+			if err != nil {
+				return err
 			}
-			if rec == nil || rec.over() || !owner.owns(rec.Key, rec.User) {
-				return true
+			if rec.over() || !owner.owns(rec.Key, rec.User) {
+				continue
 			}
-			if more = len(tasks) == most; more {
-				return false
+			if more = len(list) == most; more {
+				return nil
 			}
-			tasks = append(tasks, rec.task())
-			return true
-		})
-		return cmp.Or(err, failed)
+			list = append(list, rec.task())
+		}
+		return nil
 	})
-	slices.SortFunc(tasks, func(a, b *Task) int {
+	slices.SortFunc(list, func(a, b *Task) int {
 		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
-	return tasks, more, err
+	return list, more, err
 }
 
 // audited changes something together with the line of the audit about it, to

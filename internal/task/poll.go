@@ -191,9 +191,8 @@ func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 		return nil
 	}
 	var keys [][]byte
-	lo, hi := storage.Below(refPrefix, backend, hashOf(ref))
 	err := e.view(ctx, func(r storage.Reader) (err error) {
-		keys, err = firstKeys(r, lo, hi, 1)
+		keys, err = ofRef.Under(backend, hashOf(ref)).Keys(r, 1)
 		return err
 	})
 	if err != nil || len(keys) == 0 { // a flood of these reads only

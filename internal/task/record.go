@@ -1,7 +1,6 @@
 package task
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -157,54 +156,8 @@ func (r *record) running() bool { return !r.over() && r.Handover != None }
 // deferred tells whether the task waits outside the queue, to be tried again later.
 func (r *record) deferred() bool { return r.waiting() && r.Resume != 0 }
 
-// indexes are all keys that lead to the task; none when it is nil.
-func (r *record) indexes() [][]byte {
-	if r == nil {
-		return nil
-	}
-	return append(r.moving(),
-		storage.Key(ofKeyPrefix, r.Key, storage.Inverted(r.Created), r.ID),
-		storage.Key(ofUserPrefix, r.User, storage.Inverted(r.Created), r.ID))
-}
-
-// moving are those of the indexes that are others when the task goes on.
-func (r *record) moving() [][]byte {
-	keys := make([][]byte, 0, 5)
-	if r.Due != 0 {
-		keys = append(keys, storage.Key(duePrefix, r.Backend, r.Due, r.ID))
-	}
-	switch {
-	case r.over():
-		keys = append(keys, storage.Key(endPrefix, r.Completed, r.ID))
-	case r.Handover == None && r.Resume == 0:
-		keys = append(keys, storage.Key(waitPrefix, r.Backend, r.Place, r.ID))
-	case r.Handover == Accepted && r.Ref != nil && !r.Unheard:
-		keys = append(keys, storage.Key(refPrefix, r.Backend, hashOf(r.Ref.ID), r.ID))
-	}
-	return keys
-}
-
 // readTask returns a task; nil when there is none.
-func readTask(r storage.Reader, id string) (*record, error) { return reread(r, &record{ID: id}) }
-
-// reread returns a task that is known as it stands; nil when there is none any
-// more. Most stand as they were written by those who know them, byte for byte, and
-// are not decoded again. Nobody changes what it returns.
-func reread(r storage.Reader, known *record) (*record, error) {
-	key := storage.Key(taskPrefix, known.ID)
-	stored, err := r.Get(key)
-	if err != nil || stored == nil {
-		return nil, err
-	}
-	if known.written != nil && bytes.Equal(stored, known.written) {
-		return known, nil
-	}
-	var rec record
-	if err := storage.DecodeRecord(stored, &rec); err != nil {
-		return nil, fmt.Errorf("%q: %w: %w", key, storage.ErrUnreadable, err)
-	}
-	return &rec, nil
-}
+func readTask(r storage.Reader, id string) (*record, error) { return tasks.Get(r, id) }
 
 // change reads a task, has fn change it, and writes it with all that follows
 // from it. fn tells whether there is anything to write. The task is returned as
@@ -215,7 +168,7 @@ func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) 
 
 // changeKnown is [change] of a task that is known.
 func changeKnown(t storage.Txn, known *record, fn func(r *record) bool) (*record, error) {
-	before, err := reread(t, known)
+	before, err := tasks.Reread(t, known)
 	if err != nil || before == nil {
 		return nil, err
 	}
@@ -238,29 +191,12 @@ func replace(t storage.Txn, before, after *record) error {
 
 // write is [replace] without what counts tasks.
 func write(t storage.Txn, before, after *record) error {
-	var had, has [][]byte
-	if before == nil || after == nil {
-		had, has = before.indexes(), after.indexes()
-	} else {
-		had, has = before.moving(), after.moving()
-	}
-	if err := storage.Reindex(t, had, has); err != nil {
-		return err
-	}
-	one := after
-	if one == nil {
-		one = before
-	}
 	if before != nil && !before.Enclosed && (after == nil || after.over() && !before.over()) {
-		if err := t.Delete(storage.Key(bodyPrefix, one.ID)); err != nil {
+		if err := t.Delete(storage.Key(bodyPrefix, before.ID)); err != nil {
 			return err
 		}
 	}
-	if after == nil {
-		return t.Delete(storage.Key(taskPrefix, one.ID))
-	}
-	after.written = storage.EncodeRecord(after)
-	return t.Set(storage.Key(taskPrefix, one.ID), after.written, time.Time{})
+	return tasks.Put(t, before, after)
 }
 
 // job returns what the backend of a task is asked for that it does not have yet.

@@ -37,7 +37,7 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			known, err := reread(t, made)
+			known, err := tasks.Reread(t, made)
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 			if _, err := change(t, made.ID, func(r *record) bool { r.Woken = true; return true }); err != nil {
 				return err
 			}
-			if known, err = reread(t, made); err == nil && !known.Woken {
+			if known, err = tasks.Reread(t, made); err == nil && !known.Woken {
 				w.t.Error("what somebody else has written is not read")
 			}
 			return err

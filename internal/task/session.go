@@ -16,6 +16,8 @@ const SessionWindow = 259_200 * time.Second
 
 // sessionRecord is a session id in use, at tasksession/<key>/<hash>.
 type sessionRecord struct {
+	Key   string `json:"key"`
+	Hash  string `json:"hash"`
 	Task  string `json:"task"`
 	Until int64  `json:"until"` // Unix milliseconds, half open
 }
@@ -23,6 +25,8 @@ type sessionRecord struct {
 // claimRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
 // is kept as long as its task.
 type claimRecord struct {
+	Key         string    `json:"key"`
+	Hash        string    `json:"hash"`
 	Task        string    `json:"task"`
 	Fingerprint ledger.ID `json:"fingerprint"`
 	Time        int64     `json:"time"` // Unix milliseconds
@@ -38,51 +42,42 @@ type DuplicateSession struct {
 // Unwrap returns the fault.
 func (d *DuplicateSession) Unwrap() error { return d.Fault }
 
-func (s *Submission) sessionKey() string {
-	if s.SessionID == "" {
-		return ""
-	}
-	return string(storage.Key(sessionPrefix, s.Key, hashOf(s.SessionID)))
-}
-
 func (s *Submission) claim() ledger.IdempotencyKey {
 	return ledger.IdempotencyKey{Scope: s.Key, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
 }
 
-func (s *Submission) claimHash() string {
-	if s.IdempotencyKey == "" {
-		return ""
+// session and claimed return the record of the session id and of the idempotency key; nil if there
+// is none.
+func (s *Submission) session(r storage.Reader) (*sessionRecord, error) {
+	if s.SessionID == "" {
+		return nil, nil
 	}
-	return hashOf(s.IdempotencyKey)
+	return sessions.Get(r, s.Key, hashOf(s.SessionID))
 }
 
-func (s *Submission) claimKey() string {
+func (s *Submission) claimed(r storage.Reader) (*claimRecord, error) {
 	if s.IdempotencyKey == "" {
-		return ""
+		return nil, nil
 	}
-	return string(storage.Key(claimPrefix, s.Key, s.claimHash()))
+	return claims.Get(r, s.Key, hashOf(s.IdempotencyKey))
 }
 
 // KeyUsed reports whether a task was submitted by an API key under this idempotency key.
 func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used bool, err error) {
 	s := Submission{Key: key, IdempotencyKey: idempotencyKey}
-	err = e.view(ctx, func(r storage.Reader) (err error) {
-		var have claimRecord
-		used, err = storage.GetRecord(r, []byte(s.claimKey()), &have)
+	err = e.view(ctx, func(r storage.Reader) error {
+		have, err := s.claimed(r)
+		used = have != nil
 		return err
 	})
 	return used, err
 }
 
-// claimed returns the task that was made under the idempotency key; nil when
+// replayed returns the task that was made under the idempotency key; nil when
 // there is none.
-func (s *Submission) claimed(r storage.Reader) (*record, error) {
-	if s.IdempotencyKey == "" {
-		return nil, nil
-	}
-	var have claimRecord
-	found, err := storage.GetRecord(r, []byte(s.claimKey()), &have)
-	if err != nil || !found {
+func (s *Submission) replayed(r storage.Reader) (*record, error) {
+	have, err := s.claimed(r)
+	if err != nil || have == nil {
 		return nil, err
 	}
 	if have.Fingerprint != s.Fingerprint {
@@ -98,12 +93,8 @@ func (s *Submission) claimed(r storage.Reader) (*record, error) {
 
 // sessionFree refuses a session id that is in use.
 func (s *Submission) sessionFree(r storage.Reader, now int64) error {
-	if s.SessionID == "" {
-		return nil
-	}
-	var have sessionRecord
-	found, err := storage.GetRecord(r, []byte(s.sessionKey()), &have)
-	if err != nil || !found || now >= have.Until {
+	have, err := s.session(r)
+	if err != nil || have == nil || now >= have.Until {
 		return err
 	}
 	return &DuplicateSession{have.Task, fault.At(fault.DuplicateSessionID, "session_id",
@@ -111,35 +102,27 @@ func (s *Submission) sessionFree(r storage.Reader, now int64) error {
 }
 
 // reserveNames takes the session id and the idempotency key for a task.
-func (s *Submission) reserveNames(t storage.Txn, now time.Time, id string) error {
+func (s *Submission) reserveNames(t storage.Txn, now time.Time, id string) (err error) {
 	if s.SessionID != "" {
-		until := now.Add(SessionWindow)
-		// The engine may drop it later than it ends: what ends it is its field.
-		err := t.Set([]byte(s.sessionKey()), storage.EncodeRecord(sessionRecord{id, milliseconds(until)}), until.Add(24*time.Hour))
-		if err != nil {
-			return err
-		}
+		until := milliseconds(now.Add(SessionWindow))
+		err = sessions.Put(t, nil, &sessionRecord{s.Key, hashOf(s.SessionID), id, until})
 	}
-	if s.IdempotencyKey == "" {
-		return nil
+	if err == nil && s.IdempotencyKey != "" {
+		err = claims.Put(t, nil, &claimRecord{s.Key, hashOf(s.IdempotencyKey), id, s.Fingerprint, milliseconds(now)})
 	}
-	return storage.SetRecord(t, []byte(s.claimKey()), claimRecord{id, s.Fingerprint, milliseconds(now)})
+	return err
 }
 
 // freeNames gives the session id of a task free, if it still has it, and the
 // idempotency key.
 func freeNames(t storage.Txn, rec *record) error {
 	if rec.SessionID != "" {
-		key := storage.Key(sessionPrefix, rec.Key, hashOf(rec.SessionID))
-		var have sessionRecord
-		found, err := storage.GetRecord(t, key, &have)
+		have, err := sessions.Get(t, rec.Key, hashOf(rec.SessionID))
+		if err == nil && have != nil && have.Task == rec.ID {
+			err = sessions.Put(t, have, nil)
+		}
 		if err != nil {
 			return err
-		}
-		if found && have.Task == rec.ID {
-			if err := t.Delete(key); err != nil {
-				return err
-			}
 		}
 	}
 	return freeClaim(t, rec)
@@ -149,5 +132,5 @@ func freeClaim(t storage.Txn, rec *record) error {
 	if rec.Claim == "" {
 		return nil
 	}
-	return t.Delete(storage.Key(claimPrefix, rec.Key, rec.Claim))
+	return claims.Put(t, &claimRecord{Key: rec.Key, Hash: rec.Claim}, nil)
 }

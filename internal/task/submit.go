@@ -165,11 +165,11 @@ func (s *Submission) first(ctx context.Context, e *Engine) (before *record, err 
 // do decides what this one is.
 func (s *Submission) turn(ctx context.Context, e *Engine) (done func(), err error) {
 	done = func() {}
-	for _, name := range []string{s.claimKey(), s.sessionKey()} { // always in this order: nobody waits in a circle
-		if name == "" {
+	for _, name := range [...]struct{ kind, text string }{{claimPrefix, s.IdempotencyKey}, {sessionPrefix, s.SessionID}} { // always in this order: nobody waits in a circle
+		if name.text == "" {
 			continue
 		}
-		mine, err := e.locks.Lock(ctx, name)
+		mine, err := e.locks.Lock(ctx, string(storage.Key(name.kind, s.Key, hashOf(name.text))))
 		if err != nil {
 			done()
 			return nil, err
@@ -183,7 +183,7 @@ func (s *Submission) turn(ctx context.Context, e *Engine) (done func(), err erro
 // before returns the task that was made under the idempotency key, or refuses
 // what another task keeps from being made.
 func (s *Submission) before(r storage.Reader, now int64) (*record, error) {
-	rec, err := s.claimed(r)
+	rec, err := s.replayed(r)
 	if err != nil || rec != nil {
 		return rec, err
 	}
@@ -201,8 +201,11 @@ func (s *Submission) record(id string) *record {
 	r := &record{
 		ID: id, Key: s.Key, User: s.Payer.User, Backend: s.Backend,
 		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Handover: None,
-		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName, Claim: s.claimHash(),
+		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName,
 		Hold: s.Quote.Hold, Quote: &s.Quote,
+	}
+	if s.IdempotencyKey != "" {
+		r.Claim = hashOf(s.IdempotencyKey)
 	}
 	if r.Enclosed = len(s.body) <= mostEnclosed; r.Enclosed {
 		r.Body = s.body[1:] // without the version

@@ -81,16 +81,15 @@ func (e *Engine) ofOne(ctx context.Context, err error) bool {
 // this time, beside an error of those that cannot be read.
 func (e *Engine) late(ctx context.Context, backend string) (late []*record, err error) {
 	now := e.now()
-	lo, _ := storage.Below(duePrefix, backend)
-	hi := storage.Key(duePrefix, backend, now+1)
+	in := due.Under(backend).Before(backend, now+1)
 	if from := e.undriven.key[backend]; from != nil {
-		lo = from
+		in = in.FromKey(from)
 	}
 	delete(e.undriven.key, backend) // from the beginning, unless there are more
 	var unread error
 	err = e.view(ctx, func(r storage.Reader) error {
 		late, unread = nil, nil
-		keys, err := firstKeys(r, lo, hi, expireMost+1)
+		keys, err := in.Keys(r, expireMost+1)
 		if err != nil {
 			return err
 		}
@@ -123,13 +122,12 @@ func (e *Engine) clear(ctx context.Context) error {
 	if before < 0 {
 		return nil
 	}
-	lo, _ := storage.Below(endPrefix)
-	hi := storage.Key(endPrefix, before+1)
+	in := ended.Under().Before(before + 1)
 	var failed []error
 	for begun := time.Now(); time.Since(begun) < sweepFor; {
 		var keys [][]byte
 		err := e.view(ctx, func(r storage.Reader) (err error) {
-			keys, err = firstKeys(r, lo, hi, sweepMost)
+			keys, err = in.Keys(r, sweepMost)
 			return err
 		})
 		if err != nil || len(keys) == 0 {
@@ -144,7 +142,7 @@ func (e *Engine) clear(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		lo = append(keys[len(keys)-1], 0)
+		in = in.FromKey(append(keys[len(keys)-1], 0))
 	}
 	return errors.Join(failed...)
 }
@@ -194,7 +192,7 @@ func forget(t storage.Txn, id string) error {
 			return err
 		}
 		if event != nil {
-			if err := replaceEvent(t, event, nil); err != nil {
+			if err := events.Put(t, event, nil); err != nil {
 				return err
 			}
 		}

@@ -20,9 +20,7 @@ import (
 // that does not add up. r is one snapshot; the error is that of reading.
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: milliseconds(now), problem: problem, loads: make(map[string]load), open: multiset.New()}
-	for _, step := range []func() error{
-		v.tasks, v.counts, v.indexes, v.bodies, v.names, v.holds, v.events,
-	} {
+	for _, step := range []func() error{v.tasks, v.counts, v.bodies, v.names, v.holds, v.events} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -40,17 +38,14 @@ type verification struct {
 
 // tasks checks each task with all that it leads to.
 func (v *verification) tasks() error {
-	return v.each(taskPrefix, func(key, val []byte) error {
-		var rec record
-		if err := storage.DecodeRecord(val, &rec); err != nil {
-			v.problem("task %q: its record cannot be read: %v", key, err)
-			return nil
+	err := tasks.Verify(v, (*record).what, v.problem)
+	for rec, bad := range tasks.Scan(v, tasks.Under()) {
+		if err = cmp.Or(err, passed(bad)); err != nil {
+			return err
 		}
-		if string(key) != string(storage.Key(taskPrefix, rec.ID)) {
-			v.problem("task %s: it lies at the key of another, %q", rec.ID, key)
-			return nil
+		if bad != nil {
+			continue
 		}
-		v.shape(&rec)
 		l := v.loads[rec.Backend]
 		switch {
 		case rec.waiting():
@@ -66,20 +61,30 @@ func (v *verification) tasks() error {
 		if !rec.over() {
 			v.open.Add([]byte(rec.Key), +1)
 		}
-		for _, index := range rec.indexes() {
-			if err := v.exists("task "+rec.ID, index); err != nil {
+		for _, check := range []func(*record) error{v.body, v.money, v.claim, v.session, v.event} {
+			if err := passed(check(rec)); err != nil {
 				return err
 			}
 		}
-		return cmp.Or(v.body(&rec), v.money(&rec), v.claim(&rec), v.session(&rec), v.event(&rec))
-	})
+	}
+	return err
 }
 
-// shape checks that what a task is fits together.
-func (v *verification) shape(r *record) {
-	tell := func(wrong bool, format string, args ...any) {
-		if wrong {
-			v.problem("task %s: %s", r.ID, fmt.Sprintf(format, args...))
+// passed leaves out that a record cannot be read, which is told of where it lies.
+func passed(err error) error {
+	if errors.Is(err, storage.ErrUnreadable) {
+		return nil
+	}
+	return err
+}
+
+func (r *record) what() string { return "task " + r.ID }
+
+// wrong returns what in a task contradicts itself.
+func (r *record) wrong() (wrong []string) {
+	tell := func(is bool, format string, args ...any) {
+		if is {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
 	switch r.State {
@@ -101,6 +106,7 @@ func (v *verification) shape(r *record) {
 	tell(r.Handover == Accepted && r.Ref == nil, "it was accepted without a reference")
 	tell((r.State == InProgress || r.State == Success) && r.Handover != Accepted, "it is %s, and its hand-over %s", r.State, r.Handover)
 	tell(!r.over() && r.Handover == Accepted && r.Deadline > r.Handed+handoverLife.Milliseconds(), "it has more than a day at its backend")
+	return wrong
 }
 
 // body checks that what the backend is asked for is there while it is needed.
@@ -160,10 +166,9 @@ func (v *verification) claim(r *record) error {
 	if r.Claim == "" {
 		return nil
 	}
-	var have claimRecord
-	_, err := storage.GetRecord(v, storage.Key(claimPrefix, r.Key, r.Claim), &have)
-	if err == nil && have.Task != r.ID {
-		v.problem("task %s: its idempotency key leads to %q", r.ID, have.Task)
+	have, err := claims.Get(v, r.Key, r.Claim)
+	if err == nil && (have == nil || have.Task != r.ID) {
+		v.problem("task %s: its idempotency key does not lead to it", r.ID)
 	}
 	return err
 }
@@ -174,10 +179,9 @@ func (v *verification) session(r *record) error {
 	if r.SessionID == "" || v.now >= until {
 		return nil
 	}
-	var have sessionRecord
-	_, err := storage.GetRecord(v, storage.Key(sessionPrefix, r.Key, hashOf(r.SessionID)), &have)
-	if err == nil && (have.Task != r.ID || have.Until != until) {
-		v.problem("task %s: its session id is used until %d by %q", r.ID, have.Until, have.Task)
+	have, err := sessions.Get(v, r.Key, hashOf(r.SessionID))
+	if err == nil && (have == nil || have.Task != r.ID || have.Until != until) {
+		v.problem("task %s: its session id is not used by it until %d", r.ID, until)
 	}
 	return err
 }

@@ -1,9 +1,11 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,20 +71,19 @@ func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) err
 		if err != nil {
 			return err
 		}
-		keys := rec.indexes()
-		keys = append(keys,
-			storage.Key(eventPrefix, rec.ID), storage.Key(loadPrefix, rec.Backend), storage.Key(openPrefix, rec.Key),
-			storage.Key(sessionPrefix, rec.Key, hashOf(rec.SessionID)), storage.Key(claimPrefix, rec.Key, rec.Claim))
-		if v, err := readEvent(t, rec.ID); err == nil && v != nil {
-			keys = append(keys, v.indexes()...)
-		}
-		for _, key := range keys {
-			if strings.HasPrefix(string(key), prefix+"/") {
-				if have, err := t.Get(key); err != nil || have == nil {
-					return errors.Join(err, errors.New("there is no such key"))
-				}
-				return t.Delete(key)
+		names := []string{rec.ID, rec.Backend, rec.Key, hashOf(rec.SessionID), rec.Claim} // what its keys end with
+		var found []byte
+		lo, hi := storage.Below(prefix)
+		if err := t.Scan(lo, hi, func(key, _ []byte) bool {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(string(key), "/"+name) }) {
+				found = bytes.Clone(key)
 			}
+			return found == nil
+		}); err != nil {
+			return err
+		}
+		if found != nil {
+			return t.Delete(found)
 		}
 		return errors.New("it has no key below " + prefix)
 	}
@@ -109,8 +110,8 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 
 		"a task that cannot be read": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(taskPrefix, nobody), []byte("x"), time.Time{})
-		}, "its record cannot be read"},
-		"a task of which nothing is left": {plant(taskPrefix, nobody), "its record cannot be read"},
+		}, "a record of task cannot be read"},
+		"a task of which nothing is left": {plant(taskPrefix, nobody), "a record of task cannot be read"},
 		"a task at the key of another": {func(t storage.Txn, f four) error {
 			rec, err := readTask(t, f.failed)
 			if err != nil {
@@ -147,30 +148,30 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 			return err
 		}, "holds 0.000000005 open"},
 
-		"no list of the key":           {lose(atWaiting, ofKeyPrefix), "which leads to it, is missing"},
-		"no list of the user":          {lose(atWaiting, ofUserPrefix), "which leads to it, is missing"},
-		"no place in the queue":        {lose(atWaiting, waitPrefix), "which leads to it, is missing"},
-		"no due time":                  {lose(atRunning, duePrefix), "which leads to it, is missing"},
-		"no key of the ref":            {lose(atRunning, refPrefix), "which leads to it, is missing"},
-		"no time of the end":           {lose(atFailed, endPrefix), "which leads to it, is missing"},
+		"no list of the key":           {lose(atWaiting, ofKeyPrefix), "its key of taskof is missing"},
+		"no list of the user":          {lose(atWaiting, ofUserPrefix), "its key of taskuser is missing"},
+		"no place in the queue":        {lose(atWaiting, waitPrefix), "its key of taskwait is missing"},
+		"no due time":                  {lose(atRunning, duePrefix), "its key of taskdue is missing"},
+		"no key of the ref":            {lose(atRunning, refPrefix), "its key of taskref is missing"},
+		"no time of the end":           {lose(atFailed, endPrefix), "its key of taskend is missing"},
 		"no body":                      {damage(atWaiting, func(r *record) { r.Body = nil }), "its body is there: false"},
 		"no long body":                 {damage(atWaiting, func(r *record) { r.Enclosed, r.Body = false, nil }), "its body is there: false"},
 		"a body in the wrong place":    {damage(atWaiting, func(r *record) { r.Enclosed = false }), "a body of it is where none belongs"},
-		"no idempotency key":           {lose(atFailed, claimPrefix), `its idempotency key leads to ""`},
-		"no session id":                {lose(atSuccess, sessionPrefix), `is used until 0 by ""`},
+		"no idempotency key":           {lose(atFailed, claimPrefix), `its idempotency key does not lead to it`},
+		"no session id":                {lose(atSuccess, sessionPrefix), `its session id is not used by it until`},
 		"no callback":                  {lose(atSuccess, eventPrefix), "the outbox has it: false"},
-		"no list of the callback":      {lose(atFailed, eventOfPrefix), "which leads to it, is missing"},
+		"no list of the callback":      {lose(atFailed, eventOfPrefix), "its key of eventof is missing"},
 		"nothing counts for a backend": {lose(atRunning, loadPrefix), "nothing counts them"},
 		"nothing counts for a key":     {lose(atRunning, openPrefix), "counted wrong"},
 
-		"a list of a key of nobody":      {plant(ofKeyPrefix, annKey, int64(1), nobody), "it leads to a task that is not there"},
-		"a list of a user of nobody":     {plant(ofUserPrefix, ann, int64(1), nobody), "it leads to a task that is not there"},
-		"a queue of nobody":              {plant(waitPrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
-		"a due time of nobody":           {plant(duePrefix, "other", int64(1), nobody), "it leads to a task that is not there"},
-		"a key of a ref unheard":         {damage(atRunning, func(r *record) { r.Unheard = true }), "it leads to a task that is not there, or is not so"},
-		"a ref of nobody":                {plant(refPrefix, "works", "x", nobody), "it leads to a task that is not there"},
-		"an end of nobody":               {plant(endPrefix, int64(1), nobody), "it leads to a task that is not there"},
-		"a key of no form":               {plant(endPrefix, "x"), "it leads to a task that is not there"},
+		"a list of a key of nobody":      {plant(ofKeyPrefix, annKey, int64(1), nobody), "a key of taskof leads to no record"},
+		"a list of a user of nobody":     {plant(ofUserPrefix, ann, int64(1), nobody), "a key of taskuser leads to no record"},
+		"a queue of nobody":              {plant(waitPrefix, "other", int64(1), nobody), "a key of taskwait leads to no record"},
+		"a due time of nobody":           {plant(duePrefix, "other", int64(1), nobody), "a key of taskdue leads to no record"},
+		"a key of a ref unheard":         {damage(atRunning, func(r *record) { r.Unheard = true }), "a key of taskref leads to no record"},
+		"a ref of nobody":                {plant(refPrefix, "works", "x", nobody), "a key of taskref leads to no record"},
+		"an end of nobody":               {plant(endPrefix, int64(1), nobody), "a key of taskend leads to no record"},
+		"a key of no form":               {plant(endPrefix, "x"), "a key of taskend leads to no record"},
 		"a body of nobody":               {plant(bodyPrefix, nobody), "it is the body of a task that is not there"},
 		"a body of a job at its backend": {damage(atRunning, func(r *record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body is there: true"},
 		"a body of a task that is over":  {damage(atSuccess, func(r *record) { r.Body = json.RawMessage("{}") }), "it is success, and its body is there: true"},
@@ -183,22 +184,22 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 				t.Set(storage.Key(bodyPrefix, f.success), nil, time.Time{}))
 		}, "it is success, and its body is there: true"},
 		"a second place in the queue": {func(t storage.Txn, f four) error {
-			return t.Set(storage.Key(waitPrefix, "works", int64(99), f.waiting), nil, time.Time{})
-		}, "it leads to a task that is not there, or is not so"},
+			return t.Set(storage.Key(waitPrefix, "works", int64(99), f.waiting), []byte{byte(idSize)}, time.Time{})
+		}, "a key of taskwait leads to no record"},
 		"a session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{nobody, milliseconds(time.Now().Add(time.Hour))})
+			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{annKey, "x", nobody, milliseconds(time.Now().Add(time.Hour))})
 		}, "which is not there or has another session id"},
 		"a session id of another": {func(t storage.Txn, f four) error {
-			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{f.waiting, milliseconds(time.Now().Add(time.Hour))})
+			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{annKey, "x", f.waiting, milliseconds(time.Now().Add(time.Hour))})
 		}, "which is not there or has another session id"},
 		"an old session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{nobody, milliseconds(time.Now())})
+			return storage.SetRecord(t, storage.Key(sessionPrefix, annKey, "x"), sessionRecord{annKey, "x", nobody, milliseconds(time.Now())})
 		}, ""},
-		"a session id that cannot be read": {plant(sessionPrefix, annKey, "x"), "it cannot be read"},
+		"a session id that cannot be read": {plant(sessionPrefix, annKey, "x"), "a record of tasksession cannot be read"},
 		"an idempotency key of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(claimPrefix, annKey, "x"), claimRecord{Task: nobody})
+			return storage.SetRecord(t, storage.Key(claimPrefix, annKey, "x"), claimRecord{Key: annKey, Hash: "x", Task: nobody})
 		}, "which is not there or has another idempotency key"},
-		"an idempotency key that cannot be read": {plant(claimPrefix, annKey, "x"), "it cannot be read"},
+		"an idempotency key that cannot be read": {plant(claimPrefix, annKey, "x"), "a record of taskclaim cannot be read"},
 
 		"a backend that counts wrong": {func(t storage.Txn, _ four) error {
 			return load{Running: 2, Waiting: 1, Last: 9}.write(t, "works")
@@ -219,7 +220,7 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 
 		"a callback that cannot be read": {func(t storage.Txn, _ four) error {
 			return t.Set(storage.Key(eventPrefix, nobody), []byte("x"), time.Time{})
-		}, "callback \"event/" + nobody + "\": its record cannot be read"},
+		}, "a record of event cannot be read"},
 		"a callback at the key of another": {func(t storage.Txn, f four) error {
 			v, err := readEvent(t, f.success)
 			if err != nil {
@@ -228,21 +229,21 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 			return storage.SetRecord(t, storage.Key(eventPrefix, nobody), v)
 		}, "it lies at the key of another"},
 		"a callback of nobody": {func(t storage.Txn, f four) error {
-			return replaceEvent(t, nil, &eventRecord{Task: nobody, User: ann, State: Dead, Ended: 1})
+			return events.Put(t, nil, &eventRecord{Task: nobody, User: ann, State: Dead, Ended: 1})
 		}, "there is no such task that is over"},
 		"a callback of a task that runs": {func(t storage.Txn, f four) error {
-			return replaceEvent(t, nil, &eventRecord{Task: f.running, Key: annKey, User: ann, State: Dead, Ended: 1})
+			return events.Put(t, nil, &eventRecord{Task: f.running, Key: annKey, User: ann, State: Dead, Ended: 1})
 		}, "there is no such task that is over"},
 		"a callback of another key":      {damageEvent(atSuccess, func(v *eventRecord) { v.Key = bobKey }), "there is no such task that is over"},
 		"a callback that nobody sends":   {damageEvent(atSuccess, func(v *eventRecord) { v.State = Undelivered }), "nobody will send it"},
 		"a callback of no state":         {damageEvent(atSuccess, func(v *eventRecord) { v.State = "x" }), `it is "x"`},
 		"a callback that is sent again":  {damageEvent(atSuccess, func(v *eventRecord) { v.Due = 5 }), "is sent at 5"},
 		"a callback without an end":      {damageEvent(atSuccess, func(v *eventRecord) { v.Ended = 0 }), "since 0"},
-		"a list of callbacks of nobody":  {plant(eventOfPrefix, ann, int64(1), nobody), "it leads to a callback that is not there"},
-		"a due time of a callback of no": {plant(eventDuePrefix, ann, annKey, int64(1<<50), nobody), "it leads to a callback that is not there"},
+		"a list of callbacks of nobody":  {plant(eventOfPrefix, ann, int64(1), nobody), "a key of eventof leads to no record"},
+		"a due time of a callback of no": {plant(eventDuePrefix, ann, annKey, int64(1<<50), nobody), "a key of eventdue leads to no record"},
 		"a due time of a callback sent": {func(t storage.Txn, f four) error {
 			return plant(eventDuePrefix, ann, annKey, int64(1<<50), f.success)(t, f)
-		}, "it leads to a callback that is not there, or is not so"},
+		}, "a key of eventdue leads to no record"},
 		"a callback due for another key": {func(t storage.Txn, f four) error {
 			v, err := readEvent(t, f.success)
 			if err != nil {
@@ -250,11 +251,11 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 			}
 			before := *v
 			v.State, v.Due, v.Ended = Undelivered, 1<<50, 0
-			if err := replaceEvent(t, &before, v); err != nil {
+			if err := events.Put(t, &before, v); err != nil {
 				return err
 			}
 			return plant(eventDuePrefix, ann, annKey2, v.Due, v.Task)(t, f)
-		}, "it leads to a callback that is not there, or is not so"},
+		}, "a key of eventdue leads to no record"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {

@@ -32,7 +32,7 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 				return err
 			})
 			all := strings.Join(found, "\n")
-			if planted := strings.Contains(all, "which leads to it, is missing"); err != nil || !planted && !strings.Contains(key, f.failed) {
+			if planted := strings.Contains(all, "its key of taskend is missing"); err != nil || !planted && !strings.Contains(key, f.failed) {
 				t.Errorf("with %q damaged: %v, found\n%s", key, err, all)
 			}
 		})
