@@ -40,7 +40,7 @@ var statefulTypes = []string{"container_upload", "item_reference"}
 
 // keptMembers are the rules for these names, of which each table has one.
 var keptMembers = func() *strictjson.Table {
-	var rules []rule
+	rules := make([]rule, 0, len(statefulNames)+len(agentNames))
 	for _, name := range statefulNames {
 		rules = append(rules, kept(name))
 	}
