@@ -35,16 +35,16 @@ func (Admin) CaddyModule() caddy.ModuleInfo {
 // names it.
 const operator = "operator"
 
-// adminRoute is one route: what it does with the node and a request, and what
+// adminRoute is one route: what it does with the runtime and a request, and what
 // it answers.
 type adminRoute struct {
 	pattern string // of http.ServeMux
-	handle  func(*Node, *http.Request) (any, error)
+	handle  func(*Runtime, *http.Request) (any, error)
 }
 
 // serve answers a request by the route.
-func (route adminRoute) serve(w http.ResponseWriter, r *http.Request, node *Node) {
-	answer, err := route.handle(node, r)
+func (route adminRoute) serve(w http.ResponseWriter, r *http.Request, runtime *Runtime) {
+	answer, err := route.handle(runtime, r)
 	if err != nil {
 		adminFault(w, err)
 		return
@@ -65,15 +65,15 @@ func (Admin) Routes() []caddy.AdminRoute {
 	mux := http.NewServeMux()
 	for _, route := range adminRoutes {
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
-			withNode(w, r, (*App).InForce, func(node *Node) { route.serve(w, r, node) })
+			withRuntime(w, r, (*App).InForce, func(runtime *Runtime) { route.serve(w, r, runtime) })
 		})
 	}
 	// These tell of a store that the configuration is not in force at, too.
 	mux.HandleFunc("GET /modelgate/status", func(w http.ResponseWriter, r *http.Request) {
-		withNode(w, r, (*App).Node, func(node *Node) { adminRoute{handle: adminStatus}.serve(w, r, node) })
+		withRuntime(w, r, (*App).Runtime, func(runtime *Runtime) { adminRoute{handle: adminStatus}.serve(w, r, runtime) })
 	})
 	mux.HandleFunc("GET /modelgate/backup", func(w http.ResponseWriter, r *http.Request) {
-		withNode(w, r, (*App).Node, func(node *Node) { adminBackup(w, r, node) })
+		withRuntime(w, r, (*App).Runtime, func(runtime *Runtime) { adminBackup(w, r, runtime) })
 	})
 	mux.HandleFunc("/modelgate/", func(w http.ResponseWriter, _ *http.Request) {
 		adminFault(w, fault.New(fault.NotFound, "there is no such admin route"))
@@ -96,14 +96,14 @@ func activeApp() (*App, error) {
 	return module.(*App), nil
 }
 
-// withNode calls fn with the node of the running configuration, which node returns.
-func withNode(w http.ResponseWriter, r *http.Request, node func(*App, context.Context) (*Node, func(), error), fn func(*Node)) {
+// withRuntime calls fn with the runtime of the running configuration, which runtime returns.
+func withRuntime(w http.ResponseWriter, r *http.Request, runtime func(*App, context.Context) (*Runtime, func(), error), fn func(*Runtime)) {
 	app, err := activeApp()
 	if err != nil {
 		adminFault(w, err)
 		return
 	}
-	held, release, err := node(app, r.Context())
+	held, release, err := runtime(app, r.Context())
 	if err != nil {
 		adminFault(w, fault.New(fault.StoreUnavailable, "%v", err))
 		return
@@ -157,7 +157,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// Status is what an operator sees of a running node.
+// Status is what an operator sees of a running runtime.
 type Status struct {
 	Ready       bool          `json:"ready"`
 	Reason      string        `json:"reason,omitempty"` // why it is not ready
@@ -171,21 +171,21 @@ type Status struct {
 	Stats       storage.Stats `json:"store_stats"`
 }
 
-func adminStatus(n *Node, r *http.Request) (any, error) {
+func adminStatus(rt *Runtime, r *http.Request) (any, error) {
 	app, err := activeApp()
 	if err != nil {
 		return nil, err
 	}
 	models, _ := app.Offered()
 	version, _ := caddy.Version()
-	restricted, _ := n.Ledger.Restricted(r.Context(), app.Tolerance()) // fails as the probe below does
+	restricted, _ := rt.Ledger.Restricted(r.Context(), app.Tolerance()) // fails as the probe below does
 	status := Status{
 		Caddy: version, Store: app.opener.Key(), Models: append([]string{}, models...),
-		Calls: n.calls.Load(), Credentials: n.Directory.Count(), Stats: n.Store.Stats(),
+		Calls: rt.calls.Load(), Credentials: rt.Directory.Count(), Stats: rt.Store.Stats(),
 		Restricted: append([]string{}, restricted...),
 	}
-	err = errors.Join(n.Ready(), n.Probe(r.Context()))
-	if users, listErr := n.Directory.Users(r.Context()); listErr == nil {
+	err = errors.Join(rt.Ready(), rt.Probe(r.Context()))
+	if users, listErr := rt.Directory.Users(r.Context()); listErr == nil {
 		status.Users = len(users)
 	}
 	if status.Ready = err == nil; err != nil {
@@ -196,13 +196,13 @@ func adminStatus(n *Node, r *http.Request) (any, error) {
 
 // adminBackup streams a backup. When it fails in the middle the connection is
 // cut off, so that the reader knows.
-func adminBackup(w http.ResponseWriter, r *http.Request, n *Node) {
+func adminBackup(w http.ResponseWriter, r *http.Request, rt *Runtime) {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // a large store takes its time
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if err := n.Store.Backup(r.Context(), w); err != nil {
+	if err := rt.Store.Backup(r.Context(), w); err != nil {
 		if !errors.Is(err, context.Canceled) {
-			n.logger.Error("backup failed", zap.Error(err))
+			rt.logger.Error("backup failed", zap.Error(err))
 		}
 		panic(http.ErrAbortHandler)
 	}

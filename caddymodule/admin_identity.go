@@ -13,58 +13,58 @@ import (
 var identityRoutes = []adminRoute{
 	{"GET /modelgate/users", adminUsers},
 	{"POST /modelgate/users", adminCreateUser},
-	{"GET /modelgate/users/{user}", func(n *Node, r *http.Request) (any, error) {
-		return n.shown(r)(n.Directory.User(r.Context(), r.PathValue("user")))
+	{"GET /modelgate/users/{user}", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shown(r)(rt.Directory.User(r.Context(), r.PathValue("user")))
 	}},
-	{"DELETE /modelgate/users/{user}/factors", func(n *Node, r *http.Request) (any, error) {
-		return struct{}{}, n.Directory.ResetFactors(r.Context(), operator, r.PathValue("user"))
+	{"DELETE /modelgate/users/{user}/factors", func(rt *Runtime, r *http.Request) (any, error) {
+		return struct{}{}, rt.Directory.ResetFactors(r.Context(), operator, r.PathValue("user"))
 	}},
-	{"POST /modelgate/users/{user}/reset-password", func(n *Node, r *http.Request) (any, error) {
-		code, err := n.Directory.IssueResetCode(r.Context(), operator, r.PathValue("user"))
+	{"POST /modelgate/users/{user}/reset-password", func(rt *Runtime, r *http.Request) (any, error) {
+		code, err := rt.Directory.IssueResetCode(r.Context(), operator, r.PathValue("user"))
 		return shownCode{code.Reveal()}, err
 	}},
-	{"POST /modelgate/users/{user}/unblock", func(n *Node, r *http.Request) (any, error) {
-		return struct{}{}, n.Directory.Unblock(r.Context(), operator, r.PathValue("user"))
+	{"POST /modelgate/users/{user}/unblock", func(rt *Runtime, r *http.Request) (any, error) {
+		return struct{}{}, rt.Directory.Unblock(r.Context(), operator, r.PathValue("user"))
 	}},
-	{"POST /modelgate/users/{user}/sign-out", func(n *Node, r *http.Request) (any, error) {
-		return struct{}{}, n.Directory.SignOut(r.Context(), operator, r.PathValue("user"))
+	{"POST /modelgate/users/{user}/sign-out", func(rt *Runtime, r *http.Request) (any, error) {
+		return struct{}{}, rt.Directory.SignOut(r.Context(), operator, r.PathValue("user"))
 	}},
-	{"POST /modelgate/users/{user}/disable", func(n *Node, r *http.Request) (any, error) {
-		return n.shown(r)(n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true))
+	{"POST /modelgate/users/{user}/disable", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shown(r)(rt.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), true))
 	}},
-	{"POST /modelgate/users/{user}/enable", func(n *Node, r *http.Request) (any, error) {
-		return n.shown(r)(n.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false))
+	{"POST /modelgate/users/{user}/enable", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shown(r)(rt.Directory.SetUserDisabled(r.Context(), operator, r.PathValue("user"), false))
 	}},
-	{"POST /modelgate/users/{user}/limits", func(n *Node, r *http.Request) (any, error) {
+	{"POST /modelgate/users/{user}/limits", func(rt *Runtime, r *http.Request) (any, error) {
 		var change identity.LimitsChange
 		if err := decode(r, &change); err != nil {
 			return nil, err
 		}
-		return n.shown(r)(n.Directory.ChangeUserLimits(r.Context(), operator, r.PathValue("user"), change))
+		return rt.shown(r)(rt.Directory.ChangeUserLimits(r.Context(), operator, r.PathValue("user"), change))
 	}},
-	{"DELETE /modelgate/users/{user}/limits", func(n *Node, r *http.Request) (any, error) {
-		return n.shown(r)(n.Directory.SetUserLimits(r.Context(), operator, r.PathValue("user"), identity.Limits{}))
+	{"DELETE /modelgate/users/{user}/limits", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shown(r)(rt.Directory.SetUserLimits(r.Context(), operator, r.PathValue("user"), identity.Limits{}))
 	}},
 	{"POST /modelgate/users/{user}/token", adminMintToken},
-	{"DELETE /modelgate/users/{user}/token", func(n *Node, r *http.Request) (any, error) {
-		return struct{}{}, n.Directory.RevokeToken(r.Context(), operator, r.PathValue("user"))
+	{"DELETE /modelgate/users/{user}/token", func(rt *Runtime, r *http.Request) (any, error) {
+		return struct{}{}, rt.Directory.RevokeToken(r.Context(), operator, r.PathValue("user"))
 	}},
-	{"GET /modelgate/keys", func(n *Node, r *http.Request) (any, error) {
-		return adminKeys(n, r)
+	{"GET /modelgate/keys", func(rt *Runtime, r *http.Request) (any, error) {
+		return adminKeys(rt, r)
 	}},
 	{"POST /modelgate/keys", adminCreateKey},
-	{"POST /modelgate/keys/{key}/limits", func(n *Node, r *http.Request) (any, error) {
+	{"POST /modelgate/keys/{key}/limits", func(rt *Runtime, r *http.Request) (any, error) {
 		var change identity.LimitsChange
 		if err := decode(r, &change); err != nil {
 			return nil, err
 		}
-		return ofOperator(n.Directory.ChangeKeyLimits(r.Context(), operator, r.PathValue("key"), change))
+		return ofOperator(rt.Directory.ChangeKeyLimits(r.Context(), operator, r.PathValue("key"), change))
 	}},
-	{"DELETE /modelgate/keys/{key}/limits", func(n *Node, r *http.Request) (any, error) {
-		return ofOperator(n.Directory.SetKeyLimits(r.Context(), operator, r.PathValue("key"), identity.Limits{}))
+	{"DELETE /modelgate/keys/{key}/limits", func(rt *Runtime, r *http.Request) (any, error) {
+		return ofOperator(rt.Directory.SetKeyLimits(r.Context(), operator, r.PathValue("key"), identity.Limits{}))
 	}},
-	{"POST /modelgate/keys/{key}/revoke", func(n *Node, r *http.Request) (any, error) {
-		return ofOperator(n.Directory.RevokeKey(r.Context(), operator, r.PathValue("key")))
+	{"POST /modelgate/keys/{key}/revoke", func(rt *Runtime, r *http.Request) (any, error) {
+		return ofOperator(rt.Directory.RevokeKey(r.Context(), operator, r.PathValue("key")))
 	}},
 	{"POST /modelgate/keys/{key}/rotate", adminRotateKey},
 }
@@ -81,29 +81,29 @@ type shownFactors struct {
 	Passkeys    int  `json:"passkeys"`
 }
 
-func (n *Node) withFactors(r *http.Request, user identity.User) (shownUser, error) {
-	factors, err := n.Directory.Factors(r.Context(), user.ID)
+func (rt *Runtime) withFactors(r *http.Request, user identity.User) (shownUser, error) {
+	factors, err := rt.Directory.Factors(r.Context(), user.ID)
 	return shownUser{user, shownFactors{factors.TOTP, factors.BackupCodes, len(factors.Passkeys)}}, err
 }
 
 // shown returns what shows a user that somebody was asked for.
-func (n *Node) shown(r *http.Request) func(identity.User, error) (any, error) {
+func (rt *Runtime) shown(r *http.Request) func(identity.User, error) (any, error) {
 	return func(user identity.User, err error) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return n.withFactors(r, user)
+		return rt.withFactors(r, user)
 	}
 }
 
-func adminUsers(n *Node, r *http.Request) (any, error) {
-	users, err := n.Directory.Users(r.Context())
+func adminUsers(rt *Runtime, r *http.Request) (any, error) {
+	users, err := rt.Directory.Users(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	shown := make([]shownUser, len(users))
 	for i, user := range users {
-		if shown[i], err = n.withFactors(r, user); err != nil {
+		if shown[i], err = rt.withFactors(r, user); err != nil {
 			return nil, err
 		}
 	}
@@ -117,7 +117,7 @@ type shownCode struct {
 
 // adminCreateUser makes a user, with a password if one is given: people log in by
 // it, programs need none.
-func adminCreateUser(n *Node, r *http.Request) (any, error) {
+func adminCreateUser(rt *Runtime, r *http.Request) (any, error) {
 	var in struct {
 		Name     string  `json:"name"`
 		Password *string `json:"password"`
@@ -126,10 +126,10 @@ func adminCreateUser(n *Node, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if in.Password != nil {
-		user, err := n.Directory.CreateUserWithPassword(r.Context(), operator, in.Name, *in.Password)
+		user, err := rt.Directory.CreateUserWithPassword(r.Context(), operator, in.Name, *in.Password)
 		return shownUser{User: user}, err
 	}
-	user, err := n.Directory.CreateUser(r.Context(), operator, in.Name)
+	user, err := rt.Directory.CreateUser(r.Context(), operator, in.Name)
 	return shownUser{User: user}, err
 }
 
@@ -138,8 +138,8 @@ type shownToken struct {
 	Secret string `json:"access_token,omitempty"`
 }
 
-func adminMintToken(n *Node, r *http.Request) (any, error) {
-	secret, err := n.Directory.MintToken(r.Context(), operator, r.PathValue("user"))
+func adminMintToken(rt *Runtime, r *http.Request) (any, error) {
+	secret, err := rt.Directory.MintToken(r.Context(), operator, r.PathValue("user"))
 	return shownToken{secret.Reveal()}, err
 }
 
@@ -159,12 +159,12 @@ func ofOperator(key identity.Key, err error) (shownKey, error) {
 	return shown, err
 }
 
-func adminKeys(n *Node, r *http.Request) (any, error) {
-	keys, err := n.Directory.Keys(r.Context(), r.URL.Query().Get("user"))
+func adminKeys(rt *Runtime, r *http.Request) (any, error) {
+	keys, err := rt.Directory.Keys(r.Context(), r.URL.Query().Get("user"))
 	if err != nil {
 		return nil, err
 	}
-	names, err := userNames(n, r)
+	names, err := userNames(rt, r)
 	shown := make([]shownKey, len(keys))
 	for i, key := range keys {
 		shown[i], _ = ofOperator(key, nil)
@@ -174,8 +174,8 @@ func adminKeys(n *Node, r *http.Request) (any, error) {
 }
 
 // userNames returns the names of all users by their ids.
-func userNames(n *Node, r *http.Request) (map[string]string, error) {
-	users, err := n.Directory.Users(r.Context())
+func userNames(rt *Runtime, r *http.Request) (map[string]string, error) {
+	users, err := rt.Directory.Users(r.Context())
 	names := make(map[string]string, len(users))
 	for _, user := range users {
 		names[user.ID] = user.Name
@@ -183,7 +183,7 @@ func userNames(n *Node, r *http.Request) (map[string]string, error) {
 	return names, err
 }
 
-func adminCreateKey(n *Node, r *http.Request) (any, error) {
+func adminCreateKey(rt *Runtime, r *http.Request) (any, error) {
 	var in struct {
 		User     string          `json:"user"`
 		Name     string          `json:"name"`
@@ -199,13 +199,13 @@ func adminCreateKey(n *Node, r *http.Request) (any, error) {
 		return nil, fault.At(fault.MissingParameter, "user", "whose key? name a user by id or name")
 	}
 	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires, Limits: in.Limits}
-	key, secret, err := n.Directory.CreateKey(r.Context(), operator, in.User, spec)
+	key, secret, err := rt.Directory.CreateKey(r.Context(), operator, in.User, spec)
 	shown, err := ofOperator(key, err)
 	shown.Secret = secret.Reveal()
 	return shown, err
 }
 
-func adminRotateKey(n *Node, r *http.Request) (any, error) {
+func adminRotateKey(rt *Runtime, r *http.Request) (any, error) {
 	var in struct {
 		Grace int64 `json:"grace"` // seconds
 	}
@@ -215,7 +215,7 @@ func adminRotateKey(n *Node, r *http.Request) (any, error) {
 	if in.Grace < 0 || in.Grace > int64(identity.MaxGrace/time.Second) {
 		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", int64(identity.MaxGrace/time.Second))
 	}
-	key, secret, err := n.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
+	key, secret, err := rt.Directory.RotateKey(r.Context(), operator, r.PathValue("key"), time.Duration(in.Grace)*time.Second)
 	shown, err := ofOperator(key, err)
 	shown.Secret = secret.Reveal()
 	return shown, err

@@ -20,36 +20,36 @@ var moneyRoutes = []adminRoute{
 	{"POST /modelgate/wallets/{user}/debit", adminChangeWallet((*billing.Desk).Debit)},
 	{"POST /modelgate/wallets/{user}/clear", adminClearWallet},
 	{"GET /modelgate/wallets/{user}/ledger", adminLedger},
-	{"GET /modelgate/plans", func(*Node, *http.Request) (any, error) {
+	{"GET /modelgate/plans", func(*Runtime, *http.Request) (any, error) {
 		app, err := activeApp()
 		if err != nil {
 			return nil, err
 		}
 		return listed(app.Plans().All(), nil)
 	}},
-	{"GET /modelgate/subscriptions", func(n *Node, r *http.Request) (any, error) {
-		user, err := userOf(n, r, r.URL.Query().Get("user"))
+	{"GET /modelgate/subscriptions", func(rt *Runtime, r *http.Request) (any, error) {
+		user, err := userOf(rt, r, r.URL.Query().Get("user"))
 		if err != nil {
 			return nil, err
 		}
-		return adminSubscriptions(n, r, user.ID)
+		return adminSubscriptions(rt, r, user.ID)
 	}},
 	{"POST /modelgate/subscriptions", adminGrantPlan},
 	{"POST /modelgate/subscriptions/{id}/cancel", adminCancelSubscription},
 	{"GET /modelgate/usage", adminUsage},
-	{"GET /modelgate/mismatches", func(n *Node, r *http.Request) (any, error) {
-		return listed(n.Billing.Mismatches(r.Context(), 1000))
+	{"GET /modelgate/mismatches", func(rt *Runtime, r *http.Request) (any, error) {
+		return listed(rt.Billing.Mismatches(r.Context(), 1000))
 	}},
 	{"POST /modelgate/verify", adminVerify},
 }
 
 // userOf returns the user with this id or name; the zero User, who stands for
 // all, when it is empty.
-func userOf(n *Node, r *http.Request, idOrName string) (identity.User, error) {
+func userOf(rt *Runtime, r *http.Request, idOrName string) (identity.User, error) {
 	if idOrName == "" {
 		return identity.User{}, nil
 	}
-	return n.Directory.User(r.Context(), idOrName)
+	return rt.Directory.User(r.Context(), idOrName)
 }
 
 // shownWallet is what a user has.
@@ -63,16 +63,16 @@ type shownWallet struct {
 	Owed     money.Amount `json:"owed"`     // receivable; spending is paused while there is one
 }
 
-func adminWallet(n *Node, r *http.Request) (any, error) {
+func adminWallet(rt *Runtime, r *http.Request) (any, error) {
 	app, err := activeApp()
 	if err != nil {
 		return nil, err
 	}
-	user, err := n.Directory.User(r.Context(), r.PathValue("user"))
+	user, err := rt.Directory.User(r.Context(), r.PathValue("user"))
 	if err != nil {
 		return nil, err
 	}
-	funds, err := n.Ledger.Funds(r.Context(), user.ID)
+	funds, err := rt.Ledger.Funds(r.Context(), user.ID)
 	return shownWallet{
 		UserID: user.ID, User: user.Name, Currency: app.Currency,
 		Balance: funds.Wallet.Balance, Held: funds.Wallet.Held, Reserved: funds.Reserved, Owed: funds.Owed,
@@ -86,17 +86,17 @@ type walletChange struct {
 	Key    string       `json:"idempotency_key"`
 }
 
-func adminChangeWallet(change func(*billing.Desk, context.Context, string, string, money.Amount, string, string) (billing.WalletChange, error)) func(*Node, *http.Request) (any, error) {
-	return func(n *Node, r *http.Request) (any, error) {
+func adminChangeWallet(change func(*billing.Desk, context.Context, string, string, money.Amount, string, string) (billing.WalletChange, error)) func(*Runtime, *http.Request) (any, error) {
+	return func(rt *Runtime, r *http.Request) (any, error) {
 		var in walletChange
 		if err := decode(r, &in); err != nil {
 			return nil, err
 		}
-		return change(n.Billing, r.Context(), operator, r.PathValue("user"), in.Amount, in.Reason, in.Key)
+		return change(rt.Billing, r.Context(), operator, r.PathValue("user"), in.Amount, in.Reason, in.Key)
 	}
 }
 
-func adminClearWallet(n *Node, r *http.Request) (any, error) {
+func adminClearWallet(rt *Runtime, r *http.Request) (any, error) {
 	var in struct {
 		Reason string `json:"reason"`
 		Key    string `json:"idempotency_key"`
@@ -104,14 +104,14 @@ func adminClearWallet(n *Node, r *http.Request) (any, error) {
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	return n.Billing.Clear(r.Context(), operator, r.PathValue("user"), in.Reason, in.Key)
+	return rt.Billing.Clear(r.Context(), operator, r.PathValue("user"), in.Reason, in.Key)
 }
 
 // maxLines bounds one answer of the ledger.
 const maxLines = 10_000
 
-func adminLedger(n *Node, r *http.Request) (any, error) {
-	user, err := n.Directory.User(r.Context(), r.PathValue("user"))
+func adminLedger(rt *Runtime, r *http.Request) (any, error) {
+	user, err := rt.Directory.User(r.Context(), r.PathValue("user"))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func adminLedger(n *Node, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, total, err := n.Ledger.Lines(r.Context(), account, uint64(skip), int(limit))
+	lines, total, err := rt.Ledger.Lines(r.Context(), account, uint64(skip), int(limit))
 	return struct {
 		Items []ledger.Line `json:"items"`
 		Total uint64        `json:"total"`
@@ -153,12 +153,12 @@ type shownSubscription struct {
 	UserName string `json:"user_name,omitempty"`
 }
 
-func adminSubscriptions(n *Node, r *http.Request, user string) (any, error) {
-	subscriptions, err := n.Billing.AllSubscriptions(r.Context(), user)
+func adminSubscriptions(rt *Runtime, r *http.Request, user string) (any, error) {
+	subscriptions, err := rt.Billing.AllSubscriptions(r.Context(), user)
 	if err != nil {
 		return nil, err
 	}
-	names, err := userNames(n, r)
+	names, err := userNames(rt, r)
 	shown := make([]shownSubscription, len(subscriptions))
 	for i, s := range subscriptions {
 		shown[i] = shownSubscription{s, names[s.User]}
@@ -166,7 +166,7 @@ func adminSubscriptions(n *Node, r *http.Request, user string) (any, error) {
 	return listed(shown, err)
 }
 
-func adminGrantPlan(n *Node, r *http.Request) (any, error) {
+func adminGrantPlan(rt *Runtime, r *http.Request) (any, error) {
 	var in struct {
 		User   string `json:"user"`
 		PlanID int64  `json:"plan_id"`
@@ -180,14 +180,14 @@ func adminGrantPlan(n *Node, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := n.Directory.User(r.Context(), in.User)
+	user, err := rt.Directory.User(r.Context(), in.User)
 	if err != nil {
 		return nil, err
 	}
-	return n.Billing.GrantPlan(r.Context(), operator, app.Plans(), app.Currency, user.ID, in.PlanID, in.Reason, in.Key)
+	return rt.Billing.GrantPlan(r.Context(), operator, app.Plans(), app.Currency, user.ID, in.PlanID, in.Reason, in.Key)
 }
 
-func adminCancelSubscription(n *Node, r *http.Request) (any, error) {
+func adminCancelSubscription(rt *Runtime, r *http.Request) (any, error) {
 	var in struct {
 		Reason string `json:"reason"`
 	}
@@ -198,5 +198,5 @@ func adminCancelSubscription(n *Node, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, fault.At(fault.InvalidParameter, "id", "a subscription's id is a number")
 	}
-	return n.Billing.Cancel(r.Context(), operator, id, in.Reason)
+	return rt.Billing.Cancel(r.Context(), operator, id, in.Reason)
 }

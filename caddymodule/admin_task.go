@@ -23,21 +23,21 @@ var taskRoutes = []adminRoute{
 	{"GET /modelgate/tasks", adminTasks},
 	{"GET /modelgate/tasks/unfinished", adminUnfinishedTasks},
 	{"POST /modelgate/tasks/watch", adminWatchTasks},
-	{"GET /modelgate/tasks/{task}", func(n *Node, r *http.Request) (any, error) {
-		return n.shownTask(r)(n.Tasks.Get(r.Context(), task.Anyone, r.PathValue("task")))
+	{"GET /modelgate/tasks/{task}", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shownTask(r)(rt.Tasks.Get(r.Context(), task.Anyone, r.PathValue("task")))
 	}},
-	{"POST /modelgate/tasks/{task}/retry", func(n *Node, r *http.Request) (any, error) {
-		return n.shownTask(r)(n.Tasks.Retry(r.Context(), operator, r.PathValue("task")))
+	{"POST /modelgate/tasks/{task}/retry", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shownTask(r)(rt.Tasks.Retry(r.Context(), operator, r.PathValue("task")))
 	}},
-	{"POST /modelgate/tasks/{task}/cancel", func(n *Node, r *http.Request) (any, error) {
-		return n.shownTask(r)(n.Tasks.CancelAs(r.Context(), operator, task.Anyone, r.PathValue("task")))
+	{"POST /modelgate/tasks/{task}/cancel", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.shownTask(r)(rt.Tasks.CancelAs(r.Context(), operator, task.Anyone, r.PathValue("task")))
 	}},
 	{"GET /modelgate/callbacks", adminDeliveries},
-	{"POST /modelgate/callbacks/{task}/redeliver", func(n *Node, r *http.Request) (any, error) {
-		return n.Tasks.Redeliver(r.Context(), operator, task.Anyone, r.PathValue("task"))
+	{"POST /modelgate/callbacks/{task}/redeliver", func(rt *Runtime, r *http.Request) (any, error) {
+		return rt.Tasks.Redeliver(r.Context(), operator, task.Anyone, r.PathValue("task"))
 	}},
-	{"GET /modelgate/backends", func(n *Node, r *http.Request) (any, error) {
-		return listed(n.shownBackends(r))
+	{"GET /modelgate/backends", func(rt *Runtime, r *http.Request) (any, error) {
+		return listed(rt.shownBackends(r))
 	}},
 	{"POST /modelgate/backends/{backend}/check", adminCheckBackend},
 	{"POST /modelgate/backends/{backend}/drain", adminSetBackend((*task.Engine).Drain)},
@@ -71,18 +71,18 @@ func (t *shownTask) state() string { return stateOf(&t.Task) }
 func stateOf(t *task.Task) string { return string(t.Status) + " " + t.Progress }
 
 // shownTask returns what shows a task that somebody was asked for.
-func (n *Node) shownTask(r *http.Request) func(*task.Task, error) (any, error) {
+func (rt *Runtime) shownTask(r *http.Request) func(*task.Task, error) (any, error) {
 	return func(t *task.Task, err error) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		names, err := userNames(n, r)
+		names, err := userNames(rt, r)
 		return newShownTask(t, names), err
 	}
 }
 
-func (n *Node) shownTasks(r *http.Request, tasks []*task.Task) ([]shownTask, error) {
-	names, err := userNames(n, r)
+func (rt *Runtime) shownTasks(r *http.Request, tasks []*task.Task) ([]shownTask, error) {
+	names, err := userNames(rt, r)
 	shown := make([]shownTask, len(tasks))
 	for i, t := range tasks {
 		shown[i] = newShownTask(t, names)
@@ -92,8 +92,8 @@ func (n *Node) shownTasks(r *http.Request, tasks []*task.Task) ([]shownTask, err
 
 // ownerOf returns whose tasks are asked for: those of the user whom the query
 // names, or all.
-func ownerOf(n *Node, r *http.Request) (task.Owner, error) {
-	user, err := userOf(n, r, r.URL.Query().Get("user"))
+func ownerOf(rt *Runtime, r *http.Request) (task.Owner, error) {
+	user, err := userOf(rt, r, r.URL.Query().Get("user"))
 	if err != nil || user.ID == "" {
 		return task.Anyone, err
 	}
@@ -109,8 +109,8 @@ type page[T any] struct {
 // mostListed bounds one page.
 const mostListed = 100
 
-func adminTasks(n *Node, r *http.Request) (any, error) {
-	owner, err := ownerOf(n, r)
+func adminTasks(rt *Runtime, r *http.Request) (any, error) {
+	owner, err := ownerOf(rt, r)
 	if err != nil {
 		return nil, err
 	}
@@ -119,32 +119,32 @@ func adminTasks(n *Node, r *http.Request) (any, error) {
 		return nil, err
 	}
 	query := r.URL.Query()
-	tasks, next, err := n.Tasks.List(r.Context(), owner, task.Page{
+	tasks, next, err := rt.Tasks.List(r.Context(), owner, task.Page{
 		After: query.Get("after"), Limit: int(limit), Status: task.State(query.Get("status")),
 	})
 	if err != nil {
 		return nil, err
 	}
-	shown, err := n.shownTasks(r, tasks)
+	shown, err := rt.shownTasks(r, tasks)
 	return page[shownTask]{shown, next}, err
 }
 
 // mostUnfinished bounds how many tasks are followed by one command.
 const mostUnfinished = 10_000
 
-func adminUnfinishedTasks(n *Node, r *http.Request) (any, error) {
-	owner, err := ownerOf(n, r)
+func adminUnfinishedTasks(rt *Runtime, r *http.Request) (any, error) {
+	owner, err := ownerOf(rt, r)
 	if err != nil {
 		return nil, err
 	}
-	tasks, more, err := n.Tasks.Unfinished(r.Context(), owner, mostUnfinished)
+	tasks, more, err := rt.Tasks.Unfinished(r.Context(), owner, mostUnfinished)
 	if err != nil {
 		return nil, err
 	}
 	if more {
 		return nil, fault.New(fault.Conflict, "there are more than %d unfinished tasks; ask for those of one user", mostUnfinished)
 	}
-	return listed(n.shownTasks(r, tasks))
+	return listed(rt.shownTasks(r, tasks))
 }
 
 // watched is what a watcher knows of tasks.
@@ -165,7 +165,7 @@ const mostWatched = 500
 // adminWatchTasks answers as soon as one of the tasks is not as the watcher knows
 // it, and at the end of his wait anyway. A change in the very moment in which the
 // wait begins is told by the next request.
-func adminWatchTasks(n *Node, r *http.Request) (any, error) {
+func adminWatchTasks(rt *Runtime, r *http.Request) (any, error) {
 	var in watched
 	if err := decode(r, &in); err != nil {
 		return nil, err
@@ -176,19 +176,19 @@ func adminWatchTasks(n *Node, r *http.Request) (any, error) {
 	if most := int64(task.MostWait / time.Second); in.Wait < 0 || in.Wait > most {
 		return nil, fault.At(fault.InvalidParameter, "wait", "wait is 0 to %d seconds, this is %d", most, in.Wait)
 	}
-	news, err := n.news(r, in.Known)
+	news, err := rt.news(r, in.Known)
 	if err != nil || len(news.Items)+len(news.Gone) > 0 || in.Wait == 0 {
 		return news, err
 	}
-	n.anyChange(r.Context(), in.Known, time.Duration(in.Wait)*time.Second)
-	return n.news(r, in.Known)
+	rt.anyChange(r.Context(), in.Known, time.Duration(in.Wait)*time.Second)
+	return rt.news(r, in.Known)
 }
 
 // news are the tasks whose state is not the known one.
-func (n *Node) news(r *http.Request, known map[string]string) (seen, error) {
+func (rt *Runtime) news(r *http.Request, known map[string]string) (seen, error) {
 	news, changed := seen{}, []*task.Task(nil)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		t, err := n.Tasks.Get(r.Context(), task.Anyone, id)
+		t, err := rt.Tasks.Get(r.Context(), task.Anyone, id)
 		refused, _ := errors.AsType[*fault.Fault](err)
 		switch {
 		case refused != nil && refused.Code == fault.TaskNotFound:
@@ -200,30 +200,30 @@ func (n *Node) news(r *http.Request, known map[string]string) (seen, error) {
 		}
 	}
 	var err error
-	news.Items, err = n.shownTasks(r, changed)
+	news.Items, err = rt.shownTasks(r, changed)
 	return news, err
 }
 
 // anyChange returns when one of the tasks has changed, or the time is over.
-func (n *Node) anyChange(ctx context.Context, tasks map[string]string, most time.Duration) {
+func (rt *Runtime) anyChange(ctx context.Context, tasks map[string]string, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var waits sync.WaitGroup
 	for id := range tasks {
 		waits.Go(func() {
 			defer cancel() // one that ends is enough
-			_, _ = n.Tasks.Wait(ctx, task.Anyone, id, most)
+			_, _ = rt.Tasks.Wait(ctx, task.Anyone, id, most)
 		})
 	}
 	waits.Wait()
 }
 
-func adminDeliveries(n *Node, r *http.Request) (any, error) {
+func adminDeliveries(rt *Runtime, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	if query.Get("user") == "" {
 		return nil, fault.At(fault.MissingParameter, "user", "whose callbacks? name a user by id or name")
 	}
-	user, err := userOf(n, r, query.Get("user"))
+	user, err := userOf(rt, r, query.Get("user"))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func adminDeliveries(n *Node, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := n.Tasks.Deliveries(r.Context(), user.ID, query.Get("after"), int(limit))
+	list, next, err := rt.Tasks.Deliveries(r.Context(), user.ID, query.Get("after"), int(limit))
 	return page[task.Delivery]{list, next}, err
 }
 
@@ -244,12 +244,12 @@ type shownBackend struct {
 	Models  []catalog.Pattern `json:"models,omitempty"`
 }
 
-func (n *Node) shownBackends(r *http.Request) ([]shownBackend, error) {
+func (rt *Runtime) shownBackends(r *http.Request) ([]shownBackend, error) {
 	app, err := activeApp()
 	if err != nil {
 		return nil, err
 	}
-	all, err := n.Tasks.Backends(r.Context())
+	all, err := rt.Tasks.Backends(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -274,13 +274,13 @@ func (b *Backend) adapterName() string {
 }
 
 // adminSetBackend makes the route that changes whether a backend gets tasks.
-func adminSetBackend(set func(e *task.Engine, ctx context.Context, actor, backend string) error) func(*Node, *http.Request) (any, error) {
-	return func(n *Node, r *http.Request) (any, error) {
+func adminSetBackend(set func(e *task.Engine, ctx context.Context, actor, backend string) error) func(*Runtime, *http.Request) (any, error) {
+	return func(rt *Runtime, r *http.Request) (any, error) {
 		name := r.PathValue("backend")
-		if err := set(n.Tasks, r.Context(), operator, name); err != nil {
+		if err := set(rt.Tasks, r.Context(), operator, name); err != nil {
 			return nil, err
 		}
-		all, err := n.shownBackends(r)
+		all, err := rt.shownBackends(r)
 		if err != nil {
 			return nil, err
 		}
@@ -308,10 +308,10 @@ type backendCheck struct {
 	TookMS int64  `json:"took_ms"`
 }
 
-func adminCheckBackend(n *Node, r *http.Request) (any, error) {
+func adminCheckBackend(rt *Runtime, r *http.Request) (any, error) {
 	check := backendCheck{Name: r.PathValue("backend"), State: checkPassed}
 	begun := time.Now()
-	asked, err := n.Tasks.Check(r.Context(), check.Name)
+	asked, err := rt.Tasks.Check(r.Context(), check.Name)
 	check.TookMS = time.Since(begun).Milliseconds()
 	refused, _ := errors.AsType[*fault.Fault](err)
 	switch {

@@ -120,7 +120,7 @@ func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
 	}
 }
 
-func TestStatusTellsHowTheNodeIs(t *testing.T) {
+func TestStatusTellsHowTheRuntimeIs(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_messages {\n models b a\n reverse_proxy BACKEND\n}"})
 	g.NewKey(t, nil)
 	var status struct {

@@ -35,9 +35,9 @@ var groups = map[string]func(row *usageRow, u *ledger.Usage){
 
 // adminUsage sums what calls and tasks came to. Every figure is one of the ledger:
 // the costs of all rows together are what calls and tasks have brought the house.
-func adminUsage(n *Node, r *http.Request) (any, error) {
+func adminUsage(rt *Runtime, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	user, err := userOf(n, r, query.Get("user"))
+	user, err := userOf(rt, r, query.Get("user"))
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func adminUsage(n *Node, r *http.Request) (any, error) {
 		user, key, model string
 	}
 	sums := make(map[place]*usageRow)
-	err = n.Ledger.ScanUsage(r.Context(), user.ID, from, to, func(u ledger.Usage) bool {
+	err = rt.Ledger.ScanUsage(r.Context(), user.ID, from, to, func(u ledger.Usage) bool {
 		var row usageRow
 		for _, set := range by {
 			set(&row, &u)
@@ -89,7 +89,7 @@ func adminUsage(n *Node, r *http.Request) (any, error) {
 	rows := make([]usageRow, 0, len(sums))
 	for _, row := range sums {
 		if row.UserID != "" {
-			if owner, err := n.Directory.User(r.Context(), row.UserID); err == nil {
+			if owner, err := rt.Directory.User(r.Context(), row.UserID); err == nil {
 				row.User = owner.Name
 			}
 		}

@@ -16,13 +16,13 @@ import (
 // goes on with the same store. Caddy has no event for a configuration that becomes
 // live: "started" comes before that, and the apps of the configuration before are
 // stopped after it in random order, the servers after a grace period. So the active
-// configuration is looked at: by each call until the node has adopted it, and with
+// configuration is looked at: by each call until the runtime has adopted it, and with
 // growing pauses, for what happens without a call.
 
-// adoption is how far a node has taken over the settings of a configuration.
+// adoption is how far a runtime has taken over the settings of a configuration.
 type adoption struct {
 	exclusive bool          // the settings differ in ways that calls depend on; written before the lease is opened
-	done      atomic.Bool   // the node has taken them over
+	done      atomic.Bool   // the runtime has taken them over
 	over      chan struct{} // closed when it has
 	failed    atomic.Bool   // the last attempt has failed; the watcher makes the next one
 
@@ -46,7 +46,7 @@ const (
 	adoptAtMost = time.Minute
 )
 
-// watch has the node adopt the configuration as soon as it is live. It returns when
+// watch has the runtime adopt the configuration as soon as it is live. It returns when
 // that is done or the configuration stops.
 func (l *lease) watch() {
 	for pause := firstLook; ; {
@@ -74,10 +74,10 @@ func (l *lease) stopWatching() {
 	l.watching.Wait()
 }
 
-// adopt has the node adopt the configuration if it is live, once. It logs a failure.
+// adopt has the runtime adopt the configuration if it is live, once. It logs a failure.
 func (l *lease) adopt() {
-	l.node.adopting.Lock()
-	defer l.node.adopting.Unlock()
+	l.runtime.adopting.Lock()
+	defer l.runtime.adopting.Unlock()
 	if l.done.Load() {
 		return
 	}
@@ -86,7 +86,7 @@ func (l *lease) adopt() {
 	if app, err := activeApp(); err != nil || app != l.app {
 		return
 	}
-	if err := l.node.adopt(context.Background(), l.app); err != nil {
+	if err := l.runtime.adopt(context.Background(), l.app); err != nil {
 		l.failed.Store(true)
 		l.logger.Error("the live configuration is not in force at its store", zap.Error(err), zap.Bool("refuses_calls", l.exclusive))
 		return
@@ -95,8 +95,8 @@ func (l *lease) adopt() {
 	close(l.over)
 }
 
-// await returns when a call may be served by the configuration: at once if the node
-// has the settings that the call depends on, else when the node has adopted them.
+// await returns when a call may be served by the configuration: at once if the runtime
+// has the settings that the call depends on, else when the runtime has adopted them.
 func (l *lease) await(ctx context.Context) error {
 	if !l.failed.Load() {
 		l.adopt()
@@ -122,38 +122,38 @@ func (l *lease) await(ctx context.Context) error {
 // ErrNotLive says that the configuration is not in force at its store.
 var ErrNotLive = errors.New("the configuration is not in force: it changes the currency or the master keys of the store, and is not live or could not be adopted")
 
-// check returns an error if the node cannot adopt a configuration. It reports
+// check returns an error if the runtime cannot adopt a configuration. It reports
 // whether calls must wait until it has: because the currency in which they are
 // charged or the keys by which they seal are not in force yet.
-func (n *Node) check(ctx context.Context, a *App) (exclusive bool, err error) {
-	recorded, err := n.Ledger.CheckCurrency(ctx, a.Currency)
+func (rt *Runtime) check(ctx context.Context, a *App) (exclusive bool, err error) {
+	recorded, err := rt.Ledger.CheckCurrency(ctx, a.Currency)
 	if err != nil {
 		return false, err
 	}
-	changed, err := n.checkKeys(ctx, a.Secrets, a.opener)
+	changed, err := rt.checkKeys(ctx, a.Secrets, a.opener)
 	return !recorded || changed, err
 }
 
 // adopt puts the settings of the live configuration in force at the store. If the
 // process ends in the middle, the store opens by this configuration and by the one
 // before it: money moves and secrets are sealed only after adopt has returned.
-func (n *Node) adopt(ctx context.Context, a *App) error {
-	if err := n.Ledger.UseCurrency(ctx, a.Currency); err != nil {
+func (rt *Runtime) adopt(ctx context.Context, a *App) error {
+	if err := rt.Ledger.UseCurrency(ctx, a.Currency); err != nil {
 		return err
 	}
-	if err := n.useKeys(ctx, a.Secrets, a.opener); err != nil {
+	if err := rt.useKeys(ctx, a.Secrets, a.opener); err != nil {
 		return err
 	}
-	n.configure(a)
-	n.adopted.Store(a)
+	rt.configure(a)
+	rt.adopted.Store(a)
 	if a.console {
-		n.announceSetup(ctx)
+		rt.announceSetup(ctx)
 	}
 	return nil
 }
 
 // configure sets what the directory takes from a configuration.
-func (n *Node) configure(a *App) {
-	n.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
-	n.Directory.SetCallbackCheck(a.Callback.check)
+func (rt *Runtime) configure(a *App) {
+	rt.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
+	rt.Directory.SetCallbackCheck(a.Callback.check)
 }

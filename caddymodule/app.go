@@ -1,5 +1,5 @@
 // Package caddymodule is modelgate as Caddy knows it: the app "modelgate", which
-// is configuration over a node; the order of the directives; the admin routes
+// is configuration over a runtime; the order of the directives; the admin routes
 // and the commands over them; the metrics.
 package caddymodule
 
@@ -277,15 +277,15 @@ func validateBaseURL(text string) error {
 	return nil
 }
 
-// Start opens the node, or joins the one that the configuration before this
+// Start opens the runtime, or joins the one that the configuration before this
 // one has open. It returns an error if the money there has another currency, or if
 // the master keys do not open what is sealed there. It changes no setting of the
-// store: see [Node.adopt].
+// store: see [Runtime.adopt].
 func (a *App) Start() error {
 	return a.lease.start()
 }
 
-// Stop lets go of the node. It stays open while calls of this configuration
+// Stop lets go of the runtime. It stays open while calls of this configuration
 // run, which on a reload is as long as their streams last.
 func (a *App) Stop() error {
 	a.lease.stop()

@@ -28,7 +28,7 @@ var (
 	LogInBodies   = bodymem.Limits{Total: 8 << 20, Share: 1 << 20} // of log-ins and payment pages
 )
 
-// BodyBudgets are the budgets of request bodies of a node, by class of caller.
+// BodyBudgets are the budgets of request bodies of a runtime, by class of caller.
 type BodyBudgets struct {
 	Users    bodymem.Budget // authenticated callers; owners are users
 	Notices  bodymem.Budget // owners of these and the following are addresses

@@ -237,36 +237,36 @@ func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 	if err != nil {
 		return err
 	}
-	node, release, err := app.InForce(ctx)
+	runtime, release, err := app.InForce(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	var taken *fault.Fault
-	if _, err := node.Directory.CreateUser(ctx, operator, d.User); err != nil && (!errors.As(err, &taken) || taken.Code != fault.Conflict) {
+	if _, err := runtime.Directory.CreateUser(ctx, operator, d.User); err != nil && (!errors.As(err, &taken) || taken.Code != fault.Conflict) {
 		return err
 	}
 	// The password goes first: a new one ends the access token.
-	if err := node.Directory.SetPassword(ctx, operator, d.User, d.Password); err != nil {
+	if err := runtime.Directory.SetPassword(ctx, operator, d.User, d.Password); err != nil {
 		return err
 	}
-	_, secret, err := node.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo", CallbackURL: callbacks.url()})
+	_, secret, err := runtime.Directory.CreateKey(ctx, operator, d.User, identity.KeySpec{Name: "demo", CallbackURL: callbacks.url()})
 	if err != nil {
 		return err
 	}
-	token, err := node.Directory.MintToken(ctx, operator, d.User)
+	token, err := runtime.Directory.MintToken(ctx, operator, d.User)
 	if err != nil {
 		return err
 	}
 	d.APIKey, d.AccessToken = secret.Reveal(), token.Reveal()
-	account, ok := node.Directory.AuthenticateToken(d.AccessToken)
+	account, ok := runtime.Directory.AuthenticateToken(d.AccessToken)
 	if !ok {
 		return errors.New("the access token does not let in")
 	}
-	if err := callbacks.serve(ctx, node.Directory, account); err != nil {
+	if err := callbacks.serve(ctx, runtime.Directory, account); err != nil {
 		return err
 	}
-	_, err = node.Billing.Credit(ctx, operator, d.User, demoMoney, "something to try with", "demo")
+	_, err = runtime.Billing.Credit(ctx, operator, d.User, demoMoney, "something to try with", "demo")
 	return err
 }
 

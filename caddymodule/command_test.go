@@ -262,7 +262,7 @@ func TestAnAccessTokenIsMadeShownOnceAndRevokedByCommands(t *testing.T) {
 	}
 }
 
-func TestStatusOfAFailedNodeEndsWithOne(t *testing.T) {
+func TestStatusOfAFailedRuntimeEndsWithOne(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	g.FailStore(t)
 	code, stdout, stderr := run(t, g, "", "status")

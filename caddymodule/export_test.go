@@ -8,5 +8,5 @@ var (
 	Introduce   = demoRun.introduce
 )
 
-// Keep is what of a node is done once a minute about retention.
-var Keep = (*Node).keep
+// Keep is what of a runtime is done once a minute about retention.
+var Keep = (*Runtime).keep

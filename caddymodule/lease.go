@@ -13,55 +13,55 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// lease is a configuration's hold on a node. It lasts until the configuration
+// lease is a configuration's hold on a runtime. It lasts until the configuration
 // has stopped and its last call has ended.
 type lease struct {
-	app    *App
-	logger *zap.Logger
-	opened chan struct{} // closed once start has run
-	node   *Node         // nil when start failed; written before opened is closed
-	holds  atomic.Int64  // one for the configuration, one for each call
-	once   sync.Once
+	app     *App
+	logger  *zap.Logger
+	opened  chan struct{} // closed once start has run
+	runtime *Runtime      // nil when start failed; written before opened is closed
+	holds   atomic.Int64  // one for the configuration, one for each call
+	once    sync.Once
 
-	adoption // of the configuration by the node
+	adoption // of the configuration by the runtime
 }
 
 func newLease(a *App) *lease {
 	return &lease{app: a, logger: a.logger, opened: make(chan struct{}), adoption: newAdoption()}
 }
 
-// start opens the node or joins it, and has the tasks driven as the configuration
+// start opens the runtime or joins it, and has the tasks driven as the configuration
 // says. Calls that come meanwhile wait.
 func (l *lease) start() (err error) {
 	defer close(l.opened)
-	node, err := l.take()
+	runtime, err := l.take()
 	if err != nil {
 		return err
 	}
-	l.node = node
+	l.runtime = runtime
 	l.holds.Store(1)
-	if l.exclusive, err = node.check(context.Background(), l.app); err != nil {
+	if l.exclusive, err = runtime.check(context.Background(), l.app); err != nil {
 		return err
 	}
-	if err := node.serve(l.app); err != nil {
+	if err := runtime.serve(l.app); err != nil {
 		return err
 	}
 	l.watching.Go(l.watch)
 	return nil
 }
 
-// take joins the node of the pool, opening it if it is not there.
-func (l *lease) take() (*Node, error) {
-	value, joined, err := nodes.LoadOrNew(l.app.opener.Key(), func() (caddy.Destructor, error) {
-		return openNode(context.Background(), l.app)
+// take joins the runtime of the pool, opening it if it is not there.
+func (l *lease) take() (*Runtime, error) {
+	value, joined, err := runtimes.LoadOrNew(l.app.opener.Key(), func() (caddy.Destructor, error) {
+		return openRuntime(context.Background(), l.app)
 	})
 	if err != nil {
 		return nil, err
 	}
 	if joined {
-		l.logger.Debug("joined the open node", zap.String("store", l.app.opener.Key()))
+		l.logger.Debug("joined the open runtime", zap.String("store", l.app.opener.Key()))
 	}
-	return value.(*Node), nil
+	return value.(*Runtime), nil
 }
 
 // stop gives back the configuration's own hold. Caddy calls it twice, as Stop
@@ -74,7 +74,7 @@ func (l *lease) stop() {
 		return
 	}
 	l.once.Do(func() {
-		if l.node != nil {
+		if l.runtime != nil {
 			l.release()
 		}
 	})
@@ -82,8 +82,8 @@ func (l *lease) stop() {
 
 // unserve has no tasks driven by the configuration any more.
 func (l *lease) unserve() {
-	if l.node != nil {
-		l.node.unserve(l.app)
+	if l.runtime != nil {
+		l.runtime.unserve(l.app)
 	}
 }
 
@@ -94,17 +94,17 @@ func (l *lease) release() {
 }
 
 func (l *lease) giveBack() {
-	if _, err := nodes.Delete(l.app.opener.Key()); err != nil {
+	if _, err := runtimes.Delete(l.app.opener.Key()); err != nil {
 		l.logger.Error("closing the store", zap.Error(err))
 	}
 }
 
-// openPatience is how long a call waits for a node that is being opened: apps
+// openPatience is how long a call waits for a runtime that is being opened: apps
 // start in random order, so the server may listen before the store is open.
 const openPatience = 10 * time.Second
 
-// hold returns the node with a hold on it, and how to give that back.
-func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
+// hold returns the runtime with a hold on it, and how to give that back.
+func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
 	select {
 	case <-l.opened:
 	default:
@@ -118,7 +118,7 @@ func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
 			return nil, nil, ctx.Err()
 		}
 	}
-	if l.node == nil {
+	if l.runtime == nil {
 		return nil, nil, errors.New("the store could not be opened")
 	}
 	for {
@@ -126,55 +126,55 @@ func (l *lease) hold(ctx context.Context) (*Node, func(), error) {
 		if holds == 0 {
 			// A request that came in after the last one of a stopped
 			// configuration had ended: it takes a hold of its own.
-			node, err := l.take()
-			return node, l.giveBack, err
+			runtime, err := l.take()
+			return runtime, l.giveBack, err
 		}
 		if l.holds.CompareAndSwap(holds, holds+1) {
-			return l.node, l.release, nil
+			return l.runtime, l.release, nil
 		}
 	}
 }
 
-// Enter lets a call in: it returns the node, which stays open until leave is
+// Enter lets a call in: it returns the runtime, which stays open until leave is
 // called. While the store is opened it waits; when the store has failed or the
 // process ends it refuses.
-func (a *App) Enter(ctx context.Context) (node *Node, leave func(), refused *fault.Fault) {
-	node, release, err := a.InForce(ctx)
+func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refused *fault.Fault) {
+	runtime, release, err := a.InForce(ctx)
 	if err != nil {
 		a.logger.Error("a call found no store", zap.Error(err))
 		return nil, nil, closedNow
 	}
-	node.calls.Add(1)
+	runtime.calls.Add(1)
 	leave = func() {
-		node.calls.Add(-1)
+		runtime.calls.Add(-1)
 		release()
 	}
-	if node.open() != nil { // the store has logged why
+	if runtime.open() != nil { // the store has logged why
 		leave()
 		return nil, nil, closedNow
 	}
-	return node, leave, nil
+	return runtime, leave, nil
 }
 
 // closedNow is all that a caller hears of a store that is not there.
 var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
 
-// InForce returns the node as [App.Node] does, as soon as what the configuration
+// InForce returns the runtime as [App.Runtime] does, as soon as what the configuration
 // changes there is in force.
-func (a *App) InForce(ctx context.Context) (node *Node, release func(), err error) {
-	node, release, err = a.lease.hold(ctx)
+func (a *App) InForce(ctx context.Context) (runtime *Runtime, release func(), err error) {
+	runtime, release, err = a.lease.hold(ctx)
 	if err != nil || a.lease.done.Load() {
-		return node, release, err
+		return runtime, release, err
 	}
 	if err := a.lease.await(ctx); err != nil {
 		release()
 		return nil, nil, err
 	}
-	return node, release, nil
+	return runtime, release, nil
 }
 
-// Node returns the node without counting a call, for health and status routes;
+// Runtime returns the runtime without counting a call, for health and status routes;
 // release gives it back.
-func (a *App) Node(ctx context.Context) (node *Node, release func(), err error) {
+func (a *App) Runtime(ctx context.Context) (runtime *Runtime, release func(), err error) {
 	return a.lease.hold(ctx)
 }

@@ -86,7 +86,7 @@ func TestAReloadWithTheSameStoreKeepsItOpenAndStreamsRunning(t *testing.T) {
 	if status := models(t, g, key.Secret); status != http.StatusOK {
 		t.Errorf("a key is answered %d after the reload", status)
 	}
-	// What is changed through the new configuration holds for the one node.
+	// What is changed through the new configuration holds for the one runtime.
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/revoke", nil, nil)
 	if status := models(t, g, key.Secret); status != http.StatusUnauthorized {
 		t.Errorf("a revoked key is answered %d", status)

@@ -60,7 +60,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 // provideMetrics registers the collectors with a configuration's registry.
 func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
 	m := makeMetrics()
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, nodeCollector{}} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, runtimeCollector{}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
@@ -159,9 +159,9 @@ func (m *Metrics) Auth(event string, refused *fault.Fault) {
 // they are for curves and alarms, the ledger is for sums.
 func units(a money.Amount) float64 { return float64(a) / float64(money.Unit) }
 
-// nodeCollector reads the open nodes when it is asked, so that it counts
+// runtimeCollector reads the open runtimes when it is asked, so that it counts
 // nothing on the way of a call.
-type nodeCollector struct{}
+type runtimeCollector struct{}
 
 var (
 	storeCommits  = prometheus.NewDesc("modelgate_store_commits_total", "Changes made durable.", []string{"store"}, nil)
@@ -181,7 +181,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+func (runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
 		ch <- d
 	}
@@ -191,12 +191,12 @@ func (nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
-	nodes.Range(func(key, value any) bool {
-		node, store := value.(*Node), key.(string)
-		stats := node.Store.Stats()
+func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
+	runtimes.Range(func(key, value any) bool {
+		runtime, store := value.(*Runtime), key.(string)
+		stats := runtime.Store.Stats()
 		failed := 0.0
-		if node.Store.Err() != nil {
+		if runtime.Store.Err() != nil {
 			failed = 1
 		}
 		ch <- prometheus.MustNewConstMetric(storeCommits, prometheus.CounterValue, float64(stats.Committed), store)
@@ -204,29 +204,29 @@ func (nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(storeQueue, prometheus.GaugeValue, float64(stats.Queued), store)
 		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
 		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
-		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(node.Directory.Count()), store)
-		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(node.Detached.Held()), store)
-		figures := node.Ledger.Stats()
+		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(runtime.Directory.Count()), store)
+		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(runtime.Detached.Held()), store)
+		figures := runtime.Ledger.Stats()
 		ch <- prometheus.MustNewConstMetric(reservations, prometheus.GaugeValue, float64(figures.Open), store)
 		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)
 		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
 		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
-		collectRestricted(node, store, ch)
-		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+node.verified.Load()), store)
-		collectTasks(node, store, ch)
+		collectRestricted(runtime, store, ch)
+		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+runtime.verified.Load()), store)
+		collectTasks(runtime, store, ch)
 		return true
 	})
 }
 
 // collectRestricted tells nothing if the store does not answer in time.
-func collectRestricted(node *Node, store string, ch chan<- prometheus.Metric) {
+func collectRestricted(runtime *Runtime, store string, ch chan<- prometheus.Metric) {
 	app, err := activeApp()
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if users, err := node.Ledger.Restricted(ctx, app.Tolerance()); err == nil {
+	if users, err := runtime.Ledger.Restricted(ctx, app.Tolerance()); err == nil {
 		ch <- prometheus.MustNewConstMetric(restricted, prometheus.GaugeValue, float64(len(users)), store)
 	}
 }

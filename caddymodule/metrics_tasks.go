@@ -40,15 +40,15 @@ var taskDescs = []*prometheus.Desc{
 	callbacksSent, callbacksWait, mediaCopies, mediaBytes, mediaFailures, mediaRemoved,
 }
 
-// collectTasks tells of the tasks of a node.
-func collectTasks(node *Node, store string, ch chan<- prometheus.Metric) {
+// collectTasks tells of the tasks of a runtime.
+func collectTasks(runtime *Runtime, store string, ch chan<- prometheus.Metric) {
 	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{store}, labels...)...)
 	}
 	count := func(desc *prometheus.Desc, n int64, labels ...string) {
 		tell(desc, prometheus.CounterValue, float64(n), labels...)
 	}
-	f := node.Tasks.Figures()
+	f := runtime.Tasks.Figures()
 	for _, media := range []backends.MediaType{backends.ImageFile, backends.VideoFile} {
 		name := string(media)
 		count(tasksSubmitted, f.Submitted[media], name)
@@ -64,13 +64,13 @@ func collectTasks(node *Node, store string, ch chan<- prometheus.Metric) {
 	count(callbacksSent, f.Undelivered, "failed")
 	count(callbacksSent, f.Dead, "dead")
 
-	copied := node.Media.Stats()
+	copied := runtime.Media.Stats()
 	count(mediaCopies, int64(copied.Copies))
 	count(mediaBytes, int64(copied.Bytes))
 	count(mediaFailures, int64(copied.Failures))
 	count(mediaRemoved, int64(copied.Removed))
 
-	census, known := node.counted()
+	census, known := runtime.counted()
 	if !known {
 		return
 	}
@@ -79,7 +79,7 @@ func collectTasks(node *Node, store string, ch chan<- prometheus.Metric) {
 	}
 	oldest := 0.0
 	if !census.Oldest.IsZero() {
-		oldest = max(0, node.Store.Now().Sub(census.Oldest).Seconds())
+		oldest = max(0, runtime.Store.Now().Sub(census.Oldest).Seconds())
 	}
 	tell(tasksOldest, prometheus.GaugeValue, oldest)
 	tell(callbacksWait, prometheus.GaugeValue, float64(census.Callbacks))
@@ -109,31 +109,31 @@ const (
 
 // counted returns a count that is not older than a minute; false when there is
 // none.
-func (n *Node) counted() (census, bool) {
-	n.counting.Lock()
-	defer n.counting.Unlock()
-	if !n.counting.at.IsZero() && n.Store.Now().Sub(n.counting.at) < countEvery {
-		return n.counting.last, true
+func (rt *Runtime) counted() (census, bool) {
+	rt.counting.Lock()
+	defer rt.counting.Unlock()
+	if !rt.counting.at.IsZero() && rt.Store.Now().Sub(rt.counting.at) < countEvery {
+		return rt.counting.last, true
 	}
-	ctx, cancel := context.WithTimeout(n.life, countPatience)
+	ctx, cancel := context.WithTimeout(rt.life, countPatience)
 	defer cancel()
 	var c census
 	var err error
-	if c.Census, err = n.Tasks.Census(ctx); err == nil {
-		c.abandoned, err = n.abandoned(ctx)
+	if c.Census, err = rt.Tasks.Census(ctx); err == nil {
+		c.abandoned, err = rt.abandoned(ctx)
 	}
 	if err != nil {
-		n.logger.Warn("the tasks are not counted", zap.Error(err))
+		rt.logger.Warn("the tasks are not counted", zap.Error(err))
 		return census{}, false
 	}
-	n.counting.at, n.counting.last = n.Store.Now(), c
+	rt.counting.at, rt.counting.last = rt.Store.Now(), c
 	return c, true
 }
 
 // abandoned returns how many tasks wait for backends that are not configured any
 // more, by backend.
-func (n *Node) abandoned(ctx context.Context) (map[string]int64, error) {
-	all, err := n.Tasks.Backends(ctx)
+func (rt *Runtime) abandoned(ctx context.Context) (map[string]int64, error) {
+	all, err := rt.Tasks.Backends(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -38,11 +38,11 @@ const (
 // cannot, and one whose service was asked twice in a row, half a minute apart,
 // whether it would take a task, and would not. Until then, and where it cannot be
 // asked, it can.
-func (a *App) Unusable(ctx context.Context, node *Node) error {
+func (a *App) Unusable(ctx context.Context, runtime *Runtime) error {
 	if len(a.BackendRows) == 0 {
 		return nil
 	}
-	statuses, err := node.Tasks.Backends(ctx)
+	statuses, err := runtime.Tasks.Backends(ctx)
 	if err != nil {
 		return fmt.Errorf("backends: %w", err)
 	}
@@ -50,7 +50,7 @@ func (a *App) Unusable(ctx context.Context, node *Node) error {
 	for _, status := range statuses {
 		drained[status.Name] = status.Drained
 	}
-	failed := node.asked(a)
+	failed := runtime.asked(a)
 	reasons := make([]string, 0, len(a.BackendRows))
 	for _, b := range a.BackendRows {
 		switch {
@@ -68,41 +68,41 @@ func (a *App) Unusable(ctx context.Context, node *Node) error {
 // asked returns how often each backend would take nothing, and has them asked
 // again when it is time. It does not wait for their answers: a probe must not be
 // late because a service is.
-func (n *Node) asked(a *App) map[string]int {
-	n.usable.Lock()
-	defer n.usable.Unlock()
-	if n.usable.app != a {
-		n.usable.app, n.usable.at, n.usable.failed = a, time.Time{}, nil
+func (rt *Runtime) asked(a *App) map[string]int {
+	rt.usable.Lock()
+	defer rt.usable.Unlock()
+	if rt.usable.app != a {
+		rt.usable.app, rt.usable.at, rt.usable.failed = a, time.Time{}, nil
 	}
-	if !n.usable.asking && n.Store.Now().Sub(n.usable.at) >= askEvery {
-		n.usable.asking = true
-		go n.ask(a)
+	if !rt.usable.asking && rt.Store.Now().Sub(rt.usable.at) >= askEvery {
+		rt.usable.asking = true
+		go rt.ask(a)
 	}
-	return n.usable.failed
+	return rt.usable.failed
 }
 
 // ask asks all backends of a configuration at once.
-func (n *Node) ask(a *App) {
-	ctx, cancel := context.WithTimeout(n.life, askPatience)
+func (rt *Runtime) ask(a *App) {
+	ctx, cancel := context.WithTimeout(rt.life, askPatience)
 	defer cancel()
 	errs := make([]error, len(a.BackendRows))
 	var answers sync.WaitGroup
 	for i, b := range a.BackendRows {
-		answers.Go(func() { _, errs[i] = n.Tasks.Check(ctx, b.Name) })
+		answers.Go(func() { _, errs[i] = rt.Tasks.Check(ctx, b.Name) })
 	}
 	answers.Wait()
-	n.usable.Lock()
-	defer n.usable.Unlock()
-	n.usable.asking = false
-	if n.usable.app != a || n.life.Err() != nil {
+	rt.usable.Lock()
+	defer rt.usable.Unlock()
+	rt.usable.asking = false
+	if rt.usable.app != a || rt.life.Err() != nil {
 		return
 	}
 	failed := make(map[string]int)
 	for i, b := range a.BackendRows {
 		if errs[i] != nil {
-			failed[b.Name] = n.usable.failed[b.Name] + 1
-			n.logger.Warn("a backend does not take tasks", zap.String("backend", b.Name), zap.Error(errs[i]))
+			failed[b.Name] = rt.usable.failed[b.Name] + 1
+			rt.logger.Warn("a backend does not take tasks", zap.String("backend", b.Name), zap.Error(errs[i]))
 		}
 	}
-	n.usable.at, n.usable.failed = n.Store.Now(), failed
+	rt.usable.at, rt.usable.failed = rt.Store.Now(), failed
 }

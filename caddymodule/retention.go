@@ -87,14 +87,14 @@ func (t term) validate() error {
 // keep has records kept for as long as the live configuration says. One that is
 // rolled back must not shorten that for a moment: where calls were kept for less for
 // a while, those from before are not listed either.
-func (n *Node) keep(ctx context.Context) error {
-	a := n.adopted.Load()
+func (rt *Runtime) keep(ctx context.Context) error {
+	a := rt.adopted.Load()
 	if a == nil {
 		return nil
 	}
 	return errors.Join(
-		n.Ledger.KeepCalls(ctx, time.Duration(a.Retention.Calls)),
-		n.Directory.KeepAudit(ctx, time.Duration(a.Retention.Audit)),
+		rt.Ledger.KeepCalls(ctx, time.Duration(a.Retention.Calls)),
+		rt.Directory.KeepAudit(ctx, time.Duration(a.Retention.Audit)),
 	)
 }
 

@@ -19,10 +19,10 @@ func keeps(words string) gatetest.Config {
 	return gatetest.Config{Site: gatetest.Proxied, App: "retention {\n" + words + "\n}"}
 }
 
-// keeping lets a minute pass for the retention of the node.
+// keeping lets a minute pass for the retention of the runtime.
 func keeping(t *testing.T) {
 	t.Helper()
-	if err := caddymodule.Keep(gatetest.Node(t), t.Context()); err != nil {
+	if err := caddymodule.Keep(gatetest.Runtime(t), t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -31,7 +31,7 @@ func keeping(t *testing.T) {
 func callsSince(t *testing.T, g *gatetest.Gate) time.Duration {
 	t.Helper()
 	before := g.Now()
-	from, err := gatetest.Node(t).Ledger.CallsFrom(t.Context())
+	from, err := gatetest.Runtime(t).Ledger.CallsFrom(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +41,9 @@ func callsSince(t *testing.T, g *gatetest.Gate) time.Duration {
 // auditFor returns how long an event is kept that is recorded now.
 func auditFor(t *testing.T) (kept time.Duration) {
 	t.Helper()
-	node := gatetest.Node(t)
-	err := node.Store.Update(t.Context(), func(txn storage.Txn) error {
-		now := node.Store.Now()
+	runtime := gatetest.Runtime(t)
+	err := runtime.Store.Update(t.Context(), func(txn storage.Txn) error {
+		now := runtime.Store.Now()
 		return identity.Record(t.Context(), noting{txn, func(purge time.Time) { kept = purge.Sub(now) }}, now, &identity.Event{Actor: "operator", Action: "test"})
 	})
 	if err != nil {

@@ -166,9 +166,9 @@ func TestRetentionThatWasRolledBackForgetsNoCalls(t *testing.T) {
 	g := gatetest.Start(t, keeps("calls 90d\naudit 400d"))
 	keeping(t)
 	short := keeps("calls 3d\naudit 30d")
-	node := gatetest.Node(t)
+	runtime := gatetest.Runtime(t)
 	g.RollBack(t, short, func() {
-		if err := caddymodule.Keep(node, t.Context()); err != nil {
+		if err := caddymodule.Keep(runtime, t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

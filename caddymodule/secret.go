@@ -71,14 +71,14 @@ func (keys masterKeys) open(ctx context.Context, store *storage.Store, opener st
 // what code the first administrator may be made, as long as there is no user. It
 // is the one secret that stands in a log: without it whoever comes first would
 // be the administrator.
-func (n *Node) announceSetup(ctx context.Context) {
-	n.announcing.Do(func() {
-		code, err := n.Directory.SetupCode(ctx)
+func (rt *Runtime) announceSetup(ctx context.Context) {
+	rt.announcing.Do(func() {
+		code, err := rt.Directory.SetupCode(ctx)
 		switch {
 		case err != nil:
-			n.logger.Error("making the code for the first administrator", zap.Error(err))
+			rt.logger.Error("making the code for the first administrator", zap.Error(err))
 		case code != "":
-			n.logger.Info("there is no administrator yet; make one with this code, once, by POST /api/setup {code, username, password}, or make users by `caddy modelgate user create`",
+			rt.logger.Info("there is no administrator yet; make one with this code, once, by POST /api/setup {code, username, password}, or make users by `caddy modelgate user create`",
 				zap.String("code", code.Reveal()))
 		}
 	})
@@ -95,22 +95,22 @@ type rotation struct {
 // there is a key file, else the first one of the configuration. The old ones
 // leave the key file when nothing needs them any more, so that wherever it is cut
 // off, everything opens, and a second run ends it.
-func adminRotateSecret(n *Node, r *http.Request) (any, error) {
-	n.rotating.Lock()
-	defer n.rotating.Unlock()
-	done := rotation{KeyFile: n.Keyring.Path()}
-	done.Single = done.KeyFile == "" && n.Keyring.Count() == 1
+func adminRotateSecret(rt *Runtime, r *http.Request) (any, error) {
+	rt.rotating.Lock()
+	defer rt.rotating.Unlock()
+	done := rotation{KeyFile: rt.Keyring.Path()}
+	done.Single = done.KeyFile == "" && rt.Keyring.Count() == 1
 	if done.KeyFile != "" {
-		if err := n.Keyring.Rotate(); err != nil {
+		if err := rt.Keyring.Rotate(); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if done.Resealed, err = n.Directory.Reseal(r.Context()); err != nil {
+	if done.Resealed, err = rt.Directory.Reseal(r.Context()); err != nil {
 		return nil, err
 	}
 	if done.KeyFile != "" {
-		err = n.Keyring.DropOld()
+		err = rt.Keyring.DropOld()
 	}
 	return done, err
 }
@@ -135,47 +135,47 @@ func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// keepsKeys reports whether a configuration with these keys uses those that the node
+// keepsKeys reports whether a configuration with these keys uses those that the runtime
 // has: it has opened the key file, or drawn a key for its life.
-func (n *Node) keepsKeys(keys masterKeys, opener storage.Opener) bool {
-	return len(keys) == 0 && (n.Keyring.Path() != "" || keyFile(opener) == "")
+func (rt *Runtime) keepsKeys(keys masterKeys, opener storage.Opener) bool {
+	return len(keys) == 0 && (rt.Keyring.Path() != "" || keyFile(opener) == "")
 }
 
 // checkKeys returns an error if the keys of a configuration do not open what is
-// sealed in the store, and reports whether [Node.useKeys] would change the keys in
+// sealed in the store, and reports whether [Runtime.useKeys] would change the keys in
 // force. It changes nothing.
-func (n *Node) checkKeys(ctx context.Context, keys masterKeys, opener storage.Opener) (changed bool, err error) {
-	if n.keepsKeys(keys, opener) {
+func (rt *Runtime) checkKeys(ctx context.Context, keys masterKeys, opener storage.Opener) (changed bool, err error) {
+	if rt.keepsKeys(keys, opener) {
 		return false, nil
 	}
 	var ring *seal.Keyring
 	if len(keys) > 0 {
 		ring, err = keys.ring()
 	} else {
-		ring, err = seal.ReadFile(ctx, n.Store, keyFile(opener))
+		ring, err = seal.ReadFile(ctx, rt.Store, keyFile(opener))
 	}
 	if err != nil || ring == nil {
 		return true, err
 	}
-	if err := ring.Verify(ctx, n.Store); err != nil {
+	if err := ring.Verify(ctx, rt.Store); err != nil {
 		return true, fmt.Errorf("secret: %w", err)
 	}
-	return !n.Keyring.Equal(ring), nil
+	return !rt.Keyring.Equal(ring), nil
 }
 
 // useKeys puts the keys of a configuration in force, and records that what is
 // sealed from then on needs them.
-func (n *Node) useKeys(ctx context.Context, keys masterKeys, opener storage.Opener) error {
-	n.rotating.Lock()
-	defer n.rotating.Unlock()
-	if n.keepsKeys(keys, opener) {
-		return n.Keyring.Check(ctx, n.Store)
+func (rt *Runtime) useKeys(ctx context.Context, keys masterKeys, opener storage.Opener) error {
+	rt.rotating.Lock()
+	defer rt.rotating.Unlock()
+	if rt.keepsKeys(keys, opener) {
+		return rt.Keyring.Check(ctx, rt.Store)
 	}
-	ring, err := keys.open(ctx, n.Store, opener)
+	ring, err := keys.open(ctx, rt.Store, opener)
 	if err != nil {
 		return err
 	}
-	if err := n.Keyring.Become(ctx, n.Store, ring); err != nil {
+	if err := rt.Keyring.Become(ctx, rt.Store, ring); err != nil {
 		return fmt.Errorf("secret: %w", err)
 	}
 	return nil

@@ -133,7 +133,7 @@ func submit(t *testing.T, key gatetest.Key) string {
 		t.Fatal(err)
 	}
 	app := module.(*caddymodule.App)
-	node, leave, refused := app.Enter(t.Context())
+	runtime, leave, refused := app.Enter(t.Context())
 	if refused != nil {
 		t.Fatal(refused)
 	}
@@ -146,7 +146,7 @@ func submit(t *testing.T, key gatetest.Key) string {
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	made, _, err := node.Tasks.Submit(t.Context(), asked.Submission(ledger.Payer{User: key.UserID}, key.ID))
+	made, _, err := runtime.Tasks.Submit(t.Context(), asked.Submission(ledger.Payer{User: key.UserID}, key.ID))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,25 +32,25 @@ func configured(t *testing.T, tasks *task.Engine) map[string]bool {
 
 // allSucceed waits until there is no unfinished task, and checks that as many
 // have succeeded.
-func allSucceed(t *testing.T, node *caddymodule.Node, user string, want int) {
+func allSucceed(t *testing.T, runtime *caddymodule.Runtime, user string, want int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*gatetest.Patience)
 	defer cancel()
 	for {
-		left, _, err := node.Tasks.Unfinished(t.Context(), task.Anyone, 1)
+		left, _, err := runtime.Tasks.Unfinished(t.Context(), task.Anyone, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(left) == 0 {
 			break
 		}
-		if _, err := node.Tasks.Wait(ctx, task.Anyone, left[0].ID, task.MostWait); err != nil {
+		if _, err := runtime.Tasks.Wait(ctx, task.Anyone, left[0].ID, task.MostWait); err != nil {
 			t.Fatalf("still unfinished: %+v: %v", left[0], err)
 		}
 	}
 	succeeded, after := 0, ""
 	for {
-		page, next, err := node.Tasks.List(t.Context(), task.OfUser(user), task.Page{After: after, Limit: 100})
+		page, next, err := runtime.Tasks.List(t.Context(), task.OfUser(user), task.Page{After: after, Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
 		s.gate, s.finished = nil, true
 	})
 	// What was under way ends, and from there on the new adapter is asked alone.
-	allSucceed(t, gatetest.Node(t), key.UserID, tasks)
+	allSucceed(t, gatetest.Runtime(t), key.UserID, tasks)
 	s.submittedOnce(t, tasks)
 	s.with(func() {
 		if s.crowded > 0 {
@@ -122,9 +122,9 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
 	running, waiting := submit(t, key), submit(t, key)
-	resp, end := stream(t, g, key.Secret, "holds-the-node")
-	node := gatetest.Node(t)
-	if !configured(t, node.Tasks)["resting"] {
+	resp, end := stream(t, g, key.Secret, "holds-the-runtime")
+	runtime := gatetest.Runtime(t)
+	if !configured(t, runtime.Tasks)["resting"] {
 		t.Fatal("the backend is not there to begin with")
 	}
 
@@ -133,14 +133,14 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	if err := g.Reload(elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	if configured(t, node.Tasks)["resting"] {
+	if configured(t, runtime.Tasks)["resting"] {
 		t.Error("the tasks are still driven by adapters that were cleaned up")
 	}
 	// What ends now is still told, by the words of the last configuration.
-	if _, err := node.Tasks.Cancel(t.Context(), task.OfKey(key.ID), waiting); err != nil {
+	if _, err := runtime.Tasks.Cancel(t.Context(), task.OfKey(key.ID), waiting); err != nil {
 		t.Fatal(err)
 	}
-	if list, _, err := node.Tasks.Deliveries(t.Context(), key.UserID, "", 10); err != nil || len(list) != 1 || list[0].Task != waiting {
+	if list, _, err := runtime.Tasks.Deliveries(t.Context(), key.UserID, "", 10); err != nil || len(list) != 1 || list[0].Task != waiting {
 		t.Errorf("of the end there are the callbacks %+v, %v", list, err)
 	}
 
@@ -148,7 +148,7 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if gatetest.Node(t) != node {
+	if gatetest.Runtime(t) != runtime {
 		t.Fatal("the store was not kept open by its stream")
 	}
 	s.with(func() { s.finished = true })
@@ -173,7 +173,7 @@ func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
 		if err := g.ReloadText(other); err == nil {
 			t.Fatal("a configuration came up at an address that is taken")
 		}
-		if now := configured(t, gatetest.Node(t).Tasks); !now["before"] || now["after"] {
+		if now := configured(t, gatetest.Runtime(t).Tasks); !now["before"] || now["after"] {
 			t.Fatalf("in force is %v", now)
 		}
 	}
@@ -217,8 +217,8 @@ func TestVerifyLooksAtTasksToo(t *testing.T) {
 	g := gatetest.Start(t, acts("verified", ""))
 	submit(t, g.NewKey(t, nil))
 	g.Verify(t)
-	node := gatetest.Node(t)
-	err := node.Store.Update(t.Context(), func(tx storage.Txn) error {
+	runtime := gatetest.Runtime(t)
+	err := runtime.Store.Update(t.Context(), func(tx storage.Txn) error {
 		return tx.Set([]byte("taskload/verified"), storage.EncodeRecord(map[string]int{"running": 7, "last": 1}), time.Time{})
 	})
 	if err != nil {
@@ -284,10 +284,10 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 		answer := g.Do(t, http.MethodGet, "/readyz", "", "")
 		return answer.Status, string(answer.Body)
 	}
-	node := gatetest.Node(t)
+	runtime := gatetest.Runtime(t)
 	drain := func(names ...string) {
 		for _, name := range names {
-			if err := node.Tasks.Drain(t.Context(), "operator", name); err != nil {
+			if err := runtime.Tasks.Drain(t.Context(), "operator", name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -315,7 +315,7 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 	if said < 2 {
 		t.Errorf("it was not ready after %d questions", said)
 	}
-	if err := node.Tasks.Enable(t.Context(), "operator", "spare"); err != nil {
+	if err := runtime.Tasks.Enable(t.Context(), "operator", "spare"); err != nil {
 		t.Fatal(err)
 	}
 	if status, body := ready(); status != http.StatusOK {
@@ -338,9 +338,9 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	`
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
-	node := gatetest.Node(t)
+	runtime := gatetest.Runtime(t)
 	deliveries := func() []task.Delivery {
-		list, _, err := node.Tasks.Deliveries(t.Context(), key.UserID, "", 10)
+		list, _, err := runtime.Tasks.Deliveries(t.Context(), key.UserID, "", 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,7 +372,7 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	other := g.NewKey(t, nil)
 	third := submit(t, other)
 	until(t, g, third, task.Success)
-	if list, _, err := node.Tasks.Deliveries(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
+	if list, _, err := runtime.Tasks.Deliveries(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
 		t.Errorf("of another key there is %+v, %v", list, err)
 	}
 	config.App = strings.ReplaceAll(config.App, "/done", "/other")

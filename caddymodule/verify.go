@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func adminVerify(n *Node, r *http.Request) (any, error) {
-	return n.Verify(r.Context())
+func adminVerify(rt *Runtime, r *http.Request) (any, error) {
+	return rt.Verify(r.Context())
 }
 
 // verified is what came of checking a ledger.
@@ -100,11 +100,11 @@ func verify(ctx context.Context, store *storage.Store) (v verified, err error) {
 	return v, err
 }
 
-// Verify checks the ledger of the node, and tells the metrics what it found.
-func (n *Node) Verify(ctx context.Context) (verified, error) {
-	v, err := verify(ctx, n.Store)
+// Verify checks the ledger of the runtime, and tells the metrics what it found.
+func (rt *Runtime) Verify(ctx context.Context) (verified, error) {
+	v, err := verify(ctx, rt.Store)
 	if err == nil {
-		n.verified.Store(v.Report.Problems)
+		rt.verified.Store(v.Report.Problems)
 	}
 	return v, err
 }

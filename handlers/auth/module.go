@@ -71,13 +71,13 @@ func Name(repl *caddy.Replacer, principal *identity.Principal) {
 }
 
 func (a *Auth) principal(r *http.Request) (*identity.Principal, *fault.Fault) {
-	node, leave, f := a.app.Enter(r.Context())
+	runtime, leave, f := a.app.Enter(r.Context())
 	if f != nil {
 		return nil, f
 	}
-	// The node is needed for the look-up alone: what comes behind does not use it.
+	// The runtime is needed for the look-up alone: what comes behind does not use it.
 	defer leave()
-	return Authenticate(r, node.Directory)
+	return Authenticate(r, runtime.Directory)
 }
 
 // UnmarshalCaddyfile reads

@@ -30,8 +30,8 @@ func Payer(p *identity.Principal) ledger.Payer {
 // CheckFunds refuses a principal without any money to spend. It is asked before the body
 // of a request that costs money whatever it says, so that nothing is kept in memory for a
 // caller who cannot pay for it.
-func CheckFunds(ctx context.Context, node *caddymodule.Node, p *identity.Principal) *fault.Fault {
-	err := node.Ledger.CheckFunds(ctx, Payer(p))
+func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.Principal) *fault.Fault {
+	err := runtime.Ledger.CheckFunds(ctx, Payer(p))
 	var short *ledger.Short
 	switch {
 	case err == nil:

@@ -79,14 +79,14 @@ func CeremonyCookie(session string) string { return session + "_passkey" }
 
 // account returns who may pass.
 func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
-	node, leave, f := s.app.Enter(r.Context())
+	runtime, leave, f := s.app.Enter(r.Context())
 	if f != nil {
 		return nil, f
 	}
-	// The node is needed for the look-ups alone: what comes behind does not use it.
+	// The runtime is needed for the look-ups alone: what comes behind does not use it.
 	defer leave()
 	cookie, _ := s.app.Cookie()
-	account, f := Account(r, node.Directory, cookie)
+	account, f := Account(r, runtime.Directory, cookie)
 	switch {
 	case f != nil:
 		return nil, f
@@ -95,11 +95,11 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 	case account.Session && s.crossOrigin.Check(acting(r)) != nil:
 		return nil, fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 	}
-	if err := node.Directory.Fresh(r.Context(), account); err != nil {
+	if err := runtime.Directory.Fresh(r.Context(), account); err != nil {
 		return nil, silent(err)
 	}
 	// Fresh asks nothing of who has no factor.
-	factors, err := node.Directory.Factors(r.Context(), account.UserID)
+	factors, err := runtime.Directory.Factors(r.Context(), account.UserID)
 	if err != nil {
 		return nil, silent(err)
 	}

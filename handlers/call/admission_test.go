@@ -35,7 +35,7 @@ func TestACallerWithoutMoneyIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 			t.Errorf("counting: answered %d %s", got.Status, got.Body)
 		}
 	}
-	if taken := gatetest.Node(t).Bodies.Users.Used(); taken > 9*(17<<10) {
+	if taken := gatetest.Runtime(t).Bodies.Users.Used(); taken > 9*(17<<10) {
 		t.Errorf("%d bytes are taken for bodies of which nothing has come", taken)
 	}
 }

@@ -175,15 +175,15 @@ func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 func (b *block) lookUp(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
 	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if f == nil {
-		var node *caddymodule.Node
+		var runtime *caddymodule.Runtime
 		var leave func()
-		if node, leave, f = b.app.Enter(r.Context()); f == nil {
+		if runtime, leave, f = b.app.Enter(r.Context()); f == nil {
 			defer leave()
 			var p *identity.Principal
-			if p, f = auth.Authenticate(r, node.Directory); f == nil {
+			if p, f = auth.Authenticate(r, runtime.Directory); f == nil {
 				auth.Name(repl, p)
 				if r.URL.Path == usagePath {
-					f = b.serveUsage(w, r, node, p, requestID)
+					f = b.serveUsage(w, r, runtime, p, requestID)
 				} else {
 					f = b.serveModels(w, r, p, requestID)
 				}

@@ -70,9 +70,9 @@ func tooLarge(limit int64) *fault.Fault {
 
 // readBody reads the whole body of r, at most limit bytes, within the limits of the
 // configuration. Its memory counts in the share of the user with this id.
-func readBody(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, user string, limit int64, limits *caddymodule.Limits) (*body, *fault.Fault) {
+func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runtime, user string, limit int64, limits *caddymodule.Limits) (*body, *fault.Fault) {
 	b := &body{start: headroom}
-	node.Bodies.Users.Open(&b.memory, w, user, limits.Bodies())
+	runtime.Bodies.Users.Open(&b.memory, w, user, limits.Bodies())
 
 	// The deadline is set when it is due, not before each body: most are there
 	// with the head, and a timer costs less than two changes of a deadline.

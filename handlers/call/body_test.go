@@ -161,13 +161,13 @@ func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
 // the gateway has taken the memory for it.
 func uploading(t *testing.T, g *gatetest.Gate, key string, sent int) *gatetest.Wire {
 	t.Helper()
-	node := gatetest.Node(t)
-	before := node.Bodies.Users.Used()
+	runtime := gatetest.Runtime(t)
+	before := runtime.Bodies.Users.Used()
 	conn := g.Dial(t)
 	conn.Send(t, headOf(messages, key, "Content-Length: "+itoa(30<<20)))
 	conn.Send(t, strings.Repeat(" ", sent))
 	gatetest.Eventually(t, "that the memory is taken", func() (taken int64, ok bool) {
-		taken = node.Bodies.Users.Used() - before
+		taken = runtime.Bodies.Users.Used() - before
 		return taken, taken >= int64(sent)
 	})
 	return conn
@@ -228,7 +228,7 @@ func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
 	gatetest.Eventually(t, "that the memory is given back", func() (taken int64, ok bool) {
-		taken = gatetest.Node(t).Bodies.Users.Used()
+		taken = gatetest.Runtime(t).Bodies.Users.Used()
 		return taken, taken < 1<<20
 	})
 	whole(second.Secret)

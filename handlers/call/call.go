@@ -28,7 +28,7 @@ type call struct {
 	id      string
 	started time.Time
 
-	node      *caddymodule.Node
+	runtime   *caddymodule.Runtime
 	principal *identity.Principal
 	standing  limit.Standing // of the caller's rates, when the call began
 	request   request
@@ -68,7 +68,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 	}
 	if f == nil {
 		var leave func()
-		if c.node, leave, f = c.block.app.Enter(r.Context()); f == nil {
+		if c.runtime, leave, f = c.block.app.Enter(r.Context()); f == nil {
 			defer leave()
 			f = c.gate(w, r)
 		}
@@ -84,7 +84,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 // gate decides whether the call may go on. Nothing of the body is read before
 // the caller is known and may make a call at all, by rates and money.
 func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
-	if c.principal, f = auth.Authenticate(r, c.node.Directory); f != nil {
+	if c.principal, f = auth.Authenticate(r, c.runtime.Directory); f != nil {
 		return f
 	}
 	if f = checkEncoding(r.Header); f != nil {
@@ -101,7 +101,7 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	if f = c.admit(r); f != nil {
 		return f
 	}
-	if c.body, f = readBody(w, r, c.node, c.principal.UserID, c.route.limit, &c.block.app.Limits); f == nil {
+	if c.body, f = readBody(w, r, c.runtime, c.principal.UserID, c.route.limit, &c.block.app.Limits); f == nil {
 		c.bodyBytes = len(c.body.bytes())
 		if f = c.consider(r.Context()); f != nil {
 			c.body.retire()
@@ -166,7 +166,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 
 	// The end of the caller's request is told by disconnected, which may let the
 	// call to the backend run on.
-	c.ctx, c.cancel = context.WithCancelCause(c.node.Lifetime(r.Context()))
+	c.ctx, c.cancel = context.WithCancelCause(c.runtime.Lifetime(r.Context()))
 	defer c.cancel(nil)
 	c.answer = newAnswer(w, c)
 	c.answer.watch.start(c.answer)

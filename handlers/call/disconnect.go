@@ -45,7 +45,7 @@ func (a *answer) detachOrCancel() {
 	switch finish := a.finishFor(); {
 	case finish == 0:
 		c.rule = usage.Cancel
-	case !c.node.Detached.TryAcquire(c.principal.UserID, limits.DetachedPerUser, limits.Detached):
+	case !c.runtime.Detached.TryAcquire(c.principal.UserID, limits.DetachedPerUser, limits.Detached):
 		c.rule = usage.FinishLimit
 	default:
 		c.rule = usage.Finish
@@ -131,7 +131,7 @@ func (c *call) exit() {
 func (c *call) endDetached() {
 	if c.detached() {
 		c.stopExit()
-		c.node.Detached.Release(c.principal.UserID)
+		c.runtime.Detached.Release(c.principal.UserID)
 	}
 }
 

@@ -119,9 +119,9 @@ func readUntil(t *testing.T, r io.Reader, until string) {
 // awaitDetached waits until so many calls run on without their callers.
 func awaitDetached(t *testing.T, calls int64) {
 	t.Helper()
-	node := gatetest.Node(t)
+	runtime := gatetest.Runtime(t)
 	gatetest.Eventually(t, fmt.Sprintf("%d calls run on without their callers", calls), func() (int64, bool) {
-		n := node.Detached.Held()
+		n := runtime.Detached.Held()
 		return n, n == calls
 	})
 }

@@ -46,7 +46,7 @@ func TestTheGuardOfABodyLeavesAResponseAloneWhoseHandlerHasReturned(t *testing.T
 			w := &returned{ResponseWriter: httptest.NewRecorder()}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/messages", slow{time.Second})
 			r.ContentLength = -1
-			b, refused := readBody(w, r, new(caddymodule.Node), "usr_1", 1<<20, &caddymodule.Limits{BodyRead: caddy.Duration(time.Second), BodyMemory: 1 << 30})
+			b, refused := readBody(w, r, new(caddymodule.Runtime), "usr_1", 1<<20, &caddymodule.Limits{BodyRead: caddy.Duration(time.Second), BodyMemory: 1 << 30})
 			w.gone.Store(true)
 			synctest.Wait()
 			if w.late.Load() {

@@ -99,7 +99,7 @@ func (c *call) ask() catalog.Ask {
 func (c *call) admit(r *http.Request) *fault.Fault {
 	limits := &c.block.app.Limits
 	key, user := auth.Subjects(c.principal, limits)
-	grant, refused := c.node.Rates.Admit(c.started, limit.Call{Key: key, User: user, Tokens: usage.Estimate(max(r.ContentLength, 0))})
+	grant, refused := c.runtime.Rates.Admit(c.started, limit.Call{Key: key, User: user, Tokens: usage.Estimate(max(r.ContentLength, 0))})
 	if refused != nil {
 		c.standing = refused.Standing
 		return refused.Fault()
@@ -108,11 +108,11 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 	var f *fault.Fault
 	switch {
 	case c.route.free:
-		if refused = c.node.Rates.Spend(c.started, "count_tokens/"+c.principal.UserID, 1, limits.CountTokensPerMinute); refused != nil {
+		if refused = c.runtime.Rates.Spend(c.started, "count_tokens/"+c.principal.UserID, 1, limits.CountTokensPerMinute); refused != nil {
 			f = fault.New(fault.RateLimited, "the limit of %d counts of tokens per minute of your account is reached", refused.Limit).After(refused.RetryAfter)
 		}
 	case c.block.app.CallsCost():
-		f = auth.CheckFunds(r.Context(), c.node, c.principal)
+		f = auth.CheckFunds(r.Context(), c.runtime, c.principal)
 	}
 	if f != nil {
 		c.bill.release(c.started)
@@ -122,7 +122,7 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 
 // extend holds the caller to the rates that depend on the body.
 func (c *call) extend() *fault.Fault {
-	refused := c.node.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.stream)
+	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.stream)
 	c.standing = c.bill.grant.Standing
 	if refused != nil {
 		return refused.Fault()
@@ -148,14 +148,14 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	}
 	payer := auth.Payer(c.principal)
 	payer.Tolerance = c.block.app.Tolerance()
-	r, err := c.node.Ledger.Reserve(ctx, payer, greatest)
+	r, err := c.runtime.Ledger.Reserve(ctx, payer, greatest)
 	if errors.Is(err, ledger.ErrFullContext) {
 		c.bill.restricted, payer.FullContext = true, true
 		var f *fault.Fault
 		if c.bill.bounds, f = c.bill.price.Bounds(c.ask()); f != nil {
 			return f
 		}
-		r, err = c.node.Ledger.Reserve(ctx, payer, c.bill.price.Greatest(c.bill.bounds))
+		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.bill.price.Greatest(c.bill.bounds))
 	}
 	if err == nil {
 		c.bill.reservation, c.bill.settled = r, c.started

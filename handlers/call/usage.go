@@ -53,22 +53,22 @@ type rates struct {
 }
 
 // serveUsage answers the limits of a key and what it has used.
-func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, node *caddymodule.Node, p *identity.Principal, requestID string) *fault.Fault {
+func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runtime, p *identity.Principal, requestID string) *fault.Fault {
 	key, user := auth.Subjects(p, &b.app.Limits)
 	answer := keyUsage{
 		Object: "usage", KeyID: p.KeyID, Currency: b.app.Currency, Rates: ratesOf(key), User: userLimits{Rates: ratesOf(user)},
 	}
 	budgets := auth.Payer(p).Budgets
 	var err error
-	if answer.Budget, err = leastLeft(r.Context(), node, p.UserID, budgets[:2]); err != nil {
+	if answer.Budget, err = leastLeft(r.Context(), runtime, p.UserID, budgets[:2]); err != nil {
 		return storeSilent
 	}
-	if answer.User.Budget, err = leastLeft(r.Context(), node, p.UserID, budgets[2:]); err != nil {
+	if answer.User.Budget, err = leastLeft(r.Context(), runtime, p.UserID, budgets[2:]); err != nil {
 		return storeSilent
 	}
-	now := node.Store.Now()
+	now := runtime.Store.Now()
 	today := ledger.DayOf(now)
-	err = node.Ledger.ScanUsage(r.Context(), p.UserID, ledger.DayOf(calendar.Month.Start(now)), today, func(u ledger.Usage) bool {
+	err = runtime.Ledger.ScanUsage(r.Context(), p.UserID, ledger.DayOf(calendar.Month.Start(now)), today, func(u ledger.Usage) bool {
 		if u.Key == p.KeyID {
 			answer.Month.Add(u)
 			if u.Day == today {
@@ -87,12 +87,12 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, node *caddymo
 
 // leastLeft returns of some budgets of a user the one with the least left; nil: none has
 // a limit.
-func leastLeft(ctx context.Context, node *caddymodule.Node, user string, budgets []ledger.Budget) (least *budgetUsed, err error) {
+func leastLeft(ctx context.Context, runtime *caddymodule.Runtime, user string, budgets []ledger.Budget) (least *budgetUsed, err error) {
 	for _, b := range budgets {
 		if b.Limit == 0 {
 			continue
 		}
-		used, next, err := node.Ledger.BudgetUsed(ctx, user, b)
+		used, next, err := runtime.Ledger.BudgetUsed(ctx, user, b)
 		if err != nil {
 			return nil, err
 		}

@@ -68,7 +68,7 @@ func checkMedia(header http.Header, wanted string) *fault.Fault {
 // claim opens the claim of the body. Each class of unauthenticated callers has a
 // budget of its own.
 func (v *visit) claim(who class) *bodymem.Claim {
-	bodies := &v.node.Bodies
+	bodies := &v.runtime.Bodies
 	switch {
 	case v.account != nil:
 		bodies.Users.Open(&v.memory, v.w, v.owner(), v.console.app.Limits.Bodies())

@@ -45,7 +45,7 @@ func visitWith(body io.Reader) (*visit, *clocked) {
 	r.ContentLength = -1
 	r.Header.Set("Content-Type", "application/json")
 	account := &identity.Account{UserID: "usr_1"}
-	return &visit{console: &Console{app: app}, account: account, node: new(caddymodule.Node), w: w, r: r}, w
+	return &visit{console: &Console{app: app}, account: account, runtime: new(caddymodule.Runtime), w: w, r: r}, w
 }
 
 func TestABodyHasToArriveInTime(t *testing.T) {

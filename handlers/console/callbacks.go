@@ -15,7 +15,7 @@ func listDeliveries(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	list, total, err := v.node.Tasks.DeliveryPage(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
+	list, total, err := v.runtime.Tasks.DeliveryPage(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
 	if err == nil {
 		err = v.hideForeign(list)
 	}
@@ -49,7 +49,7 @@ func (v *visit) hideForeign(list []task.Delivery) error {
 // or he has no such key: the hidden one is not among his, nor one that was
 // dropped.
 func (v *visit) callbackURL(ctx context.Context, id string) (string, error) {
-	key, err := v.node.Directory.OwnKey(ctx, v.account, id)
+	key, err := v.runtime.Directory.OwnKey(ctx, v.account, id)
 	var f *fault.Fault
 	if errors.As(err, &f) && f.Code == fault.NotFound {
 		return "", nil
@@ -64,7 +64,7 @@ func redeliver(v *visit) error {
 		return f
 	}
 	user, id := v.account.UserID, task.OfCallback(v.r.PathValue("id"))
-	delivery, err := v.node.Tasks.Redeliver(v.r.Context(), user, task.OfUser(user), id)
+	delivery, err := v.runtime.Tasks.Redeliver(v.r.Context(), user, task.OfUser(user), id)
 	if err != nil {
 		return err
 	}
@@ -88,14 +88,14 @@ func testCallback(v *visit) error {
 	case in.KeyID == "":
 		return missing("key_id")
 	}
-	key, err := v.node.Directory.OwnKey(v.r.Context(), v.account, in.KeyID)
+	key, err := v.runtime.Directory.OwnKey(v.r.Context(), v.account, in.KeyID)
 	switch {
 	case err != nil:
 		return err
 	case key.CallbackURL == "":
 		return fault.At(fault.NotFound, "key_id", "the key %s has no callback address of its own; set its `callback_url`", key.ID)
 	}
-	delivery, err := v.node.Tasks.Test(v.r.Context(), v.account.UserID, v.account.UserID, key.ID)
+	delivery, err := v.runtime.Tasks.Test(v.r.Context(), v.account.UserID, v.account.UserID, key.ID)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func listCalls(v *visit) error {
 // user has left.
 func (v *visit) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) error {
 	ctx := v.r.Context()
-	err := v.node.Ledger.ScanCalls(ctx, v.account.UserID, filter, func(c ledger.Call) bool {
+	err := v.runtime.Ledger.ScanCalls(ctx, v.account.UserID, filter, func(c ledger.Call) bool {
 		return ctx.Err() == nil && fn(c)
 	})
 	if err == nil {
@@ -82,8 +82,8 @@ func (v *visit) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) e
 // countCalls returns how many calls a filter takes. Whole days are summed up
 // already; only in those that it takes in part are the calls counted.
 func (v *visit) countCalls(filter ledger.CallFilter) (total int64, err error) {
-	now := v.node.Store.Now()
-	kept, err := v.node.Ledger.CallsFrom(v.r.Context())
+	now := v.runtime.Store.Now()
+	kept, err := v.runtime.Ledger.CallsFrom(v.r.Context())
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +126,7 @@ func (v *visit) countEach(filter ledger.CallFilter) (total int64, err error) {
 // countDays adds up the calls of whole days.
 func (v *visit) countDays(filter ledger.CallFilter, first, end time.Time) (total int64, err error) {
 	from, to := ledger.DayOf(first), ledger.DayOf(end.Add(-1))
-	err = v.node.Ledger.ScanUsage(v.r.Context(), v.account.UserID, from, to, func(u ledger.Usage) bool {
+	err = v.runtime.Ledger.ScanUsage(v.r.Context(), v.account.UserID, from, to, func(u ledger.Usage) bool {
 		if (filter.Key == "" || u.Key == filter.Key) && (filter.Model == "" || u.Model == filter.Model) {
 			total += u.Calls
 		}

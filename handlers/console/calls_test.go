@@ -44,7 +44,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 	book.Close(t.Context())
 
 	v := &visit{
-		node: &caddymodule.Node{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
+		runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
 		r: httptest.NewRequest("GET", "/", nil),
 	}
 	moment := func() time.Time {

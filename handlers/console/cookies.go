@@ -18,7 +18,7 @@ func (v *visit) keep(secret identity.Secret, lifetime time.Duration) {
 // keepEntry does so for a log-in. A half-open session is kept as long as it lasts.
 func (v *visit) keepEntry(entry identity.Entry) {
 	if len(entry.Factors) > 0 {
-		v.keep(entry.Secret, time.Unix(entry.Expires, 0).Sub(v.node.Store.Now()))
+		v.keep(entry.Secret, time.Unix(entry.Expires, 0).Sub(v.runtime.Store.Now()))
 		return
 	}
 	v.renew(entry.Secret)

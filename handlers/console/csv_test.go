@@ -52,7 +52,7 @@ func TestLinesThatAreWrittenMeanwhileNeitherDoubleNorHideOthersInCSV(t *testing.
 	}
 	w := &busy{httptest.NewRecorder(), move}
 	v := &visit{
-		node: &caddymodule.Node{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
+		runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
 		w: w, r: httptest.NewRequest("GET", "/", nil),
 	}
 	if err := v.csv(ledger.Wallet("usr_1")); err != nil {

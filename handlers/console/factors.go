@@ -10,7 +10,7 @@ type proof struct {
 
 // showFactors tells by what the user can prove himself, beside his password.
 func showFactors(v *visit) error {
-	factors, err := v.node.Directory.Factors(v.r.Context(), v.account.UserID)
+	factors, err := v.runtime.Directory.Factors(v.r.Context(), v.account.UserID)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func setUpTOTP(v *visit) error {
 	if f != nil {
 		return f
 	}
-	enrolment, err := v.node.Directory.SetUpTOTP(v.r.Context(), v.account, in.Password, v.console.app.Issuer())
+	enrolment, err := v.runtime.Directory.SetUpTOTP(v.r.Context(), v.account, in.Password, v.console.app.Issuer())
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func enableTOTP(v *visit) error {
 	if f != nil {
 		return f
 	}
-	codes, renewed, err := v.node.Directory.EnableTOTP(v.r.Context(), v.account, in)
+	codes, renewed, err := v.runtime.Directory.EnableTOTP(v.r.Context(), v.account, in)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func disableTOTP(v *visit) error {
 	if f != nil {
 		return f
 	}
-	renewed, err := v.node.Directory.DisableTOTP(v.r.Context(), v.account, in)
+	renewed, err := v.runtime.Directory.DisableTOTP(v.r.Context(), v.account, in)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func renewBackupCodes(v *visit) error {
 	if f != nil {
 		return f
 	}
-	codes, renewed, err := v.node.Directory.RenewBackupCodes(v.r.Context(), v.account, in)
+	codes, renewed, err := v.runtime.Directory.RenewBackupCodes(v.r.Context(), v.account, in)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func mintToken(v *visit) error {
 	if err := v.proveLately(in.Password); err != nil {
 		return err
 	}
-	secret, err := v.node.Directory.MintOwnToken(v.r.Context(), v.account)
+	secret, err := v.runtime.Directory.MintOwnToken(v.r.Context(), v.account)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func mintToken(v *visit) error {
 }
 
 func revokeToken(v *visit) error {
-	if err := v.node.Directory.RevokeToken(v.r.Context(), v.account.UserID, v.account.UserID); err != nil {
+	if err := v.runtime.Directory.RevokeToken(v.r.Context(), v.account.UserID, v.account.UserID); err != nil {
 		return err
 	}
 	return v.answer(struct{}{})
@@ -48,7 +48,7 @@ func listKeys(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	keys, err := v.node.Directory.OwnKeys(v.r.Context(), v.account)
+	keys, err := v.runtime.Directory.OwnKeys(v.r.Context(), v.account)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func listKeys(v *visit) error {
 }
 
 func showKey(v *visit) error {
-	key, err := v.node.Directory.OwnKey(v.r.Context(), v.account, v.r.PathValue("id"))
+	key, err := v.runtime.Directory.OwnKey(v.r.Context(), v.account, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func createKey(v *visit) error {
 	if err := v.proveAgain(in.Password); err != nil {
 		return err
 	}
-	key, secret, err := v.node.Directory.CreateOwnKey(v.r.Context(), v.account, in.KeySpec)
+	key, secret, err := v.runtime.Directory.CreateOwnKey(v.r.Context(), v.account, in.KeySpec)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func changeKey(v *visit) error {
 			return err
 		}
 	}
-	key, err := v.node.Directory.ChangeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), in.KeyChange)
+	key, err := v.runtime.Directory.ChangeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), in.KeyChange)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func changeKey(v *visit) error {
 }
 
 func revokeKey(v *visit) error {
-	key, err := v.node.Directory.RevokeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"))
+	key, err := v.runtime.Directory.RevokeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func rotateKey(v *visit) error {
 	if err := v.proveLately(in.Password); err != nil {
 		return err
 	}
-	key, secret, err := v.node.Directory.RotateOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
+	key, secret, err := v.runtime.Directory.RotateOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func renewCallbackSecret(v *visit) error {
 	if err := v.proveLately(in.Password); err != nil {
 		return err
 	}
-	key, secret, err := v.node.Directory.RenewCallbackSecret(v.r.Context(), v.account, v.r.PathValue("id"))
+	key, secret, err := v.runtime.Directory.RenewCallbackSecret(v.r.Context(), v.account, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func servePage(v *visit) error {
 	if !ok {
 		return noPage()
 	}
-	order, err := v.node.Billing.Order(v.r.Context(), "", tradeNo)
+	order, err := v.runtime.Billing.Order(v.r.Context(), "", tradeNo)
 	var none *fault.Fault
 	switch {
 	case errors.As(err, &none) && none.Code == fault.NotFound:

@@ -7,7 +7,7 @@ import (
 )
 
 func listPasskeys(v *visit) error {
-	factors, err := v.node.Directory.Factors(v.r.Context(), v.account.UserID)
+	factors, err := v.runtime.Directory.Factors(v.r.Context(), v.account.UserID)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func beginPasskey(v *visit) error {
 	if f != nil {
 		return f
 	}
-	options, err := v.node.Directory.BeginPasskey(v.r.Context(), rp, v.account, in.Password, in.Name)
+	options, err := v.runtime.Directory.BeginPasskey(v.r.Context(), rp, v.account, in.Password, in.Name)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func finishPasskey(v *visit) error {
 	if err != nil {
 		return err
 	}
-	passkey, renewed, err := v.node.Directory.FinishPasskey(v.r.Context(), rp, v.account, response)
+	passkey, renewed, err := v.runtime.Directory.FinishPasskey(v.r.Context(), rp, v.account, response)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func beginPasskeyLogin(v *visit) error {
 	if f != nil {
 		return f
 	}
-	options, ceremony, err := v.node.Directory.BeginPasskeyLogin(v.r.Context(), rp)
+	options, ceremony, err := v.runtime.Directory.BeginPasskeyLogin(v.r.Context(), rp)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func finishPasskeyLogin(v *visit) error {
 	if err != nil {
 		return err
 	}
-	entry, err := v.node.Directory.FinishPasskeyLogin(v.r.Context(), rp, ceremony, response, auth.Device(v.r), v.console.app.Terms())
+	entry, err := v.runtime.Directory.FinishPasskeyLogin(v.r.Context(), rp, ceremony, response, auth.Device(v.r), v.console.app.Terms())
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func beginPasskeyVerify(v *visit) error {
 	if f != nil {
 		return f
 	}
-	options, err := v.node.Directory.BeginPasskeyVerify(v.r.Context(), rp, v.account)
+	options, err := v.runtime.Directory.BeginPasskeyVerify(v.r.Context(), rp, v.account)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func finishPasskeyVerify(v *visit) error {
 	if err != nil {
 		return err
 	}
-	renewed, err := v.node.Directory.FinishPasskeyVerify(v.r.Context(), rp, v.account, response)
+	renewed, err := v.runtime.Directory.FinishPasskeyVerify(v.r.Context(), rp, v.account, response)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func finishPasskeyVerify(v *visit) error {
 }
 
 func removePasskey(v *visit) error {
-	renewed, err := v.node.Directory.RemovePasskey(v.r.Context(), v.account, v.r.PathValue("id"))
+	renewed, err := v.runtime.Directory.RemovePasskey(v.r.Context(), v.account, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func register(v *visit) error {
 	if f != nil {
 		return f
 	}
-	made, err := v.node.Directory.Register(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Pace())
+	made, err := v.runtime.Directory.Register(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Pace())
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func setUp(v *visit) error {
 	if f != nil {
 		return f
 	}
-	made, err := v.node.Directory.Setup(v.r.Context(), in.Code, in.Name, in.Password)
+	made, err := v.runtime.Directory.Setup(v.r.Context(), in.Code, in.Name, in.Password)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (v *visit) welcome(entry identity.Entry) error {
 func (v *visit) endReplaced(entry identity.Entry) {
 	before, err := v.session()
 	if err == nil && before != nil && before.Credential != entry.Account.Credential {
-		err = v.node.Directory.Logout(v.r.Context(), before)
+		err = v.runtime.Directory.Logout(v.r.Context(), before)
 	}
 	if err != nil {
 		v.console.logger.Warn("the session before a log-in could not be ended", zap.String("request_id", v.id), zap.Error(err))
@@ -115,7 +115,7 @@ func (v *visit) session() (*identity.Account, error) {
 	if f != nil || secret == "" {
 		return nil, nil
 	}
-	account, _, err := v.node.Directory.AuthenticateSession(v.r.Context(), secret)
+	account, _, err := v.runtime.Directory.AuthenticateSession(v.r.Context(), secret)
 	if addr := auth.Address(v.r); account != nil && addr.IsValid() {
 		account.Address = addr.String()
 	}
@@ -132,7 +132,7 @@ func logIn(v *visit) error {
 	if f != nil {
 		return f
 	}
-	entry, err := v.node.Directory.Login(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Terms())
+	entry, err := v.runtime.Directory.Login(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Terms())
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func logInCode(v *visit) error {
 	case !v.account.HalfOpen:
 		return fault.New(fault.Conflict, "this session is whole: no second factor is due")
 	}
-	entry, err := v.node.Directory.LoginCode(v.r.Context(), v.account, in)
+	entry, err := v.runtime.Directory.LoginCode(v.r.Context(), v.account, in)
 	if err != nil {
 		return err
 	}
@@ -185,13 +185,13 @@ func logOut(v *visit) error {
 		}
 	}
 	if session != nil {
-		if err := v.node.Directory.Logout(v.r.Context(), session); err != nil {
+		if err := v.runtime.Directory.Logout(v.r.Context(), session); err != nil {
 			return err
 		}
 		v.forget()
 	}
 	if !v.account.Session {
-		if err := v.node.Directory.Logout(v.r.Context(), v.account); err != nil {
+		if err := v.runtime.Directory.Logout(v.r.Context(), v.account); err != nil {
 			return err
 		}
 	}
@@ -210,7 +210,7 @@ func changePassword(v *visit) error {
 	if f != nil {
 		return f
 	}
-	secret, err := v.node.Directory.ChangePassword(v.r.Context(), v.account, in.Password, in.Replacement)
+	secret, err := v.runtime.Directory.ChangePassword(v.r.Context(), v.account, in.Password, in.Replacement)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func resetPassword(v *visit) error {
 	case in.Password == "":
 		return missing("password")
 	}
-	if err := v.node.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, auth.Device(v.r), v.console.app.Pace()); err != nil {
+	if err := v.runtime.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, auth.Device(v.r), v.console.app.Pace()); err != nil {
 		return err
 	}
 	return v.answer(struct{}{})

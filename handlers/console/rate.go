@@ -54,7 +54,7 @@ func (v *visit) admit(class rate) *fault.Fault {
 	if !stranger && class != logins {
 		whose = v.owner()
 	}
-	grant, refused := v.node.Rates.Admit(v.node.Store.Now(), limit.Call{
+	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Call{
 		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
 		Tokens: 1,
 		Stream: stranger,
@@ -75,7 +75,7 @@ func (v *visit) admit(class rate) *fault.Fault {
 
 // proved makes room for another stranger: it is known that this one may be here,
 // or the request has ended.
-func (v *visit) proved() { v.grant.End(v.node.Store.Now(), 1) }
+func (v *visit) proved() { v.grant.End(v.runtime.Store.Now(), 1) }
 
 // owner returns the id for which the requests and bodies of an authenticated caller are
 // counted. A caller that has proved only the password is not counted for the user.

@@ -40,19 +40,19 @@ type planUse struct {
 
 func showSelf(v *visit) error {
 	ctx, id := v.r.Context(), v.account.UserID
-	user, err := v.node.Directory.User(ctx, id)
+	user, err := v.runtime.Directory.User(ctx, id)
 	if err != nil {
 		return err
 	}
-	factors, err := v.node.Directory.Factors(ctx, id)
+	factors, err := v.runtime.Directory.Factors(ctx, id)
 	if err != nil {
 		return err
 	}
-	funds, err := v.node.Ledger.Funds(ctx, id)
+	funds, err := v.runtime.Ledger.Funds(ctx, id)
 	if err != nil {
 		return err
 	}
-	preference, err := v.node.Billing.Preference(ctx, id)
+	preference, err := v.runtime.Billing.Preference(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func showSelf(v *visit) error {
 }
 
 func (v *visit) planUse() ([]planUse, error) {
-	subscriptions, err := v.node.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+	subscriptions, err := v.runtime.Billing.Subscriptions(v.r.Context(), v.account.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func changeSelf(v *visit) error {
 	if f != nil {
 		return f
 	}
-	if _, err := v.node.Directory.ChangeProfile(v.r.Context(), v.account, profile); err != nil {
+	if _, err := v.runtime.Directory.ChangeProfile(v.r.Context(), v.account, profile); err != nil {
 		return err
 	}
 	return showSelf(v)

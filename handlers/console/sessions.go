@@ -9,7 +9,7 @@ func listSessions(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	sessions, err := v.node.Directory.Sessions(v.r.Context(), v.account)
+	sessions, err := v.runtime.Directory.Sessions(v.r.Context(), v.account)
 	if err != nil {
 		return err
 	}
@@ -19,7 +19,7 @@ func listSessions(v *visit) error {
 // endSession ends one of them; one of somebody else is as one that is not there.
 func endSession(v *visit) error {
 	id := v.r.PathValue("id")
-	if err := v.node.Directory.EndSession(v.r.Context(), v.account, id); err != nil {
+	if err := v.runtime.Directory.EndSession(v.r.Context(), v.account, id); err != nil {
 		return err
 	}
 	if v.account.Session && id == v.account.Credential {
@@ -35,7 +35,7 @@ func endSessions(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	secret, err := v.node.Directory.EndSessions(v.r.Context(), v.account, all)
+	secret, err := v.runtime.Directory.EndSessions(v.r.Context(), v.account, all)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func listActivity(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	events, total, err := v.node.Directory.Activity(v.r.Context(), v.account.UserID, p.skip(), p.size)
+	events, total, err := v.runtime.Directory.Activity(v.r.Context(), v.account.UserID, p.skip(), p.size)
 	if err != nil {
 		return err
 	}

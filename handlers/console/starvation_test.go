@@ -127,20 +127,20 @@ func TestSlowNoticesShutOutNoLogInsAndNoWebhooks(t *testing.T) {
 	g := attacked(t)
 	occupy(t, g, "/v1/notices/proved", forged, 0, 2, 20, 1<<20)
 	served(t, g, "beside notices of two addresses")
-	fill(t, g, &gatetest.Node(t).Bodies.Notices, caddymodule.NoticeBodies, "/v1/notices/proved", forged, 1<<20)
+	fill(t, g, &gatetest.Runtime(t).Bodies.Notices, caddymodule.NoticeBodies, "/v1/notices/proved", forged, 1<<20)
 	served(t, g, "beside notices of many addresses")
 }
 
 func TestSlowWebhooksShutOutNoGenuineOnes(t *testing.T) {
 	g := attacked(t)
-	fill(t, g, &gatetest.Node(t).Bodies.Webhooks, caddymodule.WebhookBodies, hook, "", 64<<10)
+	fill(t, g, &gatetest.Runtime(t).Bodies.Webhooks, caddymodule.WebhookBodies, hook, "", 64<<10)
 	g.Wait(time.Minute) // genuine bodies are whole at once, these are not
 	served(t, g, "beside slow webhooks")
 }
 
 func TestSlowLogInsShutOutNoOthers(t *testing.T) {
 	g := attacked(t)
-	fill(t, g, &gatetest.Node(t).Bodies.LogIns, caddymodule.LogInBodies, "/api/user/login", "Content-Type: application/json\n", 64<<10)
+	fill(t, g, &gatetest.Runtime(t).Bodies.LogIns, caddymodule.LogInBodies, "/api/user/login", "Content-Type: application/json\n", 64<<10)
 	g.Wait(time.Minute)
 	served(t, g, "beside slow log-ins")
 }
@@ -148,7 +148,7 @@ func TestSlowLogInsShutOutNoOthers(t *testing.T) {
 func TestAddressesOfOneIPv6NetworkHaveOneShare(t *testing.T) {
 	g := attacked(t)
 	body := strings.Repeat(" ", 64<<10-1)
-	node := gatetest.Node(t)
+	runtime := gatetest.Runtime(t)
 	send := func(address string) *gatetest.Wire {
 		conn := g.Dial(t)
 		conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nX-Forwarded-For: %s\nContent-Length: %d\n\n", hook, address, len(body)+1))
@@ -159,7 +159,7 @@ func TestAddressesOfOneIPv6NetworkHaveOneShare(t *testing.T) {
 	for i := range fit {
 		send(fmt.Sprintf("2001:db8:1:2:%x::1", i))
 		gatetest.Eventually(t, "that its memory is taken", func() (used int64, ok bool) {
-			used = node.Bodies.Webhooks.Used()
+			used = runtime.Bodies.Webhooks.Used()
 			return used, used == int64(i+1)*(64<<10)
 		})
 	}

@@ -18,7 +18,7 @@ type status struct {
 }
 
 func showStatus(v *visit) error {
-	setup, err := v.node.Directory.SetupDue(v.r.Context())
+	setup, err := v.runtime.Directory.SetupDue(v.r.Context())
 	if err != nil {
 		return err
 	}

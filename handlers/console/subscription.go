@@ -32,7 +32,7 @@ func listSubscriptions(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	subscriptions, err := v.node.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+	subscriptions, err := v.runtime.Billing.Subscriptions(v.r.Context(), v.account.UserID)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func setPreference(v *visit) error {
 	if in.Preference == "" {
 		return missing("preference")
 	}
-	if err := v.node.Billing.SetPreference(v.r.Context(), v.account.UserID, in.Preference); err != nil {
+	if err := v.runtime.Billing.SetPreference(v.r.Context(), v.account.UserID, in.Preference); err != nil {
 		return err
 	}
 	return v.answer(in)
@@ -90,7 +90,7 @@ func buyPlan(v *visit) error {
 		return err
 	}
 	app := v.console.app
-	return v.receipt(v.node.Billing.Buy(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID, in.IdempotencyKey))
+	return v.receipt(v.runtime.Billing.Buy(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID, in.IdempotencyKey))
 }
 
 func claimPlan(v *visit) error {
@@ -102,7 +102,7 @@ func claimPlan(v *visit) error {
 		return missing("plan_id")
 	}
 	app := v.console.app
-	return v.receipt(v.node.Billing.Claim(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID))
+	return v.receipt(v.runtime.Billing.Claim(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID))
 }
 
 func renewSubscription(v *visit) error {
@@ -117,7 +117,7 @@ func renewSubscription(v *visit) error {
 		return err
 	}
 	app := v.console.app
-	return v.receipt(v.node.Billing.Renew(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.SubscriptionID, in.IdempotencyKey))
+	return v.receipt(v.runtime.Billing.Renew(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.SubscriptionID, in.IdempotencyKey))
 }
 
 // receipt answers what was bought, or why it was not.

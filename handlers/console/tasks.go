@@ -40,7 +40,7 @@ func listTasks(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	tasks, total, err := v.node.Tasks.TaskPage(v.r.Context(), v.account.UserID, filter, int(p.skip()), int(p.size))
+	tasks, total, err := v.runtime.Tasks.TaskPage(v.r.Context(), v.account.UserID, filter, int(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func listTasks(v *visit) error {
 }
 
 func showTask(v *visit) error {
-	t, err := v.node.Tasks.Get(v.r.Context(), task.OfUser(v.account.UserID), v.r.PathValue("task_id"))
+	t, err := v.runtime.Tasks.Get(v.r.Context(), task.OfUser(v.account.UserID), v.r.PathValue("task_id"))
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func cancelTask(v *visit) error {
 		return f
 	}
 	user := v.account.UserID
-	t, err := v.node.Tasks.CancelAs(v.r.Context(), user, task.OfUser(user), v.r.PathValue("task_id"))
+	t, err := v.runtime.Tasks.CancelAs(v.r.Context(), user, task.OfUser(user), v.r.PathValue("task_id"))
 	if err != nil {
 		return err
 	}
@@ -86,23 +86,23 @@ func composeTask(v *visit) error {
 	if f != nil {
 		return f
 	}
-	composer, err := v.node.Directory.Composer(v.r.Context(), v.account)
+	composer, err := v.runtime.Directory.Composer(v.r.Context(), v.account)
 	if err != nil {
 		return err
 	}
 	key, user := auth.Subjects(composer, &v.console.app.Limits)
-	grant, refused := v.node.Rates.Admit(v.node.Store.Now(), limit.Call{Key: key, User: user})
+	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Call{Key: key, User: user})
 	if refused != nil {
 		return refused.Fault()
 	}
-	defer func() { grant.End(v.node.Store.Now(), 0) }()
+	defer func() { grant.End(v.runtime.Store.Now(), 0) }()
 
 	submission := made.Submission(auth.Payer(composer), composer.KeyID)
 	submission.IdempotencyKey = once
 	if submission.Fingerprint, err = request.Fingerprint(); err != nil {
 		return err
 	}
-	t, replayed, err := v.node.Tasks.Submit(v.r.Context(), submission)
+	t, replayed, err := v.runtime.Tasks.Submit(v.r.Context(), submission)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func openOrder(v *visit) error {
 		return missing("amount")
 	}
 	app := v.console.app
-	order, replayed, err := v.node.Billing.OpenOrder(v.r.Context(), billing.OrderRequest{
+	order, replayed, err := v.runtime.Billing.OpenOrder(v.r.Context(), billing.OrderRequest{
 		User: v.account.UserID, Provider: name,
 		Amount: *in.Amount, Currency: app.Currency, Key: in.IdempotencyKey,
 		Min: app.TopUp.Min, Max: app.TopUp.Max,
@@ -77,7 +77,7 @@ func listOrders(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	orders, total, err := v.node.Billing.Orders(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
+	orders, total, err := v.runtime.Billing.Orders(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func listOrders(v *visit) error {
 }
 
 func showOrder(v *visit) error {
-	order, err := v.node.Billing.Order(v.r.Context(), v.account.UserID, v.r.PathValue("trade_no"))
+	order, err := v.runtime.Billing.Order(v.r.Context(), v.account.UserID, v.r.PathValue("trade_no"))
 	if err != nil {
 		return err
 	}

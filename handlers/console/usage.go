@@ -43,13 +43,13 @@ func showUsage(v *visit) error {
 	q := v.query()
 	groupOf := groupings[q.word("group", "day", "model", "key")]
 	q.word("tz", "UTC") // others are not added up
-	start, end := q.days(v.node.Store.Now())
+	start, end := q.days(v.runtime.Store.Now())
 	if q.fault != nil {
 		return q.fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
 	sums := make(map[group]*ledger.Sum)
-	err := v.node.Ledger.ScanUsage(v.r.Context(), v.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
+	err := v.runtime.Ledger.ScanUsage(v.r.Context(), v.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
 		of := groupOf(u)
 		if sums[of] == nil {
 			sums[of] = new(ledger.Sum)

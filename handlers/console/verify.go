@@ -42,7 +42,7 @@ func verify(v *visit) error {
 		return missing("method")
 	}
 	lifetime := time.Duration(v.console.app.Verification.Lifetime)
-	expires, renewed, err := v.node.Directory.Verify(v.r.Context(), v.account, in.Method, in.Code, lifetime)
+	expires, renewed, err := v.runtime.Directory.Verify(v.r.Context(), v.account, in.Method, in.Code, lifetime)
 	if err != nil {
 		return err
 	}
@@ -55,23 +55,23 @@ func (v *visit) protect(rt *route) error {
 	if rt.asks != stepUp && rt.asks != stepUpOrPassword {
 		return nil
 	}
-	return v.node.Directory.Fresh(v.r.Context(), v.account)
+	return v.runtime.Directory.Fresh(v.r.Context(), v.account)
 }
 
 // proveAgain refuses a user without a second factor whose password is not this
 // one. Of who has a factor, protect has asked more.
 func (v *visit) proveAgain(password string) error {
-	factors, err := v.node.Directory.Factors(v.r.Context(), v.account.UserID)
+	factors, err := v.runtime.Directory.Factors(v.r.Context(), v.account.UserID)
 	if err != nil {
 		return err
 	}
 	if shownFactors(factors).Enabled {
-		return v.node.Directory.Fresh(v.r.Context(), v.account)
+		return v.runtime.Directory.Fresh(v.r.Context(), v.account)
 	}
 	if password == "" {
 		return fault.At(fault.MissingParameter, "password", "`password` is required: without a second factor, a new credential needs the password of its user")
 	}
-	return v.node.Directory.ProvePassword(v.r.Context(), v.account, password)
+	return v.runtime.Directory.ProvePassword(v.r.Context(), v.account, password)
 }
 
 // proveChange is proveAgain for a session that changes what a key may do. An access token
@@ -80,14 +80,14 @@ func (v *visit) proveChange(password string) error {
 	if v.account.Session {
 		return v.proveAgain(password)
 	}
-	return v.node.Directory.Fresh(v.r.Context(), v.account)
+	return v.runtime.Directory.Fresh(v.r.Context(), v.account)
 }
 
 // proveLately is proveAgain for what makes a new secret of a credential that there
 // is already: a log-in a short while ago is proof enough. An access token
 // tells of no log-in.
 func (v *visit) proveLately(password string) error {
-	since := v.node.Store.Now().Sub(time.Unix(v.account.Opened, 0))
+	since := v.runtime.Store.Now().Sub(time.Unix(v.account.Opened, 0))
 	if password == "" && v.account.Session && since < time.Duration(v.console.app.Verification.Lifetime) {
 		return nil
 	}
@@ -106,11 +106,11 @@ func (v *visit) protectPurchase(planID int64, key string) error {
 	if plan, found := v.console.app.Plans().Find(planID); !found || plan.Price <= *above {
 		return nil
 	}
-	refused := v.node.Directory.Fresh(v.r.Context(), v.account)
+	refused := v.runtime.Directory.Fresh(v.r.Context(), v.account)
 	if refused == nil {
 		return nil
 	}
-	used, err := v.node.Ledger.IdempotencyKeyUsed(v.r.Context(), ledger.IdempotencyKey{Scope: v.account.UserID, Key: key})
+	used, err := v.runtime.Ledger.IdempotencyKeyUsed(v.r.Context(), ledger.IdempotencyKey{Scope: v.account.UserID, Key: key})
 	if err == nil && used {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (v *visit) protectRenewal(subscriptionID int64, key string) error {
 	if v.console.app.Verification.StepUpAbove == nil {
 		return nil
 	}
-	subscriptions, err := v.node.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+	subscriptions, err := v.runtime.Billing.Subscriptions(v.r.Context(), v.account.UserID)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type visit struct {
 	w       http.ResponseWriter
 	r       *http.Request
 
-	node    *caddymodule.Node
+	runtime *caddymodule.Runtime
 	account *identity.Account // nil where the route asks for no credential
 	body    []byte            // read whole, as far as the route takes one
 	grant   limit.Grant       // of the rates; ended once it is known who comes
@@ -84,7 +84,7 @@ func (v *visit) serve(rows table) error {
 func (v *visit) run(fn func() error) {
 	var leave func()
 	var f *fault.Fault
-	if v.node, leave, f = v.console.app.Enter(v.r.Context()); f != nil {
+	if v.runtime, leave, f = v.console.app.Enter(v.r.Context()); f != nil {
 		v.refuse(f)
 		return
 	}
@@ -139,7 +139,7 @@ func (v *visit) identify(who class) *fault.Fault {
 		return nil
 	}
 	cookie, _ := v.console.app.Cookie()
-	account, f := auth.Account(v.r, v.node.Directory, cookie)
+	account, f := auth.Account(v.r, v.runtime.Directory, cookie)
 	switch {
 	case f != nil:
 		return f

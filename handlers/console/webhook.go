@@ -45,7 +45,7 @@ func (v *visit) head() (w payments.Webhook, f *fault.Fault) {
 	if err != nil {
 		return w, fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	return payments.Webhook{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.node.Store.Now()}, nil
+	return payments.Webhook{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.runtime.Store.Now()}, nil
 }
 
 // checkHead refuses a webhook whose head tells that it is not from the service,
@@ -100,7 +100,7 @@ func takeNotice(v *visit) error {
 		// It comes from the service, and would be as unreadable the next time.
 		notice = unreadable(v.r, v.body, err)
 	}
-	if _, err := v.node.Billing.Apply(v.r.Context(), name, notice); err != nil {
+	if _, err := v.runtime.Billing.Apply(v.r.Context(), name, notice); err != nil {
 		v.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
 			zap.String("request_id", v.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
 		return fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)

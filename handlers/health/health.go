@@ -101,7 +101,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 
 // ready returns why no calls can be taken, as a word and in detail; nil if they can.
 func (h *Health) ready(ctx context.Context) (reason string, err error) {
-	node, release, err := h.app.InForce(ctx)
+	runtime, release, err := h.app.InForce(ctx)
 	switch {
 	case errors.Is(err, caddymodule.ErrNotLive):
 		return notInForce, err
@@ -109,16 +109,16 @@ func (h *Health) ready(ctx context.Context) (reason string, err error) {
 		return storeFails, err
 	}
 	defer release()
-	switch err := node.Ready(); {
+	switch err := runtime.Ready(); {
 	case errors.Is(err, caddymodule.ErrDraining):
 		return draining, err
 	case err != nil:
 		return storeFails, err
 	}
-	if err := node.Probe(ctx); err != nil {
+	if err := runtime.Probe(ctx); err != nil {
 		return storeFails, err
 	}
-	return noneIsUsable, h.app.Unusable(ctx, node)
+	return noneIsUsable, h.app.Unusable(ctx, runtime)
 }
 
 // tell logs a change: that calls cannot be taken, with the reason, or can be again.

@@ -28,9 +28,9 @@ func (v *visit) readBody(limit int64) ([]byte, *fault.Fault) {
 // claim opens the claim of the body. Notices have a budget of their own.
 func (v *visit) claim() *bodymem.Claim {
 	if v.principal == nil {
-		v.node.Bodies.Notices.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.NoticeBodies)
+		v.runtime.Bodies.Notices.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.NoticeBodies)
 	} else {
-		v.node.Bodies.Users.Open(&v.memory, v.w, v.principal.UserID, v.tasks.app.Limits.Bodies())
+		v.runtime.Bodies.Users.Open(&v.memory, v.w, v.principal.UserID, v.tasks.app.Limits.Bodies())
 	}
 	return &v.memory
 }

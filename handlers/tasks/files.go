@@ -35,7 +35,7 @@ func serveFile(v *visit) error {
 	if err != nil {
 		return noFile()
 	}
-	file, err := v.node.Media.Open(v.r.Context(), v.segments[0])
+	file, err := v.runtime.Media.Open(v.r.Context(), v.segments[0])
 	switch {
 	case errors.Is(err, media.ErrGone):
 		return fault.New(fault.Gone, "the file is not kept any more: results are kept for 7 days")
@@ -109,7 +109,7 @@ func (v *visit) describe(file *media.File) {
 	if !shown[contentType] {
 		contentType, disposition = "application/octet-stream", "attachment"
 	}
-	left := max(0, int64(file.GoneAt.Sub(v.node.Store.Now())/time.Second))
+	left := max(0, int64(file.GoneAt.Sub(v.runtime.Store.Now())/time.Second))
 	header := v.w.Header()
 	reply.Stamp(header, v.route.dialect, v.id)
 	for name, value := range map[string]string{

@@ -36,9 +36,9 @@ func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
 		}
 		slow = append(slow, conn)
 	}
-	node := gatetest.Node(t)
+	runtime := gatetest.Runtime(t)
 	gatetest.Eventually(t, "that all of what was sent is in memory", func() (taken int64, ok bool) {
-		taken = node.Bodies.Users.Used()
+		taken = runtime.Bodies.Users.Used()
 		return taken, taken >= 2*part
 	})
 	w.must(t, other, generationsPath, body)
@@ -50,7 +50,7 @@ func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
 	}
 	w.must(t, key, generationsPath, body)
 	gatetest.Eventually(t, "that all memory is given back", func() (taken int64, ok bool) {
-		taken = node.Bodies.Users.Used()
+		taken = runtime.Bodies.Users.Used()
 		return taken, taken == 0
 	})
 }

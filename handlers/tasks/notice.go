@@ -45,7 +45,7 @@ func takeNotice(v *visit) error {
 	if err != nil {
 		return fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	notice := backends.Notification{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.node.Store.Now()}
+	notice := backends.Notification{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.runtime.Store.Now()}
 	if err := adapter.CheckHead(notice); err != nil {
 		return v.unproved(name, err)
 	}
@@ -56,7 +56,7 @@ func takeNotice(v *visit) error {
 	if err != nil {
 		return v.unproved(name, err)
 	}
-	if err := v.node.Tasks.Wake(v.r.Context(), name, ref); err != nil {
+	if err := v.runtime.Tasks.Wake(v.r.Context(), name, ref); err != nil {
 		return err
 	}
 	return v.answer(struct{}{})
@@ -74,7 +74,7 @@ func (v *visit) unproved(backend string, why error) *fault.Fault {
 // admitStranger counts a request of somebody without an account, by the address.
 // What the table of rates counts by the minute as tokens are requests here.
 func (v *visit) admitStranger() (limit.Grant, *fault.Fault) {
-	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
+	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{
 		User:   limit.Subject{ID: "notice/" + auth.Network(v.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
 		Tokens: 1,
 		Stream: true,

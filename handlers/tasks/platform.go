@@ -50,9 +50,9 @@ func (v *visit) look() (t *task.Task, err error) {
 	owner, id := task.OfKey(v.principal.KeyID), v.segments[0]
 	v.name("http.modelgate.task_id", id)
 	if wait == 0 {
-		return v.node.Tasks.Get(v.r.Context(), owner, id)
+		return v.runtime.Tasks.Get(v.r.Context(), owner, id)
 	}
-	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{
+	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{
 		User: limit.Subject{ID: "waits/" + v.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
 	})
 	if refused != nil {
@@ -65,8 +65,8 @@ func (v *visit) look() (t *task.Task, err error) {
 		waiting, over := context.WithCancel(ctx)
 		defer over()
 		defer caddymodule.OnExit(over)()
-		if t, err = v.node.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
-			t, err = v.node.Tasks.Get(ctx, owner, id)
+		if t, err = v.runtime.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
+			t, err = v.runtime.Tasks.Get(ctx, owner, id)
 		}
 		return err
 	})
@@ -85,7 +85,7 @@ func cancelTask(v *visit) error {
 	v.name("http.modelgate.task_id", id)
 	var t *task.Task
 	err := v.last(func(ctx context.Context) (err error) {
-		t, err = v.node.Tasks.Cancel(ctx, task.OfKey(v.principal.KeyID), id)
+		t, err = v.runtime.Tasks.Cancel(ctx, task.OfKey(v.principal.KeyID), id)
 		return err
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func listTasks(v *visit) error {
 	if refused := v.spend("lists", 1, listsPerMinute); refused != nil {
 		return fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
 	}
-	tasks, next, err := v.node.Tasks.List(v.r.Context(), task.OfKey(v.principal.KeyID), page)
+	tasks, next, err := v.runtime.Tasks.List(v.r.Context(), task.OfKey(v.principal.KeyID), page)
 	if err != nil {
 		return err
 	}

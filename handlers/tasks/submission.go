@@ -92,11 +92,11 @@ func (s *submission) checkFunds(idempotencyKey string) error {
 	if s.dryRun || !s.tasks.app.GenerationsCost() {
 		return nil
 	}
-	f := auth.CheckFunds(s.r.Context(), s.node, s.principal)
+	f := auth.CheckFunds(s.r.Context(), s.runtime, s.principal)
 	if f == nil || idempotencyKey == "" {
 		return plain(f)
 	}
-	used, err := s.node.Tasks.KeyUsed(s.r.Context(), s.principal.KeyID, idempotencyKey)
+	used, err := s.runtime.Tasks.KeyUsed(s.r.Context(), s.principal.KeyID, idempotencyKey)
 	if err != nil || used {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *submission) make(ctx context.Context, idempotencyKey string) (err error
 			return err
 		}
 	}
-	s.task, s.replayed, err = s.node.Tasks.Submit(ctx, job)
+	s.task, s.replayed, err = s.runtime.Tasks.Submit(ctx, job)
 	if twin, ok := errors.AsType[*task.DuplicateSession](err); ok {
 		f := *twin.Fault
 		f.Task = twin.Task
@@ -158,7 +158,7 @@ func (s *submission) make(ctx context.Context, idempotencyKey string) (err error
 // has no tokens.
 func (v *visit) admit() (limit.Grant, *fault.Fault) {
 	key, user := auth.Subjects(v.principal, &v.tasks.app.Limits)
-	grant, refused := v.node.Rates.Admit(time.Now(), limit.Call{Key: key, User: user})
+	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{Key: key, User: user})
 	if refused != nil {
 		return limit.Grant{}, refused.Fault()
 	}
@@ -181,7 +181,7 @@ func (s *submission) weigh() *fault.Fault {
 // spend counts something of which the caller's user may have so much in a minute,
 // over all of the user's keys.
 func (v *visit) spend(what string, n, perMinute int64) *limit.Refusal {
-	return v.node.Rates.Spend(time.Now(), what+"/"+v.principal.UserID, n, perMinute)
+	return v.runtime.Rates.Spend(time.Now(), what+"/"+v.principal.UserID, n, perMinute)
 }
 
 // estimate is what a dry run answers. Nothing has been kept, held or handed over.

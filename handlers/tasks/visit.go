@@ -29,8 +29,8 @@ type visit struct {
 	w        http.ResponseWriter
 	r        *http.Request
 
-	node      *caddymodule.Node
-	leave     func()              // gives the node back; nil when it has been
+	runtime   *caddymodule.Runtime
+	leave     func()              // gives the runtime back; nil when it has been
 	principal *identity.Principal // nil where the route asks for no credential
 	memory    bodymem.Claim       // of the body
 	read      bool                // the body was read to its end
@@ -45,13 +45,13 @@ func (v *visit) run() {
 		return
 	}
 	var f *fault.Fault
-	if v.node, v.leave, f = v.tasks.app.Enter(v.r.Context()); f != nil {
+	if v.runtime, v.leave, f = v.tasks.app.Enter(v.r.Context()); f != nil {
 		v.refuse(f)
 		return
 	}
 	defer v.release()
 	if v.route.who == caller {
-		if v.principal, f = auth.Authenticate(v.r, v.node.Directory); f != nil {
+		if v.principal, f = auth.Authenticate(v.r, v.runtime.Directory); f != nil {
 			v.refuse(f)
 			return
 		}
@@ -62,7 +62,7 @@ func (v *visit) run() {
 	}
 }
 
-// release gives back what the request has taken of the node, which it does not
+// release gives back what the request has taken of the runtime, which it does not
 // use any more.
 func (v *visit) release() {
 	if v.leave != nil {
@@ -89,7 +89,7 @@ func (v *visit) name(placeholder, value string) {
 func (v *visit) last(fn func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(v.r.Context())
 	defer cancel()
-	defer v.node.OnEnd(cancel)()
+	defer v.runtime.OnEnd(cancel)()
 	err := fn(ctx)
 	if errors.Is(err, context.Canceled) && v.r.Context().Err() == nil {
 		return drained

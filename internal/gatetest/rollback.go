@@ -56,7 +56,7 @@ func (r *Rollback) Start() error {
 	}
 	ended, end := context.WithCancel(context.Background())
 	end()
-	_, release, err := app.Node(ended)
+	_, release, err := app.Runtime(ended)
 	if errors.Is(err, context.Canceled) {
 		return errTooEarly
 	}

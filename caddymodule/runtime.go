@@ -21,10 +21,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Node is what lives as long as its store is open: longer than a configuration,
-// because a reload starts the new one before the old has stopped. All of it can
-// be rebuilt from the store.
-type Node struct {
+// Runtime is one running instance of the gateway inside a Caddy process: the open
+// store and the services over it. It outlives a configuration, because a reload
+// starts the new configuration before it stops the old one; configurations with the
+// same store share one Runtime. All of it can be rebuilt from the store.
+type Runtime struct {
 	Store     *storage.Store
 	Directory *identity.Directory
 	Ledger    *ledger.Ledger
@@ -67,34 +68,34 @@ type Node struct {
 	}
 }
 
-// nodes are the nodes in use, by the key of their storage. ends has, by the same
-// keys, the channel that is closed when the last node of a place is: the pool
-// lets go of a node before it is closed, and who opens the place again waits.
+// runtimes are the runtimes in use, by the key of their storage. ends has, by the same
+// keys, the channel that is closed when the last runtime of a place is: the pool
+// lets go of a runtime before it is closed, and who opens the place again waits.
 var (
-	nodes = caddy.NewUsagePool()
-	ends  sync.Map // string → chan struct{}
+	runtimes = caddy.NewUsagePool()
+	ends     sync.Map // string → chan struct{}
 )
 
 func init() {
 	// One hook for the process: Caddy's per-configuration hooks do not fire for
 	// apps.
 	caddy.OnExit(func(ctx context.Context) {
-		beginExit()      // the last configuration may have watched for nothing
-		var open []*Node // drained outside of Range, which keeps calls from giving them back
-		nodes.Range(func(_, value any) bool {
-			open = append(open, value.(*Node))
+		beginExit()         // the last configuration may have watched for nothing
+		var open []*Runtime // drained outside of Range, which keeps calls from giving them back
+		runtimes.Range(func(_, value any) bool {
+			open = append(open, value.(*Runtime))
 			return true
 		})
-		for _, node := range open {
-			node.drain(ctx)
+		for _, runtime := range open {
+			runtime.drain(ctx)
 		}
 	})
 }
 
-// openNode opens the engine and loads what stands in memory, for the
+// openRuntime opens the engine and loads what stands in memory, for the
 // configuration a. The pool sees to it that a place is opened once at a time; one
 // that is still closing is awaited.
-func openNode(ctx context.Context, a *App) (*Node, error) {
+func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	opener, logger := a.opener, a.logger
 	if before, ok := ends.Load(opener.Key()); ok {
 		select {
@@ -108,36 +109,36 @@ func openNode(ctx context.Context, a *App) (*Node, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
-	node := &Node{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
-	node.Bodies.clock(store.Now)
-	node.life, node.end = context.WithCancelCause(context.Background())
+	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
+	runtime.Bodies.clock(store.Now)
+	runtime.life, runtime.end = context.WithCancelCause(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if node.Keyring, err = a.Secrets.open(ctx, store, opener); err != nil {
+	if runtime.Keyring, err = a.Secrets.open(ctx, store, opener); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if node.Directory, err = identity.Open(ctx, store, node.Keyring, logger.Named("audit")); err != nil {
+	if runtime.Directory, err = identity.Open(ctx, store, runtime.Keyring, logger.Named("audit")); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	node.Ledger, err = ledger.Open(ctx, store, ledger.Options{
+	runtime.Ledger, err = ledger.Open(ctx, store, ledger.Options{
 		Sources: billing.Sources(store.Now), Logger: logger.Named("ledger"),
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	node.configure(a)
-	node.Billing = billing.NewDesk(store, node.Ledger, node.Directory, logger.Named("billing"))
-	node.Tasks = task.Open(store, node.Ledger, task.Options{Told: node.Directory.Told, Logger: logger.Named("tasks")})
-	node.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
-	if err := node.drive(a, nil); err != nil { // who opens the node may have stopped already
-		node.closeTasks(ctx)
-		node.Ledger.Close(ctx)
+	runtime.configure(a)
+	runtime.Billing = billing.NewDesk(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
+	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{Told: runtime.Directory.Told, Logger: logger.Named("tasks")})
+	runtime.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
+	if err := runtime.drive(a, nil); err != nil { // who opens the runtime may have stopped already
+		runtime.closeTasks(ctx)
+		runtime.Ledger.Close(ctx)
 		return nil, errors.Join(err, store.Close())
 	}
-	go node.sweep()
-	ends.Store(node.key, node.closed)
-	return node, nil
+	go runtime.sweep()
+	ends.Store(runtime.key, runtime.closed)
+	return runtime, nil
 }
 
 // clockOf returns the clock of a store that has one of its own, as one that
@@ -151,60 +152,60 @@ func clockOf(opener storage.Opener) func() time.Time {
 
 // Destruct closes the store when the last configuration and the last call have
 // let go of it.
-func (n *Node) Destruct() error {
-	defer close(n.closed)
+func (rt *Runtime) Destruct() error {
+	defer close(rt.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
 	defer cancel()
-	return n.close(ctx)
+	return rt.close(ctx)
 }
 
 // close ends what works in the background, waits until what calls owe is
 // durable, and closes the store.
-func (n *Node) close(ctx context.Context) error {
-	n.closing.Do(func() {
-		n.end(ErrEnding)
-		<-n.swept
-		n.closeTasks(ctx)
-		n.Ledger.Close(ctx)
+func (rt *Runtime) close(ctx context.Context) error {
+	rt.closing.Do(func() {
+		rt.end(ErrEnding)
+		<-rt.swept
+		rt.closeTasks(ctx)
+		rt.Ledger.Close(ctx)
 	})
-	return n.Store.Close()
+	return rt.Store.Close()
 }
 
 // closeTasks lets what is under way at backends end: a job that is being handed
 // over would be in doubt at the next start. What takes longer, as copies do, is
 // taken up again then.
-func (n *Node) closeTasks(ctx context.Context) {
+func (rt *Runtime) closeTasks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitPatience)
 	defer cancel()
-	n.Tasks.Close(ctx)
-	n.Media.Close()
+	rt.Tasks.Close(ctx)
+	rt.Media.Close()
 }
 
-// sweepEvery is how often the node looks after what time alone has changed.
+// sweepEvery is how often the runtime looks after what time alone has changed.
 const sweepEvery = time.Minute
 
-// sweep looks after what time alone has changed, until the node is closed.
-func (n *Node) sweep() {
-	defer close(n.swept)
+// sweep looks after what time alone has changed, until the runtime is closed.
+func (rt *Runtime) sweep() {
+	defer close(rt.swept)
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.life.Done():
+		case <-rt.life.Done():
 			return
 		case <-tick.C:
-			n.Ledger.Sweep()
+			rt.Ledger.Sweep()
 			for _, room := range []struct {
 				what  string
 				sweep func(context.Context) error
 			}{
-				{"keeping records for as long as is configured", n.keep},
-				{"looking after subscriptions and orders", n.Billing.Sweep},
-				{"removing old tasks", n.Tasks.Sweep},
-				{"removing old files", n.Media.Sweep},
+				{"keeping records for as long as is configured", rt.keep},
+				{"looking after subscriptions and orders", rt.Billing.Sweep},
+				{"removing old tasks", rt.Tasks.Sweep},
+				{"removing old files", rt.Media.Sweep},
 			} {
-				if err := room.sweep(n.life); err != nil && n.life.Err() == nil {
-					n.logger.Error(room.what, zap.Error(err))
+				if err := room.sweep(rt.life); err != nil && rt.life.Err() == nil {
+					rt.logger.Error(room.what, zap.Error(err))
 				}
 			}
 		}
@@ -220,26 +221,26 @@ const (
 )
 
 // drain refuses new calls, sees the open ones to their end, and closes the store.
-func (n *Node) drain(ctx context.Context) {
-	n.draining.Store(true)
-	if !n.settled(ctx, exitPatience) {
-		n.end(ErrEnding)
-		if !n.settled(ctx, settlePatience) {
-			n.logger.Error("calls were still open at exit", zap.Int64("calls", n.calls.Load()))
+func (rt *Runtime) drain(ctx context.Context) {
+	rt.draining.Store(true)
+	if !rt.settled(ctx, exitPatience) {
+		rt.end(ErrEnding)
+		if !rt.settled(ctx, settlePatience) {
+			rt.logger.Error("calls were still open at exit", zap.Int64("calls", rt.calls.Load()))
 		}
 	}
-	if err := n.close(ctx); err != nil {
-		n.logger.Error("closing the store", zap.Error(err))
+	if err := rt.close(ctx); err != nil {
+		rt.logger.Error("closing the store", zap.Error(err))
 	}
 }
 
 // settled waits until no call is open, but not longer than patience.
-func (n *Node) settled(ctx context.Context, patience time.Duration) bool {
+func (rt *Runtime) settled(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for n.calls.Load() > 0 {
+	for rt.calls.Load() > 0 {
 		select {
 		case <-ctx.Done():
 			return false
@@ -251,7 +252,7 @@ func (n *Node) settled(ctx context.Context, patience time.Duration) bool {
 
 // OnEnd arranges that fn is called when the process cannot wait for a call any
 // longer, unless stop is called first.
-func (n *Node) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(n.life, fn) }
+func (rt *Runtime) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(rt.life, fn) }
 
 // ErrEnding is the cause by which a [Lifetime] ends.
 var ErrEnding = errors.New("the process ends")
@@ -265,7 +266,7 @@ type Lifetime struct {
 }
 
 // Lifetime returns one with the values of ctx.
-func (n *Node) Lifetime(ctx context.Context) Lifetime { return Lifetime{n.life, ctx} }
+func (rt *Runtime) Lifetime(ctx context.Context) Lifetime { return Lifetime{rt.life, ctx} }
 
 // Value implements context.Context. Contexts that are made of l ask for the one
 // that cancels them by a key of package context: they find it first, and need no
@@ -278,20 +279,20 @@ func (l Lifetime) Value(key any) any {
 }
 
 // Ready returns why no more calls should be sent here, or nil.
-func (n *Node) Ready() error {
+func (rt *Runtime) Ready() error {
 	if caddy.Exiting() {
 		return ErrDraining
 	}
-	return n.open()
+	return rt.open()
 }
 
 // open returns why no call can be taken, or nil. While the process ends, calls
 // are taken as long as servers are up: an operator's shutdown_delay is for them.
-func (n *Node) open() error {
-	if n.draining.Load() {
+func (rt *Runtime) open() error {
+	if rt.draining.Load() {
 		return ErrDraining
 	}
-	if err := n.Store.Err(); err != nil {
+	if err := rt.Store.Err(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
@@ -306,17 +307,17 @@ const probeEvery = time.Second
 
 // Probe writes to the store and returns why that failed, or nil. Within a second
 // of the last probe it answers as that did.
-func (n *Node) Probe(ctx context.Context) error {
-	n.probe.Lock()
-	defer n.probe.Unlock()
-	if time.Since(n.probe.at) < probeEvery {
-		return n.probe.err
+func (rt *Runtime) Probe(ctx context.Context) error {
+	rt.probe.Lock()
+	defer rt.probe.Unlock()
+	if time.Since(rt.probe.at) < probeEvery {
+		return rt.probe.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openPatience)
 	defer cancel()
-	n.probe.err = n.Store.Update(ctx, func(t storage.Txn) error {
-		return t.Set([]byte("meta/probe"), []byte(n.Store.Now().UTC().Format(time.RFC3339)), time.Time{})
+	rt.probe.err = rt.Store.Update(ctx, func(t storage.Txn) error {
+		return t.Set([]byte("meta/probe"), []byte(rt.Store.Now().UTC().Format(time.RFC3339)), time.Time{})
 	})
-	n.probe.at = time.Now()
-	return n.probe.err
+	rt.probe.at = time.Now()
+	return rt.probe.err
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 )
 
-// Node returns the node of the running configuration. It is not held: it lives as
+// Runtime returns the runtime of the running configuration. It is not held: it lives as
 // long as something else does that holds it.
-func Node(t testing.TB) *caddymodule.Node {
+func Runtime(t testing.TB) *caddymodule.Runtime {
 	t.Helper()
 	module, err := caddy.ActiveContext().App(caddymodule.AppID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, release, err := module.(*caddymodule.App).InForce(t.Context())
+	runtime, release, err := module.(*caddymodule.App).InForce(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	release()
-	return node
+	return runtime
 }
