@@ -36,6 +36,7 @@ var house = []struct {
 	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "payments"}, true},
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "backends"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal"}, true},
+	{"caddymodule/redactlog", []string{"internal"}, true},
 	{"caddymodule", []string{"internal", "storage", "payments", "backends"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
 	{"internal/money", nil, false},

@@ -1,4 +1,10 @@
-package caddymodule
+// Package redactlog is the log encoder modelgate_redact, a Caddy module. It hides
+// credentials in each entry and gives the entry to another encoder, which writes it.
+//
+// [Encoder] is the module. What counts as a credential is decided by package redact;
+// this package knows where in a log entry texts and headers are, and hides the secret
+// part of links to results.
+package redactlog
 
 import (
 	"bytes"
@@ -17,15 +23,15 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule(new(RedactEncoder))
+	caddy.RegisterModule(new(Encoder))
 }
 
-// RedactEncoder is a log encoder that hides credentials before another encoder
+// Encoder is a log encoder that hides credentials before another encoder
 // writes the entry. It hides the values of headers that have the name of a
 // credential, and in all texts of the entry the query parameters that have one,
 // whatever has the form of an API key, and the secret part of links to results.
 // Names are compared without regard to case and separators.
-type RedactEncoder struct {
+type Encoder struct {
 	// WrappedRaw is the encoder that writes the entry. Default: `json`.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
 
@@ -34,15 +40,15 @@ type RedactEncoder struct {
 }
 
 // CaddyModule returns the Caddy module information.
-func (*RedactEncoder) CaddyModule() caddy.ModuleInfo {
+func (*Encoder) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "caddy.logging.encoders.modelgate_redact",
-		New: func() caddy.Module { return new(RedactEncoder) },
+		New: func() caddy.Module { return new(Encoder) },
 	}
 }
 
 // Provision loads the wrapped encoder.
-func (e *RedactEncoder) Provision(ctx caddy.Context) error {
+func (e *Encoder) Provision(ctx caddy.Context) error {
 	if e.WrappedRaw == nil {
 		e.WrappedRaw = json.RawMessage(`{"format":"json"}`)
 	}
@@ -50,17 +56,14 @@ func (e *RedactEncoder) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("wrap: %w", err)
 	}
-	e.wrap(module.(zapcore.Encoder))
+	e.wrapped = module.(zapcore.Encoder)
+	e.ObjectEncoder = e.wrapped
 	return nil
-}
-
-func (e *RedactEncoder) wrap(wrapped zapcore.Encoder) {
-	e.wrapped, e.redactedObject = wrapped, redactedObject{ObjectEncoder: wrapped}
 }
 
 // ConfigureDefaultFormat implements caddy.ConfiguresFormatterDefault for the
 // wrapped encoder.
-func (e *RedactEncoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
+func (e *Encoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
 	if wrapped, ok := e.wrapped.(caddy.ConfiguresFormatterDefault); ok {
 		return wrapped.ConfigureDefaultFormat(writer)
 	}
@@ -72,7 +75,7 @@ func (e *RedactEncoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error 
 //	format modelgate_redact {
 //		wrap <encoder>
 //	}
-func (e *RedactEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (e *Encoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the module's name
 	if d.NextArg() {
 		return d.ArgErr()
@@ -102,15 +105,15 @@ func (e *RedactEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Clone implements zapcore.Encoder.
-func (e *RedactEncoder) Clone() zapcore.Encoder {
-	clone := &RedactEncoder{redactedObject: e.redactedObject}
+func (e *Encoder) Clone() zapcore.Encoder {
+	clone := &Encoder{redactedObject: e.redactedObject}
 	clone.wrapped = e.wrapped.Clone()
 	clone.ObjectEncoder = clone.wrapped
 	return clone
 }
 
 // EncodeEntry implements zapcore.Encoder.
-func (e *RedactEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+func (e *Encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	entry.Message = redactText(entry.Message)
 	wrapped := e.wrapped.Clone() // fields that are added stay in the encoder
 	object := redactedObject{wrapped, e.headers}
@@ -168,7 +171,7 @@ func (o redactedObject) AddByteString(key string, value []byte) { o.AddString(ke
 
 // AddArray implements zapcore.ObjectEncoder.
 func (o redactedObject) AddArray(key string, value zapcore.ArrayMarshaler) error {
-	return o.ObjectEncoder.AddArray(key, redactedElements{value, o.under(key), o.hides(key)})
+	return o.ObjectEncoder.AddArray(key, redactedElements(value, o.under(key), o.hides(key)))
 }
 
 // AddObject implements zapcore.ObjectEncoder.
@@ -177,7 +180,7 @@ func (o redactedObject) AddObject(key string, value zapcore.ObjectMarshaler) err
 		o.ObjectEncoder.AddString(key, redact.Mark)
 		return nil
 	}
-	return o.ObjectEncoder.AddObject(key, redactedFields{value, o.under(key)})
+	return o.ObjectEncoder.AddObject(key, redactedFields(value, o.under(key)))
 }
 
 // AddReflected implements zapcore.ObjectEncoder.
@@ -189,31 +192,23 @@ func (o redactedObject) AddReflected(key string, value any) error {
 	return o.ObjectEncoder.AddReflected(key, redactValue(value, o.under(key)))
 }
 
-// redactedFields are the fields of an object, without credentials.
-type redactedFields struct {
-	zapcore.ObjectMarshaler
-	headers bool
+// redactedFields returns the fields of an object, without credentials.
+func redactedFields(fields zapcore.ObjectMarshaler, headers bool) zapcore.ObjectMarshaler {
+	return zapcore.ObjectMarshalerFunc(func(to zapcore.ObjectEncoder) error {
+		return fields.MarshalLogObject(redactedObject{to, headers})
+	})
 }
 
-// MarshalLogObject implements zapcore.ObjectMarshaler.
-func (f redactedFields) MarshalLogObject(to zapcore.ObjectEncoder) error {
-	return f.ObjectMarshaler.MarshalLogObject(redactedObject{to, f.headers})
-}
-
-// redactedElements are the elements of an array, without credentials; one word
-// where the array is hidden.
-type redactedElements struct {
-	zapcore.ArrayMarshaler
-	headers, hidden bool
-}
-
-// MarshalLogArray implements zapcore.ArrayMarshaler.
-func (e redactedElements) MarshalLogArray(to zapcore.ArrayEncoder) error {
-	if e.hidden {
-		to.AppendString(redact.Mark)
-		return nil
-	}
-	return e.ArrayMarshaler.MarshalLogArray(redactedArray{to, e.headers})
+// redactedElements returns the elements of an array, without credentials; one word
+// if all of the array is hidden.
+func redactedElements(elements zapcore.ArrayMarshaler, headers, hidden bool) zapcore.ArrayMarshaler {
+	return zapcore.ArrayMarshalerFunc(func(to zapcore.ArrayEncoder) error {
+		if hidden {
+			to.AppendString(redact.Mark)
+			return nil
+		}
+		return elements.MarshalLogArray(redactedArray{to, headers})
+	})
 }
 
 // redactedArray hides credentials in what is added to an array.
@@ -230,12 +225,12 @@ func (a redactedArray) AppendByteString(value []byte) { a.AppendString(string(va
 
 // AppendArray implements zapcore.ArrayEncoder.
 func (a redactedArray) AppendArray(value zapcore.ArrayMarshaler) error {
-	return a.ArrayEncoder.AppendArray(redactedElements{value, a.headers, false})
+	return a.ArrayEncoder.AppendArray(redactedElements(value, a.headers, false))
 }
 
 // AppendObject implements zapcore.ArrayEncoder.
 func (a redactedArray) AppendObject(value zapcore.ObjectMarshaler) error {
-	return a.ArrayEncoder.AppendObject(redactedFields{value, a.headers})
+	return a.ArrayEncoder.AppendObject(redactedFields(value, a.headers))
 }
 
 // AppendReflected implements zapcore.ArrayEncoder.
@@ -282,9 +277,9 @@ func redactDecoded(value any, headers bool) any {
 
 // Interface guards
 var (
-	_ caddy.Module                     = (*RedactEncoder)(nil)
-	_ caddy.Provisioner                = (*RedactEncoder)(nil)
-	_ caddyfile.Unmarshaler            = (*RedactEncoder)(nil)
-	_ caddy.ConfiguresFormatterDefault = (*RedactEncoder)(nil)
-	_ zapcore.Encoder                  = (*RedactEncoder)(nil)
+	_ caddy.Module                     = (*Encoder)(nil)
+	_ caddy.Provisioner                = (*Encoder)(nil)
+	_ caddyfile.Unmarshaler            = (*Encoder)(nil)
+	_ caddy.ConfiguresFormatterDefault = (*Encoder)(nil)
+	_ zapcore.Encoder                  = (*Encoder)(nil)
 )

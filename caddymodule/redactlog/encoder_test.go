@@ -1,4 +1,4 @@
-package caddymodule_test
+package redactlog_test
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
+
+func TestMain(m *testing.M) { gatetest.Main(m) }
 
 const redacting = "modelgate_redact {\nwrap json\n}"
 
