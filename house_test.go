@@ -37,7 +37,8 @@ var house = []struct {
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "backends"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal"}, true},
 	{"caddymodule/redactlog", []string{"internal"}, true},
-	{"caddymodule", []string{"internal", "storage", "payments", "backends"}, true},
+	{"caddymodule/metrics", []string{"internal", "storage", "backends"}, false},
+	{"caddymodule", []string{"caddymodule/metrics", "internal", "storage", "payments", "backends"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "storage"}, true}, // what tests stand on
 	{"internal/money", nil, false},
 	{"internal", []string{"internal", "storage", "payments", "backends"}, false},

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -145,7 +146,7 @@ type App struct {
 
 	logger                     *zap.Logger
 	opener                     storage.Opener
-	metrics                    *Metrics
+	metrics                    *metrics.Metrics
 	prices                     *catalog.Prices
 	callsCost, generationsCost bool // see CallsCost
 	plans                      *billing.Plans
@@ -243,7 +244,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	a.metrics, err = provideMetrics(ctx.GetMetricsRegistry())
+	a.metrics, err = metrics.Provide(ctx.GetMetricsRegistry(), metricSources)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -305,7 +306,7 @@ func (a *App) Cleanup() error {
 }
 
 // Metrics returns the meters of this process.
-func (a *App) Metrics() *Metrics { return a.metrics }
+func (a *App) Metrics() *metrics.Metrics { return a.metrics }
 
 // Offer adds names to the list of models that callers are shown. Directives and
 // matchers call it while they are provisioned.

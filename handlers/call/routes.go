@@ -1,7 +1,7 @@
 package call
 
 import (
-	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -19,7 +19,7 @@ type route struct {
 	free      bool              // passes through without being metered
 	asksUsage bool              // a stream reports usage only when asked to
 
-	metrics *caddymodule.RouteMetrics
+	metrics *metrics.Route
 }
 
 // The routes of the two directives.

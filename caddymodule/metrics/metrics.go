@@ -1,8 +1,14 @@
-package caddymodule
+// Package metrics owns the Prometheus metrics of the gateway: their names, their
+// labels and when they are counted.
+//
+// [Metrics] are the counters that calls and log-ins write, by route ([Route]). What
+// the services of an open store count themselves is read at each scrape, from a
+// [Source]. The package knows the services below internal and nothing of Caddy.
+package metrics
 
 import (
-	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"sync"
 	"time"
@@ -57,10 +63,11 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 	}
 })
 
-// provideMetrics registers the collectors with a configuration's registry.
-func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
+// Provide registers the collectors with a configuration's registry. The open stores
+// are asked for at each scrape: sources yields their services by their keys.
+func Provide(registry *prometheus.Registry, sources iter.Seq2[string, Source]) (*Metrics, error) {
 	m := makeMetrics()
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, runtimeCollector{}} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, collector{sources}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
@@ -69,8 +76,8 @@ func provideMetrics(registry *prometheus.Registry) (*Metrics, error) {
 	return m, nil
 }
 
-// RouteMetrics are the meters of one route, looked up once.
-type RouteMetrics struct {
+// Route has the meters of one route, looked up once.
+type Route struct {
 	route    string
 	all      *Metrics
 	InFlight prometheus.Gauge
@@ -83,8 +90,8 @@ type RouteMetrics struct {
 }
 
 // Route returns the meters of a route; its name is a word of the code.
-func (m *Metrics) Route(name string) *RouteMetrics {
-	r := &RouteMetrics{
+func (m *Metrics) Route(name string) *Route {
+	r := &Route{
 		route:      name,
 		all:        m,
 		InFlight:   m.inFlight.WithLabelValues(name),
@@ -100,13 +107,13 @@ func (m *Metrics) Route(name string) *RouteMetrics {
 }
 
 // Refused counts a call that no backend was asked for.
-func (r *RouteMetrics) Refused(code string) {
+func (r *Route) Refused(code string) {
 	r.all.refusals.WithLabelValues(r.route, code).Inc()
 }
 
 // Ended counts a call that a backend was asked for. firstChunk is zero when
 // nothing of an answer came.
-func (r *RouteMetrics) Ended(ended usage.Ended, basis usage.Basis, firstChunk, total time.Duration, tokens usage.Tokens) {
+func (r *Route) Ended(ended usage.Ended, basis usage.Basis, firstChunk, total time.Duration, tokens usage.Tokens) {
 	if ended == usage.Complete && basis == usage.Reported {
 		r.complete.Inc()
 	} else {
@@ -125,7 +132,7 @@ func (r *RouteMetrics) Ended(ended usage.Ended, basis usage.Basis, firstChunk, t
 
 // Charged counts what a call was charged, what of its cost nobody had, and
 // whether its usage was cut.
-func (r *RouteMetrics) Charged(charged, lost money.Amount, cut bool) {
+func (r *Route) Charged(charged, lost money.Amount, cut bool) {
 	if charged > 0 {
 		r.spend.Add(units(charged))
 	}
@@ -158,75 +165,3 @@ func (m *Metrics) Auth(event string, refused *fault.Fault) {
 // units is an amount as a metric shows it. Metrics are floats by their nature:
 // they are for curves and alarms, the ledger is for sums.
 func units(a money.Amount) float64 { return float64(a) / float64(money.Unit) }
-
-// runtimeCollector reads the open runtimes when it is asked, so that it counts
-// nothing on the way of a call.
-type runtimeCollector struct{}
-
-var (
-	storeCommits  = prometheus.NewDesc("modelgate_store_commits_total", "Changes made durable.", []string{"store"}, nil)
-	storeBatches  = prometheus.NewDesc("modelgate_store_batches_total", "Transactions of the engine that made them durable.", []string{"store"}, nil)
-	storeQueue    = prometheus.NewDesc("modelgate_store_queue", "Changes waiting for a commit.", []string{"store"}, nil)
-	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after a fail stop; nothing is served until a restart.", []string{"store"}, nil)
-	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
-	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
-
-	detached       = prometheus.NewDesc("modelgate_detached", "Calls that run on without their callers.", []string{"store"}, nil)
-	reservations   = prometheus.NewDesc("modelgate_reservations", "Reservations that have not ended.", []string{"store"}, nil)
-	reserved       = prometheus.NewDesc("modelgate_reserved", "What they hold, in units of the currency.", []string{"store"}, nil)
-	settlements    = prometheus.NewDesc("modelgate_settlements_queued", "Settlements of calls that are not durable yet.", []string{"store"}, nil)
-	atRisk         = prometheus.NewDesc("modelgate_settlements_at_risk", "What those have charged, which a crash would forget, in units of the currency.", []string{"store"}, nil)
-	restricted     = prometheus.NewDesc("modelgate_users_restricted", "Users whose calls are restricted for what earlier calls left uncollected.", []string{"store"}, nil)
-	ledgerMismatch = prometheus.NewDesc("modelgate_ledger_mismatch", "Contradictions found in the ledger, while charging and by the last verify. Anything but 0 is an alarm.", []string{"store"}, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
-		ch <- d
-	}
-	for _, d := range taskDescs {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
-	runtimes.Range(func(key, value any) bool {
-		runtime, store := value.(*Runtime), key.(string)
-		stats := runtime.Store.Stats()
-		failed := 0.0
-		if runtime.Store.Err() != nil {
-			failed = 1
-		}
-		ch <- prometheus.MustNewConstMetric(storeCommits, prometheus.CounterValue, float64(stats.Committed), store)
-		ch <- prometheus.MustNewConstMetric(storeBatches, prometheus.CounterValue, float64(stats.Batches), store)
-		ch <- prometheus.MustNewConstMetric(storeQueue, prometheus.GaugeValue, float64(stats.Queued), store)
-		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
-		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
-		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(runtime.Directory.Count()), store)
-		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(runtime.Detached.Held()), store)
-		figures := runtime.Ledger.Stats()
-		ch <- prometheus.MustNewConstMetric(reservations, prometheus.GaugeValue, float64(figures.Open), store)
-		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)
-		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
-		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
-		collectRestricted(runtime, store, ch)
-		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+runtime.verified.Load()), store)
-		collectTasks(runtime, store, ch)
-		return true
-	})
-}
-
-// collectRestricted tells nothing if the store does not answer in time.
-func collectRestricted(runtime *Runtime, store string, ch chan<- prometheus.Metric) {
-	app, err := activeApp()
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if users, err := runtime.Ledger.Restricted(ctx, app.Tolerance()); err == nil {
-		ch <- prometheus.MustNewConstMetric(restricted, prometheus.GaugeValue, float64(len(users)), store)
-	}
-}

@@ -1,0 +1,83 @@
+package caddymodule
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+)
+
+// metricSources yields the services of the open stores, by the keys of the stores.
+func metricSources(yield func(store string, source metrics.Source) bool) {
+	runtimes.Range(func(key, value any) bool {
+		rt := value.(*Runtime)
+		return yield(key.(string), metrics.Source{
+			Store: rt.Store, Directory: rt.Directory, Ledger: rt.Ledger, Tasks: rt.Tasks, Media: rt.Media, Detached: &rt.Detached,
+			Mismatches: rt.verified.Load(),
+			Tolerance: func() (ledger.Tolerance, bool) {
+				app, err := activeApp()
+				if err != nil {
+					return 0, false
+				}
+				return app.Tolerance(), true
+			},
+			Census: rt.counted,
+		})
+	})
+}
+
+// counting is the last count of what is not over: it reads every such task, and
+// scrapes may come more often than is good for that.
+type counting struct {
+	sync.Mutex
+	at   time.Time // of the store
+	last metrics.Census
+}
+
+const (
+	countEvery    = time.Minute
+	countPatience = 5 * time.Second
+)
+
+// counted returns a count that is not older than a minute; false when there is
+// none.
+func (rt *Runtime) counted() (metrics.Census, bool) {
+	rt.counting.Lock()
+	defer rt.counting.Unlock()
+	if !rt.counting.at.IsZero() && rt.Store.Now().Sub(rt.counting.at) < countEvery {
+		return rt.counting.last, true
+	}
+	ctx, cancel := context.WithTimeout(rt.life, countPatience)
+	defer cancel()
+	var c metrics.Census
+	var err error
+	if c.Census, err = rt.Tasks.Census(ctx); err == nil {
+		c.Abandoned, err = rt.abandoned(ctx)
+	}
+	if err != nil {
+		rt.logger.Warn("the tasks are not counted", zap.Error(err))
+		return metrics.Census{}, false
+	}
+	rt.counting.at, rt.counting.last = rt.Store.Now(), c
+	return c, true
+}
+
+// abandoned returns how many tasks wait for backends that are not configured any
+// more, by backend.
+func (rt *Runtime) abandoned(ctx context.Context) (map[string]int64, error) {
+	all, err := rt.Tasks.Backends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waiting := make(map[string]int64)
+	for _, status := range all {
+		if status.Abandoned() {
+			waiting[status.Name] = status.Running + status.Waiting
+		}
+	}
+	return waiting, nil
+}
