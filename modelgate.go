@@ -15,6 +15,8 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/backends/replicate"
 	_ "github.com/caddy-modelgate/modelgate/backends/vod"
 	_ "github.com/caddy-modelgate/modelgate/caddymodule"
+	_ "github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	_ "github.com/caddy-modelgate/modelgate/caddymodule/cli"
 	_ "github.com/caddy-modelgate/modelgate/caddymodule/redactlog"
 	_ "github.com/caddy-modelgate/modelgate/handlers/auth"
 	_ "github.com/caddy-modelgate/modelgate/handlers/call"

@@ -83,7 +83,7 @@ func (l *lease) adopt() {
 	}
 	// Under the lock, so that a configuration which was replaced meanwhile does not
 	// overwrite the settings of the next one.
-	if app, err := activeApp(); err != nil || app != l.app {
+	if app, err := Active(); err != nil || app != l.app {
 		return
 	}
 	if err := l.runtime.adopt(context.Background(), l.app); err != nil {

@@ -1,6 +1,11 @@
-// Package caddymodule is modelgate as Caddy knows it: the app "modelgate", which
-// is configuration over a runtime; the order of the directives; the admin routes
-// and the commands over them; the metrics.
+// Package caddymodule owns the Caddy app "modelgate": its configuration, the order of
+// the directives, and the running instance behind it.
+//
+// [App] is a configuration as Caddy provisions, starts and stops it. [Runtime] is the
+// open store with the services over it, which configurations with the same store
+// share; a handler enters it by [App.Enter] for each call. The commands, the admin
+// routes, the doctor and the log encoder are packages below this one and import it;
+// the metrics are below it and are imported.
 package caddymodule
 
 import (
@@ -20,6 +25,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -334,6 +340,16 @@ func Of(ctx caddy.Context) (*App, error) {
 	module, err := ctx.App(AppID)
 	if err != nil {
 		return nil, err
+	}
+	return module.(*App), nil
+}
+
+// Active returns the app of the running configuration, or a fault if that has none.
+// The admin endpoint is set up before the apps are, so it asks at each request.
+func Active() (*App, error) {
+	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
 	}
 	return module.(*App), nil
 }

@@ -226,3 +226,9 @@ func routesOf(rows []*Backend) (catalog.Models[*Backend], error) {
 	}
 	return routes, nil
 }
+
+// AdapterName returns the word by which a configuration names the adapter.
+func (b *Backend) AdapterName() string {
+	module, _ := b.adapter.(caddy.Module)
+	return module.CaddyModule().ID.Name()
+}

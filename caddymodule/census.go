@@ -19,7 +19,7 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 			Store: rt.Store, Directory: rt.Directory, Ledger: rt.Ledger, Tasks: rt.Tasks, Media: rt.Media, Detached: &rt.Detached,
 			Mismatches: rt.verified.Load(),
 			Tolerance: func() (ledger.Tolerance, bool) {
-				app, err := activeApp()
+				app, err := Active()
 				if err != nil {
 					return 0, false
 				}

@@ -49,7 +49,7 @@ func (a *App) Generation(r generation.Request) (Generation, *fault.Fault) {
 	g := Generation{Checked: checked, Backend: backend.Name, notifyURL: a.notifyURL(backend)}
 	prices := a.generationPrices[checked.Kind]
 	g.Price, ok = prices.Find(checked.Kind, checked.Model)
-	if !ok && (a.prices.Len() > 0 && a.Unpriced != allowUnpriced || prices.Bars(checked.Kind, checked.Model)) {
+	if !ok && (a.prices.Len() > 0 && a.Unpriced != AllowUnpriced || prices.Bars(checked.Kind, checked.Model)) {
 		return Generation{}, fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for generations", checked.Model)
 	}
 	if !ok {

@@ -27,10 +27,10 @@ type Passkey struct {
 	Origins []string `json:"origins,omitempty"`
 }
 
-// provision fills in what base_url tells, and checks that browsers would make
+// Complete fills in what base_url tells, and checks that browsers would make
 // passkeys for what comes out. Where neither says a site that can have them,
 // there are none: that is no mistake, because nobody asked for them.
-func (p *Passkey) provision(baseURL string) error {
+func (p *Passkey) Complete(baseURL string) error {
 	if p.RPID == "" && len(p.Origins) == 0 {
 		u, err := url.Parse(baseURL)
 		if err != nil || baseURL == "" || checkOrigin(baseURL) != nil || checkRPID(u.Hostname()) != nil {

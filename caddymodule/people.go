@@ -117,7 +117,7 @@ func (a *App) setPeopleDefaults() error {
 	a.Registration = cmp.Or(a.Registration, closedRegistration)
 	a.Session.setDefaults()
 	a.Verification.setDefaults()
-	return a.Passkey.provision(a.BaseURL)
+	return a.Passkey.Complete(a.BaseURL)
 }
 
 func (a *App) validatePeople() error {

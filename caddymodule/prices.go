@@ -15,7 +15,9 @@ import (
 
 // What becomes of calls of a model that has no price.
 const (
-	allowUnpriced  = "allow"
+	// AllowUnpriced lets them pass, free of charge.
+	AllowUnpriced = "allow"
+
 	refuseUnpriced = "refuse"
 )
 
@@ -34,7 +36,7 @@ func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	if price, ok = a.prices.Find(model); ok && price.ForCalls() {
 		return price, true
 	}
-	return nil, a.Unpriced == allowUnpriced && !a.prices.Bars(model)
+	return nil, a.Unpriced == AllowUnpriced && !a.prices.Bars(model)
 }
 
 // CallsCost reports whether each model call costs money, whatever its model is.
@@ -46,7 +48,7 @@ func (a *App) GenerationsCost() bool { return a.generationsCost }
 // findFree sets what CallsCost and GenerationsCost report. A price that has an amount for
 // output alone counts as free, because a call may ask for none.
 func (a *App) findFree() {
-	cost := len(a.PriceRows) > 0 && a.Unpriced != allowUnpriced
+	cost := len(a.PriceRows) > 0 && a.Unpriced != AllowUnpriced
 	a.callsCost, a.generationsCost = cost, cost
 	for i := range a.PriceRows {
 		p := &a.PriceRows[i]
@@ -282,7 +284,7 @@ func parseAmount(word string) (money.Amount, error) {
 }
 
 func validateUnpriced(word string) error {
-	if word != allowUnpriced && word != refuseUnpriced {
+	if word != AllowUnpriced && word != refuseUnpriced {
 		return fmt.Errorf("unpriced %q: it is allow or refuse", word)
 	}
 	return nil

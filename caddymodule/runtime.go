@@ -250,6 +250,19 @@ func (rt *Runtime) settled(ctx context.Context, patience time.Duration) bool {
 	return true
 }
 
+// StoreKey returns the key of the storage, which tells stores apart.
+func (rt *Runtime) StoreKey() string { return rt.key }
+
+// Calls returns how many calls are under way.
+func (rt *Runtime) Calls() int64 { return rt.calls.Load() }
+
+// Logger returns the logger of the configuration that opened the store.
+func (rt *Runtime) Logger() *zap.Logger { return rt.logger }
+
+// SetMismatches sets how many problems the last verification of the store found, for
+// the metrics.
+func (rt *Runtime) SetMismatches(problems int64) { rt.verified.Store(problems) }
+
 // OnEnd arranges that fn is called when the process cannot wait for a call any
 // longer, unless stop is called first.
 func (rt *Runtime) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(rt.life, fn) }

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
@@ -84,30 +83,30 @@ func (rt *Runtime) announceSetup(ctx context.Context) {
 	})
 }
 
-// rotation is what became of a rotation of the master key.
-type rotation struct {
+// KeyRotation is the result of a rotation of the master key.
+type KeyRotation struct {
 	Resealed int    `json:"resealed"`           // records that were sealed by another key than the first
 	KeyFile  string `json:"key_file,omitempty"` // empty where the configuration has the keys
 	Single   bool   `json:"single,omitempty"`   // the configuration has one key: there was none to rotate to
 }
 
-// adminRotateSecret seals everything by a new master key: one that is drawn, where
-// there is a key file, else the first one of the configuration. The old ones
-// leave the key file when nothing needs them any more, so that wherever it is cut
-// off, everything opens, and a second run ends it.
-func adminRotateSecret(rt *Runtime, r *http.Request) (any, error) {
+// RotateMasterKey seals everything by a new master key: one that is drawn, where
+// there is a key file, else the first one of the configuration. The old keys leave
+// the key file when nothing needs them any more. If the rotation is cut off, everything
+// still opens, and a second rotation ends it. Rotations wait for each other.
+func (rt *Runtime) RotateMasterKey(ctx context.Context) (KeyRotation, error) {
 	rt.rotating.Lock()
 	defer rt.rotating.Unlock()
-	done := rotation{KeyFile: rt.Keyring.Path()}
+	done := KeyRotation{KeyFile: rt.Keyring.Path()}
 	done.Single = done.KeyFile == "" && rt.Keyring.Count() == 1
 	if done.KeyFile != "" {
 		if err := rt.Keyring.Rotate(); err != nil {
-			return nil, err
+			return done, err
 		}
 	}
 	var err error
-	if done.Resealed, err = rt.Directory.Reseal(r.Context()); err != nil {
-		return nil, err
+	if done.Resealed, err = rt.Directory.Reseal(ctx); err != nil {
+		return done, err
 	}
 	if done.KeyFile != "" {
 		err = rt.Keyring.DropOld()

@@ -1,0 +1,29 @@
+package adminapi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+func TestVerifyRefusesWhatANewerBuildHasWritten(t *testing.T) {
+	t.Parallel()
+	store := storage.New(memory.New(), storage.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	if err := storage.CheckFormat(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), store); err != nil {
+		t.Errorf("what this build has written: %v", err)
+	}
+	if err := store.Update(t.Context(), func(txn storage.Txn) error {
+		return storage.SetRecord(txn, []byte("meta/format"), map[string]int{"format": 99})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), store); err == nil || !strings.Contains(err.Error(), "use the build that wrote it") {
+		t.Errorf("what a newer build has written: %v", err)
+	}
+}

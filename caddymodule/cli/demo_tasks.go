@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+// receiver is what the demo's callbacks go to: a server of this machine alone,
+// which does what a receiver of callbacks should, and writes a line for each.
+type receiver struct {
+	listener net.Listener
+	lines    io.Writer
+	keys     atomic.Pointer[[][]byte] // that sign; nil: nothing is believed yet
+}
+
+// newReceiver listens at a port that is free.
+func newReceiver(lines io.Writer) (*receiver, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{listener: listener, lines: lines}
+	server := &http.Server{Handler: r, ReadTimeout: callbackPatience, WriteTimeout: callbackPatience}
+	go func() { _ = server.Serve(listener) }() // it ends with the process
+	return r, nil
+}
+
+// callbackPatience is how long a callback may take to come.
+const callbackPatience = 10 * time.Second
+
+// address is host:port of the receiver.
+func (r *receiver) address() string { return r.listener.Addr().String() }
+
+// url is where callbacks go.
+func (r *receiver) url() string { return "http://" + r.address() + "/callbacks" }
+
+// serve has the callbacks of a user's keys come to the receiver, signed by secrets
+// that it knows.
+func (r *receiver) serve(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
+	keys, err := directory.OwnKeys(ctx, account)
+	if err != nil {
+		return err
+	}
+	var known [][]byte
+	here := r.url()
+	for _, key := range keys {
+		if key.CallbackURL == "" || key.Revoked != 0 {
+			continue
+		}
+		_, secret, err := directory.RenewCallbackSecret(ctx, account, key.ID)
+		if err != nil {
+			return err
+		}
+		signs, err := identity.ParseCallbackSecret(secret.Reveal())
+		if err != nil {
+			return err
+		}
+		known = append(known, signs)
+		r.keys.Store(&known)
+		if _, err := directory.ChangeOwnKey(ctx, account, key.ID, identity.KeyChange{CallbackURL: &here}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxCallback bounds a callback that is read, in bytes.
+const maxCallback = 1 << 20
+
+// ServeHTTP implements http.Handler.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxCallback))
+	if err == nil {
+		err = r.verify(req.Header, body, time.Now())
+	}
+	if err != nil {
+		fmt.Fprintf(r.lines, "A callback is refused: %v\n", err)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintln(r.lines, told(body))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// told is the line of a callback.
+func told(body []byte) string {
+	var event struct {
+		Type string `json:"type"`
+		Data struct {
+			ID     string `json:"task_id"`
+			Result struct {
+				URL string `json:"url"`
+			} `json:"result"`
+			Error struct {
+				Message string `json:"message"`
+			} `json:"error"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return "A callback came, its signature is right, and it cannot be read: " + err.Error()
+	}
+	return strings.TrimSpace(fmt.Sprintf("A callback came, its signature is right: %s %s %s%s",
+		event.Type, event.Data.ID, event.Data.Result.URL, event.Data.Error.Message))
+}
+
+// tolerance is how old a callback may be, so that one that was overheard is of no
+// use later.
+const tolerance = 5 * time.Minute
+
+// verify refuses a callback that was not signed by the secret, as Standard
+// Webhooks has it: one of the signatures is that of id, time and body.
+func (r *receiver) verify(header http.Header, body []byte, now time.Time) error {
+	keys := r.keys.Load()
+	if keys == nil {
+		return errors.New("there is no secret yet to check it by")
+	}
+	id, timestamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
+		return fmt.Errorf("its time %q is not that of now", timestamp)
+	}
+	for _, key := range *keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
+		want := mac.Sum(nil)
+		for signature := range strings.FieldsSeq(header.Get("Webhook-Signature")) {
+			coded, isV1 := strings.CutPrefix(signature, "v1,")
+			if given, err := base64.StdEncoding.DecodeString(coded); isV1 && err == nil && hmac.Equal(given, want) {
+				return nil
+			}
+		}
+	}
+	return errors.New("its signature is wrong")
+}
+
+// introduceTasks tells a person how to make an image and a video.
+func (d demoRun) introduceTasks(w io.Writer) {
+	type generation struct {
+		Model   string         `json:"model"`
+		Prompt  string         `json:"prompt"`
+		Output  map[string]any `json:"output,omitempty"`
+		Context string         `json:"session_context"`
+	}
+	for _, task := range []struct {
+		what, path, file string
+		body             generation
+	}{
+		{"An image", "image", "modelgate-demo.png", generation{"image-demo-1", "a lighthouse at dusk", nil, "my first image"}},
+		{"A video", "video", "modelgate-demo.mp4", generation{"video-demo-1", "waves under a lighthouse", map[string]any{"duration": 4}, "my first video"}},
+	} {
+		body, _ := json.Marshal(task.body)
+		fmt.Fprintf(w, "\n%s, as %s in this directory: submit it, wait for it, fetch it:\n\n", task.what, task.file)
+		fmt.Fprintf(w, "  task=$(curl -s %s/v1/platform/%s -H 'authorization: Bearer %s' -H 'content-type: application/json' -d '%s' | sed 's/.*\"task_id\":\"\\([^\"]*\\)\".*/\\1/')\n",
+			d.BaseURL, task.path, d.APIKey, body)
+		fmt.Fprintf(w, "  until curl -s \"%s/v1/platform/tasks/$task?wait=60\" -H 'authorization: Bearer %s' | tee modelgate-demo.json | grep completed_at; do sleep 1; done\n",
+			d.BaseURL, d.APIKey)
+		fmt.Fprintf(w, "  curl -s -o %s \"$(sed 's/.*\"url\":\"\\([^\"]*\\)\".*/\\1/' modelgate-demo.json)\"\n", task.file)
+	}
+}

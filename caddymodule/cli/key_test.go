@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+// A name that an older release has let in must not write to the operator's
+// terminal.
+func TestANameThatCannotBeSeenIsQuotedInTables(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"":              "\t-\t",
+		"laptop ü 🍀":    "\tlaptop ü 🍀\t",
+		`a "b"`:         "\ta \"b\"\t",
+		"a\x1b[2Jb":     "\t\"a\\x1b[2Jb\"\t",
+		"a\u202eb":      "\t\"a\\u202eb\"\t",
+		"two\nlines\tx": "\t\"two\\nlines\\tx\"\t",
+		"\xff":          "\t\"\\xff\"\t",
+	} {
+		var table strings.Builder
+		printKeys(&table, adminapi.Key{Key: identity.Key{ID: "key_1", Name: name}, UserName: "ann"})
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("%q is shown as\n%q, want %q", name, table.String(), want)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// Package doctor looks for what is dangerous or broken in a configuration of Caddy
+// that has modelgate in it.
+//
+// [Examine] runs every check over the decoded JSON of a configuration and returns its
+// [Finding]s. It starts nothing and asks no server; the command is in package cli.
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Finding is one thing that the doctor names.
+type Finding struct {
+	Level  string `json:"level"` // "error", "warning" or "note"
+	Where  string `json:"where"` // a path in the JSON configuration
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
+}
+
+// Examine runs every check over a configuration, which is decoded JSON.
+func Examine(config any) []Finding {
+	findings := make([]Finding, 0, 8)
+	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
+		findings = append(findings, check(config)...)
+	}
+	return findings
+}
+
+// checkAdmin looks for an admin endpoint that others can reach: who reaches it
+// can make keys.
+func checkAdmin(config any) []Finding {
+	listen, _ := at(config, "admin", "listen").(string)
+	if listen == "" {
+		return nil
+	}
+	address, err := caddy.ParseNetworkAddress(listen)
+	if err != nil || address.IsUnixNetwork() || isLoopback(address.Host) {
+		return nil
+	}
+	return []Finding{{
+		"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; whoever reaches it can make API keys and read the store", listen),
+		"let it listen at localhost:2019 or at a unix socket",
+	}}
+}
+
+// isLoopback reports whether a host is this machine, for itself alone.
+func isLoopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// takesNoRequests tells whether a log is limited to loggers that write no
+// requests, or discards everything.
+func takesNoRequests(log any) bool {
+	if output, _ := at(log, "writer", "output").(string); output == "discard" {
+		return true
+	}
+	include, _ := at(log, "include").([]any)
+	for _, logger := range include {
+		if name, _ := logger.(string); strings.HasPrefix("http.log", name) || strings.HasPrefix(name, "http.log") || name == "http" {
+			return false
+		}
+	}
+	return len(include) > 0
+}
+
+// checkExit looks for a gateway that waits for its streams for ever when it is
+// to end.
+func checkExit(config any) []Finding {
+	if !hasHandler(config, "modelgate_messages", "modelgate_completions") || at(config, "apps", "http", "grace_period") != nil {
+		return nil
+	}
+	return []Finding{{
+		"warning", "apps.http.grace_period", "there is none: Caddy waits for open streams without end when it is stopped",
+		"add to the global options: grace_period 5m",
+	}}
+}
+
+// hasHandler tells whether one of these handlers is anywhere.
+func hasHandler(config any, names ...string) (found bool) {
+	walk(config, "", func(_ string, object map[string]any) {
+		handler, _ := object["handler"].(string)
+		found = found || slices.Contains(names, handler)
+	})
+	return found
+}
+
+// checkBlocks looks into the blocks of model calls.
+func checkBlocks(config any) []Finding {
+	var findings []Finding
+	walk(config, "", func(path string, object map[string]any) {
+		handler, _ := object["handler"].(string)
+		if handler != "modelgate_messages" && handler != "modelgate_completions" {
+			return
+		}
+		walk(object["routes"], path+".routes", func(path string, object map[string]any) {
+			switch inner, _ := object["handler"].(string); inner {
+			case "reverse_proxy":
+				findings = append(findings, checkProxy(path, object)...)
+			case "modelgate_messages", "modelgate_completions", "modelgate_auth":
+				findings = append(findings, Finding{
+					"error", path, inner + " stands in the block of " + handler + ", where the caller's key is gone already: it refuses every call",
+					"move it out of the block",
+				})
+			}
+		})
+	})
+	return findings
+}
+
+// inClear tells whether a secret of the configuration is the secret itself.
+func inClear(value any) bool {
+	word, _ := value.(string)
+	return !strings.Contains(word, "{")
+}
+
+// fromElsewhere is the remedy for secrets in clear.
+const fromElsewhere = "take it from the environment or a file: {env.NAME} or {file./path}"
+
+func checkProxy(path string, proxy map[string]any) []Finding {
+	var findings []Finding
+	retries, _ := at(proxy, "load_balancing", "retries").(float64)
+	if (retries > 0 || at(proxy, "load_balancing", "try_duration") != nil) && at(proxy, "request_buffers") == nil {
+		findings = append(findings, Finding{
+			"error", path, "a call is tried again without request_buffers: the second attempt would have no body, and good upstreams would be struck for it",
+			"add to the reverse_proxy: request_buffers 33MiB",
+		})
+	}
+	for _, name := range []string{"Authorization", "X-Api-Key"} {
+		values, _ := at(proxy, "headers", "request", "set", name).([]any)
+		for _, value := range values {
+			if inClear(value) {
+				findings = append(findings, Finding{
+					"warning", path, "a key stands in clear in the configuration, which Caddy saves and logs at debug level",
+					fromElsewhere,
+				})
+			}
+		}
+	}
+	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
+		findings = append(findings, Finding{
+			"error", path, "response_buffers holds streams back until the buffer is full",
+			"take the line out",
+		})
+	}
+	return findings
+}
+
+// at returns the value at a path of names within decoded JSON, or nil.
+func at(value any, path ...string) any {
+	for _, name := range path {
+		object, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = object[name]
+	}
+	return value
+}
+
+// walk calls fn for every object within decoded JSON.
+func walk(value any, path string, fn func(path string, object map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		fn(strings.TrimPrefix(path, "."), v)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			walk(v[name], path+"."+name, fn)
+		}
+	case []any:
+		for i, element := range v {
+			walk(element, fmt.Sprintf("%s[%d]", path, i), fn)
+		}
+	}
+}
+
+func mergedWith(object map[string]any, name string, value any) map[string]any {
+	merged := map[string]any{name: value}
+	maps.Copy(merged, object)
+	return merged
+}

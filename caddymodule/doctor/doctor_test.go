@@ -1,0 +1,232 @@
+package doctor_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+func TestMain(m *testing.M) { gatetest.Main(m) }
+
+const (
+	filtered = `
+	grace_period 5m
+	log default {
+		` + redacted + `
+	}
+`
+	redacted = "format modelgate_redact {\n wrap json\n }"
+
+	// byHand is a filter that leaves links to results and nothing else.
+	byHand = "format filter {\n request>headers delete\n resp_headers delete\n request>uri regexp ([?].*|sk-.*) x\n }"
+)
+
+func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
+	t.Parallel()
+	site := func(inner string) string {
+		return "http://:8080 {\n modelgate_messages {\n" + inner + "\n}\n}\n"
+	}
+	// selling is a gateway that sells, with more words in its option and its block.
+	selling := func(option, block string) string {
+		return "{\n" + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
+			"http://:8080 {\n modelgate_console\n modelgate_messages {\n" + block + "\nrespond ok\n}\n}\n"
+	}
+	// tasking is one that sells, too, with a door for tasks.
+	tasking := func(option, door string) string {
+		return strings.Replace(selling(option, ""), "modelgate_console", "modelgate_console\n "+door, 1)
+	}
+	const (
+		secure  = "base_url https://x.example\n"
+		keeping = "family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}"
+		stripe  = "payment stripe {\n secret_key {env.NOPE}\n webhook_secret {file./nope}\n}\n"
+	)
+	proxy := func(inner string) string { return site("reverse_proxy 127.0.0.1:1 {\n" + inner + "\n}") }
+	for name, c := range map[string]struct {
+		caddyfile string
+		findings  []string // "level where: words of what", in order
+	}{
+		"all is well":              {"{\n" + filtered + "}\n" + site("reverse_proxy 127.0.0.1:1"), nil},
+		"logs in clear":            {"{\ngrace_period 5m\n}\n" + site("reverse_proxy 127.0.0.1:1"), []string{"error logging.logs.default: request header X-Api-Key, request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter key"}},
+		"a log to nowhere":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), []string{"warning apps.http.grace_period: without end"}},
+		"a log of its own calls":   {"{\n" + filtered + "log calls {\n include http.handlers.modelgate_messages\n}\n}\n" + site("respond ok"), nil},
+		"an access log in clear":   {"{\n" + filtered + "log access {\n include http.log.access\n}\n}\n" + site("respond ok"), []string{"error logging.logs.access: response header X-Debug-Key, an API key in the response header X-Note"}},
+		"an open admin endpoint":   {"{\n" + filtered + "admin :2019\n}\n" + site("respond ok"), []string{"error admin.listen: whoever reaches it"}},
+		"a named admin endpoint":   {"{\n" + filtered + "admin 192.0.2.1:2019\n}\n" + site("respond ok"), []string{"error admin.listen: whoever reaches it"}},
+		"a closed admin endpoint":  {"{\n" + filtered + "admin off\n}\n" + site("respond ok"), nil},
+		"admin over a socket":      {"{\n" + filtered + "admin unix//run/caddy.sock\n}\n" + site("respond ok"), nil},
+		"admin on the loopback":    {"{\n" + filtered + "admin [::1]:2019\n}\n" + site("respond ok"), nil},
+		"retries without buffers":  {"{\n" + filtered + "}\n" + proxy("lb_retries 2"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
+		"try_duration":             {"{\n" + filtered + "}\n" + proxy("lb_try_duration 5s"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
+		"retries with buffers":     {"{\n" + filtered + "}\n" + proxy("lb_retries 2\nrequest_buffers 32MiB"), nil},
+		"a gate within a gate":     {"{\n" + filtered + "}\n" + site("modelgate_auth"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: the caller's key is gone"}},
+		"a filter of few headers":  {"{\n" + strings.Replace(filtered, redacted, "format filter {\n request>headers>X-Api-Key delete\n request>uri query {\n delete key\n }\n}", 1) + "}\n" + site("respond ok"), []string{"error logging.logs.default: in clear: request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter Key, query parameter api_key"}},
+		"credentials in the log":   {"{\ngrace_period 5m\nservers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error logging.logs.default: request header Authorization, request header Cookie"}},
+		"credentials are hidden":   {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), nil},
+		"response buffers":         {"{\n" + filtered + "}\n" + proxy("response_buffers 1MiB"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
+		"within a handle":          {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
+		"all is sold well":         {selling(secure+stripe, "models a-1"), nil},
+		"money without paying":     {selling("base_url http://localhost:8080\n payment demo", ""), []string{"warning apps.modelgate.payments: without paying"}},
+		"plans and nothing to pay": {"{\n" + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
+		"payments and no console":  {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: nobody can order"}},
+		"secrets in clear": {
+			selling(secure+"payment stripe {\n secret_key sk_live_x\n webhook_secret whsec_x\n}\npayment epay {\n url https://x.example\n pid 1\n key hush\n currency USD\n}", ""),
+			[]string{
+				"warning apps.modelgate.payments[0].secret_key: in clear", "warning apps.modelgate.payments[0].webhook_secret: in clear",
+				"warning apps.modelgate.payments[1].key: in clear",
+			},
+		},
+		"a model without a price": {
+			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price"},
+		},
+		"a free model":           {selling(secure+"unpriced allow", "models a-1 b"), nil},
+		"people in clear":        {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
+		"people on this machine": {selling("base_url http://[::1]:8080", ""), nil},
+		"a site without a name":  {selling("", ""), []string{"warning apps.modelgate.base_url: in clear"}},
+		"passkeys for another":   {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
+		"passkeys for a parent":  {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
+		"passkeys elsewhere":     {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: at that address nobody"}},
+		"a master key in clear":  {selling(secure+"secret AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", ""), []string{"error apps.modelgate.secrets[0]: in clear"}},
+		"a master key elsewhere": {selling(secure+"secret {env.NOPE} {file./nope}", ""), nil},
+		"tasks are sold well": {
+			tasking(secure+"family E video-a-*\nprice video-a-* {\n second 1\n}\nbackend a {\n models video-a-*\n adapter fal {\n key {env.NOPE}\n model video-a-1 a/b\n}\n}", "modelgate_tasks"), nil,
+		},
+		"no door for tasks": {
+			tasking(secure+"family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", ""),
+			[]string{"warning apps.modelgate.backends: nobody can submit"},
+		},
+		"a door for no tasks":   {tasking(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
+		"tasks without a site":  {tasking("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
+		"links of the services": {tasking(secure+"media off\nfamily E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil},
+		"models of no family, without a price": {
+			tasking(secure+"backend a {\n models video-x-1\n adapter fal\n}", "modelgate_tasks"),
+			[]string{"warning apps.modelgate.backends[0].models: is in no family", "warning apps.modelgate.backends[0].models: has no price"},
+		},
+		"tasks for trying": {
+			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models video-x-1\n adapter demo\n}", "modelgate_tasks"),
+			[]string{"note apps.modelgate.backends[0].adapter: asks no model"},
+		},
+		"secrets of tasks in clear": {
+			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models x-*\n adapter fal {\n key hush\n}\n}\ncallback {\n url http://x.example\n secret whsec_x\n}\n"+
+				"media {\n s3 {\n access_key {env.NOPE}\n secret_key hush\n}\n}", "modelgate_tasks"),
+			[]string{
+				"warning apps.modelgate.backends[0].adapter.key: in clear", "warning apps.modelgate.callback.url: in clear",
+				"warning apps.modelgate.callback.secret: in clear", "warning apps.modelgate.media.s3.secret_key: in clear",
+			},
+		},
+		"links in the log": {
+			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), redacted, byHand, 1),
+			[]string{"warning logging.logs.default: a link opens its result without a key"},
+		},
+		"links in another log": {
+			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), "log default", "log access {\n include http.log.access\n"+byHand+"\n}\nlog default", 1),
+			[]string{"warning logging.logs.access: a link opens its result without a key"},
+		},
+		"no links":                 {strings.Replace(selling(secure, ""), redacted, byHand, 1), nil},
+		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
+		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
+		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "Caddyfile")
+			if err := os.WriteFile(file, []byte(c.caddyfile), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--json", "--config", file)
+			var got struct {
+				Findings []struct{ Level, Where, What, Remedy string }
+			}
+			if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Findings) != len(c.findings) {
+				t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+			}
+			failed := 0
+			for i, want := range c.findings {
+				f := got.Findings[i]
+				place, words, _ := strings.Cut(want, ": ")
+				if f.Level+" "+f.Where != place || !strings.Contains(f.What, words) || f.Remedy == "" {
+					t.Errorf("found %+v, want %s", f, want)
+				}
+				if f.Level == "error" {
+					failed = 1
+				}
+			}
+			if code != failed {
+				t.Errorf("ended with %d, want %d", code, failed)
+			}
+		})
+	}
+}
+
+func TestTheDoctorLooksAtTheKeyFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "Caddyfile")
+	config := "{\n" + filtered + "modelgate {\n storage badger " + dir + "/store\n base_url https://x.example\n}\n}\n:8080 {\n modelgate_console\n}\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	examined := func() (int, string) {
+		code, stdout, _ := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
+		return code, stdout
+	}
+	if code, found := examined(); code != 0 || !strings.Contains(found, "nothing found") {
+		t.Errorf("before there is one: %d %s", code, found)
+	}
+	key := filepath.Join(dir, "store.key")
+	if err := os.WriteFile(key, []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, found := examined(); code != 0 || !strings.Contains(found, "note") || !strings.Contains(found, "keep a copy of the key") || strings.Contains(found, "AAEC") {
+		t.Errorf("of a good one: %d %s", code, found)
+	}
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, found := examined(); code != 1 || !strings.Contains(found, "chmod 600 "+key) {
+		t.Errorf("of one that is open to others: %d %s", code, found)
+	}
+}
+
+func TestTheDoctorLooksAtTheRunningConfiguration(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	code, stdout, _ := gatetest.Caddy(t, "", "modelgate", "doctor", "--address", g.AdminAddress)
+	if code != 1 || !strings.Contains(stdout, "logging.logs.default") || !strings.Contains(stdout, "→") {
+		t.Errorf("ended with %d: %s", code, stdout)
+	}
+}
+
+// TestTheConfigurationsOfTheREADMEAreSound reads the Caddyfile that sells with
+// the global options of the one before it, as the README says.
+func TestTheConfigurationsOfTheREADMEAreSound(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(has string) string {
+		for _, block := range strings.Split(string(text), "```caddyfile\n")[1:] {
+			if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, has) {
+				return block
+			}
+		}
+		t.Fatalf("no Caddyfile of the README has %q", has)
+		return ""
+	}
+	serving := block("grace_period")
+	options, _, _ := strings.Cut(serving, "\tmodelgate {")
+	selling := options + strings.TrimPrefix(block("payment stripe"), "{\n")
+	for name, caddyfile := range map[string]string{"serving": serving, "selling": selling} {
+		file := filepath.Join(t.TempDir(), "Caddyfile")
+		if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
+		if code != 0 || !strings.Contains(stdout, "nothing found") {
+			t.Errorf("%s: ended with %d: %s%s\n%s", name, code, stdout, stderr, caddyfile)
+		}
+	}
+}

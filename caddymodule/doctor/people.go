@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/seal"
+)
+
+// checkSessions looks for log-ins of which nobody knows whether they are
+// encrypted.
+func checkSessions(config any) []Finding {
+	if base, _ := at(config, "apps", "modelgate", "base_url").(string); base != "" || !hasHandler(config, "modelgate_console") {
+		return nil
+	}
+	return []Finding{{
+		"warning", "apps.modelgate.base_url", "there is none: browsers may send the cookies of sessions in clear, and there are no passkeys",
+		"name the site, as base_url https://ai.example.com",
+	}}
+}
+
+// checkPasskeys looks for passkeys that browsers would not make.
+func checkPasskeys(config any) []Finding {
+	said := at(config, "apps", "modelgate", "passkey")
+	if said == nil {
+		return nil
+	}
+	base, _ := at(config, "apps", "modelgate", "base_url").(string)
+	var passkey caddymodule.Passkey
+	raw, err := json.Marshal(said)
+	if err == nil {
+		err = json.Unmarshal(raw, &passkey)
+	}
+	if err == nil {
+		err = passkey.Complete(base)
+	}
+	if err != nil {
+		return []Finding{{
+			"error", "apps.modelgate.passkey", err.Error(),
+			"let rp_id be the host of every origin or a domain above it: passkey { rp_id example.com origin https://ai.example.com }",
+		}}
+	}
+	if base != "" && !slices.Contains(passkey.Origins, base) {
+		return []Finding{{
+			"warning", "apps.modelgate.passkey.origins", "base_url " + base + " is not among the origins: at that address nobody can use a passkey",
+			"name it among the origins, too",
+		}}
+	}
+	return nil
+}
+
+// checkSecrets looks at how the master key is kept.
+func checkSecrets(config any) []Finding {
+	keys, _ := at(config, "apps", "modelgate", "secrets").([]any)
+	var findings []Finding
+	for i, key := range keys {
+		if inClear(key) {
+			findings = append(findings, Finding{
+				"error", fmt.Sprintf("apps.modelgate.secrets[%d]", i), "a master key stands in clear in the configuration, which Caddy saves and shows at its admin endpoint",
+				fromElsewhere,
+			})
+		}
+	}
+	if len(keys) > 0 || !hasHandler(config, "modelgate_console") {
+		return findings
+	}
+	path := keyFileOf(config)
+	if path == "" {
+		return findings
+	}
+	err := seal.CheckFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return findings // it is made at the first start, or on another machine
+	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // closed to whoever asks, as it should be
+		findings = append(findings, Finding{
+			"error", "apps.modelgate.storage", err.Error(),
+			"close it to others: chmod 600 " + path,
+		})
+	}
+	return append(findings, Finding{
+		"note", "apps.modelgate.storage", "the master key stands in " + path + ", and backups of the store are without it: whoever restores one needs both",
+		"keep a copy of the key, apart from the backups; or name a key in the configuration: secret {env.MODELGATE_SECRET}",
+	})
+}
+
+// keyFileOf returns where the key file of a store in Badger is; empty for stores
+// elsewhere, and where the path is known to the server alone.
+func keyFileOf(config any) string {
+	engine, given := at(config, "apps", "modelgate", "storage", "engine").(string)
+	if given && engine != "badger" {
+		return ""
+	}
+	path, given := at(config, "apps", "modelgate", "storage", "path").(string)
+	if !given {
+		path = filepath.Join(caddy.AppDataDir(), "modelgate", "store")
+	}
+	path, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
+	if err != nil {
+		return ""
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path + ".key"
+}

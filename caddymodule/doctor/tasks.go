@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/media"
+)
+
+// checkTasks looks for generation tasks that nobody can submit, and for results
+// that nobody can fetch.
+func checkTasks(config any) []Finding {
+	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
+	door := hasHandler(config, "modelgate_tasks")
+	switch {
+	case len(rows) == 0 && !door:
+		return nil
+	case len(rows) == 0:
+		return []Finding{{
+			"warning", "apps.modelgate.backends", "there is modelgate_tasks and no backend: every image and every video is refused",
+			"add a backend: backend <name> { models … adapter … }",
+		}}
+	}
+	var findings []Finding
+	if !door {
+		findings = append(findings, Finding{
+			"warning", "apps.modelgate.backends", "there is no modelgate_tasks: nobody can submit a task, and the links to results lead nowhere",
+			"add modelgate_tasks to the site that base_url names",
+		})
+	}
+	base, _ := at(config, "apps", "modelgate", "base_url").(string)
+	own, _ := at(config, "apps", "modelgate", "media", "base_url").(string)
+	if off, _ := at(config, "apps", "modelgate", "media", "off").(bool); !off && base+own == "" {
+		findings = append(findings, Finding{
+			"error", "apps.modelgate.base_url", "there is none: the links to the results of backends are made of it, and the configuration does not start",
+			"name the site, as base_url https://ai.example.com, or pass the links of the services on: media off",
+		})
+	}
+	for i, row := range rows {
+		findings = append(findings, checkBackend(config, fmt.Sprintf("apps.modelgate.backends[%d]", i), row)...)
+	}
+	if url, _ := at(config, "apps", "modelgate", "callback", "url").(string); strings.HasPrefix(url, "http://") {
+		findings = append(findings, Finding{
+			"warning", "apps.modelgate.callback.url", "callbacks go there in clear, with the links to results: whoever is on the way can fetch them",
+			"let the receiver have https",
+		})
+	}
+	if secret := at(config, "apps", "modelgate", "callback", "secret"); secret != nil && inClear(secret) {
+		findings = append(findings, clearSecret("apps.modelgate.callback.secret", "of callbacks"))
+	}
+	return findings
+}
+
+// adapterSecrets are the fields of adapters that hold a secret.
+var adapterSecrets = []string{"key", "secret_key", "webhook_secret", "callback_secret"}
+
+// checkBackend looks at one backend.
+func checkBackend(config any, path string, row any) []Finding {
+	var findings []Finding
+	if adapter, _ := at(row, "adapter", "adapter").(string); adapter == "demo" {
+		findings = append(findings, Finding{
+			"note", path + ".adapter", "the demo adapter draws pictures of its own and asks no model",
+			"take it out before people pay for its pictures",
+		})
+	}
+	for _, name := range adapterSecrets {
+		if secret := at(row, "adapter", name); secret != nil && inClear(secret) {
+			findings = append(findings, clearSecret(path+".adapter."+name, "of the service"))
+		}
+	}
+	models, _ := at(row, "models").([]any)
+	for _, model := range models {
+		name, _ := model.(string)
+		if !inAnyFamily(config, name) {
+			findings = append(findings, Finding{
+				"warning", path + ".models", name + " is in no family: platform tasks of it are refused, and only /v1/video/generations takes it",
+				"put it into one: family <A to F> " + name,
+			})
+		}
+		if unpricedGeneration(config, name) {
+			findings = append(findings, Finding{
+				"warning", path + ".models", name + " has no price for generations: every task of it is refused",
+				"give it one, price " + name + " { second … } or { image … }, or let models without a price be free: unpriced allow",
+			})
+		}
+	}
+	return findings
+}
+
+func clearSecret(path, of string) Finding {
+	return Finding{"warning", path, "a secret " + of + " stands in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
+}
+
+// inAnyFamily tells whether a family has some of the models of a pattern.
+func inAnyFamily(config any, pattern string) bool {
+	families, _ := at(config, "apps", "modelgate", "families").([]any)
+	return slices.ContainsFunc(families, func(row any) bool {
+		models, _ := at(row, "models").([]any)
+		return slices.ContainsFunc(models, func(model any) bool {
+			name, _ := model.(string)
+			return overlap(name, pattern)
+		})
+	})
+}
+
+// unpricedGeneration tells whether no price holds for any model of a pattern,
+// where there are prices.
+func unpricedGeneration(config any, pattern string) bool {
+	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
+	if len(prices) == 0 || at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced {
+		return false
+	}
+	return !slices.ContainsFunc(prices, func(price any) bool {
+		name, _ := at(price, "model").(string)
+		for _, word := range []string{"second", "image", "request"} {
+			if at(price, word) != nil {
+				return overlap(name, pattern)
+			}
+		}
+		return false
+	})
+}
+
+// overlap tells whether there can be a model that two patterns name, each with or
+// without the word of a kind.
+func overlap(a, b string) bool {
+	a, b = bare(a), bare(b)
+	return catalog.Pattern(a).Match(strings.TrimSuffix(b, "*")) || catalog.Pattern(b).Match(strings.TrimSuffix(a, "*"))
+}
+
+func bare(pattern string) string {
+	for _, kind := range []catalog.Kind{catalog.Video, catalog.Image} {
+		pattern = strings.TrimPrefix(pattern, string(kind)+"-")
+	}
+	return pattern
+}
+
+// checkMedia looks whether there is room for results, and at the secrets of the
+// bucket.
+func checkMedia(config any) []Finding {
+	said := at(config, "apps", "modelgate", "media")
+	for _, name := range []string{"access_key", "secret_key"} {
+		if secret := at(said, "s3", name); secret != nil && inClear(secret) {
+			return []Finding{clearSecret("apps.modelgate.media.s3."+name, "of the bucket")}
+		}
+	}
+	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
+	path, _ := at(said, "path").(string)
+	if path == "" {
+		if store, _ := at(config, "apps", "modelgate", "storage", "path").(string); store != "" {
+			path = store + ".media"
+		}
+	}
+	if off, _ := at(said, "off").(bool); off || len(rows) == 0 || path == "" || at(said, "s3") != nil {
+		return nil
+	}
+	path, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
+	if err != nil {
+		return nil // it is told when the configuration starts
+	}
+	free, least, err := media.Room(path)
+	if err != nil || free >= least {
+		return nil
+	}
+	return []Finding{{
+		"warning", "apps.modelgate.media", fmt.Sprintf("%s has %s free, and results are copied as long as %s stay free: tasks do not end until there is room",
+			path, humanize.IBytes(free), humanize.IBytes(least)),
+		"make room, or name another directory: media { path … }",
+	}}
+}
