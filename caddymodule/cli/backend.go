@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
-	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
 func backendCommands() []*cobra.Command {
@@ -30,35 +29,16 @@ func backendPath(backend, what string) string {
 	return "/modelgate/backends/" + url.PathEscape(backend) + what
 }
 
-func listedBackends(ctx context.Context, c *client) (list struct {
-	Items []adminapi.Backend `json:"items"`
-}, err error) {
-	err = c.call(ctx, http.MethodGet, "/modelgate/backends", nil, &list)
-	return list, err
-}
-
 func listBackends(cmd *cobra.Command, _ []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	list, err := listedBackends(cmd.Context(), c)
-	if err != nil {
-		return err
-	}
-	return printed(cmd, list, func(w io.Writer) { printBackends(w, list.Items...) })
+	return request(cmd, http.MethodGet, "/modelgate/backends", nil, func(w io.Writer, list *items[adminapi.Backend]) {
+		printBackends(w, list.Items...)
+	})
 }
 
 func setBackend(cmd *cobra.Command, args []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var backend adminapi.Backend
-	if err := c.call(cmd.Context(), http.MethodPost, backendPath(args[0], "/"+cmd.Name()), nil, &backend); err != nil {
-		return err
-	}
-	return printed(cmd, backend, func(w io.Writer) { printBackends(w, backend) })
+	return request(cmd, http.MethodPost, backendPath(args[0], "/"+cmd.Name()), nil, func(w io.Writer, backend *adminapi.Backend) {
+		printBackends(w, *backend)
+	})
 }
 
 func printBackends(w io.Writer, backends ...adminapi.Backend) {
@@ -73,7 +53,7 @@ func printBackends(w io.Writer, backends ...adminapi.Backend) {
 			waiting += fmt.Sprintf(", %d of them tried again later", b.Deferred)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			b.Name, dash(b.Adapter), dash(joined(b.Models)), running, waiting, moment(b.Oldest), backendState(&b))
+			b.Name, dash(b.Adapter), dash(strings.Join(words(b.Models), ",")), running, waiting, moment(b.Oldest), backendState(&b))
 	}
 }
 
@@ -94,14 +74,6 @@ func backendState(b *adminapi.Backend) string {
 	return strings.Join(words, ", ")
 }
 
-func joined(patterns []catalog.Pattern) string {
-	words := make([]string, len(patterns))
-	for i, p := range patterns {
-		words[i] = string(p)
-	}
-	return strings.Join(words, ",")
-}
-
 // checkBackends ends with 1 when a backend would not take a task, and with 4 when
 // the one that was named cannot be asked.
 func checkBackends(cmd *cobra.Command, args []string) error {
@@ -115,9 +87,7 @@ func checkBackends(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	list := struct {
-		Items []adminapi.BackendCheck `json:"items"`
-	}{make([]adminapi.BackendCheck, len(names))}
+	list := items[adminapi.BackendCheck]{make([]adminapi.BackendCheck, len(names))}
 	var failed []string
 	for i, name := range names {
 		if err := c.call(cmd.Context(), http.MethodPost, backendPath(name, "/check"), nil, &list.Items[i]); err != nil {
@@ -146,7 +116,8 @@ func checkBackends(cmd *cobra.Command, args []string) error {
 
 // configured returns the names of the backends that are configured.
 func configured(ctx context.Context, c *client) (names []string, err error) {
-	list, err := listedBackends(ctx, c)
+	var list items[adminapi.Backend]
+	err = c.call(ctx, http.MethodGet, "/modelgate/backends", nil, &list)
 	for _, b := range list.Items {
 		if b.Configured {
 			names = append(names, b.Name)

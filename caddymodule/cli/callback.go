@@ -29,15 +29,8 @@ func listDeliveries(cmd *cobra.Command, args []string) error {
 }
 
 func redeliver(cmd *cobra.Command, args []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var delivery task.Delivery
-	if err := c.call(cmd.Context(), http.MethodPost, "/modelgate/callbacks/"+url.PathEscape(args[0])+"/redeliver", nil, &delivery); err != nil {
-		return err
-	}
-	return printed(cmd, delivery, func(w io.Writer) { printDeliveries(w, delivery) })
+	path := "/modelgate/callbacks/" + url.PathEscape(args[0]) + "/redeliver"
+	return request(cmd, http.MethodPost, path, nil, func(w io.Writer, delivery *task.Delivery) { printDeliveries(w, *delivery) })
 }
 
 func printDeliveries(w io.Writer, list ...task.Delivery) {

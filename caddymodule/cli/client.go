@@ -70,6 +70,25 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
+// request sends one request to the admin endpoint that --address names, and prints
+// the answer: as JSON with --json, else by words.
+func request[T any](cmd *cobra.Command, method, path string, in any, words func(io.Writer, *T)) error {
+	c, err := newClient(cmd)
+	if err != nil {
+		return err
+	}
+	var answer T
+	if err := c.call(cmd.Context(), method, path, in, &answer); err != nil {
+		return err
+	}
+	return printed(cmd, answer, func(w io.Writer) { words(w, &answer) })
+}
+
+// items is the answer to a request for a list that has one page.
+type items[T any] struct {
+	Items []T `json:"items"`
+}
+
 // send sends one request and returns the answer to a successful one.
 func (c *client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader

@@ -105,16 +105,8 @@ func keyPath(key, what string) string { return "/modelgate/keys/" + url.PathEsca
 
 // onKeys sends a request whose answer is a key, and prints it.
 func onKeys(cmd *cobra.Command, method, path string, in any) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var key adminapi.Key
-	if err := c.call(cmd.Context(), method, path, in, &key); err != nil {
-		return err
-	}
-	return printed(cmd, key, func(w io.Writer) {
-		printKeys(w, key)
+	return request(cmd, method, path, in, func(w io.Writer, key *adminapi.Key) {
+		printKeys(w, *key)
 		if key.Secret != "" {
 			fmt.Fprintf(w, "\nThe key, shown this once:\n\n%s\n", key.Secret)
 		}
@@ -122,18 +114,10 @@ func onKeys(cmd *cobra.Command, method, path string, in any) error {
 }
 
 func listKeys(cmd *cobra.Command, _ []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
 	user, _ := cmd.Flags().GetString("user")
-	var list struct {
-		Items []adminapi.Key `json:"items"`
-	}
-	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/keys?user="+url.QueryEscape(user), nil, &list); err != nil {
-		return err
-	}
-	return printed(cmd, list, func(w io.Writer) { printKeys(w, list.Items...) })
+	return request(cmd, http.MethodGet, "/modelgate/keys?user="+url.QueryEscape(user), nil, func(w io.Writer, list *items[adminapi.Key]) {
+		printKeys(w, list.Items...)
+	})
 }
 
 func printKeys(w io.Writer, keys ...adminapi.Key) {

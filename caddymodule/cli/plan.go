@@ -16,17 +16,7 @@ import (
 
 func planCommands() []*cobra.Command {
 	return []*cobra.Command{command("list", "Lists the plans of the configuration", func(cmd *cobra.Command, _ []string) error {
-		c, err := newClient(cmd)
-		if err != nil {
-			return err
-		}
-		var list struct {
-			Items []billing.Plan `json:"items"`
-		}
-		if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/plans", nil, &list); err != nil {
-			return err
-		}
-		return printed(cmd, list, func(w io.Writer) {
+		return request(cmd, http.MethodGet, "/modelgate/plans", nil, func(w io.Writer, list *items[billing.Plan]) {
 			fmt.Fprintln(w, "ID\tTITLE\tPRICE\tQUOTA\tDURATION\tRESET\tLIMIT\tON SALE")
 			for _, p := range list.Items {
 				limit := "-"
@@ -51,18 +41,10 @@ func subscriptionCommands() []*cobra.Command {
 }
 
 func listSubscriptions(cmd *cobra.Command, _ []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
 	user, _ := cmd.Flags().GetString("user")
-	var list struct {
-		Items []adminapi.Subscription `json:"items"`
-	}
-	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/subscriptions?user="+url.QueryEscape(user), nil, &list); err != nil {
-		return err
-	}
-	return printed(cmd, list, func(w io.Writer) { printSubscriptions(w, list.Items...) })
+	return request(cmd, http.MethodGet, "/modelgate/subscriptions?user="+url.QueryEscape(user), nil, func(w io.Writer, list *items[adminapi.Subscription]) {
+		printSubscriptions(w, list.Items...)
+	})
 }
 
 func printSubscriptions(w io.Writer, list ...adminapi.Subscription) {
@@ -92,16 +74,8 @@ func grantPlan(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	key, _ := cmd.Flags().GetString("idempotency-key")
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var receipt billing.Receipt
 	in := map[string]any{"user": args[0], "plan_id": plan, "reason": reason, "idempotency_key": key}
-	if err := c.call(cmd.Context(), http.MethodPost, "/modelgate/subscriptions", in, &receipt); err != nil {
-		return err
-	}
-	return printed(cmd, receipt, func(w io.Writer) {
+	return request(cmd, http.MethodPost, "/modelgate/subscriptions", in, func(w io.Writer, receipt *billing.Receipt) {
 		replayed(w, receipt.Replayed)
 		printSubscriptions(w, adminapi.Subscription{Subscription: receipt.Subscription})
 	})
@@ -115,14 +89,8 @@ func cancelSubscription(cmd *cobra.Command, args []string) error {
 	if err := confirmed(cmd, fmt.Sprintf("End subscription %s for good?", args[0])); err != nil {
 		return err
 	}
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var ended billing.Subscription
 	path := "/modelgate/subscriptions/" + url.PathEscape(args[0]) + "/cancel"
-	if err := c.call(cmd.Context(), http.MethodPost, path, map[string]string{"reason": reason}, &ended); err != nil {
-		return err
-	}
-	return printed(cmd, ended, func(w io.Writer) { printSubscriptions(w, adminapi.Subscription{Subscription: ended}) })
+	return request(cmd, http.MethodPost, path, map[string]string{"reason": reason}, func(w io.Writer, ended *billing.Subscription) {
+		printSubscriptions(w, adminapi.Subscription{Subscription: *ended})
+	})
 }

@@ -20,15 +20,7 @@ func rotateSecret(cmd *cobra.Command, _ []string) error {
 	if err := confirmed(cmd, "Change the master key? A copy of the one before no longer opens this store."); err != nil {
 		return err
 	}
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var done caddymodule.KeyRotation
-	if err := c.call(cmd.Context(), http.MethodPost, "/modelgate/secret/rotate", nil, &done); err != nil {
-		return err
-	}
-	return printed(cmd, done, func(w io.Writer) {
+	return request(cmd, http.MethodPost, "/modelgate/secret/rotate", nil, func(w io.Writer, done *caddymodule.KeyRotation) {
 		fmt.Fprintf(w, "%s sealed anew.\n", counted(done.Resealed, "secret was", "secrets were"))
 		if done.KeyFile != "" {
 			fmt.Fprintf(w, "The new key stands in %s; make a copy of it, apart from those of the store.\n", done.KeyFile)

@@ -37,15 +37,7 @@ func taskCommands() []*cobra.Command {
 
 // onTask sends a request whose answer is a task, and prints it.
 func onTask(cmd *cobra.Command, method, id, what string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var t adminapi.Task
-	if err := c.call(cmd.Context(), method, "/modelgate/tasks/"+url.PathEscape(id)+what, nil, &t); err != nil {
-		return err
-	}
-	return printed(cmd, t, func(w io.Writer) { printTask(w, &t) })
+	return request(cmd, method, "/modelgate/tasks/"+url.PathEscape(id)+what, nil, printTask)
 }
 
 // printTask prints what there is to say of a task, a line for each thing.

@@ -72,9 +72,7 @@ func watchTasks(cmd *cobra.Command, args []string) error {
 
 // unfinished returns the tasks of a user, or all, that are not over.
 func unfinished(ctx context.Context, c *client, user string) ([]string, error) {
-	var list struct {
-		Items []adminapi.Task `json:"items"`
-	}
+	var list items[adminapi.Task]
 	err := c.call(ctx, http.MethodGet, "/modelgate/tasks/unfinished?user="+url.QueryEscape(user), nil, &list)
 	ids := make([]string, len(list.Items))
 	for i := range list.Items {

@@ -41,9 +41,7 @@ func reportUsage(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	var list struct {
-		Items []adminapi.UsageRow `json:"items"`
-	}
+	var list items[adminapi.UsageRow]
 	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/usage?"+query.Encode(), nil, &list); err != nil {
 		return err
 	}

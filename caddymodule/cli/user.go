@@ -52,17 +52,9 @@ func userCommands() []*cobra.Command {
 
 func userPath(user, what string) string { return "/modelgate/users/" + url.PathEscape(user) + what }
 
-// onUsers sends a request whose answer is a user, and prints him.
+// onUsers sends a request whose answer is a user, and prints the user.
 func onUsers(cmd *cobra.Command, method, path string, in any) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var user adminapi.User
-	if err := c.call(cmd.Context(), method, path, in, &user); err != nil {
-		return err
-	}
-	return printed(cmd, user, func(w io.Writer) { printUsers(w, user) })
+	return request(cmd, method, path, in, func(w io.Writer, user *adminapi.User) { printUsers(w, *user) })
 }
 
 // createUser makes a user. A password comes from a file or from standard input:
@@ -117,26 +109,11 @@ func onAccess(cmd *cobra.Command, method, user, what, question, now string) erro
 			return err
 		}
 	}
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	if err := c.call(cmd.Context(), method, userPath(user, what), nil, nil); err != nil {
-		return err
-	}
-	return printed(cmd, struct{}{}, func(w io.Writer) { fmt.Fprintf(w, "%s %s.\n", user, now) })
+	return request(cmd, method, userPath(user, what), nil, func(w io.Writer, _ *struct{}) { fmt.Fprintf(w, "%s %s.\n", user, now) })
 }
 
 func resetPassword(cmd *cobra.Command, args []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var code adminapi.OneTimeCode
-	if err := c.call(cmd.Context(), http.MethodPost, userPath(args[0], "/reset-password"), nil, &code); err != nil {
-		return err
-	}
-	return printed(cmd, code, func(w io.Writer) {
+	return request(cmd, http.MethodPost, userPath(args[0], "/reset-password"), nil, func(w io.Writer, code *adminapi.OneTimeCode) {
 		fmt.Fprintf(w, "The code for %s, shown this once; it holds for 24 hours and ends with the next one:\n\n%s\n\nIt is sent with the new password to POST /api/user/password/reset.\n", args[0], code.Code)
 	})
 }
@@ -150,15 +127,7 @@ func tokenOfUser(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var token adminapi.AccessToken
-	if err := c.call(cmd.Context(), method, userPath(args[0], "/token"), nil, &token); err != nil {
-		return err
-	}
-	return printed(cmd, token, func(w io.Writer) {
+	return request(cmd, method, userPath(args[0], "/token"), nil, func(w io.Writer, token *adminapi.AccessToken) {
 		if revoke {
 			fmt.Fprintf(w, "%s has no access token now.\n", args[0])
 			return
@@ -168,17 +137,7 @@ func tokenOfUser(cmd *cobra.Command, args []string) error {
 }
 
 func listUsers(cmd *cobra.Command, _ []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var list struct {
-		Items []adminapi.User `json:"items"`
-	}
-	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/users", nil, &list); err != nil {
-		return err
-	}
-	return printed(cmd, list, func(w io.Writer) { printUsers(w, list.Items...) })
+	return request(cmd, http.MethodGet, "/modelgate/users", nil, func(w io.Writer, list *items[adminapi.User]) { printUsers(w, list.Items...) })
 }
 
 func printUsers(w io.Writer, users ...adminapi.User) {

@@ -20,7 +20,7 @@ func walletCommands() []*cobra.Command {
 	ledger.Flags().Uint64("skip", 0, "How many of the newest lines to leave out")
 	return []*cobra.Command{
 		command("show <user>", "Shows what a user has", func(cmd *cobra.Command, args []string) error {
-			return onWallet(cmd, http.MethodGet, args[0], "", nil, new(adminapi.Wallet), func(w io.Writer, answer *adminapi.Wallet) {
+			return request(cmd, http.MethodGet, walletPath(args[0], ""), nil, func(w io.Writer, answer *adminapi.Wallet) {
 				fmt.Fprintf(w, "USER\tBALANCE\tHELD\tRESERVED\tOWED\n%s\t%s %s\t%s\t%s\t%s\n",
 					answer.User, answer.Balance, answer.Currency, answer.Held, answer.Reserved, answer.Owed)
 			})
@@ -34,17 +34,7 @@ func walletCommands() []*cobra.Command {
 }
 
 func listMismatches(cmd *cobra.Command, _ []string) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	var list struct {
-		Items []billing.Mismatch `json:"items"`
-	}
-	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/mismatches", nil, &list); err != nil {
-		return err
-	}
-	return printed(cmd, list, func(w io.Writer) {
+	return request(cmd, http.MethodGet, "/modelgate/mismatches", nil, func(w io.Writer, list *items[billing.Mismatch]) {
 		fmt.Fprintln(w, "TIME\tPROVIDER\tKIND\tTRADE NO\tPAYMENT\tAMOUNT\tREASON")
 		for _, m := range list.Items {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s %s\t%s\n", moment(m.Time/1000), m.Provider, m.Kind, m.TradeNo, m.Payment, m.Amount, m.Currency, m.Reason)
@@ -65,7 +55,7 @@ func changeCommand(use, short string) *cobra.Command {
 		if len(args) > 1 {
 			in["amount"] = args[1]
 		}
-		return onWallet(cmd, http.MethodPost, args[0], "/"+cmd.Name(), in, new(billing.WalletChange), func(w io.Writer, change *billing.WalletChange) {
+		return request(cmd, http.MethodPost, walletPath(args[0], "/"+cmd.Name()), in, func(w io.Writer, change *billing.WalletChange) {
 			replayed(w, change.Replayed)
 			heads, cells := "AMOUNT\tBALANCE\tOWED", fmt.Sprintf("%s\t%s\t%s", change.Amount, change.Balance, change.Owed)
 			if cmd.Name() == "clear" {
@@ -79,17 +69,7 @@ func changeCommand(use, short string) *cobra.Command {
 	return cmd
 }
 
-// onWallet sends a request that concerns a wallet and prints the answer.
-func onWallet[T any](cmd *cobra.Command, method, user, what string, in any, answer *T, words func(io.Writer, *T)) error {
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
-	}
-	if err := c.call(cmd.Context(), method, "/modelgate/wallets/"+url.PathEscape(user)+what, in, answer); err != nil {
-		return err
-	}
-	return printed(cmd, answer, func(w io.Writer) { words(w, answer) })
-}
+func walletPath(user, what string) string { return "/modelgate/wallets/" + url.PathEscape(user) + what }
 
 func showLedger(cmd *cobra.Command, args []string) error {
 	limit, _ := cmd.Flags().GetInt("limit")
@@ -100,7 +80,7 @@ func showLedger(cmd *cobra.Command, args []string) error {
 	}
 	account, _ := cmd.Flags().GetString("account")
 	what := fmt.Sprintf("/ledger?limit=%d&skip=%d&account=%s", limit, skip, url.QueryEscape(account))
-	return onWallet(cmd, http.MethodGet, args[0], what, nil, new(answer), func(w io.Writer, lines *answer) {
+	return request(cmd, http.MethodGet, walletPath(args[0], what), nil, func(w io.Writer, lines *answer) {
 		fmt.Fprintln(w, "TIME\tKIND\tAMOUNT\tHELD\tBALANCE\tREFERENCE\tREASON")
 		for _, line := range lines.Items {
 			reference := line.Reference
