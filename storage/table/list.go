@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"errors"
 	"iter"
 
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -11,20 +12,21 @@ import (
 type Range struct {
 	name   string // of the table or index
 	index  bool
+	unique bool // of the index
 	lo, hi []byte
 }
 
 // Under returns the range of the records whose primary keys begin with these fields; all of them
 // without any.
-func (t *Table[R]) Under(fields ...any) Range { return under(t.Name, false, fields) }
+func (t *Table[R]) Under(fields ...any) Range { return under(t.Name, false, false, fields) }
 
 // Under returns the range of the records whose index fields begin with these; all that the index
 // takes in without any.
-func (ix *Index[R]) Under(fields ...any) Range { return under(ix.Name, true, fields) }
+func (ix *Index[R]) Under(fields ...any) Range { return under(ix.Name, true, ix.Unique, fields) }
 
-func under(name string, index bool, fields []any) Range {
+func under(name string, index, unique bool, fields []any) Range {
 	lo, hi := storage.Below(append([]any{name}, fields...)...)
-	return Range{name, index, lo, hi}
+	return Range{name, index, unique, lo, hi}
 }
 
 // From returns the part of the range whose keys are not below these fields, which are counted
@@ -92,16 +94,56 @@ func (t *Table[R]) found(r storage.Reader, in Range, key, value []byte) (*R, err
 	if !in.index {
 		return t.decode(value)
 	}
-	primary, ok := primaryOf(key, value)
+	primary, ok := in.primaryOf(key, value)
 	if !ok {
 		return nil, nil
 	}
 	return t.read(r, primaryKey(t.Name, primary))
 }
 
-// primaryOf returns the end of an index key that is the primary key of its record, without the
+// PrimaryKeys yields the primary keys of the records of a range, without the table's name, and
+// reads no record. A primary key of one text field is that text. The sequence ends after an error.
+func (t *Table[R]) PrimaryKeys(r storage.Reader, in Range) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		more := true
+		err := r.Scan(in.lo, in.hi, func(key, value []byte) bool {
+			if primary, ok := in.primaryOf(key, value); ok {
+				more = yield(string(primary), nil)
+			}
+			return more
+		})
+		if err != nil && more {
+			yield("", err)
+		}
+	}
+}
+
+// Page returns at most limit records of a range after the first skip, and how many the range has.
+// It counts and returns none after the first most, and decodes only those that it returns.
+func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, most int64) (list []*R, total int64, err error) {
+	var failed error
+	err = r.Scan(in.lo, in.hi, func(key, value []byte) bool {
+		total++
+		if total > skip && total <= skip+limit {
+			var rec *R
+			if rec, failed = t.found(r, in, key, value); rec != nil {
+				list = append(list, rec)
+			}
+		}
+		return failed == nil && total < most
+	})
+	return list, total, errors.Join(failed, err)
+}
+
+// primaryOf returns the primary key of the record to which a key of the range leads, without the
 // table's name.
-func primaryOf(key, value []byte) (primary []byte, ok bool) {
+func (in Range) primaryOf(key, value []byte) (primary []byte, ok bool) {
+	switch {
+	case !in.index:
+		return key[len(in.name)+1:], true
+	case in.unique:
+		return value, true
+	}
 	if len(value) != 1 || len(key) <= int(value[0]) {
 		return nil, false
 	}

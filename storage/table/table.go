@@ -9,6 +9,7 @@ package table
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,19 +61,52 @@ type Index[R any] struct {
 	Name string
 
 	// Fields returns the fields by which the index is ordered, without Name and without the
-	// primary key, which always follows them. It returns nil for a record that the index leaves
-	// out.
+	// primary key, which follows them unless the index is unique. It returns nil for a record that
+	// the index leaves out.
 	Fields func(*R) Key
 
 	// Fixed tells that the fields are the same for as long as the record exists, so that a
 	// change of the record leaves the index alone.
 	Fixed bool
+
+	// Unique makes Fields alone the key, which one record at most may have. The index stores
+	// the record's primary key at it.
+	Unique bool
 }
+
+// ErrTaken is the error of a Put whose record has a key of a unique index that another has.
+var ErrTaken = errors.New("table: another record has this key")
 
 // Get returns the record with this primary key, or nil if there is none. It fails with
 // [storage.ErrUnreadable] if there is one that cannot be decoded.
 func (t *Table[R]) Get(r storage.Reader, key ...any) (*R, error) {
 	return t.read(r, storage.AppendKey(storage.Key(t.Name), key...))
+}
+
+// GetOrZero returns the record with this primary key, or a new one without any field set if there
+// is none. It fails as Get does.
+func (t *Table[R]) GetOrZero(r storage.Reader, key ...any) (*R, error) {
+	rec, err := t.Get(r, key...)
+	if err == nil && rec == nil {
+		rec = new(R)
+	}
+	return rec, err
+}
+
+// Find returns the record that has these fields in a unique index, or nil if there is none. It
+// fails as Get does.
+func (t *Table[R]) Find(r storage.Reader, index *Index[R], fields ...any) (*R, error) {
+	primary, err := r.Get(storage.AppendKey(storage.Key(index.Name), fields...))
+	if err != nil || primary == nil {
+		return nil, err
+	}
+	return t.read(r, primaryKey(t.Name, primary))
+}
+
+// Has reports whether there is a record with this primary key. It does not decode it.
+func (t *Table[R]) Has(r storage.Reader, key ...any) (bool, error) {
+	stored, err := r.Get(storage.AppendKey(storage.Key(t.Name), key...))
+	return stored != nil, err
 }
 
 // Reread is Get for a record that the caller knows. If the store has the bytes that were written
@@ -97,7 +131,9 @@ func (t *Table[R]) read(r storage.Reader, key []byte) (*R, error) {
 }
 
 // Put writes after in place of before, and the index keys that differ. Before is nil for a new
-// record, after is nil for one that is deleted; otherwise both have the same primary key.
+// record, after is nil for one that is deleted; otherwise both have the same primary key. In a
+// table without indexes before may be nil also where there is a record, which after replaces. It
+// fails with [ErrTaken] if another record has a key of a unique index.
 func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 	one := after
 	if after == nil {
@@ -117,8 +153,17 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 				return err
 			}
 		}
+		if has != nil && !same && index.Unique {
+			other, err := tx.Get(has)
+			if err != nil {
+				return err
+			}
+			if other != nil {
+				return ErrTaken
+			}
+		}
 		if has != nil && (moved || !same) {
-			if err := tx.Set(has, lengthOf(primary), t.expires(after)); err != nil {
+			if err := tx.Set(has, index.value(primary), t.expires(after)); err != nil {
 				return err
 			}
 		}
@@ -133,6 +178,18 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 		*t.Written(after) = stored
 	}
 	return tx.Set(key, stored, t.expires(after))
+}
+
+// Delete removes the record with this primary key and its index keys, if there is one.
+func (t *Table[R]) Delete(tx storage.Txn, key ...any) error {
+	if len(t.Indexes) == 0 {
+		return tx.Delete(storage.AppendKey(storage.Key(t.Name), key...))
+	}
+	before, err := t.Get(tx, key...)
+	if err != nil || before == nil {
+		return err
+	}
+	return t.Put(tx, before, nil)
 }
 
 // Change reads a record, lets fn change it, and writes it. It returns the record as written; nil
@@ -204,11 +261,22 @@ func (t *Table[R]) indexKey(index *Index[R], r *R, primary []byte) []byte {
 	if fields == nil {
 		return nil
 	}
-	key := storage.Key(index.Name)
-	return append(append(storage.AppendKey(key, fields...), '/'), primary...)
+	key := storage.AppendKey(storage.Key(index.Name), fields...)
+	if index.Unique {
+		return key
+	}
+	return append(append(key, '/'), primary...)
 }
 
-// lengthOf is what an index stores at a key: how long the primary key at its end is, in a byte.
+// value returns what the index stores at a key of a record with this primary key.
+func (ix *Index[R]) value(primary []byte) []byte {
+	if ix.Unique {
+		return primary
+	}
+	return lengthOf(primary)
+}
+
+// lengthOf is what an index that is not unique stores at a key: how long the primary key at its end is, in a byte.
 func lengthOf(primary []byte) []byte { return lengths[len(primary)&0xff : len(primary)&0xff+1] }
 
 var lengths = func() (all [256]byte) {

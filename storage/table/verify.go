@@ -53,7 +53,7 @@ func (t *Table[R]) verifyRecords(r storage.Reader, describe func(*R) string, pro
 				failed = err
 				return false
 			}
-			if !bytes.Equal(value, lengthOf(primary)) {
+			if !bytes.Equal(value, index.value(primary)) {
 				problem("%s: its key of %s is missing", what, index.Name)
 			}
 		}
