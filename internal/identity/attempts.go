@@ -21,25 +21,26 @@ type rate struct {
 	per  time.Duration
 }
 
-// rateRecord is the times of the attempts that still count, in Unix
-// milliseconds, oldest first.
-type rateRecord struct {
-	Times []int64 `json:"times"`
+// attemptRecord is the attempts by one rate of one whom it concerns.
+type attemptRecord struct {
+	What      string  `json:"what"`
+	Whom      string  `json:"whom"`      // a hash: whom it concerns may be a text that anybody chose
+	Times     []int64 `json:"times"`     // of the attempts that still count, in Unix milliseconds, oldest first
+	Forgotten int64   `json:"forgotten"` // when none of them counts any more, in Unix milliseconds
 }
 
-// key is attempts/<what>/<hash of whom it concerns>: that may be a text which a
-// stranger chose.
-func (l rate) key(whom string) []byte {
-	sum := sha256.Sum256([]byte(whom))
-	return []byte("attempts/" + l.what + "/" + hex.EncodeToString(sum[:16]))
+// whom returns the hash of whom an attempt concerns.
+func (l rate) whom(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:16])
 }
 
 // admit returns the attempts that count, or refuses one more and says when it
 // may be made. It writes nothing: what is refused does not prolong the wait.
-func (l rate) admit(r storage.Reader, now time.Time, whom string) (rateRecord, error) {
-	var have rateRecord
-	if _, err := storage.GetRecord(r, l.key(whom), &have); err != nil {
-		return have, err
+func (l rate) admit(r storage.Reader, now time.Time, whom string) (*attemptRecord, error) {
+	have, err := attemptTable.GetOrZero(r, l.what, l.whom(whom))
+	if err != nil {
+		return nil, err
 	}
 	forgotten := now.Add(-l.per).UnixMilli()
 	have.Times = slices.DeleteFunc(have.Times, func(at int64) bool { return at <= forgotten })
@@ -48,18 +49,22 @@ func (l rate) admit(r storage.Reader, now time.Time, whom string) (rateRecord, e
 	}
 	// When the oldest of the last most is forgotten, there is room for one.
 	next := time.UnixMilli(have.Times[len(have.Times)-l.most]).Add(l.per)
-	return have, tooMany(next.Sub(now), "too many attempts: at most %d are allowed in %s", l.most, inWords(l.per))
+	return nil, tooMany(next.Sub(now), "too many attempts: at most %d are allowed in %s", l.most, inWords(l.per))
 }
 
 // count counts an attempt that was admitted in the same transaction. The engine
 // may drop the record when nothing in it counts any more.
-func (l rate) count(t storage.Txn, now time.Time, whom string, have rateRecord) error {
+func (l rate) count(t storage.Txn, now time.Time, whom string, have *attemptRecord) error {
+	have.What, have.Whom = l.what, l.whom(whom)
 	have.Times = append(have.Times, now.UnixMilli())
-	return t.Set(l.key(whom), storage.EncodeRecord(have), now.Add(l.per+time.Second))
+	have.Forgotten = now.Add(l.per + time.Second).UnixMilli()
+	return attemptTable.Put(t, nil, have)
 }
 
 // forgive forgets the attempts that were counted.
-func (l rate) forgive(t storage.Txn, whom string) error { return t.Delete(l.key(whom)) }
+func (l rate) forgive(t storage.Txn, whom string) error {
+	return attemptTable.Delete(t, l.what, l.whom(whom))
+}
 
 // guard bounds failures in a row. After every few of them there is a wait; after
 // very many, nothing is tried until an operator forgives.
@@ -70,22 +75,23 @@ type guard struct {
 	block int // failures before all is shut
 }
 
-type guardRecord struct {
-	Failures int   `json:"failures"`        // in a row
-	Until    int64 `json:"until,omitempty"` // end of the wait, Unix milliseconds
+// failureRecord is the failures of a user that one guard has counted.
+type failureRecord struct {
+	What     string `json:"what"`
+	UserID   string `json:"user_id"`
+	Failures int    `json:"failures"`        // in a row
+	Until    int64  `json:"until,omitempty"` // end of the wait, Unix milliseconds
 }
-
-// key is attempts/<what>/<user>.
-func (g guard) key(userID string) []byte { return []byte("attempts/" + g.what + "/" + userID) }
 
 // take counts an attempt of a user as a failure, before anybody knows whether it
 // is one, or refuses it: TOO_MANY_ATTEMPTS. The transaction must be committed
 // before the secret is looked at.
 func (g guard) take(t storage.Txn, now time.Time, userID string) error {
-	var have guardRecord
-	if _, err := storage.GetRecord(t, g.key(userID), &have); err != nil {
+	have, err := failureTable.GetOrZero(t, g.what, userID)
+	if err != nil {
 		return err
 	}
+	have.What, have.UserID = g.what, userID
 	if have.Failures >= g.block {
 		return fault.New(fault.TooManyAttempts, "%d attempts in a row have failed; ask an operator to reset it", have.Failures)
 	}
@@ -96,12 +102,14 @@ func (g guard) take(t storage.Txn, now time.Time, userID string) error {
 	if have.Until = 0; have.Failures%g.pause == 0 {
 		have.Until = now.Add(g.wait).UnixMilli()
 	}
-	return storage.SetRecord(t, g.key(userID), have)
+	return failureTable.Put(t, nil, have)
 }
 
 // forgive forgets the failures of a user: an attempt has succeeded, or an
 // operator says so.
-func (g guard) forgive(t storage.Txn, userID string) error { return t.Delete(g.key(userID)) }
+func (g guard) forgive(t storage.Txn, userID string) error {
+	return failureTable.Delete(t, g.what, userID)
+}
 
 // tooMany is a refusal that says when to come again, in whole seconds and never
 // too early.

@@ -107,10 +107,11 @@ var ownChanges = map[string]bool{
 // must not be able to write on unseen.
 const maxOwnChanges = MaxKeys
 
-// ownRecord, at changes/<user>, is how many of them were made on a day.
+// ownRecord is how many of them were made on a day.
 type ownRecord struct {
-	Day  int64 `json:"day"` // since 1970
-	Made int   `json:"made"`
+	UserID string `json:"user_id"`
+	Day    int64  `json:"day"` // since 1970
+	Made   int    `json:"made"`
 }
 
 func ownKey(userID string) []byte { return []byte("changes/" + userID) }

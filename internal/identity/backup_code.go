@@ -26,16 +26,13 @@ const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 // of their user: at 60 bit a stolen store could be searched for them otherwise.
 const backupPurpose = "backup"
 
-// backupRecord, at backup/<user>, is the backup codes that a user has left.
+// backupRecord is the backup codes that a user has left.
 type backupRecord struct {
+	UserID  string `json:"user_id"`
 	Left    int    `json:"left"`
 	Sealed  []byte `json:"sealed"`  // the hashes of those left, one after another
 	Created int64  `json:"created"` // Unix seconds
 }
-
-const backupPrefix = "backup/"
-
-func backupKey(userID string) []byte { return []byte(backupPrefix + userID) }
 
 // drawBackupCodes draws a new set.
 func drawBackupCodes() []Secret {
@@ -80,23 +77,22 @@ func (d *Directory) setBackupCodes(t storage.Txn, userID string, codes []Secret)
 		hash := hashBackupCode(userID, digits)
 		hashes = append(hashes, hash[:]...)
 	}
-	return d.putBackupCodes(t, userID, backupRecord{Created: d.store.Now().Unix()}, hashes)
+	return d.putBackupCodes(t, &backupRecord{UserID: userID, Created: d.store.Now().Unix()}, hashes)
 }
 
-func (d *Directory) putBackupCodes(t storage.Txn, userID string, record backupRecord, hashes []byte) (err error) {
-	if record.Sealed, err = d.keyring.For(backupPurpose).Seal(userID, hashes); err != nil {
+func (d *Directory) putBackupCodes(t storage.Txn, record *backupRecord, hashes []byte) (err error) {
+	if record.Sealed, err = d.keyring.For(backupPurpose).Seal(record.UserID, hashes); err != nil {
 		return err
 	}
 	record.Left = len(hashes) / len(Hash{})
-	return storage.SetRecord(t, backupKey(userID), record)
+	return backupTable.Put(t, nil, record)
 }
 
 // useBackupCode takes a code out of those that a user has left, and tells
 // whether it was among them. All of them are compared.
 func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
-	var record backupRecord
-	found, err := storage.GetRecord(t, backupKey(userID), &record)
-	if err != nil || !found {
+	record, err := backupTable.Get(t, userID)
+	if err != nil || record == nil {
 		return false, err
 	}
 	hashes, err := d.keyring.For(backupPurpose).Open(userID, record.Sealed)
@@ -114,7 +110,7 @@ func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, e
 	if len(left)/len(hash) == record.Left {
 		return false, nil
 	}
-	return true, d.putBackupCodes(t, userID, record, left)
+	return true, d.putBackupCodes(t, record, left)
 }
 
 // RenewBackupCodes gives a user ten new backup codes in place of those he had,

@@ -23,9 +23,11 @@ type KeyCallback struct {
 // was revoked too: what was begun by it is still told. A key without a record
 // says nothing: that of the console has none, and one that ended long ago.
 func (d *Directory) KeyCallback(r storage.Reader, id string) (KeyCallback, error) {
-	var key keyRecord
-	_, err := storage.GetRecord(r, keyKey(id), &key)
-	return KeyCallback{key.CallbackURL, key.CallbackGone}, err
+	key, err := keyTable.GetOrZero(r, id)
+	if err != nil {
+		return KeyCallback{}, err
+	}
+	return KeyCallback{key.CallbackURL, key.CallbackGone}, nil
 }
 
 // CallbackKeys returns the secrets by which what goes to a key's own address is
@@ -64,13 +66,13 @@ func ParseCallbackSecret(text string) ([]byte, error) {
 // it returns is for [Directory.Told] when the transaction is durable; nil: there is
 // none.
 func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) (*Event, error) {
-	var key keyRecord
-	found, err := storage.GetRecord(t, keyKey(id), &key)
-	if err != nil || !found || key.CallbackGone == url || key.CallbackURL != "" && key.CallbackURL != url {
+	key, err := keyTable.Get(t, id)
+	if err != nil || key == nil || key.CallbackGone == url || key.CallbackURL != "" && key.CallbackURL != url {
 		return nil, err
 	}
-	key.CallbackGone, key.CallbackDisabled = url, max(now.Unix(), 1)
-	if err := writeKey(t, key); err != nil {
+	after := *key
+	after.CallbackGone, after.CallbackDisabled = url, max(now.Unix(), 1)
+	if err := keyTable.Put(t, key, &after); err != nil {
 		return nil, err
 	}
 	event := &Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID}

@@ -35,20 +35,18 @@ const (
 	purposeVerify   = "verify"
 )
 
-// ceremonyRecord, at ceremony/<purpose>/<owner>, is a ceremony under way. The
+// ceremonyRecord is a ceremony under way. The
 // owner is the credential of the account; of a log-in, which has none yet, the
 // hash of a secret that its browser holds.
 type ceremonyRecord struct {
+	Purpose string               `json:"purpose"`
+	Owner   string               `json:"owner"`
 	UserID  string               `json:"user_id,omitempty"`
 	Epoch   int64                `json:"epoch,omitempty"` // of the user's factors
 	Name    string               `json:"name,omitempty"`  // of the passkey to be
 	First   bool                 `json:"first,omitempty"` // whether it is to be the first factor
 	Expires int64                `json:"expires"`         // Unix milliseconds
 	Session webauthn.SessionData `json:"session"`
-}
-
-func ceremonyKey(purpose, owner string) []byte {
-	return []byte("ceremony/" + purpose + "/" + owner)
 }
 
 // loginOwner is the owner of a log-in's ceremony whose browser holds this secret.
@@ -89,16 +87,15 @@ func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 // and owner that was under way has ended.
 func (d *Directory) keepCeremony(ctx context.Context, purpose, owner string, ceremony ceremonyRecord) error {
 	until := d.store.Now().Add(CeremonyLife)
-	ceremony.Expires = until.UnixMilli()
+	ceremony.Purpose, ceremony.Owner, ceremony.Expires = purpose, owner, until.UnixMilli()
 	return d.store.Update(ctx, func(t storage.Txn) error {
 		if ceremony.UserID != "" {
-			factors, err := findFactors(t, ceremony.UserID)
-			if err != nil {
+			var err error
+			if ceremony.Epoch, err = factorEpoch(t, ceremony.UserID); err != nil {
 				return err
 			}
-			ceremony.Epoch = factors.Epoch
 		}
-		return t.Set(ceremonyKey(purpose, owner), storage.EncodeRecord(ceremony), until)
+		return ceremonyTable.Put(t, nil, &ceremony)
 	})
 }
 
@@ -106,18 +103,17 @@ func (d *Directory) keepCeremony(ctx context.Context, purpose, owner string, cer
 // is read, and whatever comes of it. There may be none for this purpose, owner
 // and user, or none any more; that is PASSKEY_NOT_COMPLETED. One that was begun
 // for a first factor is VERIFICATION_REQUIRED once there is one.
-func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID string) (ceremonyRecord, error) {
-	var ceremony ceremonyRecord
-	var found bool
-	var factors factorRecord
+func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID string) (*ceremonyRecord, error) {
+	var ceremony *ceremonyRecord
+	var epoch int64
 	var late *fault.Fault
 	err := d.store.Update(ctx, func(t storage.Txn) (err error) {
-		ceremony, factors, late = ceremonyRecord{}, factorRecord{}, nil
-		if found, err = storage.GetRecord(t, ceremonyKey(purpose, owner), &ceremony); err != nil || !found {
+		epoch, late = 0, nil
+		if ceremony, err = ceremonyTable.Get(t, purpose, owner); err != nil || ceremony == nil {
 			return err
 		}
 		if userID != "" {
-			if factors, err = findFactors(t, userID); err != nil {
+			if epoch, err = factorEpoch(t, userID); err != nil {
 				return err
 			}
 		}
@@ -127,18 +123,18 @@ func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID str
 				return err
 			}
 		}
-		return t.Delete(ceremonyKey(purpose, owner))
+		return ceremonyTable.Delete(t, purpose, owner)
 	})
 	if err != nil {
-		return ceremony, unavailable(err)
+		return nil, unavailable(err)
 	}
 	switch {
-	case !found || ceremony.UserID != userID || d.store.Now().UnixMilli() >= ceremony.Expires:
-		return ceremony, errNoCeremony
+	case ceremony == nil || ceremony.UserID != userID || d.store.Now().UnixMilli() >= ceremony.Expires:
+		return nil, errNoCeremony
 	case late != nil:
-		return ceremony, late
-	case ceremony.Epoch != factors.Epoch:
-		return ceremony, errNoCeremony
+		return nil, late
+	case ceremony.Epoch != epoch:
+		return nil, errNoCeremony
 	}
 	return ceremony, nil
 }

@@ -4,7 +4,6 @@
 package identity
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,17 +53,23 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audi
 		}
 	}
 	err := store.View(ctx, func(r storage.Reader) error {
-		users := make(map[string]userRecord)
-		if err := scanRecords(r, userPrefix, func(u userRecord) { users[u.ID] = u }); err != nil {
-			return err
+		users := make(map[string]*userRecord)
+		for user, err := range userTable.Scan(r, userTable.Under()) {
+			if err != nil {
+				return err
+			}
+			users[user.ID] = user
 		}
-		var keys []keyRecord
-		if err := scanRecords(r, keyRecordPrefix, func(k keyRecord) { keys = append(keys, k) }); err != nil {
-			return err
+		var keys []*keyRecord
+		for key, err := range keyTable.Scan(r, keyTable.Under()) {
+			if err != nil {
+				return err
+			}
+			keys = append(keys, key)
 		}
 		d.keys.load(func(yield func(string, map[Hash]credential[Principal]) bool) {
 			for _, key := range keys {
-				if user, ok := users[key.UserID]; ok && !yield(key.ID, key.inForce(user.User)) {
+				if user, ok := users[key.UserID]; ok && !yield(key.ID, key.inForce(user)) {
 					return
 				}
 			}
@@ -105,13 +110,14 @@ func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
 	for _, id := range ids {
-		var key keyRecord
-		var user User
-		err := d.store.View(context.Background(), func(r storage.Reader) error {
-			if err := mustRead(r, keyKey(id), &key); err != nil {
+		var key *keyRecord
+		var user *userRecord
+		err := d.store.View(context.Background(), func(r storage.Reader) (err error) {
+			if key, err = mustGet(r, &keyTable, id); err != nil {
 				return err
 			}
-			return mustRead(r, userKey(key.UserID), &user)
+			user, err = mustGet(r, &userTable, key.UserID)
+			return err
 		})
 		if err != nil {
 			d.keys.put(id, nil)
@@ -125,9 +131,10 @@ func (d *Directory) refreshKeys(ids ...string) {
 func (d *Directory) refreshToken(userID string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	var user userRecord
-	err := d.store.View(context.Background(), func(r storage.Reader) error {
-		return mustRead(r, userKey(userID), &user)
+	var user *userRecord
+	err := d.store.View(context.Background(), func(r storage.Reader) (err error) {
+		user, err = mustGet(r, &userTable, userID)
+		return err
 	})
 	if err != nil {
 		d.tokens.put(userID, nil)
@@ -135,17 +142,6 @@ func (d *Directory) refreshToken(userID string) {
 	}
 	d.tokens.put(userID, user.inForce())
 }
-
-// mustRead reads a record that is there, unless somebody took it away.
-func mustRead(r storage.Reader, key []byte, into any) error {
-	found, err := storage.GetRecord(r, key, into)
-	if err == nil && !found {
-		err = errGone
-	}
-	return err
-}
-
-var errGone = errors.New("record is gone")
 
 // unavailable turns an error of the store into what a caller may hear of it.
 // Faults pass as they are.
@@ -155,19 +151,4 @@ func unavailable(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
-}
-
-// scanRecords calls fn for every record below prefix.
-func scanRecords[T any](r storage.Reader, prefix string, fn func(T)) error {
-	var bad error
-	err := r.Scan([]byte(prefix), storage.PrefixEnd([]byte(prefix)), func(key, val []byte) bool {
-		var record T
-		if bad = storage.DecodeRecord(val, &record); bad != nil {
-			bad = fmt.Errorf("%q: %w", key, bad)
-			return false
-		}
-		fn(record)
-		return true
-	})
-	return cmp.Or(err, bad)
 }

@@ -25,8 +25,10 @@ const (
 	methodPasskey = "passkey" // an answer of a passkey
 )
 
-// factorRecord, at factor/<user>, is what all factors of a user have in common.
+// factorRecord is what all factors of a user have in common.
 type factorRecord struct {
+	UserID string `json:"user_id"`
+
 	// Handle is the user handle of WebAuthn: 64 random bytes, since passkeys
 	// keep it and show it to whoever holds them (WebAuthn section 14.6.1).
 	Handle []byte `json:"handle,omitempty"`
@@ -36,24 +38,25 @@ type factorRecord struct {
 	Epoch int64 `json:"epoch,omitempty"`
 }
 
-func factorKey(userID string) []byte { return []byte("factor/" + userID) }
-
-func findFactors(r storage.Reader, userID string) (factorRecord, error) {
-	var record factorRecord
-	_, err := storage.GetRecord(r, factorKey(userID), &record)
-	return record, err
+// factorEpoch returns the epoch of a user's factors.
+func factorEpoch(r storage.Reader, userID string) (int64, error) {
+	record, err := factorTable.GetOrZero(r, userID)
+	if err != nil {
+		return 0, err
+	}
+	return record.Epoch, nil
 }
 
 // Factors returns what a user has.
 func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
 	var has Factors
 	err := d.store.View(ctx, func(r storage.Reader) error {
-		var totp totpRecord
-		var codes backupRecord
-		if _, err := storage.GetRecord(r, totpKey(userID), &totp); err != nil {
+		totp, err := totpTable.GetOrZero(r, userID)
+		if err != nil {
 			return err
 		}
-		if _, err := storage.GetRecord(r, backupKey(userID), &codes); err != nil {
+		codes, err := backupTable.GetOrZero(r, userID)
+		if err != nil {
 			return err
 		}
 		has = Factors{TOTP: totp.Seed != nil, BackupCodes: codes.Left, Passkeys: []Passkey{}}
@@ -70,19 +73,20 @@ func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error)
 // due after his password.
 func factorsDue(r storage.Reader, userID string) ([]string, error) {
 	var due []string
-	var totp totpRecord
-	if _, err := storage.GetRecord(r, totpKey(userID), &totp); err != nil {
+	totp, err := totpTable.GetOrZero(r, userID)
+	if err != nil {
 		return nil, err
 	}
 	if totp.Seed != nil {
 		due = append(due, methodCode)
 	}
-	prefix := passkeyKey(userID, "")
-	err := r.Scan(prefix, storage.PrefixEnd(prefix), func(_, _ []byte) bool {
-		due = append(due, methodPasskey)
-		return false
-	})
-	return due, err
+	for _, err := range passkeyTable.PrimaryKeys(r, passkeyTable.Under(userID)) {
+		if err != nil {
+			return nil, err
+		}
+		return append(due, methodPasskey), nil
+	}
+	return due, nil
 }
 
 // whole refuses a session whose second factor is still due.
@@ -165,14 +169,15 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 		if err != nil {
 			return nil, err
 		}
-		gone := [][]byte{totpKey(user.ID), backupKey(user.ID), totpGuard.key(user.ID), backupGuard.key(user.ID)}
 		for _, passkey := range passkeys {
-			gone = append(gone, passkey.keys()...)
-		}
-		for _, key := range gone {
-			if err := t.Delete(key); err != nil {
+			if err := passkeyTable.Put(t, passkey, nil); err != nil {
 				return nil, err
 			}
+		}
+		err = errors.Join(totpTable.Delete(t, user.ID), backupTable.Delete(t, user.ID),
+			totpGuard.forgive(t, user.ID), backupGuard.forgive(t, user.ID))
+		if err != nil {
+			return nil, err
 		}
 		if err := endHalfOpen(t, user.ID); err != nil {
 			return nil, err
@@ -186,20 +191,27 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 func (d *Directory) handle(ctx context.Context, userID string) ([]byte, error) {
 	drawn := make([]byte, 64)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead
-	var record factorRecord
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		record, err = findFactors(r, userID)
+	var handle []byte
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		record, err := factorTable.GetOrZero(r, userID)
+		if err == nil {
+			handle = record.Handle
+		}
 		return err
 	})
-	if err != nil || record.Handle != nil {
-		return record.Handle, err
+	if err != nil || handle != nil {
+		return handle, err
 	}
-	err = d.store.Update(ctx, func(t storage.Txn) (err error) {
-		if record, err = findFactors(t, userID); err != nil || record.Handle != nil {
+	err = d.store.Update(ctx, func(t storage.Txn) error {
+		record, err := factorTable.GetOrZero(t, userID)
+		if err != nil {
 			return err
 		}
-		record.Handle = slices.Clone(drawn)
-		return storage.SetRecord(t, factorKey(userID), record)
+		if handle = record.Handle; handle != nil {
+			return nil
+		}
+		handle = slices.Clone(drawn)
+		return factorTable.Put(t, nil, &factorRecord{UserID: userID, Handle: handle, Epoch: record.Epoch})
 	})
-	return record.Handle, err
+	return handle, err
 }

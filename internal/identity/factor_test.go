@@ -331,17 +331,17 @@ func (f fixture) due(t testing.TB, user User) (due []string) {
 func (f fixture) takeFactors(t testing.TB, user User) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-		var totp totpRecord
-		if _, err := storage.GetRecord(txn, totpKey(user.ID), &totp); err != nil {
+		totp, err := totpTable.GetOrZero(txn, user.ID)
+		if err != nil {
 			return err
 		}
-		totp.Seed = nil
-		if err := storage.SetRecord(txn, totpKey(user.ID), totp); err != nil {
+		totp.UserID, totp.Seed = user.ID, nil
+		if err := totpTable.Put(txn, nil, totp); err != nil {
 			return err
 		}
 		passkeys, err := passkeysOf(txn, user.ID)
 		for _, passkey := range passkeys {
-			if err := txn.Delete(passkeyKey(user.ID, passkey.ID)); err != nil {
+			if err := passkeyTable.Put(txn, passkey, nil); err != nil {
 				return err
 			}
 		}

@@ -1,8 +1,10 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -103,25 +105,13 @@ type KeySpec struct {
 	CallbackURL string `json:"callback_url"` // absolute, http or https; empty: none
 }
 
-// Keys of the store: key/<id> is the record, userkey/<user>/<id> lists the keys
-// of a user, each with when it ends, so that they are counted without reading
-// their records. Both are written together. No index leads from a hash to a
-// record: Open reads every record and keeps that index in memory.
-const (
-	keyRecordPrefix = "key/"
-	userKeyPrefix   = "userkey/"
-)
-
-func keyKey(id string) []byte            { return []byte(keyRecordPrefix + id) }
-func userKeyKey(user, key string) []byte { return []byte(userKeyPrefix + user + "/" + key) }
-
 // maxScope bounds the patterns and the ranges of one key: they are walked on
 // every call.
 const maxScope = 64
 
 // draft checks a spec and returns the key it describes, without a secret.
-func (spec KeySpec) draft(now time.Time) (keyRecord, *fault.Fault) {
-	key := keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Scope: Scope{Expires: spec.Expires}}}
+func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
+	key := &keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Scope: Scope{Expires: spec.Expires}}}
 	if n := utf8.RuneCountInString(key.Name); n > 64 || !visible(key.Name) {
 		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 characters that can be seen, this has %d", n)
 	}
@@ -190,7 +180,7 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 }
 
 // draft checks a spec and returns the key it describes, without a secret.
-func (d *Directory) draft(spec KeySpec) (keyRecord, *fault.Fault) {
+func (d *Directory) draft(spec KeySpec) (*keyRecord, *fault.Fault) {
 	key, refusal := spec.draft(d.store.Now())
 	if refusal == nil {
 		refusal = d.allowCallback(spec.CallbackURL)
@@ -201,7 +191,7 @@ func (d *Directory) draft(spec KeySpec) (keyRecord, *fault.Fault) {
 // createKey makes the key of a draft for a user, unless may refuses it, which is told
 // how many keys the user has in force. by says who does it. It drops keys that ended
 // long ago.
-func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, key keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
+func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	secret := keyForm.draw()
 	key.ID, key.Created = newID("key"), now.Unix()
@@ -224,7 +214,7 @@ func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, ke
 		}
 		key.UserID = user.ID
 		event := &Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
-		return event, writeKey(t, key)
+		return event, keyTable.Put(t, nil, key)
 	})
 	d.refreshKeys(append(dropped, key.ID)...)
 	if err != nil {
@@ -238,19 +228,15 @@ func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, ke
 func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 	keys := []Key{}
 	err := d.store.View(ctx, func(r storage.Reader) error {
-		if idOrName == "" {
-			return scanRecords(r, keyRecordPrefix, func(k keyRecord) { keys = append(keys, k.Key) })
+		in := keyTable.Under()
+		if idOrName != "" {
+			user, err := FindUser(r, idOrName)
+			if err != nil {
+				return err
+			}
+			in = userKeys.Under(user.ID)
 		}
-		user, err := FindUser(r, idOrName)
-		if err != nil {
-			return err
-		}
-		ids, err := userKeyIDs(r, user.ID)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			key, err := findKey(r, id)
+		for key, err := range keyTable.Scan(r, in) {
 			if err != nil {
 				return err
 			}
@@ -258,6 +244,7 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 		}
 		return nil
 	})
+	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
 	return keys, unavailable(err)
 }
 
@@ -329,33 +316,34 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 
 // changeKey runs fn over a key in one transaction and brings memory up to it.
 func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
-	return d.changeKeyIn(ctx, id, func(r storage.Reader) (keyRecord, error) { return findKey(r, id) }, fn)
+	return d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) { return findKey(r, id) }, fn)
 }
 
 // changeKeyIn is changeKey for whoever finds the key in a way of his own.
 func (d *Directory) changeKeyIn(ctx context.Context, id string,
-	find func(storage.Reader) (keyRecord, error), fn func(*keyRecord) (*Event, error),
+	find func(storage.Reader) (*keyRecord, error), fn func(*keyRecord) (*Event, error),
 ) (Key, error) {
 	var key keyRecord
-	err := d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
-		if key, err = find(t); err != nil {
+	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+		before, err := find(t)
+		if err != nil {
 			return nil, err
 		}
+		key = *before
 		event, err := fn(&key)
 		if err != nil || event == nil {
 			return nil, err
 		}
-		return event, writeKey(t, key)
+		return event, keyTable.Put(t, before, &key)
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
 	d.refreshKeys(id)
 	return key.Key, unavailable(err)
 }
 
-func findKey(r storage.Reader, id string) (keyRecord, error) {
-	var key keyRecord
-	found, err := storage.GetRecord(r, keyKey(id), &key)
-	if err == nil && !found {
+func findKey(r storage.Reader, id string) (*keyRecord, error) {
+	key, err := keyTable.Get(r, id)
+	if err == nil && key == nil {
 		err = noKey(id)
 	}
 	return key, err

@@ -118,7 +118,7 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 // CallbackSecrets returns the secrets by which a callback of a key is signed now,
 // newest first; none when it has none.
 func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret, error) {
-	var key keyRecord
+	var key *keyRecord
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
 		key, err = findKey(r, keyID)
 		return err
@@ -129,7 +129,7 @@ func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret
 	return d.callbackSecrets(key)
 }
 
-func (d *Directory) callbackSecrets(key keyRecord) ([]Secret, error) {
+func (d *Directory) callbackSecrets(key *keyRecord) ([]Secret, error) {
 	sealed := [][]byte{key.CallbackSecret}
 	if d.store.Now().Unix() < key.CallbackPreviousUntil {
 		sealed = append(sealed, key.CallbackPrevious)

@@ -6,16 +6,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// consoleKey is the hidden key of a user, at consolekey/<user>. Every task
+// consoleKey is the hidden key of a user. Every task
 // belongs to a key, and what he composes in the console to this one. It has no
 // secret, so that nobody comes in by it, it is not among his keys, and it has
 // neither a scope nor limits: only those of the user hold.
 type consoleKey struct {
+	UserID  string `json:"user_id"`
 	ID      string `json:"id"`
 	Created int64  `json:"created"` // Unix seconds
 }
-
-func consoleKeyKey(userID string) []byte { return []byte("consolekey/" + userID) }
 
 // Composer returns who asks for a task in the console: the user, by his hidden
 // key. It is made when he does so for the first time.
@@ -31,14 +30,14 @@ func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error
 	if err != nil || p.KeyID != "" {
 		return p, unavailable(err)
 	}
-	key := consoleKey{ID: newID("key"), Created: d.store.Now().Unix()}
+	key := consoleKey{UserID: a.UserID, ID: newID("key"), Created: d.store.Now().Unix()}
 	err = d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
 		if p, err = d.composer(t, a); err != nil || p.KeyID != "" {
 			return nil, err
 		}
 		p.KeyID = key.ID
 		event := &Event{Actor: a.UserID, Action: "key.console", User: a.UserID, Key: key.ID, Address: a.Address}
-		return event, storage.SetRecord(t, consoleKeyKey(a.UserID), key)
+		return event, consoleKeyTable.Put(t, nil, &key)
 	})
 	if err != nil {
 		return nil, unavailable(err)
@@ -52,8 +51,8 @@ func (d *Directory) composer(r storage.Reader, a *Account) (*Principal, error) {
 	if err != nil {
 		return nil, err
 	}
-	var key consoleKey
-	if _, err := storage.GetRecord(r, consoleKeyKey(user.ID), &key); err != nil {
+	key, err := consoleKeyTable.GetOrZero(r, user.ID)
+	if err != nil {
 		return nil, err
 	}
 	return &Principal{UserID: user.ID, UserName: user.Name, KeyID: key.ID, UserLimits: user.Limits}, nil

@@ -102,8 +102,7 @@ func TestNobodyComposesWhoIsNotIn(t *testing.T) {
 	must(f.SetUserDisabled(ctx, "operator", "ann", true))(t)
 	refusedAs(t, "disabled", second(f.Composer(ctx, disabled)), fault.NotLoggedIn)
 	if err := f.store.View(ctx, func(r storage.Reader) error {
-		var key consoleKey
-		if found, err := storage.GetRecord(r, consoleKeyKey(out.UserID), &key); err != nil || found {
+		if key, err := consoleKeyTable.Get(r, out.UserID); err != nil || key != nil {
 			t.Errorf("a key was made: %+v, %v", key, err)
 		}
 		return nil

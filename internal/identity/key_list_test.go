@@ -17,7 +17,7 @@ func (f fixture) withKeys(t testing.TB, user User, from, n int, ends func(i int)
 		for i := from; i < from+n; i++ {
 			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%05d", i), UserID: user.ID, Created: 1, Scope: Scope{Expires: ends(i)}}}
 			key.take(keyForm.draw())
-			if err := writeKey(txn, key); err != nil {
+			if err := keyTable.Put(txn, nil, &key); err != nil {
 				return err
 			}
 		}

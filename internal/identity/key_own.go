@@ -66,12 +66,15 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 	if err := whole(a); err != nil {
 		return Key{}, err
 	}
-	var key keyRecord
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		key, err = findOwnKey(r, a.UserID, id)
+	var key Key
+	err := d.store.View(ctx, func(r storage.Reader) error {
+		record, err := findOwnKey(r, a.UserID, id)
+		if err == nil {
+			key = record.ofOwner()
+		}
 		return err
 	})
-	return key.ofOwner(), unavailable(err)
+	return key, unavailable(err)
 }
 
 // ChangeOwnKey changes what the owner of a key decides about it, for the owner. What the
@@ -107,7 +110,7 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 }
 
 // spec returns what was decided about a key, as its owner would write it.
-func (k keyRecord) spec() KeySpec {
+func (k *keyRecord) spec() KeySpec {
 	spec := KeySpec{Name: k.Name, Expires: k.Expires, Limits: k.Limits, CallbackURL: k.CallbackURL}
 	for _, pattern := range k.Models {
 		spec.Models = append(spec.Models, string(pattern))
@@ -169,9 +172,9 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 	if err := whole(a); err != nil {
 		return Key{}, err
 	}
-	key, err := d.changeKeyIn(ctx, id, func(r storage.Reader) (keyRecord, error) {
+	key, err := d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) {
 		if _, _, err := d.own(r, a); err != nil {
-			return keyRecord{}, err
+			return nil, err
 		}
 		return findOwnKey(r, a.UserID, id)
 	}, func(key *keyRecord) (*Event, error) {
@@ -186,10 +189,10 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 
 // findOwnKey returns a key of a user. The owner is part of the look-up: what is
 // another's is not found.
-func findOwnKey(r storage.Reader, userID, id string) (keyRecord, error) {
+func findOwnKey(r storage.Reader, userID, id string) (*keyRecord, error) {
 	key, err := findKey(r, id)
 	if err == nil && key.UserID != userID {
-		return keyRecord{}, noKey(id)
+		return nil, noKey(id)
 	}
 	return key, err
 }

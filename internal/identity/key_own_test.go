@@ -134,10 +134,7 @@ func TestAUserHasSoManyKeysInForce(t *testing.T) {
 		for i := range MaxKeys {
 			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%d", i), UserID: user.ID, Created: 1}}
 			key.take(keyForm.draw())
-			if err := txn.Set(userKeyKey(user.ID, key.ID), nil, time.Time{}); err != nil {
-				return err
-			}
-			if err := storage.SetRecord(txn, keyKey(key.ID), key); err != nil {
+			if err := keyTable.Put(txn, nil, &key); err != nil {
 				return err
 			}
 		}
@@ -274,8 +271,9 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		to.CallbackSecret = from.CallbackSecret
-		return storage.SetRecord(txn, keyKey(to.ID), to)
+		after := *to
+		after.CallbackSecret = from.CallbackSecret
+		return keyTable.Put(txn, to, &after)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,14 +24,14 @@ func populated(t testing.TB, n int) (*storage.Store, string) {
 		err := store.Update(t.Context(), func(txn storage.Txn) error {
 			for i := from; i < min(from+1000, n); i++ {
 				id := strconv.Itoa(i)
-				user := User{ID: "usr_" + id, Name: "user" + id, Created: 1}
+				user := userRecord{User: User{ID: "usr_" + id, Name: "user" + id, Created: 1}}
 				key := keyRecord{Key: Key{ID: "key_" + id, UserID: user.ID, Created: 1}}
 				last = keyForm.draw()
 				key.take(last)
-				if err := storage.SetRecord(txn, userKey(user.ID), user); err != nil {
+				if err := userTable.Put(txn, nil, &user); err != nil {
 					return err
 				}
-				if err := storage.SetRecord(txn, keyKey(key.ID), key); err != nil {
+				if err := keyTable.Put(txn, nil, &key); err != nil {
 					return err
 				}
 			}

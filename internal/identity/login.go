@@ -66,9 +66,9 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 
 // enter opens the session of a user who has given his password, if it still is
 // his password, and stores the hash of it that costs more, if there is one.
-func (d *Directory) enter(t storage.Txn, known userRecord, raised string, from Device, terms Terms, byName attempt) (Entry, error) {
-	var user userRecord
-	if err := mustRead(t, userKey(known.ID), &user); err != nil {
+func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempt) (Entry, error) {
+	user, err := mustGet(t, &userTable, known.ID)
+	if err != nil {
 		return Entry{}, err
 	}
 	if user.Password != known.Password && user.Epoch != known.Epoch {
@@ -81,8 +81,9 @@ func (d *Directory) enter(t storage.Txn, known userRecord, raised string, from D
 		return Entry{}, err
 	}
 	if raised != known.Password && user.Password == known.Password {
-		user.Password = raised
-		if err := storage.SetRecord(t, userKey(user.ID), user); err != nil {
+		after := *user
+		after.Password = raised
+		if err := userTable.Put(t, user, &after); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -109,7 +110,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 			return nil, err
 		}
 		var address string
-		entry, err = d.renewEntry(t, half, func(s *stored) error {
+		entry, err = d.renewEntry(t, half, func(s *sessionRecord) error {
 			if !s.Half {
 				return loggedOut() // another request was quicker: this secret is not its own any more
 			}
@@ -126,30 +127,28 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 
 // named returns the user of this name, and the hash that his password must have;
 // for one that is not there, or has no password, a hash that nothing has.
-func (d *Directory) named(ctx context.Context, name string) (userRecord, phc, error) {
-	var user userRecord
+func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, error) {
+	var user *userRecord
 	folded, refusal := foldName(name)
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		var id string
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
 		if refusal != nil {
 			return nil
 		}
-		found, err := storage.GetRecord(r, usernameKey(folded), &id)
-		if err != nil || !found {
-			return err
-		}
-		_, err = storage.GetRecord(r, userKey(id), &user)
+		user, err = userTable.Find(r, &userNames, folded)
 		return err
 	})
 	if err != nil {
-		return user, nobodys, unavailable(err)
+		return nil, nobodys, unavailable(err)
+	}
+	if user == nil {
+		user = new(userRecord)
 	}
 	want, err := user.hash()
 	return user, want, err
 }
 
 // hash returns the hash that the password of a user must have.
-func (u userRecord) hash() (phc, error) {
+func (u *userRecord) hash() (phc, error) {
 	if u.Password == "" {
 		return nobodys, nil
 	}
@@ -196,9 +195,12 @@ func (d *Directory) provePassword(ctx context.Context, a *Account, password stri
 
 // proved is provePassword for whoever has a place in the line, and returns the
 // user as he was when his password was right.
-func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (userRecord, error) {
-	var user userRecord
-	err := d.store.View(ctx, func(r storage.Reader) error { return mustRead(r, userKey(a.UserID), &user) })
+func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
+	var user *userRecord
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		user, err = mustGet(r, &userTable, a.UserID)
+		return err
+	})
 	switch {
 	case err != nil:
 		return user, unavailable(err)

@@ -243,10 +243,10 @@ func TestCountersAreForgotten(t *testing.T) {
 	}
 	purges := purgesOf(t, f, func(txn storage.Txn) error {
 		now := f.clock.Now()
-		if err := (Pace{}).ofName().count(txn, now, "x", rateRecord{}); err != nil {
+		if err := (Pace{}).ofName().count(txn, now, "x", new(attemptRecord)); err != nil {
 			return err
 		}
-		return (Pace{}).ofAddress().count(txn, now, "x", rateRecord{})
+		return (Pace{}).ofAddress().count(txn, now, "x", new(attemptRecord))
 	})
 	for _, c := range []struct {
 		key   string

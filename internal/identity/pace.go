@@ -68,7 +68,7 @@ type attempt struct {
 func (d *Directory) countAttempts(ctx context.Context, attempts ...attempt) error {
 	return unavailable(d.store.Update(ctx, func(t storage.Txn) error {
 		now := d.store.Now()
-		records := make([]rateRecord, len(attempts))
+		records := make([]*attemptRecord, len(attempts))
 		for i, a := range attempts {
 			var err error
 			if records[i], err = a.admit(t, now, a.whom); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Passkey is a passkey as it is shown.
@@ -36,35 +37,26 @@ type passkeyRecord struct {
 	Format       string   `json:"format,omitempty"` // of the attestation
 }
 
-// passkeyOwner, at passkeyid/<SHA-256 of the credential id>, says whose passkey
-// that is, and makes the credential id unique over all users.
-type passkeyOwner struct {
-	UserID string `json:"user_id"`
-	ID     string `json:"id"`
-}
-
-// passkeyKey is passkey/<user>/<id>.
-func passkeyKey(userID, id string) []byte { return []byte("passkey/" + userID + "/" + id) }
-
-func passkeyOwnerKey(credentialID []byte) []byte {
+// credentialKey is what leads to the passkey with this credential id: its SHA-256.
+func credentialKey(credentialID []byte) table.Key {
 	sum := sha256.Sum256(credentialID)
-	return []byte("passkeyid/" + hex.EncodeToString(sum[:]))
-}
-
-// keys are all keys under which a passkey is stored.
-func (p passkeyRecord) keys() [][]byte {
-	return [][]byte{passkeyKey(p.UserID, p.ID), passkeyOwnerKey(p.CredentialID)}
+	return table.Key{hex.EncodeToString(sum[:])}
 }
 
 // maxPasskeys bounds the passkeys of a user.
 const maxPasskeys = 20
 
 // passkeysOf returns the passkeys of a user, oldest first.
-func passkeysOf(r storage.Reader, userID string) ([]passkeyRecord, error) {
-	var passkeys []passkeyRecord
-	err := scanRecords(r, string(passkeyKey(userID, "")), func(p passkeyRecord) { passkeys = append(passkeys, p) })
-	slices.SortStableFunc(passkeys, func(a, b passkeyRecord) int { return cmp.Compare(a.Created, b.Created) })
-	return passkeys, err
+func passkeysOf(r storage.Reader, userID string) ([]*passkeyRecord, error) {
+	var passkeys []*passkeyRecord
+	for passkey, err := range passkeyTable.Scan(r, passkeyTable.Under(userID)) {
+		if err != nil {
+			return nil, err
+		}
+		passkeys = append(passkeys, passkey)
+	}
+	slices.SortStableFunc(passkeys, func(a, b *passkeyRecord) int { return cmp.Compare(a.Created, b.Created) })
+	return passkeys, nil
 }
 
 // passkeyName checks what its owner calls a passkey.
@@ -90,18 +82,15 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (r
 		if err := d.fresh(t, a); err != nil {
 			return nil, err
 		}
-		var record passkeyRecord
-		found, err := storage.GetRecord(t, passkeyKey(a.UserID, id), &record)
+		record, err := passkeyTable.Get(t, a.UserID, id)
 		if err != nil {
 			return nil, err
 		}
-		if !found {
+		if record == nil {
 			return nil, fault.At(fault.NotFound, "id", "there is no passkey %q", id)
 		}
-		for _, key := range record.keys() {
-			if err := t.Delete(key); err != nil {
-				return nil, err
-			}
+		if err := passkeyTable.Put(t, record, nil); err != nil {
+			return nil, err
 		}
 		if err := dropStamps(t, a.UserID); err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 type passkeyUser struct {
 	handle   []byte
 	name     string
-	passkeys []passkeyRecord
+	passkeys []*passkeyRecord
 }
 
 // WebAuthnID implements webauthn.User.
@@ -38,7 +38,7 @@ func (u passkeyUser) WebAuthnCredentials() []webauthn.Credential {
 
 // findPasskeyUser returns a user with his handle and passkeys.
 func findPasskeyUser(r storage.Reader, userID, name string) (passkeyUser, error) {
-	factors, err := findFactors(r, userID)
+	factors, err := factorTable.GetOrZero(r, userID)
 	if err != nil {
 		return passkeyUser{}, err
 	}
@@ -47,7 +47,7 @@ func findPasskeyUser(r storage.Reader, userID, name string) (passkeyUser, error)
 }
 
 // credential returns a passkey as the library knows it.
-func (p passkeyRecord) credential() webauthn.Credential {
+func (p *passkeyRecord) credential() webauthn.Credential {
 	c := webauthn.Credential{
 		ID: p.CredentialID, PublicKey: p.PublicKey, AttestationFormat: p.Format,
 		Flags:         webauthn.NewCredentialFlags(protocol.AuthenticatorFlags(p.Flags)),
@@ -145,7 +145,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		if err := d.mayAdd(t, a, ceremony.First); err != nil {
 			return nil, err
 		}
-		factors, err := findFactors(t, a.UserID)
+		factors, err := factorTable.GetOrZero(t, a.UserID)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		if err != nil {
 			return nil, err
 		}
-		taken, err := t.Get(passkeyOwnerKey(record.CredentialID))
+		taken, err := passkeyTable.Find(t, &passkeyCredentials, credentialKey(record.CredentialID)...)
 		switch {
 		case err != nil:
 			return nil, err
@@ -167,10 +167,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		if err := dropStamps(t, a.UserID); err != nil {
 			return nil, err
 		}
-		if err := storage.SetRecord(t, passkeyKey(a.UserID, record.ID), record); err != nil {
-			return nil, err
-		}
-		if err := storage.SetRecord(t, passkeyOwnerKey(record.CredentialID), passkeyOwner{a.UserID, record.ID}); err != nil {
+		if err := passkeyTable.Put(t, nil, record); err != nil {
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
@@ -183,8 +180,8 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 }
 
 // newPasskey is the record of a passkey that was just made.
-func newPasskey(userID, name string, now int64, made *webauthn.Credential) passkeyRecord {
-	record := passkeyRecord{
+func newPasskey(userID, name string, now int64, made *webauthn.Credential) *passkeyRecord {
+	record := &passkeyRecord{
 		Passkey:      Passkey{ID: newID("psk"), Name: name, Created: now, BackedUp: made.Flags.BackupState},
 		UserID:       userID,
 		CredentialID: made.ID, PublicKey: made.PublicKey, Format: made.AttestationFormat,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
@@ -50,16 +51,17 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 	if err != nil {
 		return Entry{}, errPasskeyForm
 	}
-	var owner passkeyOwner
+	var owner string // its user; empty: there is no such passkey
 	var broken error // of the store, which the library would report as a wrong answer
 	_, _, err = library.ValidatePasskeyLogin(func(credentialID, _ []byte) (webauthn.User, error) {
 		var user passkeyUser
 		broken = d.store.View(ctx, func(r storage.Reader) error {
-			found, err := storage.GetRecord(r, passkeyOwnerKey(credentialID), &owner)
-			if err != nil || !found {
+			passkey, err := passkeyTable.Find(r, &passkeyCredentials, credentialKey(credentialID)...)
+			if err != nil || passkey == nil {
 				return err
 			}
-			user, err = findPasskeyUser(r, owner.UserID, "")
+			owner = passkey.UserID
+			user, err = findPasskeyUser(r, owner, "")
 			return err
 		})
 		if broken != nil || user.handle == nil {
@@ -71,13 +73,13 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 	case broken != nil:
 		return Entry{}, unavailable(broken)
 	case err != nil:
-		return Entry{}, d.refusePasskey(ctx, owner.UserID, err)
+		return Entry{}, d.refusePasskey(ctx, owner, err)
 	}
 	var entry Entry
-	err = d.usePasskey(ctx, owner.UserID, answer, func(t storage.Txn, p passkeyRecord) (*Event, error) {
+	err = d.usePasskey(ctx, owner, answer, func(t storage.Txn, p *passkeyRecord) (*Event, error) {
 		var err error
-		entry, err = d.openSession(t, owner.UserID, from, terms, false)
-		return &Event{Actor: owner.UserID, Action: "login", User: owner.UserID, Detail: "passkey " + p.ID, Address: from.address()}, err
+		entry, err = d.openSession(t, owner, from, terms, false)
+		return &Event{Actor: owner, Action: "login", User: owner, Detail: "passkey " + p.ID, Address: from.address()}, err
 	})
 	if err != nil {
 		return Entry{}, err
@@ -142,7 +144,7 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 	if _, err := library.ValidateLogin(user, begun.Session, answer); err != nil {
 		return "", d.refusePasskey(ctx, a.UserID, err)
 	}
-	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p passkeyRecord) (_ *Event, err error) {
+	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p *passkeyRecord) (_ *Event, err error) {
 		if err = d.setMark(t, a, begun.Epoch, p.ID); err != nil {
 			return nil, err
 		}
@@ -163,7 +165,7 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 // device is refused then; one that is kept on several has several counters, or
 // none (WebAuthn section 6.1.1).
 func (d *Directory) usePasskey(ctx context.Context, userID string, answer *protocol.ParsedCredentialAssertionData,
-	effect func(storage.Txn, passkeyRecord) (*Event, error),
+	effect func(storage.Txn, *passkeyRecord) (*Event, error),
 ) error {
 	var refused bool
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
@@ -172,15 +174,11 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 		if err != nil {
 			return nil, err
 		}
-		var used passkeyRecord
-		for _, p := range passkeys {
-			if bytes.Equal(p.CredentialID, answer.RawID) {
-				used = p
-			}
-		}
-		if used.ID == "" {
+		i := slices.IndexFunc(passkeys, func(p *passkeyRecord) bool { return bytes.Equal(p.CredentialID, answer.RawID) })
+		if i < 0 {
 			return nil, errPasskeyRefused
 		}
+		before, used := passkeys[i], *passkeys[i]
 		data := answer.Response.AuthenticatorData
 		if copied(used.Counter, data.Counter) {
 			if !data.Flags.HasBackupEligible() {
@@ -192,10 +190,10 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 		}
 		flags := webauthn.NewCredentialFlags(protocol.AuthenticatorFlags(used.Flags)).Update(data.Flags)
 		used.Flags, used.BackedUp, used.LastUsed = byte(flags.ProtocolValue()), flags.BackupState, d.store.Now().Unix()
-		if err := storage.SetRecord(t, passkeyKey(userID, used.ID), used); err != nil {
+		if err := passkeyTable.Put(t, before, &used); err != nil {
 			return nil, err
 		}
-		return effect(t, used)
+		return effect(t, &used)
 	})
 	if err == nil && refused {
 		err = errPasskeyRefused

@@ -43,12 +43,8 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		if user.Password != before.Password {
 			return nil, fault.New(fault.Conflict, "the password was changed at this moment by another request")
 		}
-		var kept *stored
-		if a.Session {
-			kept = &session
-		}
 		user.setPassword(hash)
-		renewed, err = endAccess(t, user, kept, d.store.Now())
+		renewed, err = endAccess(t, user, session, d.store.Now())
 		return &Event{Actor: a.UserID, Action: "password.change", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
@@ -59,18 +55,18 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 
 // mayChangePassword asks for the old password, if there is one, and returns the
 // user whose it was.
-func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Account, password string) (userRecord, error) {
-	var user userRecord
+func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
+	var user *userRecord
 	var due []string
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		if err = mustRead(r, userKey(a.UserID), &user); err != nil {
+		if user, err = mustGet(r, &userTable, a.UserID); err != nil {
 			return err
 		}
 		due, err = factorsDue(r, a.UserID)
 		return err
 	})
 	if err != nil {
-		return user, unavailable(err)
+		return nil, unavailable(err)
 	}
 	if user.Password == "" && due != nil {
 		return user, d.Fresh(ctx, a)

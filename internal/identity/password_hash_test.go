@@ -18,7 +18,7 @@ import (
 // passwordOf returns the hash of a user's password.
 func (f fixture) passwordOf(t testing.TB, name string) string {
 	t.Helper()
-	var user userRecord
+	var user *userRecord
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
 		user, err = findUserRecord(r, name)
 		return err

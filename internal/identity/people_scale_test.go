@@ -55,7 +55,7 @@ func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 				if err := addUser(txn, user, user.Name); err != nil {
 					return err
 				}
-				if err := storage.SetRecord(txn, keyKey(key.ID), key); err != nil {
+				if err := keyTable.Put(txn, nil, &key); err != nil {
 					return err
 				}
 				for n := range sessions {

@@ -53,7 +53,7 @@ func (s *Scope) allowsAddress(addr netip.Addr) bool {
 }
 
 // inForce returns the hashes by which a key may be used, now or until a time.
-func (k keyRecord) inForce(user User) map[Hash]credential[Principal] {
+func (k *keyRecord) inForce(user *userRecord) map[Hash]credential[Principal] {
 	if user.Disabled || k.Revoked != 0 {
 		return nil
 	}

@@ -33,7 +33,7 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 		}
 		p.DisplayName = &name
 	}
-	var user userRecord
+	var user User
 	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
 		if _, _, err := d.own(t, a); err != nil {
 			return nil, err
@@ -48,5 +48,5 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 		})
 		return event, err
 	})
-	return user.User, unavailable(err)
+	return user, unavailable(err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Register makes a user who comes by himself, with a password. Whether that is
@@ -42,13 +43,14 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	return user.User, nil
 }
 
-// setupRecord, at setup/code, is the one-time code of the first run.
+// setupRecord is the one-time code of the first run.
 type setupRecord struct {
 	Hash    []byte `json:"hash"`
 	Created int64  `json:"created"` // Unix seconds
 }
 
-var setupKey = []byte("setup/code")
+// setupCode is the primary key of the one record of setupTable.
+var setupCode = table.Key{"code"}
 
 const setupPurpose = "setup"
 
@@ -65,7 +67,7 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		}
 		code = drawCode()
 		hash, _ := hashCode(setupPurpose, code.Reveal())
-		return storage.SetRecord(t, setupKey, setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
+		return setupTable.Put(t, nil, &setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
 	})
 	if err != nil {
 		return "", unavailable(err)
@@ -83,16 +85,14 @@ func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 }
 
 func setupDue(r storage.Reader) (bool, error) {
-	record, err := r.Get(setupKey)
-	if err != nil || record != nil {
-		return record != nil, err
+	has, err := setupTable.Has(r, setupCode...)
+	if err != nil || has {
+		return has, err
 	}
-	due := true
-	err = r.Scan([]byte(userPrefix), storage.PrefixEnd([]byte(userPrefix)), func(_, _ []byte) bool {
-		due = false
-		return false
-	})
-	return due, err
+	for _, err := range userTable.PrimaryKeys(r, userTable.Under()) {
+		return false, err
+	}
+	return true, nil
 }
 
 // Setup makes the first user, an administrator, by the one-time code in the log.
@@ -122,7 +122,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 		if err := mayBeFirst(t, hash); err != nil {
 			return nil, err
 		}
-		if err := t.Delete(setupKey); err != nil {
+		if err := setupTable.Delete(t, setupCode...); err != nil {
 			return nil, err
 		}
 		return &Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
@@ -142,9 +142,8 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 	if !due {
 		return fault.New(fault.Conflict, "the set-up is over; an operator makes further users")
 	}
-	var record setupRecord
-	found, err := storage.GetRecord(r, setupKey, &record)
-	if err == nil && (!found || string(record.Hash) != string(hash[:])) {
+	record, err := setupTable.Get(r, setupCode...)
+	if err == nil && (record == nil || string(record.Hash) != string(hash[:])) {
 		err = fault.At(fault.VerificationFailed, "code", "this is not the one-time code in the server's log; each start writes a new one")
 	}
 	return err
@@ -175,7 +174,7 @@ func newPerson(name, password string) (folded string, refusal *fault.Fault) {
 
 // free refuses a name that is taken, in any case.
 func free(r storage.Reader, name, folded string) error {
-	taken, err := r.Get(usernameKey(folded))
+	taken, err := userTable.Find(r, &userNames, folded)
 	if err == nil && taken != nil {
 		err = fault.At(fault.Conflict, "name", "the name %q is taken already", name)
 	}
@@ -187,8 +186,5 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 	if err := free(t, user.Name, folded); err != nil {
 		return err
 	}
-	if err := storage.SetRecord(t, usernameKey(folded), user.ID); err != nil {
-		return err
-	}
-	return storage.SetRecord(t, userKey(user.ID), user)
+	return userTable.Put(t, nil, &user)
 }

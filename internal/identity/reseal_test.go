@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +60,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := storage.SetRecord(txn, totpKey(id), totpRecord{Seed: sealed, LastStep: int64(i)}); err != nil {
+			if err := totpTable.Put(txn, nil, &totpRecord{UserID: id, Seed: sealed, LastStep: int64(i)}); err != nil {
 				return err
 			}
 		}
@@ -106,9 +105,10 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	if _, err := Open(t.Context(), f.store, testKeyring, f.audit); err == nil {
 		t.Error("the old key opens the store still")
 	}
-	var kept totpRecord
-	err = f.store.View(context.Background(), func(r storage.Reader) error {
-		return mustRead(r, totpKey(fmt.Sprintf("usr_%04d", users-1)), &kept)
+	var kept *totpRecord
+	err = f.store.View(t.Context(), func(r storage.Reader) (err error) {
+		kept, err = mustGet(r, &totpTable, fmt.Sprintf("usr_%04d", users-1))
+		return err
 	})
 	if err != nil || kept.LastStep != users-1 {
 		t.Errorf("the rest of a record was lost: %+v, %v", kept, err)
@@ -217,7 +217,7 @@ func TestResealStopsAtWhatItCannotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error {
-		return storage.SetRecord(txn, totpKey("usr_x"), totpRecord{Seed: foreign})
+		return totpTable.Put(txn, nil, &totpRecord{UserID: "usr_x", Seed: foreign})
 	})
 	if err != nil {
 		t.Fatal(err)

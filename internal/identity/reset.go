@@ -12,15 +12,14 @@ import (
 // be used.
 const ResetCodeLife = 24 * time.Hour
 
-// resetRecord, at resetcode/<hash of the code>, leads from a code to its user.
+// resetRecord leads from a code to its user.
 // The user's record names the one code in force: a new one, or a new password,
 // ends it.
 type resetRecord struct {
+	Hash    []byte `json:"hash"` // of the code
 	UserID  string `json:"user_id"`
 	Expires int64  `json:"expires"` // Unix seconds
 }
-
-func resetKey(hash Hash) []byte { return append([]byte("resetcode/"), hash[:]...) }
 
 const resetPurpose = "reset"
 
@@ -37,8 +36,7 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 			}
 			until := d.store.Now().Add(ResetCodeLife)
 			user.ResetHash = hash[:]
-			record := resetRecord{UserID: user.ID, Expires: until.Unix()}
-			if err := t.Set(resetKey(hash), storage.EncodeRecord(record), until); err != nil {
+			if err := resetTable.Put(t, nil, &resetRecord{Hash: hash[:], UserID: user.ID, Expires: until.Unix()}); err != nil {
 				return nil, err
 			}
 			return &Event{Actor: actor, Action: "password.reset_code", User: user.ID}, nil
@@ -72,7 +70,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		return err
 	}
 	hash, _ := hashCode(resetPurpose, code)
-	var user userRecord
+	var user *userRecord
 	err = d.store.View(ctx, func(r storage.Reader) (err error) {
 		user, err = d.resetting(r, hash)
 		return err
@@ -91,7 +89,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		if _, err := d.resetting(t, hash); err != nil {
 			return nil, err
 		}
-		if err := t.Delete(resetKey(hash)); err != nil {
+		if err := resetTable.Delete(t, string(hash[:])); err != nil {
 			return nil, err
 		}
 		user.setPassword(replacement)
@@ -108,28 +106,21 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 
 // resetting returns the user whose code in force this is. What is wrong with a
 // code that is not in force, nobody is told.
-func (d *Directory) resetting(r storage.Reader, hash Hash) (userRecord, error) {
+func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) {
 	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", inWords(ResetCodeLife))
-	var record resetRecord
-	found, err := storage.GetRecord(r, resetKey(hash), &record)
-	if err != nil || !found {
-		return userRecord{}, orElse(err, refusal)
+	record, err := resetTable.Get(r, string(hash[:]))
+	if err != nil {
+		return nil, err
 	}
-	var user userRecord
-	found, err = storage.GetRecord(r, userKey(record.UserID), &user)
-	if err != nil || !found {
-		return userRecord{}, orElse(err, refusal)
+	if record == nil {
+		return nil, refusal
 	}
-	if user.Disabled || string(user.ResetHash) != string(hash[:]) || d.store.Now().Unix() >= record.Expires {
-		return userRecord{}, refusal
+	user, err := userTable.Get(r, record.UserID)
+	if err != nil {
+		return nil, err
+	}
+	if user == nil || user.Disabled || string(user.ResetHash) != string(hash[:]) || d.store.Now().Unix() >= record.Expires {
+		return nil, refusal
 	}
 	return user, nil
-}
-
-// orElse returns err, or the refusal when there is none.
-func orElse(err error, refusal *fault.Fault) error {
-	if err != nil {
-		return err
-	}
-	return refusal
 }

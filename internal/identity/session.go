@@ -54,9 +54,9 @@ type Session struct {
 	Current bool   `json:"current"`           // whether it is the one that asks
 }
 
-// sessionRecord is a session as it is stored. Its secret is nowhere: the key of
-// the record is the secret's SHA-256.
+// sessionRecord is a session as it is stored. Its secret is nowhere.
 type sessionRecord struct {
+	Hash     []byte `json:"hash"` // SHA-256 of the secret
 	ID       string `json:"id"`
 	UserID   string `json:"user_id"`
 	Epoch    int64  `json:"epoch,omitempty"` // of the user, when it was opened or renewed
@@ -67,20 +67,6 @@ type sessionRecord struct {
 	Half     bool   `json:"half,omitempty"`  // the second factor is due
 	Address  string `json:"address,omitempty"`
 	Agent    string `json:"agent,omitempty"`
-}
-
-// Sessions of the store: session/<SHA-256 of the secret> is the record,
-// usersession/<user>/<id> holds that hash, so that a user's sessions can be
-// listed and ended. Both are written together.
-const (
-	sessionPrefix     = "session/"
-	userSessionPrefix = "usersession/"
-)
-
-func sessionKey(hash Hash) []byte { return append([]byte(sessionPrefix), hash[:]...) }
-
-func userSessionKey(user, id string) []byte {
-	return []byte(userSessionPrefix + user + "/" + id)
 }
 
 // sessionDigits is the length of a session's secret: 43 base62 digits, 256 bit.
@@ -103,7 +89,7 @@ func hashSession(secret string) (Hash, bool) {
 }
 
 // until is the second in which the session is over, if it is not used before.
-func (s sessionRecord) until() int64 {
+func (s *sessionRecord) until() int64 {
 	if s.Half {
 		return min(s.Created+int64(halfLife/time.Second), s.last())
 	}
@@ -111,89 +97,45 @@ func (s sessionRecord) until() int64 {
 }
 
 // last is the second in which the session is over however it is used.
-func (s sessionRecord) last() int64 { return s.Created + s.Lifetime }
+func (s *sessionRecord) last() int64 { return s.Created + s.Lifetime }
 
 // inForce tells whether a session lets in its user, as he is now.
-func (s sessionRecord) inForce(user userRecord, now time.Time) bool {
+func (s *sessionRecord) inForce(user *userRecord, now time.Time) bool {
 	return user.ID == s.UserID && !user.Disabled && user.Epoch == s.Epoch && now.Unix() < s.until()
 }
 
-// writeSession writes a session and its place in the list of its user. The
-// engine may drop both when it is over for certain.
-func writeSession(t storage.Txn, hash Hash, s sessionRecord) error {
-	purge := time.Unix(s.last(), 0)
-	if s.Half {
-		purge = time.Unix(s.until(), 0)
-	}
-	if err := t.Set(sessionKey(hash), storage.EncodeRecord(s), purge); err != nil {
-		return err
-	}
-	return t.Set(userSessionKey(s.UserID, s.ID), hash[:], purge)
-}
-
 // removeSession ends a session, with what was proved in it.
-func removeSession(t storage.Txn, hash Hash, s sessionRecord) error {
-	if err := t.Delete(sessionKey(hash)); err != nil {
-		return err
-	}
-	if err := t.Delete(userSessionKey(s.UserID, s.ID)); err != nil {
+func removeSession(t storage.Txn, s *sessionRecord) error {
+	if err := sessionTable.Put(t, s, nil); err != nil {
 		return err
 	}
 	return dropStamp(t, s.ID)
 }
 
-// stored is a session with the hash under which it stands.
-type stored struct {
-	hash Hash
-	sessionRecord
-}
-
 // account is who comes by the secret that a session has.
-func (s stored) account(user userRecord) *Account {
+func (s *sessionRecord) account(user *userRecord) *Account {
 	return &Account{
 		UserID: user.ID, UserName: user.Name, Credential: s.ID,
-		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: s.hash,
+		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: Hash(s.Hash),
 	}
 }
 
-// findSession returns a session of a user by its id, if it is there, in force or
-// not.
-func findSession(r storage.Reader, userID, id string) (s stored, found bool, err error) {
-	hash, err := r.Get(userSessionKey(userID, id))
-	if err != nil || len(hash) != len(s.hash) {
-		return s, false, err
-	}
-	s.hash = Hash(hash)
-	found, err = storage.GetRecord(r, sessionKey(s.hash), &s.sessionRecord)
-	return s, found, err
+// findSession returns a session of a user by its id, in force or not; nil if there is none.
+func findSession(r storage.Reader, userID, id string) (*sessionRecord, error) {
+	return sessionTable.Find(r, &userSessions, userID, id)
 }
 
-// userSessions returns all sessions of a user that are there, in force or not,
+// sessionsOf returns all sessions of a user that are there, in force or not,
 // last used first.
-func userSessions(r storage.Reader, userID string) ([]stored, error) {
-	var hashes []Hash
-	prefix := userSessionKey(userID, "")
-	err := r.Scan(prefix, storage.PrefixEnd(prefix), func(_, hash []byte) bool {
-		if len(hash) == len(Hash{}) {
-			hashes = append(hashes, Hash(hash))
-		}
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	var sessions []stored
-	for _, hash := range hashes {
-		s := stored{hash: hash}
-		found, err := storage.GetRecord(r, sessionKey(hash), &s.sessionRecord)
+func sessionsOf(r storage.Reader, userID string) ([]*sessionRecord, error) {
+	var sessions []*sessionRecord
+	for s, err := range sessionTable.Scan(r, userSessions.Under(userID)) {
 		if err != nil {
 			return nil, err
 		}
-		if found {
-			sessions = append(sessions, s)
-		}
+		sessions = append(sessions, s)
 	}
-	slices.SortStableFunc(sessions, func(a, b stored) int {
+	slices.SortStableFunc(sessions, func(a, b *sessionRecord) int {
 		return cmp.Or(cmp.Compare(b.Seen, a.Seen), cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
 	})
 	return sessions, nil

@@ -17,11 +17,11 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 	}
 	shown := []Session{}
 	err := d.store.View(ctx, func(r storage.Reader) error {
-		var user userRecord
-		if err := mustRead(r, userKey(a.UserID), &user); err != nil {
+		user, err := mustGet(r, &userTable, a.UserID)
+		if err != nil {
 			return err
 		}
-		sessions, err := userSessions(r, a.UserID)
+		sessions, err := sessionsOf(r, a.UserID)
 		for _, s := range sessions {
 			if s.Half || !s.inForce(user, d.store.Now()) {
 				continue
@@ -49,12 +49,12 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 		})
 	}
 	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
-		session, found, err := findSession(t, a.UserID, a.Credential)
-		if err != nil || !found {
+		session, err := findSession(t, a.UserID, a.Credential)
+		if err != nil || session == nil {
 			return nil, err
 		}
 		return &Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: a.Address},
-			removeSession(t, session.hash, session.sessionRecord)
+			removeSession(t, session)
 	}))
 }
 
@@ -65,15 +65,15 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 		return err
 	}
 	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
-		session, found, err := findSession(t, a.UserID, id)
+		session, err := findSession(t, a.UserID, id)
 		if err != nil {
 			return nil, err
 		}
-		if !found {
+		if session == nil {
 			return nil, fault.At(fault.NotFound, "id", "there is no session %q", id)
 		}
 		return &Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: a.Address},
-			removeSession(t, session.hash, session.sessionRecord)
+			removeSession(t, session)
 	}))
 }
 
@@ -87,16 +87,17 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 	}
 	var renewed Secret
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
-		session, user, err := d.own(t, a)
+		session, before, err := d.own(t, a)
 		if err != nil {
 			return nil, err
 		}
+		user := *before
 		event := &Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID, Address: a.Address}
-		var kept *stored
+		var kept *sessionRecord
 		if !all && a.Session {
-			kept, event.Action, event.Detail = &session, "session.end_others", session.ID
+			kept, event.Action, event.Detail = session, "session.end_others", session.ID
 		}
-		ended, err := d.othersInForce(t, user, kept)
+		ended, err := d.othersInForce(t, before, kept)
 		if err != nil {
 			return nil, err
 		}
@@ -106,16 +107,16 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		if renewed, err = endSessions(t, &user, kept, d.store.Now()); err != nil {
 			return nil, err
 		}
-		return event, storage.SetRecord(t, userKey(user.ID), user)
+		return event, userTable.Put(t, before, &user)
 	})
 	return renewed, unavailable(err)
 }
 
 // othersInForce tells whether a user has a session in force beside the one to be
 // kept, if any.
-func (d *Directory) othersInForce(r storage.Reader, user userRecord, kept *stored) (bool, error) {
-	sessions, err := userSessions(r, user.ID)
-	return slices.ContainsFunc(sessions, func(s stored) bool {
+func (d *Directory) othersInForce(r storage.Reader, user *userRecord, kept *sessionRecord) (bool, error) {
+	sessions, err := sessionsOf(r, user.ID)
+	return slices.ContainsFunc(sessions, func(s *sessionRecord) bool {
 		return s.inForce(user, d.store.Now()) && (kept == nil || s.ID != kept.ID)
 	}), err
 }
@@ -137,9 +138,9 @@ func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
 // by his access token too. The user's record, which the caller
 // writes, is what ends them: whatever of them is still there is of an old epoch.
 // That it is removed besides only frees space.
-func endSessions(t storage.Txn, user *userRecord, kept *stored, now time.Time) (Secret, error) {
+func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	user.Epoch++
-	sessions, err := userSessions(t, user.ID)
+	sessions, err := sessionsOf(t, user.ID)
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +148,7 @@ func endSessions(t storage.Txn, user *userRecord, kept *stored, now time.Time) (
 		if kept != nil && s.ID == kept.ID {
 			continue
 		}
-		if err := removeSession(t, s.hash, s.sessionRecord); err != nil {
+		if err := removeSession(t, s); err != nil {
 			return "", err
 		}
 	}
@@ -160,7 +161,7 @@ func endSessions(t storage.Txn, user *userRecord, kept *stored, now time.Time) (
 
 // endHalfOpen ends the sessions of a user in which the second factor is due.
 func endHalfOpen(t storage.Txn, userID string) error {
-	sessions, err := userSessions(t, userID)
+	sessions, err := sessionsOf(t, userID)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func endHalfOpen(t storage.Txn, userID string) error {
 		if !s.Half {
 			continue
 		}
-		if err := removeSession(t, s.hash, s.sessionRecord); err != nil {
+		if err := removeSession(t, s); err != nil {
 			return err
 		}
 	}
@@ -177,7 +178,7 @@ func endHalfOpen(t storage.Txn, userID string) error {
 
 // endAccess ends everything by which a user came in before: sessions but the one
 // to be kept, and the access token.
-func endAccess(t storage.Txn, user *userRecord, kept *stored, now time.Time) (Secret, error) {
+func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	if user.Token != nil {
 		if err := dropStamp(t, user.Token.ID); err != nil {
 			return "", err

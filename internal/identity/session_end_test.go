@@ -200,7 +200,7 @@ func TestASessionThatIsNotListedIsEndedTogetherWithTheOthers(t *testing.T) {
 			user := f.person(t, "ann")
 			own, lost := f.login(t, "ann"), f.login(t, "ann")
 			err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-				return txn.Delete(userSessionKey(user.ID, lost.Account.Credential))
+				return txn.Delete(storage.Key(userSessions.Name, user.ID, lost.Account.Credential))
 			})
 			if err != nil {
 				t.Fatal(err)

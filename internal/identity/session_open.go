@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // AuthenticateSession returns whose session this is, by the secret in the
@@ -20,40 +21,41 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 		return nil, false, nil
 	}
 	now := d.store.Now()
-	var session sessionRecord
-	var user userRecord
+	var session *sessionRecord
+	var user *userRecord
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		if ok, err = storage.GetRecord(r, sessionKey(hash), &session); err != nil || !ok {
+		if session, err = sessionTable.Get(r, string(hash[:])); err != nil || session == nil {
 			return err
 		}
-		ok, err = storage.GetRecord(r, userKey(session.UserID), &user)
+		user, err = userTable.Get(r, session.UserID)
 		return err
 	})
 	if err != nil {
 		return nil, false, unavailable(err)
 	}
-	if !ok || !session.inForce(user, now) {
+	if session == nil || user == nil || !session.inForce(user, now) {
 		return nil, false, nil
 	}
-	d.see(ctx, hash, session, now)
-	return stored{hash, session}.account(user), true, nil
+	d.see(ctx, session, now)
+	return session.account(user), true, nil
 }
 
 // see writes down that a session is in use, now and then. Nobody waits for it:
 // what a crash forgets ends a session a little earlier.
-func (d *Directory) see(ctx context.Context, hash Hash, session sessionRecord, now time.Time) {
+func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Time) {
 	every := min(session.Idle/10, int64(5*time.Minute/time.Second))
 	if session.Half || now.Unix() < session.Seen+max(every, 1) {
 		return
 	}
 	_ = d.store.Post(ctx, func(t storage.Txn) error {
-		var have sessionRecord
-		found, err := storage.GetRecord(t, sessionKey(hash), &have)
-		if err != nil || !found || have.Seen >= now.Unix() {
-			return err // ended or renewed meanwhile, or another request was quicker
-		}
-		have.Seen = now.Unix()
-		return t.Set(sessionKey(hash), storage.EncodeRecord(have), time.Unix(have.last(), 0))
+		_, err := sessionTable.Change(t, table.Key{string(session.Hash)}, func(have *sessionRecord) bool {
+			if have.Seen >= now.Unix() {
+				return false // another request was quicker
+			}
+			have.Seen = now.Unix()
+			return true
+		})
+		return err // none: it was ended or renewed meanwhile
 	}, nil)
 }
 
@@ -73,7 +75,7 @@ type Entry struct {
 	Factors []string
 }
 
-func (s stored) entry(secret Secret, user userRecord) Entry {
+func (s *sessionRecord) entry(secret Secret, user *userRecord) Entry {
 	return Entry{Secret: secret, Account: s.account(user), Expires: s.until()}
 }
 
@@ -81,8 +83,8 @@ func (s stored) entry(secret Secret, user userRecord) Entry {
 // its secret are new: nothing that the client brought goes into them. A disabled
 // user gets none.
 func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms Terms, half bool) (Entry, error) {
-	var user userRecord
-	if err := mustRead(t, userKey(userID), &user); err != nil {
+	user, err := mustGet(t, &userTable, userID)
+	if err != nil {
 		return Entry{}, err
 	}
 	if user.Disabled {
@@ -94,20 +96,20 @@ func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms
 	}
 	secret := drawSession()
 	hash, _ := hashSession(secret.Reveal())
-	session := stored{hash, sessionRecord{
-		ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
+	session := &sessionRecord{
+		Hash: hash[:], ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
 		Created: now.Unix(), Seen: now.Unix(),
 		Idle:     seconds(terms.Idle, defaultIdle),
 		Lifetime: seconds(terms.Lifetime, defaultLifetime),
 		Half:     half, Address: from.address(), Agent: from.agent(),
-	}}
-	return session.entry(secret, user), writeSession(t, hash, session.sessionRecord)
+	}
+	return session.entry(secret, user), sessionTable.Put(t, nil, session)
 }
 
 // makeRoom removes the sessions of a user that have ended, and those that were
 // not used for the longest time where one more would be too many.
-func makeRoom(t storage.Txn, user userRecord, now time.Time, half bool) error {
-	sessions, err := userSessions(t, user.ID)
+func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
+	sessions, err := sessionsOf(t, user.ID)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func makeRoom(t storage.Txn, user userRecord, now time.Time, half bool) error {
 		if keep {
 			continue
 		}
-		if err := removeSession(t, s.hash, s.sessionRecord); err != nil {
+		if err := removeSession(t, s); err != nil {
 			return err
 		}
 	}
@@ -139,42 +141,41 @@ func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	entry, err := d.renewEntry(t, a, func(*stored) error { return nil })
+	entry, err := d.renewEntry(t, a, func(*sessionRecord) error { return nil })
 	return entry.Secret, err
 }
 
 // renewEntry is renewSession with a change of the session besides.
-func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*stored) error) (Entry, error) {
+func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
 	session, user, err := d.own(t, a)
 	if err != nil || !a.Session {
 		return Entry{}, err
 	}
-	if err := change(&session); err != nil {
+	if err := change(session); err != nil {
 		return Entry{}, err
 	}
-	secret, err := moveSession(t, &session, d.store.Now())
+	secret, err := moveSession(t, session, d.store.Now())
 	return session.entry(secret, user), err
 }
 
-// own returns the user of an account and his session. Whoever's credential has
-// ended, or has another secret since, is NOT_LOGGED_IN; an access token has no
-// session.
-func (d *Directory) own(r storage.Reader, a *Account) (stored, userRecord, error) {
-	var user userRecord
-	found, err := storage.GetRecord(r, userKey(a.UserID), &user)
+// own returns the user of an account and the account's session. If the credential has
+// ended or has another secret since, it fails with NOT_LOGGED_IN. For an access token the
+// session is nil.
+func (d *Directory) own(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
+	user, err := userTable.Get(r, a.UserID)
 	switch {
 	case err != nil:
-		return stored{}, user, err
-	case !found || user.Disabled:
-		return stored{}, user, loggedOut()
+		return nil, nil, err
+	case user == nil || user.Disabled:
+		return nil, nil, loggedOut()
 	case !a.Session:
 		if user.Token == nil || user.Token.ID != a.Credential {
-			return stored{}, user, loggedOut()
+			return nil, nil, loggedOut()
 		}
-		return stored{}, user, nil
+		return nil, user, nil
 	}
-	session, found, err := findSession(r, a.UserID, a.Credential)
-	if err == nil && (!found || session.hash != a.secret || !session.inForce(user, d.store.Now())) {
+	session, err := findSession(r, a.UserID, a.Credential)
+	if err == nil && (session == nil || Hash(session.Hash) != a.secret || !session.inForce(user, d.store.Now())) {
 		err = loggedOut()
 	}
 	return session, user, err
@@ -182,14 +183,14 @@ func (d *Directory) own(r storage.Reader, a *Account) (stored, userRecord, error
 
 // moveSession writes a session under a new secret, which it has from then on, and
 // takes it from the old one.
-func moveSession(t storage.Txn, session *stored, now time.Time) (Secret, error) {
-	if err := t.Delete(sessionKey(session.hash)); err != nil {
+func moveSession(t storage.Txn, session *sessionRecord, now time.Time) (Secret, error) {
+	if err := sessionTable.Put(t, session, nil); err != nil {
 		return "", err
 	}
 	secret := drawSession()
-	session.hash, _ = hashSession(secret.Reveal())
-	session.Seen = now.Unix()
-	return secret, writeSession(t, session.hash, session.sessionRecord)
+	hash, _ := hashSession(secret.Reveal())
+	session.Hash, session.Seen = hash[:], now.Unix()
+	return secret, sessionTable.Put(t, nil, session)
 }
 
 // maxAgent is how many bytes are kept of what a browser calls itself.

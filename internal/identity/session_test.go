@@ -93,13 +93,14 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 	// A look at the records, since to come by the session would be to use it.
 	inForce := func(secret Secret) bool {
 		hash, _ := hashSession(secret.Reveal())
-		var s sessionRecord
-		var user userRecord
-		err := f.store.View(t.Context(), func(r storage.Reader) error {
-			if err := mustRead(r, sessionKey(hash), &s); err != nil {
+		var s *sessionRecord
+		var user *userRecord
+		err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
+			if s, err = mustGet(r, &sessionTable, string(hash[:])); err != nil {
 				return err
 			}
-			return mustRead(r, userKey(s.UserID), &user)
+			user, err = mustGet(r, &userTable, s.UserID)
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +257,7 @@ func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
 	f.clock.pass(11 * time.Hour) // all have ended: the next log-in takes them away
 	opened(false)
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
-		sessions, err := userSessions(r, user.ID)
+		sessions, err := sessionsOf(r, user.ID)
 		if len(sessions) != 1 {
 			t.Errorf("%d records are left", len(sessions))
 		}

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -12,25 +13,24 @@ import (
 // session or access token that was used, never to the user: another session of
 // his has to be verified itself.
 
-// stampRecord, at stamp/<credential>, is one stamp.
+// stampRecord is one stamp.
 type stampRecord struct {
-	UserID  string `json:"user_id"`
-	Epoch   int64  `json:"epoch,omitempty"` // of the user's factors
-	Method  string `json:"method"`
-	Expires int64  `json:"expires"` // Unix seconds
+	Credential string `json:"credential"`
+	UserID     string `json:"user_id"`
+	Epoch      int64  `json:"epoch,omitempty"` // of the user's factors
+	Method     string `json:"method"`
+	Expires    int64  `json:"expires"` // Unix seconds
 }
 
-// markRecord, at mark/<credential>, says that a passkey has answered for this
+// markRecord says that a passkey has answered for this
 // credential. It is good for one verification.
 type markRecord struct {
-	UserID  string `json:"user_id"`
-	Epoch   int64  `json:"epoch,omitempty"` // of the user's factors
-	Passkey string `json:"passkey"`         // which one; it must still be there
-	Expires int64  `json:"expires"`         // Unix seconds
+	Credential string `json:"credential"`
+	UserID     string `json:"user_id"`
+	Epoch      int64  `json:"epoch,omitempty"` // of the user's factors
+	Passkey    string `json:"passkey"`         // which one; it must still be there
+	Expires    int64  `json:"expires"`         // Unix seconds
 }
-
-func stampKey(credential string) []byte { return []byte("stamp/" + credential) }
-func markKey(credential string) []byte  { return []byte("mark/" + credential) }
 
 const (
 	// markLife is how long a passkey's answer waits for its verification.
@@ -63,16 +63,15 @@ func (d *Directory) fresh(r storage.Reader, a *Account) error {
 	if err != nil || due == nil {
 		return err
 	}
-	factors, err := findFactors(r, a.UserID)
+	epoch, err := factorEpoch(r, a.UserID)
 	if err != nil {
 		return err
 	}
-	var stamp stampRecord
-	found, err := storage.GetRecord(r, stampKey(a.Credential), &stamp)
+	stamp, err := stampTable.Get(r, a.Credential)
 	switch {
 	case err != nil:
 		return err
-	case !found || stamp.UserID != a.UserID || stamp.Epoch != factors.Epoch:
+	case stamp == nil || stamp.UserID != a.UserID || stamp.Epoch != epoch:
 		return fault.New(fault.VerificationRequired, "this needs a verification first: by %s", either(due))
 	case d.store.Now().Unix() >= stamp.Expires:
 		return fault.New(fault.VerificationExpired, "the verification has expired; verify again by %s", either(due))
@@ -89,12 +88,11 @@ func either(methods []string) string {
 
 // setStamp stamps the credential of an account until a time in Unix seconds.
 func (d *Directory) setStamp(t storage.Txn, a *Account, method string, expires int64) error {
-	factors, err := findFactors(t, a.UserID)
+	epoch, err := factorEpoch(t, a.UserID)
 	if err != nil {
 		return err
 	}
-	stamp := stampRecord{UserID: a.UserID, Epoch: factors.Epoch, Method: method, Expires: expires}
-	return t.Set(stampKey(a.Credential), storage.EncodeRecord(stamp), time.Unix(expires, 0).Add(stampKept))
+	return stampTable.Put(t, nil, &stampRecord{Credential: a.Credential, UserID: a.UserID, Epoch: epoch, Method: method, Expires: expires})
 }
 
 // setMark marks that a passkey has answered for the credential of an account, in
@@ -102,8 +100,8 @@ func (d *Directory) setStamp(t storage.Txn, a *Account, method string, expires i
 // forgiven: none that is there is ever out of reach.
 func (d *Directory) setMark(t storage.Txn, a *Account, epoch int64, passkeyID string) error {
 	until := d.store.Now().Add(markLife)
-	mark := markRecord{UserID: a.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
-	if err := t.Set(markKey(a.Credential), storage.EncodeRecord(mark), until); err != nil {
+	mark := markRecord{Credential: a.Credential, UserID: a.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
+	if err := markTable.Put(t, nil, &mark); err != nil {
 		return err
 	}
 	return ofMark.forgive(t, a.Credential)
@@ -119,48 +117,41 @@ func (d *Directory) useMark(t storage.Txn, a *Account) error {
 	if due == nil {
 		return fault.New(fault.NoFactor, "no second factor is set up for this account")
 	}
-	factors, err := findFactors(t, a.UserID)
+	epoch, err := factorEpoch(t, a.UserID)
 	if err != nil {
 		return err
 	}
-	var mark markRecord
-	found, err := storage.GetRecord(t, markKey(a.Credential), &mark)
+	mark, err := markTable.GetOrZero(t, a.Credential)
 	if err != nil {
 		return err
 	}
-	passkey, err := t.Get(passkeyKey(a.UserID, mark.Passkey))
+	there, err := passkeyTable.Has(t, a.UserID, mark.Passkey)
 	switch {
 	case err != nil:
 		return err
-	case !found, mark.UserID != a.UserID, mark.Epoch != factors.Epoch, passkey == nil, d.store.Now().Unix() >= mark.Expires:
+	case mark.UserID != a.UserID, mark.Epoch != epoch, !there, d.store.Now().Unix() >= mark.Expires:
 		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", inWords(markLife))
 	}
-	return t.Delete(markKey(a.Credential))
+	return markTable.Delete(t, a.Credential)
 }
 
 // dropStamp ends what a credential has proven, and what it was about to prove.
 // Ids of credentials are never given twice, so this frees space: nobody comes
 // by a stamp whose credential has ended.
 func dropStamp(t storage.Txn, credentialID string) error {
-	for _, key := range [][]byte{
-		stampKey(credentialID), markKey(credentialID),
-		ceremonyKey(purposeRegister, credentialID), ceremonyKey(purposeVerify, credentialID),
-	} {
-		if err := t.Delete(key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(stampTable.Delete(t, credentialID), markTable.Delete(t, credentialID),
+		ceremonyTable.Delete(t, purposeRegister, credentialID), ceremonyTable.Delete(t, purposeVerify, credentialID))
 }
 
 // dropStamps ends what all credentials of a user have proven, and what they were about
 // to prove. It belongs to every change of a factor or of the password: a step-up tells
 // that the person had what was there before.
 func dropStamps(t storage.Txn, userID string) error {
-	factors, err := findFactors(t, userID)
+	factors, err := factorTable.GetOrZero(t, userID)
 	if err != nil {
 		return err
 	}
+	factors.UserID = userID
 	factors.Epoch++
-	return storage.SetRecord(t, factorKey(userID), factors)
+	return factorTable.Put(t, nil, factors)
 }

@@ -89,7 +89,7 @@ func (d *Directory) changeToken(ctx context.Context, idOrName string, fn func(*u
 }
 
 // inForce returns the hash by which the token of a user is taken, if it is.
-func (u userRecord) inForce() map[Hash]credential[Account] {
+func (u *userRecord) inForce() map[Hash]credential[Account] {
 	if u.Disabled || u.Token == nil {
 		return nil
 	}

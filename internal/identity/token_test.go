@@ -206,7 +206,15 @@ func (f fixture) events(t testing.TB) []Event {
 	var events []Event
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
 		for _, prefix := range []string{"activity/", auditPrefix} {
-			if err := scanRecords(r, prefix, func(e Event) { events = append(events, e) }); err != nil {
+			err := r.Scan([]byte(prefix), storage.PrefixEnd([]byte(prefix)), func(_, val []byte) bool {
+				var e Event
+				if err := storage.DecodeRecord(val, &e); err != nil {
+					t.Error(err)
+				}
+				events = append(events, e)
+				return true
+			})
+			if err != nil {
 				return err
 			}
 		}

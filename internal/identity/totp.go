@@ -35,8 +35,9 @@ const (
 // totpPurpose is what seeds are sealed for, with the id of their user.
 const totpPurpose = "totp"
 
-// totpRecord, at totp/<user>, is the TOTP of a user.
+// totpRecord is the TOTP of a user.
 type totpRecord struct {
+	UserID  string `json:"user_id"`
 	Seed    []byte `json:"seed,omitempty"`    // sealed; none: TOTP is off
 	Created int64  `json:"created,omitempty"` // Unix seconds
 
@@ -53,10 +54,6 @@ type totpRecord struct {
 	PendingFirst bool   `json:"pending_first,omitempty"`
 	PendingEpoch int64  `json:"pending_epoch,omitempty"`
 }
-
-const totpPrefix = "totp/"
-
-func totpKey(userID string) []byte { return []byte(totpPrefix + userID) }
 
 // SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late, from
 // now on. One step is usual; none demands exact clocks.
@@ -78,17 +75,17 @@ func isCode(text string) bool {
 
 // acceptCode checks a TOTP code against a sealed seed of a user, and where it is
 // right uses up its step in record, which it writes.
-func (d *Directory) acceptCode(t storage.Txn, userID string, record *totpRecord, sealed []byte, code string) (bool, error) {
-	seed, err := d.keyring.For(totpPurpose).Open(userID, sealed)
+func (d *Directory) acceptCode(t storage.Txn, record *totpRecord, sealed []byte, code string) (bool, error) {
+	seed, err := d.keyring.For(totpPurpose).Open(record.UserID, sealed)
 	if err != nil {
-		return false, fmt.Errorf("the TOTP seed of %s: %w", userID, err)
+		return false, fmt.Errorf("the TOTP seed of %s: %w", record.UserID, err)
 	}
 	step, ok := matchStep(seed, code, d.store.Now(), int64(d.skew.Load()))
 	if !ok || step <= record.LastStep {
 		return false, nil
 	}
 	record.LastStep = step
-	return true, storage.SetRecord(t, totpKey(userID), record)
+	return true, totpTable.Put(t, nil, record)
 }
 
 // matchStep returns the step of which this is the code: the one of the time

@@ -48,8 +48,8 @@ func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string, fi
 	}
 	enrolment := Enrolment{Secret(seedText(seed)), Secret(uri), Secret(qr), d.store.Now().Add(EnrolmentLife).Unix()}
 	err = d.store.Update(ctx, func(t storage.Txn) error {
-		var record totpRecord
-		if _, err := storage.GetRecord(t, totpKey(a.UserID), &record); err != nil {
+		record, err := totpTable.GetOrZero(t, a.UserID)
+		if err != nil {
 			return err
 		}
 		if record.Seed != nil {
@@ -59,13 +59,14 @@ func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string, fi
 		if err != nil {
 			return err
 		}
-		factors, err := findFactors(t, a.UserID)
+		epoch, err := factorEpoch(t, a.UserID)
 		if err != nil {
 			return err
 		}
+		record.UserID = a.UserID
 		record.Pending, record.PendingUntil, record.PendingBy = sealed, enrolment.Expires, a.Credential
-		record.PendingFirst, record.PendingEpoch = first, factors.Epoch
-		return storage.SetRecord(t, totpKey(a.UserID), record)
+		record.PendingFirst, record.PendingEpoch = first, epoch
+		return totpTable.Put(t, nil, record)
 	})
 	if err != nil {
 		return Enrolment{}, locked(err)
@@ -90,15 +91,15 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 	}
 	codes = drawBackupCodes()
 	err = d.prove(ctx, a, d.enrolmentProof(a, code), func(t storage.Txn) (*Event, error) {
-		var record totpRecord
-		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
+		record, err := mustGet(t, &totpTable, a.UserID)
+		if err != nil {
 			return nil, err
 		}
 		if err := dropStamps(t, a.UserID); err != nil {
 			return nil, err
 		}
-		record = totpRecord{Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
-		if err := storage.SetRecord(t, totpKey(a.UserID), record); err != nil {
+		record = &totpRecord{UserID: a.UserID, Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
+		if err := totpTable.Put(t, nil, record); err != nil {
 			return nil, err
 		}
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
@@ -115,26 +116,26 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 
 // enrolmentProof proves a code of the seed that is being enrolled.
 func (d *Directory) enrolmentProof(a *Account, code string) proof {
-	find := func(r storage.Reader) (totpRecord, error) {
-		var record totpRecord
-		if _, err := storage.GetRecord(r, totpKey(a.UserID), &record); err != nil {
-			return record, err
+	find := func(r storage.Reader) (*totpRecord, error) {
+		record, err := totpTable.GetOrZero(r, a.UserID)
+		if err != nil {
+			return nil, err
 		}
-		factors, err := findFactors(r, a.UserID)
+		epoch, err := factorEpoch(r, a.UserID)
 		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", inWords(EnrolmentLife))
 		switch {
 		case err != nil:
-			return record, err
+			return nil, err
 		case record.Seed != nil:
-			return record, errTOTPOn
+			return nil, errTOTPOn
 		case record.Pending == nil || record.PendingBy != a.Credential || d.store.Now().Unix() >= record.PendingUntil:
-			return record, none
+			return nil, none
 		}
 		if err := d.mayAdd(r, a, record.PendingFirst); err != nil {
-			return record, err
+			return nil, err
 		}
-		if record.PendingEpoch != factors.Epoch {
-			return record, none
+		if record.PendingEpoch != epoch {
+			return nil, none
 		}
 		return record, nil
 	}
@@ -146,7 +147,7 @@ func (d *Directory) enrolmentProof(a *Account, code string) proof {
 			if err != nil {
 				return false, err
 			}
-			return d.acceptCode(t, a.UserID, &record, record.Pending, code)
+			return d.acceptCode(t, record, record.Pending, code)
 		},
 	}
 }
@@ -158,14 +159,14 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 		return "", err
 	}
 	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*Event, error) {
-		var record totpRecord
-		if err := mustRead(t, totpKey(a.UserID), &record); err != nil {
+		record, err := mustGet(t, &totpTable, a.UserID)
+		if err != nil {
 			return nil, err
 		}
-		if err := storage.SetRecord(t, totpKey(a.UserID), totpRecord{LastStep: record.LastStep}); err != nil {
+		if err := totpTable.Put(t, nil, &totpRecord{UserID: a.UserID, LastStep: record.LastStep}); err != nil {
 			return nil, err
 		}
-		if err := t.Delete(backupKey(a.UserID)); err != nil {
+		if err := backupTable.Delete(t, a.UserID); err != nil {
 			return nil, err
 		}
 		if err := dropStamps(t, a.UserID); err != nil {

@@ -41,16 +41,6 @@ type userRecord struct {
 	ResetHash []byte `json:"reset_hash,omitempty"`
 }
 
-// Keys of the store: user/<id> is the record, username/<folded name> holds the
-// id and makes the name unique.
-const (
-	userPrefix     = "user/"
-	usernamePrefix = "username/"
-)
-
-func userKey(id string) []byte         { return []byte(userPrefix + id) }
-func usernameKey(folded string) []byte { return []byte(usernamePrefix + folded) }
-
 // foldName returns the form of a user name by which it is unique: RFC 8265,
 // UsernameCaseMapped. Names have 1 to 64 code points.
 func foldName(name string) (string, *fault.Fault) {
@@ -104,7 +94,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = newID(idClass), d.store.Now().Unix()
 	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
-		if err := t.Delete(setupKey); err != nil { // the operator has begun in his own way
+		if err := setupTable.Delete(t, setupCode...); err != nil { // the operator has begun in his own way
 			return nil, err
 		}
 		event := &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
@@ -117,7 +107,13 @@ func (d *Directory) createUser(ctx context.Context, actor string, user userRecor
 func (d *Directory) Users(ctx context.Context) ([]User, error) {
 	users := []User{}
 	err := d.store.View(ctx, func(r storage.Reader) error {
-		return scanRecords(r, userPrefix, func(u User) { users = append(users, u) })
+		for user, err := range userTable.Scan(r, userTable.Under()) {
+			if err != nil {
+				return err
+			}
+			users = append(users, user.User)
+		}
+		return nil
 	})
 	return users, unavailable(err)
 }
@@ -168,53 +164,50 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 // changeAccess runs fn over a user in one transaction and brings his access token
 // in memory up to it.
 func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
-	var user userRecord
+	var user User
 	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
 		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*Event, error) { return fn(t, user) })
 		return event, err
 	})
 	// Also after an error: an unknown outcome must not leave a revoked token in.
 	d.refreshToken(user.ID)
-	return user.User, unavailable(err)
+	return user, unavailable(err)
 }
 
 // alterUser runs fn over the record of a user and, where it returns an event,
 // writes what it has made of it.
-func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*Event, error)) (userRecord, *Event, error) {
-	user, err := findUserRecord(t, idOrName)
+func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*Event, error)) (User, *Event, error) {
+	before, err := findUserRecord(t, idOrName)
 	if err != nil {
-		return user, nil, err
+		return User{}, nil, err
 	}
+	user := *before
 	event, err := fn(&user)
 	if err != nil || event == nil {
-		return user, nil, err
+		return user.User, nil, err
 	}
-	return user, event, storage.SetRecord(t, userKey(user.ID), user)
+	return user.User, event, userTable.Put(t, before, &user)
 }
 
 // FindUser returns the user with this id or name, in somebody's transaction. Ids
 // go first, in their exact case; one who is not there is NOT_FOUND.
 func FindUser(r storage.Reader, idOrName string) (User, error) {
 	record, err := findUserRecord(r, idOrName)
-	return record.User, err
+	if err != nil {
+		return User{}, err
+	}
+	return record.User, nil
 }
 
-func findUserRecord(r storage.Reader, idOrName string) (userRecord, error) {
-	var user userRecord
-	found, err := storage.GetRecord(r, userKey(idOrName), &user)
-	if err != nil || found {
+func findUserRecord(r storage.Reader, idOrName string) (*userRecord, error) {
+	user, err := userTable.Get(r, idOrName)
+	if err != nil || user != nil {
 		return user, err
 	}
 	if folded, refusal := foldName(idOrName); refusal == nil {
-		var id string
-		if found, err = storage.GetRecord(r, usernameKey(folded), &id); err != nil {
+		if user, err = userTable.Find(r, &userNames, folded); err != nil || user != nil {
 			return user, err
 		}
-		if found {
-			if found, err = storage.GetRecord(r, userKey(id), &user); err != nil || found {
-				return user, err
-			}
-		}
 	}
-	return user, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
+	return nil, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
 }

@@ -54,7 +54,7 @@ func (d *Directory) proveCode(ctx context.Context, a *Account, code string, effe
 			if err != nil {
 				return false, err
 			}
-			return d.acceptCode(t, a.UserID, &record, record.Seed, code)
+			return d.acceptCode(t, record, record.Seed, code)
 		}
 	case backup:
 		p.guard = backupGuard
@@ -66,9 +66,8 @@ func (d *Directory) proveCode(ctx context.Context, a *Account, code string, effe
 }
 
 // findTOTP returns the TOTP of a user who has it on; else NO_FACTOR.
-func findTOTP(r storage.Reader, userID string) (totpRecord, error) {
-	var record totpRecord
-	_, err := storage.GetRecord(r, totpKey(userID), &record)
+func findTOTP(r storage.Reader, userID string) (*totpRecord, error) {
+	record, err := totpTable.GetOrZero(r, userID)
 	if err == nil && record.Seed == nil {
 		err = errNoTOTP
 	}
