@@ -90,7 +90,7 @@ func changeKey(v *visit) error {
 	if f != nil {
 		return f
 	}
-	if c := in.KeyChange; c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil {
+	if c := in.KeyChange; c.Models != nil || c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil {
 		if err := v.proveChange(in.Password); err != nil {
 			return err
 		}

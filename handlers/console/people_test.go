@@ -291,7 +291,7 @@ func TestKeysOfOthersAreAsThoseThatAreNotThere(t *testing.T) {
 		Secret    string `json:"api_key"`
 		Callbackn string `json:"callback_secret"`
 	}
-	into(t, b.does(t, "PUT", "/api/token/"+key.ID, `{"models":["a-*"]}`), &shown)
+	into(t, b.does(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","models":["a-*"]}`), &shown)
 	if shown.Name != "mine" || shown.Limits.Streams != 2 || fmt.Sprint(shown.Models) != "[a-*]" || shown.Callback != "https://x.example/hook" || shown.Secret != "" {
 		t.Errorf("the key is %+v", shown)
 	}

@@ -25,7 +25,7 @@ func protecting(t *testing.T) *gatetest.Gate {
 // bodies are those by which a protection is tried, where another than {} is
 // needed to come so far.
 var bodies = map[string]string{
-	"/api/token/{id}":                `{"expires":0}`,
+	"/api/token/{id}":                `{"models":[]}`,
 	"/api/subscription/wallet/pay":   `{"plan_id":1,"idempotency_key":"again"}`,
 	"/api/subscription/wallet/renew": `{"subscription_id":1,"idempotency_key":"more"}`,
 }
@@ -250,7 +250,7 @@ func TestWithoutAFactorTheScopeOfAKeyAndSecretsByAnAccessTokenAskForThePassword(
 	key := b.makes(t, `"name":"mine"`)
 	path := "/api/token/" + key.ID
 	b.does(t, "PUT", path, `{"name":"other"}`)
-	for _, change := range []string{`"callback_url":"https://x.example/"`, `"ip_ranges":["192.0.2.1"]`, `"limits":{"streams":9}`, fmt.Sprintf(`"expires":%d`, g.Now().Add(time.Hour).Unix())} {
+	for _, change := range []string{`"models":["a-*"]`, `"callback_url":"https://x.example/"`, `"ip_ranges":["192.0.2.1"]`, `"limits":{"streams":9}`, fmt.Sprintf(`"expires":%d`, g.Now().Add(time.Hour).Unix())} {
 		b.refused(t, "PUT", path, "{"+change+"}", 400, "MISSING_PARAMETER")
 		answer, _ := b.ask(t, "PUT", path, `{"password":"wrong horse battery staple",`+change+"}")
 		if answer.Status < 400 {
