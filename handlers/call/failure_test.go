@@ -137,7 +137,15 @@ func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
 		io.WriteString(conn, "SSH-2.0-OpenSSH_9.9\r\n")
 		conn.Close()
 	})
-	for _, model := range []string{"down", "dies", "babbles"} {
+	g.Backend.On("switches", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: bare\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")
+		conn.Close()
+	})
+	for _, model := range []string{"down", "dies", "babbles", "switches"} {
 		for _, path := range []string{messages, chat} {
 			for _, more := range []string{"", streamed} {
 				got := post(t, g, path, key, model, more)

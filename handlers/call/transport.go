@@ -2,6 +2,7 @@ package call
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 
@@ -62,6 +63,8 @@ func (t matchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+var errSwitched = errors.New("the backend switched to another protocol")
+
 // send makes the trip with a copy of the request: net/http may still be sending
 // that when the answer has come.
 func (t transport) send(req *http.Request) (*http.Response, error) {
@@ -80,6 +83,12 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 		out, trip = c.delivery.begin(out)
 	}
 	resp, err := t.HTTPTransport.RoundTrip(out)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		// A call cannot ask for another protocol. Without its headers the answer would look
+		// to reverse_proxy as if it had, and the caller would get the bare connection.
+		resp.Body.Close()
+		return nil, errSwitched
+	}
 	if err == nil {
 		if trip != 0 {
 			c.delivery.end(trip, resp)
