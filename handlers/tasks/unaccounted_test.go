@@ -53,6 +53,9 @@ func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 		{videoPath, `"ext_info":{"AdditionalParameters":"{\"duration\":30}"}`, "ext_info.AdditionalParameters.duration", ""},
 		{videoPath, `"ext_info":{"mode":"pro"}`, "ext_info.mode", fault.UnpricedOption},
 		{imagePath, `"ext_info":{"a":{"samples":4}}`, "ext_info.a.samples", ""},
+		{imagePath, `"ext_info":{"sequential_image_generation_options":{"max_images":4}}`, "ext_info.sequential_image_generation_options.max_images", ""},
+		{imagePath, `"ext_info":{"num_images":4}`, "ext_info.num_images", ""}, {imagePath, `"ext_info":{"num_images_per_prompt":4}`, "ext_info.num_images_per_prompt", ""},
+		{imagePath, `"ext_info":{"numberOfImages":4}`, "ext_info.numberOfImages", ""},
 		{imagePath, `"ext_info":{"quality":"hd"}`, "ext_info.quality", fault.UnpricedOption},
 	} {
 		path, body := generationsPath, fmt.Sprintf(`{%s,%s}`, given, c.member)

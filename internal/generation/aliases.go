@@ -50,6 +50,7 @@ var deciders = []decider{
 	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), deep: true, names: []string{
 		"n", "count", "samplecount", "numsamples", "numvideos", "numberofvideos", "videocount", "numoutputs", "numresults", "numberresults", "numberofresults", "batchsize",
 		"numclips", "nvideos", "nsamples", "noutputs", "nresults", "numgenerations", "videosperprompt", "numvideosperprompt", "outputcount", "resultcount",
+		"numimages", "numberofimages", "imagecount", "nimages", "maximages", "imagesperprompt", "numimagesperprompt",
 		"candidatecount", "numcandidates", "repeatcount", "variantcount", "numvariants", "numvariations", "quantity",
 	}},
 	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), deep: true, counts: true, names: []string{
