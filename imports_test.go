@@ -19,11 +19,11 @@ import (
 
 const module = "github.com/caddy-modelgate/modelgate"
 
-// house says which packages of ours a package may import, by the first row
-// whose folder it lies in, and whether it may know Caddy. Arrows point down
-// only; guest modules know Caddy for their declaration and nothing above
+// layers says which packages of this module a package may import, by the first row
+// that has its folder, and whether the package may import Caddy. Imports point down
+// only. Guest modules import Caddy for their declaration and nothing above
 // themselves.
-var house = []struct {
+var layers = []struct {
 	folder string
 	may    []string
 	caddy  bool
@@ -58,7 +58,7 @@ func TestImportsPointDownOnly(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		folder := folderOf(p.ImportPath)
-		row := slices.IndexFunc(house, func(r struct {
+		row := slices.IndexFunc(layers, func(r struct {
 			folder string
 			may    []string
 			caddy  bool
@@ -67,22 +67,22 @@ func TestImportsPointDownOnly(t *testing.T) {
 			return within(folder, r.folder)
 		})
 		if row < 0 {
-			t.Errorf("%s has no row in the table of the house", folder)
+			t.Errorf("%s has no row in the table layers", folder)
 			continue
 		}
 		for _, imported := range p.Imports {
 			switch {
 			case strings.HasPrefix(imported, "github.com/caddyserver/"):
-				if !house[row].caddy {
-					t.Errorf("%s knows Caddy: %s", folder, imported)
+				if !layers[row].caddy {
+					t.Errorf("%s must not import Caddy: %s", folder, imported)
 				}
 			case strings.HasPrefix(imported, "github.com/dgraph-io/"):
 				if folder != "storage/badger" {
-					t.Errorf("%s knows Badger: %s", folder, imported)
+					t.Errorf("%s must not import Badger: %s", folder, imported)
 				}
 			case imported == module || strings.HasPrefix(imported, module+"/"):
 				target := folderOf(imported)
-				allowed := slices.ContainsFunc(house[row].may, func(may string) bool { return within(target, may) })
+				allowed := slices.ContainsFunc(layers[row].may, func(may string) bool { return within(target, may) })
 				if !allowed || target == "storage/badger" && folder != "." {
 					t.Errorf("%s must not import %s", folder, target)
 				}
@@ -91,8 +91,40 @@ func TestImportsPointDownOnly(t *testing.T) {
 	}
 }
 
-// within tells whether folder is root or lies in it; the module's own folder
-// holds only itself.
+// TestTheArchitectureNamesEveryPackage compares the table of packages in
+// ARCHITECTURE.md with the packages of the module, in both directions.
+func TestTheArchitectureNamesEveryPackage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Packages\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	named := map[string]bool{}
+	for line := range strings.Lines(section) {
+		if cell, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
+			for n, part := range strings.Split(cell, "`") {
+				if n%2 == 1 && !strings.HasSuffix(part, ".go") {
+					named[part] = true
+				}
+			}
+		}
+	}
+	for _, p := range packages(t) {
+		folder := folderOf(p.ImportPath)
+		if !named[folder] {
+			t.Errorf("ARCHITECTURE.md does not name %s", folder)
+		}
+		delete(named, folder)
+	}
+	for folder := range named {
+		t.Errorf("ARCHITECTURE.md names %s, which is not a package", folder)
+	}
+}
+
+// within reports whether folder is root or lies in it. The module's own folder
+// has only itself.
 func within(folder, root string) bool {
 	return folder == root || root != "." && strings.HasPrefix(folder, root+"/")
 }
