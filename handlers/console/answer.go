@@ -15,33 +15,33 @@ type envelope struct {
 }
 
 // answer answers data.
-func (v *visit) answer(data any) error { return v.send(envelope{Data: data}) }
+func (req *request) answer(data any) error { return req.send(envelope{Data: data}) }
 
 // answerOnce answers data that was made once and may have been asked for again.
-func (v *visit) answerOnce(e envelope, replayed bool) error {
+func (req *request) answerOnce(e envelope, replayed bool) error {
 	if replayed {
-		v.w.Header().Set("Idempotent-Replayed", "true")
+		req.w.Header().Set("Idempotent-Replayed", "true")
 	}
-	return v.send(e)
+	return req.send(e)
 }
 
-func (v *visit) send(e envelope) error {
+func (req *request) send(e envelope) error {
 	e.Success = true
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	v.write("application/json", body)
+	req.write("application/json", body)
 	return nil
 }
 
 // write answers a body as it stands.
-func (v *visit) write(contentType string, body []byte) {
-	header := v.w.Header()
+func (req *request) write(contentType string, body []byte) {
+	header := req.w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	v.w.WriteHeader(http.StatusOK)
-	_, _ = v.w.Write(body) //nolint:gosec // JSON of ours, or the fixed words of a payment service's adapter
+	req.w.WriteHeader(http.StatusOK)
+	_, _ = req.w.Write(body) //nolint:gosec // JSON of ours, or the fixed words of a payment service's adapter
 }
 
 // list is one page of a list.

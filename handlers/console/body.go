@@ -21,32 +21,32 @@ const bodyPatience = 30 * time.Second
 
 // readBody reads what a route takes as the body, and leaves it in the request
 // as well. It is refused unread where the head tells that it will not do.
-func (v *visit) readBody(rt *route) *fault.Fault {
+func (req *request) readBody(rt *route) *fault.Fault {
 	takes := rt.takes
-	if takes == nothing && v.r.ContentLength != 0 && v.r.Method == http.MethodDelete {
+	if takes == nothing && req.r.ContentLength != 0 && req.r.Method == http.MethodDelete {
 		// Who says in a body what is to go must not believe that it was heard.
 		return fault.New(fault.InvalidParameter, "DELETE takes no body here; what this path takes stands in its query")
 	}
-	if takes == nothing || takes.optional && v.r.ContentLength == 0 {
+	if takes == nothing || takes.optional && req.r.ContentLength == 0 {
 		return nil
 	}
-	if reply.Encoding(v.r.Header) != "" {
+	if reply.Encoding(req.r.Header) != "" {
 		// It is not repeated: it can be any words of the caller's.
 		return fault.New(fault.UnsupportedMediaType, "the body is encoded, as Content-Encoding says: send it without an encoding")
 	}
-	if f := checkMedia(v.r.Header, takes.media); f != nil {
+	if f := checkMedia(req.r.Header, takes.media); f != nil {
 		return f
 	}
 	patience := bodyPatience
-	if v.account == nil {
+	if req.account == nil {
 		patience = reply.UnauthenticatedPatience
 	}
-	body, f := reply.ReadBody(v.w, v.r, takes.limit, patience, v.claim(rt.who))
+	body, f := reply.ReadBody(req.w, req.r, takes.limit, patience, req.claim(rt.who))
 	if f != nil {
 		return f
 	}
-	v.read, v.body = true, body
-	v.r.Body = io.NopCloser(bytes.NewReader(body))
+	req.read, req.body = true, body
+	req.r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }
 
@@ -67,30 +67,30 @@ func checkMedia(header http.Header, wanted string) *fault.Fault {
 
 // claim opens the claim of the body. Each class of unauthenticated callers has a
 // budget of its own.
-func (v *visit) claim(who class) *bodymem.Claim {
-	bodies := &v.runtime.Bodies
+func (req *request) claim(who class) *bodymem.Claim {
+	bodies := &req.runtime.Bodies
 	switch {
-	case v.account != nil:
-		bodies.Users.Open(&v.memory, v.w, v.owner(), v.console.app.Limits.Bodies())
+	case req.account != nil:
+		bodies.Users.Open(&req.memory, req.w, req.owner(), req.console.app.Limits.Bodies())
 	case who == service:
-		bodies.Webhooks.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.WebhookBodies)
+		bodies.Webhooks.Open(&req.memory, req.w, auth.Network(req.r), caddymodule.WebhookBodies)
 	default:
-		bodies.LogIns.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.LogInBodies)
+		bodies.LogIns.Open(&req.memory, req.w, auth.Network(req.r), caddymodule.LogInBodies)
 	}
-	return &v.memory
+	return &req.memory
 }
 
 // decodeMaybe is decode where there may be no body at all.
-func decodeMaybe[T any](v *visit) (in T, f *fault.Fault) {
-	if len(v.body) == 0 {
+func decodeMaybe[T any](req *request) (in T, f *fault.Fault) {
+	if len(req.body) == 0 {
 		return in, nil
 	}
-	return decode[T](v)
+	return decode[T](req)
 }
 
 // decode reads a body strictly into a T. Names that T does not have are refused:
 // a misspelt idempotency_key must not be taken for none.
-func decode[T any](v *visit) (in T, f *fault.Fault) {
-	f = strictjson.Decode(v.body, &in)
+func decode[T any](req *request) (in T, f *fault.Fault) {
+	f = strictjson.Decode(req.body, &in)
 	return in, f
 }

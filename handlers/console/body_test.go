@@ -37,15 +37,15 @@ func (s trickle) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// visitWith is a visit of a customer with a body.
-func visitWith(body io.Reader) (*visit, *clocked) {
+// requestWith is a request of a customer with a body.
+func requestWith(body io.Reader) (*request, *clocked) {
 	app := &caddymodule.App{Limits: caddymodule.Limits{BodyMemory: 64 << 20}}
 	w := &clocked{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequest(http.MethodPost, "/", body)
 	r.ContentLength = -1
 	r.Header.Set("Content-Type", "application/json")
 	account := &identity.Account{UserID: "usr_1"}
-	return &visit{console: &Console{app: app}, account: account, runtime: new(caddymodule.Runtime), w: w, r: r}, w
+	return &request{console: &Console{app: app}, account: account, runtime: new(caddymodule.Runtime), w: w, r: r}, w
 }
 
 func TestABodyHasToArriveInTime(t *testing.T) {
@@ -61,14 +61,14 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, w := visitWith(nil)
-			v.r.Body = io.NopCloser(trickle{w})
-			v.r.Header.Set("Content-Type", c.takes.media)
+			req, w := requestWith(nil)
+			req.r.Body = io.NopCloser(trickle{w})
+			req.r.Header.Set("Content-Type", c.takes.media)
 			if c.stranger {
-				v.account = nil
+				req.account = nil
 			}
 			before := time.Now()
-			f := v.readBody(&route{who: nobody, takes: c.takes})
+			f := req.readBody(&route{who: nobody, takes: c.takes})
 			if f == nil || f.Code != fault.RequestTimeout {
 				t.Errorf("answered %v", f)
 			}
@@ -81,20 +81,20 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 
 func TestABodyThatHasArrivedHasNoDeadlineAndIsLeftInTheRequest(t *testing.T) {
 	t.Parallel()
-	v, w := visitWith(strings.NewReader(`{}`))
-	if f := v.readBody(&route{who: user, takes: jsonBody}); f != nil || string(v.body) != `{}` || !w.deadline.IsZero() {
-		t.Errorf("%v, %q, deadline %v", f, v.body, w.deadline)
+	req, w := requestWith(strings.NewReader(`{}`))
+	if f := req.readBody(&route{who: user, takes: jsonBody}); f != nil || string(req.body) != `{}` || !w.deadline.IsZero() {
+		t.Errorf("%v, %q, deadline %v", f, req.body, w.deadline)
 	}
-	if again, err := io.ReadAll(v.r.Body); err != nil || string(again) != `{}` {
+	if again, err := io.ReadAll(req.r.Body); err != nil || string(again) != `{}` {
 		t.Errorf("read again: %q, %v", again, err)
 	}
 }
 
 func TestTheCodingOfAnEncodedBodyIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	v, _ := visitWith(strings.NewReader(`{}`))
-	v.r.Header.Set("Content-Encoding", "words-of-a-caller")
-	f := v.readBody(&route{who: user, takes: jsonBody})
+	req, _ := requestWith(strings.NewReader(`{}`))
+	req.r.Header.Set("Content-Encoding", "words-of-a-caller")
+	f := req.readBody(&route{who: user, takes: jsonBody})
 	if f == nil || f.Code != fault.UnsupportedMediaType || strings.Contains(f.Message, "words-of-a-caller") {
 		t.Errorf("answered %v", f)
 	}

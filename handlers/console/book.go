@@ -14,22 +14,22 @@ import (
 
 // showLedger answers the lines of one of the user's accounts, newest first: a
 // page of them, or all of them as CSV.
-func showLedger(v *visit) error {
-	q := v.query()
+func showLedger(req *request) error {
+	q := req.query()
 	p := q.paging()
 	format := q.word("format", "json", "csv")
 	name := q.text("account")
 	if q.fault != nil {
 		return q.fault
 	}
-	account, err := billing.AccountOf(v.account.UserID, name)
+	account, err := billing.AccountOf(req.account.UserID, name)
 	if err != nil {
 		return err
 	}
 	if format == "csv" {
-		return v.csv(account)
+		return req.csv(account)
 	}
-	lines, total, err := v.runtime.Ledger.Lines(v.r.Context(), account, uint64(p.skip()), int(p.size))
+	lines, total, err := req.runtime.Ledger.Lines(req.r.Context(), account, uint64(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func showLedger(v *visit) error {
 	for i, line := range lines {
 		shown[i] = shownLine{line, line.Held}
 	}
-	return v.answer(listed(shown, int64(total), p))
+	return req.answer(listed(shown, int64(total), p))
 }
 
 // shownLine is a line as its user sees it, with held always there.
@@ -52,16 +52,16 @@ const csvBatch = 500
 
 // csv answers all lines of an account. Those that are written while it is read
 // are left out.
-func (v *visit) csv(account ledger.Account) error {
-	ctx := v.r.Context()
-	lines, _, err := v.runtime.Ledger.Lines(ctx, account, 0, csvBatch)
+func (req *request) csv(account ledger.Account) error {
+	ctx := req.r.Context()
+	lines, _, err := req.runtime.Ledger.Lines(ctx, account, 0, csvBatch)
 	if err != nil {
 		return err
 	}
-	header := v.w.Header()
+	header := req.w.Header()
 	header.Set("Content-Type", "text/csv; charset=utf-8")
 	header.Set("Content-Disposition", `attachment; filename="ledger.csv"`)
-	out := csv.NewWriter(v.w)
+	out := csv.NewWriter(req.w)
 	out.UseCRLF = true // RFC 4180
 	_ = out.Write([]string{"number", "time", "kind", "amount", "held", "balance", "reference", "reason", "count", "transfer_id"})
 	var skip, last uint64
@@ -85,7 +85,7 @@ func (v *visit) csv(account ledger.Account) error {
 			return nil // whoever asked has left
 		}
 		skip += uint64(len(lines))
-		if lines, _, err = v.runtime.Ledger.Lines(ctx, account, skip, csvBatch); err != nil {
+		if lines, _, err = req.runtime.Ledger.Lines(ctx, account, skip, csvBatch); err != nil {
 			// The head is gone: a body that breaks off is all that can tell.
 			panic(http.ErrAbortHandler)
 		}

@@ -31,8 +31,8 @@ type loggedCall struct {
 const maxBack = 100_000
 
 // listCalls answers the calls of a user, newest first.
-func listCalls(v *visit) error {
-	q := v.query()
+func listCalls(req *request) error {
+	q := req.query()
 	p := q.paging()
 	filter := ledger.CallFilter{Key: q.text("key_id"), Model: q.text("model")}
 	filter.From, filter.Until = q.window()
@@ -42,14 +42,14 @@ func listCalls(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	total, err := v.countCalls(filter)
+	total, err := req.countCalls(filter)
 	if err != nil {
 		return err
 	}
 	var calls []loggedCall
 	skip, seen := p.skip(), int64(0)
 	if total > skip {
-		err = v.scanCalls(filter, func(c ledger.Call) bool {
+		err = req.scanCalls(filter, func(c ledger.Call) bool {
 			if seen++; seen > skip {
 				calls = append(calls, loggedCall{
 					RequestID: c.ID, Time: c.Time / 1000, KeyID: c.Key, Model: c.Model, Route: c.Route, Stream: c.Stream,
@@ -63,14 +63,14 @@ func listCalls(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.answer(listed(calls, total, p))
+	return req.answer(listed(calls, total, p))
 }
 
 // scanCalls calls fn for the calls of the user until it returns false, or the
 // user has left.
-func (v *visit) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) error {
-	ctx := v.r.Context()
-	err := v.runtime.Ledger.ScanCalls(ctx, v.account.UserID, filter, func(c ledger.Call) bool {
+func (req *request) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) error {
+	ctx := req.r.Context()
+	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c ledger.Call) bool {
 		return ctx.Err() == nil && fn(c)
 	})
 	if err == nil {
@@ -81,9 +81,9 @@ func (v *visit) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) e
 
 // countCalls returns how many calls a filter takes. Whole days are summed up
 // already; only in those that it takes in part are the calls counted.
-func (v *visit) countCalls(filter ledger.CallFilter) (total int64, err error) {
-	now := v.runtime.Store.Now()
-	kept, err := v.runtime.Ledger.CallsFrom(v.r.Context())
+func (req *request) countCalls(filter ledger.CallFilter) (total int64, err error) {
+	now := req.runtime.Store.Now()
+	kept, err := req.runtime.Ledger.CallsFrom(req.r.Context())
 	if err != nil {
 		return 0, err
 	}
@@ -96,14 +96,14 @@ func (v *visit) countCalls(filter ledger.CallFilter) (total int64, err error) {
 	first := midnight(filter.From.Add(day - 1)) // of the whole days
 	end := midnight(filter.Until)
 	if !first.Before(end) {
-		return v.countEach(filter)
+		return req.countEach(filter)
 	}
-	if total, err = v.countDays(filter, first, end); err != nil {
+	if total, err = req.countDays(filter, first, end); err != nil {
 		return 0, err
 	}
 	for _, part := range [][2]time.Time{{filter.From, first}, {end, filter.Until}} {
 		filter.From, filter.Until = part[0], part[1]
-		n, err := v.countEach(filter)
+		n, err := req.countEach(filter)
 		if err != nil {
 			return 0, err
 		}
@@ -113,9 +113,9 @@ func (v *visit) countCalls(filter ledger.CallFilter) (total int64, err error) {
 }
 
 // countEach counts calls one by one.
-func (v *visit) countEach(filter ledger.CallFilter) (total int64, err error) {
+func (req *request) countEach(filter ledger.CallFilter) (total int64, err error) {
 	if filter.From.Before(filter.Until) {
-		err = v.scanCalls(filter, func(ledger.Call) bool {
+		err = req.scanCalls(filter, func(ledger.Call) bool {
 			total++
 			return true
 		})
@@ -124,9 +124,9 @@ func (v *visit) countEach(filter ledger.CallFilter) (total int64, err error) {
 }
 
 // countDays adds up the calls of whole days.
-func (v *visit) countDays(filter ledger.CallFilter, first, end time.Time) (total int64, err error) {
+func (req *request) countDays(filter ledger.CallFilter, first, end time.Time) (total int64, err error) {
 	from, to := ledger.DayOf(first), ledger.DayOf(end.Add(-1))
-	err = v.runtime.Ledger.ScanUsage(v.r.Context(), v.account.UserID, from, to, func(u ledger.Usage) bool {
+	err = req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, from, to, func(u ledger.Usage) bool {
 		if (filter.Key == "" || u.Key == filter.Key) && (filter.Model == "" || u.Model == filter.Model) {
 			total += u.Calls
 		}

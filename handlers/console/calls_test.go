@@ -43,7 +43,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 	}
 	book.Close(t.Context())
 
-	v := &visit{
+	req := &request{
 		runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
 		r: httptest.NewRequest("GET", "/", nil),
 	}
@@ -68,12 +68,12 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 			}
 			filter.Key = []string{"", "key_0", "key_9"}[random.IntN(3)]
 			filter.Model = []string{"", "m/1"}[random.IntN(2)]
-			total, err := v.countCalls(filter)
+			total, err := req.countCalls(filter)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var listed int64
-			if err := v.scanCalls(filter, func(ledger.Call) bool { listed++; return true }); err != nil {
+			if err := req.scanCalls(filter, func(ledger.Call) bool { listed++; return true }); err != nil {
 				t.Fatal(err)
 			}
 			if total != listed {

@@ -106,11 +106,11 @@ func (c *Console) Validate() error {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if rows := webhooks.of(r); rows != nil {
-		c.visit(w, r).webhook(rows)
+		c.newRequest(w, r).webhook(rows)
 		return nil
 	}
 	if rows := routes.of(r); rows != nil {
-		c.visit(w, r).route(rows)
+		c.newRequest(w, r).route(rows)
 		return nil
 	}
 	return reply.Pass(w, r, next, c.app.VersionHeader)

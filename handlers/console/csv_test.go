@@ -51,11 +51,11 @@ func TestLinesThatAreWrittenMeanwhileNeitherDoubleNorHideOthersInCSV(t *testing.
 		move()
 	}
 	w := &busy{httptest.NewRecorder(), move}
-	v := &visit{
+	req := &request{
 		runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
 		w: w, r: httptest.NewRequest("GET", "/", nil),
 	}
-	if err := v.csv(ledger.Wallet("usr_1")); err != nil {
+	if err := req.csv(ledger.Wallet("usr_1")); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(w.Body).ReadAll()

@@ -9,12 +9,12 @@ type proof struct {
 }
 
 // showFactors tells by what the user can prove himself, beside his password.
-func showFactors(v *visit) error {
-	factors, err := v.runtime.Directory.Factors(v.r.Context(), v.account.UserID)
+func showFactors(req *request) error {
+	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
 	if err != nil {
 		return err
 	}
-	return v.answer(shownFactors(factors))
+	return req.answer(shownFactors(factors))
 }
 
 // factors are what a user has, without the details of passkeys, which have a
@@ -32,16 +32,16 @@ func shownFactors(f identity.Factors) factors {
 
 // setUpTOTP draws the secret of an authenticator app and shows it, this once. It
 // opens nothing until a code of it was sent to enable.
-func setUpTOTP(v *visit) error {
-	in, f := decodeMaybe[proof](v)
+func setUpTOTP(req *request) error {
+	in, f := decodeMaybe[proof](req)
 	if f != nil {
 		return f
 	}
-	enrolment, err := v.runtime.Directory.SetUpTOTP(v.r.Context(), v.account, in.Password, v.console.app.Issuer())
+	enrolment, err := req.runtime.Directory.SetUpTOTP(req.r.Context(), req.account, in.Password, req.console.app.Issuer())
 	if err != nil {
 		return err
 	}
-	return v.answer(struct {
+	return req.answer(struct {
 		Secret  string `json:"secret"` // base32, for typing
 		URI     string `json:"uri"`    // otpauth://, for apps on this device
 		QR      string `json:"qr"`     // the same as a picture: a data URL
@@ -51,44 +51,44 @@ func setUpTOTP(v *visit) error {
 
 // enableTOTP confirms the app by a code of it, and shows the backup codes, this
 // once.
-func enableTOTP(v *visit) error {
-	in, f := v.code()
+func enableTOTP(req *request) error {
+	in, f := req.code()
 	if f != nil {
 		return f
 	}
-	codes, renewed, err := v.runtime.Directory.EnableTOTP(v.r.Context(), v.account, in)
+	codes, renewed, err := req.runtime.Directory.EnableTOTP(req.r.Context(), req.account, in)
 	if err != nil {
 		return err
 	}
-	v.renew(renewed)
-	return v.answer(shownCodes(codes))
+	req.renew(renewed)
+	return req.answer(shownCodes(codes))
 }
 
-func disableTOTP(v *visit) error {
-	in, f := v.code()
+func disableTOTP(req *request) error {
+	in, f := req.code()
 	if f != nil {
 		return f
 	}
-	renewed, err := v.runtime.Directory.DisableTOTP(v.r.Context(), v.account, in)
+	renewed, err := req.runtime.Directory.DisableTOTP(req.r.Context(), req.account, in)
 	if err != nil {
 		return err
 	}
-	v.renew(renewed)
-	return v.answer(struct{}{})
+	req.renew(renewed)
+	return req.answer(struct{}{})
 }
 
 // renewBackupCodes draws new backup codes; those before end.
-func renewBackupCodes(v *visit) error {
-	in, f := v.code()
+func renewBackupCodes(req *request) error {
+	in, f := req.code()
 	if f != nil {
 		return f
 	}
-	codes, renewed, err := v.runtime.Directory.RenewBackupCodes(v.r.Context(), v.account, in)
+	codes, renewed, err := req.runtime.Directory.RenewBackupCodes(req.r.Context(), req.account, in)
 	if err != nil {
 		return err
 	}
-	v.renew(renewed)
-	return v.answer(shownCodes(codes))
+	req.renew(renewed)
+	return req.answer(shownCodes(codes))
 }
 
 // backupCodes are shown once.

@@ -20,102 +20,102 @@ type shownToken struct {
 }
 
 // mintToken makes the user's access token; the one before ends.
-func mintToken(v *visit) error {
-	in, f := decodeMaybe[proof](v)
+func mintToken(req *request) error {
+	in, f := decodeMaybe[proof](req)
 	if f != nil {
 		return f
 	}
-	if err := v.proveLately(in.Password); err != nil {
+	if err := req.proveLately(in.Password); err != nil {
 		return err
 	}
-	secret, err := v.runtime.Directory.MintOwnToken(v.r.Context(), v.account)
+	secret, err := req.runtime.Directory.MintOwnToken(req.r.Context(), req.account)
 	if err != nil {
 		return err
 	}
-	return v.answer(shownToken{secret.Reveal()})
+	return req.answer(shownToken{secret.Reveal()})
 }
 
-func revokeToken(v *visit) error {
-	if err := v.runtime.Directory.RevokeToken(v.r.Context(), v.account.UserID, v.account.UserID); err != nil {
+func revokeToken(req *request) error {
+	if err := req.runtime.Directory.RevokeToken(req.r.Context(), req.account.UserID, req.account.UserID); err != nil {
 		return err
 	}
-	return v.answer(struct{}{})
+	return req.answer(struct{}{})
 }
 
-func listKeys(v *visit) error {
-	q := v.query()
+func listKeys(req *request) error {
+	q := req.query()
 	p := q.paging()
 	if q.fault != nil {
 		return q.fault
 	}
-	keys, err := v.runtime.Directory.OwnKeys(v.r.Context(), v.account)
+	keys, err := req.runtime.Directory.OwnKeys(req.r.Context(), req.account)
 	if err != nil {
 		return err
 	}
-	return v.answer(cut(keys, p))
+	return req.answer(cut(keys, p))
 }
 
-func showKey(v *visit) error {
-	key, err := v.runtime.Directory.OwnKey(v.r.Context(), v.account, v.r.PathValue("id"))
+func showKey(req *request) error {
+	key, err := req.runtime.Directory.OwnKey(req.r.Context(), req.account, req.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return v.answer(key)
+	return req.answer(key)
 }
 
-func createKey(v *visit) error {
+func createKey(req *request) error {
 	in, f := decode[struct {
 		identity.KeySpec
 		proof
-	}](v)
+	}](req)
 	if f != nil {
 		return f
 	}
-	if err := v.proveAgain(in.Password); err != nil {
+	if err := req.proveAgain(in.Password); err != nil {
 		return err
 	}
-	key, secret, err := v.runtime.Directory.CreateOwnKey(v.r.Context(), v.account, in.KeySpec)
+	key, secret, err := req.runtime.Directory.CreateOwnKey(req.r.Context(), req.account, in.KeySpec)
 	if err != nil {
 		return err
 	}
-	return v.answer(shownKey{key, secret.Reveal()})
+	return req.answer(shownKey{key, secret.Reveal()})
 }
 
 // changeKey changes what is named in the body and leaves the rest.
-func changeKey(v *visit) error {
+func changeKey(req *request) error {
 	in, f := decode[struct {
 		identity.KeyChange
 		proof
-	}](v)
+	}](req)
 	if f != nil {
 		return f
 	}
 	if c := in.KeyChange; c.Models != nil || c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil {
-		if err := v.proveChange(in.Password); err != nil {
+		if err := req.proveChange(in.Password); err != nil {
 			return err
 		}
 	}
-	key, err := v.runtime.Directory.ChangeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), in.KeyChange)
+	key, err := req.runtime.Directory.ChangeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), in.KeyChange)
 	if err != nil {
 		return err
 	}
-	return v.answer(key)
+	return req.answer(key)
 }
 
-func revokeKey(v *visit) error {
-	key, err := v.runtime.Directory.RevokeOwnKey(v.r.Context(), v.account, v.r.PathValue("id"))
+func revokeKey(req *request) error {
+	key, err := req.runtime.Directory.RevokeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return v.answer(key)
+	return req.answer(key)
 }
 
 // rotateKey gives a key a new secret; the old one works for the grace.
-func rotateKey(v *visit) error {
+func rotateKey(req *request) error {
 	in, f := decodeMaybe[struct {
 		Grace int64 `json:"grace"` // seconds
 		proof
-	}](v)
+	}](req)
 	if f != nil {
 		return f
 	}
@@ -123,31 +123,31 @@ func rotateKey(v *visit) error {
 	if in.Grace < 0 || in.Grace > most {
 		return fault.At(fault.InvalidParameter, "grace", "`grace` is from 0 to %d seconds", most)
 	}
-	if err := v.proveLately(in.Password); err != nil {
+	if err := req.proveLately(in.Password); err != nil {
 		return err
 	}
-	key, secret, err := v.runtime.Directory.RotateOwnKey(v.r.Context(), v.account, v.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
+	key, secret, err := req.runtime.Directory.RotateOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
 	if err != nil {
 		return err
 	}
-	return v.answer(shownKey{key, secret.Reveal()})
+	return req.answer(shownKey{key, secret.Reveal()})
 }
 
 // renewCallbackSecret makes the secret by which callbacks of a key are signed,
 // and shows it, this once.
-func renewCallbackSecret(v *visit) error {
-	in, f := decodeMaybe[proof](v)
+func renewCallbackSecret(req *request) error {
+	in, f := decodeMaybe[proof](req)
 	if f != nil {
 		return f
 	}
-	if err := v.proveLately(in.Password); err != nil {
+	if err := req.proveLately(in.Password); err != nil {
 		return err
 	}
-	key, secret, err := v.runtime.Directory.RenewCallbackSecret(v.r.Context(), v.account, v.r.PathValue("id"))
+	key, secret, err := req.runtime.Directory.RenewCallbackSecret(req.r.Context(), req.account, req.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return v.answer(struct {
+	return req.answer(struct {
 		identity.Key
 		Secret string `json:"callback_secret"`
 	}{key, secret.Reveal()})

@@ -11,8 +11,8 @@ import (
 
 // urls are where a payment service sends its notices, and people afterwards.
 // They are made of base_url, never of what a request calls the host.
-func (v *visit) urls(provider string) billing.URLs {
-	base := v.console.app.BaseURL
+func (req *request) urls(provider string) billing.URLs {
+	base := req.console.app.BaseURL
 	return billing.URLs{
 		Notify: func(string) string { return base + "/api/user/" + provider + "/webhook" },
 		Return: func(string) string { return base + "/" }, // the pages of the console join there
@@ -33,14 +33,14 @@ var told = map[billing.OrderStatus]payments.Kind{
 // servePage has a payment service show the page of an order, where it serves
 // pages itself. There is no credential: whoever knows the number of the order,
 // which is random and long, may pay it.
-func servePage(v *visit) error {
-	name, tradeNo := v.r.PathValue("provider"), v.r.PathValue("trade_no")
-	provider, _ := v.console.app.Payment(name)
+func servePage(req *request) error {
+	name, tradeNo := req.r.PathValue("provider"), req.r.PathValue("trade_no")
+	provider, _ := req.console.app.Payment(name)
 	pager, ok := provider.(payments.Pager)
 	if !ok {
 		return noPage()
 	}
-	order, err := v.runtime.Billing.Order(v.r.Context(), "", tradeNo)
+	order, err := req.runtime.Billing.Order(req.r.Context(), "", tradeNo)
 	var none *fault.Fault
 	switch {
 	case errors.As(err, &none) && none.Code == fault.NotFound:
@@ -50,8 +50,8 @@ func servePage(v *visit) error {
 	case order.Provider != name:
 		return noPage()
 	}
-	urls := v.urls(name)
-	pager.ServePage(v.w, v.r, payments.Order{
+	urls := req.urls(name)
+	pager.ServePage(req.w, req.r, payments.Order{
 		TradeNo: tradeNo, Amount: order.Amount, Currency: order.Currency,
 		Title:     order.Title,
 		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),

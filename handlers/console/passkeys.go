@@ -6,131 +6,131 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-func listPasskeys(v *visit) error {
-	factors, err := v.runtime.Directory.Factors(v.r.Context(), v.account.UserID)
+func listPasskeys(req *request) error {
+	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
 	if err != nil {
 		return err
 	}
-	return v.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), paging{1, maxSize}))
+	return req.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), paging{1, maxSize}))
 }
 
 // beginPasskey answers what a browser's navigator.credentials.create takes.
-func beginPasskey(v *visit) error {
+func beginPasskey(req *request) error {
 	in, f := decodeMaybe[struct {
 		proof
 		Name string `json:"name"`
-	}](v)
+	}](req)
 	if f != nil {
 		return f
 	}
-	rp, f := v.console.app.RelyingParty()
+	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return f
 	}
-	options, err := v.runtime.Directory.BeginPasskey(v.r.Context(), rp, v.account, in.Password, in.Name)
+	options, err := req.runtime.Directory.BeginPasskey(req.r.Context(), rp, req.account, in.Password, in.Name)
 	if err != nil {
 		return err
 	}
-	return v.answer(options)
+	return req.answer(options)
 }
 
 // finishPasskey takes what it gave back.
-func finishPasskey(v *visit) error {
-	rp, response, err := v.credential()
+func finishPasskey(req *request) error {
+	rp, response, err := req.credential()
 	if err != nil {
 		return err
 	}
-	passkey, renewed, err := v.runtime.Directory.FinishPasskey(v.r.Context(), rp, v.account, response)
+	passkey, renewed, err := req.runtime.Directory.FinishPasskey(req.r.Context(), rp, req.account, response)
 	if err != nil {
 		return err
 	}
-	v.renew(renewed)
-	return v.answer(passkey)
+	req.renew(renewed)
+	return req.answer(passkey)
 }
 
 // beginPasskeyLogin answers what navigator.credentials.get takes. It names
 // nobody: who comes is told by the passkey.
-func beginPasskeyLogin(v *visit) error {
-	if _, f := decodeMaybe[struct{}](v); f != nil {
+func beginPasskeyLogin(req *request) error {
+	if _, f := decodeMaybe[struct{}](req); f != nil {
 		return f
 	}
-	rp, f := v.console.app.RelyingParty()
+	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return f
 	}
-	options, ceremony, err := v.runtime.Directory.BeginPasskeyLogin(v.r.Context(), rp)
+	options, ceremony, err := req.runtime.Directory.BeginPasskeyLogin(req.r.Context(), rp)
 	if err != nil {
 		return err
 	}
-	v.keepCeremony(ceremony)
-	return v.answer(options)
+	req.keepCeremony(ceremony)
+	return req.answer(options)
 }
 
-func finishPasskeyLogin(v *visit) error {
-	rp, response, err := v.credential()
+func finishPasskeyLogin(req *request) error {
+	rp, response, err := req.credential()
 	if err != nil {
 		return err
 	}
-	ceremony, err := v.ceremony()
+	ceremony, err := req.ceremony()
 	if err != nil {
 		return err
 	}
-	entry, err := v.runtime.Directory.FinishPasskeyLogin(v.r.Context(), rp, ceremony, response, auth.Device(v.r), v.console.app.Terms())
+	entry, err := req.runtime.Directory.FinishPasskeyLogin(req.r.Context(), rp, ceremony, response, auth.Device(req.r), req.console.app.Terms())
 	if err != nil {
 		return err
 	}
-	return v.welcome(entry)
+	return req.welcome(entry)
 }
 
-func beginPasskeyVerify(v *visit) error {
-	if _, f := decodeMaybe[struct{}](v); f != nil {
+func beginPasskeyVerify(req *request) error {
+	if _, f := decodeMaybe[struct{}](req); f != nil {
 		return f
 	}
-	rp, f := v.console.app.RelyingParty()
+	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return f
 	}
-	options, err := v.runtime.Directory.BeginPasskeyVerify(v.r.Context(), rp, v.account)
+	options, err := req.runtime.Directory.BeginPasskeyVerify(req.r.Context(), rp, req.account)
 	if err != nil {
 		return err
 	}
-	return v.answer(options)
+	return req.answer(options)
 }
 
-func finishPasskeyVerify(v *visit) error {
-	rp, response, err := v.credential()
+func finishPasskeyVerify(req *request) error {
+	rp, response, err := req.credential()
 	if err != nil {
 		return err
 	}
-	renewed, err := v.runtime.Directory.FinishPasskeyVerify(v.r.Context(), rp, v.account, response)
+	renewed, err := req.runtime.Directory.FinishPasskeyVerify(req.r.Context(), rp, req.account, response)
 	if err != nil {
 		return err
 	}
-	v.renew(renewed)
-	return v.answer(struct{}{})
+	req.renew(renewed)
+	return req.answer(struct{}{})
 }
 
-func removePasskey(v *visit) error {
-	renewed, err := v.runtime.Directory.RemovePasskey(v.r.Context(), v.account, v.r.PathValue("id"))
+func removePasskey(req *request) error {
+	renewed, err := req.runtime.Directory.RemovePasskey(req.r.Context(), req.account, req.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	v.renew(renewed)
-	return v.answer(struct{}{})
+	req.renew(renewed)
+	return req.answer(struct{}{})
 }
 
 // credential returns the body as a browser made it of what its authenticator
 // said, and for whom passkeys are. Its members are the standard's and grow with
 // it, so they are for the library to know; but the body is one strict JSON
 // object, as every other here, so that two readers cannot read it differently.
-func (v *visit) credential() (rp identity.RelyingParty, response []byte, err error) {
-	rp, f := v.console.app.RelyingParty()
+func (req *request) credential() (rp identity.RelyingParty, response []byte, err error) {
+	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return rp, nil, f
 	}
 	var ignored []string
-	if f := strictjson.Decode(v.body, &struct{}{}, strictjson.Ignored(&ignored)); f != nil {
+	if f := strictjson.Decode(req.body, &struct{}{}, strictjson.Ignored(&ignored)); f != nil {
 		return rp, nil, f
 	}
-	return rp, v.body, nil
+	return rp, req.body, nil
 }

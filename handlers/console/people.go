@@ -34,31 +34,31 @@ type person struct {
 
 // register makes an account, where the operator lets everybody have one. It does
 // not log in: that is asked for by itself.
-func register(v *visit) error {
-	if !v.console.app.OpenRegistration() {
+func register(req *request) error {
+	if !req.console.app.OpenRegistration() {
 		return fault.New(fault.Forbidden, "accounts are made by the operator here; registration is closed")
 	}
-	in, f := decode[newcomer](v)
+	in, f := decode[newcomer](req)
 	if f == nil {
 		f = in.check()
 	}
 	if f != nil {
 		return f
 	}
-	made, err := v.runtime.Directory.Register(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Pace())
+	made, err := req.runtime.Directory.Register(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Pace())
 	if err != nil {
 		return err
 	}
-	return v.answer(person{made.ID, made.Name, made.Admin})
+	return req.answer(person{made.ID, made.Name, made.Admin})
 }
 
 // setUp makes the first administrator, by the code that stands in the log as
 // long as there is no user.
-func setUp(v *visit) error {
+func setUp(req *request) error {
 	in, f := decode[struct {
 		Code string `json:"code"`
 		newcomer
-	}](v)
+	}](req)
 	if f == nil && in.Code == "" {
 		f = missing("code")
 	}
@@ -68,11 +68,11 @@ func setUp(v *visit) error {
 	if f != nil {
 		return f
 	}
-	made, err := v.runtime.Directory.Setup(v.r.Context(), in.Code, in.Name, in.Password)
+	made, err := req.runtime.Directory.Setup(req.r.Context(), in.Code, in.Name, in.Password)
 	if err != nil {
 		return err
 	}
-	return v.answer(person{made.ID, made.Name, made.Admin})
+	return req.answer(person{made.ID, made.Name, made.Admin})
 }
 
 // welcome is the answer to a log-in.
@@ -84,39 +84,39 @@ type welcome struct {
 }
 
 // welcome answers a log-in, whole or half-open.
-func (v *visit) welcome(entry identity.Entry) error {
-	v.endReplaced(entry)
-	v.keepEntry(entry)
+func (req *request) welcome(entry identity.Entry) error {
+	req.endReplaced(entry)
+	req.keepEntry(entry)
 	w := welcome{SecondFactor: len(entry.Factors) > 0, Methods: entry.Factors, Expires: entry.Expires}
 	if !w.SecondFactor {
 		w.Person = &person{ID: entry.Account.UserID, Name: entry.Account.UserName}
 	}
-	return v.answer(w)
+	return req.answer(w)
 }
 
 // endReplaced ends the session whose cookie the browser has sent along and now
 // loses: nobody could log it out any more. The log-in stands whatever comes of
 // that, and a session that cannot be ended now ends by itself.
-func (v *visit) endReplaced(entry identity.Entry) {
-	before, err := v.session()
+func (req *request) endReplaced(entry identity.Entry) {
+	before, err := req.session()
 	if err == nil && before != nil && before.Credential != entry.Account.Credential {
-		err = v.runtime.Directory.Logout(v.r.Context(), before)
+		err = req.runtime.Directory.Logout(req.r.Context(), before)
 	}
 	if err != nil {
-		v.console.logger.Warn("the session before a log-in could not be ended", zap.String("request_id", v.id), zap.Error(err))
+		req.console.logger.Warn("the session before a log-in could not be ended", zap.String("request_id", req.id), zap.Error(err))
 	}
 }
 
 // session returns the account of the session whose cookie was sent along; nil
 // where there is none in force.
-func (v *visit) session() (*identity.Account, error) {
-	name, _ := v.console.app.Cookie()
-	secret, f := auth.Cookie(v.r.Header, name)
+func (req *request) session() (*identity.Account, error) {
+	name, _ := req.console.app.Cookie()
+	secret, f := auth.Cookie(req.r.Header, name)
 	if f != nil || secret == "" {
 		return nil, nil
 	}
-	account, _, err := v.runtime.Directory.AuthenticateSession(v.r.Context(), secret)
-	if addr := auth.Address(v.r); account != nil && addr.IsValid() {
+	account, _, err := req.runtime.Directory.AuthenticateSession(req.r.Context(), secret)
+	if addr := auth.Address(req.r); account != nil && addr.IsValid() {
 		account.Address = addr.String()
 	}
 	return account, err
@@ -124,19 +124,19 @@ func (v *visit) session() (*identity.Account, error) {
 
 // logIn opens a session by name and password, under a secret of its own: the one
 // in a cookie that came along is never taken over.
-func logIn(v *visit) error {
-	in, f := decode[newcomer](v)
+func logIn(req *request) error {
+	in, f := decode[newcomer](req)
 	if f == nil {
 		f = in.check()
 	}
 	if f != nil {
 		return f
 	}
-	entry, err := v.runtime.Directory.Login(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Terms())
+	entry, err := req.runtime.Directory.Login(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Terms())
 	if err != nil {
 		return err
 	}
-	return v.welcome(entry)
+	return req.welcome(entry)
 }
 
 // code is a body that proves something by a code: of an authenticator app, or a
@@ -145,8 +145,8 @@ type code struct {
 	Code string `json:"code"`
 }
 
-func (v *visit) code() (string, *fault.Fault) {
-	in, f := decode[code](v)
+func (req *request) code() (string, *fault.Fault) {
+	in, f := decode[code](req)
 	if f == nil && in.Code == "" {
 		f = missing("code")
 	}
@@ -154,76 +154,76 @@ func (v *visit) code() (string, *fault.Fault) {
 }
 
 // logInCode makes a half-open session whole.
-func logInCode(v *visit) error {
-	in, f := v.code()
+func logInCode(req *request) error {
+	in, f := req.code()
 	switch {
 	case f != nil:
 		return f
-	case !v.account.HalfOpen:
+	case !req.account.HalfOpen:
 		return fault.New(fault.Conflict, "this session is whole: no second factor is due")
 	}
-	entry, err := v.runtime.Directory.LoginCode(v.r.Context(), v.account, in)
+	entry, err := req.runtime.Directory.LoginCode(req.r.Context(), req.account, in)
 	if err != nil {
 		return err
 	}
-	return v.welcome(entry)
+	return req.welcome(entry)
 }
 
 // logOut ends on the server what the request came by: the session, which it takes
 // out of the browser too, or the access token, with the session that was sent
 // beside it. A cookie is forgotten only where its session has ended: else nobody
 // could log it out any more.
-func logOut(v *visit) error {
-	if _, f := decodeMaybe[struct{}](v); f != nil {
+func logOut(req *request) error {
+	if _, f := decodeMaybe[struct{}](req); f != nil {
 		return f
 	}
-	session := v.account
+	session := req.account
 	if !session.Session {
 		var err error
-		if session, err = v.session(); err != nil {
+		if session, err = req.session(); err != nil {
 			return err
 		}
 	}
 	if session != nil {
-		if err := v.runtime.Directory.Logout(v.r.Context(), session); err != nil {
+		if err := req.runtime.Directory.Logout(req.r.Context(), session); err != nil {
 			return err
 		}
-		v.forget()
+		req.forget()
 	}
-	if !v.account.Session {
-		if err := v.runtime.Directory.Logout(v.r.Context(), v.account); err != nil {
+	if !req.account.Session {
+		if err := req.runtime.Directory.Logout(req.r.Context(), req.account); err != nil {
 			return err
 		}
 	}
-	return v.answer(struct{}{})
+	return req.answer(struct{}{})
 }
 
 // changePassword ends the other sessions and the access token.
-func changePassword(v *visit) error {
+func changePassword(req *request) error {
 	in, f := decode[struct {
 		Password    string `json:"password"` // the present one; there may be none yet
 		Replacement string `json:"new_password"`
-	}](v)
+	}](req)
 	if f == nil && in.Replacement == "" {
 		f = missing("new_password")
 	}
 	if f != nil {
 		return f
 	}
-	secret, err := v.runtime.Directory.ChangePassword(v.r.Context(), v.account, in.Password, in.Replacement)
+	secret, err := req.runtime.Directory.ChangePassword(req.r.Context(), req.account, in.Password, in.Replacement)
 	if err != nil {
 		return err
 	}
-	v.renew(secret)
-	return v.answer(struct{}{})
+	req.renew(secret)
+	return req.answer(struct{}{})
 }
 
 // resetPassword sets a password by the one-time code of an operator.
-func resetPassword(v *visit) error {
+func resetPassword(req *request) error {
 	in, f := decode[struct {
 		Code     string `json:"code"`
 		Password string `json:"password"`
-	}](v)
+	}](req)
 	switch {
 	case f != nil:
 		return f
@@ -232,8 +232,8 @@ func resetPassword(v *visit) error {
 	case in.Password == "":
 		return missing("password")
 	}
-	if err := v.runtime.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, auth.Device(v.r), v.console.app.Pace()); err != nil {
+	if err := req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.Pace()); err != nil {
 		return err
 	}
-	return v.answer(struct{}{})
+	return req.answer(struct{}{})
 }

@@ -18,8 +18,8 @@ type query struct {
 	fault  *fault.Fault
 }
 
-func (v *visit) query() *query {
-	values, err := url.ParseQuery(v.r.URL.RawQuery)
+func (req *request) query() *query {
+	values, err := url.ParseQuery(req.r.URL.RawQuery)
 	q := &query{values: values}
 	if err != nil {
 		q.fault = fault.New(fault.InvalidParameter, "the query cannot be read")
@@ -30,11 +30,11 @@ func (v *visit) query() *query {
 // checkQuery refuses parameters that a user's route does not know: a misspelt one
 // must not be taken for none. Routes with a body know none: who writes dry_run
 // there would pay.
-func (v *visit) checkQuery(rt *route) *fault.Fault {
-	if !rt.who.known() || v.r.URL.RawQuery == "" {
+func (req *request) checkQuery(rt *route) *fault.Fault {
+	if !rt.who.known() || req.r.URL.RawQuery == "" {
 		return nil
 	}
-	q := v.query()
+	q := req.query()
 	if q.fault != nil {
 		return q.fault
 	}

@@ -48,13 +48,13 @@ const strangersAtOnce = 32
 // admit counts the request. What the table of rates calls tokens, which it
 // counts by the minute, are requests here, and streams are those of strangers
 // that are under way.
-func (v *visit) admit(class rate) *fault.Fault {
-	whose, rates := auth.Network(v.r), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
-	stranger := v.account == nil
+func (req *request) admit(class rate) *fault.Fault {
+	whose, rates := auth.Network(req.r), limit.Rates{TokensPerMinute: req.console.perMinute(class), Streams: strangersAtOnce}
+	stranger := req.account == nil
 	if !stranger && class != logins {
-		whose = v.owner()
+		whose = req.owner()
 	}
-	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Call{
+	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Call{
 		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
 		Tokens: 1,
 		Stream: stranger,
@@ -66,22 +66,22 @@ func (v *visit) admit(class rate) *fault.Fault {
 	default:
 		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.TokensPerMinute, class).After(refused.RetryAfter)
 	}
-	v.grant = grant
+	req.grant = grant
 	if !stranger {
-		v.proved()
+		req.proved()
 	}
 	return nil
 }
 
 // proved makes room for another stranger: it is known that this one may be here,
 // or the request has ended.
-func (v *visit) proved() { v.grant.End(v.runtime.Store.Now(), 1) }
+func (req *request) proved() { req.grant.End(req.runtime.Store.Now(), 1) }
 
 // owner returns the id for which the requests and bodies of an authenticated caller are
 // counted. A caller that has proved only the password is not counted for the user.
-func (v *visit) owner() string {
-	if v.account.HalfOpen {
-		return v.account.Credential
+func (req *request) owner() string {
+	if req.account.HalfOpen {
+		return req.account.Credential
 	}
-	return v.account.UserID
+	return req.account.UserID
 }

@@ -22,7 +22,7 @@ type route struct {
 	// spaces. Another is refused, as an unknown name in a body is.
 	params string
 
-	serve func(*visit) error
+	serve func(*request) error
 }
 
 // class is who may come in.

@@ -38,37 +38,37 @@ type planUse struct {
 	NextReset  int64        `json:"next_reset_time,omitempty"`
 }
 
-func showSelf(v *visit) error {
-	ctx, id := v.r.Context(), v.account.UserID
-	user, err := v.runtime.Directory.User(ctx, id)
+func showSelf(req *request) error {
+	ctx, id := req.r.Context(), req.account.UserID
+	user, err := req.runtime.Directory.User(ctx, id)
 	if err != nil {
 		return err
 	}
-	factors, err := v.runtime.Directory.Factors(ctx, id)
+	factors, err := req.runtime.Directory.Factors(ctx, id)
 	if err != nil {
 		return err
 	}
-	funds, err := v.runtime.Ledger.Funds(ctx, id)
+	funds, err := req.runtime.Ledger.Funds(ctx, id)
 	if err != nil {
 		return err
 	}
-	preference, err := v.runtime.Billing.Preference(ctx, id)
+	preference, err := req.runtime.Billing.Preference(ctx, id)
 	if err != nil {
 		return err
 	}
-	plans, err := v.planUse()
+	plans, err := req.planUse()
 	if err != nil {
 		return err
 	}
-	return v.answer(self{
+	return req.answer(self{
 		ID: id, Name: user.Name, DisplayName: user.DisplayName, Created: user.Created, Admin: user.Admin,
-		Currency: v.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
+		Currency: req.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
 		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token,
 	})
 }
 
-func (v *visit) planUse() ([]planUse, error) {
-	subscriptions, err := v.runtime.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+func (req *request) planUse() ([]planUse, error) {
+	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +83,13 @@ func (v *visit) planUse() ([]planUse, error) {
 }
 
 // changeSelf changes what a user says of himself, and shows the account.
-func changeSelf(v *visit) error {
-	profile, f := decode[identity.Profile](v)
+func changeSelf(req *request) error {
+	profile, f := decode[identity.Profile](req)
 	if f != nil {
 		return f
 	}
-	if _, err := v.runtime.Directory.ChangeProfile(v.r.Context(), v.account, profile); err != nil {
+	if _, err := req.runtime.Directory.ChangeProfile(req.r.Context(), req.account, profile); err != nil {
 		return err
 	}
-	return showSelf(v)
+	return showSelf(req)
 }

@@ -3,59 +3,59 @@ package console
 import "github.com/caddy-modelgate/modelgate/internal/identity"
 
 // listSessions shows where the user is logged in.
-func listSessions(v *visit) error {
-	q := v.query()
+func listSessions(req *request) error {
+	q := req.query()
 	p := q.paging()
 	if q.fault != nil {
 		return q.fault
 	}
-	sessions, err := v.runtime.Directory.Sessions(v.r.Context(), v.account)
+	sessions, err := req.runtime.Directory.Sessions(req.r.Context(), req.account)
 	if err != nil {
 		return err
 	}
-	return v.answer(cut(sessions, p))
+	return req.answer(cut(sessions, p))
 }
 
 // endSession ends one of them; one of somebody else is as one that is not there.
-func endSession(v *visit) error {
-	id := v.r.PathValue("id")
-	if err := v.runtime.Directory.EndSession(v.r.Context(), v.account, id); err != nil {
+func endSession(req *request) error {
+	id := req.r.PathValue("id")
+	if err := req.runtime.Directory.EndSession(req.r.Context(), req.account, id); err != nil {
 		return err
 	}
-	if v.account.Session && id == v.account.Credential {
-		v.forget()
+	if req.account.Session && id == req.account.Credential {
+		req.forget()
 	}
-	return v.answer(struct{}{})
+	return req.answer(struct{}{})
 }
 
 // endSessions ends the others, or all with the one that asks.
-func endSessions(v *visit) error {
-	q := v.query()
+func endSessions(req *request) error {
+	q := req.query()
 	all := q.word("which", "others", "all") == "all"
 	if q.fault != nil {
 		return q.fault
 	}
-	secret, err := v.runtime.Directory.EndSessions(v.r.Context(), v.account, all)
+	secret, err := req.runtime.Directory.EndSessions(req.r.Context(), req.account, all)
 	if err != nil {
 		return err
 	}
-	if all && v.account.Session {
-		v.forget()
+	if all && req.account.Session {
+		req.forget()
 	}
-	v.renew(secret)
-	return v.answer(struct{}{})
+	req.renew(secret)
+	return req.answer(struct{}{})
 }
 
 // listActivity shows what was done to the account, the latest first.
-func listActivity(v *visit) error {
-	q := v.query()
+func listActivity(req *request) error {
+	q := req.query()
 	p := q.paging()
 	if q.fault != nil {
 		return q.fault
 	}
-	events, total, err := v.runtime.Directory.Activity(v.r.Context(), v.account.UserID, p.skip(), p.size)
+	events, total, err := req.runtime.Directory.Activity(req.r.Context(), req.account.UserID, p.skip(), p.size)
 	if err != nil {
 		return err
 	}
-	return v.answer(listed[identity.Event](events, total, p))
+	return req.answer(listed[identity.Event](events, total, p))
 }

@@ -17,14 +17,14 @@ type status struct {
 	Providers    []string `json:"payment_providers"`
 }
 
-func showStatus(v *visit) error {
-	setup, err := v.runtime.Directory.SetupDue(v.r.Context())
+func showStatus(req *request) error {
+	setup, err := req.runtime.Directory.SetupDue(req.r.Context())
 	if err != nil {
 		return err
 	}
-	app := v.console.app
+	app := req.console.app
 	rp, off := app.RelyingParty()
-	return v.answer(status{
+	return req.answer(status{
 		Version: version(), Setup: setup, Registration: app.OpenRegistration(),
 		Passkeys: off == nil, RPID: rp.ID,
 		Currency: app.Currency, Providers: append([]string{}, app.Payments()...),

@@ -12,31 +12,31 @@ type onSale struct {
 	Enabled  bool   `json:"enabled"`
 }
 
-func listPlans(v *visit) error {
-	q := v.query()
+func listPlans(req *request) error {
+	q := req.query()
 	p := q.paging()
 	if q.fault != nil {
 		return q.fault
 	}
-	plans := v.console.app.Plans().OnSale()
+	plans := req.console.app.Plans().OnSale()
 	offers := make([]onSale, len(plans))
 	for i, plan := range plans {
-		offers[i] = onSale{plan, v.console.app.Currency, !plan.Disabled}
+		offers[i] = onSale{plan, req.console.app.Currency, !plan.Disabled}
 	}
-	return v.answer(cut(offers, p))
+	return req.answer(cut(offers, p))
 }
 
-func listSubscriptions(v *visit) error {
-	q := v.query()
+func listSubscriptions(req *request) error {
+	q := req.query()
 	p := q.paging()
 	if q.fault != nil {
 		return q.fault
 	}
-	subscriptions, err := v.runtime.Billing.Subscriptions(v.r.Context(), v.account.UserID)
+	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
 	if err != nil {
 		return err
 	}
-	return v.answer(cut(subscriptions, p))
+	return req.answer(cut(subscriptions, p))
 }
 
 // preferred is in which order a user wants calls to be paid.
@@ -44,18 +44,18 @@ type preferred struct {
 	Preference billing.Preference `json:"preference"`
 }
 
-func setPreference(v *visit) error {
-	in, f := decode[preferred](v)
+func setPreference(req *request) error {
+	in, f := decode[preferred](req)
 	if f != nil {
 		return f
 	}
 	if in.Preference == "" {
 		return missing("preference")
 	}
-	if err := v.runtime.Billing.SetPreference(v.r.Context(), v.account.UserID, in.Preference); err != nil {
+	if err := req.runtime.Billing.SetPreference(req.r.Context(), req.account.UserID, in.Preference); err != nil {
 		return err
 	}
-	return v.answer(in)
+	return req.answer(in)
 }
 
 // The bodies of docs/reference/money.md#subscriptions. A member that is a pointer is
@@ -78,52 +78,52 @@ func missing(name string) *fault.Fault {
 	return fault.At(fault.MissingParameter, name, "`%s` is required", name)
 }
 
-func buyPlan(v *visit) error {
-	in, f := decode[purchase](v)
+func buyPlan(req *request) error {
+	in, f := decode[purchase](req)
 	switch {
 	case f != nil:
 		return f
 	case in.PlanID == nil:
 		return missing("plan_id")
 	}
-	if err := v.protectPurchase(*in.PlanID, in.IdempotencyKey); err != nil {
+	if err := req.protectPurchase(*in.PlanID, in.IdempotencyKey); err != nil {
 		return err
 	}
-	app := v.console.app
-	return v.receipt(v.runtime.Billing.Buy(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID, in.IdempotencyKey))
+	app := req.console.app
+	return req.receipt(req.runtime.Billing.Buy(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.PlanID, in.IdempotencyKey))
 }
 
-func claimPlan(v *visit) error {
-	in, f := decode[claim](v)
+func claimPlan(req *request) error {
+	in, f := decode[claim](req)
 	switch {
 	case f != nil:
 		return f
 	case in.PlanID == nil:
 		return missing("plan_id")
 	}
-	app := v.console.app
-	return v.receipt(v.runtime.Billing.Claim(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.PlanID))
+	app := req.console.app
+	return req.receipt(req.runtime.Billing.Claim(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.PlanID))
 }
 
-func renewSubscription(v *visit) error {
-	in, f := decode[renewal](v)
+func renewSubscription(req *request) error {
+	in, f := decode[renewal](req)
 	switch {
 	case f != nil:
 		return f
 	case in.SubscriptionID == nil:
 		return missing("subscription_id")
 	}
-	if err := v.protectRenewal(*in.SubscriptionID, in.IdempotencyKey); err != nil {
+	if err := req.protectRenewal(*in.SubscriptionID, in.IdempotencyKey); err != nil {
 		return err
 	}
-	app := v.console.app
-	return v.receipt(v.runtime.Billing.Renew(v.r.Context(), app.Plans(), app.Currency, v.account.UserID, *in.SubscriptionID, in.IdempotencyKey))
+	app := req.console.app
+	return req.receipt(req.runtime.Billing.Renew(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.SubscriptionID, in.IdempotencyKey))
 }
 
 // receipt answers what was bought, or why it was not.
-func (v *visit) receipt(r billing.Receipt, err error) error {
+func (req *request) receipt(r billing.Receipt, err error) error {
 	if err != nil {
 		return err
 	}
-	return v.answerOnce(envelope{Data: r}, r.Replayed)
+	return req.answerOnce(envelope{Data: r}, r.Replayed)
 }

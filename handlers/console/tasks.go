@@ -33,14 +33,14 @@ func shown(t *task.Task) shownTask {
 
 // listTasks answers the tasks of all of the user's keys, newest first, those of
 // revoked keys and those composed here among them.
-func listTasks(v *visit) error {
-	q := v.query()
+func listTasks(req *request) error {
+	q := req.query()
 	p := q.paging()
 	filter := task.Filter{Key: q.text("key_id"), Status: task.State(q.text("status"))}
 	if q.fault != nil {
 		return q.fault
 	}
-	tasks, total, err := v.runtime.Tasks.TaskPage(v.r.Context(), v.account.UserID, filter, int(p.skip()), int(p.size))
+	tasks, total, err := req.runtime.Tasks.TaskPage(req.r.Context(), req.account.UserID, filter, int(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
@@ -48,69 +48,69 @@ func listTasks(v *visit) error {
 	for i, t := range tasks {
 		items[i] = shown(t)
 	}
-	return v.answer(listed(items, int64(total), p))
+	return req.answer(listed(items, int64(total), p))
 }
 
-func showTask(v *visit) error {
-	t, err := v.runtime.Tasks.Get(v.r.Context(), task.OfUser(v.account.UserID), v.r.PathValue("task_id"))
+func showTask(req *request) error {
+	t, err := req.runtime.Tasks.Get(req.r.Context(), task.OfUser(req.account.UserID), req.r.PathValue("task_id"))
 	if err != nil {
 		return err
 	}
-	return v.answer(shown(t))
+	return req.answer(shown(t))
 }
 
-func cancelTask(v *visit) error {
-	if _, f := decodeMaybe[struct{}](v); f != nil {
+func cancelTask(req *request) error {
+	if _, f := decodeMaybe[struct{}](req); f != nil {
 		return f
 	}
-	user := v.account.UserID
-	t, err := v.runtime.Tasks.CancelAs(v.r.Context(), user, task.OfUser(user), v.r.PathValue("task_id"))
+	user := req.account.UserID
+	t, err := req.runtime.Tasks.CancelAs(req.r.Context(), user, task.OfUser(user), req.r.PathValue("task_id"))
 	if err != nil {
 		return err
 	}
-	return v.answer(shown(t))
+	return req.answer(shown(t))
 }
 
 // composeTask makes a task of the user's hidden key. An Idempotency-Key makes one
 // task of however many requests.
-func composeTask(v *visit) error {
-	request, f := composition(v.body)
+func composeTask(req *request) error {
+	request, f := composition(req.body)
 	if f != nil {
 		return f
 	}
-	once, f := reply.IdempotencyKey(v.r.Header)
+	once, f := reply.IdempotencyKey(req.r.Header)
 	if f != nil {
 		return f
 	}
-	made, f := v.console.app.Generation(request)
+	made, f := req.console.app.Generation(request)
 	if f != nil {
 		return f
 	}
-	composer, err := v.runtime.Directory.Composer(v.r.Context(), v.account)
+	composer, err := req.runtime.Directory.Composer(req.r.Context(), req.account)
 	if err != nil {
 		return err
 	}
-	key, user := auth.Subjects(composer, &v.console.app.Limits)
-	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Call{Key: key, User: user})
+	key, user := auth.Subjects(composer, &req.console.app.Limits)
+	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Call{Key: key, User: user})
 	if refused != nil {
 		return refused.Fault()
 	}
-	defer func() { grant.End(v.runtime.Store.Now(), 0) }()
+	defer func() { grant.End(req.runtime.Store.Now(), 0) }()
 
 	submission := made.Submission(auth.Payer(composer), composer.KeyID)
 	submission.IdempotencyKey = once
 	if submission.Fingerprint, err = request.Fingerprint(); err != nil {
 		return err
 	}
-	t, replayed, err := v.runtime.Tasks.Submit(v.r.Context(), submission)
+	t, replayed, err := req.runtime.Tasks.Submit(req.r.Context(), submission)
 	if err != nil {
 		return err
 	}
-	v.console.logger.Info("task", zap.String("request_id", v.id), zap.String("route", "console"),
+	req.console.logger.Info("task", zap.String("request_id", req.id), zap.String("route", "console"),
 		zap.String("user_id", composer.UserID), zap.String("key_id", composer.KeyID),
 		zap.String("model", made.Model), zap.String("family", made.Family), zap.String("backend", made.Backend), zap.String("hold", made.Quote.Hold.String()),
 		zap.String("task_id", t.ID), zap.String("task_status", string(t.Status)), zap.Bool("replayed", replayed))
-	return v.answerOnce(envelope{Data: struct {
+	return req.answerOnce(envelope{Data: struct {
 		shownTask
 		Replayed bool `json:"replayed"`
 	}{shown(t), replayed}}, replayed)

@@ -17,9 +17,9 @@ type topUpInfo struct {
 	Max       money.Amount `json:"max"`
 }
 
-func showTopUp(v *visit) error {
-	app := v.console.app
-	return v.answer(topUpInfo{
+func showTopUp(req *request) error {
+	app := req.console.app
+	return req.answer(topUpInfo{
 		Providers: append([]string{}, app.Payments()...),
 		Currency:  app.Currency, Min: app.TopUp.Min, Max: app.TopUp.Max,
 	})
@@ -32,62 +32,62 @@ type topUp struct {
 }
 
 // openOrder opens an order at a payment service, and answers where to pay it.
-func openOrder(v *visit) error {
-	name := v.r.PathValue("provider")
-	provider, f := v.provider(name)
+func openOrder(req *request) error {
+	name := req.r.PathValue("provider")
+	provider, f := req.provider(name)
 	if f != nil {
 		return f
 	}
-	in, f := decode[topUp](v)
+	in, f := decode[topUp](req)
 	switch {
 	case f != nil:
 		return f
 	case in.Amount == nil:
 		return missing("amount")
 	}
-	app := v.console.app
-	order, replayed, err := v.runtime.Billing.OpenOrder(v.r.Context(), billing.OrderRequest{
-		User: v.account.UserID, Provider: name,
+	app := req.console.app
+	order, replayed, err := req.runtime.Billing.OpenOrder(req.r.Context(), billing.OrderRequest{
+		User: req.account.UserID, Provider: name,
 		Amount: *in.Amount, Currency: app.Currency, Key: in.IdempotencyKey,
 		Min: app.TopUp.Min, Max: app.TopUp.Max,
 		Title: fmt.Sprintf("Top-up of %v %s", *in.Amount, app.Currency),
-		URLs:  v.urls(name),
+		URLs:  req.urls(name),
 	}, provider)
 	if err != nil {
 		return err
 	}
-	return v.answerOnce(envelope{URL: order.PayURL, Data: struct {
+	return req.answerOnce(envelope{URL: order.PayURL, Data: struct {
 		billing.Order
 		Replayed bool `json:"replayed"`
 	}{order, replayed}}, replayed)
 }
 
 // provider returns the payment service of a name.
-func (v *visit) provider(name string) (payments.Provider, *fault.Fault) {
-	provider, ok := v.console.app.Payment(name)
+func (req *request) provider(name string) (payments.Provider, *fault.Fault) {
+	provider, ok := req.console.app.Payment(name)
 	if !ok {
 		return nil, fault.At(fault.ProviderNotFound, "provider", "there is no payment service of this name here")
 	}
 	return provider, nil
 }
 
-func listOrders(v *visit) error {
-	q := v.query()
+func listOrders(req *request) error {
+	q := req.query()
 	p := q.paging()
 	if q.fault != nil {
 		return q.fault
 	}
-	orders, total, err := v.runtime.Billing.Orders(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
+	orders, total, err := req.runtime.Billing.Orders(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
-	return v.answer(listed(orders, int64(total), p))
+	return req.answer(listed(orders, int64(total), p))
 }
 
-func showOrder(v *visit) error {
-	order, err := v.runtime.Billing.Order(v.r.Context(), v.account.UserID, v.r.PathValue("trade_no"))
+func showOrder(req *request) error {
+	order, err := req.runtime.Billing.Order(req.r.Context(), req.account.UserID, req.r.PathValue("trade_no"))
 	if err != nil {
 		return err
 	}
-	return v.answer(order)
+	return req.answer(order)
 }

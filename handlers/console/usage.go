@@ -39,17 +39,17 @@ var groupings = map[string]func(ledger.Usage) group{
 
 // showUsage answers what a user has used, by day, model or key. The days are
 // those of UTC that the given span touches; by default the last 30.
-func showUsage(v *visit) error {
-	q := v.query()
+func showUsage(req *request) error {
+	q := req.query()
 	groupOf := groupings[q.word("group", "day", "model", "key")]
 	q.word("tz", "UTC") // others are not added up
-	start, end := q.days(v.runtime.Store.Now())
+	start, end := q.days(req.runtime.Store.Now())
 	if q.fault != nil {
 		return q.fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
 	sums := make(map[group]*ledger.Sum)
-	err := v.runtime.Ledger.ScanUsage(v.r.Context(), v.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
+	err := req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
 		of := groupOf(u)
 		if sums[of] == nil {
 			sums[of] = new(ledger.Sum)
@@ -70,7 +70,7 @@ func showUsage(v *visit) error {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Calls, a.Calls),
 			cmp.Compare(a.Model, b.Model), cmp.Compare(a.KeyID, b.KeyID))
 	})
-	return v.answer(report)
+	return req.answer(report)
 }
 
 // days returns the parameters start and end widened to whole days.

@@ -18,41 +18,41 @@ import (
 )
 
 // webhook is the way of what payment services send.
-func (v *visit) webhook(rows table) {
-	v.run(func() error {
-		if f := v.listens(); f != nil {
+func (req *request) webhook(rows table) {
+	req.run(func() error {
+		if f := req.listens(); f != nil {
 			return f
 		}
-		return v.serve(rows)
+		return req.serve(rows)
 	})
 }
 
 // listens refuses what no configured service sends.
-func (v *visit) listens() *fault.Fault {
-	provider, f := v.provider(v.r.PathValue("provider"))
+func (req *request) listens() *fault.Fault {
+	provider, f := req.provider(req.r.PathValue("provider"))
 	if f != nil {
 		return f
 	}
-	if methods := provider.Methods(); !slices.Contains(methods, v.r.Method) {
+	if methods := provider.Methods(); !slices.Contains(methods, req.r.Method) {
 		return notAllowed(methods)
 	}
 	return nil
 }
 
 // head is all of a webhook but its body.
-func (v *visit) head() (w payments.Webhook, f *fault.Fault) {
-	query, err := url.ParseQuery(v.r.URL.RawQuery)
+func (req *request) head() (w payments.Webhook, f *fault.Fault) {
+	query, err := url.ParseQuery(req.r.URL.RawQuery)
 	if err != nil {
 		return w, fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	return payments.Webhook{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.runtime.Store.Now()}, nil
+	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}, nil
 }
 
 // checkHead refuses a webhook whose head tells that it is not from the service,
 // before anything of the body is read.
-func (v *visit) checkHead() *fault.Fault {
-	name := v.r.PathValue("provider")
-	provider, f := v.provider(name)
+func (req *request) checkHead() *fault.Fault {
+	name := req.r.PathValue("provider")
+	provider, f := req.provider(name)
 	if f != nil {
 		return f
 	}
@@ -60,53 +60,53 @@ func (v *visit) checkHead() *fault.Fault {
 	if !ok {
 		return nil
 	}
-	w, f := v.head()
+	w, f := req.head()
 	if f != nil {
 		return f
 	}
 	if err := checker.CheckHead(w); err != nil {
-		return v.unproved(name, err)
+		return req.unproved(name, err)
 	}
 	return nil
 }
 
 // unproved refuses what is not proved to be from a service.
-func (v *visit) unproved(provider string, why error) *fault.Fault {
-	v.console.logger.Warn("a payment webhook was refused", zap.String("request_id", v.id),
-		zap.String("provider", provider), zap.String("address", auth.Network(v.r)), zap.Error(why))
+func (req *request) unproved(provider string, why error) *fault.Fault {
+	req.console.logger.Warn("a payment webhook was refused", zap.String("request_id", req.id),
+		zap.String("provider", provider), zap.String("address", auth.Network(req.r)), zap.Error(why))
 	return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
 }
 
 // takeNotice does what a payment service tells, and acknowledges it once that
 // is durable. What is not acknowledged the service sends again: so nothing is
 // refused but what is not proved to be from it, and what the store cannot take.
-func takeNotice(v *visit) error {
-	name := v.r.PathValue("provider")
-	provider, f := v.provider(name)
+func takeNotice(req *request) error {
+	name := req.r.PathValue("provider")
+	provider, f := req.provider(name)
 	if f != nil {
 		return f
 	}
-	w, f := v.head()
+	w, f := req.head()
 	if f != nil {
 		return f
 	}
-	w.Body = v.body
+	w.Body = req.body
 	notice, err := provider.Read(w)
 	if errors.Is(err, payments.ErrSignature) {
-		return v.unproved(name, err)
+		return req.unproved(name, err)
 	}
-	v.proved()
+	req.proved()
 	if err != nil {
 		// It comes from the service, and would be as unreadable the next time.
-		notice = unreadable(v.r, v.body, err)
+		notice = unreadable(req.r, req.body, err)
 	}
-	if _, err := v.runtime.Billing.Apply(v.r.Context(), name, notice); err != nil {
-		v.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
-			zap.String("request_id", v.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
+	if _, err := req.runtime.Billing.Apply(req.r.Context(), name, notice); err != nil {
+		req.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
+			zap.String("request_id", req.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
 		return fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
 	}
 	body, contentType := provider.Acknowledgement()
-	v.write(contentType, []byte(body))
+	req.write(contentType, []byte(body))
 	return nil
 }
 

@@ -12,25 +12,25 @@ import (
 
 // readBody reads the whole body, at most limit bytes. It is refused unread where
 // the head tells that it will not do.
-func (v *visit) readBody(limit int64) ([]byte, *fault.Fault) {
-	if coding := reply.Encoding(v.r.Header); coding != "" {
+func (req *request) readBody(limit int64) ([]byte, *fault.Fault) {
+	if coding := reply.Encoding(req.r.Header); coding != "" {
 		return nil, fault.New(fault.UnsupportedMediaType, "Content-Encoding %.64q: send the body without an encoding", coding)
 	}
 	patience := reply.UnauthenticatedPatience
-	if v.principal != nil {
-		patience = time.Duration(v.tasks.app.Limits.BodyRead)
+	if req.principal != nil {
+		patience = time.Duration(req.tasks.app.Limits.BodyRead)
 	}
-	body, refused := reply.ReadBody(v.w, v.r, limit, patience, v.claim())
-	v.read = refused == nil
+	body, refused := reply.ReadBody(req.w, req.r, limit, patience, req.claim())
+	req.read = refused == nil
 	return body, refused
 }
 
 // claim opens the claim of the body. Notices have a budget of their own.
-func (v *visit) claim() *bodymem.Claim {
-	if v.principal == nil {
-		v.runtime.Bodies.Notices.Open(&v.memory, v.w, auth.Network(v.r), caddymodule.NoticeBodies)
+func (req *request) claim() *bodymem.Claim {
+	if req.principal == nil {
+		req.runtime.Bodies.Notices.Open(&req.memory, req.w, auth.Network(req.r), caddymodule.NoticeBodies)
 	} else {
-		v.runtime.Bodies.Users.Open(&v.memory, v.w, v.principal.UserID, v.tasks.app.Limits.Bodies())
+		req.runtime.Bodies.Users.Open(&req.memory, req.w, req.principal.UserID, req.tasks.app.Limits.Bodies())
 	}
-	return &v.memory
+	return &req.memory
 }

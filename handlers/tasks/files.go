@@ -30,12 +30,12 @@ func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such 
 
 // serveFile serves GET /v1/files/{name}/{media_name}: a result, to whoever has
 // the link. It reads no cookie and no credential.
-func serveFile(v *visit) error {
-	mediaName, err := url.PathUnescape(v.segments[1])
+func serveFile(req *request) error {
+	mediaName, err := url.PathUnescape(req.segments[1])
 	if err != nil {
 		return noFile()
 	}
-	file, err := v.runtime.Media.Open(v.r.Context(), v.segments[0])
+	file, err := req.runtime.Media.Open(req.r.Context(), req.segments[0])
 	switch {
 	case errors.Is(err, media.ErrGone):
 		return fault.New(fault.Gone, "the file is not kept any more: results are kept for 7 days")
@@ -46,14 +46,14 @@ func serveFile(v *visit) error {
 	if file.MediaName != mediaName {
 		return noFile()
 	}
-	if n := 1 + strings.Count(v.r.Header.Get("Range"), ","); n > maxRanges {
+	if n := 1 + strings.Count(req.r.Header.Get("Range"), ","); n > maxRanges {
 		return fault.New(fault.RangeNotSatisfiable, "`Range` asks for %d ranges; allowed: %d", n, maxRanges)
 	}
-	v.describe(file)
-	v.release() // a download may last, and needs no store
+	req.describe(file)
+	req.release() // a download may last, and needs no store
 	// ServeContent answers ranges and conditions.
-	w := &ranged{ResponseWriter: v.w}
-	http.ServeContent(w, ranging(v.r), "", file.Modified, file)
+	w := &ranged{ResponseWriter: req.w}
+	http.ServeContent(w, ranging(req.r), "", file.Modified, file)
 	if w.refused {
 		f := fault.New(fault.RangeNotSatisfiable, "the file has %d bytes, and `Range` asks for none of them", file.Size)
 		f.Complete = file.Size
@@ -104,20 +104,20 @@ func (w *ranged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // describe writes the head of a file. A name is never given to another file, so
 // that it stands for the content in the ETag.
-func (v *visit) describe(file *media.File) {
+func (req *request) describe(file *media.File) {
 	contentType, disposition := file.Type, "inline"
 	if !shown[contentType] {
 		contentType, disposition = "application/octet-stream", "attachment"
 	}
-	left := max(0, int64(file.GoneAt.Sub(v.runtime.Store.Now())/time.Second))
-	header := v.w.Header()
-	reply.Stamp(header, v.route.dialect, v.id)
+	left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))
+	header := req.w.Header()
+	reply.Stamp(header, req.route.dialect, req.id)
 	for name, value := range map[string]string{
 		"Content-Type":            contentType,
 		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),
 		"Cache-Control":           "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable",
 		"Content-Security-Policy": "sandbox",
-		"Etag":                    `"` + v.segments[0] + `"`,
+		"Etag":                    `"` + req.segments[0] + `"`,
 		"X-Content-Type-Options":  "nosniff",
 	} {
 		header.Set(name, value)

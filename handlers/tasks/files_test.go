@@ -29,7 +29,7 @@ func kept(t *testing.T, mediaName string) (w *world, path string) {
 	w = start(t, "media {\n path "+t.TempDir()+"/media\n allow "+strings.TrimPrefix(source.URL, "http://")+"\n }")
 	key := w.rich(t)
 	task := w.must(t, key, videoPath, asking(videoPath, object{"output.media_name": mediaName})).Task_ID
-	end := w.finish(t, key, task, made(source.URL+"/v.html"))
+	end := w.finish(t, key, task, made(source.URL+"/req.html"))
 	path, ours := strings.CutPrefix(end.Result.URL, "https://gate.example")
 	if !ours || !strings.HasPrefix(path, "/v1/files/") {
 		t.Fatalf("the file is at %s", end.Result.URL)
@@ -166,10 +166,10 @@ func TestWithoutMediaTheLinksOfTheBackendArePassedOn(t *testing.T) {
 	w := start(t, "media off")
 	key := w.rich(t)
 	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	if got := w.finish(t, key, task, made("https://cdn.example/v.mp4")); got.Result.URL != "https://cdn.example/v.mp4" {
+	if got := w.finish(t, key, task, made("https://cdn.example/req.mp4")); got.Result.URL != "https://cdn.example/req.mp4" {
 		t.Errorf("the link is %+v", got.Result)
 	}
-	refusal{404, fault.NotFound, "", ""}.check(t, "/v1/files", w.file(t, "/v1/files/aaaaaaaaaaaaaaaaaaaaaaaaaa/v.mp4"))
+	refusal{404, fault.NotFound, "", ""}.check(t, "/v1/files", w.file(t, "/v1/files/aaaaaaaaaaaaaaaaaaaaaaaaaa/req.mp4"))
 }
 
 func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
@@ -214,7 +214,7 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 	if got := decoded[resource](t, w.get(t, key, tasksPath+"/"+task)); got.Status != "queued" {
 		t.Errorf("answered %+v", got)
 	}
-	w.finish(t, key, task, made("https://cdn.example/v.mp4"))
+	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
 }
 
 func TestOneAddressHasOnlySoManyNoticesUnderWay(t *testing.T) {

@@ -73,14 +73,14 @@ type creation struct {
 }
 
 func created(s *submission) any {
-	given := light(s.request.Fields)
+	given := light(s.spec.Fields)
 	c := creation{
 		generationHead: headOf(s.task),
 		Prompt:         given["prompt"], Duration: given["duration"], Width: given["width"], Height: given["height"],
 		FPS: given["fps"], Seed: given["seed"], N: given["n"], ResponseFormat: given["response_format"], User: given["user"],
-		Metadata: lightMetadata(s.request.Fields["metadata"]),
+		Metadata: lightMetadata(s.spec.Fields["metadata"]),
 	}
-	if inputs := s.request.Inputs; len(inputs) > 0 && strings.Contains(inputs[0].URL, "://") {
+	if inputs := s.spec.Inputs; len(inputs) > 0 && strings.Contains(inputs[0].URL, "://") {
 		c.Image = inputs[0].URL
 	}
 	return c
@@ -140,8 +140,8 @@ type medium struct {
 
 // showGeneration serves GET /v1/video/generations/{id}?wait=. Any video is shown
 // there, however it was asked for; images are not.
-func showGeneration(v *visit) error {
-	t, err := v.look()
+func showGeneration(req *request) error {
+	t, err := req.look()
 	if err != nil {
 		return err
 	}
@@ -157,5 +157,5 @@ func showGeneration(v *visit) error {
 			flat.Metadata = &m
 		}
 	}
-	return v.answer(flat)
+	return req.answer(flat)
 }

@@ -172,7 +172,7 @@ func TestAKeyHasOnlySoManyUnfinishedTasks(t *testing.T) {
 		t.Errorf("headers %v", got.Header)
 	}
 	w.must(t, w.rich(t), videoPath, asking(videoPath, nil)) // another key has its own
-	w.finish(t, key, first, made("https://cdn.example/v.mp4"))
+	w.finish(t, key, first, made("https://cdn.example/req.mp4"))
 	w.must(t, key, videoPath, asking(videoPath, nil))
 }
 

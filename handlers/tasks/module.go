@@ -67,8 +67,8 @@ func (t *Tasks) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	if rt == nil {
 		return reply.Pass(w, r, next, t.app.VersionHeader)
 	}
-	v := &visit{tasks: t, route: rt, segments: segments, id: requestid.New(), w: w, r: r}
-	v.run()
+	req := &request{tasks: t, route: rt, segments: segments, id: requestid.New(), w: w, r: r}
+	req.run()
 	return nil
 }
 

@@ -30,52 +30,52 @@ var noNotices = fault.New(fault.NotFound, "no backend of this name takes notices
 // that a job has changed. The adapter knows whether it is the service, and refuses
 // most others by the head, before anything of the body is read. All that comes of a
 // notice is that the job is asked for soon.
-func takeNotice(v *visit) error {
-	name := v.segments[0]
-	adapter, ok := v.tasks.app.Notified(name)
+func takeNotice(req *request) error {
+	name := req.segments[0]
+	adapter, ok := req.tasks.app.Notified(name)
 	if !ok {
 		return noNotices
 	}
-	grant, refused := v.admitStranger()
+	grant, refused := req.admitStranger()
 	if refused != nil {
 		return refused
 	}
 	defer func() { grant.End(time.Now(), 1) }()
-	query, err := url.ParseQuery(v.r.URL.RawQuery)
+	query, err := url.ParseQuery(req.r.URL.RawQuery)
 	if err != nil {
 		return fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	notice := backends.Notification{Method: v.r.Method, Header: v.r.Header, Query: query, Now: v.runtime.Store.Now()}
+	notice := backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}
 	if err := adapter.CheckHead(notice); err != nil {
-		return v.unproved(name, err)
+		return req.unproved(name, err)
 	}
-	if notice.Body, refused = v.readBody(noticeLimit); refused != nil {
+	if notice.Body, refused = req.readBody(noticeLimit); refused != nil {
 		return refused
 	}
 	ref, err := adapter.Notice(notice)
 	if err != nil {
-		return v.unproved(name, err)
+		return req.unproved(name, err)
 	}
-	if err := v.runtime.Tasks.Wake(v.r.Context(), name, ref); err != nil {
+	if err := req.runtime.Tasks.Wake(req.r.Context(), name, ref); err != nil {
 		return err
 	}
-	return v.answer(struct{}{})
+	return req.answer(struct{}{})
 }
 
 // unproved refuses a notice that is not proved to be from the service.
-func (v *visit) unproved(backend string, why error) *fault.Fault {
+func (req *request) unproved(backend string, why error) *fault.Fault {
 	if errors.Is(why, backends.ErrNoNotices) {
 		return noNotices
 	}
-	v.tasks.logger.Warn("a notice is refused", zap.String("request_id", v.id), zap.String("backend", backend), zap.Error(why))
+	req.tasks.logger.Warn("a notice is refused", zap.String("request_id", req.id), zap.String("backend", backend), zap.Error(why))
 	return fault.New(fault.Forbidden, "this is no notice of the service of this backend")
 }
 
 // admitStranger counts a request of somebody without an account, by the address.
 // What the table of rates counts by the minute as tokens are requests here.
-func (v *visit) admitStranger() (limit.Grant, *fault.Fault) {
-	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: "notice/" + auth.Network(v.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
+func (req *request) admitStranger() (limit.Grant, *fault.Fault) {
+	grant, refused := req.runtime.Rates.Admit(time.Now(), limit.Call{
+		User:   limit.Subject{ID: "notice/" + auth.Network(req.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
 		Tokens: 1,
 		Stream: true,
 	})

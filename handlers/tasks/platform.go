@@ -27,12 +27,12 @@ type acceptance struct {
 func accepted(s *submission) any { return acceptance{s.task.ID, s.task.Status, s.ignored} }
 
 // showTask serves GET /v1/platform/tasks/{id}?wait=.
-func showTask(v *visit) error {
-	t, err := v.look()
+func showTask(req *request) error {
+	t, err := req.look()
 	if err != nil {
 		return err
 	}
-	return v.answer(t)
+	return req.answer(t)
 }
 
 // maxWaits is how many requests of a user may wait for a change of a task at once,
@@ -41,32 +41,32 @@ const maxWaits = 128
 
 // look returns the task of the path, after a change where the caller waits for
 // one.
-func (v *visit) look() (t *task.Task, err error) {
-	q := v.query()
+func (req *request) look() (t *task.Task, err error) {
+	q := req.query()
 	wait := q.wait()
 	if q.fault != nil {
 		return nil, q.fault
 	}
-	owner, id := task.OfKey(v.principal.KeyID), v.segments[0]
-	v.name("http.modelgate.task_id", id)
+	owner, id := task.OfKey(req.principal.KeyID), req.segments[0]
+	req.name("http.modelgate.task_id", id)
 	if wait == 0 {
-		return v.runtime.Tasks.Get(v.r.Context(), owner, id)
+		return req.runtime.Tasks.Get(req.r.Context(), owner, id)
 	}
-	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{
-		User: limit.Subject{ID: "waits/" + v.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
+	grant, refused := req.runtime.Rates.Admit(time.Now(), limit.Call{
+		User: limit.Subject{ID: "waits/" + req.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
 	})
 	if refused != nil {
 		return nil, fault.At(fault.RateLimited, "wait", "your account has %d requests with `wait` open; allowed: %d", maxWaits, maxWaits).After(refused.RetryAfter)
 	}
 	defer func() { grant.End(time.Now(), 0) }()
-	err = v.last(func(ctx context.Context) error {
+	err = req.last(func(ctx context.Context) error {
 		// The servers wait for open requests when the process exits; who waits for
 		// nothing but a change would hold all of it up.
 		waiting, over := context.WithCancel(ctx)
 		defer over()
 		defer caddymodule.OnExit(over)()
-		if t, err = v.runtime.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
-			t, err = v.runtime.Tasks.Get(ctx, owner, id)
+		if t, err = req.runtime.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
+			t, err = req.runtime.Tasks.Get(ctx, owner, id)
 		}
 		return err
 	})
@@ -75,23 +75,23 @@ func (v *visit) look() (t *task.Task, err error) {
 
 // cancelTask serves POST /v1/platform/tasks/{id}/cancel. It answers the task,
 // which has failed of it.
-func cancelTask(v *visit) error {
-	grant, refused := v.admit()
+func cancelTask(req *request) error {
+	grant, refused := req.admit()
 	if refused != nil {
 		return refused
 	}
 	defer func() { grant.End(time.Now(), 0) }()
-	id := v.segments[0]
-	v.name("http.modelgate.task_id", id)
+	id := req.segments[0]
+	req.name("http.modelgate.task_id", id)
 	var t *task.Task
-	err := v.last(func(ctx context.Context) (err error) {
-		t, err = v.runtime.Tasks.Cancel(ctx, task.OfKey(v.principal.KeyID), id)
+	err := req.last(func(ctx context.Context) (err error) {
+		t, err = req.runtime.Tasks.Cancel(ctx, task.OfKey(req.principal.KeyID), id)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return v.answer(t)
+	return req.answer(t)
 }
 
 // listing is a page of the tasks of an API key, latest first, in the form of
@@ -115,18 +115,18 @@ const mostListed = 100
 const listsPerMinute = 300
 
 // listTasks serves GET /v1/platform/tasks?after=&limit=&status=.
-func listTasks(v *visit) error {
-	q := v.query()
+func listTasks(req *request) error {
+	q := req.query()
 	page := task.Page{After: q.text("after"), Limit: q.number("limit", 1, mostListed), Status: task.State(q.text("status"))}
 	if q.fault != nil {
 		return q.fault
 	}
-	if refused := v.spend("lists", 1, listsPerMinute); refused != nil {
+	if refused := req.spend("lists", 1, listsPerMinute); refused != nil {
 		return fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
 	}
-	tasks, next, err := v.runtime.Tasks.List(v.r.Context(), task.OfKey(v.principal.KeyID), page)
+	tasks, next, err := req.runtime.Tasks.List(req.r.Context(), task.OfKey(req.principal.KeyID), page)
 	if err != nil {
 		return err
 	}
-	return v.answer(listing{"list", tasks, next != "", next})
+	return req.answer(listing{"list", tasks, next != "", next})
 }

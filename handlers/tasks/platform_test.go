@@ -56,7 +56,7 @@ func TestATaskIsShownFromItsBeginningToItsEnd(t *testing.T) {
 		t.Errorf("HEAD is answered %d %q %v", got.Status, got.Body, got.Header)
 	}
 
-	const link = "https://cdn.example/v.mp4?a=1&b=<2>"
+	const link = "https://cdn.example/req.mp4?a=1&b=<2>"
 	end := w.finish(t, key, task, made(link))
 	want := head + fmt.Sprintf(`"success","progress":"100%%","created_at":%d,"completed_at":%d,"result":{"url":%q,"urls":[%[3]q],"type":"video"}}`, created, *end.Completed_At, link)
 	if got := w.get(t, key, path).Body; got != want {
@@ -78,7 +78,7 @@ func TestATaskIsThereForTheKeyThatHasSubmittedItAlone(t *testing.T) {
 	key := w.rich(t)
 	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
 	over := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.finish(t, key, over, made("https://cdn.example/v.mp4"))
+	w.finish(t, key, over, made("https://cdn.example/req.mp4"))
 	var sibling gatetest.Key
 	w.MustAdmin(t, http.MethodPost, "/modelgate/keys", object{"user": key.UserID}, &sibling)
 	stranger := w.rich(t)
@@ -191,7 +191,7 @@ func TestARequestWithAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	reused.check(t, imagePath, again(imagePath, asking(imagePath, nil)))
 	reused.check(t, generationsPath, again(generationsPath, `{"model":"video-e-1","prompt":"a boat"}`))
 
-	w.finish(t, key, task.Task_ID, made("https://cdn.example/v.mp4"))
+	w.finish(t, key, task.Task_ID, made("https://cdn.example/req.mp4"))
 	if got := decoded[resource](t, again(videoPath, body)); got.Status != "success" || got.Task_ID != task.Task_ID {
 		t.Errorf("a replay does not show the present status: %+v", got)
 	}
@@ -322,7 +322,7 @@ func TestAnAnswerThatIsAwaitedComesWithTheChange(t *testing.T) {
 			}
 		})
 	}
-	w.studio.tells(task, made("https://cdn.example/v.mp4"))
+	w.studio.tells(task, made("https://cdn.example/req.mp4"))
 	w.notify(t, task)
 	wg.Wait()
 	if took := time.Since(begun); took > gatetest.Patience {
@@ -352,7 +352,7 @@ func TestATaskIsCancelledOnlyWhenTheBackendConfirms(t *testing.T) {
 	w.has(t, key, "100", "0")
 
 	task = w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.finish(t, key, task, made("https://cdn.example/v.mp4"))
+	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
 	path = tasksPath + "/" + task + "/cancel"
 	refusal{409, fault.TaskNotCancellable, "", "the task is over: success"}.check(t, path, w.post(t, key, path, ""))
 	w.has(t, key, "99.20", "0")
@@ -378,7 +378,7 @@ func TestTheTasksOfAKeyAreListedLatestFirst(t *testing.T) {
 		ids = append([]string{w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID}, ids...)
 		w.Wait(time.Second)
 	}
-	w.finish(t, key, ids[3], made("https://cdn.example/v.mp4"))
+	w.finish(t, key, ids[3], made("https://cdn.example/req.mp4"))
 
 	var seen []string
 	next := ""

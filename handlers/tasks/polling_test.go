@@ -60,7 +60,7 @@ func TestPollingATaskThatIsOverReadsNothingFromTheStore(t *testing.T) {
 	w := startWith(t, config)
 	key := w.rich(t)
 	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.finish(t, key, task, made("https://cdn.example/v.mp4"))
+	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
 
 	// Without a task, the store is read by nobody but the sweeper and the driver,
 	// a few times a second.

@@ -22,11 +22,11 @@ type query struct {
 
 // query returns that of the request. A name that nobody asks for has no effect,
 // unless [query.only] is told so.
-func (v *visit) query() *query {
-	if v.r.URL.RawQuery == "" {
+func (req *request) query() *query {
+	if req.r.URL.RawQuery == "" {
 		return new(query)
 	}
-	values, err := url.ParseQuery(v.r.URL.RawQuery)
+	values, err := url.ParseQuery(req.r.URL.RawQuery)
 	q := &query{values: values}
 	if err != nil {
 		q.fault = fault.New(fault.InvalidParameter, "the query cannot be read")

@@ -14,7 +14,7 @@ type route struct {
 	path    string // as reply.Match takes it
 	dialect reply.Dialect
 	who     class
-	serve   func(*visit) error
+	serve   func(*request) error
 }
 
 // class is who may come in.

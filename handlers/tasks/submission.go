@@ -26,13 +26,13 @@ type form struct {
 
 // submission is one generation that is asked for, on its way.
 type submission struct {
-	*visit
+	*request
 	form    *form
 	started time.Time
 
 	bytes      int // of the body
 	dryRun     bool
-	request    generation.Request // as it was sent
+	spec       generation.Request // as it was sent
 	ignored    []string           // the paths of what has no effect
 	generation caddymodule.Generation
 	task       *task.Task
@@ -40,8 +40,8 @@ type submission struct {
 }
 
 // submit serves POST of a form.
-func (f *form) submit(v *visit) error {
-	s := &submission{visit: v, form: f, started: time.Now()}
+func (f *form) submit(req *request) error {
+	s := &submission{request: req, form: f, started: time.Now()}
 	err := s.serve()
 	s.report(err)
 	return err
@@ -119,17 +119,17 @@ func (s *submission) consider() *fault.Fault {
 		return refused
 	}
 	s.bytes = len(body)
-	if s.request, s.ignored, refused = s.form.decode(body); refused != nil {
+	if s.spec, s.ignored, refused = s.form.decode(body); refused != nil {
 		return refused
 	}
-	model := s.request.Model
-	if s.request.Passing() {
+	model := s.spec.Model
+	if s.spec.Passing() {
 		model = cmp.Or(model, s.tasks.app.DefaultModel)
 	}
 	if model != "" && !s.principal.MayUse(model) {
 		return fault.At(fault.Forbidden, "model", "this API key may not use the model %.256q", model)
 	}
-	s.generation, refused = s.tasks.app.Generation(s.request)
+	s.generation, refused = s.tasks.app.Generation(s.spec)
 	if refused == nil {
 		s.name("http.modelgate.model", s.generation.Model)
 	}
@@ -141,7 +141,7 @@ func (s *submission) make(ctx context.Context, idempotencyKey string) (err error
 	job := s.generation.Submission(auth.Payer(s.principal), s.principal.KeyID)
 	if idempotencyKey != "" {
 		job.IdempotencyKey = idempotencyKey
-		if job.Fingerprint, err = s.request.Fingerprint(); err != nil {
+		if job.Fingerprint, err = s.spec.Fingerprint(); err != nil {
 			return err
 		}
 	}
@@ -156,9 +156,9 @@ func (s *submission) make(ctx context.Context, idempotencyKey string) (err error
 
 // admit holds the caller to the rates of calls: a generation is one, though it
 // has no tokens.
-func (v *visit) admit() (limit.Grant, *fault.Fault) {
-	key, user := auth.Subjects(v.principal, &v.tasks.app.Limits)
-	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{Key: key, User: user})
+func (req *request) admit() (limit.Grant, *fault.Fault) {
+	key, user := auth.Subjects(req.principal, &req.tasks.app.Limits)
+	grant, refused := req.runtime.Rates.Admit(time.Now(), limit.Call{Key: key, User: user})
 	if refused != nil {
 		return limit.Grant{}, refused.Fault()
 	}
@@ -180,8 +180,8 @@ func (s *submission) weigh() *fault.Fault {
 
 // spend counts something of which the caller's user may have so much in a minute,
 // over all of the user's keys.
-func (v *visit) spend(what string, n, perMinute int64) *limit.Refusal {
-	return v.runtime.Rates.Spend(time.Now(), what+"/"+v.principal.UserID, n, perMinute)
+func (req *request) spend(what string, n, perMinute int64) *limit.Refusal {
+	return req.runtime.Rates.Spend(time.Now(), what+"/"+req.principal.UserID, n, perMinute)
 }
 
 // estimate is what a dry run answers. Nothing has been kept, held or handed over.

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// visit is one request to the console on its way.
-type visit struct {
+// request is one request to the console on its way.
+type request struct {
 	console *Console
 	id      string // of the request
 	w       http.ResponseWriter
@@ -33,92 +33,92 @@ type visit struct {
 	read    bool              // the body was read to its end
 }
 
-// visit begins one. What is said of it here holds for every answer.
-func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
+// newRequest returns a request and sets the headers that every answer has.
+func (c *Console) newRequest(w http.ResponseWriter, r *http.Request) *request {
 	id := requestid.New()
-	v := &visit{console: c, id: id, w: w, r: r.WithContext(requestid.With(r.Context(), id))}
+	req := &request{console: c, id: id, w: w, r: r.WithContext(requestid.With(r.Context(), id))}
 	header := w.Header()
-	reply.Stamp(header, reply.Console, v.id)
+	reply.Stamp(header, reply.Console, req.id)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	v.name("http.modelgate.request_id", v.id)
-	return v
+	req.name("http.modelgate.request_id", req.id)
+	return req
 }
 
 // name sets a placeholder.
-func (v *visit) name(placeholder, value string) {
-	if repl, ok := v.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+func (req *request) name(placeholder, value string) {
+	if repl, ok := req.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set(placeholder, value)
 	}
 }
 
 // route is the way of all requests but webhooks: what another site sends is
 // refused before anything else is said.
-func (v *visit) route(rows table) {
-	v.run(func() error {
-		if err := v.console.crossOrigin.Check(v.r); err != nil {
+func (req *request) route(rows table) {
+	req.run(func() error {
+		if err := req.console.crossOrigin.Check(req.r); err != nil {
 			return fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 		}
-		return v.serve(rows)
+		return req.serve(rows)
 	})
 }
 
 // serve lets the request in by the route of its method, and counts what came of
 // it where that concerns how people are let in.
-func (v *visit) serve(rows table) error {
-	rt, f := rows.by(v.r.Method)
+func (req *request) serve(rows table) error {
+	rt, f := rows.by(req.r.Method)
 	if f != nil {
 		return f
 	}
-	err := v.enter(rt)
+	err := req.enter(rt)
 	if err == nil {
-		err = rt.serve(v)
+		err = rt.serve(req)
 	}
 	if event := events[rt.method+" "+rt.path]; event != "" {
-		v.console.app.Metrics().Auth(event, v.fault(err))
+		req.console.app.Metrics().Auth(event, req.fault(err))
 	}
 	return err
 }
 
 // run answers what fn refuses, and gives back what it has taken.
-func (v *visit) run(fn func() error) {
+func (req *request) run(fn func() error) {
 	var leave func()
 	var f *fault.Fault
-	if v.runtime, leave, f = v.console.app.Enter(v.r.Context()); f != nil {
-		v.refuse(f)
+	if req.runtime, leave, f = req.console.app.Enter(req.r.Context()); f != nil {
+		req.refuse(f)
 		return
 	}
 	defer leave()
 	defer func() {
-		v.proved()
-		v.memory.Release()
+		req.proved()
+		req.memory.Release()
 	}()
 	if err := fn(); err != nil {
-		v.refuse(err)
+		req.refuse(err)
 	}
 }
 
 // enter decides whether a request may come in by a route. Nothing of the body
 // is read before it is known who comes.
-func (v *visit) enter(rt *route) error {
-	if f := v.identify(rt.who); f != nil {
+func (req *request) enter(rt *route) error {
+	if f := req.identify(rt.who); f != nil {
 		return f
 	}
-	if f := v.admit(rt.rate); f != nil {
+	if f := req.admit(rt.rate); f != nil {
 		return f
 	}
-	if f := v.checkQuery(rt); f != nil {
+	if f := req.checkQuery(rt); f != nil {
 		return f
 	}
 	if rt.who == service {
-		if f := v.checkHead(); f != nil {
+		if f := req.checkHead(); f != nil {
 			return f
 		}
 	}
-	if err := v.protect(rt); err != nil {
+	if err := req.protect(rt); err != nil {
 		return err
 	}
-	if f := v.readBody(rt); f != nil {
+	if f := req.readBody(rt); f != nil {
 		return f
 	}
 	if !rt.who.known() || rt.takes == nothing {
@@ -126,51 +126,51 @@ func (v *visit) enter(rt *route) error {
 	}
 	// A body may come slowly. Whoever was logged out meanwhile, or has got a second
 	// factor to prove, is asked again.
-	if f := v.identify(rt.who); f != nil {
+	if f := req.identify(rt.who); f != nil {
 		return f
 	}
-	return v.protect(rt)
+	return req.protect(rt)
 }
 
 // identify asks who comes, where a class has an account, and refuses whoever is
 // not of the class.
-func (v *visit) identify(who class) *fault.Fault {
+func (req *request) identify(who class) *fault.Fault {
 	if !who.known() {
 		return nil
 	}
-	cookie, _ := v.console.app.Cookie()
-	account, f := auth.Account(v.r, v.runtime.Directory, cookie)
+	cookie, _ := req.console.app.Cookie()
+	account, f := auth.Account(req.r, req.runtime.Directory, cookie)
 	switch {
 	case f != nil:
 		return f
 	case account.HalfOpen && who != half:
 		return auth.HalfOpen
 	}
-	v.account = account
-	v.name("http.auth.user.id", account.UserID)
+	req.account = account
+	req.name("http.auth.user.id", account.UserID)
 	return nil
 }
 
 // fault returns what a caller hears of an error: a fault as it is, and of
 // anything else no more than that it happened.
-func (v *visit) fault(err error) *fault.Fault {
+func (req *request) fault(err error) *fault.Fault {
 	var f *fault.Fault
 	if err == nil || errors.As(err, &f) {
 		return f
 	}
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
+	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", req.id)
 }
 
 // refuse answers an error, and logs one that is no fault.
-func (v *visit) refuse(err error) {
-	f := unverified(v.fault(err))
+func (req *request) refuse(err error) {
+	f := unverified(req.fault(err))
 	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has left
-		v.console.logger.Error("a console request failed", zap.String("request_id", v.id),
-			zap.String("path", v.r.URL.Path), zap.Error(err))
+		req.console.logger.Error("a console request failed", zap.String("request_id", req.id),
+			zap.String("path", req.r.URL.Path), zap.Error(err))
 	}
-	if v.read {
-		reply.Console.Refuse(v.w, f, v.id)
+	if req.read {
+		reply.Console.Refuse(req.w, f, req.id)
 	} else {
-		reply.Console.RefuseUnread(v.w, v.r, f, v.id)
+		reply.Console.RefuseUnread(req.w, req.r, f, req.id)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// visit is one request on its way.
-type visit struct {
+// request is one request on its way.
+type request struct {
 	tasks    *Tasks
 	route    *route
 	segments []string // of the path, which its pattern leaves open
@@ -38,60 +38,60 @@ type visit struct {
 
 // run serves the request, answers what it is refused for, and gives back what it
 // has taken.
-func (v *visit) run() {
-	v.name("http.modelgate.request_id", v.id)
-	if f := v.route.checkMethod(v.r.Method); f != nil {
-		v.refuse(f)
+func (req *request) run() {
+	req.name("http.modelgate.request_id", req.id)
+	if f := req.route.checkMethod(req.r.Method); f != nil {
+		req.refuse(f)
 		return
 	}
 	var f *fault.Fault
-	if v.runtime, v.leave, f = v.tasks.app.Enter(v.r.Context()); f != nil {
-		v.refuse(f)
+	if req.runtime, req.leave, f = req.tasks.app.Enter(req.r.Context()); f != nil {
+		req.refuse(f)
 		return
 	}
-	defer v.release()
-	if v.route.who == caller {
-		if v.principal, f = auth.Authenticate(v.r, v.runtime.Directory); f != nil {
-			v.refuse(f)
+	defer req.release()
+	if req.route.who == caller {
+		if req.principal, f = auth.Authenticate(req.r, req.runtime.Directory); f != nil {
+			req.refuse(f)
 			return
 		}
-		auth.Name(v.replacer(), v.principal)
+		auth.Name(req.replacer(), req.principal)
 	}
-	if err := v.route.serve(v); err != nil {
-		v.refuse(err)
+	if err := req.route.serve(req); err != nil {
+		req.refuse(err)
 	}
 }
 
 // release gives back what the request has taken of the runtime, which it does not
 // use any more.
-func (v *visit) release() {
-	if v.leave != nil {
-		v.memory.Release()
-		v.leave()
-		v.leave = nil
+func (req *request) release() {
+	if req.leave != nil {
+		req.memory.Release()
+		req.leave()
+		req.leave = nil
 	}
 }
 
-func (v *visit) replacer() *caddy.Replacer {
-	repl, _ := v.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+func (req *request) replacer() *caddy.Replacer {
+	repl, _ := req.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	return repl
 }
 
 // name sets a placeholder.
-func (v *visit) name(placeholder, value string) {
-	if repl := v.replacer(); repl != nil {
+func (req *request) name(placeholder, value string) {
+	if repl := req.replacer(); repl != nil {
 		repl.Set(placeholder, value)
 	}
 }
 
 // last runs what may take long, under a context that ends with the request and
 // when the process cannot wait for it any more.
-func (v *visit) last(fn func(ctx context.Context) error) error {
-	ctx, cancel := context.WithCancel(v.r.Context())
+func (req *request) last(fn func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(req.r.Context())
 	defer cancel()
-	defer v.runtime.OnEnd(cancel)()
+	defer req.runtime.OnEnd(cancel)()
 	err := fn(ctx)
-	if errors.Is(err, context.Canceled) && v.r.Context().Err() == nil {
+	if errors.Is(err, context.Canceled) && req.r.Context().Err() == nil {
 		return drained
 	}
 	return err
@@ -100,9 +100,9 @@ func (v *visit) last(fn func(ctx context.Context) error) error {
 // drained is what a caller hears whose request outlasts the process.
 var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
-// answer answers v as JSON. Links in it stay as they are, so that one can be
+// answer answers a value as JSON. Links in it stay as they are, so that one can be
 // copied from what a terminal shows.
-func (v *visit) answer(what any) error {
+func (req *request) answer(what any) error {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
@@ -110,14 +110,14 @@ func (v *visit) answer(what any) error {
 		return err
 	}
 	body.Truncate(body.Len() - 1) // the newline
-	header := v.w.Header()
-	reply.Stamp(header, v.route.dialect, v.id)
+	header := req.w.Header()
+	reply.Stamp(header, req.route.dialect, req.id)
 	header["Content-Type"] = []string{"application/json"}
 	header["Content-Length"] = []string{strconv.Itoa(body.Len())}
 	header["Cache-Control"] = []string{"no-store"}
 	header["X-Content-Type-Options"] = []string{"nosniff"}
-	v.w.WriteHeader(http.StatusOK)
-	_, _ = v.w.Write(body.Bytes()) //nolint:gosec // JSON that nobody may take for anything else
+	req.w.WriteHeader(http.StatusOK)
+	_, _ = req.w.Write(body.Bytes()) //nolint:gosec // JSON that nobody may take for anything else
 	return nil
 }
 
@@ -126,33 +126,33 @@ const statusLeft = 499
 
 // fault returns what a caller hears of an error: a fault as it is, and of
 // anything else no more than that it happened.
-func (v *visit) fault(err error) *fault.Fault {
+func (req *request) fault(err error) *fault.Fault {
 	var f *fault.Fault
 	if errors.As(err, &f) {
 		return f
 	}
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
+	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", req.id)
 }
 
 // refuse answers an error, and logs what is behind one of ours.
-func (v *visit) refuse(err error) {
-	if v.left(err) {
-		v.w.WriteHeader(statusLeft)
+func (req *request) refuse(err error) {
+	if req.left(err) {
+		req.w.WriteHeader(statusLeft)
 		return
 	}
-	f := v.fault(err)
+	f := req.fault(err)
 	if plain := error(f); err != plain && f.Status() >= http.StatusInternalServerError {
-		v.tasks.logger.Error("a request for a task failed", zap.String("request_id", v.id),
-			zap.String("path", v.route.path), zap.Error(err))
+		req.tasks.logger.Error("a request for a task failed", zap.String("request_id", req.id),
+			zap.String("path", req.route.path), zap.Error(err))
 	}
-	if v.read {
-		v.route.dialect.Refuse(v.w, f, v.id)
+	if req.read {
+		req.route.dialect.Refuse(req.w, f, req.id)
 	} else {
-		v.route.dialect.RefuseUnread(v.w, v.r, f, v.id)
+		req.route.dialect.RefuseUnread(req.w, req.r, f, req.id)
 	}
 }
 
 // left tells whether an error is that the caller has left.
-func (v *visit) left(err error) bool {
-	return errors.Is(err, context.Canceled) && v.r.Context().Err() != nil
+func (req *request) left(err error) bool {
+	return errors.Is(err, context.Canceled) && req.r.Context().Err() != nil
 }
