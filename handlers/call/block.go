@@ -50,8 +50,8 @@ type block struct {
 
 	app     *caddymodule.App
 	version string // the version header, as it stands in a map of headers
-	paths   []reply.Route
-	routes  []*route // by the index of paths; those beyond are look-ups
+	table   reply.Table
+	routes  []*route // by the index of table; those beyond are look-ups
 	backend caddyhttp.Handler
 	logger  *zap.Logger
 
@@ -64,7 +64,7 @@ type block struct {
 // errNoRoute comes back from the routes when none of them took the call.
 var errNoRoute = errors.New("no route takes this model")
 
-func (b *block) provision(ctx caddy.Context, routes []*route) error {
+func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table) error {
 	b.logger = ctx.Logger()
 	var err error
 	if b.app, err = caddymodule.Of(ctx); err != nil {
@@ -95,12 +95,8 @@ func (b *block) provision(ctx caddy.Context, routes []*route) error {
 		own := *spec
 		own.metrics = b.app.Metrics().Route(own.name)
 		b.routes = append(b.routes, &own)
-		b.paths = append(b.paths, reply.Route{Path: own.path, Methods: []string{http.MethodPost}})
 	}
-	b.paths = append(b.paths,
-		reply.Route{Path: modelsPath, Methods: []string{http.MethodGet, http.MethodHead}},
-		reply.Route{Path: modelsPath + "/", Methods: []string{http.MethodGet, http.MethodHead}},
-		reply.Route{Path: usagePath, Methods: []string{http.MethodGet, http.MethodHead}})
+	b.table = table
 	return nil
 }
 
@@ -158,7 +154,7 @@ func validateModels(names []string) error {
 }
 
 func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	i, f := reply.Find(b.paths, r)
+	i, f := b.table.Find(r)
 	if i < 0 {
 		return reply.Pass(w, r, next, b.app.VersionHeader)
 	}

@@ -51,7 +51,9 @@ func (Messages) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision compiles the routes.
-func (m *Messages) Provision(ctx caddy.Context) error { return m.provision(ctx, messagesRoutes) }
+func (m *Messages) Provision(ctx caddy.Context) error {
+	return m.provision(ctx, messagesRoutes, messagesTable)
+}
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (m *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -71,7 +73,9 @@ func (Completions) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision compiles the routes.
-func (c *Completions) Provision(ctx caddy.Context) error { return c.provision(ctx, completionsRoutes) }
+func (c *Completions) Provision(ctx caddy.Context) error {
+	return c.provision(ctx, completionsRoutes, completionsTable)
+}
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (c *Completions) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

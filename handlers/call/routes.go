@@ -1,6 +1,8 @@
 package call
 
 import (
+	"net/http"
+
 	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
@@ -45,3 +47,24 @@ var (
 		},
 	}
 )
+
+// The routes of the two directives in the registry: those above, by the same index, and
+// the look-ups that both directives serve.
+var (
+	lookUps = reply.Register(
+		reply.Route{Method: http.MethodGet, Path: modelsPath, Credential: reply.APIKey},
+		reply.Route{Method: http.MethodGet, Path: modelsPath + "/{id...}", Credential: reply.APIKey},
+		reply.Route{Method: http.MethodGet, Path: usagePath, Credential: reply.APIKey},
+	)
+	messagesTable    = declare(messagesRoutes)
+	completionsTable = declare(completionsRoutes)
+)
+
+func declare(routes []*route) (table reply.Table) {
+	for _, rt := range routes {
+		table = append(table, reply.Register(reply.Route{
+			Method: http.MethodPost, Path: rt.path, Dialect: rt.dialect, Credential: reply.APIKey, MaxBody: rt.limit,
+		})...)
+	}
+	return append(table, lookUps...)
+}

@@ -17,7 +17,7 @@ type envelope struct {
 // answer answers data.
 func (req *request) answer(data any) error { return req.send(envelope{Data: data}) }
 
-// answerOnce answers data that was made once and may have been asked for again.
+// answerOnce answers data that an idempotency key may repeat.
 func (req *request) answerOnce(e envelope, replayed bool) error {
 	if replayed {
 		req.w.Header().Set("Idempotent-Replayed", "true")
@@ -41,7 +41,7 @@ func (req *request) write(contentType string, body []byte) {
 	header.Set("Content-Type", contentType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	req.w.WriteHeader(http.StatusOK)
-	_, _ = req.w.Write(body) //nolint:gosec // JSON of ours, or the fixed words of a payment service's adapter
+	_, _ = req.w.Write(body) //nolint:gosec // our JSON, or the fixed text of a payment service's adapter
 }
 
 // list is one page of a list.
@@ -52,7 +52,7 @@ type list[T any] struct {
 	PageSize int64 `json:"page_size"`
 }
 
-// listed makes a page of the items that are on it.
+// listed returns a page with the items that are on it.
 func listed[T any](items []T, total int64, p paging) list[T] {
 	if items == nil {
 		items = []T{}
@@ -60,9 +60,9 @@ func listed[T any](items []T, total int64, p paging) list[T] {
 	return list[T]{items, total, p.page, p.size}
 }
 
-// cut makes a page of all items there are.
-func cut[T any](all []T, p paging) list[T] {
+// cut returns the items of one page, out of all of them, and how many there are.
+func cut[T any](all []T, p paging) ([]T, int64, error) {
 	total := int64(len(all))
 	from := min(p.skip(), total)
-	return listed(all[from:min(from+p.size, total)], total, p)
+	return all[from:min(from+p.size, total)], total, nil
 }

@@ -9,24 +9,16 @@ import (
 )
 
 // listDeliveries answers the callbacks of all of the user's tasks, newest first.
-func listDeliveries(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
+func listDeliveries(req *request, _ query, p paging) ([]task.Delivery, int64, error) {
 	list, total, err := req.runtime.Tasks.DeliveryPage(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
 	if err == nil {
 		err = req.hideForeign(list)
 	}
-	if err != nil {
-		return err
-	}
-	return req.answer(listed(list, int64(total), p))
+	return list, int64(total), err
 }
 
-// hideForeign takes from callbacks the addresses that are not those of the user's
-// keys today: where a key has none, the operator's may have been called.
+// hideForeign removes the addresses that are not those of the user's keys today. The
+// callbacks of a key without one may go to an address of the operator.
 func (req *request) hideForeign(list []task.Delivery) error {
 	own := make(map[string]string)
 	for i := range list {
@@ -45,9 +37,8 @@ func (req *request) hideForeign(list []task.Delivery) error {
 	return nil
 }
 
-// callbackURL returns the address of a key of the user; empty when it has none,
-// or he has no such key: the hidden one is not among his, nor one that was
-// dropped.
+// callbackURL returns the address of a key of the user. It is empty if the key has none,
+// or if the user has no such key, as of the hidden key and of keys that were dropped.
 func (req *request) callbackURL(ctx context.Context, id string) (string, error) {
 	key, err := req.runtime.Directory.OwnKey(ctx, req.account, id)
 	var f *fault.Fault
@@ -57,12 +48,9 @@ func (req *request) callbackURL(ctx context.Context, id string) (string, error) 
 	return key.CallbackURL, err
 }
 
-// redeliver sends a callback again. It is named by its own id, which its
-// receiver sees, or by its task.
-func redeliver(req *request) error {
-	if _, f := decodeMaybe[struct{}](req); f != nil {
-		return f
-	}
+// redeliver sends a callback again. The path has its id, which the receiver sees, or the id
+// of its task.
+func redeliver(req *request, _ struct{}) error {
 	user, id := req.account.UserID, task.OfCallback(req.r.PathValue("id"))
 	delivery, err := req.runtime.Tasks.Redeliver(req.r.Context(), user, task.OfUser(user), id)
 	if err != nil {
@@ -75,19 +63,20 @@ func redeliver(req *request) error {
 	return req.answer(list[0])
 }
 
-// testCallback sends an event of no task to the address of a key, and answers
-// what came of it. Without an address of the key's own there is nothing to try:
-// the operator's is not the user's.
-func testCallback(req *request) error {
-	in, f := decode[struct {
-		KeyID string `json:"key_id"`
-	}](req)
-	switch {
-	case f != nil:
-		return f
-	case in.KeyID == "":
-		return missing("key_id")
+type callbackTest struct {
+	KeyID string `json:"key_id"`
+}
+
+func (in callbackTest) check() *fault.Fault {
+	if in.KeyID == "" {
+		return required("key_id")
 	}
+	return nil
+}
+
+// testCallback sends an event of no task to the address of a key, and answers the result.
+// It sends none to an address of the operator, which callbacks of the key may go to.
+func testCallback(req *request, in callbackTest) error {
 	key, err := req.runtime.Directory.OwnKey(req.r.Context(), req.account, in.KeyID)
 	switch {
 	case err != nil:

@@ -8,45 +8,40 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// loggedCall is a call as its caller sees it.
+// loggedCall is a call as its user sees it.
 type loggedCall struct {
 	RequestID string       `json:"request_id"`
-	Time      int64        `json:"time"` // when it came, Unix seconds
+	Time      int64        `json:"time"` // when it began, Unix seconds
 	KeyID     string       `json:"key_id"`
 	Model     string       `json:"model"`
 	Route     string       `json:"route"`
 	Stream    bool         `json:"stream"`
-	Status    int          `json:"status"` // zero while it is under way
-	Ended     usage.Ended  `json:"ended"`  // empty while it is under way
+	Status    int          `json:"status"` // 0 while it runs
+	Ended     usage.Ended  `json:"ended"`  // empty while it runs
 	Usage     usage.Basis  `json:"usage"`
 	Rule      usage.Rule   `json:"rule,omitempty"` // that decided the charge, if the caller disconnected or the call failed
 	Tokens    usage.Tokens `json:"tokens"`
 	Cost      money.Amount `json:"cost"`
-	FirstByte int64        `json:"first_byte_ms,omitempty"` // from when it came
+	FirstByte int64        `json:"first_byte_ms,omitempty"` // since it began
 	Duration  int64        `json:"duration_ms"`
 }
 
-// maxBack is how many calls may stand before a page: they are read to be
-// skipped.
-const maxBack = 100_000
+// maxSkipped bounds the calls on the pages before, because each of them is read.
+const maxSkipped = 100_000
 
 // listCalls answers the calls of a user, newest first.
-func listCalls(req *request) error {
-	q := req.query()
-	p := q.paging()
-	filter := ledger.CallFilter{Key: q.text("key_id"), Model: q.text("model")}
+func listCalls(req *request, q query, p paging) (calls []loggedCall, total int64, err error) {
+	filter := ledger.CallFilter{Key: q.Text("key_id"), Model: q.Text("model")}
 	filter.From, filter.Until = q.window()
-	if p.skip() > maxBack {
-		q.refuse("p", "leads further back than %d calls; use `end` to begin at an older one", maxBack)
+	if p.skip() > maxSkipped {
+		q.Refuse("p", "leads further back than %d calls; use `end` to begin at an older one", maxSkipped)
 	}
-	if q.fault != nil {
-		return q.fault
+	if q.Fault != nil {
+		return nil, 0, q.Fault
 	}
-	total, err := req.countCalls(filter)
-	if err != nil {
-		return err
+	if total, err = req.countCalls(filter); err != nil {
+		return nil, 0, err
 	}
-	var calls []loggedCall
 	skip, seen := p.skip(), int64(0)
 	if total > skip {
 		err = req.scanCalls(filter, func(c ledger.Call) bool {
@@ -60,14 +55,11 @@ func listCalls(req *request) error {
 			return seen < min(skip+p.size, total)
 		})
 	}
-	if err != nil {
-		return err
-	}
-	return req.answer(listed(calls, total, p))
+	return calls, total, err
 }
 
-// scanCalls calls fn for the calls of the user until it returns false, or the
-// user has left.
+// scanCalls calls fn for the calls of the user until it returns false or the client
+// disconnects.
 func (req *request) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) error {
 	ctx := req.r.Context()
 	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c ledger.Call) bool {
@@ -79,8 +71,8 @@ func (req *request) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) boo
 	return err
 }
 
-// countCalls returns how many calls a filter takes. Whole days are summed up
-// already; only in those that it takes in part are the calls counted.
+// countCalls returns how many calls match a filter. Whole days are summed up already; only
+// on the first and the last day are the calls counted one by one.
 func (req *request) countCalls(filter ledger.CallFilter) (total int64, err error) {
 	now := req.runtime.Store.Now()
 	kept, err := req.runtime.Ledger.CallsFrom(req.r.Context())
@@ -91,9 +83,9 @@ func (req *request) countCalls(filter ledger.CallFilter) (total int64, err error
 		filter.From = kept
 	}
 	if filter.Until.IsZero() || filter.Until.After(now) {
-		filter.Until = midnight(now).AddDate(0, 0, 1) // there are none after now
+		filter.Until = midnight(now).AddDate(0, 0, 1) // no call is later than now
 	}
-	first := midnight(filter.From.Add(day - 1)) // of the whole days
+	first := midnight(filter.From.Add(day - 1)) // the first whole day
 	end := midnight(filter.Until)
 	if !first.Before(end) {
 		return req.countEach(filter)

@@ -1,7 +1,10 @@
-// Package console is what people and their programs do with their accounts: log
-// in, keep what proves who they are, make API keys, compose and follow tasks, buy
-// plans, fill the wallet, see every figure. The directive modelgate_console serves it below /api;
-// routes.go has all of it in one table.
+// Package console serves the accounts of users below /api: log-in, second factors, API
+// keys, tasks, subscriptions, top-ups, ledger and usage. [Console] is the directive
+// modelgate_console.
+//
+// The table in routes.go declares each route and everything that is checked before it is
+// served; request.go applies it. To add a route, add a row, its handler and its line in
+// docs/console.md.
 package console
 
 import (
@@ -29,7 +32,7 @@ func init() {
 	})
 }
 
-// Console serves the accounts below /api, to people who are logged in and to
+// Console serves the accounts below /api, to users who are logged in and to
 // programs with an access token, and the webhooks and pages of the payment
 // services. It lets every other path pass.
 //
@@ -43,8 +46,7 @@ type Console struct {
 	Reads int64 `json:"reads_per_minute,omitempty"`
 
 	// How many requests that change something a user may send in a minute.
-	// Default: 3000: money is kept from doubling by idempotency keys and the
-	// balance, not by this.
+	// Default: 3000. It does not protect money: idempotency keys and the balance do.
 	Writes int64 `json:"writes_per_minute,omitempty"`
 
 	// How many requests for payment pages and for what is public may come from one
@@ -52,9 +54,8 @@ type Console struct {
 	// 600.
 	Pages int64 `json:"pages_per_minute,omitempty"`
 
-	// How many requests by which people are let in may come from one address in a
-	// minute: log-ins, registrations, codes. How often a password may be tried is
-	// bounded beside it, in the limits of the app. Default: 300.
+	// How many log-ins, registrations and codes may come from one address in a
+	// minute. The limits of the app bound the attempts by password, too. Default: 300.
 	Logins int64 `json:"logins_per_minute,omitempty"`
 
 	// How many webhooks may come from one address in a minute. Default: 6000.
@@ -105,15 +106,12 @@ func (c *Console) Validate() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if rows := webhooks.of(r); rows != nil {
-		c.newRequest(w, r).webhook(rows)
-		return nil
+	i, wrongMethod := table.Find(r)
+	if i < 0 {
+		return reply.Pass(w, r, next, c.app.VersionHeader)
 	}
-	if rows := routes.of(r); rows != nil {
-		c.newRequest(w, r).route(rows)
-		return nil
-	}
-	return reply.Pass(w, r, next, c.app.VersionHeader)
+	c.newRequest(w, r).run(&routes[i], wrongMethod)
+	return nil
 }
 
 // UnmarshalCaddyfile reads

@@ -8,47 +8,34 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// keep puts a session's secret into the browser, for so long. The secret is
-// always one that was just drawn here: what a browser brings is never adopted.
-func (req *request) keep(secret identity.Secret, lifetime time.Duration) {
+// setSession puts the secret of a session into the browser for a lifetime. The gateway has
+// just drawn it: a secret that a browser sends is never adopted.
+func (req *request) setSession(secret identity.Secret, lifetime time.Duration) {
 	name, secure := req.console.app.Cookie()
 	req.setCookie(name, secret.Reveal(), lifetime, secure, http.SameSiteLaxMode)
 }
 
-// keepEntry does so for a log-in. A half-open session is kept as long as it lasts.
-func (req *request) keepEntry(entry identity.Entry) {
-	if len(entry.Factors) > 0 {
-		req.keep(entry.Secret, time.Unix(entry.Expires, 0).Sub(req.runtime.Store.Now()))
-		return
-	}
-	req.renew(entry.Secret)
-}
-
-// renew does so for a session that goes on under another secret; an access token
-// has none. The server knows when a session has ended, which depends on its use:
-// the cookie stays as long as any session could.
-func (req *request) renew(secret identity.Secret) {
+// renewSession puts the new secret of a session into the browser; an access token has none.
+// The server decides when a session ends: the cookie lives as long as any session may.
+func (req *request) renewSession(secret identity.Secret) {
 	if secret != "" {
-		req.keep(secret, req.console.app.Terms().Lifetime)
+		req.setSession(secret, req.console.app.Terms().Lifetime)
 	}
 }
 
-// forget takes the session's secret out of the browser.
-func (req *request) forget() {
-	name, secure := req.console.app.Cookie()
-	req.setCookie(name, "", -1, secure, http.SameSiteLaxMode)
-}
+// forgetSession removes the secret of the session from the browser.
+func (req *request) forgetSession() { req.setSession("", -1) }
 
-// keepCeremony binds a log-in by passkey to the browser in which it is begun:
-// who lures another into finishing it gains nothing.
-func (req *request) keepCeremony(secret identity.Secret) {
+// setCeremony binds a log-in by passkey to the browser in which it begins. A caller who
+// makes another person finish it gains nothing.
+func (req *request) setCeremony(secret identity.Secret) {
 	name, secure := req.console.app.Cookie()
 	req.setCookie(auth.CeremonyCookie(name), secret.Reveal(), identity.CeremonyLife, secure, http.SameSiteStrictMode)
 }
 
-// ceremony returns what keepCeremony has left, and forgets it: a ceremony is
-// finished once, whatever comes of it.
-func (req *request) ceremony() (string, error) {
+// takeCeremony returns the secret that setCeremony set, and removes it: a ceremony is
+// finished once, also if it fails.
+func (req *request) takeCeremony() (string, error) {
 	name, secure := req.console.app.Cookie()
 	name = auth.CeremonyCookie(name)
 	secret, f := auth.Cookie(req.r.Header, name)
@@ -59,15 +46,15 @@ func (req *request) ceremony() (string, error) {
 	return secret, nil
 }
 
-// setCookie puts a cookie on the answer that no script can read, that is sent
-// for every path of this host and, where secure or where this request came
-// encrypted, encrypted alone. One that is gone at once has no lifetime.
+// setCookie sets a cookie for every path of this host, which no script can read. If secure,
+// or if this request was encrypted, the browser sends it over encrypted connections only.
+// A negative lifetime removes it.
 func (req *request) setCookie(name, value string, lifetime time.Duration, secure bool, sameSite http.SameSite) {
 	seconds := -1
 	if lifetime > 0 {
 		seconds = max(int(lifetime/time.Second), 1)
 	}
-	http.SetCookie(req.w, &http.Cookie{ //nolint:gosec // secure is as base_url says: http is for trying on one machine
+	http.SetCookie(req.w, &http.Cookie{ //nolint:gosec // secure follows base_url: http is for tests on one machine
 		Name: name, Value: value, Path: "/", MaxAge: seconds,
 		HttpOnly: true, Secure: secure || req.r.TLS != nil, SameSite: sameSite,
 	})

@@ -7,32 +7,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// shownKey is a key of the user, with its secret where that was just made: it is
-// shown this once.
+// shownKey is a key of the user, with its new secret, which is shown once.
 type shownKey struct {
 	identity.Key
 	Secret string `json:"api_key,omitempty"`
 }
 
-// shownToken is an access token, which is shown this once.
-type shownToken struct {
-	Secret string `json:"access_token"`
-}
-
-// mintToken makes the user's access token; the one before ends.
-func mintToken(req *request) error {
-	in, f := decodeMaybe[proof](req)
-	if f != nil {
-		return f
-	}
-	if err := req.proveLately(in.Password); err != nil {
-		return err
-	}
+// mintToken makes the access token of the user and shows it once; the old one ends.
+func mintToken(req *request, _ proof) error {
 	secret, err := req.runtime.Directory.MintOwnToken(req.r.Context(), req.account)
 	if err != nil {
 		return err
 	}
-	return req.answer(shownToken{secret.Reveal()})
+	return req.answer(struct {
+		Secret string `json:"access_token"`
+	}{secret.Reveal()})
 }
 
 func revokeToken(req *request) error {
@@ -42,17 +31,12 @@ func revokeToken(req *request) error {
 	return req.answer(struct{}{})
 }
 
-func listKeys(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
+func listKeys(req *request, _ query, p paging) ([]identity.Key, int64, error) {
 	keys, err := req.runtime.Directory.OwnKeys(req.r.Context(), req.account)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	return req.answer(cut(keys, p))
+	return cut(keys, p)
 }
 
 func showKey(req *request) error {
@@ -63,17 +47,12 @@ func showKey(req *request) error {
 	return req.answer(key)
 }
 
-func createKey(req *request) error {
-	in, f := decode[struct {
-		identity.KeySpec
-		proof
-	}](req)
-	if f != nil {
-		return f
-	}
-	if err := req.proveAgain(in.Password); err != nil {
-		return err
-	}
+type newKey struct {
+	identity.KeySpec
+	proof
+}
+
+func createKey(req *request, in newKey) error {
 	key, secret, err := req.runtime.Directory.CreateOwnKey(req.r.Context(), req.account, in.KeySpec)
 	if err != nil {
 		return err
@@ -81,20 +60,18 @@ func createKey(req *request) error {
 	return req.answer(shownKey{key, secret.Reveal()})
 }
 
-// changeKey changes what is named in the body and leaves the rest.
-func changeKey(req *request) error {
-	in, f := decode[struct {
-		identity.KeyChange
-		proof
-	}](req)
-	if f != nil {
-		return f
-	}
-	if c := in.KeyChange; c.Models != nil || c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil {
-		if err := req.proveChange(in.Password); err != nil {
-			return err
-		}
-	}
+type keyChange struct {
+	identity.KeyChange
+	proof
+}
+
+// widens reports whether the change may let the key do more than before.
+func (c keyChange) widens() bool {
+	return c.Models != nil || c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil
+}
+
+// changeKey changes what the body names and leaves the rest.
+func changeKey(req *request, in keyChange) error {
 	key, err := req.runtime.Directory.ChangeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), in.KeyChange)
 	if err != nil {
 		return err
@@ -110,22 +87,20 @@ func revokeKey(req *request) error {
 	return req.answer(key)
 }
 
-// rotateKey gives a key a new secret; the old one works for the grace.
-func rotateKey(req *request) error {
-	in, f := decodeMaybe[struct {
-		Grace int64 `json:"grace"` // seconds
-		proof
-	}](req)
-	if f != nil {
-		return f
-	}
-	most := int64(identity.MaxGrace / time.Second)
-	if in.Grace < 0 || in.Grace > most {
+type rotation struct {
+	Grace int64 `json:"grace"` // seconds
+	proof
+}
+
+func (in rotation) check() *fault.Fault {
+	if most := int64(identity.MaxGrace / time.Second); in.Grace < 0 || in.Grace > most {
 		return fault.At(fault.InvalidParameter, "grace", "`grace` is from 0 to %d seconds", most)
 	}
-	if err := req.proveLately(in.Password); err != nil {
-		return err
-	}
+	return nil
+}
+
+// rotateKey gives a key a new secret; the old one works for the grace.
+func rotateKey(req *request, in rotation) error {
 	key, secret, err := req.runtime.Directory.RotateOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
 	if err != nil {
 		return err
@@ -133,16 +108,8 @@ func rotateKey(req *request) error {
 	return req.answer(shownKey{key, secret.Reveal()})
 }
 
-// renewCallbackSecret makes the secret by which callbacks of a key are signed,
-// and shows it, this once.
-func renewCallbackSecret(req *request) error {
-	in, f := decodeMaybe[proof](req)
-	if f != nil {
-		return f
-	}
-	if err := req.proveLately(in.Password); err != nil {
-		return err
-	}
+// renewCallbackSecret makes the secret that signs the callbacks of a key, and shows it once.
+func renewCallbackSecret(req *request, _ proof) error {
 	key, secret, err := req.runtime.Directory.RenewCallbackSecret(req.r.Context(), req.account, req.r.PathValue("id"))
 	if err != nil {
 		return err

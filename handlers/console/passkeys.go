@@ -11,18 +11,16 @@ func listPasskeys(req *request) error {
 	if err != nil {
 		return err
 	}
-	return req.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), paging{1, maxSize}))
+	return req.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), paging{1, maxPageSize}))
 }
 
-// beginPasskey answers what a browser's navigator.credentials.create takes.
-func beginPasskey(req *request) error {
-	in, f := decodeMaybe[struct {
-		proof
-		Name string `json:"name"`
-	}](req)
-	if f != nil {
-		return f
-	}
+type newPasskey struct {
+	proof
+	Name string `json:"name"`
+}
+
+// beginPasskey answers what navigator.credentials.create of a browser takes.
+func beginPasskey(req *request, in newPasskey) error {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return f
@@ -34,9 +32,9 @@ func beginPasskey(req *request) error {
 	return req.answer(options)
 }
 
-// finishPasskey takes what it gave back.
+// finishPasskey takes what navigator.credentials.create returned.
 func finishPasskey(req *request) error {
-	rp, response, err := req.credential()
+	rp, response, err := req.passkeyResponse()
 	if err != nil {
 		return err
 	}
@@ -44,16 +42,13 @@ func finishPasskey(req *request) error {
 	if err != nil {
 		return err
 	}
-	req.renew(renewed)
+	req.renewSession(renewed)
 	return req.answer(passkey)
 }
 
-// beginPasskeyLogin answers what navigator.credentials.get takes. It names
-// nobody: who comes is told by the passkey.
-func beginPasskeyLogin(req *request) error {
-	if _, f := decodeMaybe[struct{}](req); f != nil {
-		return f
-	}
+// beginPasskeyLogin answers what navigator.credentials.get takes. It names no user: the
+// passkey does.
+func beginPasskeyLogin(req *request, _ struct{}) error {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return f
@@ -62,16 +57,16 @@ func beginPasskeyLogin(req *request) error {
 	if err != nil {
 		return err
 	}
-	req.keepCeremony(ceremony)
+	req.setCeremony(ceremony)
 	return req.answer(options)
 }
 
 func finishPasskeyLogin(req *request) error {
-	rp, response, err := req.credential()
+	rp, response, err := req.passkeyResponse()
 	if err != nil {
 		return err
 	}
-	ceremony, err := req.ceremony()
+	ceremony, err := req.takeCeremony()
 	if err != nil {
 		return err
 	}
@@ -79,13 +74,10 @@ func finishPasskeyLogin(req *request) error {
 	if err != nil {
 		return err
 	}
-	return req.welcome(entry)
+	return req.answerLogIn(entry)
 }
 
-func beginPasskeyVerify(req *request) error {
-	if _, f := decodeMaybe[struct{}](req); f != nil {
-		return f
-	}
+func beginPasskeyVerify(req *request, _ struct{}) error {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return f
@@ -98,7 +90,7 @@ func beginPasskeyVerify(req *request) error {
 }
 
 func finishPasskeyVerify(req *request) error {
-	rp, response, err := req.credential()
+	rp, response, err := req.passkeyResponse()
 	if err != nil {
 		return err
 	}
@@ -106,7 +98,7 @@ func finishPasskeyVerify(req *request) error {
 	if err != nil {
 		return err
 	}
-	req.renew(renewed)
+	req.renewSession(renewed)
 	return req.answer(struct{}{})
 }
 
@@ -115,15 +107,15 @@ func removePasskey(req *request) error {
 	if err != nil {
 		return err
 	}
-	req.renew(renewed)
+	req.renewSession(renewed)
 	return req.answer(struct{}{})
 }
 
-// credential returns the body as a browser made it of what its authenticator
-// said, and for whom passkeys are. Its members are the standard's and grow with
-// it, so they are for the library to know; but the body is one strict JSON
-// object, as every other here, so that two readers cannot read it differently.
-func (req *request) credential() (rp identity.RelyingParty, response []byte, err error) {
+// passkeyResponse returns the body as a browser made it from the answer of its
+// authenticator, and the site of the passkeys. The standard may add members, so that only
+// the library knows them. But the body is one strict JSON object, as all bodies here: two
+// readers cannot read it differently.
+func (req *request) passkeyResponse() (rp identity.RelyingParty, response []byte, err error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
 		return rp, nil, f

@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// rate is a class of requests that are counted together: by user where there is
-// one, else by address, and log-ins always by address.
+// rate is a class of requests that are counted together: by user, or by address if the
+// caller is unauthenticated. Log-ins are always counted by address.
 type rate string
 
 const (
@@ -19,8 +19,8 @@ const (
 	notices   rate = "webhooks"
 )
 
-// callbacksPerMinute is how many requests of a user may send something to an
-// address that he names: the gateway is nobody's cannon.
+// callbacksPerMinute is how many requests of a user may make the gateway send a callback to
+// an address of the user's choice.
 const callbacksPerMinute = 60
 
 // perMinute is how many requests of a class are answered in a minute.
@@ -40,42 +40,40 @@ func (c *Console) perMinute(class rate) int64 {
 	return c.Webhooks
 }
 
-// strangersAtOnce is how many requests of a class one address may have under way
-// while it is not known who sends them: who sends a body slowly takes a place
-// until it is read.
-const strangersAtOnce = 32
+// anonymousAtOnce is how many requests of a class one address may have open while their
+// sender is unknown. A slow body holds one of them until it is read.
+const anonymousAtOnce = 32
 
-// admit counts the request. What the table of rates calls tokens, which it
-// counts by the minute, are requests here, and streams are those of strangers
-// that are under way.
+// admit counts the request. The limiter counts tokens by the minute, which are requests
+// here, and streams, which are open requests of unknown senders.
 func (req *request) admit(class rate) *fault.Fault {
-	whose, rates := auth.Network(req.r), limit.Rates{TokensPerMinute: req.console.perMinute(class), Streams: strangersAtOnce}
-	stranger := req.account == nil
-	if !stranger && class != logins {
+	whose, rates := auth.Network(req.r), limit.Rates{TokensPerMinute: req.console.perMinute(class), Streams: anonymousAtOnce}
+	anonymous := req.account == nil
+	if !anonymous && class != logins {
 		whose = req.owner()
 	}
 	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Call{
 		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
 		Tokens: 1,
-		Stream: stranger,
+		Stream: anonymous,
 	})
 	switch {
 	case refused == nil:
 	case refused.What == limit.Streams:
-		return fault.New(fault.RateLimited, "%d %s of one address are read at once", strangersAtOnce, class).After(refused.RetryAfter)
+		return fault.New(fault.RateLimited, "%d %s of one address are read at once", anonymousAtOnce, class).After(refused.RetryAfter)
 	default:
 		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.TokensPerMinute, class).After(refused.RetryAfter)
 	}
 	req.grant = grant
-	if !stranger {
-		req.proved()
+	if !anonymous {
+		req.endGrant()
 	}
 	return nil
 }
 
-// proved makes room for another stranger: it is known that this one may be here,
+// endGrant ends the count among the requests of unknown senders: the sender is known now,
 // or the request has ended.
-func (req *request) proved() { req.grant.End(req.runtime.Store.Now(), 1) }
+func (req *request) endGrant() { req.grant.End(req.runtime.Store.Now(), 1) }
 
 // owner returns the id for which the requests and bodies of an authenticated caller are
 // counted. A caller that has proved only the password is not counted for the user.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -18,17 +19,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// request is one request to the console on its way.
+// request is one request to the console that is being served.
 type request struct {
 	console *Console
-	id      string // of the request
+	id      string
 	w       http.ResponseWriter
 	r       *http.Request
 
 	runtime *caddymodule.Runtime
-	account *identity.Account // nil where the route asks for no credential
-	body    []byte            // read whole, as far as the route takes one
-	grant   limit.Grant       // of the rates; ended once it is known who comes
+	account *identity.Account // nil if the route demands no credential
+	body    []byte            // all of it, if the route takes one
+	grant   limit.Grant       // of the rate; ended once the caller is known
 	memory  bodymem.Claim     // of the body
 	read    bool              // the body was read to its end
 }
@@ -38,50 +39,22 @@ func (c *Console) newRequest(w http.ResponseWriter, r *http.Request) *request {
 	id := requestid.New()
 	req := &request{console: c, id: id, w: w, r: r.WithContext(requestid.With(r.Context(), id))}
 	header := w.Header()
-	reply.Stamp(header, reply.Console, req.id)
+	reply.Stamp(header, reply.Console, id)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	req.name("http.modelgate.request_id", req.id)
+	req.setPlaceholder("http.modelgate.request_id", id)
 	return req
 }
 
-// name sets a placeholder.
-func (req *request) name(placeholder, value string) {
+func (req *request) setPlaceholder(name, value string) {
 	if repl, ok := req.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set(placeholder, value)
+		repl.Set(name, value)
 	}
 }
 
-// route is the way of all requests but webhooks: what another site sends is
-// refused before anything else is said.
-func (req *request) route(rows table) {
-	req.run(func() error {
-		if err := req.console.crossOrigin.Check(req.r); err != nil {
-			return fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
-		}
-		return req.serve(rows)
-	})
-}
-
-// serve lets the request in by the route of its method, and counts what came of
-// it where that concerns how people are let in.
-func (req *request) serve(rows table) error {
-	rt, f := rows.by(req.r.Method)
-	if f != nil {
-		return f
-	}
-	err := req.enter(rt)
-	if err == nil {
-		err = rt.serve(req)
-	}
-	if event := events[rt.method+" "+rt.path]; event != "" {
-		req.console.app.Metrics().Auth(event, req.fault(err))
-	}
-	return err
-}
-
-// run answers what fn refuses, and gives back what it has taken.
-func (req *request) run(fn func() error) {
+// run serves the request by a route of its path and answers its errors. wrongMethod is
+// set if the path has no route for the method.
+func (req *request) run(rt *route, wrongMethod *fault.Fault) {
 	var leave func()
 	var f *fault.Fault
 	if req.runtime, leave, f = req.console.app.Enter(req.r.Context()); f != nil {
@@ -90,52 +63,99 @@ func (req *request) run(fn func() error) {
 	}
 	defer leave()
 	defer func() {
-		req.proved()
+		req.endGrant()
 		req.memory.Release()
 	}()
-	if err := fn(); err != nil {
+	f = req.checkSender(rt)
+	if f == nil {
+		f = wrongMethod
+	}
+	if f != nil {
+		req.refuse(f)
+		return
+	}
+	in, err := req.enter(rt)
+	if err == nil {
+		err = rt.serve(req, in)
+	}
+	if rt.event != "" {
+		req.console.app.Metrics().Auth(rt.event, req.fault(err))
+	}
+	if err != nil {
 		req.refuse(err)
 	}
 }
 
-// enter decides whether a request may come in by a route. Nothing of the body
-// is read before it is known who comes.
-func (req *request) enter(rt *route) error {
-	if f := req.identify(rt.who); f != nil {
-		return f
-	}
-	if f := req.admit(rt.rate); f != nil {
-		return f
-	}
-	if f := req.checkQuery(rt); f != nil {
-		return f
-	}
-	if rt.who == service {
-		if f := req.checkHead(); f != nil {
-			return f
+// checkSender refuses what the page of another site has a browser send. Payment services
+// are other sites; of them it refuses those that are not configured.
+func (req *request) checkSender(rt *route) *fault.Fault {
+	if rt.who != reply.Signature {
+		if err := req.console.crossOrigin.Check(req.r); err != nil {
+			return fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 		}
-	}
-	if err := req.protect(rt); err != nil {
-		return err
-	}
-	if f := req.readBody(rt); f != nil {
-		return f
-	}
-	if !rt.who.known() || rt.takes == nothing {
 		return nil
 	}
-	// A body may come slowly. Whoever was logged out meanwhile, or has got a second
-	// factor to prove, is asked again.
-	if f := req.identify(rt.who); f != nil {
+	provider, f := req.provider()
+	if f != nil {
 		return f
 	}
-	return req.protect(rt)
+	if methods := provider.Methods(); !slices.Contains(methods, req.r.Method) {
+		return reply.MethodNotAllowed(rt.path, methods)
+	}
+	return nil
 }
 
-// identify asks who comes, where a class has an account, and refuses whoever is
-// not of the class.
-func (req *request) identify(who class) *fault.Fault {
-	if !who.known() {
+// enter applies everything that the row of the route demands, and returns the decoded
+// body. It reads nothing of the body before it knows the caller.
+func (req *request) enter(rt *route) (in any, err error) {
+	if f := req.identify(rt.who); f != nil {
+		return nil, f
+	}
+	if f := req.admit(rt.rate); f != nil {
+		return nil, f
+	}
+	if rt.who.HasAccount() {
+		q := req.query()
+		if q.CheckNames(rt.parameters()); q.Fault != nil {
+			return nil, q.Fault
+		}
+	}
+	if rt.who == reply.Signature {
+		if f := req.checkHead(); f != nil {
+			return nil, f
+		}
+	}
+	if err := rt.asks.checkHead(req); err != nil {
+		return nil, err
+	}
+	if f := req.readBody(rt); f != nil {
+		return nil, f
+	}
+	if rt.who.HasAccount() && rt.takes != nothing {
+		// A body may come slowly. Meanwhile the session may have ended, or the user may
+		// have set up a second factor.
+		if f := req.identify(rt.who); f != nil {
+			return nil, f
+		}
+		if err := rt.asks.checkHead(req); err != nil {
+			return nil, err
+		}
+	}
+	if rt.decode != nil {
+		var f *fault.Fault
+		if in, f = rt.decode(req.body, rt.takes.optional); f != nil {
+			return nil, f
+		}
+	}
+	if rt.asks.checkBody != nil {
+		err = rt.asks.checkBody(req, in)
+	}
+	return in, err
+}
+
+// identify finds the account of the caller and refuses a credential of another kind.
+func (req *request) identify(who reply.Credential) *fault.Fault {
+	if !who.HasAccount() {
 		return nil
 	}
 	cookie, _ := req.console.app.Cookie()
@@ -143,34 +163,30 @@ func (req *request) identify(who class) *fault.Fault {
 	switch {
 	case f != nil:
 		return f
-	case account.HalfOpen && who != half:
+	case account.HalfOpen && who != reply.HalfOpen:
 		return auth.HalfOpen
 	}
 	req.account = account
-	req.name("http.auth.user.id", account.UserID)
+	req.setPlaceholder("http.auth.user.id", account.UserID)
 	return nil
 }
 
-// fault returns what a caller hears of an error: a fault as it is, and of
-// anything else no more than that it happened.
+// fault returns what the caller is told of an error: a fault as it is, and of any other
+// error only that it happened.
 func (req *request) fault(err error) *fault.Fault {
 	var f *fault.Fault
 	if err == nil || errors.As(err, &f) {
 		return f
 	}
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", req.id)
+	return reply.Internal(req.id)
 }
 
 // refuse answers an error, and logs one that is no fault.
 func (req *request) refuse(err error) {
 	f := unverified(req.fault(err))
-	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has left
+	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has disconnected
 		req.console.logger.Error("a console request failed", zap.String("request_id", req.id),
 			zap.String("path", req.r.URL.Path), zap.Error(err))
 	}
-	if req.read {
-		reply.Console.Refuse(req.w, f, req.id)
-	} else {
-		reply.Console.RefuseUnread(req.w, req.r, f, req.id)
-	}
+	reply.Console.RefuseRequest(req.w, req.r, f, req.id, req.read)
 }

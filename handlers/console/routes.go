@@ -1,71 +1,41 @@
 package console
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// route is one row of the console: everything that is decided about a request
-// before it is served.
+// route is one row of the console: everything that is checked before a request is served,
+// and what serves it.
 type route struct {
-	method string // GET answers HEAD too
+	method string // GET answers HEAD, too
 	path   string // as reply.Match takes it
-	who    class
+	who    reply.Credential
 	takes  intake
 	rate   rate
-	asks   protection
+	asks   *protection
 
-	// params are the names that the query of a user's request may have, between
-	// spaces. Another is refused, as an unknown name in a body is.
+	// params are the names of the parameters that the query of a user's request may
+	// have, separated by spaces. Other names are refused.
 	params string
 
-	serve func(*request) error
+	endpoint
 }
 
-// class is who may come in.
-type class string
-
+// Short names for the rows of the table.
 const (
-	user    class = "user"    // logged in, by a session or an access token
-	half    class = "half"    // as user, and also by a session whose second factor is still due
-	service class = "service" // a payment service: the signature of what it sends tells who it is
-	nobody  class = "nobody"  // without a credential: what is sent is one, or what is read is public
+	nobody  = reply.Public
+	user    = reply.User
+	half    = reply.HalfOpen
+	service = reply.Signature
 )
 
-// known tells whether a class has an account.
-func (c class) known() bool { return c == user || c == half }
-
-// protection is what a route asks for beyond the credential.
-type protection string
-
-const (
-	nothingMore protection = "nothing more"
-
-	// stepUp is a fresh proof of the second factor, if the user has one. Without
-	// it a stolen cookie could take the account over.
-	stepUp protection = "step-up"
-
-	// stepUpOrPassword is stepUp, and of a user without a factor the password
-	// again, in the body: else a stolen cookie would become a credential that
-	// lasts.
-	stepUpOrPassword protection = "step-up or password" //nolint:gosec // words, no password
-
-	// stepUpForScope is stepUpOrPassword for changes of what a key may do: where it may
-	// be used from, until when and how much, and where its callbacks go.
-	stepUpForScope protection = "step-up or password for the scope" //nolint:gosec // words, no password
-
-	// stepUpAbove is stepUp where the price is above step_up_above.
-	stepUpAbove protection = "step-up above a price"
-)
-
-// intake is what a route takes as the body of a request.
+// intake describes the body of a request.
 type intake struct {
-	limit    int64  // bytes; zero: there is no body, and what comes is not read
-	media    string // the one type there may be; empty: the route looks at it itself
-	optional bool   // there may be no body, and then no type
+	limit    int64  // bytes; zero: there is no body, and none is read
+	media    string // the type that is required; empty: the payment service checks it
+	optional bool   // the body may be left out, with its type
 }
 
 var (
@@ -76,165 +46,96 @@ var (
 	notice   = intake{limit: 64 << 10}
 )
 
-// table is a set of routes. Of two paths that a request is of, the first
-// counts.
-type table []route
+// routes is the console. Of two routes that match a path, the first serves it.
+var routes = []route{
+	// Webhooks come first, because {provider} is any name.
+	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
+	{"GET", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
 
-// routes are those of users and of the pages of payment services. All of them
-// refuse what another site has a browser send.
-var routes = table{
-	{"GET", "/api/status", nobody, nothing, pages, nothingMore, "", showStatus},
-	{"POST", "/api/setup", nobody, jsonBody, logins, nothingMore, "", setUp},
+	{"GET", "/api/status", nobody, nothing, pages, nothingMore, "", plain(showStatus)},
+	{"POST", "/api/setup", nobody, jsonBody, logins, nothingMore, "", takes(setUp).counted("setup")},
 
-	{"POST", "/api/user/register", nobody, jsonBody, logins, nothingMore, "", register},
-	{"POST", "/api/user/login", nobody, jsonBody, logins, nothingMore, "", logIn},
-	{"POST", "/api/user/login/2fa", half, jsonBody, logins, nothingMore, "", logInCode},
-	{"POST", "/api/user/logout", half, maybe, writes, nothingMore, "", logOut},
-	{"POST", "/api/user/password", user, jsonBody, writes, stepUp, "", changePassword},
-	{"POST", "/api/user/password/reset", nobody, jsonBody, logins, nothingMore, "", resetPassword},
+	{"POST", "/api/user/register", nobody, jsonBody, logins, nothingMore, "", takes(register).counted("register")},
+	{"POST", "/api/user/login", nobody, jsonBody, logins, nothingMore, "", takes(logIn).counted("login")},
+	{"POST", "/api/user/login/2fa", half, jsonBody, logins, nothingMore, "", takes(logInCode).counted("login_2fa")},
+	{"POST", "/api/user/logout", half, maybe, writes, nothingMore, "", takes(logOut).counted("logout")},
+	{"POST", "/api/user/password", user, jsonBody, writes, stepUp, "", takes(changePassword).counted("password_change")},
+	{"POST", "/api/user/password/reset", nobody, jsonBody, logins, nothingMore, "", takes(resetPassword).counted("password_reset")},
 
-	{"GET", "/api/user/self", user, nothing, reads, nothingMore, "", showSelf},
-	{"PUT", "/api/user/self", user, jsonBody, writes, nothingMore, "", changeSelf},
-	{"GET", "/api/user/self/sessions/", user, nothing, reads, nothingMore, "p page_size", listSessions},
-	{"DELETE", "/api/user/self/sessions/", user, nothing, writes, nothingMore, "which", endSessions},
-	{"DELETE", "/api/user/self/sessions/{id}", user, nothing, writes, nothingMore, "", endSession},
-	{"GET", "/api/user/activity/", user, nothing, reads, nothingMore, "p page_size", listActivity},
+	{"GET", "/api/user/self", user, nothing, reads, nothingMore, "", plain(showSelf)},
+	{"PUT", "/api/user/self", user, jsonBody, writes, nothingMore, "", takes(changeSelf)},
+	{"GET", "/api/user/self/sessions/", user, nothing, reads, nothingMore, "p page_size", lists(listSessions)},
+	{"DELETE", "/api/user/self/sessions/", user, nothing, writes, nothingMore, "which", plain(endSessions)},
+	{"DELETE", "/api/user/self/sessions/{id}", user, nothing, writes, nothingMore, "", plain(endSession)},
+	{"GET", "/api/user/activity/", user, nothing, reads, nothingMore, "p page_size", lists(listActivity)},
 
-	{"GET", "/api/user/2fa/status", user, nothing, reads, nothingMore, "", showFactors},
-	{"POST", "/api/user/2fa/setup", user, maybe, writes, stepUpOrPassword, "", setUpTOTP},
-	{"POST", "/api/user/2fa/enable", user, jsonBody, writes, nothingMore, "", enableTOTP},
-	{"POST", "/api/user/2fa/disable", user, jsonBody, writes, stepUp, "", disableTOTP},
-	{"POST", "/api/user/2fa/backup_codes", user, jsonBody, writes, stepUp, "", renewBackupCodes},
+	{"GET", "/api/user/2fa/status", user, nothing, reads, nothingMore, "", plain(showFactors)},
+	{"POST", "/api/user/2fa/setup", user, maybe, writes, stepUpToEnrol, "", takes(setUpTOTP)},
+	{"POST", "/api/user/2fa/enable", user, jsonBody, writes, nothingMore, "", takes(enableTOTP).counted("2fa_enable")},
+	{"POST", "/api/user/2fa/disable", user, jsonBody, writes, stepUp, "", takes(disableTOTP).counted("2fa_disable")},
+	{"POST", "/api/user/2fa/backup_codes", user, jsonBody, writes, stepUp, "", takes(renewBackupCodes).counted("backup_codes")},
 
-	{"GET", "/api/user/passkey/", user, nothing, reads, nothingMore, "", listPasskeys},
-	{"POST", "/api/user/passkey/register/begin", user, maybe, writes, stepUpOrPassword, "", beginPasskey},
-	{"POST", "/api/user/passkey/register/finish", user, jsonBody, writes, nothingMore, "", finishPasskey},
-	{"POST", "/api/user/passkey/login/begin", nobody, maybe, logins, nothingMore, "", beginPasskeyLogin},
-	{"POST", "/api/user/passkey/login/finish", nobody, jsonBody, logins, nothingMore, "", finishPasskeyLogin},
-	{"POST", "/api/user/passkey/verify/begin", user, maybe, writes, nothingMore, "", beginPasskeyVerify},
-	{"POST", "/api/user/passkey/verify/finish", user, jsonBody, writes, nothingMore, "", finishPasskeyVerify},
-	{"DELETE", "/api/user/self/passkeys/{id}", user, nothing, writes, stepUp, "", removePasskey},
+	{"GET", "/api/user/passkey/", user, nothing, reads, nothingMore, "", plain(listPasskeys)},
+	{"POST", "/api/user/passkey/register/begin", user, maybe, writes, stepUpToEnrol, "", takes(beginPasskey)},
+	{"POST", "/api/user/passkey/register/finish", user, jsonBody, writes, nothingMore, "", plain(finishPasskey).counted("passkey_register")},
+	{"POST", "/api/user/passkey/login/begin", nobody, maybe, logins, nothingMore, "", takes(beginPasskeyLogin)},
+	{"POST", "/api/user/passkey/login/finish", nobody, jsonBody, logins, nothingMore, "", plain(finishPasskeyLogin).counted("login_passkey")},
+	{"POST", "/api/user/passkey/verify/begin", user, maybe, writes, nothingMore, "", takes(beginPasskeyVerify)},
+	{"POST", "/api/user/passkey/verify/finish", user, jsonBody, writes, nothingMore, "", plain(finishPasskeyVerify).counted("passkey_verify")},
+	{"DELETE", "/api/user/self/passkeys/{id}", user, nothing, writes, stepUp, "", plain(removePasskey)},
 
-	{"POST", "/api/verify", user, jsonBody, writes, nothingMore, "", verify},
+	{"POST", "/api/verify", user, jsonBody, writes, nothingMore, "", takes(verify).counted("verify")},
 
-	{"POST", "/api/user/token", user, maybe, writes, stepUp, "", mintToken},
-	{"DELETE", "/api/user/token", user, nothing, writes, nothingMore, "", revokeToken},
-	{"GET", "/api/token/", user, nothing, reads, nothingMore, "p page_size", listKeys},
-	{"POST", "/api/token/", user, jsonBody, writes, stepUpOrPassword, "", createKey},
-	{"GET", "/api/token/{id}", user, nothing, reads, nothingMore, "", showKey},
-	{"PUT", "/api/token/{id}", user, jsonBody, writes, stepUpForScope, "", changeKey},
-	{"DELETE", "/api/token/{id}", user, nothing, writes, nothingMore, "", revokeKey},
-	{"POST", "/api/token/{id}/rotate", user, maybe, writes, stepUp, "", rotateKey},
-	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUp, "", renewCallbackSecret},
+	{"POST", "/api/user/token", user, maybe, writes, stepUpOrLogIn, "", takes(mintToken)},
+	{"DELETE", "/api/user/token", user, nothing, writes, nothingMore, "", plain(revokeToken)},
+	{"GET", "/api/token/", user, nothing, reads, nothingMore, "p page_size", lists(listKeys)},
+	{"POST", "/api/token/", user, jsonBody, writes, stepUpOrPassword, "", takes(createKey)},
+	{"GET", "/api/token/{id}", user, nothing, reads, nothingMore, "", plain(showKey)},
+	{"PUT", "/api/token/{id}", user, jsonBody, writes, stepUpForScope, "", takes(changeKey)},
+	{"DELETE", "/api/token/{id}", user, nothing, writes, nothingMore, "", plain(revokeKey)},
+	{"POST", "/api/token/{id}/rotate", user, maybe, writes, stepUpOrLogIn, "", takes(rotateKey)},
+	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUpOrLogIn, "", takes(renewCallbackSecret)},
 
-	{"GET", "/api/task/self/", user, nothing, reads, nothingMore, "status key_id p page_size", listTasks},
-	{"POST", "/api/task/self/", user, jsonBody, writes, nothingMore, "", composeTask},
-	{"GET", "/api/task/self/{task_id}", user, nothing, reads, nothingMore, "", showTask},
-	{"POST", "/api/task/self/{task_id}/cancel", user, maybe, writes, nothingMore, "", cancelTask},
-	{"GET", "/api/callback/deliveries/", user, nothing, reads, nothingMore, "p page_size", listDeliveries},
-	{"POST", "/api/callback/deliveries/{id}/redeliver", user, maybe, callbacks, nothingMore, "", redeliver},
-	{"POST", "/api/callback/test", user, jsonBody, callbacks, nothingMore, "", testCallback},
+	{"GET", "/api/task/self/", user, nothing, reads, nothingMore, "status key_id p page_size", lists(listTasks)},
+	{"POST", "/api/task/self/", user, jsonBody, writes, nothingMore, "", plain(composeTask)},
+	{"GET", "/api/task/self/{task_id}", user, nothing, reads, nothingMore, "", plain(showTask)},
+	{"POST", "/api/task/self/{task_id}/cancel", user, maybe, writes, nothingMore, "", takes(cancelTask)},
+	{"GET", "/api/callback/deliveries/", user, nothing, reads, nothingMore, "p page_size", lists(listDeliveries)},
+	{"POST", "/api/callback/deliveries/{id}/redeliver", user, maybe, callbacks, nothingMore, "", takes(redeliver)},
+	{"POST", "/api/callback/test", user, jsonBody, callbacks, nothingMore, "", takes(testCallback)},
 
-	{"GET", "/api/subscription/plans/", user, nothing, reads, nothingMore, "p page_size", listPlans},
-	{"GET", "/api/subscription/self/", user, nothing, reads, nothingMore, "p page_size", listSubscriptions},
-	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, nothingMore, "", setPreference},
-	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, stepUpAbove, "", buyPlan},
-	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, nothingMore, "", claimPlan},
-	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, stepUpAbove, "", renewSubscription},
+	{"GET", "/api/subscription/plans/", user, nothing, reads, nothingMore, "p page_size", lists(listPlans)},
+	{"GET", "/api/subscription/self/", user, nothing, reads, nothingMore, "p page_size", lists(listSubscriptions)},
+	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, nothingMore, "", takes(setPreference)},
+	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, stepUpAbove, "", takes(buyPlan)},
+	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, nothingMore, "", takes(claimPlan)},
+	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, stepUpAbove, "", takes(renewSubscription)},
 
-	{"GET", "/api/user/topup/info", user, nothing, reads, nothingMore, "", showTopUp},
-	{"GET", "/api/user/topup/self/", user, nothing, reads, nothingMore, "p page_size", listOrders},
-	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, nothingMore, "", openOrder},
-	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, nothingMore, "", showOrder},
-	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, nothingMore, "", servePage},
-	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, nothingMore, "", servePage},
+	{"GET", "/api/user/topup/info", user, nothing, reads, nothingMore, "", plain(showTopUp)},
+	{"GET", "/api/user/topup/self/", user, nothing, reads, nothingMore, "p page_size", lists(listOrders)},
+	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, nothingMore, "", takes(openOrder)},
+	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, nothingMore, "", plain(showOrder)},
+	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, nothingMore, "", plain(servePage)},
+	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, nothingMore, "", plain(servePage)},
 
-	{"GET", "/api/user/ledger/", user, nothing, reads, nothingMore, "account format p page_size", showLedger},
-	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model p page_size", listCalls},
-	{"GET", "/api/data/self/", user, nothing, reads, nothingMore, "start end tz group", showUsage},
+	{"GET", "/api/user/ledger/", user, nothing, reads, nothingMore, "account format p page_size", plain(showLedger)},
+	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model p page_size", lists(listCalls)},
+	{"GET", "/api/data/self/", user, nothing, reads, nothingMore, "start end tz group", plain(showUsage)},
 }
 
-// webhooks are those of payment services. They come from other sites by their
-// nature, so they stand in a table of their own beside the protection against
-// that, instead of in a list of exceptions to it. Which of the methods a
-// service uses is for its adapter to say.
-var webhooks = table{
-	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", takeNotice},
-	{"GET", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", takeNotice},
-}
+// table is the routes as the registry has them, in the same order.
+var table = declare()
 
-// events are the routes by which people are let in or prove themselves, by what
-// the metrics call them.
-var events = map[string]string{
-	"POST /api/setup":                        "setup",
-	"POST /api/user/register":                "register",
-	"POST /api/user/login":                   "login",
-	"POST /api/user/login/2fa":               "login_2fa",
-	"POST /api/user/passkey/login/finish":    "login_passkey",
-	"POST /api/user/logout":                  "logout",
-	"POST /api/user/password":                "password_change",
-	"POST /api/user/password/reset":          "password_reset",
-	"POST /api/user/2fa/enable":              "2fa_enable",
-	"POST /api/user/2fa/disable":             "2fa_disable",
-	"POST /api/user/2fa/backup_codes":        "backup_codes",
-	"POST /api/user/passkey/register/finish": "passkey_register",
-	"POST /api/user/passkey/verify/finish":   "passkey_verify",
-	"POST /api/verify":                       "verify",
-}
-
-// of returns the routes of a request's path, and puts the values in the path
-// where PathValue finds them; none when the table does not have the path.
-func (t table) of(r *http.Request) (rows table) {
-	wire := r.URL.EscapedPath()
-	if !strings.HasPrefix(wire, "/api/") {
-		return nil
-	}
-	for _, rt := range t {
-		if len(rows) > 0 && rt.path != rows[0].path {
-			continue
-		}
-		values, ok := reply.Match(rt.path, wire)
-		if !ok {
-			continue
-		}
-		for i, name := range names(rt.path) {
-			r.SetPathValue(name, values[i])
-		}
-		rows = append(rows, rt)
-	}
-	return rows
-}
-
-// by returns the route of a method among those of one path. Another method is a
-// fault with those that there are.
-func (t table) by(method string) (*route, *fault.Fault) {
-	var allowed []string
-	for i := range t {
-		rt := &t[i]
-		if rt.method == method || rt.method == http.MethodGet && method == http.MethodHead {
-			return rt, nil
-		}
-		allowed = append(allowed, rt.method)
-		if rt.method == http.MethodGet {
-			allowed = append(allowed, http.MethodHead)
+func declare() reply.Table {
+	rows := make([]reply.Route, len(routes))
+	for i, rt := range routes {
+		rows[i] = reply.Route{
+			Method: rt.method, Path: rt.path, Dialect: reply.Console, Credential: rt.who, StepUp: rt.asks.name,
+			Rate: string(rt.rate), MaxBody: rt.takes.limit, Query: rt.parameters(),
 		}
 	}
-	return nil, notAllowed(allowed)
+	return reply.Register(rows...)
 }
 
-func notAllowed(methods []string) *fault.Fault {
-	allow := strings.Join(methods, ", ")
-	f := fault.New(fault.MethodNotAllowed, "this path takes %s", allow)
-	f.Allow = allow
-	return f
-}
-
-// names returns what a pattern calls its values: those in braces.
-func names(pattern string) (names []string) {
-	for segment := range strings.SplitSeq(pattern, "/") {
-		if strings.HasPrefix(segment, "{") {
-			names = append(names, strings.Trim(segment, "{}"))
-		}
-	}
-	return names
-}
+// parameters returns the names of the parameters of the route.
+func (rt *route) parameters() []string { return strings.Fields(rt.params) }

@@ -2,60 +2,47 @@ package console
 
 import "github.com/caddy-modelgate/modelgate/internal/identity"
 
-// listSessions shows where the user is logged in.
-func listSessions(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
+// listSessions answers where the user is logged in.
+func listSessions(req *request, _ query, p paging) ([]identity.Session, int64, error) {
 	sessions, err := req.runtime.Directory.Sessions(req.r.Context(), req.account)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	return req.answer(cut(sessions, p))
+	return cut(sessions, p)
 }
 
-// endSession ends one of them; one of somebody else is as one that is not there.
+// endSession ends one session. A session of another user is answered as one that does not
+// exist.
 func endSession(req *request) error {
 	id := req.r.PathValue("id")
 	if err := req.runtime.Directory.EndSession(req.r.Context(), req.account, id); err != nil {
 		return err
 	}
 	if req.account.Session && id == req.account.Credential {
-		req.forget()
+		req.forgetSession()
 	}
 	return req.answer(struct{}{})
 }
 
-// endSessions ends the others, or all with the one that asks.
+// endSessions ends the other sessions of the user, or all.
 func endSessions(req *request) error {
 	q := req.query()
-	all := q.word("which", "others", "all") == "all"
-	if q.fault != nil {
-		return q.fault
+	all := q.Word("which", "others", "all") == "all"
+	if q.Fault != nil {
+		return q.Fault
 	}
 	secret, err := req.runtime.Directory.EndSessions(req.r.Context(), req.account, all)
 	if err != nil {
 		return err
 	}
 	if all && req.account.Session {
-		req.forget()
+		req.forgetSession()
 	}
-	req.renew(secret)
+	req.renewSession(secret)
 	return req.answer(struct{}{})
 }
 
-// listActivity shows what was done to the account, the latest first.
-func listActivity(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
-	events, total, err := req.runtime.Directory.Activity(req.r.Context(), req.account.UserID, p.skip(), p.size)
-	if err != nil {
-		return err
-	}
-	return req.answer(listed[identity.Event](events, total, p))
+// listActivity answers what was done to the account, the latest first.
+func listActivity(req *request, _ query, p paging) ([]identity.Event, int64, error) {
+	return req.runtime.Directory.Activity(req.r.Context(), req.account.UserID, p.skip(), p.size)
 }

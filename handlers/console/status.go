@@ -6,13 +6,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 )
 
-// status is what everybody may know of the gateway, before he logs in.
+// status is what the gateway tells every caller.
 type status struct {
 	Version      string   `json:"version"`
-	Setup        bool     `json:"setup_required"` // the first administrator is still to be made, by POST /api/setup
-	Registration bool     `json:"registration"`   // whoever wants may make an account
+	Setup        bool     `json:"setup_required"` // POST /api/setup has to make the first administrator
+	Registration bool     `json:"registration"`   // anyone may make an account
 	Passkeys     bool     `json:"passkeys"`
-	RPID         string   `json:"rp_id,omitempty"` // for whom passkeys are made
+	RPID         string   `json:"rp_id,omitempty"` // of the site of passkeys
 	Currency     string   `json:"currency"`
 	Providers    []string `json:"payment_providers"`
 }
@@ -31,7 +31,7 @@ func showStatus(req *request) error {
 	})
 }
 
-// version is that of this module in the build: "(devel)" where it was built from
+// version returns the version of this module in the build: "(devel)" if it was built from
 // its sources.
 func version() string {
 	build, ok := debug.ReadBuildInfo()

@@ -12,46 +12,36 @@ type onSale struct {
 	Enabled  bool   `json:"enabled"`
 }
 
-func listPlans(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
+func listPlans(req *request, _ query, p paging) ([]onSale, int64, error) {
 	plans := req.console.app.Plans().OnSale()
 	offers := make([]onSale, len(plans))
 	for i, plan := range plans {
 		offers[i] = onSale{plan, req.console.app.Currency, !plan.Disabled}
 	}
-	return req.answer(cut(offers, p))
+	return cut(offers, p)
 }
 
-func listSubscriptions(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
+func listSubscriptions(req *request, _ query, p paging) ([]billing.Subscription, int64, error) {
 	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	return req.answer(cut(subscriptions, p))
+	return cut(subscriptions, p)
 }
 
-// preferred is in which order a user wants calls to be paid.
-type preferred struct {
+// funding says from which sources the user wants calls to be paid, and in which order.
+type funding struct {
 	Preference billing.Preference `json:"preference"`
 }
 
-func setPreference(req *request) error {
-	in, f := decode[preferred](req)
-	if f != nil {
-		return f
-	}
+func (in funding) check() *fault.Fault {
 	if in.Preference == "" {
-		return missing("preference")
+		return required("preference")
 	}
+	return nil
+}
+
+func setPreference(req *request, in funding) error {
 	if err := req.runtime.Billing.SetPreference(req.r.Context(), req.account.UserID, in.Preference); err != nil {
 		return err
 	}
@@ -59,7 +49,7 @@ func setPreference(req *request) error {
 }
 
 // The bodies of docs/reference/money.md#subscriptions. A member that is a pointer is
-// required. What the others must be is for billing to say.
+// required. Package billing checks the others.
 type (
 	purchase struct {
 		PlanID         *int64 `json:"plan_id"`
@@ -74,53 +64,53 @@ type (
 	}
 )
 
-func missing(name string) *fault.Fault {
-	return fault.At(fault.MissingParameter, name, "`%s` is required", name)
+func (in claim) check() *fault.Fault {
+	if in.PlanID == nil {
+		return required("plan_id")
+	}
+	return nil
 }
 
-func buyPlan(req *request) error {
-	in, f := decode[purchase](req)
-	switch {
-	case f != nil:
-		return f
-	case in.PlanID == nil:
-		return missing("plan_id")
+func (in purchase) check() *fault.Fault { return claim{in.PlanID}.check() }
+
+func (in renewal) check() *fault.Fault {
+	if in.SubscriptionID == nil {
+		return required("subscription_id")
 	}
-	if err := req.protectPurchase(*in.PlanID, in.IdempotencyKey); err != nil {
-		return err
+	return nil
+}
+
+func (in purchase) plan(*request) (planID int64, idempotencyKey string, err error) {
+	return *in.PlanID, in.IdempotencyKey, nil
+}
+
+// plan returns the plan of the subscription: a renewal costs what the plan costs today.
+func (in renewal) plan(req *request) (planID int64, idempotencyKey string, err error) {
+	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
+	for _, s := range subscriptions {
+		if s.ID == *in.SubscriptionID {
+			planID = s.PlanID
+		}
 	}
+	return planID, in.IdempotencyKey, err
+}
+
+func buyPlan(req *request, in purchase) error {
 	app := req.console.app
 	return req.receipt(req.runtime.Billing.Buy(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.PlanID, in.IdempotencyKey))
 }
 
-func claimPlan(req *request) error {
-	in, f := decode[claim](req)
-	switch {
-	case f != nil:
-		return f
-	case in.PlanID == nil:
-		return missing("plan_id")
-	}
+func claimPlan(req *request, in claim) error {
 	app := req.console.app
 	return req.receipt(req.runtime.Billing.Claim(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.PlanID))
 }
 
-func renewSubscription(req *request) error {
-	in, f := decode[renewal](req)
-	switch {
-	case f != nil:
-		return f
-	case in.SubscriptionID == nil:
-		return missing("subscription_id")
-	}
-	if err := req.protectRenewal(*in.SubscriptionID, in.IdempotencyKey); err != nil {
-		return err
-	}
+func renewSubscription(req *request, in renewal) error {
 	app := req.console.app
 	return req.receipt(req.runtime.Billing.Renew(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.SubscriptionID, in.IdempotencyKey))
 }
 
-// receipt answers what was bought, or why it was not.
+// receipt answers a purchase, or its error.
 func (req *request) receipt(r billing.Receipt, err error) error {
 	if err != nil {
 		return err

@@ -15,14 +15,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// shownTask is a task as its owner sees it: what its API key is told, and what it
-// costs him. Who makes it, and at what cost, is the operator's.
+// shownTask is a task as its user sees it: what its API key is shown, and what the user
+// pays. The backend and its cost are the operator's business.
 type shownTask struct {
 	*task.Task
 	KeyID          string       `json:"key_id"`
 	SessionID      string       `json:"session_id,omitempty"`
 	SessionContext string       `json:"session_context,omitempty"`
-	Held           money.Amount `json:"held"` // zero when it is over
+	Held           money.Amount `json:"held"` // 0 when the task is over
 	Charged        money.Amount `json:"charged"`
 }
 
@@ -31,24 +31,19 @@ func shown(t *task.Task) shownTask {
 	return shownTask{t, d.Key, d.SessionID, d.SessionContext, d.Held, d.Charged}
 }
 
-// listTasks answers the tasks of all of the user's keys, newest first, those of
-// revoked keys and those composed here among them.
-func listTasks(req *request) error {
-	q := req.query()
-	p := q.paging()
-	filter := task.Filter{Key: q.text("key_id"), Status: task.State(q.text("status"))}
-	if q.fault != nil {
-		return q.fault
+// listTasks answers the tasks of all of the user's keys, newest first, with those of
+// revoked keys and those composed here.
+func listTasks(req *request, q query, p paging) ([]shownTask, int64, error) {
+	filter := task.Filter{Key: q.Text("key_id"), Status: task.State(q.Text("status"))}
+	if q.Fault != nil {
+		return nil, 0, q.Fault
 	}
 	tasks, total, err := req.runtime.Tasks.TaskPage(req.r.Context(), req.account.UserID, filter, int(p.skip()), int(p.size))
-	if err != nil {
-		return err
-	}
 	items := make([]shownTask, len(tasks))
 	for i, t := range tasks {
 		items[i] = shown(t)
 	}
-	return req.answer(listed(items, int64(total), p))
+	return items, int64(total), err
 }
 
 func showTask(req *request) error {
@@ -59,10 +54,7 @@ func showTask(req *request) error {
 	return req.answer(shown(t))
 }
 
-func cancelTask(req *request) error {
-	if _, f := decodeMaybe[struct{}](req); f != nil {
-		return f
-	}
+func cancelTask(req *request, _ struct{}) error {
 	user := req.account.UserID
 	t, err := req.runtime.Tasks.CancelAs(req.r.Context(), user, task.OfUser(user), req.r.PathValue("task_id"))
 	if err != nil {
@@ -71,10 +63,10 @@ func cancelTask(req *request) error {
 	return req.answer(shown(t))
 }
 
-// composeTask makes a task of the user's hidden key. An Idempotency-Key makes one
-// task of however many requests.
+// composeTask submits a task under the hidden key of the user. Requests with the same
+// Idempotency-Key make one task.
 func composeTask(req *request) error {
-	request, f := composition(req.body)
+	spec, f := composition(req.body)
 	if f != nil {
 		return f
 	}
@@ -82,7 +74,7 @@ func composeTask(req *request) error {
 	if f != nil {
 		return f
 	}
-	made, f := req.console.app.Generation(request)
+	made, f := req.console.app.Generation(spec)
 	if f != nil {
 		return f
 	}
@@ -99,7 +91,7 @@ func composeTask(req *request) error {
 
 	submission := made.Submission(auth.Payer(composer), composer.KeyID)
 	submission.IdempotencyKey = once
-	if submission.Fingerprint, err = request.Fingerprint(); err != nil {
+	if submission.Fingerprint, err = spec.Fingerprint(); err != nil {
 		return err
 	}
 	t, replayed, err := req.runtime.Tasks.Submit(req.r.Context(), submission)
@@ -116,15 +108,14 @@ func composeTask(req *request) error {
 	}{shown(t), replayed}}, replayed)
 }
 
-// composing are the types of task that can be composed, with what reads them.
+// composing has the types of task that can be composed, and their decoders.
 var composing = map[string]func([]byte) (generation.Request, []string, *fault.Fault){
 	"video": generation.DecodeVideo,
 	"image": generation.DecodeImage,
 }
 
-// composition reads the body of a task: that of /v1/platform/video or
-// /v1/platform/image, with the word for which of them it is. What the API names
-// as ignored is refused, as everywhere here.
+// composition decodes the body of /v1/platform/video or /v1/platform/image, with the type
+// of the task beside it. Members that the API lists as ignored are refused here.
 func composition(body []byte) (r generation.Request, f *fault.Fault) {
 	var in struct {
 		Type string `json:"type"`
@@ -136,7 +127,7 @@ func composition(body []byte) (r generation.Request, f *fault.Fault) {
 	decode, known := composing[in.Type]
 	switch {
 	case in.Type == "":
-		return r, missing("type")
+		return r, required("type")
 	case !known:
 		return r, fault.At(fault.InvalidParameter, "type", "`type` is video or image, this is %.64q", in.Type)
 	}

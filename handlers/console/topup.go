@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// topUpInfo is how a wallet can be filled.
+// topUpInfo is what a top-up can be.
 type topUpInfo struct {
 	Providers []string     `json:"providers"`
 	Currency  string       `json:"currency"`
@@ -31,21 +31,20 @@ type topUp struct {
 	IdempotencyKey string        `json:"idempotency_key"`
 }
 
+func (in topUp) check() *fault.Fault {
+	if in.Amount == nil {
+		return required("amount")
+	}
+	return nil
+}
+
 // openOrder opens an order at a payment service, and answers where to pay it.
-func openOrder(req *request) error {
-	name := req.r.PathValue("provider")
-	provider, f := req.provider(name)
+func openOrder(req *request, in topUp) error {
+	provider, f := req.provider()
 	if f != nil {
 		return f
 	}
-	in, f := decode[topUp](req)
-	switch {
-	case f != nil:
-		return f
-	case in.Amount == nil:
-		return missing("amount")
-	}
-	app := req.console.app
+	app, name := req.console.app, req.r.PathValue("provider")
 	order, replayed, err := req.runtime.Billing.OpenOrder(req.r.Context(), billing.OrderRequest{
 		User: req.account.UserID, Provider: name,
 		Amount: *in.Amount, Currency: app.Currency, Key: in.IdempotencyKey,
@@ -62,26 +61,18 @@ func openOrder(req *request) error {
 	}{order, replayed}}, replayed)
 }
 
-// provider returns the payment service of a name.
-func (req *request) provider(name string) (payments.Provider, *fault.Fault) {
-	provider, ok := req.console.app.Payment(name)
+// provider returns the payment service that the path names.
+func (req *request) provider() (payments.Provider, *fault.Fault) {
+	provider, ok := req.console.app.Payment(req.r.PathValue("provider"))
 	if !ok {
 		return nil, fault.At(fault.ProviderNotFound, "provider", "there is no payment service of this name here")
 	}
 	return provider, nil
 }
 
-func listOrders(req *request) error {
-	q := req.query()
-	p := q.paging()
-	if q.fault != nil {
-		return q.fault
-	}
+func listOrders(req *request, _ query, p paging) ([]billing.Order, int64, error) {
 	orders, total, err := req.runtime.Billing.Orders(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
-	if err != nil {
-		return err
-	}
-	return req.answer(listed(orders, int64(total), p))
+	return orders, int64(total), err
 }
 
 func showOrder(req *request) error {

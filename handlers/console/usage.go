@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// group is a day, a model or a key, and what was used on it, of it or by it.
+// group is the usage of a day, a model or a key.
 type group struct {
 	Day   string `json:"day,omitempty"` // 2026-11-20, in UTC
 	Model string `json:"model,omitempty"`
@@ -16,7 +16,7 @@ type group struct {
 	ledger.Sum
 }
 
-// usageReport is what a user has used in a span of whole days.
+// usageReport is the usage of a user in a span of whole days.
 type usageReport struct {
 	Start int64      `json:"start"` // Unix seconds, of a midnight in UTC
 	End   int64      `json:"end"`   // the midnight after the last day
@@ -26,26 +26,26 @@ type usageReport struct {
 
 // Bounds of a report.
 const (
-	usualDays = 30
-	maxDays   = 366
+	defaultDays = 30
+	maxDays     = 366
 )
 
-// groupings are the words by which usage is grouped, and into which groups.
+// groupings returns the group of a record, by the value of the parameter group.
 var groupings = map[string]func(ledger.Usage) group{
 	"day":   func(u ledger.Usage) group { return group{Day: u.Day.String()} },
 	"model": func(u ledger.Usage) group { return group{Model: u.Model} },
 	"key":   func(u ledger.Usage) group { return group{KeyID: u.Key} },
 }
 
-// showUsage answers what a user has used, by day, model or key. The days are
-// those of UTC that the given span touches; by default the last 30.
+// showUsage answers the usage of a user by day, model or key. The days are those of UTC
+// that the span touches; by default the last 30.
 func showUsage(req *request) error {
 	q := req.query()
-	groupOf := groupings[q.word("group", "day", "model", "key")]
-	q.word("tz", "UTC") // others are not added up
+	groupOf := groupings[q.Word("group", "day", "model", "key")]
+	q.Word("tz", "UTC") // no other time zone is summed up
 	start, end := q.days(req.runtime.Store.Now())
-	if q.fault != nil {
-		return q.fault
+	if q.Fault != nil {
+		return q.Fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
 	sums := make(map[group]*ledger.Sum)
@@ -73,22 +73,22 @@ func showUsage(req *request) error {
 	return req.answer(report)
 }
 
-// days returns the parameters start and end widened to whole days.
-func (q *query) days(now time.Time) (start, end time.Time) {
+// days returns the parameters start and end, widened to whole days.
+func (q query) days(now time.Time) (start, end time.Time) {
 	start, end = q.window()
 	if end.IsZero() {
 		end = now
 	}
 	end = midnight(end.Add(day - 1))
 	if start.IsZero() {
-		start = end.Add(-usualDays * day)
+		start = end.Add(-defaultDays * day)
 	}
 	start = midnight(start)
 	if !start.Before(end) {
-		q.refuse("start", "must lie before now")
+		q.Refuse("start", "must lie before now")
 	}
 	if end.Sub(start) > maxDays*day {
-		q.refuse("start", "must lie at most %d days before `end`", maxDays)
+		q.Refuse("start", "must lie at most %d days before `end`", maxDays)
 	}
 	return start, end
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,42 +16,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// webhook is the way of what payment services send.
-func (req *request) webhook(rows table) {
-	req.run(func() error {
-		if f := req.listens(); f != nil {
-			return f
-		}
-		return req.serve(rows)
-	})
-}
-
-// listens refuses what no configured service sends.
-func (req *request) listens() *fault.Fault {
-	provider, f := req.provider(req.r.PathValue("provider"))
-	if f != nil {
-		return f
-	}
-	if methods := provider.Methods(); !slices.Contains(methods, req.r.Method) {
-		return notAllowed(methods)
-	}
-	return nil
-}
-
-// head is all of a webhook but its body.
-func (req *request) head() (w payments.Webhook, f *fault.Fault) {
+// webhook returns the request as adapters read it.
+func (req *request) webhook() (w payments.Webhook, f *fault.Fault) {
 	query, err := url.ParseQuery(req.r.URL.RawQuery)
 	if err != nil {
 		return w, fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}, nil
+	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now(), Body: req.body}, nil
 }
 
-// checkHead refuses a webhook whose head tells that it is not from the service,
-// before anything of the body is read.
+// checkHead refuses a webhook that is not from the service, if the head shows it. Nothing
+// of the body has been read.
 func (req *request) checkHead() *fault.Fault {
-	name := req.r.PathValue("provider")
-	provider, f := req.provider(name)
+	provider, f := req.provider()
 	if f != nil {
 		return f
 	}
@@ -60,44 +36,44 @@ func (req *request) checkHead() *fault.Fault {
 	if !ok {
 		return nil
 	}
-	w, f := req.head()
+	w, f := req.webhook()
 	if f != nil {
 		return f
 	}
 	if err := checker.CheckHead(w); err != nil {
-		return req.unproved(name, err)
+		return req.unproved(err)
 	}
 	return nil
 }
 
-// unproved refuses what is not proved to be from a service.
-func (req *request) unproved(provider string, why error) *fault.Fault {
+// unproved refuses a webhook that is not proved to be from the service.
+func (req *request) unproved(why error) *fault.Fault {
 	req.console.logger.Warn("a payment webhook was refused", zap.String("request_id", req.id),
-		zap.String("provider", provider), zap.String("address", auth.Network(req.r)), zap.Error(why))
+		zap.String("provider", req.r.PathValue("provider")), zap.String("address", auth.Network(req.r)), zap.Error(why))
 	return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
 }
 
-// takeNotice does what a payment service tells, and acknowledges it once that
-// is durable. What is not acknowledged the service sends again: so nothing is
-// refused but what is not proved to be from it, and what the store cannot take.
+// takeNotice applies the notice of a payment service, and acknowledges it once that is
+// durable. The service repeats a notice that is not acknowledged. Only two notices are
+// refused: one that is not proved to be from the service, and one that the store cannot
+// take.
 func takeNotice(req *request) error {
 	name := req.r.PathValue("provider")
-	provider, f := req.provider(name)
+	provider, f := req.provider()
 	if f != nil {
 		return f
 	}
-	w, f := req.head()
+	w, f := req.webhook()
 	if f != nil {
 		return f
 	}
-	w.Body = req.body
 	notice, err := provider.Read(w)
 	if errors.Is(err, payments.ErrSignature) {
-		return req.unproved(name, err)
+		return req.unproved(err)
 	}
-	req.proved()
+	req.endGrant()
 	if err != nil {
-		// It comes from the service, and would be as unreadable the next time.
+		// The service sent it, and would send the same again.
 		notice = unreadable(req.r, req.body, err)
 	}
 	if _, err := req.runtime.Billing.Apply(req.r.Context(), name, notice); err != nil {
@@ -110,9 +86,9 @@ func takeNotice(req *request) error {
 	return nil
 }
 
-// unreadable is a notice that is signed well and cannot be read: it does
-// nothing, and is listed for the operator. What it says is its name, so that it
-// is listed once however often it is sent.
+// unreadable returns the notice for a webhook that has a valid signature and cannot be read.
+// It changes nothing and is listed for the operator. Its name is a hash of the content, so
+// that a repeated webhook is listed once.
 func unreadable(r *http.Request, body []byte, why error) payments.Notice {
 	hash := sha256.New()
 	_, _ = io.WriteString(hash, r.URL.RawQuery+"\n")

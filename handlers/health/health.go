@@ -1,4 +1,5 @@
-// Package health answers whether the process and its store are well.
+// Package health answers whether the process runs and whether it can take calls. [Health] is
+// the directive modelgate_health.
 package health
 
 import (
@@ -27,7 +28,7 @@ func init() {
 	})
 }
 
-// Health serves GET /healthz, which answers 200 as long as the process does,
+// Health serves GET /healthz, which answers 200 as long as the process runs,
 // and GET /readyz, which answers 200 when calls can be taken, or 503 with a reason
 // why not, which is one of these words:
 //
@@ -72,24 +73,24 @@ func (h *Health) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-var paths = []reply.Route{
-	{Path: "/healthz", Methods: []string{http.MethodGet, http.MethodHead}},
-	{Path: "/readyz", Methods: []string{http.MethodGet, http.MethodHead}},
-}
+var routes = reply.Register(
+	reply.Route{Method: http.MethodGet, Path: "/healthz", Credential: reply.Public},
+	reply.Route{Method: http.MethodGet, Path: "/readyz", Credential: reply.Public},
+)
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	i, f := reply.Find(paths, r)
+	i, f := routes.Find(r)
 	switch {
 	case i < 0:
 		return reply.Pass(w, r, next, h.app.VersionHeader)
 	case f != nil:
 		reply.Completions.RefuseUnread(w, r, f, requestid.New())
-	case paths[i].Path == "/healthz":
+	case routes[i].Path == "/healthz":
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:
 		reason, err := h.ready(r.Context())
-		h.tell(reason, err)
+		h.logChange(reason, err)
 		if err != nil {
 			answer(w, http.StatusServiceUnavailable, state{"unavailable", []string{reason}})
 		} else {
@@ -121,8 +122,8 @@ func (h *Health) ready(ctx context.Context) (reason string, err error) {
 	return noneIsUsable, h.app.Unusable(ctx, runtime)
 }
 
-// tell logs a change: that calls cannot be taken, with the reason, or can be again.
-func (h *Health) tell(reason string, err error) {
+// logChange logs that calls cannot be taken any more, with the reason, or can be again.
+func (h *Health) logChange(reason string, err error) {
 	details := ""
 	if err != nil {
 		details = err.Error()

@@ -13,130 +13,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// own are the exact paths that this build's directives serve. The first of our
-// directives that sees a misspelt form of one refuses it, so that no path can
-// be written in a way that slips past the gate to whatever comes after it.
-var own = map[string]bool{
-	"/healthz":                  true,
-	"/readyz":                   true,
-	"/v1/messages":              true,
-	"/v1/messages/count_tokens": true,
-	"/v1/completions":           true,
-	"/v1/chat/completions":      true,
-	"/v1/models":                true,
-	"/v1/usage":                 true,
-	"/v1/platform/video":        true,
-	"/v1/platform/image":        true,
-	"/v1/platform/tasks":        true,
-	"/v1/video/generations":     true,
-}
-
-// taskPatterns are the paths of tasks that have an id in them, as [Match] takes
-// them.
-var taskPatterns = []string{
-	"/v1/platform/tasks/{id}",
-	"/v1/platform/tasks/{id}/cancel",
-	"/v1/video/generations/{id}",
-	"/v1/notices/{backend}",
-}
-
-// ownPatterns are the paths of the console, as [Match] takes them.
-var ownPatterns = []string{
-	"/api/status",
-	"/api/setup",
-	"/api/user/register",
-	"/api/user/login",
-	"/api/user/login/2fa",
-	"/api/user/logout",
-	"/api/user/password",
-	"/api/user/password/reset",
-	"/api/user/self",
-	"/api/user/self/sessions/",
-	"/api/user/self/sessions/{id}",
-	"/api/user/self/passkeys/{id}",
-	"/api/user/activity/",
-	"/api/user/2fa/status",
-	"/api/user/2fa/setup",
-	"/api/user/2fa/enable",
-	"/api/user/2fa/disable",
-	"/api/user/2fa/backup_codes",
-	"/api/user/passkey/",
-	"/api/user/passkey/register/begin",
-	"/api/user/passkey/register/finish",
-	"/api/user/passkey/login/begin",
-	"/api/user/passkey/login/finish",
-	"/api/user/passkey/verify/begin",
-	"/api/user/passkey/verify/finish",
-	"/api/verify",
-	"/api/user/token",
-	"/api/token/",
-	"/api/token/{id}",
-	"/api/token/{id}/rotate",
-	"/api/token/{id}/callback_secret",
-	"/api/task/self/",
-	"/api/task/self/{task_id}",
-	"/api/task/self/{task_id}/cancel",
-	"/api/callback/deliveries/",
-	"/api/callback/deliveries/{id}/redeliver",
-	"/api/callback/test",
-	"/api/subscription/plans/",
-	"/api/subscription/self/",
-	"/api/subscription/self/preference",
-	"/api/subscription/wallet/pay",
-	"/api/subscription/free/pay",
-	"/api/subscription/wallet/renew",
-	"/api/user/ledger/",
-	"/api/user/topup/info",
-	"/api/user/topup/self/",
-	"/api/user/topup/{trade_no}",
-	"/api/user/{provider}/pay",
-	"/api/user/{provider}/webhook",
-	"/api/user/{provider}/page/{trade_no}",
-	"/api/log/self/",
-	"/api/data/self/",
-}
-
-// ownPrefixes are paths of ours with an id behind them, which keeps its case
-// and may hold slashes.
-var ownPrefixes = []string{"/v1/models/", "/v1/files/"}
-
-// Route is one path that a directive serves.
-type Route struct {
-	Path    string // exact, or a prefix when it ends in "/"
-	Methods []string
-}
-
-func (r Route) serves(wire string) bool {
-	if strings.HasSuffix(r.Path, "/") {
-		return len(wire) > len(r.Path) && strings.HasPrefix(wire, r.Path)
-	}
-	return wire == r.Path
-}
-
-// Find returns the row of the routes that serves r's path as it was written on
-// the wire, or -1. A wrong method is a fault with the ones allowed.
-func Find(routes []Route, r *http.Request) (int, *fault.Fault) {
-	wire := r.URL.EscapedPath()
-	for i, route := range routes {
-		if !route.serves(wire) {
-			continue
-		}
-		if slices.Contains(route.Methods, r.Method) {
-			return i, nil
-		}
-		allow := strings.Join(route.Methods, ", ")
-		f := fault.New(fault.MethodNotAllowed, "%s takes %s", strings.TrimSuffix(route.Path, "/"), allow)
-		f.Allow = allow
-		return i, f
-	}
-	return -1, nil
-}
-
 // Match tells whether wire, a path as it was written, is of a pattern, and
 // returns the segments that stand for those which the pattern has in braces.
 // Such a segment has letters, digits, "_" and "-", and keeps its case; {*name}
-// stands for any, as it was written. A pattern that ends in "/" is that of a
-// collection, which has two paths: with the slash and without it.
+// stands for any, as it was written, and {name...} for all that follows. A pattern
+// that ends in "/" is that of a collection, which has two paths: with the slash and
+// without it.
 func Match(pattern, wire string) (values []string, ok bool) {
 	if collection, is := strings.CutSuffix(pattern, "/"); is {
 		pattern, wire = collection, strings.TrimSuffix(wire, "/")
@@ -144,6 +26,9 @@ func Match(pattern, wire string) (values []string, ok bool) {
 	for pattern != "" && wire != "" {
 		var wanted, have string
 		wanted, pattern = nextSegment(pattern)
+		if pattern == "" && strings.HasSuffix(wanted, "...}") && wire != "/" {
+			return append(values, wire[1:]), true
+		}
 		have, wire = nextSegment(wire)
 		switch {
 		case strings.HasPrefix(wanted, "/{*") && have != "/":
@@ -176,14 +61,7 @@ func isID(segment string) bool {
 
 // isOwn tells whether a path is written exactly as one of ours.
 func isOwn(path string) bool {
-	if own[path] {
-		return true
-	}
-	patterns := taskPatterns
-	if under(path, "/api") {
-		patterns = ownPatterns
-	}
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
+	return registry.literals[path] || slices.ContainsFunc(registry.patterns, func(pattern string) bool {
 		_, ok := Match(pattern, path)
 		return ok
 	})
@@ -228,7 +106,7 @@ func misspelt(wire, clean string) bool {
 	if isOwn(clean) {
 		return true
 	}
-	for _, prefix := range ownPrefixes {
+	for _, prefix := range registry.prefixes {
 		if under(clean, strings.TrimSuffix(prefix, "/")) && !strings.HasPrefix(wire, prefix) {
 			return true
 		}

@@ -1,4 +1,4 @@
-package reply
+package reply_test
 
 import (
 	"net/http"
@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	_ "github.com/caddy-modelgate/modelgate" // registers the routes of all directives
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -25,10 +27,10 @@ func requestFor(t testing.TB, method, wire string) *http.Request {
 	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, nil)
 }
 
-var someRoutes = []Route{
-	{Path: "/v1/messages", Methods: []string{"POST"}},
-	{Path: "/v1/models/", Methods: []string{"GET", "HEAD"}},
-}
+var someRoutes = reply.Register(
+	reply.Route{Path: "/v1/messages", Method: "POST", Dialect: 1, Credential: reply.APIKey},
+	reply.Route{Path: "/v1/models/{id...}", Method: "GET", Credential: reply.APIKey},
+)
 
 func TestFindTakesExactPathsAndExactMethods(t *testing.T) {
 	t.Parallel()
@@ -51,7 +53,7 @@ func TestFindTakesExactPathsAndExactMethods(t *testing.T) {
 		{"GET", "/v1/models/", -1, ""},
 		{"GET", "/v1/models", -1, ""},
 	} {
-		row, f := Find(someRoutes, requestFor(t, c.method, c.wire))
+		row, f := someRoutes.Find(requestFor(t, c.method, c.wire))
 		if row != c.row {
 			t.Errorf("%s %s is row %d, want %d", c.method, c.wire, row, c.row)
 		}
@@ -94,7 +96,7 @@ func TestMatchTakesExactPathsAndTellsTheirSegments(t *testing.T) {
 		{"/v1/{x}/{*y}", "/v1/a", "no"},
 		{"/v1/{x}/{*y}", "/v1/a/b/c", "no"},
 	} {
-		values, ok := Match(c.pattern, c.wire)
+		values, ok := reply.Match(c.pattern, c.wire)
 		if got := strings.Join(values, " "); ok != (c.values != "no") || ok && got != c.values {
 			t.Errorf("%s is of %s: %v with %q, want %q", c.wire, c.pattern, ok, got, c.values)
 		}
@@ -157,7 +159,7 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 		{"/page", nobody, 200}, // not ours to answer
 	} {
 		w := httptest.NewRecorder()
-		if err := Pass(w, requestFor(t, http.MethodGet, c.wire), c.next, "anthropic-version"); err != nil || w.Code != c.status {
+		if err := reply.Pass(w, requestFor(t, http.MethodGet, c.wire), c.next, "anthropic-version"); err != nil || w.Code != c.status {
 			t.Errorf("%s is answered %d (%v), want %d", c.wire, w.Code, err, c.status)
 		}
 	}
@@ -166,13 +168,13 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 func TestPassAnswersOnceWhereDirectivesStandBehindEachOther(t *testing.T) {
 	t.Parallel()
 	inner := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		return Pass(w, r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+		return reply.Pass(w, r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 			caddyhttp.SetVar(r.Context(), "unhandled", true)
 			return nil
 		}), "anthropic-version")
 	})
 	w := httptest.NewRecorder()
-	if err := Pass(w, requestFor(t, http.MethodGet, "/v1/unknown"), inner, "anthropic-version"); err != nil || strings.Count(w.Body.String(), "NOT_FOUND") != 1 {
+	if err := reply.Pass(w, requestFor(t, http.MethodGet, "/v1/unknown"), inner, "anthropic-version"); err != nil || strings.Count(w.Body.String(), "NOT_FOUND") != 1 {
 		t.Errorf("%v: %s", err, w.Body)
 	}
 }
@@ -186,20 +188,20 @@ func FuzzPass(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire string) {
 		r := requestFor(t, http.MethodPost, wire)
 		passed := false
-		err := Pass(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+		err := reply.Pass(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 			passed = true
 			return nil
 		}), "anthropic-version")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if exact := isOwn(r.URL.EscapedPath()); !passed || exact {
+		if exact := reply.IsOwn(r.URL.EscapedPath()); !passed || exact {
 			return
 		}
 		// As a server behind us may read it: decoded once, and cleaned.
 		read := strings.ToLower(r.URL.JoinPath().Path)
 		for _, form := range []string{read, strings.TrimSuffix(read, "/"), strings.ToLower(r.URL.Path)} {
-			if isOwn(form) {
+			if reply.IsOwn(form) {
 				t.Errorf("%q passed, and may be read as %s", wire, form)
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// shown are the types of file that a browser may show by itself. Another is
-// only saved: it could be a page that acts as one of this site.
+// shown are the media types that a browser may show. A file of another type is offered as
+// a download: it could be a page that acts as one of this site.
 var shown = map[string]bool{
 	"image/png": true, "image/jpeg": true, "image/webp": true, "image/gif": true,
 	"video/mp4": true, "video/webm": true, "video/quicktime": true,
@@ -25,17 +25,17 @@ var shown = map[string]bool{
 // maxRanges is how many ranges one request may ask for (RFC 9110, section 17.15).
 const maxRanges = 16
 
-// noFile is the answer to a link that leads nowhere, as the archive has it.
+// noFile is the fault of a link to no file, with the words of the archive.
 func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
 
-// serveFile serves GET /v1/files/{name}/{media_name}: a result, to whoever has
-// the link. It reads no cookie and no credential.
+// serveFile serves GET /v1/files/{name}/{media_name}: a result, to every caller who has the
+// link. It reads no cookie and no credential.
 func serveFile(req *request) error {
-	mediaName, err := url.PathUnescape(req.segments[1])
+	mediaName, err := url.PathUnescape(req.r.PathValue("media_name"))
 	if err != nil {
 		return noFile()
 	}
-	file, err := req.runtime.Media.Open(req.r.Context(), req.segments[0])
+	file, err := req.runtime.Media.Open(req.r.Context(), req.r.PathValue("name"))
 	switch {
 	case errors.Is(err, media.ErrGone):
 		return fault.New(fault.Gone, "the file is not kept any more: results are kept for 7 days")
@@ -50,7 +50,7 @@ func serveFile(req *request) error {
 		return fault.New(fault.RangeNotSatisfiable, "`Range` asks for %d ranges; allowed: %d", n, maxRanges)
 	}
 	req.describe(file)
-	req.release() // a download may last, and needs no store
+	req.release() // a download may take long and needs no store
 	// ServeContent answers ranges and conditions.
 	w := &ranged{ResponseWriter: req.w}
 	http.ServeContent(w, ranging(req.r), "", file.Modified, file)
@@ -62,8 +62,8 @@ func serveFile(req *request) error {
 	return nil
 }
 
-// ranging is a request without a range in units that are not ours, which has no
-// effect (RFC 9110, section 14.2).
+// ranging returns the request without a range in an unknown unit, which has no effect
+// (RFC 9110, section 14.2).
 func ranging(r *http.Request) *http.Request {
 	unit, _, _ := strings.Cut(r.Header.Get("Range"), "=")
 	if r.Header.Get("Range") == "" || strings.EqualFold(strings.TrimSpace(unit), "bytes") {
@@ -75,7 +75,7 @@ func ranging(r *http.Request) *http.Request {
 	return &whole
 }
 
-// ranged keeps back the refusal of a range, which ServeContent writes as text.
+// ranged drops the refusal of a range, which ServeContent writes as text.
 type ranged struct {
 	http.ResponseWriter
 	refused bool
@@ -96,14 +96,13 @@ func (w *ranged) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// ReadFrom implements io.ReaderFrom, so that a file may go its shortest way.
+// ReadFrom implements io.ReaderFrom, so that the kernel can copy the file.
 func (w *ranged) ReadFrom(r io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, r) }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer to http.ResponseController.
 func (w *ranged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// describe writes the head of a file. A name is never given to another file, so
-// that it stands for the content in the ETag.
+// describe sets the headers of a file. A name is never reused, so that it can be the ETag.
 func (req *request) describe(file *media.File) {
 	contentType, disposition := file.Type, "inline"
 	if !shown[contentType] {
@@ -117,7 +116,7 @@ func (req *request) describe(file *media.File) {
 		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),
 		"Cache-Control":           "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable",
 		"Content-Security-Policy": "sandbox",
-		"Etag":                    `"` + req.segments[0] + `"`,
+		"Etag":                    `"` + req.r.PathValue("name") + `"`,
 		"X-Content-Type-Options":  "nosniff",
 	} {
 		header.Set(name, value)

@@ -12,18 +12,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// generations is the form of docs/reference/tasks.md#video-generations. What is not
-// known passes on there, so that nothing is ignored.
+// generations is the form of docs/reference/tasks.md#video-generations. Unknown members pass
+// to the backend, so that none is ignored.
 var generations = &form{
-	name: "generations", limit: 16 << 20, answer: created,
+	name: "generations", answer: created,
 	decode: func(body []byte) (generation.Request, []string, *fault.Fault) {
 		r, refused := generation.DecodeGenerations(body)
 		return r, nil, refused
 	},
 }
 
-// flatStatus has our words for a state where they differ from those of the flat
-// form.
+// flatStatus has the names of states in this form, where they differ from ours.
 var flatStatus = map[task.State]string{task.Pending: "queued", task.Success: "succeeded"}
 
 func statusOf(t *task.Task) string {
@@ -39,8 +38,8 @@ func progressOf(t *task.Task) int {
 	return n
 }
 
-// generationHead is what both answers about a generation begin with. ID and
-// TaskID are the same: clients are known that read the one or the other.
+// generationHead begins both answers about a generation. ID and TaskID are the same: some
+// clients read the one, some the other.
 type generationHead struct {
 	ID        string `json:"id"`
 	TaskID    string `json:"task_id"`
@@ -55,12 +54,12 @@ func headOf(t *task.Task) generationHead {
 	return generationHead{t.ID, t.ID, "video", t.Model, statusOf(t), progressOf(t), t.CreatedAt}
 }
 
-// creation is what a submission is answered: the task, and what was given of the
-// fields that the reference lists, as it was written, but for what is long.
+// creation is the answer to a submission: the task, and the fields of the request that the
+// reference lists, as they were written. Long ones are left out.
 type creation struct {
 	generationHead
 	Prompt         json.RawMessage            `json:"prompt,omitempty"`
-	Image          string                     `json:"image,omitempty"` // where it was a link
+	Image          string                     `json:"image,omitempty"` // if it was a link
 	Duration       json.RawMessage            `json:"duration,omitempty"`
 	Width          json.RawMessage            `json:"width,omitempty"`
 	Height         json.RawMessage            `json:"height,omitempty"`
@@ -86,25 +85,23 @@ func created(s *submission) any {
 	return c
 }
 
-// The size of what is given above which it does not come back, in bytes. A field
-// may be as long as a link, and all of the metadata as some.
+// The answer repeats no field above this size, in bytes, and no metadata above that.
 const (
-	mostEchoed   = 8192
-	mostMetadata = 8 * mostEchoed
+	maxEchoed   = 8192
+	maxMetadata = 8 * maxEchoed
 )
 
-// light is what was given without what is long or may be a medium in Base64:
-// those come back to nobody, and a client that bounds what it reads must find the
-// id of what it pays for.
+// light returns the fields without those that are long or may be a medium in Base64. A
+// client that bounds what it reads must find the id of the task that it pays for.
 func light(given map[string]json.RawMessage) map[string]json.RawMessage {
 	members := maps.Clone(given)
 	maps.DeleteFunc(members, func(_ string, member json.RawMessage) bool {
-		return len(member) > mostEchoed || strings.Contains(string(member), ";base64,")
+		return len(member) > maxEchoed || strings.Contains(string(member), ";base64,")
 	})
 	return members
 }
 
-// lightMetadata is the metadata in the same way.
+// lightMetadata does so for metadata.
 func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
@@ -113,7 +110,7 @@ func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
 	members = light(members)
 	size := 0
 	for name, member := range members {
-		if size += len(name) + len(member); size > mostMetadata {
+		if size += len(name) + len(member); size > maxMetadata {
 			return nil
 		}
 	}
@@ -131,15 +128,15 @@ type flatTask struct {
 	Error       *task.Error `json:"error,omitempty"`
 }
 
-// medium is what the service has told of a result.
+// medium is what the service has said about a result.
 type medium struct {
 	Duration float64 `json:"duration,omitempty"` // seconds
 	Width    int     `json:"width,omitempty"`    // pixels
 	Height   int     `json:"height,omitempty"`   // pixels
 }
 
-// showGeneration serves GET /v1/video/generations/{id}?wait=. Any video is shown
-// there, however it was asked for; images are not.
+// showGeneration serves GET /v1/video/generations/{task_id}?wait=. It shows
+// videos from all routes, but no images.
 func showGeneration(req *request) error {
 	t, err := req.look()
 	if err != nil {

@@ -1,8 +1,10 @@
-// Package tasks is how generations are asked for and looked at: the platform's
-// images and videos, /v1/video/generations, the files they come to, and the
-// notices by which generation services say that a job has changed. It reads and
-// writes HTTP. What is allowed and what it costs is decided by the app, what
-// becomes of a task by its engine.
+// Package tasks serves generation tasks: submissions and look-ups below /v1/platform and
+// /v1/video/generations, the files that are their results, and the notices by which
+// generation services say that a job has changed. [Tasks] is the directive modelgate_tasks.
+//
+// The package reads and writes HTTP. The app decides what is allowed and what it costs, the
+// engine of package task what becomes of a task. The table in routes.go declares each route
+// and everything that is checked before it is served; request.go applies it.
 package tasks
 
 import (
@@ -28,7 +30,7 @@ func init() {
 }
 
 // Tasks serves generations to callers with an API key, below /v1/platform and at
-// /v1/video/generations; the files they come to, to whoever has the link, below
+// /v1/video/generations; their files, to every caller who has the link, below
 // /v1/files; and the notices of generation services below /v1/notices. It lets
 // every other path pass.
 //
@@ -41,7 +43,7 @@ func init() {
 // `{http.modelgate.key_id}` | The id of the key
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 // `{http.modelgate.model}` | The model that a submission asks for
-// `{http.modelgate.task_id}` | The id of the task that a submission has made, or that is asked for
+// `{http.modelgate.task_id}` | The id of the task that a submission has made, or that the path names
 type Tasks struct {
 	app    *caddymodule.App
 	logger *zap.Logger
@@ -52,7 +54,7 @@ func (Tasks) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.modelgate_tasks", New: func() caddy.Module { return new(Tasks) }}
 }
 
-// Provision finds the app, and has the end of the process watched.
+// Provision finds the app and watches for the exit of the process.
 func (t *Tasks) Provision(ctx caddy.Context) (err error) {
 	t.logger = ctx.Logger()
 	if t.app, err = caddymodule.Of(ctx); err != nil {
@@ -63,12 +65,11 @@ func (t *Tasks) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (t *Tasks) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	rt, segments := find(r)
-	if rt == nil {
+	i, wrongMethod := table.Find(r)
+	if i < 0 {
 		return reply.Pass(w, r, next, t.app.VersionHeader)
 	}
-	req := &request{tasks: t, route: rt, segments: segments, id: requestid.New(), w: w, r: r}
-	req.run()
+	(&request{tasks: t, route: &routes[i], id: requestid.New(), w: w, r: r}).run(wrongMethod)
 	return nil
 }
 

@@ -3,84 +3,63 @@ package tasks
 import (
 	"errors"
 	"net/url"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// noticeLimit is that of the body of a notice, in bytes.
-const noticeLimit = 1 << 20
-
-// How many notices one address may send in a minute, and how many it may have
-// under way: who sends a body slowly takes a place until it is read.
-const (
-	noticesPerMinute = 6000
-	noticesAtOnce    = 32
-)
-
-// noNotices is the answer where no notice is awaited.
+// noNotices is the fault if no backend takes the notice.
 var noNotices = fault.New(fault.NotFound, "no backend of this name takes notices")
 
-// takeNotice serves POST /v1/notices/{backend}: the service of a backend tells
-// that a job has changed. The adapter knows whether it is the service, and refuses
-// most others by the head, before anything of the body is read. All that comes of a
-// notice is that the job is asked for soon.
-func takeNotice(req *request) error {
-	name := req.segments[0]
-	adapter, ok := req.tasks.app.Notified(name)
-	if !ok {
-		return noNotices
-	}
-	grant, refused := req.admitStranger()
-	if refused != nil {
-		return refused
-	}
-	defer func() { grant.End(time.Now(), 1) }()
+// notification returns the request as adapters read it.
+func (req *request) notification() (n backends.Notification, f *fault.Fault) {
 	query, err := url.ParseQuery(req.r.URL.RawQuery)
 	if err != nil {
-		return fault.New(fault.InvalidParameter, "the query cannot be read")
+		return n, fault.New(fault.InvalidParameter, "the query cannot be read")
 	}
-	notice := backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}
-	if err := adapter.CheckHead(notice); err != nil {
-		return req.unproved(name, err)
+	return backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}, nil
+}
+
+// checkHead refuses a notice that is not from the service of the backend, if the head shows
+// it. Nothing of the body has been read.
+func (req *request) checkHead() *fault.Fault {
+	notice, f := req.notification()
+	if f != nil {
+		return f
 	}
-	if notice.Body, refused = req.readBody(noticeLimit); refused != nil {
-		return refused
+	if err := req.adapter.CheckHead(notice); err != nil {
+		return req.unproved(err)
 	}
-	ref, err := adapter.Notice(notice)
+	return nil
+}
+
+// takeNotice serves POST /v1/notices/{backend}: the service of a backend says that a job
+// has changed. All that follows is that the engine asks for the job soon.
+func takeNotice(req *request) error {
+	notice, f := req.notification()
+	if f == nil {
+		notice.Body, f = req.readBody()
+	}
+	if f != nil {
+		return f
+	}
+	ref, err := req.adapter.Notice(notice)
 	if err != nil {
-		return req.unproved(name, err)
+		return req.unproved(err)
 	}
-	if err := req.runtime.Tasks.Wake(req.r.Context(), name, ref); err != nil {
+	if err := req.runtime.Tasks.Wake(req.r.Context(), req.r.PathValue("backend"), ref); err != nil {
 		return err
 	}
 	return req.answer(struct{}{})
 }
 
 // unproved refuses a notice that is not proved to be from the service.
-func (req *request) unproved(backend string, why error) *fault.Fault {
+func (req *request) unproved(why error) *fault.Fault {
 	if errors.Is(why, backends.ErrNoNotices) {
 		return noNotices
 	}
-	req.tasks.logger.Warn("a notice is refused", zap.String("request_id", req.id), zap.String("backend", backend), zap.Error(why))
+	req.tasks.logger.Warn("a notice is refused", zap.String("request_id", req.id), zap.String("backend", req.r.PathValue("backend")), zap.Error(why))
 	return fault.New(fault.Forbidden, "this is no notice of the service of this backend")
-}
-
-// admitStranger counts a request of somebody without an account, by the address.
-// What the table of rates counts by the minute as tokens are requests here.
-func (req *request) admitStranger() (limit.Grant, *fault.Fault) {
-	grant, refused := req.runtime.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: "notice/" + auth.Network(req.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
-		Tokens: 1,
-		Stream: true,
-	})
-	if refused != nil {
-		return limit.Grant{}, fault.New(fault.RateLimited, "too many notices come from this address").After(refused.RetryAfter)
-	}
-	return grant, nil
 }

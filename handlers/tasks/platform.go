@@ -2,22 +2,20 @@ package tasks
 
 import (
 	"context"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
-	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 // The forms of the platform.
 var (
-	video = &form{name: "video", limit: 1 << 20, decode: generation.DecodeVideo, answer: accepted}
-	image = &form{name: "image", limit: 1 << 20, decode: generation.DecodeImage, answer: accepted}
+	video = &form{name: "video", decode: generation.DecodeVideo, answer: accepted}
+	image = &form{name: "image", decode: generation.DecodeImage, answer: accepted}
 )
 
-// acceptance is what a submission to the platform is answered.
+// acceptance is the answer to a submission to the platform.
 type acceptance struct {
 	TaskID  string     `json:"task_id"`
 	Status  task.State `json:"status"`
@@ -26,7 +24,7 @@ type acceptance struct {
 
 func accepted(s *submission) any { return acceptance{s.task.ID, s.task.Status, s.ignored} }
 
-// showTask serves GET /v1/platform/tasks/{id}?wait=.
+// showTask serves GET /v1/platform/tasks/{task_id}?wait=.
 func showTask(req *request) error {
 	t, err := req.look()
 	if err != nil {
@@ -35,37 +33,19 @@ func showTask(req *request) error {
 	return req.answer(t)
 }
 
-// maxWaits is how many requests of a user may wait for a change of a task at once,
-// over all of the user's keys.
-const maxWaits = 128
-
-// look returns the task of the path, after a change where the caller waits for
-// one.
+// look returns the task of the path, after a change if the caller waits for one.
 func (req *request) look() (t *task.Task, err error) {
-	q := req.query()
-	wait := q.wait()
-	if q.fault != nil {
-		return nil, q.fault
-	}
-	owner, id := task.OfKey(req.principal.KeyID), req.segments[0]
-	req.name("http.modelgate.task_id", id)
-	if wait == 0 {
+	owner, id := task.OfKey(req.principal.KeyID), req.r.PathValue("task_id")
+	if req.wait == 0 {
 		return req.runtime.Tasks.Get(req.r.Context(), owner, id)
 	}
-	grant, refused := req.runtime.Rates.Admit(time.Now(), limit.Call{
-		User: limit.Subject{ID: "waits/" + req.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
-	})
-	if refused != nil {
-		return nil, fault.At(fault.RateLimited, "wait", "your account has %d requests with `wait` open; allowed: %d", maxWaits, maxWaits).After(refused.RetryAfter)
-	}
-	defer func() { grant.End(time.Now(), 0) }()
-	err = req.last(func(ctx context.Context) error {
-		// The servers wait for open requests when the process exits; who waits for
-		// nothing but a change would hold all of it up.
+	err = req.untilEnd(func(ctx context.Context) error {
+		// The servers wait for open requests when the process exits. A request that only
+		// waits for a change must not delay the exit.
 		waiting, over := context.WithCancel(ctx)
 		defer over()
 		defer caddymodule.OnExit(over)()
-		if t, err = req.runtime.Tasks.Wait(waiting, owner, id, wait); waiting.Err() != nil && ctx.Err() == nil {
+		if t, err = req.runtime.Tasks.Wait(waiting, owner, id, req.wait); waiting.Err() != nil && ctx.Err() == nil {
 			t, err = req.runtime.Tasks.Get(ctx, owner, id)
 		}
 		return err
@@ -73,19 +53,12 @@ func (req *request) look() (t *task.Task, err error) {
 	return t, err
 }
 
-// cancelTask serves POST /v1/platform/tasks/{id}/cancel. It answers the task,
-// which has failed of it.
+// cancelTask serves POST /v1/platform/tasks/{task_id}/cancel. It answers the
+// task, which has failed.
 func cancelTask(req *request) error {
-	grant, refused := req.admit()
-	if refused != nil {
-		return refused
-	}
-	defer func() { grant.End(time.Now(), 0) }()
-	id := req.segments[0]
-	req.name("http.modelgate.task_id", id)
 	var t *task.Task
-	err := req.last(func(ctx context.Context) (err error) {
-		t, err = req.runtime.Tasks.Cancel(ctx, task.OfKey(req.principal.KeyID), id)
+	err := req.untilEnd(func(ctx context.Context) (err error) {
+		t, err = req.runtime.Tasks.Cancel(ctx, task.OfKey(req.principal.KeyID), req.r.PathValue("task_id"))
 		return err
 	})
 	if err != nil {
@@ -101,28 +74,21 @@ type listing struct {
 	Data    []*task.Task `json:"data"`
 	HasMore bool         `json:"has_more"`
 
-	// Next is what to give as `after` for the page behind this one. It is not
-	// always the last task here: a list by status may have passed others, and may
-	// be short of its limit, or empty, though there are more.
+	// Next is the cursor: the value of `after` for the next page. It is not always the last
+	// task of this page. A list by status may skip other tasks, and may be shorter than its
+	// limit, or empty, though there are more.
 	Next string `json:"next,omitempty"`
 }
 
-// mostListed bounds a page, as the engine does.
-const mostListed = 100
-
-// listsPerMinute is how many lists a user may ask for in a minute, over all of his
-// keys: one by status looks at thousands of tasks.
-const listsPerMinute = 300
+// maxPageSize bounds a page, as the engine does.
+const maxPageSize = 100
 
 // listTasks serves GET /v1/platform/tasks?after=&limit=&status=.
 func listTasks(req *request) error {
-	q := req.query()
-	page := task.Page{After: q.text("after"), Limit: q.number("limit", 1, mostListed), Status: task.State(q.text("status"))}
-	if q.fault != nil {
-		return q.fault
-	}
-	if refused := req.spend("lists", 1, listsPerMinute); refused != nil {
-		return fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
+	q := reply.QueryOf(req.r)
+	page := task.Page{After: q.Text("after"), Limit: int(q.Number("limit", 0, 1, maxPageSize)), Status: task.State(q.Text("status"))}
+	if q.Fault != nil {
+		return q.Fault
 	}
 	tasks, next, err := req.runtime.Tasks.List(req.r.Context(), task.OfKey(req.principal.KeyID), page)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// report writes a submission's one log line. It has neither prompts nor links.
+// report writes the log line of a submission. It has neither prompts nor links.
 func (s *submission) report(err error) {
 	if entry := s.tasks.logger.Check(zapcore.InfoLevel, "task"); entry != nil {
 		entry.Write(zap.Inline(&line{s, err}))
 	}
 }
 
-// line is a submission as its log line. Duration is in seconds.
+// line is the log line of a submission. Duration is in seconds.
 type line struct {
 	*submission
 	err error
@@ -43,8 +43,8 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	switch {
 	case l.err == nil:
 		enc.AddInt("status", 200)
-	case l.left(l.err):
-		enc.AddInt("status", statusLeft)
+	case l.disconnected(l.err):
+		enc.AddInt("status", statusDisconnected)
 	default:
 		f := l.fault(l.err)
 		enc.AddInt("status", f.Status())

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
@@ -20,50 +22,120 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// request is one request on its way.
+// request is one request that is being served.
 type request struct {
-	tasks    *Tasks
-	route    *route
-	segments []string // of the path, which its pattern leaves open
-	id       string   // of the request
-	w        http.ResponseWriter
-	r        *http.Request
+	tasks *Tasks
+	route *route
+	id    string
+	w     http.ResponseWriter
+	r     *http.Request
 
 	runtime   *caddymodule.Runtime
-	leave     func()              // gives the runtime back; nil when it has been
-	principal *identity.Principal // nil where the route asks for no credential
+	leave     func()              // releases the runtime; nil after that
+	principal *identity.Principal // nil if the route demands no API key
+	adapter   backends.Notified   // of a notice
+	wait      time.Duration       // for a change of the task
 	memory    bodymem.Claim       // of the body
 	read      bool                // the body was read to its end
 }
 
-// run serves the request, answers what it is refused for, and gives back what it
-// has taken.
-func (req *request) run() {
-	req.name("http.modelgate.request_id", req.id)
-	if f := req.route.checkMethod(req.r.Method); f != nil {
-		req.refuse(f)
-		return
+// run serves the request and answers its errors. wrongMethod is set if the path has no
+// route for the method.
+func (req *request) run(wrongMethod *fault.Fault) {
+	req.setPlaceholder("http.modelgate.request_id", req.id)
+	f := wrongMethod
+	if f == nil {
+		req.runtime, req.leave, f = req.tasks.app.Enter(req.r.Context())
 	}
-	var f *fault.Fault
-	if req.runtime, req.leave, f = req.tasks.app.Enter(req.r.Context()); f != nil {
+	if f != nil {
 		req.refuse(f)
 		return
 	}
 	defer req.release()
-	if req.route.who == caller {
-		if req.principal, f = auth.Authenticate(req.r, req.runtime.Directory); f != nil {
-			req.refuse(f)
-			return
-		}
-		auth.Name(req.replacer(), req.principal)
+	if f := req.identify(); f != nil {
+		req.refuse(f)
+		return
 	}
-	if err := req.route.serve(req); err != nil {
+	var s *submission
+	if form := req.route.form; form != nil {
+		s = &submission{request: req, form: form, started: time.Now()}
+	}
+	err := req.dispatch(s)
+	if s != nil {
+		s.report(err)
+	}
+	if err != nil {
 		req.refuse(err)
 	}
 }
 
-// release gives back what the request has taken of the runtime, which it does not
-// use any more.
+// identify finds the caller, or the backend that takes the notice.
+func (req *request) identify() (f *fault.Fault) {
+	switch req.route.who {
+	case reply.APIKey:
+		if req.principal, f = auth.Authenticate(req.r, req.runtime.Directory); f != nil {
+			return f
+		}
+		auth.Name(req.replacer(), req.principal)
+	case reply.Signature:
+		var ok bool
+		if req.adapter, ok = req.tasks.app.Notified(req.r.PathValue("backend")); !ok {
+			return noNotices
+		}
+	}
+	if id := req.r.PathValue("task_id"); id != "" {
+		req.setPlaceholder("http.modelgate.task_id", id)
+	}
+	return nil
+}
+
+// dispatch applies what else the row of the route demands, and serves the request, which may
+// be a submission.
+func (req *request) dispatch(s *submission) error {
+	rt := req.route
+	if s != nil {
+		if f := s.readHead(strings.Fields(rt.params)); f != nil {
+			return f
+		}
+	}
+	if rt.rate.admit != nil {
+		end, f := rt.rate.admit(req)
+		if f != nil {
+			return f
+		}
+		if end != nil {
+			defer end()
+		}
+	}
+	if rt.who == reply.Signature {
+		if f := req.checkHead(); f != nil {
+			return f
+		}
+	}
+	if s != nil {
+		return s.serve()
+	}
+	return rt.serve(req)
+}
+
+// readBody reads the body. If the head says that it cannot be taken, nothing is read.
+func (req *request) readBody() ([]byte, *fault.Fault) {
+	if coding := reply.Encoding(req.r.Header); coding != "" {
+		return nil, fault.New(fault.UnsupportedMediaType, "Content-Encoding %.64q: send the body without an encoding", coding)
+	}
+	patience := reply.UnauthenticatedPatience
+	if req.principal != nil {
+		patience = time.Duration(req.tasks.app.Limits.BodyRead)
+		req.runtime.Bodies.Users.Open(&req.memory, req.w, req.principal.UserID, req.tasks.app.Limits.Bodies())
+	} else {
+		req.runtime.Bodies.Notices.Open(&req.memory, req.w, auth.Network(req.r), caddymodule.NoticeBodies)
+	}
+	body, refused := reply.ReadBody(req.w, req.r, req.route.maxBody, patience, &req.memory)
+	req.read = refused == nil
+	return body, refused
+}
+
+// release releases the memory and the runtime, which the request does not use any more.
 func (req *request) release() {
 	if req.leave != nil {
 		req.memory.Release()
@@ -77,16 +149,15 @@ func (req *request) replacer() *caddy.Replacer {
 	return repl
 }
 
-// name sets a placeholder.
-func (req *request) name(placeholder, value string) {
+func (req *request) setPlaceholder(name, value string) {
 	if repl := req.replacer(); repl != nil {
-		repl.Set(placeholder, value)
+		repl.Set(name, value)
 	}
 }
 
-// last runs what may take long, under a context that ends with the request and
-// when the process cannot wait for it any more.
-func (req *request) last(fn func(ctx context.Context) error) error {
+// untilEnd runs what may take long, under a context that ends with the request, or when
+// the process cannot wait for it any more.
+func (req *request) untilEnd(fn func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(req.r.Context())
 	defer cancel()
 	defer req.runtime.OnEnd(cancel)()
@@ -97,11 +168,11 @@ func (req *request) last(fn func(ctx context.Context) error) error {
 	return err
 }
 
-// drained is what a caller hears whose request outlasts the process.
+// drained is the fault of a request that the process cannot wait for.
 var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
-// answer answers a value as JSON. Links in it stay as they are, so that one can be
-// copied from what a terminal shows.
+// answer answers a value as JSON. It does not escape HTML, so that links can be copied from
+// a terminal.
 func (req *request) answer(what any) error {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -117,27 +188,27 @@ func (req *request) answer(what any) error {
 	header["Cache-Control"] = []string{"no-store"}
 	header["X-Content-Type-Options"] = []string{"nosniff"}
 	req.w.WriteHeader(http.StatusOK)
-	_, _ = req.w.Write(body.Bytes()) //nolint:gosec // JSON that nobody may take for anything else
+	_, _ = req.w.Write(body.Bytes()) //nolint:gosec // JSON, and nosniff is set
 	return nil
 }
 
-// statusLeft is what the access log says of a caller who has left.
-const statusLeft = 499
+// statusDisconnected is the status in the access log if the client has disconnected.
+const statusDisconnected = 499
 
-// fault returns what a caller hears of an error: a fault as it is, and of
-// anything else no more than that it happened.
+// fault returns what the caller is told of an error: a fault as it is, and of any other
+// error only that it happened.
 func (req *request) fault(err error) *fault.Fault {
 	var f *fault.Fault
 	if errors.As(err, &f) {
 		return f
 	}
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", req.id)
+	return reply.Internal(req.id)
 }
 
-// refuse answers an error, and logs what is behind one of ours.
+// refuse answers an error, and logs the cause of a failure of the gateway.
 func (req *request) refuse(err error) {
-	if req.left(err) {
-		req.w.WriteHeader(statusLeft)
+	if req.disconnected(err) {
+		req.w.WriteHeader(statusDisconnected)
 		return
 	}
 	f := req.fault(err)
@@ -145,14 +216,10 @@ func (req *request) refuse(err error) {
 		req.tasks.logger.Error("a request for a task failed", zap.String("request_id", req.id),
 			zap.String("path", req.route.path), zap.Error(err))
 	}
-	if req.read {
-		req.route.dialect.Refuse(req.w, f, req.id)
-	} else {
-		req.route.dialect.RefuseUnread(req.w, req.r, f, req.id)
-	}
+	req.route.dialect.RefuseRequest(req.w, req.r, f, req.id, req.read)
 }
 
-// left tells whether an error is that the caller has left.
-func (req *request) left(err error) bool {
+// disconnected reports whether an error is that the client has disconnected.
+func (req *request) disconnected(err error) bool {
 	return errors.Is(err, context.Canceled) && req.r.Context().Err() != nil
 }

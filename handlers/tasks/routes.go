@@ -1,65 +1,52 @@
 package tasks
 
 import (
-	"net/http"
+	"strings"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// route is one path: everything that is decided about a request before it is
-// served.
+// route is one row of the table: everything that is checked before a request is served, and
+// what serves it.
 type route struct {
-	method  string // GET answers HEAD too
+	method  string // GET answers HEAD, too
 	path    string // as reply.Match takes it
 	dialect reply.Dialect
-	who     class
-	serve   func(*request) error
+	who     reply.Credential
+	rate    rate
+	maxBody int64 // in bytes; zero: no body is read
+
+	// params are the names of the parameters that the query may have, separated by spaces.
+	// Submissions refuse other names; elsewhere they have no effect.
+	params string
+
+	serve func(*request) error
+	form  *form // of a submission, in the place of serve
 }
 
-// class is who may come in.
-type class uint8
-
-const (
-	caller class = iota // with an API key
-	anyone              // what is sent, or the path itself, is the credential
-)
-
-// routes has what is asked for most at the top.
+// routes has the routes with the most requests first.
 var routes = []route{
-	{http.MethodGet, "/v1/platform/tasks/{id}", reply.Platform, caller, showTask},
-	{http.MethodGet, "/v1/video/generations/{id}", reply.Completions, caller, showGeneration},
-	{http.MethodGet, "/v1/files/{name}/{*media_name}", reply.Completions, anyone, serveFile},
-	{http.MethodPost, "/v1/platform/video", reply.Platform, caller, video.submit},
-	{http.MethodPost, "/v1/platform/image", reply.Platform, caller, image.submit},
-	{http.MethodPost, "/v1/video/generations", reply.Completions, caller, generations.submit},
-	{http.MethodGet, "/v1/platform/tasks", reply.Platform, caller, listTasks},
-	{http.MethodPost, "/v1/platform/tasks/{id}/cancel", reply.Platform, caller, cancelTask},
-	{http.MethodPost, "/v1/notices/{backend}", reply.Completions, anyone, takeNotice},
+	{"GET", "/v1/platform/tasks/{task_id}", reply.Platform, reply.APIKey, waits, 0, "wait", showTask, nil},
+	{"GET", "/v1/video/generations/{task_id}", reply.Completions, reply.APIKey, waits, 0, "wait", showGeneration, nil},
+	{"GET", "/v1/files/{name}/{*media_name}", reply.Completions, reply.Public, unlimited, 0, "", serveFile, nil},
+	{"POST", "/v1/platform/video", reply.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, video},
+	{"POST", "/v1/platform/image", reply.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, image},
+	{"POST", "/v1/video/generations", reply.Completions, reply.APIKey, calls, 16 << 20, "dry_run", nil, generations},
+	{"GET", "/v1/platform/tasks", reply.Platform, reply.APIKey, lists, 0, "after limit status", listTasks, nil},
+	{"POST", "/v1/platform/tasks/{task_id}/cancel", reply.Platform, reply.APIKey, calls, 0, "", cancelTask, nil},
+	{"POST", "/v1/notices/{backend}", reply.Completions, reply.Signature, notices, 1 << 20, "", takeNotice, nil},
 }
 
-// find returns the route of a path as it was written on the wire, and the
-// segments that its pattern leaves open; nil when the path is not ours.
-func find(r *http.Request) (*route, []string) {
-	wire := r.URL.EscapedPath()
-	for i := range routes {
-		if segments, ok := reply.Match(routes[i].path, wire); ok {
-			return &routes[i], segments
+// table is the routes as the registry has them, in the same order.
+var table = declare()
+
+func declare() reply.Table {
+	rows := make([]reply.Route, len(routes))
+	for i, rt := range routes {
+		rows[i] = reply.Route{
+			Method: rt.method, Path: rt.path, Dialect: rt.dialect, Credential: rt.who,
+			Rate: rt.rate.name, MaxBody: rt.maxBody, Query: strings.Fields(rt.params),
 		}
 	}
-	return nil, nil
-}
-
-// checkMethod refuses a method that the route does not take.
-func (rt *route) checkMethod(method string) *fault.Fault {
-	if method == rt.method || method == http.MethodHead && rt.method == http.MethodGet {
-		return nil
-	}
-	allow := rt.method
-	if allow == http.MethodGet {
-		allow = "GET, HEAD"
-	}
-	f := fault.New(fault.MethodNotAllowed, "%s takes %s", rt.path, allow)
-	f.Allow = allow
-	return f
+	return reply.Register(rows...)
 }

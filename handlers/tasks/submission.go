@@ -11,74 +11,63 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
-	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// form is one of the bodies in which a generation is asked for.
+// form is the format of the body of a submission, and of its answer.
 type form struct {
 	name   string // in log lines
-	limit  int64  // of a body, in bytes
 	decode func(body []byte) (r generation.Request, ignored []string, refused *fault.Fault)
 	answer func(s *submission) any
 }
 
-// submission is one generation that is asked for, on its way.
+// submission is a request for a generation.
 type submission struct {
 	*request
 	form    *form
 	started time.Time
 
-	bytes      int // of the body
-	dryRun     bool
-	spec       generation.Request // as it was sent
-	ignored    []string           // the paths of what has no effect
-	generation caddymodule.Generation
-	task       *task.Task
-	replayed   bool
+	dryRun         bool
+	idempotencyKey string             // empty: none
+	bytes          int                // of the body
+	spec           generation.Request // as it was sent
+	ignored        []string           // the paths of members that have no effect
+	generation     caddymodule.Generation
+	task           *task.Task
+	replayed       bool
 }
 
-// submit serves POST of a form.
-func (f *form) submit(req *request) error {
-	s := &submission{request: req, form: f, started: time.Now()}
-	err := s.serve()
-	s.report(err)
-	return err
+// readHead reads the query, which may have the parameters params, and the idempotency key.
+func (s *submission) readHead(params []string) (f *fault.Fault) {
+	q := reply.QueryOf(s.r)
+	q.CheckNames(params)
+	if s.dryRun = q.Flag("dry_run"); q.Fault != nil {
+		return q.Fault
+	}
+	s.idempotencyKey, f = reply.IdempotencyKey(s.r.Header)
+	return f
 }
 
-// serve is the whole way: rates, read, decode, check, price, and to the engine.
+// serve reads and prices what is asked for, and hands it to the engine.
 func (s *submission) serve() error {
-	q := s.query()
-	q.only("dry_run")
-	if s.dryRun = q.flag("dry_run"); q.fault != nil {
-		return q.fault
-	}
-	key, refused := reply.IdempotencyKey(s.r.Header)
-	if refused != nil {
-		return refused
-	}
-	grant, refused := s.admit()
-	if refused != nil {
-		return refused
-	}
-	defer func() { grant.End(time.Now(), 0) }()
-	if err := s.checkFunds(key); err != nil {
+	if err := s.checkFunds(); err != nil {
 		return err
 	}
-	if refused = s.consider(); refused != nil {
+	if refused := s.price(); refused != nil {
 		return refused
 	}
 	if s.dryRun {
 		return s.answer(s.estimate())
 	}
-	if refused = s.weigh(); refused != nil {
-		return refused
+	// Only what is kept counts.
+	if refused := s.spend("bytes", int64(s.bytes), bytesPerMinute); refused != nil {
+		return fault.New(fault.RateLimited, "the bodies of your account are more than %d MiB per minute", bytesPerMinute>>20).After(refused.RetryAfter)
 	}
-	if err := s.last(func(ctx context.Context) error { return s.make(ctx, key) }); err != nil {
+	if err := s.untilEnd(s.submit); err != nil {
 		return err
 	}
-	s.name("http.modelgate.task_id", s.task.ID)
+	s.setPlaceholder("http.modelgate.task_id", s.task.ID)
 	if s.replayed {
 		s.w.Header().Set("Idempotent-Replayed", "true")
 	}
@@ -88,33 +77,27 @@ func (s *submission) serve() error {
 // checkFunds refuses a caller without any money before the body is read, if every
 // generation costs money. A submission that repeats an idempotency key is answered even
 // without money.
-func (s *submission) checkFunds(idempotencyKey string) error {
+func (s *submission) checkFunds() error {
 	if s.dryRun || !s.tasks.app.GenerationsCost() {
 		return nil
 	}
 	f := auth.CheckFunds(s.r.Context(), s.runtime, s.principal)
-	if f == nil || idempotencyKey == "" {
-		return plain(f)
+	switch {
+	case f == nil:
+		return nil
+	case s.idempotencyKey == "":
+		return f
 	}
-	used, err := s.runtime.Tasks.KeyUsed(s.r.Context(), s.principal.KeyID, idempotencyKey)
+	used, err := s.runtime.Tasks.KeyUsed(s.r.Context(), s.principal.KeyID, s.idempotencyKey)
 	if err != nil || used {
 		return err
 	}
 	return f
 }
 
-// plain returns f as an error, nil if there is none.
-func plain(f *fault.Fault) error {
-	if f == nil {
-		return nil
-	}
-	return f
-}
-
-// consider reads the body and decides whether what it asks for can be done, and
-// for how much.
-func (s *submission) consider() *fault.Fault {
-	body, refused := s.readBody(s.form.limit)
+// price reads the body, and finds the backend and the price of what it asks for.
+func (s *submission) price() *fault.Fault {
+	body, refused := s.readBody()
 	if refused != nil {
 		return refused
 	}
@@ -131,16 +114,16 @@ func (s *submission) consider() *fault.Fault {
 	}
 	s.generation, refused = s.tasks.app.Generation(s.spec)
 	if refused == nil {
-		s.name("http.modelgate.model", s.generation.Model)
+		s.setPlaceholder("http.modelgate.model", s.generation.Model)
 	}
 	return refused
 }
 
-// make has the engine make the task.
-func (s *submission) make(ctx context.Context, idempotencyKey string) (err error) {
+// submit makes the task, or finds the one of the idempotency key.
+func (s *submission) submit(ctx context.Context) (err error) {
 	job := s.generation.Submission(auth.Payer(s.principal), s.principal.KeyID)
-	if idempotencyKey != "" {
-		job.IdempotencyKey = idempotencyKey
+	if s.idempotencyKey != "" {
+		job.IdempotencyKey = s.idempotencyKey
 		if job.Fingerprint, err = s.spec.Fingerprint(); err != nil {
 			return err
 		}
@@ -154,45 +137,16 @@ func (s *submission) make(ctx context.Context, idempotencyKey string) (err error
 	return err
 }
 
-// admit holds the caller to the rates of calls: a generation is one, though it
-// has no tokens.
-func (req *request) admit() (limit.Grant, *fault.Fault) {
-	key, user := auth.Subjects(req.principal, &req.tasks.app.Limits)
-	grant, refused := req.runtime.Rates.Admit(time.Now(), limit.Call{Key: key, User: user})
-	if refused != nil {
-		return limit.Grant{}, refused.Fault()
-	}
-	return grant, nil
-}
-
-// bytesPerMinute is how many bytes of bodies a user may have kept in a minute,
-// over all of the user's keys; as many may come at once. What is submitted and cancelled
-// costs nothing and lies on the disk until that is tidied.
-const bytesPerMinute = 256 << 20
-
-// weigh counts the bytes of what is to be kept.
-func (s *submission) weigh() *fault.Fault {
-	if refused := s.spend("bytes", int64(s.bytes), bytesPerMinute); refused != nil {
-		return fault.New(fault.RateLimited, "the bodies of your account are more than %d MiB per minute", bytesPerMinute>>20).After(refused.RetryAfter)
-	}
-	return nil
-}
-
-// spend counts something of which the caller's user may have so much in a minute,
-// over all of the user's keys.
-func (req *request) spend(what string, n, perMinute int64) *limit.Refusal {
-	return req.runtime.Rates.Spend(time.Now(), what+"/"+req.principal.UserID, n, perMinute)
-}
-
-// estimate is what a dry run answers. Nothing has been kept, held or handed over.
+// estimate is the answer to a dry run, which keeps nothing, holds no money and calls no
+// backend.
 type estimate struct {
 	DryRun   bool         `json:"dry_run"` // true
 	Model    string       `json:"model"`
 	Family   string       `json:"family,omitempty"`
 	Price    money.Amount `json:"price"` // of what is asked for
-	Hold     money.Amount `json:"hold"`  // what would be held until it is delivered
+	Hold     money.Amount `json:"hold"`  // what would be held until the result is delivered
 	Currency string       `json:"currency"`
-	Rule     string       `json:"rule"` // how the price comes about, for a person
+	Rule     string       `json:"rule"` // how the price is computed, as text
 	Ignored  []string     `json:"ignored,omitempty"`
 }
 

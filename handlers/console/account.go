@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
-// self is what a user is told of his account.
+// self is the account as its user sees it.
 type self struct {
 	ID          string             `json:"id"`
 	Name        string             `json:"name"`
@@ -19,11 +19,11 @@ type self struct {
 	Currency    string             `json:"currency"`
 	Balance     money.Amount       `json:"balance"` // of the wallet
 	Held        money.Amount       `json:"held"`    // of the balance, what tasks hold and calls under way have reserved
-	Owed        money.Amount       `json:"owed"`    // while it is more than zero, spending pauses
+	Owed        money.Amount       `json:"owed"`    // spending pauses while it is above zero
 	Preference  billing.Preference `json:"preference"`
 	Plans       []planUse          `json:"subscriptions"` // those in force, soonest to end first
 	Factors     factors            `json:"factors"`
-	Token       *identity.Token    `json:"access_token,omitempty"` // by what it may be recognised
+	Token       *identity.Token    `json:"access_token,omitempty"` // without its secret
 }
 
 // planUse is how much of a subscription is used.
@@ -82,12 +82,8 @@ func (req *request) planUse() ([]planUse, error) {
 	return used, nil
 }
 
-// changeSelf changes what a user says of himself, and shows the account.
-func changeSelf(req *request) error {
-	profile, f := decode[identity.Profile](req)
-	if f != nil {
-		return f
-	}
+// changeSelf changes the profile and answers the account.
+func changeSelf(req *request, profile identity.Profile) error {
 	if _, err := req.runtime.Directory.ChangeProfile(req.r.Context(), req.account, profile); err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// urls are where a payment service sends its notices, and people afterwards.
-// They are made of base_url, never of what a request calls the host.
+// urls are where a payment service sends its notices, and browsers afterwards. They are
+// made from base_url, never from the Host of a request.
 func (req *request) urls(provider string) billing.URLs {
 	base := req.console.app.BaseURL
 	return billing.URLs{
@@ -19,20 +19,18 @@ func (req *request) urls(provider string) billing.URLs {
 	}
 }
 
-// noPage is the one answer where there is no page: none of the service, none of
-// an order that is another service's, and none of an order that is not there.
+// noPage is the one fault if the service has no pages, or no order of this number.
 func noPage() error { return fault.New(fault.NotFound, "there is no such payment page") }
 
-// told is what a payment service has told of an order in each status; of one
-// that waits to be paid, or has waited too long, nothing.
+// told is what a payment service has said of an order in each status. Of an order that is
+// pending or has expired it has said nothing.
 var told = map[billing.OrderStatus]payments.Kind{
 	billing.Paid: payments.Paid, billing.Review: payments.Paid, billing.Failed: payments.Failed,
 	billing.Refunded: payments.Refunded, billing.Disputed: payments.Disputed,
 }
 
-// servePage has a payment service show the page of an order, where it serves
-// pages itself. There is no credential: whoever knows the number of the order,
-// which is random and long, may pay it.
+// servePage lets a payment service that has pages here answer the page of an order. The
+// number of the order is random and long: a caller who knows it may pay.
 func servePage(req *request) error {
 	name, tradeNo := req.r.PathValue("provider"), req.r.PathValue("trade_no")
 	provider, _ := req.console.app.Payment(name)

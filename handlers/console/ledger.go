@@ -12,15 +12,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
-// showLedger answers the lines of one of the user's accounts, newest first: a
-// page of them, or all of them as CSV.
+// showLedger answers the lines of one of the user's accounts, newest first: one page, or
+// all of them as CSV.
 func showLedger(req *request) error {
 	q := req.query()
 	p := q.paging()
-	format := q.word("format", "json", "csv")
-	name := q.text("account")
-	if q.fault != nil {
-		return q.fault
+	format := q.Word("format", "json", "csv")
+	name := q.Text("account")
+	if q.Fault != nil {
+		return q.Fault
 	}
 	account, err := billing.AccountOf(req.account.UserID, name)
 	if err != nil {
@@ -40,18 +40,17 @@ func showLedger(req *request) error {
 	return req.answer(listed(shown, int64(total), p))
 }
 
-// shownLine is a line as its user sees it, with held always there.
+// shownLine is a line as its user sees it: held is always there.
 type shownLine struct {
 	ledger.Line
 	Held money.Amount `json:"held"`
 }
 
-// csvBatch is how many lines are read at once. Between the batches the store is
-// left alone, however slowly they are taken.
+// csvBatch is how many lines are read in one transaction. No transaction is open while a
+// slow client takes them.
 const csvBatch = 500
 
-// csv answers all lines of an account. Those that are written while it is read
-// are left out.
+// csv answers all lines of an account. Lines that are written meanwhile are left out.
 func (req *request) csv(account ledger.Account) error {
 	ctx := req.r.Context()
 	lines, _, err := req.runtime.Ledger.Lines(ctx, account, 0, csvBatch)
@@ -68,10 +67,10 @@ func (req *request) csv(account ledger.Account) error {
 	for len(lines) > 0 {
 		for _, line := range lines {
 			if last > 0 && line.Number >= last {
-				continue // newer lines have moved it here from the batch before
+				continue // it was in the last batch; newer lines have moved it here
 			}
 			last = line.Number
-			count := "" // of what is no sum of calls
+			count := "" // if the line is no sum of calls
 			if line.Count > 0 {
 				count = strconv.Itoa(line.Count)
 			}
@@ -82,11 +81,11 @@ func (req *request) csv(account ledger.Account) error {
 			})
 		}
 		if out.Error() != nil {
-			return nil // whoever asked has left
+			return nil // the client has disconnected
 		}
 		skip += uint64(len(lines))
 		if lines, _, err = req.runtime.Ledger.Lines(ctx, account, skip, csvBatch); err != nil {
-			// The head is gone: a body that breaks off is all that can tell.
+			// The status has been sent: only a body that breaks off can tell of the error.
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -94,7 +93,7 @@ func (req *request) csv(account ledger.Account) error {
 	return nil
 }
 
-// plainCell is text for a cell that a spreadsheet must not take for a formula.
+// plainCell returns text for a cell that a spreadsheet does not take for a formula.
 func plainCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
 		return "'" + text

@@ -1,0 +1,210 @@
+package console
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
+
+// credentials is a body with a name and a password.
+type credentials struct {
+	Name     string `json:"username"`
+	Password string `json:"password"`
+}
+
+func (in credentials) check() *fault.Fault {
+	switch {
+	case in.Name == "":
+		return required("username")
+	case in.Password == "":
+		return required("password")
+	}
+	return nil
+}
+
+// person is a user who was made or has logged in.
+type person struct {
+	ID    string `json:"id"`
+	Name  string `json:"username"`
+	Admin bool   `json:"admin,omitempty"`
+}
+
+// register makes an account, if registration is open. It does not log in.
+func register(req *request, in credentials) error {
+	if !req.console.app.OpenRegistration() {
+		return fault.New(fault.Forbidden, "accounts are made by the operator here; registration is closed")
+	}
+	made, err := req.runtime.Directory.Register(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Pace())
+	if err != nil {
+		return err
+	}
+	return req.answer(person{made.ID, made.Name, made.Admin})
+}
+
+type setup struct {
+	Code string `json:"code"`
+	credentials
+}
+
+func (in setup) check() *fault.Fault {
+	if in.Code == "" {
+		return required("code")
+	}
+	return in.credentials.check()
+}
+
+// setUp makes the first administrator, by the code that the log has as long as there is no
+// user.
+func setUp(req *request, in setup) error {
+	made, err := req.runtime.Directory.Setup(req.r.Context(), in.Code, in.Name, in.Password)
+	if err != nil {
+		return err
+	}
+	return req.answer(person{made.ID, made.Name, made.Admin})
+}
+
+// loggedIn is the answer to a log-in.
+type loggedIn struct {
+	SecondFactor bool     `json:"require_2fa"`
+	Methods      []string `json:"methods,omitempty"` // that complete the log-in
+	Person       *person  `json:"user,omitempty"`    // absent until the log-in is complete
+	Expires      int64    `json:"expires_at"`        // Unix seconds
+}
+
+// answerLogIn answers a log-in that is complete or waits for the second factor. The cookie
+// of a half-open session lasts as long as the session.
+func (req *request) answerLogIn(entry identity.Entry) error {
+	req.endReplaced(entry)
+	answer := loggedIn{SecondFactor: len(entry.Factors) > 0, Methods: entry.Factors, Expires: entry.Expires}
+	if answer.SecondFactor {
+		req.setSession(entry.Secret, time.Unix(entry.Expires, 0).Sub(req.runtime.Store.Now()))
+	} else {
+		req.renewSession(entry.Secret)
+		answer.Person = &person{ID: entry.Account.UserID, Name: entry.Account.UserName}
+	}
+	return req.answer(answer)
+}
+
+// endReplaced ends the session whose cookie came with the log-in, because the browser loses
+// that cookie now and could not log it out. The log-in succeeds even if this fails; then
+// the session ends when it expires.
+func (req *request) endReplaced(entry identity.Entry) {
+	before, err := req.session()
+	if err == nil && before != nil && before.Credential != entry.Account.Credential {
+		err = req.runtime.Directory.Logout(req.r.Context(), before)
+	}
+	if err != nil {
+		req.console.logger.Warn("the session before a log-in could not be ended", zap.String("request_id", req.id), zap.Error(err))
+	}
+}
+
+// session returns the account of the session whose cookie came with the request; nil if
+// none is in force.
+func (req *request) session() (*identity.Account, error) {
+	name, _ := req.console.app.Cookie()
+	secret, f := auth.Cookie(req.r.Header, name)
+	if f != nil || secret == "" {
+		return nil, nil
+	}
+	account, _, err := req.runtime.Directory.AuthenticateSession(req.r.Context(), secret)
+	if addr := auth.Address(req.r); account != nil && addr.IsValid() {
+		account.Address = addr.String()
+	}
+	return account, err
+}
+
+// logIn opens a session by name and password. It has a new secret: one that came in a
+// cookie is never adopted.
+func logIn(req *request, in credentials) error {
+	entry, err := req.runtime.Directory.Login(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Terms())
+	if err != nil {
+		return err
+	}
+	return req.answerLogIn(entry)
+}
+
+// logInCode completes a half-open session by a code.
+func logInCode(req *request, in code) error {
+	if !req.account.HalfOpen {
+		return fault.New(fault.Conflict, "this session is whole: no second factor is due")
+	}
+	entry, err := req.runtime.Directory.LoginCode(req.r.Context(), req.account, in.Code)
+	if err != nil {
+		return err
+	}
+	return req.answerLogIn(entry)
+}
+
+// logOut ends the credential of the request on the server: the session, or the access token
+// and the session whose cookie came with it. The cookie is removed only after its session
+// has ended: else the browser could not log it out any more.
+func logOut(req *request, _ struct{}) error {
+	session := req.account
+	if !session.Session {
+		var err error
+		if session, err = req.session(); err != nil {
+			return err
+		}
+	}
+	if session != nil {
+		if err := req.runtime.Directory.Logout(req.r.Context(), session); err != nil {
+			return err
+		}
+		req.forgetSession()
+	}
+	if !req.account.Session {
+		if err := req.runtime.Directory.Logout(req.r.Context(), req.account); err != nil {
+			return err
+		}
+	}
+	return req.answer(struct{}{})
+}
+
+type passwordChange struct {
+	Password    string `json:"password"` // the present one; empty if there is none yet
+	Replacement string `json:"new_password"`
+}
+
+func (in passwordChange) check() *fault.Fault {
+	if in.Replacement == "" {
+		return required("new_password")
+	}
+	return nil
+}
+
+// changePassword ends the other sessions and the access token.
+func changePassword(req *request, in passwordChange) error {
+	secret, err := req.runtime.Directory.ChangePassword(req.r.Context(), req.account, in.Password, in.Replacement)
+	if err != nil {
+		return err
+	}
+	req.renewSession(secret)
+	return req.answer(struct{}{})
+}
+
+type passwordReset struct {
+	Code     string `json:"code"`
+	Password string `json:"password"`
+}
+
+func (in passwordReset) check() *fault.Fault {
+	switch {
+	case in.Code == "":
+		return required("code")
+	case in.Password == "":
+		return required("password")
+	}
+	return nil
+}
+
+// resetPassword sets a password by the one-time code of an operator.
+func resetPassword(req *request, in passwordReset) error {
+	if err := req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.Pace()); err != nil {
+		return err
+	}
+	return req.answer(struct{}{})
+}

@@ -1,0 +1,4 @@
+package reply
+
+// IsOwn is for tests with the routes of all directives.
+var IsOwn = isOwn

@@ -1,0 +1,92 @@
+package tasks
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/handlers/auth"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// rate is a class of requests that are counted together.
+type rate struct {
+	name  string
+	admit func(*request) (end func(), refused *fault.Fault) // counts a request until its end
+}
+
+const (
+	maxWaits         = 128  // requests of a user that wait for a change at once
+	listsPerMinute   = 300  // of a user: a list by status looks at thousands of tasks
+	noticesPerMinute = 6000 // from an address
+	noticesAtOnce    = 32   // from an address: a slow body holds one of them until it is read
+
+	// bytesPerMinute is how many bytes of bodies of a user may be kept in a minute, and so
+	// at once. A task that is submitted and cancelled costs nothing and stays on the disk
+	// until it is removed.
+	bytesPerMinute = 256 << 20
+)
+
+var (
+	unlimited = rate{}
+
+	// calls are the requests that count in the rates of the key and the user, as a model
+	// call without tokens.
+	calls = rate{"calls", func(req *request) (func(), *fault.Fault) {
+		key, user := auth.Subjects(req.principal, &req.tasks.app.Limits)
+		end, refused := req.count(limit.Call{Key: key, User: user})
+		if refused != nil {
+			return nil, refused.Fault()
+		}
+		return end, nil
+	}}
+
+	// lists are counted by user, over all keys.
+	lists = rate{"lists", func(req *request) (func(), *fault.Fault) {
+		if refused := req.spend("lists", 1, listsPerMinute); refused != nil {
+			return nil, fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
+		}
+		return nil, nil
+	}}
+
+	// waits are the requests that wait for a change of a task. They are counted by user.
+	waits = rate{"waits", func(req *request) (func(), *fault.Fault) {
+		q := reply.QueryOf(req.r)
+		req.wait = time.Duration(q.Number("wait", 0, 0, int64(task.MostWait/time.Second))) * time.Second
+		if q.Fault != nil || req.wait == 0 {
+			return nil, q.Fault
+		}
+		end, refused := req.count(limit.Call{
+			User: limit.Subject{ID: "waits/" + req.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
+		})
+		if refused != nil {
+			return nil, fault.At(fault.RateLimited, "wait", "your account has %d requests with `wait` open; allowed: %d", maxWaits, maxWaits).After(refused.RetryAfter)
+		}
+		return end, nil
+	}}
+
+	// notices are counted by address. The limiter counts tokens by the minute, which are
+	// requests here.
+	notices = rate{"notices", func(req *request) (func(), *fault.Fault) {
+		end, refused := req.count(limit.Call{
+			User:   limit.Subject{ID: "notice/" + auth.Network(req.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
+			Tokens: 1,
+			Stream: true,
+		})
+		if refused != nil {
+			return nil, fault.New(fault.RateLimited, "too many notices come from this address").After(refused.RetryAfter)
+		}
+		return end, nil
+	}}
+)
+
+func (req *request) count(call limit.Call) (end func(), refused *limit.Refusal) {
+	grant, refused := req.runtime.Rates.Admit(time.Now(), call)
+	return func() { grant.End(time.Now(), call.Tokens) }, refused
+}
+
+// spend counts something of which a user may have so much in a minute, over all keys.
+func (req *request) spend(what string, n, perMinute int64) *limit.Refusal {
+	return req.runtime.Rates.Spend(time.Now(), what+"/"+req.principal.UserID, n, perMinute)
+}
