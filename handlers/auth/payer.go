@@ -38,14 +38,8 @@ func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.P
 		return nil
 	case !errors.As(err, &short):
 		return silent(err)
-	case short.Owed > 0:
-		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
-	case short.Budget == ledger.UserScope:
-		return fault.New(fault.InsufficientQuota, "the budget of your account is used up")
-	case short.Budget != "":
-		return fault.New(fault.InsufficientKeyQuota, "the budget of this API key is used up")
 	}
-	return fault.New(fault.InsufficientQuota, "there is no money for this request: %s", short.There())
+	return short.Fault("", "")
 }
 
 // Subjects returns the two subjects in whose rates the requests of a principal count:

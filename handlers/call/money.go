@@ -182,18 +182,11 @@ var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cam
 // unaffordable says what is needed, what is there, and with which max_tokens
 // the call could be paid.
 func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
-	switch {
-	case short.Owed > 0:
-		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
-	case short.Budget != "" && short.Budget != ledger.UserScope:
-		return fault.New(fault.InsufficientKeyQuota, "this call may cost up to %v, and the budget of this API key has %v left%s",
-			short.Needed, short.Available, c.affordable(short.Available))
-	case short.Budget != "":
-		return fault.New(fault.InsufficientQuota, "this call may cost up to %v, and the budget of your account has %v left%s",
-			short.Needed, short.Available, c.affordable(short.Available))
+	hint := ""
+	if short.Owed == 0 {
+		hint = c.affordable(short.Available)
 	}
-	return fault.New(fault.InsufficientQuota, "this call may cost up to %v, and %s%s",
-		short.Needed, short.There(), c.affordable(short.Available))
+	return short.Fault("this call", hint)
 }
 
 func (c *call) affordable(available money.Amount) string {

@@ -107,16 +107,12 @@ func (d *Desk) view(ctx context.Context, fn func(storage.Reader) error) error {
 	return unavailable(d.store.View(ctx, fn))
 }
 
-// refusal turns what the ledger says into what a buyer may hear of it.
+// refusal turns an error of the ledger into the fault of a purchase.
 func refusal(err error) error {
-	short, ok := errors.AsType[*ledger.Short](err)
-	switch {
-	case !ok:
-		return unavailable(err)
-	case short.Owed > 0:
-		return fault.New(fault.InsufficientBalance, "spending is paused: %v is owed after a refund or a dispute, until an operator clears it", short.Owed)
+	if short, ok := errors.AsType[*ledger.Short](err); ok {
+		return short.PurchaseFault()
 	}
-	return fault.New(fault.InsufficientBalance, "%v is needed, the wallet has %v available", short.Needed, short.Available)
+	return unavailable(err)
 }
 
 // unavailable turns an error of the store into what a caller may hear of it.

@@ -280,18 +280,10 @@ func (r *record) claim(owner string, now int64) {
 	r.Due, r.Woken = r.Lease, false
 }
 
-// unaffordable turns what the ledger says into what a caller may hear of it.
+// unaffordable turns an error of the ledger into the fault of a submission.
 func unaffordable(err error) error {
-	short, ok := errors.AsType[*ledger.Short](err)
-	switch {
-	case !ok:
-		return unavailable(err)
-	case short.Owed > 0:
-		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
-	case short.Budget != "" && short.Budget != ledger.UserScope:
-		return fault.New(fault.InsufficientKeyQuota, "this task may cost up to %v, and the budget of this API key has %v left", short.Needed, short.Available)
-	case short.Budget != "":
-		return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and the budget of your account has %v left", short.Needed, short.Available)
+	if short, ok := errors.AsType[*ledger.Short](err); ok {
+		return short.Fault("this task", "")
 	}
-	return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and %s", short.Needed, short.There())
+	return unavailable(err)
 }
