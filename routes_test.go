@@ -56,7 +56,7 @@ func TestTheTablesOfTheDocsAreTheRoutes(t *testing.T) {
 				t.Errorf("%s lacks the parameter %s", name, parameter)
 			}
 		}
-		for dialect, word := range map[reply.Dialect]string{reply.Messages: "messages", reply.Completions: "completions", reply.Platform: "platform"} {
+		for dialect, word := range map[reply.Dialect]string{reply.Anthropic: "anthropic", reply.OpenAI: "openai", reply.Platform: "platform"} {
 			if route.Dialect != dialect && strings.Contains(row.line, "| "+word+" |") {
 				t.Errorf("%s has another dialect than %s", name, word)
 			}

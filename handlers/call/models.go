@@ -23,7 +23,7 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 	dialect := reply.DialectOf(r, b.app.VersionHeader)
 	offered, since := b.app.Offered()
 	shape := completionsModel
-	if dialect == reply.Messages {
+	if dialect == reply.Anthropic {
 		shape = messagesModel
 	}
 
@@ -44,7 +44,7 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 			}
 		}
 		answer = completionsList{"list", list}
-		if dialect == reply.Messages {
+		if dialect == reply.Anthropic {
 			answer = newMessagesList(list, names)
 		}
 	}

@@ -28,21 +28,21 @@ type route struct {
 var (
 	messagesRoutes = []*route{
 		{
-			name: "messages", path: "/v1/messages", dialect: reply.Messages, shape: usage.Messages,
+			name: "messages", path: "/v1/messages", dialect: reply.Anthropic, shape: usage.Messages,
 			fields: messagesFields, limit: 32 << 20, versioned: true,
 		},
 		{
-			name: "count_tokens", path: "/v1/messages/count_tokens", dialect: reply.Messages, shape: usage.Messages,
+			name: "count_tokens", path: "/v1/messages/count_tokens", dialect: reply.Anthropic, shape: usage.Messages,
 			fields: countTokensFields, limit: 32 << 20, versioned: true, free: true,
 		},
 	}
 	completionsRoutes = []*route{
 		{
-			name: "completions", path: "/v1/completions", dialect: reply.Completions, shape: usage.Completions,
+			name: "completions", path: "/v1/completions", dialect: reply.OpenAI, shape: usage.Completions,
 			fields: completionsFields, limit: 8 << 20, asksUsage: true,
 		},
 		{
-			name: "chat", path: "/v1/chat/completions", dialect: reply.Completions, shape: usage.Completions,
+			name: "chat", path: "/v1/chat/completions", dialect: reply.OpenAI, shape: usage.Completions,
 			fields: chatFields, limit: 8 << 20, asksUsage: true,
 		},
 	}

@@ -32,7 +32,7 @@ func (c *call) showStanding(header http.Header, f *fault.Fault) {
 	if f.Code != fault.RateLimited {
 		return
 	}
-	if c.route.dialect == reply.Messages {
+	if c.route.dialect == reply.Anthropic {
 		messagesRequests.show(header, c, c.standing.Requests)
 		messagesTokens.show(header, c, c.standing.Tokens)
 	} else {
@@ -50,7 +50,7 @@ func (h standingHeaders) show(header http.Header, c *call, room limit.Room) {
 		return
 	}
 	reset := room.Reset.String() // how long until then, as 1.5s
-	if c.route.dialect == reply.Messages {
+	if c.route.dialect == reply.Anthropic {
 		reset = c.started.Add(room.Reset).UTC().Format(time.RFC3339)
 	}
 	header.Set(h.limit, strconv.FormatInt(room.Limit, 10))

@@ -36,8 +36,8 @@ type watch struct {
 // for the others a comment is all that every reader skips (WHATWG HTML, server-
 // sent events, section 9.2.6).
 var signs = map[reply.Dialect][]byte{
-	reply.Messages:    []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
-	reply.Completions: []byte(": ping\n\n"),
+	reply.Anthropic: []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
+	reply.OpenAI:    []byte(": ping\n\n"),
 }
 
 func (w *watch) start(a *answer) {

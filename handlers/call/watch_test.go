@@ -32,7 +32,7 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 		const idle = time.Minute
 		c := &call{
 			block: &block{app: &caddymodule.App{Limits: caddymodule.Limits{Idle: caddy.Duration(idle), FirstByte: caddy.Duration(time.Hour)}}},
-			route: &route{dialect: reply.Messages},
+			route: &route{dialect: reply.Anthropic},
 		}
 		c.ctx, c.cancel = context.WithCancelCause(t.Context())
 		caller := &slowCaller{header: make(http.Header), takes: 3*idle + 500*time.Millisecond}

@@ -85,7 +85,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	case i < 0:
 		return reply.Pass(w, r, next, h.app.VersionHeader)
 	case f != nil:
-		reply.Completions.RefuseUnread(w, r, f, requestid.New())
+		reply.OpenAI.RefuseUnread(w, r, f, requestid.New())
 	case routes[i].Path == "/healthz":
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:

@@ -16,9 +16,8 @@ import (
 // service, may take to send a body.
 const UnauthenticatedPatience = 5 * time.Second
 
-// Encoding returns the coding that a body comes in, as Content-Encoding names it;
-// empty where it comes as it is. An encoded body is refused everywhere: what is
-// checked must be what is read.
+// Encoding returns the Content-Encoding of a body, empty if it has none. All routes refuse an
+// encoded body: the backend must read the same bytes that were checked.
 func Encoding(header http.Header) string {
 	for _, coding := range header["Content-Encoding"] {
 		if coding != "" && !strings.EqualFold(coding, "identity") {
@@ -28,10 +27,10 @@ func Encoding(header http.Header) string {
 	return ""
 }
 
-// ReadBody reads the whole body of a request, at most limit bytes. It has to
-// arrive within patience, because Caddy's own idle limit does not stop a trickle.
-// Its memory is taken from claim, by the capacity of the buffer, as the bytes come.
-// A body that is announced longer is refused unread. The caller releases the claim.
+// ReadBody reads the whole body of a request, at most limit bytes. The body must arrive
+// within patience, because Caddy's idle timeout does not stop a slow one. Its memory is taken
+// from claim, by the capacity of the buffer, while it is read; the caller releases the claim.
+// If Content-Length is above the limit, nothing is read.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration, claim *bodymem.Claim) ([]byte, *fault.Fault) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
@@ -48,18 +47,18 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time
 		return nil, f
 	case err == nil:
 	case errors.As(err, &maxBytes):
-		return nil, tooLarge(maxBytes.Limit) // also of an operator's request_body directive
+		return nil, tooLarge(maxBytes.Limit) // which a request_body directive may have lowered
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fault.New(fault.RequestTimeout, "the body did not arrive within %v", patience)
 	default:
 		return nil, fault.New(fault.InvalidJSON, "the body ended early")
 	}
-	// What follows may take longer than a body may.
+	// The deadline is for the body alone.
 	_ = control.SetReadDeadline(time.Time{})
 	return body, nil
 }
 
-// announced returns the greatest length that the body can have.
+// announced returns the maximal length of the body.
 func announced(r *http.Request, limit int64) int64 {
 	if r.ContentLength >= 0 {
 		return r.ContentLength
@@ -67,7 +66,7 @@ func announced(r *http.Request, limit int64) int64 {
 	return limit
 }
 
-// firstBuffer is the memory that a body begins with, in bytes.
+// firstBuffer is the size of the first buffer, in bytes.
 const firstBuffer = 4 << 10
 
 // readAll reads to the end of a body of at most length bytes. Each buffer is taken
@@ -76,7 +75,7 @@ func readAll(from io.Reader, length int64, claim *bodymem.Claim) ([]byte, *fault
 	var body []byte
 	for {
 		if len(body) == cap(body) {
-			// The end is found by one byte more than there can be.
+			// One byte more than the body can have is needed to find its end.
 			size := min(max(2*int64(cap(body)), firstBuffer), length+1)
 			if f := claim.Resize(size); f != nil {
 				return nil, f, nil

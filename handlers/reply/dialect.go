@@ -1,5 +1,6 @@
-// Package reply writes refusals in the shape each kind of caller reads, mints
-// request ids, reads bodies, and decides which paths and methods are ours.
+// Package reply has what all directives share about HTTP: the registry of routes ([Route],
+// [Table]), the check of misspelt paths ([Pass]), the form of errors ([Dialect]), and the
+// reading of bodies and queries ([ReadBody], [Query]).
 package reply
 
 import (
@@ -12,22 +13,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Dialect is the shape of an error. It follows the path alone, so that it is
-// known before anything else about a call is.
+// Dialect is the wire format of errors. It depends on the path, so that it is known before
+// the caller is.
 type Dialect uint8
 
 // The dialects of docs/reference/http.md#errors.
 const (
-	Completions Dialect = iota // /v1/* but for the rows below
-	Messages                   // /v1/messages
-	Platform                   // /v1/platform/*
-	Console                    // /api/*
+	OpenAI    Dialect = iota // /v1/*, except for those below
+	Anthropic                // /v1/messages
+	Platform                 // /v1/platform/*
+	Console                  // /api/*
 )
 
-// DialectOf returns the dialect of a path: of the prefix under which it is written,
-// wherever encoded dots and slashes lead from there, else of its canonical form,
-// however it is misspelt. A listing of models is in the messages dialect when its
-// caller names a version of that.
+// DialectOf returns the dialect of a path: that of the prefix as it is written, or else that
+// of the canonical form, so that a misspelt path has a dialect, too. A list of models is in
+// the anthropic dialect if the request has the version header.
 func DialectOf(r *http.Request, versionHeader string) Dialect {
 	wire := r.URL.EscapedPath()
 	if under(wire, "/v1/platform") {
@@ -38,21 +38,21 @@ func DialectOf(r *http.Request, versionHeader string) Dialect {
 	case under(path, "/api"):
 		return Console
 	case under(path, "/v1/messages"):
-		return Messages
+		return Anthropic
 	case under(path, "/v1/platform"):
 		return Platform
 	case under(path, "/v1/models") && r.Header.Get(versionHeader) != "":
-		return Messages
+		return Anthropic
 	}
-	return Completions
+	return OpenAI
 }
 
-// statusOverloaded is the status, not a registered one, by which the messages
-// dialect's vendor says that it is overloaded.
+// statusOverloaded is the unregistered status with which Anthropic says that it is
+// overloaded.
 const statusOverloaded = 529
 
-// messagesTypes is the messages dialect's error type by status.
-var messagesTypes = map[int]string{
+// anthropicTypes has the error types of the anthropic dialect, by status.
+var anthropicTypes = map[int]string{
 	http.StatusUnauthorized:          "authentication_error",
 	http.StatusPaymentRequired:       "billing_error",
 	http.StatusForbidden:             "permission_error",
@@ -65,11 +65,11 @@ var messagesTypes = map[int]string{
 	statusOverloaded:                 "overloaded_error",
 }
 
-// errorType returns the dialect's word for a status. What has no row of its own
-// is the caller's mistake below 500 and the server's above.
+// errorType returns the error type of a status. A status without a type of its own is an
+// error of the caller below 500, and of the server from there.
 func (d Dialect) errorType(status int) string {
-	if d == Messages {
-		if t, ok := messagesTypes[status]; ok {
+	if d == Anthropic {
+		if t, ok := anthropicTypes[status]; ok {
 			return t
 		}
 		if status >= 500 {
@@ -105,7 +105,7 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 	kind := d.errorType(f.Status())
 	var v any
 	switch d {
-	case Messages:
+	case Anthropic:
 		v = struct {
 			Type  string `json:"type"`
 			Error struct {
@@ -142,17 +142,16 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 	return body
 }
 
-// Event returns f as the event that ends a stream which has begun.
+// Event returns f as the event that ends a stream.
 func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
 	event := append([]byte("data: "), d.Body(f, requestID)...)
-	if d == Messages {
+	if d == Anthropic {
 		event = append([]byte("event: error\n"), event...)
 	}
 	return append(event, "\n\n"...)
 }
 
-// Refuse answers f in the dialect. Whatever headers were prepared for another
-// answer are taken back first.
+// Refuse answers f in the dialect. It removes headers that were set for another answer.
 func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string) {
 	header := w.Header()
 	for name := range header {
@@ -183,18 +182,16 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	_, _ = w.Write(body)
 }
 
-// ofAnother are headers that belong to the answer which a refusal stands in
-// for, beside those that describe its content.
+// ofAnother are headers of another answer that Refuse removes, beside Content-*.
 var ofAnother = map[string]bool{
 	"Etag": true, "Last-Modified": true, "Trailer": true, "Location": true, "Request-Id": true,
 }
 
-// Stamp puts the request id on an answer: X-Request-Id always, and request-id
-// where the messages dialect's clients read it, unless the backend has set its
-// own there.
+// Stamp sets the request id of an answer: X-Request-Id, and in the anthropic dialect
+// Request-Id, unless the backend has set one.
 func Stamp(header http.Header, d Dialect, requestID string) {
 	header["X-Request-Id"] = []string{requestID}
-	if d == Messages && header["Request-Id"] == nil {
+	if d == Anthropic && header["Request-Id"] == nil {
 		header["Request-Id"] = []string{requestID}
 	}
 }

@@ -15,10 +15,10 @@ import (
 func TestTheDialectFollowsThePathHoweverItIsWritten(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]Dialect{
-		"/v1/messages": Messages, "/v1/messages/count_tokens": Messages, "/V1/Messages": Messages, "//v1//messages/": Messages, "/v1/m%65ssages": Messages,
-		"/v1/completions": Completions, "/v1/chat/completions": Completions, "/v1/messagesx": Completions, "/v1": Completions, "/": Completions, "/v1/models": Completions,
-		"/v1/platform/video": Platform, "/v1/PLATFORM": Platform, "/v1/platform%2Ftasks/x": Platform, "/v1/platforms": Completions,
-		"/api": Console, "/api/user/login": Console, "/API/x": Console, "/x/../api/x": Console, "/apis": Completions,
+		"/v1/messages": Anthropic, "/v1/messages/count_tokens": Anthropic, "/V1/Messages": Anthropic, "//v1//messages/": Anthropic, "/v1/m%65ssages": Anthropic,
+		"/v1/completions": OpenAI, "/v1/chat/completions": OpenAI, "/v1/messagesx": OpenAI, "/v1": OpenAI, "/": OpenAI, "/v1/models": OpenAI,
+		"/v1/platform/video": Platform, "/v1/PLATFORM": Platform, "/v1/platform%2Ftasks/x": Platform, "/v1/platforms": OpenAI,
+		"/api": Console, "/api/user/login": Console, "/API/x": Console, "/x/../api/x": Console, "/apis": OpenAI,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "http://gate"+path, nil)
 		if got := DialectOf(r, "anthropic-version"); got != want {
@@ -27,8 +27,8 @@ func TestTheDialectFollowsThePathHoweverItIsWritten(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "/v1/models/m", nil)
 	r.Header.Set("Anthropic-Version", "2023-06-01")
-	if DialectOf(r, "anthropic-version") != Messages {
-		t.Error("models asked for with a version are not in the messages dialect")
+	if DialectOf(r, "anthropic-version") != Anthropic {
+		t.Error("models asked for with a version are not in the anthropic dialect")
 	}
 }
 
@@ -36,8 +36,8 @@ func TestARefusalInEachDialect(t *testing.T) {
 	t.Parallel()
 	f := fault.At(fault.InvalidParameter, "output.duration", `must be "5" or <10>`)
 	for dialect, want := range map[Dialect]string{
-		Messages:    `{"type":"error","error":{"type":"invalid_request_error","message":"must be \"5\" or \u003c10\u003e"},"request_id":"req_1"}`,
-		Completions: `{"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e","type":"invalid_request_error","param":"output.duration"}}`,
+		Anthropic: `{"type":"error","error":{"type":"invalid_request_error","message":"must be \"5\" or \u003c10\u003e"},"request_id":"req_1"}`,
+		OpenAI:    `{"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e","type":"invalid_request_error","param":"output.duration"}}`,
 		Platform: `{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e",` +
 			`"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e","type":"invalid_request_error","param":"output.duration"}}`,
 		Console: `{"success":false,"message":"must be \"5\" or \u003c10\u003e","code":"INVALID_PARAMETER"}`,
@@ -80,7 +80,7 @@ func TestEachStatusHasItsTypeInEachDialect(t *testing.T) {
 		504: {"timeout_error", "server_error"},
 		529: {"overloaded_error", "server_error"},
 	} {
-		if got := [2]string{Messages.errorType(status), Completions.errorType(status)}; got != want {
+		if got := [2]string{Anthropic.errorType(status), OpenAI.errorType(status)}; got != want {
 			t.Errorf("%d is %v, want %v", status, got, want)
 		}
 	}
@@ -89,7 +89,7 @@ func TestEachStatusHasItsTypeInEachDialect(t *testing.T) {
 func TestAnEventEndsAStreamInItsDialect(t *testing.T) {
 	t.Parallel()
 	f := fault.New(fault.UpstreamTimeout, "late\n\ndata: forged")
-	for dialect, prefix := range map[Dialect]string{Messages: "event: error\ndata: {", Completions: "data: {"} {
+	for dialect, prefix := range map[Dialect]string{Anthropic: "event: error\ndata: {", OpenAI: "data: {"} {
 		event := string(dialect.Event(f, "req_1"))
 		if !strings.HasPrefix(event, prefix) || !strings.HasSuffix(event, "}\n\n") || strings.Count(event, "\n\n") != 1 {
 			t.Errorf("%q", event)
@@ -111,7 +111,7 @@ func TestARefusalTakesBackWhatWasPreparedForAnotherAnswer(t *testing.T) {
 		w.Header().Set(name, value)
 	}
 	f := fault.New(fault.RateLimited, "slowly").After(1500 * time.Millisecond)
-	Messages.Refuse(w, f, "req_ours")
+	Anthropic.Refuse(w, f, "req_ours")
 	want := http.Header{
 		"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(w.Body.Len())}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
 		"X-Request-Id": {"req_ours"}, "Request-Id": {"req_ours"}, "Retry-After": {"2"}, "Server": {"Caddy"},

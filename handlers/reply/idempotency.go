@@ -6,9 +6,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// IdempotencyKey returns the header of this name, empty when it is not there. One
-// that is there twice and differs has two meanings, and one that is empty is
-// none that its sender can have wanted: both are refused.
+// IdempotencyKey returns the header of this name, empty if it is absent. It refuses an empty
+// key, and a header that is repeated with different values.
 func IdempotencyKey(header http.Header) (string, *fault.Fault) {
 	const name = "Idempotency-Key"
 	given := header[name]

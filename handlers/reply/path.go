@@ -13,12 +13,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// Match tells whether wire, a path as it was written, is of a pattern, and
-// returns the segments that stand for those which the pattern has in braces.
-// Such a segment has letters, digits, "_" and "-", and keeps its case; {*name}
-// stands for any, as it was written, and {name...} for all that follows. A pattern
-// that ends in "/" is that of a collection, which has two paths: with the slash and
-// without it.
+// Match reports whether wire, a path as it was written, matches a pattern, and returns the
+// values of the segments in braces. {name} is letters, digits, "_" and "-", in their case;
+// {*name} is any segment, as it was written; {name...} is all that follows. A pattern that
+// ends in "/" matches with and without that slash.
 func Match(pattern, wire string) (values []string, ok bool) {
 	if collection, is := strings.CutSuffix(pattern, "/"); is {
 		pattern, wire = collection, strings.TrimSuffix(wire, "/")
@@ -59,7 +57,7 @@ func isID(segment string) bool {
 	return segment != ""
 }
 
-// isOwn tells whether a path is written exactly as one of ours.
+// isOwn reports whether a path is written exactly as one of a route.
 func isOwn(path string) bool {
 	return registry.literals[path] || slices.ContainsFunc(registry.patterns, func(pattern string) bool {
 		_, ok := Match(pattern, path)
@@ -67,9 +65,10 @@ func isOwn(path string) bool {
 	})
 }
 
-// Pass hands a request that is not the caller's own to the next handler, and
-// makes sure that something is answered: a misspelt path of ours, and one under
-// /v1 or /api that nobody serves, is 404 in the dialect of its prefix.
+// Pass hands a request that the calling directive does not serve to the next handler. It
+// answers 404, in the dialect of the prefix, for a misspelt path of a route, and for a path
+// under /v1 or /api that no handler serves. So no spelling of a path reaches what stands
+// behind the gateway without its checks.
 func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versionHeader string) error {
 	if wire := r.URL.EscapedPath(); !isOwn(wire) {
 		clean, readable := canonical(wire)
@@ -91,7 +90,7 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 	return err
 }
 
-// isClaimed tells whether a path lies where nothing is answered but by us.
+// isClaimed reports whether a path is below a prefix of the gateway.
 func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/api") }
 
 // NotFound answers that there is nothing at r's path.
@@ -99,9 +98,9 @@ func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
 	DialectOf(r, versionHeader).RefuseUnread(w, r, fault.New(fault.NotFound, "there is nothing at this path"), requestid.New())
 }
 
-// misspelt tells whether wire, whose canonical form is clean and which is none
-// of our paths, is one of them in another spelling: other case, doubled, dotted
-// or encoded segments, a trailing slash.
+// misspelt reports whether wire, which is not the path of a route and has the canonical form
+// clean, is one in another spelling: another case, doubled, dotted or encoded segments, a
+// trailing slash.
 func misspelt(wire, clean string) bool {
 	if isOwn(clean) {
 		return true
@@ -114,11 +113,10 @@ func misspelt(wire, clean string) bool {
 	return false
 }
 
-// canonical returns the clean lower-case form of a path, as the most lenient
-// server behind us might read it: encoding is undone until nothing changes, a
-// backslash is a slash, path parameters are dropped, and a query, a fragment or
-// a control character ends it. Readable is false for what is encoded within itself
-// more often than maxEncoded.
+// canonical returns the clean lower-case form of a path, as the most lenient server behind
+// the gateway might read it: it decodes until nothing changes, reads a backslash as a slash,
+// drops path parameters, and ends at a query, a fragment or a control character. readable is
+// false if the path is encoded more than maxEncoded times.
 func canonical(wire string) (clean string, readable bool) {
 	readable = true
 	for depth := 0; ; depth++ {
@@ -142,10 +140,10 @@ func canonical(wire string) (clean string, readable bool) {
 	return strings.ToLower(strings.TrimRight(clean, "/.:,% ")), readable
 }
 
-// maxEncoded is how often a path may be encoded within itself.
+// maxEncoded is how many times a path may be encoded.
 const maxEncoded = 8
 
-// unescape undoes one layer of encoding and leaves what is no encoding as it is.
+// unescape undoes one layer of encoding and leaves invalid escapes as they are.
 func unescape(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -181,7 +179,7 @@ func unescapeAll(s string) string {
 	return string(plain)
 }
 
-// under tells whether path is root or lies below it.
+// under reports whether path is root or lies below it.
 func under(path, root string) bool {
 	rest, ok := strings.CutPrefix(path, root)
 	return ok && (rest == "" || rest[0] == '/')

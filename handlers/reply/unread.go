@@ -9,23 +9,21 @@ import (
 )
 
 const (
-	// linger is how long a refusal waits for the rest of a body that nobody is
-	// going to read.
+	// linger is how long a refusal reads and drops the rest of a body.
 	linger = 500 * time.Millisecond
 
-	// smallBody is how much of an unread body net/http takes in by itself, so
-	// that the connection can serve another request.
+	// smallBody is how many unread bytes net/http drops by itself, so that the connection
+	// can serve another request.
 	smallBody = 256 << 10
 )
 
 // RefuseUnread answers f to a request whose body has not been read to its end.
 //
-// A small body net/http reads away itself, before it sends the answer; the
-// deadline keeps a caller who announces a body and never sends it from waiting,
-// and from holding the connection. Of a large one nothing is read before the
-// answer, and the connection ends with it: what remained unread would be taken
-// for the next request. Until then it is read for a moment, because a reset in
-// the middle of sending would take the answer from the caller.
+// net/http reads a small body to its end before it sends the answer. The deadline frees the
+// connection of a client that announces a body and does not send it. Of a large body nothing
+// is read before the answer, and the connection is closed: else the rest would be taken for
+// the next request. Before that, the body is read for a moment, because a client that is
+// reset while it sends does not see the answer.
 func (d Dialect) RefuseUnread(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
 	if r.ContentLength == 0 {
 		d.Refuse(w, f, requestID)
@@ -41,7 +39,7 @@ func (d Dialect) RefuseUnread(w http.ResponseWriter, r *http.Request, f *fault.F
 	_ = control.EnableFullDuplex() // else net/http reads before it answers
 	d.Refuse(w, f, requestID)
 	_ = control.Flush()
-	if r.Header.Get("Expect") == "" { // to read would be to ask for the body
+	if r.Header.Get("Expect") == "" { // a read would ask for the body
 		_, _ = io.Copy(io.Discard, r.Body)
 	}
 }

@@ -27,14 +27,14 @@ type route struct {
 // routes has the routes with the most requests first.
 var routes = []route{
 	{"GET", "/v1/platform/tasks/{task_id}", reply.Platform, reply.APIKey, waits, 0, "wait", showTask, nil},
-	{"GET", "/v1/video/generations/{task_id}", reply.Completions, reply.APIKey, waits, 0, "wait", showGeneration, nil},
-	{"GET", "/v1/files/{name}/{*media_name}", reply.Completions, reply.Public, unlimited, 0, "", serveFile, nil},
+	{"GET", "/v1/video/generations/{task_id}", reply.OpenAI, reply.APIKey, waits, 0, "wait", showGeneration, nil},
+	{"GET", "/v1/files/{name}/{*media_name}", reply.OpenAI, reply.Public, unlimited, 0, "", serveFile, nil},
 	{"POST", "/v1/platform/video", reply.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, video},
 	{"POST", "/v1/platform/image", reply.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, image},
-	{"POST", "/v1/video/generations", reply.Completions, reply.APIKey, calls, 16 << 20, "dry_run", nil, generations},
+	{"POST", "/v1/video/generations", reply.OpenAI, reply.APIKey, calls, 16 << 20, "dry_run", nil, generations},
 	{"GET", "/v1/platform/tasks", reply.Platform, reply.APIKey, lists, 0, "after limit status", listTasks, nil},
 	{"POST", "/v1/platform/tasks/{task_id}/cancel", reply.Platform, reply.APIKey, calls, 0, "", cancelTask, nil},
-	{"POST", "/v1/notices/{backend}", reply.Completions, reply.Signature, notices, 1 << 20, "", takeNotice, nil},
+	{"POST", "/v1/notices/{backend}", reply.OpenAI, reply.Signature, notices, 1 << 20, "", takeNotice, nil},
 }
 
 // table is the routes as the registry has them, in the same order.
