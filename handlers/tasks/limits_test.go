@@ -180,7 +180,7 @@ func TestAStoreThatHasFailedIsAnOutageInTheDialectOfThePath(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
 	w.FailStore(t)
-	for path, method := range doors {
+	for path, method := range keyRoutes {
 		got := w.Do(t, method, path, "X-Api-Key: "+key.Secret, asking(path, nil))
 		refusal{503, fault.StoreUnavailable, "", ""}.check(t, path, got)
 		if got.Header.Get("Retry-After") == "" {
@@ -193,7 +193,7 @@ func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
 	w, path := kept(t, "a.mp4")
 	key := w.rich(t)
 	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	for path, method := range doors {
+	for path, method := range keyRoutes {
 		w.Do(t, method, path, "X-Api-Key: "+key.Secret, "")
 		w.Do(t, method, path, "", "")
 	}

@@ -10,24 +10,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
 const someTask = "task_AAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// doors are all paths that demand an API key, with the methods they take.
-var doors = map[string]string{
-	videoPath: "POST", imagePath: "POST", generationsPath: "POST", tasksPath: "GET",
-	tasksPath + "/" + someTask: "GET", tasksPath + "/" + someTask + "/cancel": "POST", generationsPath + "/" + someTask: "GET",
-}
+// keyRoutes are the methods of the paths that demand an API key.
+var keyRoutes = func() map[string]string {
+	methods := make(map[string]string)
+	for _, route := range reply.Routes() {
+		if route.Credential == reply.APIKey && (strings.HasPrefix(route.Path, "/v1/platform/") || strings.HasPrefix(route.Path, "/v1/video/")) {
+			methods[strings.Replace(route.Path, "{task_id}", someTask, 1)] = route.Method
+		}
+	}
+	return methods
+}()
 
 func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
+	if len(keyRoutes) != 7 {
+		t.Errorf("%d routes demand an API key", len(keyRoutes))
+	}
 	w := start(t, "")
 	good, revoked := w.rich(t), w.rich(t)
 	w.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+revoked.ID+"/revoke", nil, nil)
 	unauthorized := refusal{401, fault.Unauthorized, "", "the API key is missing or not valid"}
-	for path, method := range doors {
+	for path, method := range keyRoutes {
 		for name, c := range map[string]struct {
 			headers string
 			want    refusal
@@ -68,7 +77,7 @@ func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
 func TestOtherMethodsAreRefusedWithThoseThatAreTaken(t *testing.T) {
 	w := start(t, "")
 	paths := map[string]string{"/v1/files/abc/a.mp4": "GET", "/v1/notices/works": "POST"}
-	for path, method := range doors {
+	for path, method := range keyRoutes {
 		paths[path] = method
 	}
 	for path, takes := range paths {
