@@ -1,7 +1,6 @@
-// Package fault holds the words in which every package refuses: a code, a
-// message for a person, and the path of the parameter that is wrong. The one
-// table from code to HTTP status is here; how a fault is written down for a
-// caller is decided by handlers/reply.
+// Package fault has the errors that callers are shown. A [Fault] has a code, a message and
+// the path of the wrong parameter. All packages return faults; handlers/reply writes them in
+// the dialect of the caller. The table from code to HTTP status is here alone.
 package fault
 
 import (
@@ -10,7 +9,7 @@ import (
 	"time"
 )
 
-// Code is a fault's machine-readable name, in upper snake case. All codes are in
+// Code is the machine-readable name of a kind of fault. All codes are in
 // docs/reference/http.md#error-codes.
 type Code string
 
@@ -72,7 +71,7 @@ const (
 	TooManyTasks       Code = "TOO_MANY_TASKS"
 )
 
-// statuses is the one place where a code becomes an HTTP status.
+// statuses has the HTTP status of each code.
 var statuses = map[Code]int{
 	InvalidJSON:          http.StatusBadRequest,
 	InvalidParameter:     http.StatusBadRequest,
@@ -130,20 +129,19 @@ var statuses = map[Code]int{
 	TooManyTasks:       http.StatusTooManyRequests,
 }
 
-// Fault is a refusal. It is an error, so that it travels through code that
-// knows nothing of HTTP.
+// Fault is an error that a caller is shown.
 type Fault struct {
-	// Code names the kind of refusal.
+	// Code names the kind of fault.
 	Code Code
 
 	// Message says what was wrong and what is allowed, without any secret.
 	Message string
 
-	// Param is the path of the field at fault, such as "messages[0].role".
-	// Empty when no single field is.
+	// Param is the path of the wrong field, such as "messages[0].role"; empty if there
+	// is none.
 	Param string
 
-	// RetryAfter is how long the caller should wait. Zero: not said.
+	// RetryAfter is how long the caller should wait; 0 if nobody can say.
 	RetryAfter time.Duration
 
 	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
@@ -156,7 +154,7 @@ type Fault struct {
 	// DUPLICATE_SESSION_ID.
 	Task string
 
-	status int // in the place of the code's; zero: the code's
+	status int // instead of that of the code; 0: that of the code
 }
 
 // New returns a fault that concerns the request as a whole.
@@ -176,8 +174,7 @@ func (f *Fault) After(d time.Duration) *Fault {
 	return &g
 }
 
-// WithStatus returns a copy of f that is answered with this HTTP status in the
-// place of its code's.
+// WithStatus returns a copy of f with this HTTP status instead of that of its code.
 func (f *Fault) WithStatus(status int) *Fault {
 	g := *f
 	g.status = status
@@ -192,8 +189,8 @@ func (f *Fault) Error() string {
 	return string(f.Code) + " (" + f.Param + "): " + f.Message
 }
 
-// Status is the HTTP status of f: the one of WithStatus, or else that of its
-// code; 500 for a code without a row.
+// Status returns the HTTP status of f: that of WithStatus, or else that of its code; 500 for
+// an unknown code.
 func (f *Fault) Status() int {
 	if f.status != 0 {
 		return f.status

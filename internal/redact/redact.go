@@ -1,9 +1,7 @@
-// Package redact decides what is a credential in texts that are written to logs:
-// by the name under which a value stands, and by the form of the value. It
-// imports nothing of this repository.
+// Package redact finds credentials in texts for logs: by the name of a value ([Name]) and by
+// its form ([Text]). It imports no package of this module.
 //
-// The rules prefer to hide too much: a hidden word costs a look elsewhere, and a
-// credential in a log has to be replaced.
+// The rules hide too much rather than too little: a credential in a log must be replaced.
 package redact
 
 import (
@@ -13,18 +11,17 @@ import (
 	"unicode/utf8"
 )
 
-// Mark stands in the place of what is hidden.
+// Mark replaces what is hidden.
 const Mark = "REDACTED"
 
-// endings are how the names of credentials end, without separators and in the
-// singular.
+// endings are the endings of the names of credentials, in the singular and without
+// separators.
 var endings = []string{
 	"key", "token", "secret", "password", "passwd", "pwd", "passphrase", "signature", "sign", "sig", "auth", "authorization",
 	"credential", "cookie", "cookie2", "jwt", "assertion", "sessionid", "session", "otp",
 }
 
-// code is how the names of parameters end that hold a code to log in by, beside
-// endings.
+// code is a further ending of the names of parameters: of a code to log in with.
 const code = "code"
 
 // harmless are endings of names that end like those of credentials and are none:
@@ -35,12 +32,11 @@ var harmless = []string{
 	"statuscode", "errorcode", "exitcode", "countrycode", "languagecode", "currencycode", "postalcode", "zipcode",
 }
 
-// forms are how credentials begin that show their form: API keys, access tokens
-// and the secrets of payment services and webhooks.
+// forms are the prefixes of credentials that have one: API keys, access tokens and the
+// secrets of payment services and webhooks.
 var forms = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
 
-// shortestForm is how many characters follow the beginning of such a credential
-// at least.
+// shortestForm is the minimal number of characters after such a prefix.
 const shortestForm = 8
 
 // endingsBy are the endings by their last two characters, as index has them: most
@@ -62,7 +58,7 @@ func index(last, final byte) int { return int(last)<<7 | int(final) }
 // a credential. Case and separators do not count.
 func Name(name string) bool { return named(name, "") }
 
-// named is Name, for which more is an ending beside the others, unless it is empty.
+// named is Name with a further ending more, unless that is empty.
 func named(name, more string) bool {
 	var last [2]byte
 	for i, n := len(name)-1, 1; i >= 0 && n >= 0; i-- {
@@ -94,15 +90,15 @@ func lower(c byte) byte {
 	return c
 }
 
-// deepest is how many layers of percent-encoding are looked through.
+// deepest is how many layers of percent-encoding are decoded.
 const deepest = 4
 
 // Text returns a text with the credentials in it hidden: the values of pairs
 // name=value, as in the query of a URL, whose name is that of a credential, the user
 // and the password of a URL, what follows Bearer, and whatever has the form of an
 // API key. If a credential shows
-// only after percent-decoding, the decoded text is returned. The time it takes
-// grows with the length of the text and no faster.
+// only after percent-decoding, the decoded text is returned. The time is linear in the length
+// of the text.
 func Text(text string) string {
 	text = layer(text)
 	plain := text
@@ -118,7 +114,7 @@ func Text(text string) string {
 	return text
 }
 
-// layer is Text without a look through percent-encoding.
+// layer is Text without percent-decoding.
 func layer(text string) string {
 	if strings.IndexByte(text, '=') >= 0 {
 		text = pairs(text)
@@ -158,10 +154,10 @@ func pairs(text string) string {
 	return whole(&out, text, written)
 }
 
-// scheme is what stands between the scheme of a URL and its authority.
+// scheme separates the scheme of a URL from its authority.
 const scheme = "://"
 
-// userinfo hides what stands before the host of a URL.
+// userinfo hides the user and the password of a URL.
 func userinfo(text string) string {
 	var out strings.Builder
 	written := 0 // of text
@@ -204,7 +200,7 @@ func inValue(c byte) bool {
 	return c > ' ' && c != '&' && c != ';' && c != '#' && c != '"' && c != '\'' && c != '<' && c != '>'
 }
 
-// bearer is what stands before a credential in Authorization, and in headers like
+// bearer precedes a credential in Authorization, and in headers like
 // it. A credential after it has at least as many characters as are more than
 // "authentication" has.
 const (
@@ -252,8 +248,8 @@ func formed(text string) string {
 	return whole(&out, text, written)
 }
 
-// formLength returns how long the beginning is by which a text shows that it is a
-// credential, or 0.
+// formLength returns the length of the prefix of a credential at the beginning of a text, or
+// 0 if there is none.
 func formLength(text string) int {
 	for _, form := range forms {
 		if hasPrefixFold(text, form) {

@@ -1,5 +1,5 @@
-// Package requestid mints the ids of requests and carries the id of the current
-// request in a context, so that the audit can name it. It imports nothing of this
+// Package requestid makes the ids of requests ([New]) and carries the id of a request in a
+// context ([With], [Of]), so that the audit can name it. It imports no package of this
 // module.
 package requestid
 
@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 )
 
-// New mints the id of one request: "req_" and 130 random bits in base32
-// (RFC 4648). It is always ours, never taken over from a client or a backend,
-// because the ledger names a call by it. It is unique, not secret, so the
-// runtime's own generator (ChaCha8) serves; it costs a tenth of crypto/rand.
+// New returns the id of a request: "req_" and 130 random bits in base32 (RFC 4648). An id is
+// never taken from a client or a backend, because the ledger names a call by it. It is unique
+// and not secret, so that the generator of the runtime (ChaCha8) suffices, which costs a
+// tenth of crypto/rand.
 func New() string {
 	const (
 		prefix = "req_"
