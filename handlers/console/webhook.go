@@ -6,23 +6,20 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
 // webhook returns the request as adapters read it.
-func (req *request) webhook() (w payments.Webhook, f *fault.Fault) {
-	query, err := url.ParseQuery(req.r.URL.RawQuery)
-	if err != nil {
-		return w, fault.New(fault.InvalidParameter, "the query cannot be read")
-	}
-	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now(), Body: req.body}, nil
+func (req *request) webhook() (payments.Webhook, *fault.Fault) {
+	query, f := reply.ParseQuery(req.r)
+	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now(), Body: req.body}, f
 }
 
 // checkHead refuses a webhook that is not from the service, if the head shows it. Nothing

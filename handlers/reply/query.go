@@ -18,15 +18,20 @@ type Query struct {
 	values url.Values
 }
 
+// ParseQuery returns the parameters of a request.
+func ParseQuery(r *http.Request) (url.Values, *fault.Fault) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.New(fault.InvalidParameter, "the query cannot be read")
+	}
+	return values, nil
+}
+
 // QueryOf returns the query of a request.
 func QueryOf(r *http.Request) *Query {
 	q := new(Query)
-	if r.URL.RawQuery == "" {
-		return q
-	}
-	var err error
-	if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		q.Fault = fault.New(fault.InvalidParameter, "the query cannot be read")
+	if r.URL.RawQuery != "" {
+		q.values, q.Fault = ParseQuery(r)
 	}
 	return q
 }

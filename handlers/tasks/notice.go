@@ -2,11 +2,11 @@ package tasks
 
 import (
 	"errors"
-	"net/url"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -14,12 +14,9 @@ import (
 var noNotices = fault.New(fault.NotFound, "no backend of this name takes notices")
 
 // notification returns the request as adapters read it.
-func (req *request) notification() (n backends.Notification, f *fault.Fault) {
-	query, err := url.ParseQuery(req.r.URL.RawQuery)
-	if err != nil {
-		return n, fault.New(fault.InvalidParameter, "the query cannot be read")
-	}
-	return backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}, nil
+func (req *request) notification() (backends.Notification, *fault.Fault) {
+	query, f := reply.ParseQuery(req.r)
+	return backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}, f
 }
 
 // checkHead refuses a notice that is not from the service of the backend, if the head shows
