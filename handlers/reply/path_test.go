@@ -28,7 +28,7 @@ func requestFor(t testing.TB, method, wire string) *http.Request {
 }
 
 var someRoutes = reply.Register(
-	reply.Route{Path: "/v1/messages", Method: "POST", Dialect: 1, Credential: reply.APIKey},
+	reply.Route{Path: "/v1/messages", Method: "POST", Dialect: reply.Anthropic, Credential: reply.APIKey},
 	reply.Route{Path: "/v1/models/{id...}", Method: "GET", Credential: reply.APIKey},
 )
 
