@@ -177,8 +177,7 @@ func ReadState(r storage.Reader, a Account) (State, error) {
 }
 
 // Entry is one line of the book of a user's account. System accounts have
-// some, too, in stores that an older build has written: those that are there say
-// what their legs do, and none need be there.
+// none.
 type Entry struct {
 	Number   uint64 // from 1, without gaps
 	Kind     Kind

@@ -19,8 +19,7 @@ const (
 )
 
 // holdRecord is a hold that has ended, at hold/<user>/<id>. While it is open the
-// transfer that began it says all that there is of it; builds before wrote such
-// holds, too.
+// transfer that began it says all that there is of it.
 type holdRecord struct {
 	ID      ID           `json:"id"`
 	User    string       `json:"user"`
@@ -30,7 +29,7 @@ type holdRecord struct {
 	Charged money.Amount `json:"charged"`
 
 	// What was charged counts as a task of this day, key and model. Day is empty
-	// while nothing was, and of holds that were settled before tasks counted.
+	// if nothing was.
 	Day   Day    `json:"day,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Model string `json:"model,omitempty"`

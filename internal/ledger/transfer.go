@@ -102,21 +102,21 @@ type Leg struct {
 	Account Account      `json:"a"`
 	Amount  money.Amount `json:"n,omitempty"` // change of the balance
 	Held    money.Amount `json:"h,omitempty"` // change of what is held
-	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if any
+	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if it is of a user
 }
 
 // Transfer moves money. The amounts of its legs, but for those of memo
 // accounts, have the sum zero. A leg of nothing is left out.
 type Transfer struct {
-	ID        ID     `json:"id"`
-	Kind      Kind   `json:"kind"`
-	Time      int64  `json:"time"` // Unix milliseconds
-	User      string `json:"user,omitempty"`
-	Legs      []Leg  `json:"legs"`
-	Reference string `json:"ref,omitempty"`    // what it is about: an order, a subscription, a hold
-	Actor     string `json:"actor,omitempty"`  // who did it, where that is not the user
-	Reason    string `json:"reason,omitempty"` // why, in an operator's words
-	Count     int    `json:"count,omitempty"`  // of settlements, for Calls
+	ID        ID
+	Kind      Kind
+	Time      int64 // Unix milliseconds
+	User      string
+	Legs      []Leg
+	Reference string // what it is about: an order, a subscription, a hold
+	Actor     string // who did it, where that is not the user
+	Reason    string // why, in an operator's words
+	Count     int    // of settlements, for Calls
 }
 
 func transferKey(id ID) []byte { return append([]byte(transferPrefix), id[:]...) }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,18 +8,17 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // transferLayout is the first byte of a transfer's record. Whatever moves money
 // writes one, and that of many calls has a leg for each account, so it is binary:
-// less than half of the JSON that it was at first (storage.RecordVersion).
+// less than half of the bytes of JSON.
 //
 // After it come the code of the kind, the time and the count as varints, the
 // texts, each with its length, the legs, and last the CRC-32 (Castagnoli) of key
 // and record: the key says the id, and the sum that the record belongs there. An
 // account of the transfer's user is written without what all of his begin with.
-const transferLayout = 2
+const transferLayout = 1
 
 // How a leg writes its account.
 const (
@@ -64,20 +62,14 @@ func decodeTransfer(key, record []byte) (x Transfer, err error) {
 	var id ID
 	if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
 		err = fmt.Errorf("%q is not its key", key)
-	} else if x, err = decodeTransferOf(id, key, record); err != nil {
+	} else if x, err = decodeTransferOf(key, record); err != nil {
 		x = Transfer{}
 	}
 	x.ID = id
 	return x, err
 }
 
-func decodeTransferOf(id ID, key, record []byte) (x Transfer, err error) {
-	if len(record) > 0 && record[0] == storage.RecordVersion {
-		if err = storage.DecodeRecord(record, &x); err == nil && x.ID != id {
-			err = fmt.Errorf("it says that it is %v", x.ID)
-		}
-		return x, err
-	}
+func decodeTransferOf(key, record []byte) (x Transfer, err error) {
 	end := len(record) - crc32.Size
 	switch {
 	case end < 2 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
@@ -124,20 +116,5 @@ func (f *fields) transfer(x *Transfer) {
 // isOfCalls tells whether a record is that of a transfer of calls, without
 // reading the rest: that is long.
 func isOfCalls(record []byte) bool {
-	if len(record) > 1 && record[0] == transferLayout {
-		return record[1] == kindCodes[Calls]
-	}
-	kind, told := kindIn(record)
-	return told && kind == Calls
-}
-
-// kindIn reads the kind in a record of JSON, which comes after the id.
-func kindIn(record []byte) (kind Kind, told bool) {
-	if len(record) == 0 || record[0] != storage.RecordVersion {
-		return "", false
-	}
-	const before = len(`.{"id":"`) + 2*len(ID{})
-	rest, told := bytes.CutPrefix(record[min(before, len(record)):], []byte(`","kind":"`))
-	word, _, more := bytes.Cut(rest, []byte{'"'})
-	return Kind(word), told && more
+	return len(record) > 1 && record[0] == transferLayout && record[1] == kindCodes[Calls]
 }

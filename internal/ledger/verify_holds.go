@@ -43,8 +43,8 @@ func (v *verification) holds(records *cursor, b *books) error {
 	}
 }
 
-// hold holds a record against the transfer that ended the hold, or else against
-// that which began it. One that ended it is held against that by itself.
+// hold compares a record with the transfer that ended the hold. That transfer is
+// compared with the one that began it by itself.
 func (v *verification) hold(where string, h holdRecord) error {
 	end, ended, err := v.transfer(endOf(h.ID))
 	if err != nil {
@@ -53,21 +53,7 @@ func (v *verification) hold(where string, h holdRecord) error {
 	kind, known := endings[h.State]
 	switch {
 	case !known:
-		v.tell(where, "%q is no state of a hold", h.State)
-	case h.State == Held && ended:
-		v.tell(where, "it is open, but transfer %v has ended it", endOf(h.ID))
-	case h.State == Held:
-		begin, began, err := v.transfer(h.ID)
-		switch {
-		case err != nil:
-			return err
-		case !began:
-			v.tell(where, "its transfer %v is missing", h.ID)
-		case begin != nil && (begin.Kind != Hold || begin.User != h.User):
-			v.tell(where, "its transfer is a %s of %q", begin.Kind, begin.User)
-		case begin != nil && !slices.Equal(h.Parts, begin.openHold().Parts):
-			v.tell(where, "its parts are not what its transfer sets aside")
-		}
+		v.tell(where, "%q is no state of a hold that has ended", h.State)
 	case !ended:
 		v.tell(where, "it is %s, but transfer %v, which ends it, is missing", h.State, endOf(h.ID))
 	case end == nil: // told of as a transfer
@@ -89,8 +75,8 @@ func (v *verification) hold(where string, h holdRecord) error {
 	return nil
 }
 
-// endings are the kinds of transfers that lead to the states of a hold.
-var endings = map[HoldState]Kind{Held: Hold, Settled: Settle, Voided: Void}
+// endings are the kinds of transfers that lead to the states of a hold that has ended.
+var endings = map[HoldState]Kind{Settled: Settle, Voided: Void}
 
 // transfer returns a transfer and whether there is one; nil for one that cannot
 // be read, which is told of where all are read.

@@ -23,7 +23,6 @@ type systemAccount struct {
 
 	balance, held sum // what its legs come to
 	legs          numbering
-	entered       uint64 // the number of the last leg that has an entry, too
 }
 
 func newSystemAccounts() *systemAccounts {
@@ -47,13 +46,12 @@ func (h *systemAccounts) met(a Account) *systemAccount {
 	return account
 }
 
-// leg counts a leg, and tells whether it may have an entry, too.
-func (h *systemAccounts) leg(leg Leg) (entered bool) {
+// leg counts a leg.
+func (h *systemAccounts) leg(leg Leg) {
 	account := h.of(leg.Account)
 	account.balance.add(leg.Amount)
 	account.held.add(leg.Held)
 	account.legs.add(h.seed, leg.Number)
-	return leg.Number <= account.entered
 }
 
 // numbering tells whether numbers are those from one on, each once, and keeps none

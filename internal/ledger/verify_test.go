@@ -131,19 +131,6 @@ func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
 	}
 }
 
-// TestVerifyKnowsThatTasksDidNotCountAtFirst is about holds that were settled by
-// a build that summed up calls alone.
-func TestVerifyKnowsThatTasksDidNotCountAtFirst(t *testing.T) {
-	t.Parallel()
-	f := newHistory(t)
-	f.change(func(tx storage.Txn) error {
-		edit(damage{tx, t}, holdKey("ann", paidHold), func(h *holdRecord) { h.Day, h.Key, h.Model = "", "", "" })
-		edit(damage{tx, t}, someday.key(), func(u *Usage) { u.Tasks, u.Cost = 0, u.Cost-6*money.Unit })
-		return nil
-	})
-	f.verified()
-}
-
 func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {
 	t.Parallel()
 	f := newHistory(t)

@@ -9,15 +9,12 @@ import (
 
 // transfers looks at every transfer by itself.
 func (v *verification) transfers() error {
-	return eachTransfer(v.Reader, func(record []byte, x Transfer, err error) error {
+	return eachTransfer(v.Reader, func(x Transfer, err error) error {
 		v.Transfers++
 		where := x.where()
 		if err != nil {
 			v.tell(where, "its record cannot be read: %v", err)
 			return nil
-		}
-		if kind, told := kindIn(record); told && kind != x.Kind {
-			v.tell(where, "its record says that it is a %s, and that it is a %s", kind, x.Kind)
 		}
 		v.shape(&x)
 		var sum sum
@@ -35,11 +32,10 @@ func (v *verification) transfers() error {
 }
 
 // leg counts a leg where it must have its like: on an account of a user among the
-// entries; on a system account in what the account's record says, and up to the
-// last entry there also among the entries. Where a leg before that has none, as it
-// may, the entries do not match, and transfers are looked at one by one.
+// entries; on a system account in what the account's record says.
 func (v *verification) leg(x *Transfer, leg Leg) {
-	if leg.Account.system() && !v.system.leg(leg) {
+	if leg.Account.system() {
+		v.system.leg(leg)
 		return
 	}
 	v.countLeg(leg.Account, x.entry(leg))
@@ -63,10 +59,10 @@ func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 
 // eachTransfer calls fn for every transfer, in the order of ids. One that cannot
 // be read has its id only, and comes with the reason.
-func eachTransfer(r storage.Reader, fn func(record []byte, x Transfer, err error) error) error {
+func eachTransfer(r storage.Reader, fn func(x Transfer, err error) error) error {
 	return eachRecord(r, transferPrefix, func(key, record []byte) error {
 		x, err := decodeTransfer(key, record)
-		return fn(record, x, err)
+		return fn(x, err)
 	})
 }
 
@@ -86,11 +82,14 @@ func (v *verification) untied() error {
 	if v.entries.Equal() {
 		return nil
 	}
-	err := eachTransfer(v.Reader, func(_ []byte, x Transfer, err error) error {
+	err := eachTransfer(v.Reader, func(x Transfer, err error) error {
 		if err != nil || v.entries.EqualFor(x.ID[:]) {
 			return nil
 		}
 		for i, leg := range x.Legs {
+			if leg.Account.system() {
+				continue
+			}
 			if slices.ContainsFunc(x.Legs[:i], func(other Leg) bool { return other.Account == leg.Account && other.Number == leg.Number }) {
 				v.tell(x.where(), "two of its legs are entry %d of %s", leg.Number, leg.Account)
 				continue
@@ -106,7 +105,7 @@ func (v *verification) untied() error {
 	}
 	return eachRecord(v.Reader, entryPrefix, func(key, val []byte) error {
 		e, account, err := decodeEntry(key, val)
-		if err != nil || v.entries.EqualFor(e.Transfer[:]) {
+		if err != nil || account.system() || v.entries.EqualFor(e.Transfer[:]) {
 			return nil // told already, or well
 		}
 		return v.legOf(account, e)
@@ -121,9 +120,7 @@ func (v *verification) entryOf(x Transfer, leg Leg) error {
 		return err
 	}
 	if val == nil {
-		if !leg.Account.system() {
-			v.tell(x.where(), "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
-		}
+		v.tell(x.where(), "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
 		return nil
 	}
 	have, _, err := decodeEntry(key, val)
