@@ -29,7 +29,7 @@ func showLedger(v *visit) error {
 	if format == "csv" {
 		return v.csv(account)
 	}
-	lines, total, err := v.runtime.Ledger.Lines(v.r.Context(), account, uint64(p.skip()), int(p.size))
+	lines, total, err := v.runtime.Ledger.Entries(v.r.Context(), account, uint64(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func showLedger(v *visit) error {
 
 // shownLine is a line as its user sees it, with held always there.
 type shownLine struct {
-	ledger.Line
+	ledger.EntryInfo
 	Held money.Amount `json:"held"`
 }
 
@@ -54,7 +54,7 @@ const csvBatch = 500
 // are left out.
 func (v *visit) csv(account ledger.Account) error {
 	ctx := v.r.Context()
-	lines, _, err := v.runtime.Ledger.Lines(ctx, account, 0, csvBatch)
+	lines, _, err := v.runtime.Ledger.Entries(ctx, account, 0, csvBatch)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (v *visit) csv(account ledger.Account) error {
 			return nil // whoever asked has left
 		}
 		skip += uint64(len(lines))
-		if lines, _, err = v.runtime.Ledger.Lines(ctx, account, skip, csvBatch); err != nil {
+		if lines, _, err = v.runtime.Ledger.Entries(ctx, account, skip, csvBatch); err != nil {
 			// The head is gone: a body that breaks off is all that can tell.
 			panic(http.ErrAbortHandler)
 		}

@@ -47,7 +47,7 @@ type orderKeyRecord struct {
 // replayed is true; the key of an order that the service did not open is free
 // again. While it is open, an order counts against a bound for its user, and
 // against another for a day when it is not paid.
-func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ Order, replayed bool, err error) {
+func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ Order, replayed bool, err error) {
 	if o.Amount <= 0 || o.Amount < o.Min || o.Amount > o.Max {
 		return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
 	}
@@ -55,25 +55,25 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		if refused := (ledger.IdempotencyKey{Key: o.Key}).Validate("idempotency_key"); refused != nil {
 			return Order{}, false, refused
 		}
-		done, err := d.locks.Lock(ctx, "key/"+o.User+"/"+o.Key)
+		done, err := b.locks.Lock(ctx, "key/"+o.User+"/"+o.Key)
 		if err != nil {
 			return Order{}, false, err
 		}
 		defer done()
 	}
-	order, replayed, err := d.beginOrder(ctx, o, p)
+	order, replayed, err := b.beginOrder(ctx, o, p)
 	if err != nil {
 		return Order{}, false, err
 	}
 	if replayed {
-		return order.show(d.store.Now()), true, nil
+		return order.show(b.store.Now()), true, nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	page, err := checkout(ctx, o, order, p)
 	if err != nil {
-		d.log.Warn("a payment service did not open an order", zap.String("provider", o.Provider),
+		b.log.Warn("a payment service did not open an order", zap.String("provider", o.Provider),
 			zap.String("trade_no", order.TradeNo), zap.Error(err))
-		if err := d.closeOrder(ctx, order.TradeNo); err != nil {
+		if err := b.closeOrder(ctx, order.TradeNo); err != nil {
 			return Order{}, false, err
 		}
 		if errors.Is(err, payments.ErrAmount) {
@@ -82,7 +82,7 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		refused := fault.New(fault.UpstreamUnavailable, "the payment service %s did not open the payment; nothing was charged", o.Provider)
 		return Order{}, false, refused.After(5 * time.Second)
 	}
-	err = d.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *orderRecord) error {
+	err = b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *orderRecord) error {
 		have.PayURL, have.Page = page.URL, page.Reference
 		order = *have
 		return have.write(t)
@@ -90,7 +90,7 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 	if err != nil {
 		return Order{}, false, err
 	}
-	return order.show(d.store.Now()), false, nil
+	return order.show(b.store.Now()), false, nil
 }
 
 // checkout has the service open the payment of an order.
@@ -110,9 +110,9 @@ func checkout(ctx context.Context, o OrderRequest, order orderRecord, p payments
 
 // beginOrder writes an order that is pending, or returns the one that the key
 // was given for.
-func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order orderRecord, replayed bool, err error) {
+func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order orderRecord, replayed bool, err error) {
 	undated, _ := p.(payments.Undated)
-	now := d.store.Now()
+	now := b.store.Now()
 	fresh := orderRecord{
 		Order: Order{
 			TradeNo: newTradeNo(), User: o.User, Provider: o.Provider, Amount: o.Amount, Currency: o.Currency, Title: o.Title,
@@ -125,7 +125,7 @@ func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provid
 		fresh.KeyHash = ledger.IDOf(o.Key).String()
 	}
 	key := storage.Key(orderKeyPrefix, o.User, fresh.KeyHash)
-	err = d.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
+	err = b.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
 		replayed = false
 		have, found, err := readOrder(t, fresh.TradeNo)
 		if order = have; err != nil || found {
@@ -208,9 +208,9 @@ func roomForOrder(t storage.Txn, user string, now time.Time) error {
 }
 
 // changeOrder changes the record of an order, once or more often.
-func (d *Desk) changeOrder(ctx context.Context, tradeNo string, fn func(storage.Txn, *orderRecord) error) error {
+func (b *Service) changeOrder(ctx context.Context, tradeNo string, fn func(storage.Txn, *orderRecord) error) error {
 	for try := 0; ; try++ {
-		err := d.store.Update(ctx, func(t storage.Txn) error {
+		err := b.store.Update(ctx, func(t storage.Txn) error {
 			o, found, err := readOrder(t, tradeNo)
 			if err != nil || !found {
 				return err
@@ -228,8 +228,8 @@ func (d *Desk) changeOrder(ctx context.Context, tradeNo string, fn func(storage.
 const unknownTries = 8
 
 // closeOrder ends an order that the service did not open.
-func (d *Desk) closeOrder(ctx context.Context, tradeNo string) error {
-	return d.changeOrder(ctx, tradeNo, func(t storage.Txn, o *orderRecord) error {
+func (b *Service) closeOrder(ctx context.Context, tradeNo string) error {
+	return b.changeOrder(ctx, tradeNo, func(t storage.Txn, o *orderRecord) error {
 		if o.Status != Pending {
 			return nil
 		}

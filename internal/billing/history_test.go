@@ -24,7 +24,7 @@ import (
 // history is a random life of ann, with what it should come to. Calls are paid
 // from the wallet, so that what is hers follows from what was done alone.
 type history struct {
-	*desk
+	*fixture
 	n      int          // of steps, for keys and ids
 	hers   money.Amount // in the wallet, less what she owes
 	ends   map[int64]int64
@@ -54,7 +54,7 @@ func (o *expectedOrder) left() money.Amount {
 func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		h := &history{desk: newDesk(t), ends: make(map[int64]int64)}
+		h := &history{fixture: newFixture(t), ends: make(map[int64]int64)}
 		if err := h.SetPreference(t.Context(), h.user, WalletOnly); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func (h *history) time(r *rapid.T) {
 
 func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100) // before the log is watched
 	core, logs := observer.New(zap.InfoLevel)
 	directory, err := identity.Open(t.Context(), f.store, nil, zap.New(core))

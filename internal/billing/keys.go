@@ -13,7 +13,7 @@ import (
 //
 //	meta/subscriptions              number of the last subscription
 //	sub/<user>/<id>                 subscriptions
-//	roster/<user>                   those that are running, and what else all of them come to
+//	subsummary/<user>                   those that are running, and what else all of them come to
 //	sale/<user>/<id>/<^from>        what was sold of one that was renewed, latest first
 //	quota/<user>/<id>/<start>       periods of quota that were opened later, or added to
 //	claimed/<user>/<plan>           as which subscription a free plan was claimed
@@ -33,7 +33,7 @@ import (
 //	mismatchof/<digest>             where those are
 const (
 	subscriptionPrefix = "sub"
-	rosterPrefix       = "roster"
+	summaryPrefix      = "subsummary"
 	salePrefix         = "sale"
 	periodPrefix       = "quota"
 	claimedPrefix      = "claimed"

@@ -84,7 +84,7 @@ func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time,
 	if err := t.Set(storage.Key(mismatchPrefix, storage.Inverted(m.Time), digest), storage.EncodeRecord(m), purge); err != nil {
 		return err
 	}
-	if _, follows := moveKinds[a.notice.Kind]; follows && reason == unknownPayment && a.notice.Payment != "" {
+	if _, follows := followingKinds[a.notice.Kind]; follows && reason == unknownPayment && a.notice.Payment != "" {
 		key := storage.Key(waitingPrefix, paymentHash(a.provider, a.notice.Payment), m.Time, digest)
 		if err := t.Set(key, storage.EncodeRecord(m), purge); err != nil {
 			return err
@@ -147,14 +147,14 @@ func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m Mism
 
 // Mismatches returns the notices that fitted no order, the latest first, at most
 // limit of them.
-func (d *Desk) Mismatches(ctx context.Context, limit int) ([]Mismatch, error) {
+func (b *Service) Mismatches(ctx context.Context, limit int) ([]Mismatch, error) {
 	listed := []Mismatch{}
 	if limit < 1 {
 		return listed, nil
 	}
 	lo, _ := storage.Below(mismatchPrefix)
-	hi := storage.Key(mismatchPrefix, storage.Inverted(d.store.Now().Add(-mismatchesKept).UnixMilli()))
-	err := d.view(ctx, func(r storage.Reader) error {
+	hi := storage.Key(mismatchPrefix, storage.Inverted(b.store.Now().Add(-mismatchesKept).UnixMilli()))
+	err := b.view(ctx, func(r storage.Reader) error {
 		return scan(r, lo, hi, func(_ []byte, m Mismatch) bool {
 			listed = append(listed, m)
 			return len(listed) < limit

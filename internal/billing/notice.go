@@ -48,7 +48,7 @@ func said(n payments.Notice) ledger.ID {
 
 // application is a notice being applied.
 type application struct {
-	desk     *Desk
+	service  *Service
 	provider string
 	notice   payments.Notice
 	attempt  ledger.ID
@@ -70,11 +70,11 @@ var errOvertaken = errors.New("the order has changed meanwhile")
 //
 // The services promise no order. A refund or a dispute that comes before the
 // payment it is about is kept, and counts as soon as that comes.
-func (d *Desk) Apply(ctx context.Context, provider string, n payments.Notice) (Outcome, error) {
+func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice) (Outcome, error) {
 	if n.Kind == payments.Ignored && n.Mismatch == "" {
 		return Outcome{Result: Ignored}, nil
 	}
-	a := &application{desk: d, provider: provider, notice: checked(n)}
+	a := &application{service: b, provider: provider, notice: checked(n)}
 	_, _ = rand.Read(a.attempt[:])
 	err := a.try(ctx)
 	for errors.Is(err, errOvertaken) {
@@ -84,9 +84,9 @@ func (d *Desk) Apply(ctx context.Context, provider string, n payments.Notice) (O
 		return Outcome{}, unavailable(err)
 	}
 	if a.event != nil {
-		d.directory.Told(*a.event)
+		b.directory.Told(*a.event)
 		if a.outcome.Result == Mismatched {
-			d.log.Warn("a payment notice fits no order", zap.String("provider", provider), zap.String("kind", string(n.Kind)),
+			b.log.Warn("a payment notice fits no order", zap.String("provider", provider), zap.String("kind", string(n.Kind)),
 				zap.String("event", a.notice.Event), zap.String("trade_no", a.notice.TradeNo), zap.String("reason", a.outcome.Reason))
 		}
 	}
@@ -116,34 +116,34 @@ func (a *application) try(ctx context.Context) error {
 		order, _, err = a.find(r)
 		return err
 	}
-	d := a.desk
-	if err := d.store.View(ctx, find); err != nil {
+	b := a.service
+	if err := b.store.View(ctx, find); err != nil {
 		return err
 	}
 	if order.User == "" {
-		return d.store.Update(ctx, func(t storage.Txn) error { return a.apply(ctx, t, "", 0, 0) })
+		return b.store.Update(ctx, func(t storage.Txn) error { return a.apply(ctx, t, "", 0, 0) })
 	}
-	done, err := d.locks.Lock(ctx, "order/"+order.TradeNo)
+	done, err := b.locks.Lock(ctx, "order/"+order.TradeNo)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := d.store.View(ctx, find); err != nil {
+	if err := b.store.View(ctx, find); err != nil {
 		return err
 	}
 	user, expected := order.User, money.Amount(0)
-	if a.mismatch(&order, d.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
+	if a.mismatch(&order, b.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
 		expected = max(0, order.due())
 	}
 	var r *ledger.Reservation
 	var reserved money.Amount
 	if expected > 0 {
-		if r, err = d.ledger.ReserveUpTo(ctx, user, expected); err != nil {
+		if r, err = b.ledger.ReserveUpTo(ctx, user, expected); err != nil {
 			return err
 		}
 		reserved = r.Amount()
 	}
-	return d.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
+	return b.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
 }
 
 // find returns the order that the notice is about; of no user, when there is
@@ -182,7 +182,7 @@ const unknownPayment = "it names no order, and no payment that is known"
 // none; empty when it can.
 func (a *application) mismatch(o *orderRecord, now time.Time) string {
 	n := a.notice
-	_, follows := moveKinds[n.Kind]
+	_, follows := followingKinds[n.Kind]
 	disputes := n.Kind == payments.Disputed || n.Kind == payments.Restored
 	switch {
 	case n.Mismatch != "":
@@ -237,7 +237,7 @@ func (a *application) review(t storage.Txn, o *orderRecord) error {
 // whose wallet reserved was set aside for the expected sum; user is empty when
 // there was no order.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
-	now := a.desk.store.Now()
+	now := a.service.store.Now()
 	key := storage.Key(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
 	var before eventRecord
 	found, err := storage.GetRecord(t, key, &before)

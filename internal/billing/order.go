@@ -74,8 +74,8 @@ type orderRecord struct {
 	TakenWallet money.Amount `json:"taken_wallet,omitempty"`
 	TakenOwed   money.Amount `json:"taken_owed,omitempty"`
 
-	// Moves are the transfers of the order: the credit and what followed.
-	Moves []ledger.ID `json:"moves,omitempty"`
+	// Transfers are the transfers of the order: the credit and what followed.
+	Transfers []ledger.ID `json:"transfers,omitempty"`
 }
 
 // dispute is a dispute over a payment. Its two notices can come in any order.
@@ -193,9 +193,9 @@ func newTradeNo() string {
 
 // Order returns an order of a user; of anybody when user is empty. One that is
 // not there and one of somebody else are refused alike.
-func (d *Desk) Order(ctx context.Context, user, tradeNo string) (Order, error) {
+func (b *Service) Order(ctx context.Context, user, tradeNo string) (Order, error) {
 	var o orderRecord
-	err := d.view(ctx, func(r storage.Reader) error {
+	err := b.view(ctx, func(r storage.Reader) error {
 		var found bool
 		var err error
 		o, found, err = readOrder(r, tradeNo)
@@ -207,14 +207,14 @@ func (d *Desk) Order(ctx context.Context, user, tradeNo string) (Order, error) {
 	if err != nil {
 		return Order{}, err
 	}
-	return o.show(d.store.Now()), nil
+	return o.show(b.store.Now()), nil
 }
 
 // Orders returns the orders of a user, the latest first: at most limit after the
 // first skip, and how many there are.
-func (d *Desk) Orders(ctx context.Context, user string, skip, limit int) (orders []Order, total int, err error) {
+func (b *Service) Orders(ctx context.Context, user string, skip, limit int) (orders []Order, total int, err error) {
 	orders = []Order{}
-	err = d.view(ctx, func(r storage.Reader) error {
+	err = b.view(ctx, func(r storage.Reader) error {
 		var wanted []string
 		lo, hi := storage.Below(userOrderPrefix, user)
 		err := r.Scan(lo, hi, func(key, _ []byte) bool {
@@ -233,7 +233,7 @@ func (d *Desk) Orders(ctx context.Context, user string, skip, limit int) (orders
 				return err
 			}
 			if found { // else it goes at this moment
-				orders = append(orders, o.show(d.store.Now()))
+				orders = append(orders, o.show(b.store.Now()))
 			}
 		}
 		return nil

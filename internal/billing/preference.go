@@ -48,8 +48,8 @@ func (a *accountRecord) write(t storage.Txn, user string) error {
 }
 
 // Preference returns the order in which a user's calls are paid.
-func (d *Desk) Preference(ctx context.Context, user string) (p Preference, err error) {
-	err = d.view(ctx, func(r storage.Reader) error {
+func (b *Service) Preference(ctx context.Context, user string) (p Preference, err error) {
+	err = b.view(ctx, func(r storage.Reader) error {
 		account, err := readAccount(r, user)
 		p = account.preference()
 		return err
@@ -58,7 +58,7 @@ func (d *Desk) Preference(ctx context.Context, user string) (p Preference, err e
 }
 
 // SetPreference changes that order, from the next call on.
-func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) error {
+func (b *Service) SetPreference(ctx context.Context, user string, p Preference) error {
 	switch p {
 	case SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly:
 	default:
@@ -66,18 +66,18 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 			SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly)
 	}
 	var event *identity.Event
-	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
+	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
 		account, err := readAccount(t, user)
 		if err != nil || account.preference() == p {
 			return err
 		}
 		account.Preference = p
 		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
-		now := d.store.Now()
+		now := b.store.Now()
 		if err := errors.Join(identity.Record(ctx, t, now, event), account.write(t, user)); err != nil {
 			return err
 		}
-		r, err := readRoster(t, user, now)
+		r, err := readSummary(t, user, now)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 		return err
 	})
 	if err == nil && event != nil {
-		d.directory.Told(*event)
+		b.directory.Told(*event)
 	}
 	return err
 }

@@ -177,7 +177,7 @@ func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error
 	}
 	_, err := ledger.Book(t, now, ledger.Transfer{
 		ID: grantID(s.ID, p.start), Kind: ledger.Grant, User: s.User, Reference: reference(s.ID),
-		Legs: ledger.Move(ledger.Granted, account, p.quota),
+		Legs: ledger.LegsBetween(ledger.Granted, account, p.quota),
 	})
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func grantID(id, start int64) ledger.ID {
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
 	return func(t storage.Txn, user string) (ledger.Sources, error) {
 		now := now()
-		r, err := readRoster(t, user, now)
+		r, err := readSummary(t, user, now)
 		if err != nil {
 			return ledger.Sources{}, err
 		}
@@ -208,8 +208,8 @@ func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sour
 }
 
 // spend tells what a user may spend from now on, in a transaction that has changed
-// that, and stores his roster.
-func spend(t *ledger.Txn, now time.Time, user string, r *roster) (quotas, error) {
+// that, and stores his summary.
+func spend(t *ledger.Txn, now time.Time, user string, r *summary) (quotas, error) {
 	s, q, err := r.sources(t, now, user)
 	if err == nil {
 		t.Spend(s)
@@ -217,7 +217,7 @@ func spend(t *ledger.Txn, now time.Time, user string, r *roster) (quotas, error)
 	return q, err
 }
 
-func (r *roster) sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quotas quotas, err error) {
+func (r *summary) sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quotas quotas, err error) {
 	account, err := readAccount(t, user)
 	if err != nil {
 		return s, quotas, err
@@ -261,7 +261,7 @@ func (q *quotas) again(at int64) {
 // wallet and from his other subscriptions, and is tried again within a minute.
 // What the engine itself could not read ends the transaction all the same: the
 // store sees to that.
-func (r *roster) openQuotas(t storage.Txn, now time.Time, user string) (q quotas) {
+func (r *summary) openQuotas(t storage.Txn, now time.Time, user string) (q quotas) {
 	r.strike(now)
 	for i := range r.running {
 		x := &r.running[i]

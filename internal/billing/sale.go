@@ -55,7 +55,7 @@ const maxLive = 1000
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
-	r, err := readRoster(t, user, now)
+	r, err := readSummary(t, user, now)
 	if err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
@@ -84,7 +84,7 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
 func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
-	r, err := readRoster(t, s.User, now)
+	r, err := readSummary(t, s.User, now)
 	if err == nil {
 		err = s.unfold(t)
 	}
@@ -96,27 +96,27 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receip
 }
 
 // sell moves the money and the quota, writes the sale and the subscription, and
-// puts it on the roster.
-func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster) (Receipt, identity.Event, error) {
+// puts it in the summary.
+func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *summary) (Receipt, identity.Event, error) {
 	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
 	}
-	deed, err := x.deed(t, now, &s)
+	made, err := x.saleOf(t, now, &s)
 	if err != nil {
 		return Receipt{}, event, err
 	}
-	if err := x.move(t, now, &s, deed); err != nil {
+	if err := x.book(t, now, &s, made); err != nil {
 		return Receipt{}, event, err
 	}
-	s.Title, s.Terms, s.End = x.plan.Title, deed.Terms, deed.Until
+	s.Title, s.Terms, s.End = x.plan.Title, made.Terms, made.Until
 	if s.First == nil {
-		err = storage.SetRecord(t, s.saleKey(deed.From), deed)
+		err = storage.SetRecord(t, s.saleKey(made.From), made)
 	}
 	if err := cmp.Or(err, storage.SetRecord(t, s.key(), s)); err != nil {
 		return Receipt{}, event, err
 	}
-	p, err := r.enter(t, now, &s, deed)
+	p, err := r.enter(t, now, &s, made)
 	if err == nil {
 		_, err = spend(t, now, s.User, r)
 	}
@@ -134,9 +134,9 @@ func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster
 	return receipt, event, err
 }
 
-// enter puts a subscription that was sold on the roster, and returns the period
+// enter puts a subscription that was sold in the summary, and returns the period
 // that it is in now.
-func (r *roster) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
+func (r *summary) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
 	if made.From == made.Time { // the period begins with the sale, which has granted it
 		p = made.at(now)
 		p.quota, p.opened = made.Quota, true
@@ -151,8 +151,8 @@ func (r *roster) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made
 	return p, nil
 }
 
-// deed returns the sale that a deal makes of a subscription.
-func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
+// saleOf returns the sale that a deal makes of a subscription.
+func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
 	from := max(now.Unix(), s.End)
 	made := sale{
 		Kind: x.kind, Transfer: x.id, Time: now.Unix(), From: from, Since: from,
@@ -172,23 +172,23 @@ func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale
 	return made, err
 }
 
-// move books the transfer of a sale: from the wallet to what was sold, and from
-// what was granted to the quota. Its id stands for the claim, or for the mark of a
+// book books the transfer of a sale: from the wallet to what was sold, and from
+// what was granted to the quota. Its id stands for the idempotency key, or for the mark of a
 // free plan that was claimed, which was looked for before.
-func (x deal) move(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
+func (x deal) book(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
 	transfer := ledger.Transfer{
 		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,
-		Legs: ledger.Move(ledger.Wallet(s.User), ledger.Sold, x.price),
+		Legs: ledger.LegsBetween(ledger.Wallet(s.User), ledger.Sold, x.price),
 	}
 	if start, ok := made.grants(); ok {
 		if err := s.grant(t, start, made); err != nil {
 			return err
 		}
-		transfer.Legs = append(transfer.Legs, ledger.Move(ledger.Granted, s.quotaAccount(start), made.Quota)...)
+		transfer.Legs = append(transfer.Legs, ledger.LegsBetween(ledger.Granted, s.quotaAccount(start), made.Quota)...)
 	}
 	booked, err := t.BookNew(now, transfer)
 	if err == nil && !booked {
-		err = fmt.Errorf("billing: the transfer %s of a sale exists without its claim", x.id)
+		err = fmt.Errorf("billing: the transfer %s of a sale exists without its idempotency key", x.id)
 	}
 	return err
 }
@@ -222,11 +222,11 @@ func onSale(plans *Plans, id int64, param string) (Plan, error) {
 }
 
 // charge reserves what a plan costs today.
-func (d *Desk) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
+func (b *Service) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
 	if plan.Price == 0 {
 		return nil, fault.At(fault.PlanFree, param, "the plan %d is free: it is claimed, once, and not paid for", plan.ID)
 	}
-	return d.ledger.ReserveWallet(ctx, user, plan.Price)
+	return b.ledger.ReserveWallet(ctx, user, plan.Price)
 }
 
 // checkPlanID refuses what cannot be the number of a plan.

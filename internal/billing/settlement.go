@@ -112,12 +112,12 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 	id := topUpID(o.TradeNo)
 	_, err := ledger.Book(t, now, ledger.Transfer{
 		ID: id, Kind: ledger.TopUp, User: o.User, Reference: o.TradeNo,
-		Legs: ledger.Move(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
+		Legs: ledger.LegsBetween(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
 	})
 	if err != nil {
 		return err
 	}
-	o.PaidAt, o.Payment, o.Moves = now.Unix(), a.notice.Payment, append(o.Moves, id)
+	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
 	if o.Payment != "" {
 		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
 			return err
@@ -137,8 +137,8 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 	return o.become(t, o.paidStatus())
 }
 
-// moveKinds are the kinds of the transfers that follow notices.
-var moveKinds = map[payments.Kind]ledger.Kind{
+// followingKinds are the kinds of the transfers that follow notices.
+var followingKinds = map[payments.Kind]ledger.Kind{
 	payments.Refunded: ledger.Refund, payments.Disputed: ledger.Dispute, payments.Restored: ledger.Restore,
 }
 
@@ -166,10 +166,10 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 			return err
 		}
 	}
-	id := moveID(o.TradeNo, len(o.Moves))
-	o.Moves = append(o.Moves, id)
+	id := transferID(o.TradeNo, len(o.Transfers))
+	o.Transfers = append(o.Transfers, id)
 	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: id, Kind: moveKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
+		ID: id, Kind: followingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
 	})
 	return err
 }
@@ -207,7 +207,7 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 // topUpID is the transfer that credits an order.
 func topUpID(tradeNo string) ledger.ID { return ledger.IDOf("topup", tradeNo) }
 
-// moveID is the n-th transfer of an order; the credit is the first.
-func moveID(tradeNo string, n int) ledger.ID {
-	return ledger.IDOf("move", tradeNo, strconv.Itoa(n))
+// transferID is the n-th transfer of an order; the credit is the first.
+func transferID(tradeNo string, n int) ledger.ID {
+	return ledger.IDOf("order", tradeNo, strconv.Itoa(n))
 }

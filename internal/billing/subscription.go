@@ -182,28 +182,28 @@ func readSubscription(r storage.Reader, user string, id int64) (s subscriptionRe
 }
 
 // Subscriptions returns all subscriptions of a user, the latest first.
-func (d *Desk) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
+func (b *Service) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
 	lo, hi := storage.Below(subscriptionPrefix, user)
-	return d.subscriptions(ctx, lo, hi)
+	return b.subscriptions(ctx, lo, hi)
 }
 
 // AllSubscriptions returns the subscriptions of the user with this id or name,
 // for operators; those of all users when it is empty.
-func (d *Desk) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
+func (b *Service) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
 	if idOrName == "" {
 		lo, hi := storage.Below(subscriptionPrefix)
-		return d.subscriptions(ctx, lo, hi)
+		return b.subscriptions(ctx, lo, hi)
 	}
-	user, err := d.directory.User(ctx, idOrName)
+	user, err := b.directory.User(ctx, idOrName)
 	if err != nil {
 		return nil, err
 	}
-	return d.Subscriptions(ctx, user.ID)
+	return b.Subscriptions(ctx, user.ID)
 }
 
-func (d *Desk) subscriptions(ctx context.Context, lo, hi []byte) ([]Subscription, error) {
+func (b *Service) subscriptions(ctx context.Context, lo, hi []byte) ([]Subscription, error) {
 	shown := []Subscription{}
-	err := d.view(ctx, func(r storage.Reader) error {
+	err := b.view(ctx, func(r storage.Reader) error {
 		var records []subscriptionRecord
 		err := scan(r, lo, hi, func(_ []byte, s subscriptionRecord) bool {
 			records = append(records, s)
@@ -214,7 +214,7 @@ func (d *Desk) subscriptions(ctx context.Context, lo, hi []byte) ([]Subscription
 				break
 			}
 			var one Subscription
-			one, err = s.show(r, d.store.Now())
+			one, err = s.show(r, b.store.Now())
 			shown = append(shown, one)
 		}
 		return err
@@ -225,23 +225,23 @@ func (d *Desk) subscriptions(ctx context.Context, lo, hi []byte) ([]Subscription
 
 // Cancel ends a subscription at once, for an operator. What is left of its quota
 // cannot be spent any more; nothing is paid back.
-func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
+func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
 	if err := checkReason(reason, false); err != nil {
 		return Subscription{}, err
 	}
 	var user string
-	err := d.view(ctx, func(r storage.Reader) (err error) {
+	err := b.view(ctx, func(r storage.Reader) (err error) {
 		user, err = ownerOf(r, id)
 		return err
 	})
 	if err != nil {
 		return Subscription{}, err
 	}
-	c, err := claim(operatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
+	c, err := idempotencyKey(operatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
 	if err != nil {
 		return Subscription{}, err
 	}
-	shown, _, err := once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, identity.Event, error) {
+	shown, _, err := once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, identity.Event, error) {
 		e := identity.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(reference(id), reason)}
 		s, err := readSubscription(t, user, id)
 		if err != nil {
@@ -250,7 +250,7 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 		if s.Cancelled != 0 {
 			return Subscription{}, e, alreadyCancelled(id)
 		}
-		r, err := readRoster(t, user, now)
+		r, err := readSummary(t, user, now)
 		if err != nil {
 			return Subscription{}, e, err
 		}

@@ -17,10 +17,10 @@ const sweepMost = 256
 // what has ended, and lets orders expire that nobody has paid. It is called now
 // and then and does a bounded part of it; what is left is done by the next, or
 // on the way by whoever comes first.
-func (d *Desk) Sweep(ctx context.Context) error {
-	now := d.store.Now().Unix()
+func (b *Service) Sweep(ctx context.Context) error {
+	now := b.store.Now().Unix()
 	var users, orders [][]byte
-	err := d.view(ctx, func(r storage.Reader) (err error) {
+	err := b.view(ctx, func(r storage.Reader) (err error) {
 		lo, _ := storage.Below(duePrefix)
 		if users, err = keysBetween(r, lo, storage.Key(duePrefix, now+1), sweepMost); err != nil {
 			return err
@@ -34,27 +34,27 @@ func (d *Desk) Sweep(ctx context.Context) error {
 	}
 	var failed []error // one user's trouble does not keep the others waiting
 	for _, key := range users {
-		failed = append(failed, d.sweepUser(ctx, string(key[len(duePrefix)+1+9:])))
+		failed = append(failed, b.sweepUser(ctx, string(key[len(duePrefix)+1+9:])))
 	}
 	if len(orders) > 0 {
-		failed = append(failed, unavailable(d.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
+		failed = append(failed, unavailable(b.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
 	}
 	return errors.Join(failed...)
 }
 
 // sweepUser brings what a user may spend up to now.
-func (d *Desk) sweepUser(ctx context.Context, user string) error {
+func (b *Service) sweepUser(ctx context.Context, user string) error {
 	var q quotas
-	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
-		now := d.store.Now()
-		r, err := readRoster(t, user, now)
+	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
+		now := b.store.Now()
+		r, err := readSummary(t, user, now)
 		if err == nil {
 			q, err = spend(t, now, user, r)
 		}
 		return err
 	})
 	for id, why := range q.unopened {
-		d.log.Error("a period of quota cannot be opened; until it can, the user spends without it",
+		b.log.Error("a period of quota cannot be opened; until it can, the user spends without it",
 			zap.String("user_id", user), zap.Int64("subscription_id", id), zap.Error(why))
 	}
 	return err

@@ -22,7 +22,7 @@ import (
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
-		v.subscriptions, v.subscriptionIndexes, v.rosters, v.claims, v.dues,
+		v.subscriptions, v.subscriptionIndexes, v.summaries, v.claimedPlans, v.dues,
 		v.orders, v.orderIndexes, v.mismatches,
 		v.transfers, v.answers,
 	} {
@@ -38,12 +38,12 @@ type verification struct {
 	now       time.Time
 	problem   func(format string, args ...any)
 	accounted *multiset.Hash // transfers, by what they were booked for
-	answered  *multiset.Hash // sales, by the answers to claims
+	answered  *multiset.Hash // sales, by the answers to idempotency keys
 	borne     *multiset.Hash // users, by what operators have borne for them
 
 	last struct { // that was asked for
-		user   string
-		roster *roster
+		user    string
+		summary *summary
 	}
 }
 
@@ -134,7 +134,7 @@ func (s *subscriptionRecord) what() string { return "subscription " + strconv.Fo
 func (v *verification) first(s *subscriptionRecord, have *sale) error {
 	switch have.Kind {
 	case bought:
-		r, err := v.rosterOf(s.User)
+		r, err := v.summaryOf(s.User)
 		if err == nil && r.purchases(s.PlanID) == 0 {
 			v.problem("subscription %d: the purchase of plan %d is not counted", s.ID, s.PlanID)
 		}

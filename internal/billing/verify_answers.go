@@ -26,8 +26,8 @@ func readAnswer(result json.RawMessage) (a answer, is bool) {
 	return a, json.Unmarshal(result, &a) == nil && a.Order != ""
 }
 
-// answers checks that what was answered to a claim has happened, and that each
-// sale was answered once: all are made under a claim. A change of a wallet may
+// answers checks that what was answered to an idempotency key has happened, and that each
+// sale was answered once: all are made under one. A change of a wallet may
 // be booked without one.
 func (v *verification) answers() error {
 	err := ledger.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
@@ -106,7 +106,7 @@ func (v *verification) answersTo(user string, subscription int64, sold ledger.ID
 		}))
 	}
 	if err == nil && times != 1 {
-		v.problem("subscription %d: the sale by the transfer %s is the answer to %d claims", subscription, sold, times)
+		v.problem("subscription %d: the sale by the transfer %s is the answer to %d idempotency keys", subscription, sold, times)
 	}
 	return err
 }

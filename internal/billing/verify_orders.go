@@ -32,7 +32,7 @@ func (v *verification) orders() error {
 		if err := v.begun(&o); err != nil {
 			return err
 		}
-		for _, id := range o.Moves {
+		for _, id := range o.Transfers {
 			v.accounted.Add(id[:], +1)
 		}
 		if o.PaidAt == 0 {
@@ -59,7 +59,7 @@ func (v *verification) unpaid(o *orderRecord) error {
 		return err
 	}
 	paid := o.Status == Paid || o.Status == Refunded || o.Status == Disputed
-	if credited || paid || o.TakenWallet != 0 || o.TakenOwed != 0 || len(o.Moves) != 0 {
+	if credited || paid || o.TakenWallet != 0 || o.TakenOwed != 0 || len(o.Transfers) != 0 {
 		v.problem("order %s: it is %s and without a payment, and money was moved for it", o.TradeNo, o.Status)
 	}
 	return nil
@@ -84,25 +84,25 @@ func (v *verification) paid(o *orderRecord) error {
 			v.problem("order %s: its payment %s of %s has credited %q", o.TradeNo, o.Payment, o.Provider, reference)
 		}
 	}
-	if len(o.Moves) == 0 || o.Moves[0] != topUpID(o.TradeNo) {
+	if len(o.Transfers) == 0 || o.Transfers[0] != topUpID(o.TradeNo) {
 		v.problem("order %s: it is paid and does not name its credit", o.TradeNo)
 		return nil
 	}
-	err := v.transfer("order "+o.TradeNo, o.Moves[0], booked{ledger.TopUp, o.User, o.TradeNo, map[ledger.Account]money.Amount{
+	err := v.transfer("order "+o.TradeNo, o.Transfers[0], booked{ledger.TopUp, o.User, o.TradeNo, map[ledger.Account]money.Amount{
 		ledger.Paid(o.Provider): -o.Amount, ledger.Wallet(o.User): o.Amount,
 	}})
 	if err != nil {
 		return err
 	}
-	return v.moves(o)
+	return v.later(o)
 }
 
-// moves checks that the transfers of an order that follow its credit have taken
+// later checks that the transfers of an order that follow its credit have taken
 // what it says.
-func (v *verification) moves(o *orderRecord) error {
+func (v *verification) later(o *orderRecord) error {
 	var taken orderRecord
-	for i, id := range o.Moves[1:] {
-		if id != moveID(o.TradeNo, i+1) {
+	for i, id := range o.Transfers[1:] {
+		if id != transferID(o.TradeNo, i+1) {
 			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
 		}
 		x, found, err := ledger.ReadTransfer(v, id)
@@ -124,7 +124,7 @@ func (v *verification) moves(o *orderRecord) error {
 		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, its record says %v and %v",
 			o.TradeNo, taken.TakenWallet, taken.TakenOwed, o.TakenWallet, o.TakenOwed)
 	}
-	more, err := ledger.HasTransfer(v, moveID(o.TradeNo, len(o.Moves)))
+	more, err := ledger.HasTransfer(v, transferID(o.TradeNo, len(o.Transfers)))
 	if more {
 		v.problem("order %s: there is a transfer that it does not name", o.TradeNo)
 	}

@@ -122,7 +122,7 @@ func (v *verification) writtenOff() error {
 // forOrder looks for the order of a transfer.
 func (v *verification) forOrder(x *ledger.Transfer) error {
 	o, found, err := readOrder(v, x.Reference)
-	if err == nil && (!found || !slices.Contains(o.Moves, x.ID)) {
+	if err == nil && (!found || !slices.Contains(o.Transfers, x.ID)) {
 		v.problem("transfer %s: it is a %s of order %q, which does not name it", x.ID, x.Kind, x.Reference)
 	}
 	return err

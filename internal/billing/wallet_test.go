@@ -11,7 +11,7 @@ import (
 
 func TestAnOperatorCreditsAndDebitsOnceForEachKey(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	for i, err := range parallel(50, func(int) error { return second(f.Credit(t.Context(), "operator", "ann", 10, "gift", "k")) }) {
 		if err != nil {
 			t.Fatalf("racer %d: %v", i, err)
@@ -37,7 +37,7 @@ func TestAnOperatorCreditsAndDebitsOnceForEachKey(t *testing.T) {
 
 func TestAKeyOfAnOperatorIsNoneOfTheUser(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	if _, err := f.Credit(t.Context(), "operator", "ann", 10, "gift", "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestAKeyOfAnOperatorIsNoneOfTheUser(t *testing.T) {
 
 func TestADebitTakesNoMoreThanIsAvailable(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(10)
 	call, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 7)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestADebitTakesNoMoreThanIsAvailable(t *testing.T) {
 
 func TestChangesOfWalletsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(10)
 	for name, row := range map[string]struct {
 		user, reason, key string

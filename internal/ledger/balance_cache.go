@@ -153,7 +153,7 @@ func (p *balances) see(s seen, anew bool) {
 	}
 }
 
-// rearrange makes sources what may be spent. Pots that are not among them any
+// rearrange makes sources what may be spent. Sources that are not among them any
 // more stay until the next load, and while reservations may give back to them. The
 // mutex is held.
 func (p *balances) rearrange(at time.Time, sources Sources) {

@@ -224,7 +224,7 @@ func (l *Ledger) Stats() Stats {
 // Idle is how long unused balances are kept.
 const Idle = 10 * time.Minute
 
-// Sweep drops balanceCache that have been idle. It is called now and then.
+// Sweep drops balances that have been idle. It is called now and then.
 func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-Idle)) }
 
 // Funds is what a user has.

@@ -233,7 +233,7 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 			return nil, now, err
 		}
 	}
-	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s is never up to date", payer.User)
+	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s are never up to date", payer.User)
 }
 
 // maxLoads is how often the balances may be found out of date, or dropped, between
@@ -255,7 +255,7 @@ func (p *balances) knows(payer Payer, now time.Time) bool {
 
 func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
 
-// begin puts the reservation into the books of the node. The mutex is held.
+// begin puts the reservation into the counts of the ledger. The mutex is held.
 func (r *Reservation) begin(p *balances) {
 	r.balances = p
 	if r.parts == nil {
@@ -336,8 +336,8 @@ func (r *Reservation) over() {
 	}
 }
 
-// close gives back what is left and takes the reservation out of the books of
-// the node. The mutex is held.
+// close gives back what is left and takes the reservation out of the counts of
+// the ledger. The mutex is held.
 func (r *Reservation) close() {
 	left := r.amount - r.charged
 	for _, part := range r.parts {

@@ -121,8 +121,8 @@ type Transfer struct {
 
 func transferKey(id ID) []byte { return append([]byte(transferPrefix), id[:]...) }
 
-// Move returns the two legs that bring amount from one account to another.
-func Move(from, to Account, amount money.Amount) []Leg {
+// LegsBetween returns the two legs that bring amount from one account to another.
+func LegsBetween(from, to Account, amount money.Amount) []Leg {
 	return []Leg{{Account: from, Amount: -amount}, {Account: to, Amount: amount}}
 }
 

@@ -157,7 +157,7 @@ func (f *folding) follow(e Entry) {
 	f.countEntry(f.account, e)
 	if e.Kind == Calls && f.account.kept() {
 		f.owner.taken(f.account, e, f.paidFrom)
-		if !e.Transfer.before(f.tracedFrom) {
+		if !e.Transfer.before(f.filteredFrom) {
 			f.filter.add(f.account, e.Transfer)
 		}
 	}

@@ -13,7 +13,7 @@ const idempotencyPrefix = "idem/"
 // idempotencyKeys looks whether what was answered once can be answered again.
 func (v *verification) idempotencyKeys() error {
 	return eachIdempotencyRecord(v.Reader, idempotencyPrefix, func(where, _ string, c idempotencyRecord, err error) error {
-		v.Claims++
+		v.IdempotencyKeys++
 		switch {
 		case err != nil:
 			v.tell(where, "its record cannot be read: %v", err)

@@ -73,7 +73,7 @@ func TestVerifyFindsNothingInAGoodStore(t *testing.T) {
 	t.Parallel()
 	report := newHistory(t).verified()
 	report.Took = 0
-	want := Report{Accounts: 10, Entries: 25, Transfers: 14, Calls: 5, Holds: 3, Claims: 1, Users: 2}
+	want := Report{Accounts: 10, Entries: 25, Transfers: 14, Calls: 5, Holds: 3, IdempotencyKeys: 1, Users: 2}
 	if report != want {
 		t.Errorf("it looked at %+v, not at %+v", report, want)
 	}

@@ -76,9 +76,9 @@ func (x *Transfer) entry(leg Leg) Entry {
 	}
 }
 
-// untied finds the transfers and the entries that do not belong together, among
+// unmatched finds the transfers and the entries that do not belong together, among
 // the few that cannot all do so.
-func (v *verification) untied() error {
+func (v *verification) unmatched() error {
 	if v.entries.Equal() {
 		return nil
 	}

@@ -252,7 +252,7 @@ var harmsToTransfers = []harm{
 	{
 		"a hold whose end something else is in the place of",
 		func(d damage) {
-			d.book(Transfer{ID: endOf(openHold), Kind: Credit, User: "ann", Legs: Move(Operator, wallet, money.Unit)})
+			d.book(Transfer{ID: endOf(openHold), Kind: Credit, User: "ann", Legs: LegsBetween(Operator, wallet, money.Unit)})
 		},
 		[]string{fmt.Sprintf("transfer %v: transfer %v, which only its end may be, is a credit", openHold, endOf(openHold))},
 	},
@@ -277,7 +277,7 @@ var harmsToTransfers = []harm{
 	{
 		"a hold that ends twice",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Settle, User: "ann", Reference: paidHold.String(), Legs: Move(wallet, Spent, money.Unit)})
+			d.book(Transfer{ID: extra, Kind: Settle, User: "ann", Reference: paidHold.String(), Legs: LegsBetween(wallet, Spent, money.Unit)})
 		},
 		[]string{fmt.Sprintf("transfer %v: it ends hold %v, which only transfer %v may do: a hold ends once", extra, paidHold, endOf(paidHold))},
 	},

@@ -184,7 +184,7 @@ const dayQuota = 7
 func today(user string) Account { return Quota(user, 1, calendar.Day.Start(time.Now())) }
 
 func opening(quota Account) Transfer {
-	return Transfer{ID: IDOf("open", string(quota)), Kind: Grant, User: quota.Owner(), Legs: Move(Granted, quota, dayQuota)}
+	return Transfer{ID: IDOf("open", string(quota)), Kind: Grant, User: quota.Owner(), Legs: LegsBetween(Granted, quota, dayQuota)}
 }
 
 // sources is what the ledger is told of a user. It opens the quota of the day.

@@ -8,47 +8,47 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// rosterOf returns the roster of a user as it is stored; an empty one if there is
+// summaryOf returns the summary of a user as it is stored; an empty one if there is
 // none. It remembers the last.
-func (v *verification) rosterOf(user string) (*roster, error) {
+func (v *verification) summaryOf(user string) (*summary, error) {
 	if v.last.user == user && user != "" {
-		return v.last.roster, nil
+		return v.last.summary, nil
 	}
-	stored, err := v.Get(storage.Key(rosterPrefix, user))
+	stored, err := v.Get(storage.Key(summaryPrefix, user))
 	if err != nil {
 		return nil, err
 	}
-	v.last.user, v.last.roster = user, new(roster)
+	v.last.user, v.last.summary = user, new(summary)
 	if stored != nil {
-		if v.last.roster, err = decodeRoster(stored); err != nil {
-			v.problem("user %s: his roster cannot be read: %v", user, err)
-			v.last.roster, err = new(roster), nil
+		if v.last.summary, err = decodeSummary(stored); err != nil {
+			v.problem("user %s: his summary cannot be read: %v", user, err)
+			v.last.summary, err = new(summary), nil
 		}
 	}
-	return v.last.roster, err
+	return v.last.summary, err
 }
 
-// listed checks that a subscription is on its user's roster when it should be,
+// listed checks that a subscription is on its user's summary when it should be,
 // and as it is.
 func (v *verification) listed(s *subscriptionRecord) error {
-	r, err := v.rosterOf(s.User)
+	r, err := v.summaryOf(s.User)
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(r.running, func(x running) bool { return x.id == s.ID })
 	switch {
 	case i < 0 && s.Cancelled == 0 && s.End > r.struck, i >= 0 && s.Cancelled != 0:
-		v.problem("subscription %d: it is %s, and on the roster: %t", s.ID, s.status(v.now), i >= 0)
+		v.problem("subscription %d: it is %s, and in the summary: %t", s.ID, s.status(v.now), i >= 0)
 	case i >= 0:
 		return v.runs(s, r.running[i])
 	}
 	return nil
 }
 
-// runs checks what the roster says of a subscription.
+// runs checks what the summary says of a subscription.
 func (v *verification) runs(s *subscriptionRecord, x running) error {
 	if x.end != s.End {
-		v.problem("subscription %d: on the roster it ends at %d, and it ends at %d", s.ID, x.end, s.End)
+		v.problem("subscription %d: in the summary it ends at %d, and it ends at %d", s.ID, x.end, s.End)
 	}
 	said := x.presence
 	if said == (presence{}) {
@@ -56,31 +56,31 @@ func (v *verification) runs(s *subscriptionRecord, x running) error {
 	}
 	p, _, err := s.periodAt(v, time.Unix(said.from, 0))
 	if err == nil && (!p.opened || p.presence() != said) {
-		v.problem("subscription %d: on the roster it is said to be in the period from %d, which is not so from %d until %d",
+		v.problem("subscription %d: in the summary it is said to be in the period from %d, which is not so from %d until %d",
 			s.ID, said.start, said.from, said.until)
 	}
 	return err
 }
 
-// rosters checks that what is on a roster is there, and that its user is looked
+// summaries checks that what is in a summary is there, and that its user is looked
 // at in time.
-func (v *verification) rosters() error {
+func (v *verification) summaries() error {
 	var failed error
-	lo, hi := storage.Below(rosterPrefix)
+	lo, hi := storage.Below(summaryPrefix)
 	err := v.Scan(lo, hi, func(key, _ []byte) bool {
 		user := string(key[len(lo):])
-		var r *roster
-		if r, failed = v.rosterOf(user); failed == nil {
-			failed = v.pass(v.roster(key, user, r))
+		var r *summary
+		if r, failed = v.summaryOf(user); failed == nil {
+			failed = v.pass(v.summary(key, user, r))
 		}
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
 }
 
-func (v *verification) roster(key []byte, user string, r *roster) error {
+func (v *verification) summary(key []byte, user string, r *summary) error {
 	if !slices.IsSortedFunc(r.running, func(a, b running) int { return a.compare(b) }) {
-		v.problem("user %s: the roster is not in order", user)
+		v.problem("user %s: the summary is not in order", user)
 	}
 	for _, x := range r.running {
 		if err := v.exists(key, storage.Key(subscriptionPrefix, user, x.id)); err != nil {
@@ -101,8 +101,8 @@ func (v *verification) roster(key []byte, user string, r *roster) error {
 	return v.exists(key, storage.Key(duePrefix, r.due, user))
 }
 
-// claims checks that what is marked as claimed is there.
-func (v *verification) claims() error {
+// claimedPlans checks that what is marked as claimed is there.
+func (v *verification) claimedPlans() error {
 	return each(v, claimedPrefix, func(key []byte, id int64) error {
 		return v.fields(key, claimedPrefix, 1, func(user string, _ ...int64) error {
 			return v.exists(key, storage.Key(subscriptionPrefix, user, id))
@@ -139,7 +139,7 @@ func (v *verification) dues() error {
 		return nil
 	})
 	return cmp.Or(err, v.named(duePrefix, func(key []byte, due int64, user string) error {
-		r, err := v.rosterOf(user)
+		r, err := v.summaryOf(user)
 		if err == nil && r.due != due {
 			v.problem("key %q: the user's next change is at %d", key, r.due)
 		}

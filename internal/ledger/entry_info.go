@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Line is an entry as people read it, with what its transfer was for.
-type Line struct {
+// EntryInfo is an entry as people read it, with what its transfer was for.
+type EntryInfo struct {
 	Number    uint64       `json:"number"` // from 1, without gaps
 	Time      int64        `json:"time"`   // Unix seconds
 	Kind      Kind         `json:"kind"`
@@ -21,10 +21,10 @@ type Line struct {
 	Count     int          `json:"count,omitempty"`  // of settlements, for calls
 }
 
-// Lines returns the lines of an account, newest first, without the first skip of
+// Entries returns the entries of an account, newest first, without the first skip of
 // them, and how many there are in all.
-func (l *Ledger) Lines(ctx context.Context, a Account, skip uint64, limit int) (lines []Line, total uint64, err error) {
-	lines = []Line{}
+func (l *Ledger) Entries(ctx context.Context, a Account, skip uint64, limit int) (lines []EntryInfo, total uint64, err error) {
+	lines = []EntryInfo{}
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		state, err := ReadState(r, a)
 		if total = state.Entries; err != nil || skip >= total {
@@ -39,7 +39,7 @@ func (l *Ledger) Lines(ctx context.Context, a Account, skip uint64, limit int) (
 			if x, _, bad = ReadTransfer(r, e.Transfer); bad != nil {
 				return false
 			}
-			lines = append(lines, Line{
+			lines = append(lines, EntryInfo{
 				Number: e.Number, Time: e.Time.Unix(), Kind: e.Kind, Amount: e.Amount, Held: e.Held,
 				Balance: e.After.Balance, Transfer: e.Transfer, Reference: x.Reference, Reason: x.Reason, Count: x.Count,
 			})

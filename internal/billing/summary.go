@@ -11,11 +11,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// roster is what all subscriptions of a user come to. Whenever his money changes
+// summary is what all subscriptions of a user come to. Whenever his money changes
 // it is looked at, so it is one record that tells all of it at once. What runs
 // follows from his subscriptions, and is made from them again where it cannot be
 // true.
-type roster struct {
+type summary struct {
 	due     int64     // when time will change his subscriptions, as subdue says; zero: never
 	struck  int64     // the latest end of those that were struck off because they had ended
 	bought  []count   // by the number of the plan
@@ -36,13 +36,13 @@ type running struct {
 // presence is the period that a running subscription was in when somebody last
 // looked. Sales never change, and a renewal is for a time after all of them, so
 // the answer holds for all of [from, until): whoever lists what a user may spend
-// has it from the roster, without reading what was sold. Times are Unix seconds.
+// has it from the summary, without reading what was sold. Times are Unix seconds.
 type presence struct {
 	from, until int64
 	start       int64 // names the period, which is open
 }
 
-// presence returns what the roster says of a period that is open.
+// presence returns what the summary says of a period that is open.
 func (p *period) presence() presence { return presence{p.from, p.until, p.start} }
 
 func (x *running) compare(y running) int {
@@ -50,7 +50,7 @@ func (x *running) compare(y running) int {
 }
 
 // purchases is how often the user has bought a plan.
-func (r *roster) purchases(plan int64) int64 {
+func (r *summary) purchases(plan int64) int64 {
 	if i, found := r.find(plan); found {
 		return r.bought[i].times
 	}
@@ -58,7 +58,7 @@ func (r *roster) purchases(plan int64) int64 {
 }
 
 // countPurchase counts one more.
-func (r *roster) countPurchase(plan int64) {
+func (r *summary) countPurchase(plan int64) {
 	i, found := r.find(plan)
 	if !found {
 		r.bought = slices.Insert(r.bought, i, count{plan: plan})
@@ -66,23 +66,23 @@ func (r *roster) countPurchase(plan int64) {
 	r.bought[i].times++
 }
 
-func (r *roster) find(plan int64) (int, bool) {
+func (r *summary) find(plan int64) (int, bool) {
 	return slices.BinarySearchFunc(r.bought, plan, func(c count, plan int64) int { return cmp.Compare(c.plan, plan) })
 }
 
-// add puts a subscription on the roster, in its place.
-func (r *roster) add(x running) {
+// add puts a subscription in the summary, in its place.
+func (r *summary) add(x running) {
 	i, _ := slices.BinarySearchFunc(r.running, x, func(have, x running) int { return have.compare(x) })
 	r.running = slices.Insert(r.running, i, x)
 }
 
 // remove takes a subscription off, if it is there.
-func (r *roster) remove(id int64) {
+func (r *summary) remove(id int64) {
 	r.running = slices.DeleteFunc(r.running, func(x running) bool { return x.id == id })
 }
 
 // strike takes off what has ended.
-func (r *roster) strike(now time.Time) {
+func (r *summary) strike(now time.Time) {
 	n := 0
 	for ; n < len(r.running) && r.running[n].end <= now.Unix(); n++ {
 		r.struck = max(r.struck, r.running[n].end)
@@ -91,7 +91,7 @@ func (r *roster) strike(now time.Time) {
 }
 
 // setDue has the sweeper look at the user at a time; zero: not at all.
-func (r *roster) setDue(t storage.Txn, user string, due int64) error {
+func (r *summary) setDue(t storage.Txn, user string, due int64) error {
 	if r.due == due {
 		return nil
 	}
@@ -107,18 +107,18 @@ func (r *roster) setDue(t storage.Txn, user string, due int64) error {
 	return t.Set(storage.Key(duePrefix, due, user), nil, never)
 }
 
-// readRoster returns the roster of a user at a time.
-func readRoster(r storage.Reader, user string, now time.Time) (*roster, error) {
-	stored, err := r.Get(storage.Key(rosterPrefix, user))
+// readSummary returns the summary of a user at a time.
+func readSummary(r storage.Reader, user string, now time.Time) (*summary, error) {
+	stored, err := r.Get(storage.Key(summaryPrefix, user))
 	if err != nil {
 		return nil, err
 	}
 	if stored == nil {
-		return new(roster), nil
+		return new(summary), nil
 	}
-	have, err := decodeRoster(stored)
+	have, err := decodeSummary(stored)
 	if err != nil {
-		return nil, fmt.Errorf("the roster of %s: %w", user, err)
+		return nil, fmt.Errorf("the summary of %s: %w", user, err)
 	}
 	if now.Unix() < have.struck { // by a clock that was ahead: it takes from nobody what is not over
 		err = have.enlist(r, user, now)
@@ -126,8 +126,8 @@ func readRoster(r storage.Reader, user string, now time.Time) (*roster, error) {
 	return have, err
 }
 
-// enlist puts the subscriptions of a user on the roster that have not ended now.
-func (r *roster) enlist(reader storage.Reader, user string, now time.Time) error {
+// enlist puts the subscriptions of a user in the summary that have not ended now.
+func (r *summary) enlist(reader storage.Reader, user string, now time.Time) error {
 	r.struck, r.running = 0, nil
 	lo, hi := storage.Below(subscriptionPrefix, user)
 	return scan(reader, lo, hi, func(_ []byte, s subscriptionRecord) bool {
@@ -143,7 +143,7 @@ func (r *roster) enlist(reader storage.Reader, user string, now time.Time) error
 }
 
 // write stores what has changed.
-func (r *roster) write(t storage.Txn, user string) error {
+func (r *summary) write(t storage.Txn, user string) error {
 	if r.stored == nil && r.due == 0 && r.struck == 0 && len(r.bought) == 0 && len(r.running) == 0 {
 		return nil
 	}
@@ -151,17 +151,17 @@ func (r *roster) write(t storage.Txn, user string) error {
 	if bytes.Equal(record, r.stored) {
 		return nil
 	}
-	return t.Set(storage.Key(rosterPrefix, user), record, never)
+	return t.Set(storage.Key(summaryPrefix, user), record, never)
 }
 
-// rosterVersion is the first byte of a roster. What follows are variable-length
+// summaryVersion is the first byte of a summary. What follows are variable-length
 // integers: due, struck, how many plans were bought, for each its number and how
 // often, and for each running subscription its number, its end and its presence.
-const rosterVersion = 1
+const summaryVersion = 1
 
-func (r *roster) encode() []byte {
+func (r *summary) encode() []byte {
 	b := make([]byte, 1, 32+8*len(r.bought)+24*len(r.running))
-	b[0] = rosterVersion
+	b[0] = summaryVersion
 	b = binary.AppendVarint(b, r.due)
 	b = binary.AppendVarint(b, r.struck)
 	b = binary.AppendVarint(b, int64(len(r.bought)))
@@ -176,13 +176,13 @@ func (r *roster) encode() []byte {
 	return b
 }
 
-// decodeRoster reads what encode wrote.
-func decodeRoster(stored []byte) (*roster, error) {
-	if len(stored) == 0 || stored[0] != rosterVersion {
+// decodeSummary reads what encode wrote.
+func decodeSummary(stored []byte) (*summary, error) {
+	if len(stored) == 0 || stored[0] != summaryVersion {
 		return nil, fmt.Errorf("it is of a version that this build does not read: %x", stored)
 	}
 	in := integers(stored[1:])
-	r := &roster{due: in.next(), struck: in.next(), stored: stored}
+	r := &summary{due: in.next(), struck: in.next(), stored: stored}
 	for range in.next() {
 		if in == nil {
 			break

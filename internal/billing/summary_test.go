@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// presences returns what the roster of ann says of her running subscriptions, by
+// presences returns what the summary of ann says of her running subscriptions, by
 // their ids.
-func (f *desk) presences() map[int64]presence {
+func (f *fixture) presences() map[int64]presence {
 	f.t.Helper()
 	said := make(map[int64]presence)
 	f.must(f.store.View(f.t.Context(), func(r storage.Reader) error {
-		have, err := readRoster(r, f.user, f.clock.Now())
+		have, err := readSummary(r, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
@@ -36,9 +36,9 @@ func at(start, from, until time.Time) presence {
 	return presence{from: from.Unix(), until: until.Unix(), start: start.Unix()}
 }
 
-func TestTheRosterSaysWhichPeriodASubscriptionIsIn(t *testing.T) {
+func TestTheSummarySaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(1000)
 	bought := f.clock.Now()
 	f.mustBuy(2, "monthly") // 1: three months, each with a quota
@@ -87,25 +87,25 @@ func TestTheRosterSaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 	}
 }
 
-// roster changes the roster of ann.
-func (f *desk) roster(change func(*roster)) func(storage.Txn) error {
+// changeSummary changes the summary of ann.
+func (f *fixture) changeSummary(change func(*summary)) func(storage.Txn) error {
 	return func(t storage.Txn) error {
-		r, err := readRoster(t, f.user, f.clock.Now())
+		r, err := readSummary(t, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
 		change(r)
-		return t.Set(storage.Key(rosterPrefix, f.user), r.encode(), never)
+		return t.Set(storage.Key(summaryPrefix, f.user), r.encode(), never)
 	}
 }
 
-func TestARosterOnWhichNobodyHasLookedIsFilledByWhoeverDoes(t *testing.T) {
+func TestASummaryWithoutPeriodsIsFilledWhenItIsRead(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(2, "k")
 	want := f.presences()[1]
-	f.must(f.store.Update(t.Context(), f.roster(func(r *roster) { r.running[0].presence = presence{} })))
+	f.must(f.store.Update(t.Context(), f.changeSummary(func(r *summary) { r.running[0].presence = presence{} })))
 	f.close()
 	f.open()
 	f.mustSpend(1)
@@ -117,22 +117,22 @@ func TestARosterOnWhichNobodyHasLookedIsFilledByWhoeverDoes(t *testing.T) {
 	}
 }
 
-func TestARosterThatCannotBeReadIsSaidToBeSo(t *testing.T) {
+func TestASummaryThatCannotBeReadIsSaidToBeSo(t *testing.T) {
 	t.Parallel()
-	whole := (&roster{due: 5, bought: []count{{1, 2}}, running: []running{{id: 1, end: 5, presence: presence{1, 2, 1}}}}).encode()
+	whole := (&summary{due: 5, bought: []count{{1, 2}}, running: []running{{id: 1, end: 5, presence: presence{1, 2, 1}}}}).encode()
 	for n := range whole {
-		if r, err := decodeRoster(whole[:n]); err == nil && len(r.running) > 0 {
+		if r, err := decodeSummary(whole[:n]); err == nil && len(r.running) > 0 {
 			t.Errorf("cut to %d of %d bytes it was read as %+v", n, len(whole), r)
 		}
 	}
-	if _, err := decodeRoster(append([]byte{2}, whole[1:]...)); err == nil {
+	if _, err := decodeSummary(append([]byte{2}, whole[1:]...)); err == nil {
 		t.Error("one of a later version was read")
 	}
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(2, "k")
 	f.must(f.store.Update(t.Context(), func(t storage.Txn) error {
-		return t.Set(storage.Key(rosterPrefix, f.user), whole[:len(whole)-1], never)
+		return t.Set(storage.Key(summaryPrefix, f.user), whole[:len(whole)-1], never)
 	}))
 	f.damaged = true
 	if _, err := f.buy(2, "l"); err == nil {
@@ -140,10 +140,10 @@ func TestARosterThatCannotBeReadIsSaidToBeSo(t *testing.T) {
 	}
 }
 
-func TestARosterIsWhatWasPutOnIt(t *testing.T) {
+func TestASummaryIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var r roster
+		var r summary
 		r.due, r.struck = rapid.Int64().Draw(t, "due"), rapid.Int64().Draw(t, "struck")
 		for _, plan := range rapid.SliceOfN(rapid.Int64Range(1, 9), 0, 20).Draw(t, "plans") {
 			r.countPurchase(plan)
@@ -151,7 +151,7 @@ func TestARosterIsWhatWasPutOnIt(t *testing.T) {
 		for i, end := range rapid.SliceOfN(rapid.Int64Range(1, 9), 0, 20).Draw(t, "ends") {
 			r.add(running{id: int64(i), end: end, presence: presence{rapid.Int64().Draw(t, "from"), end, end}})
 		}
-		have, err := decodeRoster(r.encode())
+		have, err := decodeSummary(r.encode())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestARosterIsWhatWasPutOnIt(t *testing.T) {
 // not over, and then come back.
 func TestAClockThatWasAheadTakesNothingFromAnybody(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(1000)
 	now := f.clock.Now()
 	f.mustBuy(1, "a")
