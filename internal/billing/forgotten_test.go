@@ -118,7 +118,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 				t.Errorf("it was answered %v, gone should be %t", err, row.gone)
 			}
 			left := 0
-			for _, prefix := range []string{orderPrefix, userOrderPrefix, orderKeyPrefix, eventPrefix} {
+			for _, prefix := range []string{orders.Name, userOrders.Name, orderKeys.Name, notices.Name} {
 				left += f.keys(prefix)
 			}
 			if row.gone && left != 0 {

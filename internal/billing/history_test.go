@@ -313,7 +313,11 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 		told = append(told, line.Message)
 	}
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
-		add := func(_ []byte, e identity.Event) bool {
+		add := func(_, record []byte) bool {
+			var e identity.Event
+			if err := storage.DecodeRecord(record, &e); err != nil {
+				t.Error(err)
+			}
 			recorded = append(recorded, e.Action)
 			if owner := map[bool]string{true: "operator", false: f.user}; e.User != f.user && e.Action != "topup.mismatch" ||
 				e.Action == "subscription.buy" && e.Actor != owner[false] || e.Action == "wallet.clear" && e.Actor != owner[true] ||
@@ -324,7 +328,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 		}
 		all := func(prefix string) error {
 			lo, hi := storage.Below(prefix)
-			return scan(r, lo, hi, add)
+			return r.Scan(lo, hi, add)
 		}
 		return cmp.Or(all("activity"), all("audit"))
 	})

@@ -32,12 +32,21 @@ type Outcome struct {
 	Reason string // of a mismatch
 }
 
-// eventRecord tells that a notice has been applied. It goes with its order.
-type eventRecord struct {
-	Time    int64     `json:"time"`
-	TradeNo string    `json:"trade_no"`
-	By      ledger.ID `json:"by"`   // the attempt that did it
-	Said    ledger.ID `json:"said"` // what it told
+// noticeRecord tells that a notice has been applied. The engine drops it with its order.
+type noticeRecord struct {
+	Provider string        `json:"provider"`
+	Kind     payments.Kind `json:"kind"`
+	Event    string        `json:"event"`
+	Time     int64         `json:"time"`
+	TradeNo  string        `json:"trade_no"`
+	By       ledger.ID     `json:"by"`   // the attempt that did it
+	Said     ledger.ID     `json:"said"` // what it told
+	Purge    time.Time     `json:"purge,omitzero"`
+}
+
+// record returns the record of a notice that is applied to an order.
+func (a *application) record(n payments.Notice, now time.Time, o *orderRecord) *noticeRecord {
+	return &noticeRecord{a.provider, n.Kind, n.Event, now.Unix(), o.TradeNo, a.attempt, said(n), o.purge()}
 }
 
 // said stands for what a notice tells. Whether the service's mode and the currency
@@ -111,7 +120,7 @@ func checked(n payments.Notice) payments.Notice {
 // applies it. Notices of one order wait for each other: else each would reserve,
 // and the one that takes would find less than there is.
 func (a *application) try(ctx context.Context) error {
-	var order orderRecord
+	var order *orderRecord
 	find := func(r storage.Reader) (err error) {
 		order, _, err = a.find(r)
 		return err
@@ -132,7 +141,7 @@ func (a *application) try(ctx context.Context) error {
 		return err
 	}
 	user, expected := order.User, money.Amount(0)
-	if a.mismatch(&order, b.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
+	if a.mismatch(order, b.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
 		expected = max(0, order.due())
 	}
 	var r *ledger.Reservation
@@ -146,33 +155,32 @@ func (a *application) try(ctx context.Context) error {
 	return b.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
 }
 
-// find returns the order that the notice is about; of no user, when there is
-// none. Why there is none is the reason.
-func (a *application) find(r storage.Reader) (order orderRecord, reason string, err error) {
-	n := a.notice
+// find returns the order that the notice is about. If there is none, it returns an order of no
+// user and the reason.
+func (a *application) find(r storage.Reader) (order *orderRecord, reason string, err error) {
+	none, n := new(orderRecord), a.notice
 	if a.currency, err = ledger.Currency(r); err != nil {
-		return order, "", err
+		return none, "", err
 	}
-	paid := ""
+	var paid *orderRecord
 	if n.Payment != "" {
-		if _, err := storage.GetRecord(r, storage.Key(paymentPrefix, a.provider, n.Payment), &paid); err != nil {
-			return order, "", err
+		if paid, err = orders.Find(r, &orderPayments, a.provider, n.Payment); err != nil {
+			return none, "", err
 		}
 	}
-	tradeNo := n.TradeNo
 	switch {
-	case tradeNo == "" && paid == "":
-		return order, unknownPayment, nil
-	case tradeNo == "":
-		tradeNo = paid
-	case paid != "" && paid != tradeNo:
-		return order, "the payment has paid another order, " + paid, nil
+	case n.TradeNo == "" && paid == nil:
+		return none, unknownPayment, nil
+	case paid != nil && n.TradeNo != "" && n.TradeNo != paid.TradeNo:
+		return none, "the payment has paid another order, " + paid.TradeNo, nil
+	case paid != nil:
+		return paid.read(), "", nil
 	}
-	order, found, err := readOrder(r, tradeNo)
-	if err == nil && !found {
-		reason = "there is no such order"
+	order, err = readOrder(r, n.TradeNo)
+	if err != nil || order == nil {
+		return none, "there is no such order", err
 	}
-	return order, reason, err
+	return order, "", nil
 }
 
 // unknownPayment is why a notice waits.
@@ -225,11 +233,7 @@ func (a *application) review(t storage.Txn, o *orderRecord) error {
 	if o.Status == Review {
 		return nil
 	}
-	if o.Payment = a.notice.Payment; o.Payment != "" {
-		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
-			return err
-		}
-	}
+	o.Payment = a.notice.Payment
 	return o.become(t, Review)
 }
 
@@ -238,11 +242,9 @@ func (a *application) review(t storage.Txn, o *orderRecord) error {
 // there was no order.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.service.store.Now()
-	key := storage.Key(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
-	var before eventRecord
-	found, err := storage.GetRecord(t, key, &before)
-	if err != nil || found && before.By == a.attempt {
-		return err // a run before this one was committed
+	before, err := notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)
+	if err != nil || before != nil && before.By == a.attempt {
+		return err // or an earlier run was committed
 	}
 	order, reason, err := a.find(t)
 	switch {
@@ -250,24 +252,24 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		return err
 	case order.User != user:
 		return errOvertaken
-	case found && before.Said == said(a.notice):
+	case before != nil && before.Said == said(a.notice):
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
-	case found:
+	case before != nil:
 		return a.decline(ctx, t, now, order.User, "a notice of the same id told something else of the order "+before.TradeNo)
 	}
-	if why := a.mismatch(&order, now); why != "" {
+	if why := a.mismatch(order, now); why != "" {
 		reason = why
 	}
 	if reason != "" {
-		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(&order) {
-			if err := a.review(t, &order); err != nil {
+		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(order) {
+			if err := a.review(t, order); err != nil {
 				return err
 			}
 		}
 		return a.decline(ctx, t, now, order.User, reason)
 	}
-	changed, err := a.settle(t, now, &order, expected, reserved)
+	changed, err := a.settle(t, now, order, expected, reserved)
 	if err != nil {
 		return err
 	}
@@ -278,12 +280,12 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 	a.outcome.Result = Applied
 	a.event = &identity.Event{
 		Actor: a.provider, Action: "topup." + string(a.notice.Kind), User: user,
-		Detail: detail("order "+order.TradeNo, amountOf(a.told(&order), order.Currency), a.notice.Payment, a.notice.Dispute),
+		Detail: detail("order "+order.TradeNo, amountOf(a.told(order), order.Currency), a.notice.Payment, a.notice.Dispute),
 	}
 	if err := identity.Record(ctx, t, now, a.event); err != nil {
 		return err
 	}
-	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt, said(a.notice)}), order.purge())
+	return notices.Put(t, nil, a.record(a.notice, now, order))
 }
 
 // told is the amount that a notice is about.

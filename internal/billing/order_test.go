@@ -278,9 +278,10 @@ func (f *fixture) keys(prefix string) (n int) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		lo, hi := storage.Below(prefix)
-		keys, err := keysBetween(r, lo, hi, 0)
-		n = len(keys)
-		return err
+		return r.Scan(lo, hi, func(_, _ []byte) bool {
+			n++
+			return true
+		})
 	})
 	if err != nil {
 		f.t.Fatal(err)

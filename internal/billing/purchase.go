@@ -55,7 +55,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 
 // mayBuy refuses a plan that was bought as often as it can be.
 func (r *summary) mayBuy(plan Plan) error {
-	if plan.PurchaseLimit > 0 && r.purchases(plan.ID) >= plan.PurchaseLimit {
+	if plan.PurchaseLimit > 0 && r.Purchases[plan.ID] >= plan.PurchaseLimit {
 		return fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
 	}
 	return nil
@@ -81,20 +81,14 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 	}
 	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
 	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
-		marker := storage.Key(claimedPrefix, user, planID)
-		var before int64
-		taken, err := storage.GetRecord(t, marker, &before)
+		before, err := subscriptions.Find(t, &claimedPlans, user, planID)
 		if err != nil {
 			return Receipt{}, identity.Event{}, err
 		}
-		if taken {
-			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before)
+		if before != nil {
+			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before.ID)
 		}
-		receipt, event, err := x.begin(t, now, user)
-		if err != nil {
-			return receipt, event, err
-		}
-		return receipt, event, storage.SetRecord(t, marker, receipt.ID)
+		return x.begin(t, now, user)
 	}))
 }
 
@@ -108,7 +102,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 	}
 	x := deal{kind: renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
 	return receipt(once(ctx, b, user, c, func() (*ledger.Reservation, error) {
-		var s subscriptionRecord
+		var s *subscriptionRecord
 		err := b.view(ctx, func(r storage.Reader) (err error) {
 			s, err = renewable(r, user, subscriptionID)
 			return err
@@ -132,7 +126,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 }
 
 // renewable returns a subscription of a user that can be renewed.
-func renewable(r storage.Reader, user string, id int64) (subscriptionRecord, error) {
+func renewable(r storage.Reader, user string, id int64) (*subscriptionRecord, error) {
 	s, err := readSubscription(r, user, id)
 	if err == nil && s.Cancelled != 0 {
 		err = alreadyCancelled(id)

@@ -307,7 +307,7 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	end := f.clock.Now().Unix() + 3600
 	err := f.store.Update(t.Context(), f.changeSummary(func(r *summary) {
 		for id := range int64(maxLive - 1) {
-			r.add(running{id: 1000 + id, end: end})
+			r.add(running{ID: 1000 + id, End: end})
 		}
 	}))
 	if err != nil {

@@ -28,7 +28,7 @@ func (f *fixture) sources() (accounts []ledger.Account) {
 		if err != nil {
 			return err
 		}
-		_, q, err := r.sources(t, f.clock.Now(), f.user)
+		_, q, err := r.sources(t, f.clock.Now())
 		accounts = q.accounts
 		return err
 	})

@@ -323,7 +323,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 	err := store.Update(t.Context(), func(txn storage.Txn) (err error) {
 		for id, owner := range owners {
 			if owner != "" {
-				err = cmp.Or(err, txn.Set(storage.Key(subscriptionPrefix, owner, id), nil, never))
+				err = cmp.Or(err, txn.Set(storage.Key(subscriptions.Name, owner, id), nil, never))
 			}
 		}
 		for id, want := range owners {

@@ -70,12 +70,14 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 		return Receipt{}, identity.Event{}, err
 	}
 	id++
-	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), First: &firstSale{x.kind, x.id}}
+	s := &subscriptionRecord{
+		ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), Claimed: x.kind == claimed, First: &firstSale{x.kind, x.id},
+	}
 	if err := storage.SetRecord(t, counterKey, id); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
-	receipt, event, err := x.sell(t, now, s, r)
-	if err == nil && len(r.running) > maxLive {
+	receipt, event, err := x.sell(t, now, nil, s, r)
+	if err == nil && len(r.Running) > maxLive {
 		err = fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
 	}
 	return receipt, event, err
@@ -83,7 +85,8 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
-func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
+func (x deal) extend(t *ledger.Txn, now time.Time, s *subscriptionRecord) (Receipt, identity.Event, error) {
+	before := *s
 	r, err := readSummary(t, s.User, now)
 	if err == nil {
 		err = s.unfold(t)
@@ -92,33 +95,33 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receip
 		return Receipt{}, identity.Event{}, err
 	}
 	r.remove(s.ID)
-	return x.sell(t, now, s, r)
+	return x.sell(t, now, &before, s, r)
 }
 
 // sell moves the money and the quota, writes the sale and the subscription, and
 // puts it in the summary.
-func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *summary) (Receipt, identity.Event, error) {
+func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, r *summary) (Receipt, identity.Event, error) {
 	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
 	}
-	made, err := x.saleOf(t, now, &s)
+	made, err := x.saleOf(t, now, s)
 	if err != nil {
 		return Receipt{}, event, err
 	}
-	if err := x.book(t, now, &s, made); err != nil {
+	if err := x.book(t, now, s, made); err != nil {
 		return Receipt{}, event, err
 	}
 	s.Title, s.Terms, s.End = x.plan.Title, made.Terms, made.Until
 	if s.First == nil {
-		err = storage.SetRecord(t, s.saleKey(made.From), made)
+		err = sales.Put(t, nil, &made)
 	}
-	if err := cmp.Or(err, storage.SetRecord(t, s.key(), s)); err != nil {
+	if err := cmp.Or(err, subscriptions.Put(t, before, s)); err != nil {
 		return Receipt{}, event, err
 	}
-	p, err := r.enter(t, now, &s, made)
+	p, err := r.enter(t, now, s, made)
 	if err == nil {
-		_, err = spend(t, now, s.User, r)
+		_, err = spend(t, now, r)
 	}
 	if err != nil {
 		return Receipt{}, event, err
@@ -143,7 +146,7 @@ func (r *summary) enter(t storage.Txn, now time.Time, s *subscriptionRecord, mad
 	} else if p, _, err = s.periodAt(t, now); err != nil {
 		return p, err
 	}
-	x := running{id: s.ID, end: s.End}
+	x := running{ID: s.ID, End: s.End}
 	if p.opened {
 		x.presence = p.presence()
 	}
@@ -155,6 +158,7 @@ func (r *summary) enter(t storage.Txn, now time.Time, s *subscriptionRecord, mad
 func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
 	from := max(now.Unix(), s.End)
 	made := sale{
+		User: s.User, Subscription: s.ID,
 		Kind: x.kind, Transfer: x.id, Time: now.Unix(), From: from, Since: from,
 		Until: x.plan.Duration.After(time.Unix(from, 0)).Unix(),
 		Terms: Terms{
@@ -198,14 +202,12 @@ func (s *subscriptionRecord) grant(t storage.Txn, start int64, made sale) error 
 	if s.First != nil {
 		return nil
 	}
-	var have periodRecord
-	if made.From > made.Time { // it may add to a period that was opened before
-		if _, err := storage.GetRecord(t, s.periodKey(start), &have); err != nil {
-			return err
-		}
+	have, err := periods.GetOrZero(t, s.User, s.ID, start) // the sale may add to a period that is open
+	if err != nil {
+		return err
 	}
-	have.Granted += made.Quota // cannot overflow unnoticed: the account is checked when it is booked
-	return storage.SetRecord(t, s.periodKey(start), have)
+	// The sum cannot overflow unnoticed: the account is checked when it is booked.
+	return periods.Put(t, nil, &periodRecord{s.User, s.ID, start, have.Granted + made.Quota})
 }
 
 // onSale returns the plan with this id, or why it is not sold. param names what

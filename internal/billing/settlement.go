@@ -118,11 +118,6 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 		return err
 	}
 	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
-	if o.Payment != "" {
-		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
-			return err
-		}
-	}
 	// What is taken here was credited here: nobody can have reserved it.
 	kind := payments.Refunded
 	if o.Disputed > 0 {
@@ -192,7 +187,7 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 	borne := min(owed-open, account.WrittenOff)
 	if borne > 0 {
 		account.WrittenOff -= borne
-		if err := account.write(t, o.User); err != nil {
+		if err := accounts.Put(t, nil, account); err != nil {
 			return nil, err
 		}
 	}

@@ -273,7 +273,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 			if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 				t.Errorf("what was applied is listed: %v, %v", listed, err)
 			}
-			if n := f.keys(waitingPrefix); n != 0 {
+			if n := f.keys(waitingMismatches.Name); n != 0 {
 				t.Errorf("%d notices wait", n)
 			}
 		})

@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"go.uber.org/zap"
 
@@ -18,28 +19,50 @@ const sweepMost = 256
 // and then and does a bounded part of it; what is left is done by the next, or
 // on the way by whoever comes first.
 func (b *Service) Sweep(ctx context.Context) error {
-	now := b.store.Now().Unix()
-	var users, orders [][]byte
+	before := b.store.Now().Unix() + 1
+	var users, expired []string
 	err := b.view(ctx, func(r storage.Reader) (err error) {
-		lo, _ := storage.Below(duePrefix)
-		if users, err = keysBetween(r, lo, storage.Key(duePrefix, now+1), sweepMost); err != nil {
+		if users, err = first(summaries.PrimaryKeys(r, dueSummaries.Under().Before(before)), sweepMost); err != nil {
 			return err
 		}
-		lo, _ = storage.Below(orderDuePrefix)
-		orders, err = keysBetween(r, lo, storage.Key(orderDuePrefix, now+1), sweepMost)
+		expired, err = first(orders.PrimaryKeys(r, dueOrders.Under().Before(before)), sweepMost)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	var failed []error // one user's trouble does not keep the others waiting
-	for _, key := range users {
-		failed = append(failed, b.sweepUser(ctx, string(key[len(duePrefix)+1+9:])))
+	var failed []error // the errors of one user do not keep the others waiting
+	for _, user := range users {
+		failed = append(failed, b.sweepUser(ctx, user))
 	}
-	if len(orders) > 0 {
-		failed = append(failed, unavailable(b.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
+	if len(expired) > 0 {
+		failed = append(failed, unavailable(b.store.Update(ctx, func(t storage.Txn) error {
+			for _, tradeNo := range expired {
+				o, err := readOrder(t, tradeNo)
+				if err == nil && o != nil && o.Status == Pending {
+					err = o.become(t, Lapsed)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})))
 	}
 	return errors.Join(failed...)
+}
+
+// first returns at most n keys.
+func first(keys iter.Seq2[string, error], n int) (list []string, err error) {
+	for key, err := range keys {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, key); len(list) == n {
+			break
+		}
+	}
+	return list, nil
 }
 
 // sweepUser brings what a user may spend up to now.
@@ -49,7 +72,7 @@ func (b *Service) sweepUser(ctx context.Context, user string) error {
 		now := b.store.Now()
 		r, err := readSummary(t, user, now)
 		if err == nil {
-			q, err = spend(t, now, user, r)
+			q, err = spend(t, now, r)
 		}
 		return err
 	})
@@ -58,21 +81,4 @@ func (b *Service) sweepUser(ctx context.Context, user string) error {
 			zap.String("user_id", user), zap.Int64("subscription_id", id), zap.Error(why))
 	}
 	return err
-}
-
-// expire ends the orders at these keys that are still pending.
-func expire(t storage.Txn, due [][]byte) error {
-	for _, key := range due {
-		o, found, err := readOrder(t, string(key[len(orderDuePrefix)+1+9:]))
-		if err != nil {
-			return err
-		}
-		if !found || o.Status != Pending {
-			continue
-		}
-		if err := o.become(t, Lapsed); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -39,15 +39,16 @@ func (v *verification) answers() error {
 	if err != nil || v.answered.Equal() {
 		return err
 	}
-	return each(v, subscriptionPrefix, func(_ []byte, s subscriptionRecord) error {
-		var failed error
-		err := s.sales(v, func(have sale) bool {
-			if !v.answered.EqualFor(have.Transfer[:]) {
-				failed = v.answersTo(s.User, s.ID, have.Transfer)
+	return each(v, &subscriptions, subscriptions.Under(), func(s *subscriptionRecord) error {
+		for have, err := range s.sales(v) {
+			if err == nil && !v.answered.EqualFor(have.Transfer[:]) {
+				err = v.answersTo(s.User, s.ID, have.Transfer)
 			}
-			return failed == nil
-		})
-		return cmp.Or(err, failed)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -95,20 +95,20 @@ var damages = map[string]struct {
 		return f.book(ledger.Restore, paid.TradeNo, ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 30))
 	}, "transfer %: it is a restore of order"},
 	"an order that names a transfer of another kind": {func(f *fixture, paid Order) func(storage.Txn) error {
-		return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Transfers[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })
+		return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Transfers[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })
 	}, "is not one of it: a purchase of"},
 	"an order of which something else was taken": {func(_ *fixture, paid Order) func(storage.Txn) error {
-		return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
+		return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
 	}, "its transfers have taken 0.00000003 from the wallet and 0.00 as a receivable, its record says 0.00000002 and 0.00000001"},
 	"a paid order that is begun": {func(f *fixture, paid Order) func(storage.Txn) error {
-		return plant(storage.Key(begunPrefix, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
-	}, "it is paid, and among those that were begun and not paid"},
+		return plant(storage.Key(unpaidOrders.Name, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
+	}, "a key of orderunpaid leads to no record"},
 	"an order that is begun and not there": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return plant(storage.Key(begunPrefix, f.user, int64(1), strings.Repeat("A", 32)), nil)
-	}, "there is no such order"},
+		return plant(storage.Key(unpaidOrders.Name, f.user, int64(1), strings.Repeat("A", 32)), nil)
+	}, "a key of orderunpaid leads to no record"},
 
 	"something written off that nobody has borne": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return plant(storage.Key(accountPrefix, f.user), accountRecord{WrittenOff: 5})
+		return plant(storage.Key(accounts.Name, f.user), accountRecord{User: f.user, WrittenOff: 5})
 	}, "operators have borne 0.00 of what was owed, written down are 0.000000005"},
 	"something borne that is not written off": {func(f *fixture, paid Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
@@ -116,7 +116,7 @@ var damages = map[string]struct {
 		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
 			f.t.Fatal(err)
 		}
-		return damage(storage.Key(accountPrefix, f.user), func(a *accountRecord) { a.WrittenOff -= 5 })
+		return damage(storage.Key(accounts.Name, f.user), func(a *accountRecord) { a.WrittenOff -= 5 })
 	}, "operators have borne 0.000000047 of what was owed, written down are 0.000000042"},
 	"something borne for a user of whom nothing is written": {func(f *fixture, paid Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
@@ -124,7 +124,7 @@ var damages = map[string]struct {
 		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
 			f.t.Fatal(err)
 		}
-		return remove(storage.Key(accountPrefix, f.user))
+		return remove(storage.Key(accounts.Name, f.user))
 	}, "operators have borne 0.000000047 of what was owed, which is not written down"},
 
 	"a purchase without a sale": {func(f *fixture, _ Order) func(storage.Txn) error {
@@ -153,11 +153,12 @@ var damages = map[string]struct {
 			}
 			s.End = last.Until
 			for _, change := range []func(storage.Txn) error{
-				plant(s.key(), s), plant(s.saleKey(last.From), last),
+				plant(storage.Key(subscriptions.Name, f.user, s.ID), s),
+				plant(storage.Key(sales.Name, f.user, s.ID, storage.Inverted(last.From)), last),
 				f.changeSummary(func(r *summary) {
-					i := slices.IndexFunc(r.running, func(x running) bool { return x.id == 2 })
-					x := r.running[i]
-					x.end = s.End
+					i := slices.IndexFunc(r.Running, func(x running) bool { return x.ID == 2 })
+					x := r.Running[i]
+					x.End = s.End
 					r.remove(2)
 					r.add(x)
 				}),
@@ -171,7 +172,7 @@ var damages = map[string]struct {
 	}, ": it is a renewal of subscription/2, and 2 sales and periods of it are by this transfer"},
 	"a sale by a transfer about another subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
 		other := f.transferOf(1, date(2026, 1, 31, 12).Unix())
-		return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer = other })
+		return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer = other })
 	}, "is not what it should be: a purchase of"},
 	"a transfer of a sale that is about another subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
 		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
@@ -189,13 +190,13 @@ var damages = map[string]struct {
 		}
 	}, "is not what it should be: a purchase of"},
 	"a period that is forgotten, and could be granted again": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return remove(storage.Key(periodPrefix, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
+		return remove(storage.Key(periods.Name, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
 	}, ": it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
 	"a period with a sale that is forgotten": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return remove(storage.Key(periodPrefix, f.user, int64(1), date(2026, 1, 31, 12).Unix()))
+		return remove(storage.Key(periods.Name, f.user, int64(1), date(2026, 1, 31, 12).Unix()))
 	}, "subscription 1: the quota of 0.000000024 from 1769860800 was not granted"},
 	"a period without a grant": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return plant(storage.Key(periodPrefix, f.user, int64(2), date(2026, 3, 1, 0).Unix()), periodRecord{5})
+		return plant(storage.Key(periods.Name, f.user, int64(2), date(2026, 3, 1, 0).Unix()), periodRecord{f.user, 2, date(2026, 3, 1, 0).Unix(), 5})
 	}, "subscription 2: the transfer " + grantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
 	"a quota of a subscription that does not exist": {func(f *fixture, _ Order) func(storage.Txn) error {
 		return f.book(ledger.Grant, reference(99), ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 99, 1), 5))
@@ -224,8 +225,8 @@ var damages = map[string]struct {
 	}, ": it is a grant of subscription/1, and 0 sales and periods of it are by this transfer"},
 	"a subscription that is said to be in a period that is over": {func(f *fixture, _ Order) func(storage.Txn) error {
 		return f.changeSummary(func(r *summary) {
-			i := slices.IndexFunc(r.running, func(x running) bool { return x.id == 2 })
-			r.running[i].presence = presence{from: date(2026, 1, 31, 12).Unix(), until: date(2026, 3, 1, 0).Unix(), start: date(2026, 1, 31, 12).Unix()}
+			i := slices.IndexFunc(r.Running, func(x running) bool { return x.ID == 2 })
+			r.Running[i].presence = presence{From: date(2026, 1, 31, 12).Unix(), Until: date(2026, 3, 1, 0).Unix(), Start: date(2026, 1, 31, 12).Unix()}
 		})
 	}, "subscription 2: in the summary it is said to be in the period from 1769860800"},
 

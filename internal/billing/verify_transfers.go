@@ -60,7 +60,14 @@ var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 // booked for, and that what operators have borne is what their clears say. What
 // names transfers has been counted before.
 func (v *verification) transfers() error {
-	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+	err := each(v, &accounts, accounts.Under(), func(a *accountRecord) error {
+		v.borne.Add([]byte(a.User), int64(a.WrittenOff))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
 		if purposes[x.Kind] != nil {
 			v.accounted.Add(x.ID[:], -1)
 		}
@@ -105,12 +112,11 @@ func (v *verification) writtenOff() error {
 		}
 		return nil
 	})
-	err = cmp.Or(err, each(v, accountPrefix, func(key []byte, a accountRecord) error {
-		user := string(key[len(accountPrefix)+1:])
-		if !v.borne.EqualFor([]byte(user)) && a.WrittenOff != borne[user] {
-			v.problem("user %s: operators have borne %v of what was owed, written down are %v", user, borne[user], a.WrittenOff)
+	err = cmp.Or(err, each(v, &accounts, accounts.Under(), func(a *accountRecord) error {
+		if !v.borne.EqualFor([]byte(a.User)) && a.WrittenOff != borne[a.User] {
+			v.problem("user %s: operators have borne %v of what was owed, written down are %v", a.User, borne[a.User], a.WrittenOff)
 		}
-		delete(borne, user)
+		delete(borne, a.User)
 		return nil
 	}))
 	for user, by := range borne {
@@ -121,8 +127,8 @@ func (v *verification) writtenOff() error {
 
 // forOrder looks for the order of a transfer.
 func (v *verification) forOrder(x *ledger.Transfer) error {
-	o, found, err := readOrder(v, x.Reference)
-	if err == nil && (!found || !slices.Contains(o.Transfers, x.ID)) {
+	o, err := readOrder(v, x.Reference)
+	if err == nil && (o == nil || !slices.Contains(o.Transfers, x.ID)) {
 		v.problem("transfer %s: it is a %s of order %q, which does not name it", x.ID, x.Kind, x.Reference)
 	}
 	return err
@@ -138,28 +144,34 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 	}
 	names := 0
 	sold := make(map[int64]bool) // the periods whose quota came with a sale
-	of := subscriptionRecord{ID: id, User: x.User}
-	if _, err := storage.GetRecord(v, of.key(), &of); err != nil {
+	of, err := subscriptions.Get(v, x.User, id)
+	if err != nil {
 		return err
 	}
-	err = of.sales(v, func(s sale) bool {
-		if s.Transfer == x.ID {
+	if of == nil {
+		of = &subscriptionRecord{ID: id, User: x.User}
+	}
+	for have, err := range of.sales(v) {
+		if err != nil {
+			return err
+		}
+		if have.Transfer == x.ID {
 			names++
 		}
-		if start, ok := s.grants(); ok {
+		if start, ok := have.grants(); ok {
 			sold[start] = true
 		}
-		return true
-	})
-	lo, hi := storage.Below(periodPrefix, x.User, id)
-	err = cmp.Or(err, scan(v, lo, hi, func(key []byte, _ periodRecord) bool {
-		if start := integer(key, len(lo)); grantID(id, start) == x.ID && !sold[start] {
+	}
+	for have, err := range periods.Scan(v, periods.Under(x.User, id)) {
+		if err != nil {
+			return err
+		}
+		if grantID(id, have.Start) == x.ID && !sold[have.Start] {
 			names++
 		}
-		return true
-	}))
-	if err == nil && names != 1 {
+	}
+	if names != 1 {
 		v.problem("transfer %s: it is a %s of %s, and %d sales and periods of it are by this transfer", x.ID, x.Kind, x.Reference, names)
 	}
-	return err
+	return nil
 }

@@ -99,7 +99,7 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 					return nil, err
 				}
 				account.WrittenOff += x.WrittenOff
-				if err := account.write(t, user); err != nil {
+				if err := accounts.Put(t, nil, account); err != nil {
 					return nil, err
 				}
 			}
