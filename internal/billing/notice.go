@@ -90,7 +90,7 @@ func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice)
 		err = a.try(ctx)
 	}
 	if err != nil {
-		return Outcome{}, unavailable(err)
+		return Outcome{}, ledger.Unavailable(err)
 	}
 	if a.event != nil {
 		b.directory.Told(*a.event)

@@ -36,7 +36,7 @@ func (b *Service) Sweep(ctx context.Context) error {
 		failed = append(failed, b.sweepUser(ctx, user))
 	}
 	if len(expired) > 0 {
-		failed = append(failed, unavailable(b.store.Update(ctx, func(t storage.Txn) error {
+		failed = append(failed, ledger.Unavailable(b.store.Update(ctx, func(t storage.Txn) error {
 			for _, tradeNo := range expired {
 				o, err := readOrder(t, tradeNo)
 				if err == nil && o != nil && o.Status == Pending {

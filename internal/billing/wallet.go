@@ -2,6 +2,8 @@ package billing
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -172,4 +174,27 @@ func positive(amount money.Amount) error {
 		return fault.At(fault.InvalidParameter, "amount", "amount is more than zero, this is %v", amount)
 	}
 	return nil
+}
+
+// AccountOf returns an account of a user by its public name: wallet, or the empty name;
+// receivable, whose balance is below zero by what the user owes; or
+// quota/<subscription>/<start>, a period of a subscription's quota by its start in Unix seconds.
+// It returns an error for any other name.
+func AccountOf(user, name string) (ledger.Account, error) {
+	switch name {
+	case "", "wallet":
+		return ledger.Wallet(user), nil
+	case "receivable":
+		return ledger.Receivable(user), nil
+	}
+	if rest, ok := strings.CutPrefix(name, "quota/"); ok {
+		id, start, _ := strings.Cut(rest, "/")
+		subscription, err := strconv.ParseInt(id, 10, 64)
+		seconds, err2 := strconv.ParseInt(start, 10, 64)
+		if err == nil && err2 == nil {
+			return quotaAccount(user, subscription, seconds), nil
+		}
+	}
+	return "", fault.At(fault.InvalidParameter, "account",
+		"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>")
 }

@@ -133,7 +133,7 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 			l.balanceCache.of(user).install(found)
 		}
 	})
-	return unavailable(err)
+	return Unavailable(err)
 }
 
 // unknownTries is how often a change is run again whose outcome the store does
@@ -176,13 +176,13 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 		if err != nil && try > 0 {
 			l.balanceCache.forget(user) // an earlier run may have happened: look before anything is spent
 		}
-		return unavailable(err)
+		return Unavailable(err)
 	}
 }
 
-// unavailable turns an error of the store into what a caller may hear of it.
+// Unavailable returns the error that a caller gets for an error of the store.
 // Faults pass as they are, and so does a context's end.
-func unavailable(err error) error {
+func Unavailable(err error) error {
 	var f *fault.Fault
 	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -194,10 +194,10 @@ func unavailable(err error) error {
 // spent already.
 func (l *Ledger) stuck() error {
 	if err := l.store.Err(); err != nil {
-		return unavailable(err)
+		return Unavailable(err)
 	}
 	if err := l.settler.failing(); err != nil {
-		return unavailable(err)
+		return Unavailable(err)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 		f.Owed = -owed.Balance
 		return err
 	})
-	return f, unavailable(err)
+	return f, Unavailable(err)
 }
 
 // BudgetUsed returns what has been spent in a budget's present period, as far
@@ -266,5 +266,5 @@ func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used mo
 		used = state.Held - state.Balance
 		return err
 	})
-	return used, b.Reset.Next(l.store.Now()), unavailable(err)
+	return used, b.Reset.Next(l.store.Now()), Unavailable(err)
 }
