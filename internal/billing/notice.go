@@ -15,18 +15,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Result is what became of a notice. All of them are acknowledged.
+// Result is the result of a notice. All notices are acknowledged.
 type Result string
 
 // The results.
 const (
-	Applied    Result = "applied"    // what it tells is in the books
-	Repeated   Result = "repeated"   // it was there already
-	Ignored    Result = "ignored"    // it tells nothing that counts here
+	Applied    Result = "applied"    // it changed an order
+	Repeated   Result = "repeated"   // it was applied before
+	Ignored    Result = "ignored"    // it is of no interest
 	Mismatched Result = "mismatched" // it fits no order: nothing was done, and an operator should look
 )
 
-// Outcome is what became of a notice.
+// Outcome is the result of a notice with its reason.
 type Outcome struct {
 	Result Result
 	Reason string // of a mismatch
@@ -49,8 +49,8 @@ func (a *application) record(n payments.Notice, now time.Time, o *orderRecord) *
 	return &noticeRecord{a.provider, n.Kind, n.Event, now.Unix(), o.TradeNo, a.attempt, said(n), o.purge()}
 }
 
-// said stands for what a notice tells. Whether the service's mode and the currency
-// are the ones that are configured is none of that.
+// said returns a hash of what a notice tells. The service's mode and the currency are not part
+// of it.
 func said(n payments.Notice) ledger.ID {
 	return ledger.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
 }
@@ -67,8 +67,8 @@ type application struct {
 	event   *identity.Event // to be told when it is durable
 }
 
-// errOvertaken is why a transaction is run again from the start: another notice
-// has changed the order since it was looked at.
+// errOvertaken means that another notice has changed the order since it was read. The
+// notice is applied again from the start.
 var errOvertaken = errors.New("the order has changed meanwhile")
 
 // Apply does what a well-signed notice of a service tells: it credits an order

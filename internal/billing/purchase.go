@@ -35,7 +35,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 			return nil, err
 		}
 		x.price = x.plan.Price
-		if x.plan.PurchaseLimit > 0 { // who must not buy is told so, whatever he has
+		if x.plan.PurchaseLimit > 0 { // tell this before the wallet is looked at
 			err = b.view(ctx, func(r storage.Reader) error {
 				have, err := readSummary(r, user, b.store.Now())
 				if err == nil {

@@ -27,8 +27,8 @@ import (
 // A quota that never resets has one period for the whole run, and every sale adds
 // to it at once. A quota that resets is granted when its period is first looked
 // at, at the terms in force when the period began; the period in which a run
-// begins is granted with its sale. Periods that nobody has looked at are never
-// opened.
+// begins is granted with its sale. Periods in which nothing reads the account are
+// never opened.
 
 // saleKind is how a sale came about.
 type saleKind string
@@ -194,10 +194,9 @@ func grantID(id, start int64) ledger.ID {
 	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
 }
 
-// Sources is what a ledger's Options need: it lists what a user may spend, in
-// his order, subscriptions soonest to end first. On the way it brings them up to
-// the time that now tells: the quota of a new period is granted, and those that
-// have ended are no source any more.
+// Sources returns the function that [ledger.Options] need. It lists what a user may spend in the
+// order of the user's preference, subscriptions soonest to end first. It grants the quota of a
+// period that has begun, and leaves out subscriptions that have ended by the time now returns.
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
 	return func(t storage.Txn, user string) (ledger.Sources, error) {
 		now := now()
@@ -210,8 +209,8 @@ func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sour
 	}
 }
 
-// spend tells what a user may spend from now on, in a transaction that has changed
-// that, and stores the summary.
+// spend lists what a user may spend from now on, in a transaction that has changed it, and
+// stores the summary.
 func spend(t *ledger.Txn, now time.Time, r *summary) (quotas, error) {
 	s, q, err := r.sources(t, now)
 	if err == nil {
@@ -261,10 +260,9 @@ func (q *quotas) again(at int64) {
 // openQuotas opens the periods that are due, and returns all present ones. What
 // has ended is removed from the summary.
 //
-// A period that cannot be opened is left out, so that it keeps nobody from his
-// wallet and from his other subscriptions, and is tried again within a minute.
-// What the engine itself could not read ends the transaction all the same: the
-// store sees to that.
+// A period that cannot be opened is left out and tried again within a minute, so that the user
+// can spend the wallet and the other subscriptions. If the engine itself fails to read, the
+// transaction fails.
 func (r *summary) openQuotas(t storage.Txn, now time.Time) (q quotas) {
 	r.removeEnded(now)
 	for i := range r.Running {

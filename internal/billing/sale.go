@@ -48,9 +48,8 @@ var actions = map[saleKind]string{
 	bought: "subscription.buy", claimed: "subscription.claim", granted: "subscription.grant", renewed: "subscription.renew",
 }
 
-// maxLive is how many running subscriptions one user may have: whenever his
-// money changes, all of them are looked through, and after midnight all of their
-// periods opened in one transaction.
+// maxLive is how many running subscriptions one user may have. Every change of the user's money
+// goes through all of them, and after midnight one transaction opens all of their periods.
 const maxLive = 1000
 
 // begin makes a new subscription of a deal.

@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Service is where plans are bought and money is paid in. There is one for a store;
-// plans and payment services come with each call, since a reload changes them.
+// Service sells plans and takes payments. There is one for a store. Plans and payment services
+// come with each call, since a reload changes them. Its methods may be called concurrently.
 type Service struct {
 	store     *storage.Store
 	ledger    *ledger.Ledger
@@ -31,14 +31,14 @@ type Service struct {
 	locks keymutex.KeyedMutex // of orders, and of keys given for them
 }
 
-// NewService returns the Service of a store. The ledger has been opened with
-// [Sources]; the directory tells the audit log of what is done here.
+// NewService returns the Service of a store. The ledger must have been opened with [Sources]. The
+// directory logs audit events.
 func NewService(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logger *zap.Logger) *Service {
 	return &Service{store: store, ledger: l, directory: d, log: logger}
 }
 
-// once does something of one user once, as [ledger.Ledger.Once], together with
-// the line of the audit that do returns.
+// once runs do for a user once, as [ledger.Ledger.Once] does, and records the audit event that do
+// returns in the same transaction.
 func once[T any](ctx context.Context, b *Service, user string, c ledger.IdempotencyKey,
 	reserve func() (*ledger.Reservation, error),
 	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
@@ -65,7 +65,7 @@ func once[T any](ctx context.Context, b *Service, user string, c ledger.Idempote
 	return before, true, nil
 }
 
-// idempotencyKey names what a key is given for: an operation with all of its parameters.
+// idempotencyKey returns the key of an operation with all of its parameters.
 func idempotencyKey(scope, key string, operation ...string) (ledger.IdempotencyKey, error) {
 	c := ledger.IdempotencyKey{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
 	if refused := c.Validate("idempotency_key"); refused != nil {
@@ -74,8 +74,8 @@ func idempotencyKey(scope, key string, operation ...string) (ledger.IdempotencyK
 	return c, nil
 }
 
-// drawn returns a key for whoever gives none, so that also then a commit whose
-// outcome is not known is not done again.
+// drawn returns a random key if the caller gives none, so that a commit whose outcome is not
+// known is not repeated.
 func drawn(key string) string {
 	if key == "" {
 		return rand.Text()
@@ -87,7 +87,7 @@ func drawn(key string) string {
 // money they change.
 func operatorScope(user string) string { return "operator/" + user }
 
-// maxReason bounds an operator's words.
+// maxReason is how many characters the reason of an operator may have.
 const maxReason = 200
 
 func checkReason(reason string, required bool) error {
@@ -107,7 +107,7 @@ func (b *Service) view(ctx context.Context, fn func(storage.Reader) error) error
 	return ledger.Unavailable(b.store.View(ctx, fn))
 }
 
-// refusal turns what the ledger says into what a buyer may hear of it.
+// refusal returns the error that a buyer gets for an error of the ledger.
 func refusal(err error) error {
 	short, ok := errors.AsType[*ledger.Short](err)
 	switch {

@@ -15,12 +15,12 @@ import (
 // changes the record; then the difference is moved. So refunds and disputes of
 // the same money take it once, in whatever order they are told.
 
-// target is what of the credit is to be taken back.
+// target returns how much of the credit is to be taken back.
 func (o *orderRecord) target() money.Amount {
 	return o.Disputed + min(o.Refunded, o.Amount-o.Disputed)
 }
 
-// due is what is still to be taken; below zero: to be given back.
+// due returns what is still to be taken; below zero: to be given back.
 func (o *orderRecord) due() money.Amount { return o.target() - o.TakenWallet - o.TakenOwed }
 
 // note writes into the record what a notice of a refund or a dispute tells, and
@@ -65,7 +65,7 @@ func (o *orderRecord) dispute(id string) *dispute {
 	return &o.Disputes[len(o.Disputes)-1]
 }
 
-// paidStatus is where a paid order stands.
+// paidStatus returns the status of a paid order.
 func (o *orderRecord) paidStatus() OrderStatus {
 	switch {
 	case o.Disputed > 0:
@@ -118,7 +118,7 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 		return err
 	}
 	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
-	// What is taken here was credited here: nobody can have reserved it.
+	// What is taken here was credited in this transaction, so no reservation has it.
 	kind := payments.Refunded
 	if o.Disputed > 0 {
 		kind = payments.Disputed
@@ -169,8 +169,8 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 	return err
 }
 
-// giveBack returns the legs that give back what was taken: to what the user owes
-// by this order, to the operator as far as he has borne that, and to the wallet.
+// giveBack returns the legs that give back what was taken: to what the user owes by this order,
+// to the operator as far as the operator has borne that, and to the wallet.
 func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed

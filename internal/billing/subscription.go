@@ -148,9 +148,8 @@ func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (
 // reference names a subscription in transfers.
 func reference(id int64) string { return "subscription/" + strconv.FormatInt(id, 10) }
 
-// ownerOf returns whose a subscription is; empty when there is none. It looks
-// through all of them, for the one operator who asks: an index would be written
-// with every purchase.
+// ownerOf returns the user of a subscription; empty if there is none. It reads the keys of all
+// subscriptions, since only operators ask: an index would be written with every purchase.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	suffix := string(storage.AppendKey(nil, id))
 	for key, err := range subscriptions.PrimaryKeys(r, subscriptions.Under()) {
@@ -161,8 +160,8 @@ func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	return "", nil
 }
 
-// readSubscription returns a subscription of a user. One that is not there and
-// one of somebody else are refused alike.
+// readSubscription returns a subscription of a user. A subscription of another user gets the same
+// error as one that does not exist.
 func readSubscription(r storage.Reader, user string, id int64) (*subscriptionRecord, error) {
 	s, err := subscriptions.Get(r, user, id)
 	if err == nil && s == nil {

@@ -11,13 +11,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// sweepMost is how many users, and how many orders, one Sweep looks after.
+// sweepMost is how many users, and how many orders, one Sweep handles.
 const sweepMost = 256
 
-// Sweep does what time alone asks for: it opens the quota of new periods, ends
-// what has ended, and lets orders expire that nobody has paid. It is called now
-// and then and does a bounded part of it; what is left is done by the next, or
-// on the way by whoever comes first.
+// Sweep does what is due by time: it opens the quota of new periods, ends subscriptions, and lets
+// unpaid orders expire. It is called at intervals and does a bounded part. The next call does the
+// rest, unless a request of the user does it first.
 func (b *Service) Sweep(ctx context.Context) error {
 	before := b.store.Now().Unix() + 1
 	var users, expired []string
@@ -65,7 +64,7 @@ func first(keys iter.Seq2[string, error], n int) (list []string, err error) {
 	return list, nil
 }
 
-// sweepUser brings what a user may spend up to now.
+// sweepUser brings what a user may spend up to date.
 func (b *Service) sweepUser(ctx context.Context, user string) error {
 	var q quotas
 	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {

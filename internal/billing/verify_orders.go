@@ -84,7 +84,7 @@ func (v *verification) later(o *orderRecord) error {
 		}
 		x, found, err := ledger.ReadTransfer(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {
-			return nil // the ledger tells of it, and what it has taken nobody knows
+			return nil // the ledger reports it, and what it has taken is not known
 		}
 		if err != nil {
 			return err

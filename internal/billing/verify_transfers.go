@@ -89,8 +89,8 @@ func (v *verification) transfers() error {
 	return err
 }
 
-// borneBy is what an operator has borne by a transfer of what a user owed; below
-// zero: what came back to him.
+// borneBy returns what an operator has borne by a transfer of what a user owed; below
+// zero: what came back to the operator.
 func borneBy(x *ledger.Transfer) (borne money.Amount) {
 	if x.Kind != ledger.Clear && x.Kind != ledger.Restore {
 		return 0
@@ -103,8 +103,8 @@ func borneBy(x *ledger.Transfer) (borne money.Amount) {
 	return borne
 }
 
-// writtenOff finds the users for whom operators have borne something else than
-// is written down, among the few of whom that may be so.
+// writtenOff finds the users for whom operators have borne another amount than is written down,
+// among the few for whom the multiset differs.
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {

@@ -88,29 +88,17 @@ func (p *balances) known() (accounts []Account) {
 	return accounts
 }
 
-// install has the balances follow a transaction.
-func (p *balances) install(r *reading) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.follow(r)
-}
-
-// installAnd does so and ends the reservation whose debit the transaction was, in
-// one step: between the two the debit would count twice, or not at all.
-func (p *balances) installAnd(r *reading, debited *Reservation) {
+// install brings the balances up to what a transaction has made of the accounts, and ends the
+// reservation that the transaction debited, if any: between the two steps the debit would count
+// twice, or not at all. Accounts that the balances know are updated also while the balances are
+// not loaded, since reservations refer to them.
+func (p *balances) install(r *reading, debited *Reservation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if debited != nil && debited.balances == p && !debited.ended {
 		debited.ended = true
 		debited.close()
 	}
-	p.follow(r)
-}
-
-// follow brings the balances up to what a transaction has made of the accounts: those
-// that it knows also while it is not loaded, since reservations have them. The
-// mutex is held.
-func (p *balances) follow(r *reading) {
 	if p.gone {
 		return
 	}
@@ -153,9 +141,8 @@ func (p *balances) see(s seen, anew bool) {
 	}
 }
 
-// rearrange makes sources what may be spent. Sources that are not among them any
-// more stay until the next load, and while reservations may give back to them. The
-// mutex is held.
+// rearrange sets the sources that may be spent. A source that is no longer among them stays
+// until the next load, and while reservations may give back to it. The mutex is held.
 func (p *balances) rearrange(at time.Time, sources Sources) {
 	p.read, p.until, p.only, p.order = at, sources.Until, sources.Only, p.order[:0]
 	for _, account := range sources.Order {

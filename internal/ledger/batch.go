@@ -139,7 +139,7 @@ func (b *batch) committed() {
 	// settlements in them.
 	for user, r := range b.seen {
 		if p := s.ledger.balanceCache.find(user); p != nil {
-			p.install(r)
+			p.install(r, nil)
 		}
 	}
 	s.mu.Lock()

@@ -30,7 +30,7 @@ type Call struct {
 	Rule      usage.Rule   `json:"rule,omitempty"` // by which it was charged, or not
 	Tokens    usage.Tokens `json:"tokens,omitzero"`
 	Cost      money.Amount `json:"cost"`                  // charged in all
-	Lost      money.Amount `json:"uncollected,omitempty"` // of what it came to, what nobody had or could be charged; the operator's loss
+	Lost      money.Amount `json:"uncollected,omitempty"` // the part of its cost that could not be charged; the operator's loss
 	FirstByte int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero when nothing came
 	Duration  int64        `json:"duration,omitempty"`    // milliseconds
 }

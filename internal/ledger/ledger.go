@@ -31,8 +31,8 @@ type Ledger struct {
 
 // Options are what a [Ledger] is told by the rest of the process.
 type Options struct {
-	// Sources lists what a user may spend, in his order. It is called inside
-	// transactions, where it may bring his records up to date, such as by
+	// Sources lists what a user may spend, in the user's order. It is called inside
+	// transactions, where it may bring the user's records up to date, such as by
 	// opening the quota of a new period. Default: the wallet alone.
 	Sources func(t storage.Txn, user string) (Sources, error)
 
@@ -44,7 +44,7 @@ type Options struct {
 type Sources struct {
 	Order []Account // what calls are paid from, first to last
 	Until time.Time // when this must be looked at again; zero: only after a change
-	Only  string    // the user's wish by which the order is not all that he has; empty: it is
+	Only  string    // the user's preference by which Order is not all that the user has; empty: it is
 }
 
 // Open makes the ledger of a store, and closes the records of calls that a
@@ -81,7 +81,7 @@ type reading struct {
 	sources  *Sources // nil: as they were
 }
 
-// read returns what a user has, inside a transaction: what he may spend, the
+// read returns what a user has, inside a transaction: what the user may spend, the
 // wallet, the receivable, and what else the balances know.
 func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	sources, err := l.opts.Sources(t, user)
@@ -130,7 +130,7 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 		return err
 	}, func(err error) {
 		if err == nil {
-			l.balanceCache.of(user).install(found)
+			l.balanceCache.of(user).install(found, nil)
 		}
 	})
 	return Unavailable(err)
@@ -141,17 +141,17 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 const unknownTries = 8
 
 // Update runs a change of one user's money in a transaction and waits until it
-// is durable. fn may run more than once, also after it was committed without
-// anybody knowing: what it does must carry ids by which it finds that it has
-// been done. What it debits has been reserved in r, which may be nil and has
+// is durable. fn may run more than once, also after a commit whose outcome is not
+// known: what it does must carry ids by which it finds that it has been
+// done. What it debits has been reserved in r, which may be nil and has
 // ended when Update returns. The user's balances follow before Update returns: by
-// what fn has entered into his accounts, and by [Txn.Spend].
+// what fn has entered into the user's accounts, and by [Txn.Spend].
 func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()
 	for try := 0; ; try++ {
 		var made *reading
 		err := l.store.UpdateThen(ctx, func(t storage.Txn) error {
-			own := newTxn(t, l.store.Now(), user, try > 0)
+			own := &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), again: try > 0, made: reading{at: l.store.Now()}}
 			made = &own.made
 			err := fn(own)
 			switch p := l.balanceCache.find(user); {
@@ -167,7 +167,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 				return
 			}
 			if p := l.balanceCache.find(user); p != nil {
-				p.installAnd(made, r)
+				p.install(made, r)
 			}
 		})
 		if errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrStopped) && try < unknownTries {

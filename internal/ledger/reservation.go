@@ -59,7 +59,7 @@ type Short struct {
 	Available money.Amount // of that, what could have been reserved
 	Budget    string       // the scope of the budget that lacks it; empty: the money does
 	Owed      money.Amount // a receivable pauses spending; zero: there is none
-	Only      string       // the user's wish by which not all that he has is available; empty: all is
+	Only      string       // the user's preference by which not all money is available; empty: all is
 }
 
 // There tells how much is available, and by what, where that is not all.

@@ -15,7 +15,7 @@ import (
 // The settler's bounds. A crash forgets what is queued: at most maxQueued
 // settlements, none of them older than the store's gathering and one commit.
 const (
-	maxQueued = 4096 // whoever comes to a full queue waits
+	maxQueued = 4096 // a call that comes to a full queue waits
 	maxBatch  = 1024 // settlements in one transaction, small enough for every engine
 )
 

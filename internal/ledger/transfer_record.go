@@ -17,7 +17,7 @@ import (
 // After it come the code of the kind, the time and the count as varints, the
 // texts, each with its length, the legs, and last the CRC-32 (Castagnoli) of key
 // and record: the key says the id, and the sum that the record belongs there. An
-// account of the transfer's user is written without what all of his begin with.
+// account of the transfer's user is written without the prefix that all accounts of that user have.
 const transferLayout = 1
 
 // How a leg writes its account.
@@ -54,36 +54,22 @@ func (x *Transfer) encode(key []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, recordSum(key, b))
 }
 
-var errTransferLayout = errors.New("its layout is not known to this build")
-
-// decodeTransfer reads a transfer from its key and its record. One that cannot be
-// read has its id only.
+// decodeTransfer reads a transfer from its key and its record. If that fails, it returns a
+// transfer with its id only, and the reason.
 func decodeTransfer(key, record []byte) (x Transfer, err error) {
-	var id ID
-	if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
-		err = fmt.Errorf("%q is not its key", key)
-	} else if x, err = decodeTransferOf(key, record); err != nil {
-		x = Transfer{}
-	}
-	x.ID = id
-	return x, err
-}
-
-func decodeTransferOf(key, record []byte) (x Transfer, err error) {
-	end := len(record) - crc32.Size
+	n, end := copy(x.ID[:], key[len(transferPrefix):]), len(record)-crc32.Size
 	switch {
+	case n != len(x.ID) || len(key) != len(transferPrefix)+n:
+		return x, fmt.Errorf("%q is not its key", key)
 	case end < 2 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
 		return x, errors.New("it is damaged, or that of another transfer")
-	case record[0] != transferLayout:
-		return x, errTransferLayout
 	}
-	f := fields{rest: record[2:end]}
-	f.transfer(&x)
-	var known bool
-	if x.Kind, known = kindOf(record[1]); !known || f.bad || len(f.rest) > 0 {
-		return x, errTransferLayout
+	f, read, known := fields{rest: record[2:end]}, Transfer{ID: x.ID}, false
+	f.transfer(&read)
+	if read.Kind, known = kindOf(record[1]); record[0] != transferLayout || !known || f.bad || len(f.rest) > 0 {
+		return x, errors.New("its layout is not known to this build")
 	}
-	return x, nil
+	return read, nil
 }
 
 func (f *fields) transfer(x *Transfer) {

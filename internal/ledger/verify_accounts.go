@@ -10,8 +10,8 @@ import (
 // byte and the number.
 const entryTail = 1 + 8
 
-// fold rebuilds the accounts of one owner from their entries, and gathers in his
-// books what must be found elsewhere, too. Both cursors stand on his first.
+// fold rebuilds the accounts of one owner from their entries, and gathers in the owner's
+// books what other records must say too. Both cursors stand on the first record of the owner.
 // System accounts have no entries.
 func (v *verification) fold(states, entries *cursor, owner *books) error {
 	for {
@@ -154,7 +154,7 @@ func (f *folding) entry(key, val []byte) {
 }
 
 func (f *folding) follow(e Entry) {
-	f.countEntry(f.account, e)
+	f.count(f.account, e, +1)
 	if e.Kind == Calls && f.account.kept() {
 		f.owner.taken(f.account, e, f.paidFrom)
 		if !e.Transfer.before(f.filteredFrom) {

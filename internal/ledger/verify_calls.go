@@ -97,7 +97,7 @@ func (v *verification) payment(where string, c *callRecord, p payment, b *books)
 
 // indexed tells whether the call whose key ends with rest is in the index of
 // calls under way. Calls are asked for in the order of their keys, and an empty
-// rest comes after all: those that nobody asked for have no record.
+// rest comes after all: those that were not asked for have no record.
 func (v *verification) indexed(open *cursor, user, rest string) (bool, error) {
 	for {
 		have, more, err := open.user()

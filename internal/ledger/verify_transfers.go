@@ -40,7 +40,7 @@ func (v *verification) leg(x *Transfer, leg Leg) {
 		v.system.leg(leg)
 		return
 	}
-	v.countLeg(leg.Account, x.entry(leg))
+	v.count(leg.Account, x.entry(leg), -1)
 }
 
 // ScanTransfers calls fn for every transfer but those of calls, which are most of
@@ -52,7 +52,7 @@ func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 			return nil
 		}
 		x, err := decodeTransfer(key, record)
-		if err != nil || x.Kind == Calls {
+		if err != nil {
 			return nil
 		}
 		return fn(x)
@@ -162,13 +162,10 @@ func (v *verification) legOf(account Account, e Entry) error {
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// countEntry adds an entry of an account to the multiset of entries, and countLeg removes
-// one that a transfer says the account has: in the end both are equal, if entries and legs
-// agree. They are grouped by transfer.
-func (v *verification) countEntry(a Account, e Entry) { v.countIn(a, e, +1) }
-func (v *verification) countLeg(a Account, e Entry)   { v.countIn(a, e, -1) }
-
-func (v *verification) countIn(a Account, e Entry, by int64) {
+// count adds an entry of an account to the multiset of entries by times +1, and a leg that must
+// have become one by -1: in the end the multiset is empty, if entries and legs agree. They are
+// grouped by transfer.
+func (v *verification) count(a Account, e Entry, by int64) {
 	b := append(v.buffer[:0], e.Transfer[:]...)
 	for _, n := range [...]uint64{e.Number, uint64(kindCodes[e.Kind]), uint64(e.Amount), uint64(e.Held), uint64(e.Time.UnixMilli())} {
 		b = binary.BigEndian.AppendUint64(b, n)
