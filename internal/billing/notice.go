@@ -71,7 +71,7 @@ type application struct {
 // notice is applied again from the start.
 var errOvertaken = errors.New("the order has changed meanwhile")
 
-// Apply does what a well-signed notice of a service tells: it credits an order
+// Apply applies a well-signed notice of a service: it credits an order
 // that was paid, or takes back what was refunded or disputed, in one transaction
 // and once. A notice that does not fit its order in every particular changes
 // nothing and is listed for operators. An error is one of the store: the service
@@ -237,9 +237,8 @@ func (a *application) review(t storage.Txn, o *orderRecord) error {
 	return o.become(t, Review)
 }
 
-// apply does in a transaction what the notice tells about an order of user, of
-// whose wallet reserved was set aside for the expected sum; user is empty when
-// there was no order.
+// apply applies the notice in a transaction. The order is one of user, of whose wallet reserved
+// was set aside for the expected sum. User is empty if there was no order.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.service.store.Now()
 	before, err := notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)

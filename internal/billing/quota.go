@@ -108,8 +108,8 @@ type period struct {
 	resets int64 // when the next period begins; math.MaxInt64 when none does
 }
 
-// at returns the period at a moment that the sale is for, as far as the sale
-// alone tells.
+// at returns the period at a moment that the sale is for, as far as that follows
+// from the sale alone.
 func (s *sale) at(moment time.Time) period {
 	began := s.QuotaReset.Start(moment).Unix()
 	p := period{start: max(began, s.Since), from: max(began, s.From), until: s.Until, resets: math.MaxInt64}
@@ -250,7 +250,7 @@ type quotas struct {
 	unopened map[int64]error  // subscriptions whose period could not be opened, and why
 }
 
-// again asks for another look at a time.
+// again sets until to a time, if that is earlier.
 func (q *quotas) again(at int64) {
 	if q.until == 0 || at < q.until {
 		q.until = at

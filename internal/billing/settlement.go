@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// What has been taken back of a paid order follows from its record alone: what
+// How much has been taken back of a paid order follows from its record alone: what
 // was refunded and what disputes keep, together at most what was paid. A notice
 // changes the record; then the difference is moved. So refunds and disputes of
 // the same money take it once, in whatever order they are told.
@@ -23,8 +23,8 @@ func (o *orderRecord) target() money.Amount {
 // due returns what is still to be taken; below zero: to be given back.
 func (o *orderRecord) due() money.Amount { return o.target() - o.TakenWallet - o.TakenOwed }
 
-// note writes into the record what a notice of a refund or a dispute tells, and
-// returns whether that is new.
+// note writes a notice of a refund or a dispute into the record, and reports whether it
+// says anything new.
 func (o *orderRecord) note(n payments.Notice) bool {
 	switch n.Kind {
 	case payments.Refunded: // in all, so that an older notice tells less

@@ -22,10 +22,7 @@ var (
 
 	// claimedPlans lets each user claim a free plan once.
 	claimedPlans = table.Index[subscriptionRecord]{Name: "claimed", Unique: true, Fixed: true, Fields: func(s *subscriptionRecord) table.Key {
-		if !s.Claimed {
-			return nil
-		}
-		return table.Key{s.User, s.PlanID}
+		return keyIf(s.Claimed, s.User, s.PlanID)
 	}}
 
 	// sales are those of subscriptions that were renewed, latest first.
@@ -54,10 +51,7 @@ var (
 
 	// dueSummaries holds when time changes the subscriptions of a user.
 	dueSummaries = table.Index[summary]{Name: "subdue", Fields: func(s *summary) table.Key {
-		if s.Due == 0 {
-			return nil
-		}
-		return table.Key{s.Due}
+		return keyIf(s.Due != 0, s.Due)
 	}}
 
 	accounts = table.Table[accountRecord]{
@@ -79,40 +73,25 @@ var (
 
 	// openOrders and dueOrders hold the pending orders of a user, and all pending ones by expiry.
 	openOrders = table.Index[orderRecord]{Name: "orderopen", Fields: func(o *orderRecord) table.Key {
-		if o.Status != Pending {
-			return nil
-		}
-		return table.Key{o.User}
+		return keyIf(o.Status == Pending, o.User)
 	}}
 	dueOrders = table.Index[orderRecord]{Name: "orderdue", Fields: func(o *orderRecord) table.Key {
-		if o.Status != Pending {
-			return nil
-		}
-		return table.Key{o.ExpiresAt}
+		return keyIf(o.Status == Pending, o.ExpiresAt)
 	}}
 
 	// unpaidOrders holds the orders of a user that were not paid, latest first.
 	unpaidOrders = table.Index[orderRecord]{Name: "orderunpaid", Fields: func(o *orderRecord) table.Key {
-		if o.PaidAt != 0 {
-			return nil
-		}
-		return table.Key{o.User, storage.Inverted(o.Created)}
+		return keyIf(o.PaidAt == 0, o.User, storage.Inverted(o.Created))
 	}}
 
 	// orderKeys gives each idempotency key of a user to one order.
 	orderKeys = table.Index[orderRecord]{Name: "orderkey", Unique: true, Fields: func(o *orderRecord) table.Key {
-		if o.KeyHash == "" {
-			return nil
-		}
-		return table.Key{o.User, o.KeyHash}
+		return keyIf(o.KeyHash != "", o.User, o.KeyHash)
 	}}
 
 	// orderPayments gives each payment of a service to one order.
 	orderPayments = table.Index[orderRecord]{Name: "payref", Unique: true, Fields: func(o *orderRecord) table.Key {
-		if o.Payment == "" {
-			return nil
-		}
-		return table.Key{o.Provider, o.Payment}
+		return keyIf(o.Payment != "", o.Provider, o.Payment)
 	}}
 
 	// notices are the payment notices that were applied.
@@ -143,6 +122,14 @@ var (
 		return table.Key{paymentHash(m.Provider, m.Payment), m.Time}
 	}}
 )
+
+// keyIf returns the fields of an index key, or nil if the index leaves the record out.
+func keyIf(indexed bool, fields ...any) table.Key {
+	if !indexed {
+		return nil
+	}
+	return fields
+}
 
 // paymentHash stands for a payment in keys where more fields follow.
 func paymentHash(provider, payment string) string { return ledger.IDOf(provider, payment).String() }
