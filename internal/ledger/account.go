@@ -100,10 +100,10 @@ func (a Account) own() string {
 	return string(a)
 }
 
-// memo tells whether the account only counts: no money is in it.
+// memo reports whether the account only counts: no money is in it.
 func (a Account) memo() bool { return a.Owner() != "" && strings.HasPrefix(a.own(), "budget/") }
 
-// kept tells whether the account holds money of a user, which never falls below
+// kept reports whether the account holds money of a user, which never falls below
 // zero.
 func (a Account) kept() bool {
 	return a.Owner() != "" && (a.own() == "wallet" || strings.HasPrefix(a.own(), "quota/"))

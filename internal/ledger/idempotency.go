@@ -45,7 +45,7 @@ func (c IdempotencyKey) key() []byte {
 	return []byte("idem/" + c.Scope + "/" + IDOf(c.Key).String())
 }
 
-// IdempotencyKeyUsed tells whether something was done under an idempotency key before, whatever
+// IdempotencyKeyUsed reports whether something was done under an idempotency key before, whatever
 // it was.
 func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used bool, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {

@@ -53,7 +53,7 @@ type Payer struct {
 	FullContext bool
 }
 
-// Short is why a reservation was refused.
+// Short is the error of a refused reservation.
 type Short struct {
 	Needed    money.Amount
 	Available money.Amount // of that, what could have been reserved
@@ -62,7 +62,7 @@ type Short struct {
 	Only      string       // the user's preference by which not all money is available; empty: all is
 }
 
-// There tells how much is available, and by what, where that is not all.
+// There says how much is available, and by which preference if that is not all.
 func (s *Short) There() string {
 	if s.Only == "" {
 		return fmt.Sprintf("%v is available", s.Available)
@@ -240,7 +240,7 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 // being read and being used. One is the rule.
 const maxLoads = 16
 
-// knows tells whether the periods of all budgets have been read. The mutex is
+// knows reports whether the periods of all budgets have been read. The mutex is
 // held.
 func (p *balances) knows(payer Payer, now time.Time) bool {
 	for _, b := range payer.Budgets {
@@ -289,9 +289,8 @@ func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 	}
 }
 
-// Grow reserves up to amount more, as far as sources and budgets have it, and
-// returns how much that was. A call that turns out to cost more than it has
-// reserved grows before it is settled.
+// Grow reserves up to amount more, as far as sources and budgets allow, and returns how much
+// that was. A call that costs more than it has reserved grows before it is settled.
 func (r *Reservation) Grow(amount money.Amount) money.Amount {
 	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
@@ -375,10 +374,9 @@ func (r *Reservation) charge(total money.Amount) []change {
 	return changes
 }
 
-// shrink gives back at once what the final settlement leaves, so that the next
-// call does not wait for a commit to have it. What an earlier settlement took
-// and this one gives back is free only when that is durable. It counts what the
-// call was charged, and what of its cost could not be collected.
+// shrink releases at once what the final settlement leaves, so that the next call does not wait
+// for a commit. What an earlier settlement took and this one gives back is free only when this
+// one is durable. It counts what the call was charged, and what could not be collected.
 func (r *Reservation) shrink(before []change, c *Call) {
 	if r.balances == nil {
 		return

@@ -58,9 +58,9 @@ func (k keeping) become(kept time.Duration, now time.Time) keeping {
 	return next
 }
 
-// KeepCalls says how long the records of calls are kept that are written from
-// now on. The others go when it was said as they were written; what is older
-// than is kept now is not listed any more.
+// KeepCalls sets how long the records of calls are kept that are written from now on. Records
+// that were written before keep the time that was set then. Calls that are older than the new
+// time are not listed any more.
 func (l *Ledger) KeepCalls(ctx context.Context, kept time.Duration) error {
 	return Unavailable(l.store.Update(ctx, func(t storage.Txn) error {
 		have, err := readKeeping(t)
@@ -71,8 +71,8 @@ func (l *Ledger) KeepCalls(ctx context.Context, kept time.Duration) error {
 	}))
 }
 
-// CallsFrom returns since when all calls are there: [Ledger.ScanCalls] lists
-// none that came before.
+// CallsFrom returns the time since which all calls are there. [Ledger.ScanCalls] lists
+// no earlier ones.
 func (l *Ledger) CallsFrom(ctx context.Context) (from time.Time, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		k, err := readKeeping(r)

@@ -126,9 +126,9 @@ func LegsBetween(from, to Account, amount money.Amount) []Leg {
 	return []Leg{{Account: from, Amount: -amount}, {Account: to, Amount: amount}}
 }
 
-// ErrShort is why a transfer is refused that would take more than an account
-// has available. The balances see to it that this does not happen to calls and
-// purchases: it is the last line, in the transaction itself.
+// ErrShort is the error of a transfer that would take more than an account has available. The
+// reservations of calls and purchases prevent it; this is the last check, in the transaction
+// itself.
 var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffice")
 
 // Book writes a transfer with the entries of users. It returns false, and changes
@@ -198,7 +198,7 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	return after.Entries, t.Set(accountKey(leg.Account), after.encode(), time.Time{})
 }
 
-// HasTransfer tells whether there is a transfer with this id: whether it has
+// HasTransfer reports whether there is a transfer with this id: whether it has
 // happened.
 func HasTransfer(r storage.Reader, id ID) (bool, error) {
 	record, err := r.Get(transferKey(id))

@@ -99,7 +99,7 @@ func (f *fields) transfer(x *Transfer) {
 	}
 }
 
-// isOfCalls tells whether a record is that of a transfer of calls, without
+// isOfCalls reports whether a record is that of a transfer of calls, without
 // reading the rest: that is long.
 func isOfCalls(record []byte) bool {
 	return len(record) > 1 && record[0] == transferLayout && record[1] == kindCodes[Calls]

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// holds goes through the holds of a user that have ended.
+// holds checks the holds of a user that have ended.
 func (v *verification) holds(records *cursor, b *books) error {
 	for {
 		key, val, err := records.take(b.user)
@@ -93,9 +93,9 @@ func (v *verification) transfer(id ID) (*Transfer, bool, error) {
 	return &x, true, nil
 }
 
-// holdOf looks at the hold that a transfer begins or ends. One that ends it has the
-// only id for that, leaves a record, and releases all that was held: so what is
-// held of an account is what the transfers of its open holds set aside.
+// holdOf checks the hold that a transfer begins or ends. The transfer that ends a hold has the
+// id for that, leaves a record, and releases all that was held. So what is held of an account
+// is what the transfers of its open holds set aside.
 func (v *verification) holdOf(x Transfer) error {
 	switch x.Kind {
 	case Hold:
@@ -136,9 +136,8 @@ func (v *verification) holdOf(x Transfer) error {
 	return nil
 }
 
-// begun looks whether a transfer sets aside under each budget what it does in sources,
-// and whether nothing but an end of its hold has the id of that: such a thing the
-// hold would never end by.
+// begun checks that a transfer sets aside under each budget what it does in sources, and that
+// only a transfer that ends the hold has the id for that: otherwise the hold could never end.
 func (v *verification) begun(x Transfer) error {
 	var sources sum
 	for _, leg := range x.Legs {
@@ -162,8 +161,8 @@ func (v *verification) begun(x Transfer) error {
 	return err
 }
 
-// released looks whether a transfer releases what the one that began its hold has
-// set aside, and takes no more than that.
+// released checks that a transfer releases what the one that began its hold has set aside, and
+// takes no more than that.
 func (v *verification) released(end, begin Transfer) {
 	left := make(map[Account]money.Amount)
 	for _, leg := range slices.Concat(begin.Legs, end.Legs) {

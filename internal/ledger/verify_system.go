@@ -56,7 +56,7 @@ func (h *systemAccounts) leg(leg Leg) {
 	account.legs.add(h.seed, leg.Number)
 }
 
-// numbering tells whether numbers are those from one on, each once, and keeps none
+// numbering reports whether numbers are those from one on, each once, and keeps none
 // of them: the sum of their hashes must be that of those.
 type numbering struct{ count, greatest, hashes uint64 }
 
@@ -66,7 +66,7 @@ func (n *numbering) add(seed maphash.Seed, number uint64) {
 	n.hashes += hashOf(seed, number)
 }
 
-// whole tells whether the numbers that were added are those from one to their
+// whole reports whether the numbers that were added are those from one to their
 // count.
 func (n *numbering) whole(seed maphash.Seed) bool {
 	var hashes uint64
@@ -90,7 +90,7 @@ func (v *verification) scanSystemAccounts(from, to string) error {
 	return v.fold(states, entries, b)
 }
 
-// checkSystemLegs holds the system accounts against the legs of all transfers.
+// checkSystemLegs compares the system accounts with the legs of all transfers.
 func (v *verification) checkSystemLegs() error {
 	for _, name := range slices.Sorted(maps.Keys(v.system.accounts)) {
 		a, where := v.system.accounts[name], "account "+string(name)
@@ -107,7 +107,7 @@ func (v *verification) checkSystemLegs() error {
 	return nil
 }
 
-// checkSystemState holds the record of an account against its legs.
+// checkSystemState compares the record of an account with its legs.
 func (v *verification) checkSystemState(where string, a *systemAccount) {
 	if a.state.Entries != a.legs.count {
 		v.tell(where, "its count of legs is %d, transfers have %d", a.state.Entries, a.legs.count)
@@ -127,8 +127,8 @@ func (v *verification) checkSystemState(where string, a *systemAccount) {
 	v.tell(where, "it has %s, its legs come to %s", funds(*a.state), have)
 }
 
-// sum adds up amounts without an end to its range, so that those that should come
-// to nothing do not do so by going around it.
+// sum adds up amounts with a range that never overflows, so that a sum is zero only if the amounts
+// are.
 type sum struct{ high, low int64 } // of which high counts by lowUnit
 
 const lowUnit = 1 << 32

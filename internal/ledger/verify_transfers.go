@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// transfers looks at every transfer by itself.
+// transfers checks every transfer by itself.
 func (v *verification) transfers() error {
 	return eachTransfer(v.Reader, func(x Transfer, err error) error {
 		v.Transfers++
@@ -78,8 +78,8 @@ func (x *Transfer) entry(leg Leg) Entry {
 	}
 }
 
-// unmatched finds the transfers and the entries that do not belong together, among
-// the few that cannot all do so.
+// unmatched finds the transfers and the entries that do not belong together, among the few for
+// which the multiset differs.
 func (v *verification) unmatched() error {
 	if v.entries.Equal() {
 		return nil

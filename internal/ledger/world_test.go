@@ -244,7 +244,7 @@ func (w *world) collect() {
 	clear(w.claiming)
 }
 
-// calm tells whether nothing is under way and nothing goes wrong, so that what
+// calm reports whether nothing is under way and nothing goes wrong, so that what
 // must come of a step is known beforehand.
 func (w *world) calm() bool { return !w.trouble && !w.gate.isShut() }
 
