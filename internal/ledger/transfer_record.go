@@ -64,8 +64,9 @@ func decodeTransfer(key, record []byte) (x Transfer, err error) {
 	case end < 2 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
 		return x, errors.New("it is damaged, or that of another transfer")
 	}
-	f, read, known := fields{rest: record[2:end]}, Transfer{ID: x.ID}, false
+	f, read := fields{rest: record[2:end]}, Transfer{ID: x.ID}
 	f.transfer(&read)
+	var known bool
 	if read.Kind, known = kindOf(record[1]); record[0] != transferLayout || !known || f.bad || len(f.rest) > 0 {
 		return x, errors.New("its layout is not known to this build")
 	}
