@@ -30,9 +30,9 @@ func (o besideOrder) sell(ctx context.Context, b *books) (p pair, err error) {
 	if err := b.credit(ctx, "wallets", o.Users, o.Users, 10_000*money.Unit); err != nil {
 		return p, err
 	}
-	desk := billing.NewDesk(b.store, b.ledger, directory, unread())
+	service := billing.NewService(b.store, b.ledger, directory, unread())
 	buy := func(n int64) error {
-		_, err := desk.Buy(ctx, plans, "USD", userName(int(n)%o.Users), plan.ID, strconv.FormatInt(n, 10))
+		_, err := service.Buy(ctx, plans, "USD", userName(int(n)%o.Users), plan.ID, strconv.FormatInt(n, 10))
 		return err
 	}
 	commits := &crew{hands: o.Hands, do: func(n int64) error { return b.commit(ctx, n) }}

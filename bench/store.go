@@ -129,7 +129,7 @@ func (b *books) creditEach(ctx context.Context, round string, credits int, users
 				user := users[n%len(users)]
 				_, err := ledger.Book(t, b.store.Now(), ledger.Transfer{
 					ID: ledger.IDOf("bench", round, strconv.Itoa(n)), Kind: ledger.Credit, User: user,
-					Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), amount), Actor: "operator", Reason: "to be spent in a benchmark",
+					Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), amount), Actor: "operator", Reason: "to be spent in a benchmark",
 				})
 				if err != nil {
 					return err

@@ -72,7 +72,7 @@ func TestAShopSellsAndCommitsInTurns(t *testing.T) {
 			t.Errorf("crew %d has done %d in %v", n, s.Units, s.Took)
 		}
 	}
-	if r := addsUp(t, b); r.Claims < p[1].Units {
-		t.Errorf("%d purchases were counted, the ledger knows of %d", p[1].Units, r.Claims)
+	if r := addsUp(t, b); r.IdempotencyKeys < p[1].Units {
+		t.Errorf("%d purchases were counted, the ledger knows of %d", p[1].Units, r.IdempotencyKeys)
 	}
 }

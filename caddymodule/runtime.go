@@ -29,7 +29,7 @@ type Runtime struct {
 	Store     *storage.Store
 	Directory *identity.Directory
 	Ledger    *ledger.Ledger
-	Billing   *billing.Desk
+	Billing   *billing.Service
 	Tasks     *task.Engine
 	Media     *media.Archive
 	Rates     *limit.Table
@@ -128,7 +128,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	runtime.configure(a)
-	runtime.Billing = billing.NewDesk(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
+	runtime.Billing = billing.NewService(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
 	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{Told: runtime.Directory.Told, Logger: logger.Named("tasks")})
 	runtime.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
 	if err := runtime.drive(a, nil); err != nil { // who opens the runtime may have stopped already

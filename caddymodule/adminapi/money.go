@@ -17,8 +17,8 @@ import (
 // usage.
 var moneyRoutes = []endpoint{
 	{"GET /modelgate/wallets/{user}", showWallet},
-	{"POST /modelgate/wallets/{user}/credit", changeWallet((*billing.Desk).Credit)},
-	{"POST /modelgate/wallets/{user}/debit", changeWallet((*billing.Desk).Debit)},
+	{"POST /modelgate/wallets/{user}/credit", changeWallet((*billing.Service).Credit)},
+	{"POST /modelgate/wallets/{user}/debit", changeWallet((*billing.Service).Debit)},
 	{"POST /modelgate/wallets/{user}/clear", clearWallet},
 	{"GET /modelgate/wallets/{user}/ledger", listLedger},
 	{"GET /modelgate/plans", func(*caddymodule.Runtime, *http.Request) (any, error) {
@@ -87,7 +87,7 @@ type walletChange struct {
 	Key    string       `json:"idempotency_key"`
 }
 
-func changeWallet(change func(*billing.Desk, context.Context, string, string, money.Amount, string, string) (billing.WalletChange, error)) func(*caddymodule.Runtime, *http.Request) (any, error) {
+func changeWallet(change func(*billing.Service, context.Context, string, string, money.Amount, string, string) (billing.WalletChange, error)) func(*caddymodule.Runtime, *http.Request) (any, error) {
 	return func(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 		var in walletChange
 		if err := decode(r, &in); err != nil {
@@ -128,10 +128,10 @@ func listLedger(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, total, err := rt.Ledger.Lines(r.Context(), account, uint64(skip), int(limit))
+	lines, total, err := rt.Ledger.Entries(r.Context(), account, uint64(skip), int(limit))
 	return struct {
-		Items []ledger.Line `json:"items"`
-		Total uint64        `json:"total"`
+		Items []ledger.EntryInfo `json:"items"`
+		Total uint64             `json:"total"`
 	}{lines, total}, err
 }
 

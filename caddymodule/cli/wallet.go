@@ -75,8 +75,8 @@ func showLedger(cmd *cobra.Command, args []string) error {
 	limit, _ := cmd.Flags().GetInt("limit")
 	skip, _ := cmd.Flags().GetUint64("skip")
 	type answer struct {
-		Items []ledger.Line `json:"items"`
-		Total uint64        `json:"total"`
+		Items []ledger.EntryInfo `json:"items"`
+		Total uint64             `json:"total"`
 	}
 	account, _ := cmd.Flags().GetString("account")
 	what := fmt.Sprintf("/ledger?limit=%d&skip=%d&account=%s", limit, skip, url.QueryEscape(account))

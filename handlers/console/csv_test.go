@@ -38,7 +38,7 @@ func TestLinesThatAreWrittenMeanwhileNeitherDoubleNorHideOthersInCSV(t *testing.
 		moved++
 		err := store.Update(t.Context(), func(tx storage.Txn) error {
 			_, err := ledger.Book(tx, store.Now(), ledger.Transfer{
-				ID: ledger.IDOf(fmt.Sprint(moved)), Kind: ledger.Credit, User: "usr_1", Legs: ledger.Move(ledger.Operator, ledger.Wallet("usr_1"), 1),
+				ID: ledger.IDOf(fmt.Sprint(moved)), Kind: ledger.Credit, User: "usr_1", Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet("usr_1"), 1),
 			})
 			return err
 		})

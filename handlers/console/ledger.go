@@ -29,7 +29,7 @@ func showLedger(req *request) error {
 	if format == "csv" {
 		return req.csv(account)
 	}
-	lines, total, err := req.runtime.Ledger.Lines(req.r.Context(), account, uint64(p.skip()), int(p.size))
+	lines, total, err := req.runtime.Ledger.Entries(req.r.Context(), account, uint64(p.skip()), int(p.size))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func showLedger(req *request) error {
 
 // shownLine is a line as its user sees it: held is always there.
 type shownLine struct {
-	ledger.Line
+	ledger.EntryInfo
 	Held money.Amount `json:"held"`
 }
 
@@ -53,7 +53,7 @@ const csvBatch = 500
 // csv answers all lines of an account. Lines that are written meanwhile are left out.
 func (req *request) csv(account ledger.Account) error {
 	ctx := req.r.Context()
-	lines, _, err := req.runtime.Ledger.Lines(ctx, account, 0, csvBatch)
+	lines, _, err := req.runtime.Ledger.Entries(ctx, account, 0, csvBatch)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (req *request) csv(account ledger.Account) error {
 			return nil // the client has disconnected
 		}
 		skip += uint64(len(lines))
-		if lines, _, err = req.runtime.Ledger.Lines(ctx, account, skip, csvBatch); err != nil {
+		if lines, _, err = req.runtime.Ledger.Entries(ctx, account, skip, csvBatch); err != nil {
 			// The status has been sent: only a body that breaks off can tell of the error.
 			panic(http.ErrAbortHandler)
 		}

@@ -33,7 +33,7 @@ func BenchmarkBuy(b *testing.B) {
 	} {
 		b.Run("engine="+engine.name, func(b *testing.B) {
 			const buyers, users = 64, 4000
-			d, s := busyDesk(b, engine.open(b), users)
+			d, s := busyService(b, engine.open(b), users)
 			plans := plansOf(b, Plan{
 				ID: 1, Title: "Starter", Price: money.Unit, Quota: money.Unit,
 				Duration: calendar.Duration{Count: 1, Unit: calendar.Months}, QuotaReset: calendar.Month,
@@ -61,8 +61,8 @@ func BenchmarkBuy(b *testing.B) {
 	}
 }
 
-// busyDesk is a desk over an engine whose users have money.
-func busyDesk(b *testing.B, engine storage.Engine, users int64) (*Desk, *storage.Store) {
+// busyService is a Service over an engine whose users have money.
+func busyService(b *testing.B, engine storage.Engine, users int64) (*Service, *storage.Store) {
 	b.Helper()
 	s := storage.New(engine, storage.Options{Gather: -1})
 	directory, err := identity.Open(b.Context(), s, nil, zap.NewNop())
@@ -84,7 +84,7 @@ func busyDesk(b *testing.B, engine storage.Engine, users int64) (*Desk, *storage
 			user := userNumber(n)
 			_, err := ledger.Book(t, s.Now(), ledger.Transfer{
 				ID: ledger.IDOf("opening", user), Kind: ledger.Credit, User: user,
-				Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), 1_000_000*money.Unit),
+				Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), 1_000_000*money.Unit),
 			})
 			if err != nil {
 				return err
@@ -95,7 +95,7 @@ func busyDesk(b *testing.B, engine storage.Engine, users int64) (*Desk, *storage
 	if err != nil {
 		b.Fatal(err)
 	}
-	return NewDesk(s, l, directory, zap.NewNop()), s
+	return NewService(s, l, directory, zap.NewNop()), s
 }
 
 func userNumber(n int64) string { return fmt.Sprintf("usr_%06d", n) }

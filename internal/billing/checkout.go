@@ -36,18 +36,12 @@ type URLs struct {
 // when the user leaves: a second request with the same key then has the page.
 const checkoutPatience = 30 * time.Second
 
-// orderKeyRecord is what an idempotency key was given for.
-type orderKeyRecord struct {
-	Fingerprint ledger.ID `json:"fingerprint"`
-	TradeNo     string    `json:"trade_no"`
-}
-
 // OpenOrder opens the payment of an order at a service. The order is durable
 // before the service hears of it. The same key answers the same order, and
 // replayed is true; the key of an order that the service did not open is free
 // again. While it is open, an order counts against a bound for its user, and
 // against another for a day when it is not paid.
-func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ Order, replayed bool, err error) {
+func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ Order, replayed bool, err error) {
 	if o.Amount <= 0 || o.Amount < o.Min || o.Amount > o.Max {
 		return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
 	}
@@ -55,26 +49,32 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		if refused := (ledger.IdempotencyKey{Key: o.Key}).Validate("idempotency_key"); refused != nil {
 			return Order{}, false, refused
 		}
-		done, err := d.locks.Lock(ctx, "key/"+o.User+"/"+o.Key)
+		done, err := b.locks.Lock(ctx, "key/"+o.User+"/"+o.Key)
 		if err != nil {
 			return Order{}, false, err
 		}
 		defer done()
 	}
-	order, replayed, err := d.beginOrder(ctx, o, p)
+	order, replayed, err := b.beginOrder(ctx, o, p)
 	if err != nil {
 		return Order{}, false, err
 	}
 	if replayed {
-		return order.show(d.store.Now()), true, nil
+		return order.show(b.store.Now()), true, nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	page, err := checkout(ctx, o, order, p)
 	if err != nil {
-		d.log.Warn("a payment service did not open an order", zap.String("provider", o.Provider),
+		b.log.Warn("a payment service did not open an order", zap.String("provider", o.Provider),
 			zap.String("trade_no", order.TradeNo), zap.Error(err))
-		if err := d.closeOrder(ctx, order.TradeNo); err != nil {
-			return Order{}, false, err
+		failed := b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, o *orderRecord) error {
+			if o.Status != Pending {
+				return nil
+			}
+			return o.become(t, Failed)
+		})
+		if failed != nil {
+			return Order{}, false, failed
 		}
 		if errors.Is(err, payments.ErrAmount) {
 			return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "%v", err)
@@ -82,19 +82,19 @@ func (d *Desk) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provide
 		refused := fault.New(fault.UpstreamUnavailable, "the payment service %s did not open the payment; nothing was charged", o.Provider)
 		return Order{}, false, refused.After(5 * time.Second)
 	}
-	err = d.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *orderRecord) error {
+	err = b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *orderRecord) error {
 		have.PayURL, have.Page = page.URL, page.Reference
-		order = *have
+		order = have
 		return have.write(t)
 	})
 	if err != nil {
 		return Order{}, false, err
 	}
-	return order.show(d.store.Now()), false, nil
+	return order.show(b.store.Now()), false, nil
 }
 
 // checkout has the service open the payment of an order.
-func checkout(ctx context.Context, o OrderRequest, order orderRecord, p payments.Provider) (payments.Page, error) {
+func checkout(ctx context.Context, o OrderRequest, order *orderRecord, p payments.Provider) (payments.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkoutPatience)
 	defer cancel()
 	page, err := p.Checkout(ctx, payments.Order{
@@ -108,11 +108,11 @@ func checkout(ctx context.Context, o OrderRequest, order orderRecord, p payments
 	return page, err
 }
 
-// beginOrder writes an order that is pending, or returns the one that the key
-// was given for.
-func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order orderRecord, replayed bool, err error) {
+// beginOrder writes a pending order, or returns the one that was opened with the same
+// idempotency key.
+func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order *orderRecord, replayed bool, err error) {
 	undated, _ := p.(payments.Undated)
-	now := d.store.Now()
+	now := b.store.Now()
 	fresh := orderRecord{
 		Order: Order{
 			TradeNo: newTradeNo(), User: o.User, Provider: o.Provider, Amount: o.Amount, Currency: o.Currency, Title: o.Title,
@@ -120,78 +120,61 @@ func (d *Desk) beginOrder(ctx context.Context, o OrderRequest, p payments.Provid
 		},
 		Undated: undated != nil && undated.Undated(),
 	}
-	fingerprint := ledger.IDOf("topup", o.Provider, o.Amount.String(), o.Currency)
 	if o.Key != "" {
 		fresh.KeyHash = ledger.IDOf(o.Key).String()
 	}
-	key := storage.Key(orderKeyPrefix, o.User, fresh.KeyHash)
-	err = d.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
+	err = b.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
 		replayed = false
-		have, found, err := readOrder(t, fresh.TradeNo)
-		if order = have; err != nil || found {
-			return err // a run before this one was committed
+		if order, err = readOrder(t, fresh.TradeNo); err != nil || order != nil {
+			return err // an earlier run was committed
 		}
 		if o.Key != "" {
-			if order, replayed, err = replay(t, key, fingerprint); err != nil || replayed {
-				return err
-			}
-			if err := storage.SetRecord(t, key, orderKeyRecord{fingerprint, fresh.TradeNo}); err != nil {
+			if order, replayed, err = fresh.ofSameKey(t); err != nil || replayed {
 				return err
 			}
 		}
-		if err := roomForOrder(t, o.User, now); err != nil {
+		if err := checkOrderCount(t, o.User, now); err != nil {
 			return err
 		}
-		order = fresh
+		next := fresh
+		order = &next
 		return order.create(t)
 	})
 	return order, replayed, err
 }
 
-// replay returns the order that a key was given for. A key is free when there is
-// none, and when its order was not opened by the service: the attempt failed, or
-// was cut off by the end of a process, and nobody was sent to pay.
-func replay(t storage.Txn, key []byte, fingerprint ledger.ID) (order orderRecord, replayed bool, err error) {
-	var have orderKeyRecord
-	found, err := storage.GetRecord(t, key, &have)
-	if err != nil || !found {
-		return order, false, err
+// ofSameKey returns the order that was opened with the idempotency key of o. If the service has
+// not opened that order, nobody was sent to pay it: ofSameKey ends it and frees the key.
+func (o *orderRecord) ofSameKey(t storage.Txn) (order *orderRecord, replayed bool, err error) {
+	order, err = orders.Find(t, &orderKeys, o.User, o.KeyHash)
+	switch {
+	case err != nil || order == nil:
+		return nil, false, err
+	case order.PayURL == "" && order.PaidAt == 0:
+		order.read().KeyHash = ""
+		if order.Status == Pending {
+			order.Status = Failed
+		}
+		return nil, false, order.write(t)
+	case order.Provider != o.Provider || order.Amount != o.Amount || order.Currency != o.Currency:
+		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
 	}
-	order, _, err = readOrder(t, have.TradeNo)
-	switch opened := order.PayURL != "" || order.PaidAt != 0; {
-	case err != nil:
-		return order, false, err
-	case opened && have.Fingerprint != fingerprint:
-		return order, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
-	case opened:
-		return order, true, nil
-	case order.Status == Pending:
-		err = order.become(t, Failed)
-	}
-	return order, false, err
+	return order.read(), true, nil
 }
 
-// roomForOrder refuses a user who has begun too many orders, and one who has too
-// many open.
-func roomForOrder(t storage.Txn, user string, now time.Time) error {
-	lo := storage.Key(begunPrefix, user, storage.Inverted(now.Unix()))
-	begun, err := keysBetween(t, lo, storage.Key(begunPrefix, user, storage.Inverted(now.Add(-OrderLife).Unix())), maxUnpaid)
+// checkOrderCount returns an error if a user has begun too many orders or has too many open.
+func checkOrderCount(t storage.Txn, user string, now time.Time) error {
+	begun := unpaidOrders.Under(user).From(user, storage.Inverted(now.Unix())).Before(user, storage.Inverted(now.Add(-OrderLife).Unix()))
+	oldest, _, err := orders.Page(t, begun, maxUnpaid-1, 1, maxUnpaid)
 	if err != nil {
 		return err
 	}
-	if len(begun) == maxUnpaid {
-		oldest := storage.Inverted(integer(begun[maxUnpaid-1], len(lo)-8))
+	if len(oldest) > 0 {
 		return fault.New(fault.RateLimited, "%d orders were opened within %v and not paid: wait before you open another", maxUnpaid, OrderLife).
-			After(time.Unix(oldest, 0).Add(OrderLife).Sub(now))
-	}
-	prefix, hi := storage.Below(openPrefix, user)
-	keys, err := keysBetween(t, prefix, hi, 0)
-	if err != nil {
-		return err
+			After(time.Unix(oldest[0].Created, 0).Add(OrderLife).Sub(now))
 	}
 	open, soonest := 0, now.Add(OrderLife).Unix()
-	for _, key := range keys {
-		o, _, err := readOrder(t, string(key[len(prefix):]))
+	for o, err := range orders.Scan(t, openOrders.Under(user)) {
 		if err != nil {
 			return err
 		}
@@ -207,32 +190,22 @@ func roomForOrder(t storage.Txn, user string, now time.Time) error {
 		After(time.Unix(soonest, 0).Sub(now))
 }
 
-// changeOrder changes the record of an order, once or more often.
-func (d *Desk) changeOrder(ctx context.Context, tradeNo string, fn func(storage.Txn, *orderRecord) error) error {
+// changeOrder changes an order, if there is one. It runs fn again if the outcome of the
+// transaction is unknown.
+func (b *Service) changeOrder(ctx context.Context, tradeNo string, fn func(storage.Txn, *orderRecord) error) error {
 	for try := 0; ; try++ {
-		err := d.store.Update(ctx, func(t storage.Txn) error {
-			o, found, err := readOrder(t, tradeNo)
-			if err != nil || !found {
+		err := b.store.Update(ctx, func(t storage.Txn) error {
+			o, err := readOrder(t, tradeNo)
+			if err != nil || o == nil {
 				return err
 			}
-			return fn(t, &o)
+			return fn(t, o)
 		})
 		if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) || try == unknownTries {
-			return unavailable(err)
+			return ledger.Unavailable(err)
 		}
 	}
 }
 
-// unknownTries is how often a change is run again whose outcome the store does
-// not know.
+// unknownTries is how often changeOrder runs a change again.
 const unknownTries = 8
-
-// closeOrder ends an order that the service did not open.
-func (d *Desk) closeOrder(ctx context.Context, tradeNo string) error {
-	return d.changeOrder(ctx, tradeNo, func(t storage.Txn, o *orderRecord) error {
-		if o.Status != Pending {
-			return nil
-		}
-		return o.become(t, Failed)
-	})
-}

@@ -13,72 +13,72 @@ import (
 // operations are all that changes money here, each as somebody would do it again
 // who has not heard what came of it. done are refusals that tell him.
 var operations = map[string]struct {
-	before func(f *desk)
-	do     func(f *desk) error
+	before func(f *fixture)
+	do     func(f *fixture) error
 	done   fault.Code
 }{
-	"buy":   {do: func(f *desk) error { return second(f.buy(2, "k")) }},
-	"claim": {do: func(f *desk) error { return second(f.Claim(f.t.Context(), f.plans, "USD", f.user, 3)) }, done: fault.AlreadyClaimed},
-	"grant": {do: func(f *desk) error {
+	"buy":   {do: func(f *fixture) error { return second(f.buy(2, "k")) }},
+	"claim": {do: func(f *fixture) error { return second(f.Claim(f.t.Context(), f.plans, "USD", f.user, 3)) }, done: fault.AlreadyClaimed},
+	"grant": {do: func(f *fixture) error {
 		return second(f.GrantPlan(f.t.Context(), "operator", f.plans, "USD", "ann", 1, "gift", "k"))
 	}},
 	"renew": {
-		before: func(f *desk) { f.mustBuy(1, "first") },
-		do:     func(f *desk) error { return second(f.renew(1, "k")) },
+		before: func(f *fixture) { f.mustBuy(1, "first") },
+		do:     func(f *fixture) error { return second(f.renew(1, "k")) },
 	},
 	"cancel": {
-		before: func(f *desk) { f.mustBuy(1, "first") },
-		do:     func(f *desk) error { return second(f.Cancel(f.t.Context(), "operator", 1, "")) },
+		before: func(f *fixture) { f.mustBuy(1, "first") },
+		do:     func(f *fixture) error { return second(f.Cancel(f.t.Context(), "operator", 1, "")) },
 		done:   fault.SubscriptionCancelled,
 	},
-	"credit": {do: func(f *desk) error { return second(f.Credit(f.t.Context(), "operator", "ann", 5, "gift", "k")) }},
-	"debit":  {do: func(f *desk) error { return second(f.Debit(f.t.Context(), "operator", "ann", 5, "mistake", "k")) }},
+	"credit": {do: func(f *fixture) error { return second(f.Credit(f.t.Context(), "operator", "ann", 5, "gift", "k")) }},
+	"debit":  {do: func(f *fixture) error { return second(f.Debit(f.t.Context(), "operator", "ann", 5, "mistake", "k")) }},
 	"clear": {
-		before: func(f *desk) {
+		before: func(f *fixture) {
 			o := f.paid()
 			f.mustSpend(170)
 			f.tell(noticeOf(o, payments.Disputed, 100), Applied)
 			f.credit(20)
 		},
-		do: func(f *desk) error { return second(f.Clear(f.t.Context(), "operator", "ann", "good will", "k")) },
+		do: func(f *fixture) error { return second(f.Clear(f.t.Context(), "operator", "ann", "good will", "k")) },
 	},
-	"order": {do: func(f *desk) error {
+	"order": {do: func(f *fixture) error {
 		_, _, err := f.OpenOrder(f.t.Context(), f.request("k"), newTill())
 		return err
 	}},
 	"payment": {
-		before: func(f *desk) { f.mustOpen(newTill()) },
-		do:     func(f *desk) error { return f.again(payments.Paid) },
+		before: func(f *fixture) { f.mustOpen(newTill()) },
+		do:     func(f *fixture) error { return f.again(payments.Paid) },
 	},
 	"refund": {
-		before: func(f *desk) { f.paid(); f.mustSpend(150) },
-		do:     func(f *desk) error { return f.again(payments.Refunded) },
+		before: func(f *fixture) { f.paid(); f.mustSpend(150) },
+		do:     func(f *fixture) error { return f.again(payments.Refunded) },
 	},
 	"dispute and return": {
-		before: func(f *desk) { f.paid(); f.mustSpend(150) },
-		do: func(f *desk) error {
+		before: func(f *fixture) { f.paid(); f.mustSpend(150) },
+		do: func(f *fixture) error {
 			if err := f.again(payments.Disputed); err != nil {
 				return err
 			}
 			return f.again(payments.Restored)
 		},
 	},
-	"mismatch": {do: func(f *desk) error {
+	"mismatch": {do: func(f *fixture) error {
 		return second(f.Apply(f.t.Context(), "till", payments.Notice{Mismatch: "it cannot be read"}))
 	}},
-	"preference": {do: func(f *desk) error { return f.SetPreference(f.t.Context(), f.user, WalletFirst) }},
+	"preference": {do: func(f *fixture) error { return f.SetPreference(f.t.Context(), f.user, WalletFirst) }},
 	"sweep": {
-		before: func(f *desk) {
+		before: func(f *fixture) {
 			f.mustBuy(2, "first")
 			f.mustOpen(newTill())
 			f.clock.set(date(2026, 2, 10, 0))
 		},
-		do: func(f *desk) error { return f.Sweep(f.t.Context()) },
+		do: func(f *fixture) error { return f.Sweep(f.t.Context()) },
 	},
 }
 
 // again has the service tell a notice about ann's only order.
-func (f *desk) again(kind payments.Kind) error {
+func (f *fixture) again(kind payments.Kind) error {
 	orders, _, err := f.Orders(f.t.Context(), f.user, 0, 1)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (f *desk) again(kind payments.Kind) error {
 }
 
 // summary is all that must be the same, however often something was tried.
-func (f *desk) summary() string {
+func (f *fixture) summary() string {
 	f.t.Helper()
 	subscriptions, err := f.Subscriptions(f.t.Context(), f.user)
 	if err != nil {
@@ -113,8 +113,8 @@ func (f *desk) summary() string {
 func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
-		prepared := func(t *testing.T) *desk {
-			f := newDesk(t)
+		prepared := func(t *testing.T) *fixture {
+			f := newFixture(t)
 			f.credit(100)
 			if op.before != nil {
 				op.before(f)
@@ -151,7 +151,7 @@ func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
 
 // untilDone does something again until it is done, as a client or a service does,
 // over a restart where the store has stopped.
-func (f *desk) untilDone(do func(*desk) error, done fault.Code) {
+func (f *fixture) untilDone(do func(*fixture) error, done fault.Code) {
 	f.t.Helper()
 	for range 5 {
 		err := do(f)
@@ -171,7 +171,7 @@ func (f *desk) untilDone(do func(*desk) error, done fault.Code) {
 
 func TestARestartChangesNothing(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k")
 	f.paid()

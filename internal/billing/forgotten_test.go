@@ -60,7 +60,7 @@ func (t forgetfulTxn) Delete(key []byte) error {
 }
 
 // on opens everything again over another engine.
-func (f *desk) on(e storage.Engine) {
+func (f *fixture) on(e storage.Engine) {
 	f.t.Helper()
 	f.close()
 	f.base = e
@@ -69,38 +69,38 @@ func (f *desk) on(e storage.Engine) {
 
 func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 	t.Parallel()
-	expire := func(f *desk, o Order) {
+	expire := func(f *fixture, o Order) {
 		f.clock.set(time.Unix(o.ExpiresAt, 0))
 		f.must(f.Sweep(f.t.Context()))
 	}
 	for name, row := range map[string]struct {
-		happens func(f *desk, o Order)
+		happens func(f *fixture, o Order)
 		gone    bool
 	}{
-		"one that is open": {func(*desk, Order) {}, false},
+		"one that is open": {func(*fixture, Order) {}, false},
 		"one that expired": {expire, true},
-		"one that failed": {func(f *desk, o Order) {
+		"one that failed": {func(f *fixture, o Order) {
 			f.tell(noticeOf(o, payments.Failed, 0), Applied)
 		}, true},
-		"one that was paid": {func(f *desk, o Order) {
+		"one that was paid": {func(f *fixture, o Order) {
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
 		}, false},
-		"one that failed and was paid": {func(f *desk, o Order) {
+		"one that failed and was paid": {func(f *fixture, o Order) {
 			f.tell(noticeOf(o, payments.Failed, 0), Applied)
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
 		}, false},
-		"one that expired and was paid": {func(f *desk, o Order) {
+		"one that expired and was paid": {func(f *fixture, o Order) {
 			expire(f, o)
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
 		}, false},
-		"one that expired, of which a refund was told": {func(f *desk, o Order) {
+		"one that expired, of which a refund was told": {func(f *fixture, o Order) {
 			expire(f, o)
 			f.tell(noticeOf(o, payments.Refunded, 10), Applied)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			engine := &forgetful{Engine: f.base, purges: make(map[string]time.Time)}
 			f.on(engine)
 			o, _, err := f.OpenOrder(t.Context(), f.request("k"), newTill())
@@ -118,7 +118,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 				t.Errorf("it was answered %v, gone should be %t", err, row.gone)
 			}
 			left := 0
-			for _, prefix := range []string{orderPrefix, userOrderPrefix, orderKeyPrefix, eventPrefix} {
+			for _, prefix := range []string{orders.Name, userOrders.Name, orderKeys.Name, notices.Name} {
 				left += f.keys(prefix)
 			}
 			if row.gone && left != 0 {
@@ -135,7 +135,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 
 func TestAKeyThatWasFreeStaysWithTheOrderItWasGivenForLast(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	engine := &forgetful{Engine: f.base, purges: make(map[string]time.Time)}
 	f.on(engine)
 	p := newTill()
@@ -159,7 +159,7 @@ func TestAKeyThatWasFreeStaysWithTheOrderItWasGivenForLast(t *testing.T) {
 
 func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	for i := range 2 * maxUnpaid { // those that he pays do not count
 		paid := noticeOf(f.mustOpen(p), payments.Paid, 100)

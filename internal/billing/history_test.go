@@ -24,7 +24,7 @@ import (
 // history is a random life of ann, with what it should come to. Calls are paid
 // from the wallet, so that what is hers follows from what was done alone.
 type history struct {
-	*desk
+	*fixture
 	n      int          // of steps, for keys and ids
 	hers   money.Amount // in the wallet, less what she owes
 	ends   map[int64]int64
@@ -54,7 +54,7 @@ func (o *expectedOrder) left() money.Amount {
 func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		h := &history{desk: newDesk(t), ends: make(map[int64]int64)}
+		h := &history{fixture: newFixture(t), ends: make(map[int64]int64)}
 		if err := h.SetPreference(t.Context(), h.user, WalletOnly); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func (h *history) end(r *rapid.T) {
 
 // calm uses up a fault that was planned and has not come.
 func (h *history) calm(r *rapid.T) {
-	h.refused(r, func() error { return unavailable(h.store.Flush(h.t.Context())) })
+	h.refused(r, func() error { return ledger.Unavailable(h.store.Flush(h.t.Context())) })
 }
 
 func (h *history) call(r *rapid.T) {
@@ -272,7 +272,7 @@ func (h *history) time(r *rapid.T) {
 
 func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100) // before the log is watched
 	core, logs := observer.New(zap.InfoLevel)
 	directory, err := identity.Open(t.Context(), f.store, nil, zap.New(core))
@@ -313,7 +313,11 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 		told = append(told, line.Message)
 	}
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
-		add := func(_ []byte, e identity.Event) bool {
+		add := func(_, record []byte) bool {
+			var e identity.Event
+			if err := storage.DecodeRecord(record, &e); err != nil {
+				t.Error(err)
+			}
 			recorded = append(recorded, e.Action)
 			if owner := map[bool]string{true: "operator", false: f.user}; e.User != f.user && e.Action != "topup.mismatch" ||
 				e.Action == "subscription.buy" && e.Actor != owner[false] || e.Action == "wallet.clear" && e.Actor != owner[true] ||
@@ -324,7 +328,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 		}
 		all := func(prefix string) error {
 			lo, hi := storage.Below(prefix)
-			return scan(r, lo, hi, add)
+			return r.Scan(lo, hi, add)
 		}
 		return cmp.Or(all("activity"), all("audit"))
 	})

@@ -31,10 +31,10 @@ type Mismatch struct {
 	Reason   string        `json:"reason"`
 }
 
-// mismatchMark finds a mismatch that was listed.
-type mismatchMark struct {
-	Time int64     `json:"time"` // Unix milliseconds
-	By   ledger.ID `json:"by"`   // the attempt that did it
+// mismatchRecord is a mismatch as it is stored.
+type mismatchRecord struct {
+	Mismatch
+	By ledger.ID `json:"by"` // the attempt that listed it
 }
 
 // maxText bounds what is kept of a service's words.
@@ -61,34 +61,18 @@ func (m Mismatch) digest() string {
 // decline lists a notice that does not fit, once. One about a payment that is
 // not known is kept until that comes.
 func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time, user, reason string) error {
-	m := mismatchOf(a.provider, a.notice, reason)
+	m := &mismatchRecord{mismatchOf(a.provider, a.notice, reason), a.attempt}
 	m.Time = now.UnixMilli()
-	digest := m.digest()
-	var before mismatchMark
-	found, err := storage.GetRecord(t, storage.Key(mismatchOfPrefix, digest), &before)
-	if err != nil {
-		return err
-	}
-	if found && before.By == a.attempt {
-		return nil // a run before this one was committed
+	before, err := mismatches.Get(t, m.digest())
+	if err != nil || before != nil && before.By == a.attempt {
+		return err // or an earlier run was committed
 	}
 	a.outcome, a.event = Outcome{Result: Mismatched, Reason: reason}, nil
-	if found {
+	if before != nil {
 		return nil
 	}
-	purge := now.Add(mismatchesKept)
-	mark := mismatchMark{m.Time, a.attempt}
-	if err := t.Set(storage.Key(mismatchOfPrefix, digest), storage.EncodeRecord(mark), purge); err != nil {
+	if err := mismatches.Put(t, nil, m); err != nil {
 		return err
-	}
-	if err := t.Set(storage.Key(mismatchPrefix, storage.Inverted(m.Time), digest), storage.EncodeRecord(m), purge); err != nil {
-		return err
-	}
-	if _, follows := moveKinds[a.notice.Kind]; follows && reason == unknownPayment && a.notice.Payment != "" {
-		key := storage.Key(waitingPrefix, paymentHash(a.provider, a.notice.Payment), m.Time, digest)
-		if err := t.Set(key, storage.EncodeRecord(m), purge); err != nil {
-			return err
-		}
 	}
 	a.event = &identity.Event{
 		Actor: a.provider, Action: "topup.mismatch", User: user,
@@ -97,68 +81,48 @@ func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time,
 	return identity.Record(ctx, t, now, a.event)
 }
 
-// paymentHash stands for a payment in keys where more follows.
-func paymentHash(provider, payment string) string { return ledger.IDOf(provider, payment).String() }
-
 // awaited applies what was told of a payment before the payment itself, in the
 // order in which it came.
 func (a *application) awaited(t storage.Txn, now time.Time, o *orderRecord) error {
 	if o.Payment == "" {
 		return nil
 	}
-	lo, hi := storage.Below(waitingPrefix, paymentHash(o.Provider, o.Payment))
-	keys, err := keysBetween(t, lo, hi, 0)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		var m Mismatch
-		if _, err := storage.GetRecord(t, key, &m); err != nil {
-			return err
+	for m, err := range mismatches.Scan(t, waitingMismatches.Under(paymentHash(o.Provider, o.Payment))) {
+		if err == nil {
+			err = a.await(t, now, o, m)
 		}
-		if err := errors.Join(t.Delete(key), a.await(t, now, o, m)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await applies one notice that was kept, and takes it off the list. One that
-// does not fit the order either stays there.
-func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m Mismatch) error {
+// await applies one mismatch and deletes it. If it does not fit the order either, it stays listed.
+func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m *mismatchRecord) error {
 	n := payments.Notice{Kind: m.Kind, Event: m.Event, Payment: m.Payment, Dispute: m.Dispute, Amount: m.Amount, Currency: m.Currency}
-	key := storage.Key(eventPrefix, a.provider, string(n.Kind), n.Event)
-	applied, err := t.Get(key)
-	if err != nil || applied != nil || n.Currency != o.Currency {
+	applied, err := notices.Has(t, a.provider, string(n.Kind), n.Event)
+	if err != nil || applied || n.Currency != o.Currency {
 		return err // what was applied under its id meanwhile was about another payment
 	}
 	o.note(n)
 	if err := o.follow(t, now, n.Kind, o.Amount-o.TakenWallet); err != nil {
 		return err
 	}
-	event := eventRecord{now.Unix(), o.TradeNo, a.attempt, said(n)}
-	digest := m.digest()
-	return errors.Join(
-		storage.SetRecord(t, key, event),
-		t.Delete(storage.Key(mismatchPrefix, storage.Inverted(m.Time), digest)),
-		t.Delete(storage.Key(mismatchOfPrefix, digest)),
-	)
+	return errors.Join(notices.Put(t, nil, a.record(n, now, o)), mismatches.Put(t, m, nil))
 }
 
 // Mismatches returns the notices that fitted no order, the latest first, at most
 // limit of them.
-func (d *Desk) Mismatches(ctx context.Context, limit int) ([]Mismatch, error) {
+func (b *Service) Mismatches(ctx context.Context, limit int) ([]Mismatch, error) {
 	listed := []Mismatch{}
-	if limit < 1 {
-		return listed, nil
-	}
-	lo, _ := storage.Below(mismatchPrefix)
-	hi := storage.Key(mismatchPrefix, storage.Inverted(d.store.Now().Add(-mismatchesKept).UnixMilli()))
-	err := d.view(ctx, func(r storage.Reader) error {
-		return scan(r, lo, hi, func(_ []byte, m Mismatch) bool {
-			listed = append(listed, m)
-			return len(listed) < limit
-		})
+	kept := latestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-mismatchesKept).UnixMilli()))
+	err := b.view(ctx, func(r storage.Reader) error {
+		found, _, err := mismatches.Page(r, kept, 0, int64(limit), int64(limit))
+		for _, m := range found {
+			listed = append(listed, m.Mismatch)
+		}
+		return err
 	})
 	return listed, err
 }

@@ -15,40 +15,49 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Result is what became of a notice. All of them are acknowledged.
+// Result is the result of a notice. All notices are acknowledged.
 type Result string
 
 // The results.
 const (
-	Applied    Result = "applied"    // what it tells is in the books
-	Repeated   Result = "repeated"   // it was there already
-	Ignored    Result = "ignored"    // it tells nothing that counts here
+	Applied    Result = "applied"    // it changed an order
+	Repeated   Result = "repeated"   // it was applied before
+	Ignored    Result = "ignored"    // it is of no interest
 	Mismatched Result = "mismatched" // it fits no order: nothing was done, and an operator should look
 )
 
-// Outcome is what became of a notice.
+// Outcome is the result of a notice with its reason.
 type Outcome struct {
 	Result Result
 	Reason string // of a mismatch
 }
 
-// eventRecord tells that a notice has been applied. It goes with its order.
-type eventRecord struct {
-	Time    int64     `json:"time"`
-	TradeNo string    `json:"trade_no"`
-	By      ledger.ID `json:"by"`   // the attempt that did it
-	Said    ledger.ID `json:"said"` // what it told
+// noticeRecord tells that a notice has been applied. The engine drops it with its order.
+type noticeRecord struct {
+	Provider string        `json:"provider"`
+	Kind     payments.Kind `json:"kind"`
+	Event    string        `json:"event"`
+	Time     int64         `json:"time"`
+	TradeNo  string        `json:"trade_no"`
+	By       ledger.ID     `json:"by"`   // the attempt that did it
+	Said     ledger.ID     `json:"said"` // what it told
+	Purge    time.Time     `json:"purge,omitzero"`
 }
 
-// said stands for what a notice tells. Whether the service's mode and the currency
-// are the ones that are configured is none of that.
+// record returns the record of a notice that is applied to an order.
+func (a *application) record(n payments.Notice, now time.Time, o *orderRecord) *noticeRecord {
+	return &noticeRecord{a.provider, n.Kind, n.Event, now.Unix(), o.TradeNo, a.attempt, said(n), o.purge()}
+}
+
+// said returns a hash of what a notice tells. The service's mode and the currency are not part
+// of it.
 func said(n payments.Notice) ledger.ID {
 	return ledger.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
 }
 
 // application is a notice being applied.
 type application struct {
-	desk     *Desk
+	service  *Service
 	provider string
 	notice   payments.Notice
 	attempt  ledger.ID
@@ -58,11 +67,11 @@ type application struct {
 	event   *identity.Event // to be told when it is durable
 }
 
-// errOvertaken is why a transaction is run again from the start: another notice
-// has changed the order since it was looked at.
+// errOvertaken means that another notice has changed the order since it was read. The
+// notice is applied again from the start.
 var errOvertaken = errors.New("the order has changed meanwhile")
 
-// Apply does what a well-signed notice of a service tells: it credits an order
+// Apply applies a well-signed notice of a service: it credits an order
 // that was paid, or takes back what was refunded or disputed, in one transaction
 // and once. A notice that does not fit its order in every particular changes
 // nothing and is listed for operators. An error is one of the store: the service
@@ -70,23 +79,23 @@ var errOvertaken = errors.New("the order has changed meanwhile")
 //
 // The services promise no order. A refund or a dispute that comes before the
 // payment it is about is kept, and counts as soon as that comes.
-func (d *Desk) Apply(ctx context.Context, provider string, n payments.Notice) (Outcome, error) {
+func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice) (Outcome, error) {
 	if n.Kind == payments.Ignored && n.Mismatch == "" {
 		return Outcome{Result: Ignored}, nil
 	}
-	a := &application{desk: d, provider: provider, notice: checked(n)}
+	a := &application{service: b, provider: provider, notice: checked(n)}
 	_, _ = rand.Read(a.attempt[:])
 	err := a.try(ctx)
 	for errors.Is(err, errOvertaken) {
 		err = a.try(ctx)
 	}
 	if err != nil {
-		return Outcome{}, unavailable(err)
+		return Outcome{}, ledger.Unavailable(err)
 	}
 	if a.event != nil {
-		d.directory.Told(*a.event)
+		b.directory.Told(*a.event)
 		if a.outcome.Result == Mismatched {
-			d.log.Warn("a payment notice fits no order", zap.String("provider", provider), zap.String("kind", string(n.Kind)),
+			b.log.Warn("a payment notice fits no order", zap.String("provider", provider), zap.String("kind", string(n.Kind)),
 				zap.String("event", a.notice.Event), zap.String("trade_no", a.notice.TradeNo), zap.String("reason", a.outcome.Reason))
 		}
 	}
@@ -111,68 +120,67 @@ func checked(n payments.Notice) payments.Notice {
 // applies it. Notices of one order wait for each other: else each would reserve,
 // and the one that takes would find less than there is.
 func (a *application) try(ctx context.Context) error {
-	var order orderRecord
+	var order *orderRecord
 	find := func(r storage.Reader) (err error) {
 		order, _, err = a.find(r)
 		return err
 	}
-	d := a.desk
-	if err := d.store.View(ctx, find); err != nil {
+	b := a.service
+	if err := b.store.View(ctx, find); err != nil {
 		return err
 	}
 	if order.User == "" {
-		return d.store.Update(ctx, func(t storage.Txn) error { return a.apply(ctx, t, "", 0, 0) })
+		return b.store.Update(ctx, func(t storage.Txn) error { return a.apply(ctx, t, "", 0, 0) })
 	}
-	done, err := d.locks.Lock(ctx, "order/"+order.TradeNo)
+	done, err := b.locks.Lock(ctx, "order/"+order.TradeNo)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := d.store.View(ctx, find); err != nil {
+	if err := b.store.View(ctx, find); err != nil {
 		return err
 	}
 	user, expected := order.User, money.Amount(0)
-	if a.mismatch(&order, d.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
+	if a.mismatch(order, b.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
 		expected = max(0, order.due())
 	}
 	var r *ledger.Reservation
 	var reserved money.Amount
 	if expected > 0 {
-		if r, err = d.ledger.ReserveUpTo(ctx, user, expected); err != nil {
+		if r, err = b.ledger.ReserveUpTo(ctx, user, expected); err != nil {
 			return err
 		}
 		reserved = r.Amount()
 	}
-	return d.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
+	return b.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
 }
 
-// find returns the order that the notice is about; of no user, when there is
-// none. Why there is none is the reason.
-func (a *application) find(r storage.Reader) (order orderRecord, reason string, err error) {
-	n := a.notice
+// find returns the order that the notice is about. If there is none, it returns an order of no
+// user and the reason.
+func (a *application) find(r storage.Reader) (order *orderRecord, reason string, err error) {
+	none, n := new(orderRecord), a.notice
 	if a.currency, err = ledger.Currency(r); err != nil {
-		return order, "", err
+		return none, "", err
 	}
-	paid := ""
+	var paid *orderRecord
 	if n.Payment != "" {
-		if _, err := storage.GetRecord(r, storage.Key(paymentPrefix, a.provider, n.Payment), &paid); err != nil {
-			return order, "", err
+		if paid, err = orders.Find(r, &orderPayments, a.provider, n.Payment); err != nil {
+			return none, "", err
 		}
 	}
-	tradeNo := n.TradeNo
 	switch {
-	case tradeNo == "" && paid == "":
-		return order, unknownPayment, nil
-	case tradeNo == "":
-		tradeNo = paid
-	case paid != "" && paid != tradeNo:
-		return order, "the payment has paid another order, " + paid, nil
+	case n.TradeNo == "" && paid == nil:
+		return none, unknownPayment, nil
+	case paid != nil && n.TradeNo != "" && n.TradeNo != paid.TradeNo:
+		return none, "the payment has paid another order, " + paid.TradeNo, nil
+	case paid != nil:
+		return paid.read(), "", nil
 	}
-	order, found, err := readOrder(r, tradeNo)
-	if err == nil && !found {
-		reason = "there is no such order"
+	order, err = readOrder(r, n.TradeNo)
+	if err != nil || order == nil {
+		return none, "there is no such order", err
 	}
-	return order, reason, err
+	return order, "", nil
 }
 
 // unknownPayment is why a notice waits.
@@ -182,7 +190,7 @@ const unknownPayment = "it names no order, and no payment that is known"
 // none; empty when it can.
 func (a *application) mismatch(o *orderRecord, now time.Time) string {
 	n := a.notice
-	_, follows := moveKinds[n.Kind]
+	_, follows := followingKinds[n.Kind]
 	disputes := n.Kind == payments.Disputed || n.Kind == payments.Restored
 	switch {
 	case n.Mismatch != "":
@@ -225,24 +233,17 @@ func (a *application) review(t storage.Txn, o *orderRecord) error {
 	if o.Status == Review {
 		return nil
 	}
-	if o.Payment = a.notice.Payment; o.Payment != "" {
-		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
-			return err
-		}
-	}
+	o.Payment = a.notice.Payment
 	return o.become(t, Review)
 }
 
-// apply does in a transaction what the notice tells about an order of user, of
-// whose wallet reserved was set aside for the expected sum; user is empty when
-// there was no order.
+// apply applies the notice in a transaction. The order is one of user, of whose wallet reserved
+// was set aside for the expected sum. User is empty if there was no order.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
-	now := a.desk.store.Now()
-	key := storage.Key(eventPrefix, a.provider, string(a.notice.Kind), a.notice.Event)
-	var before eventRecord
-	found, err := storage.GetRecord(t, key, &before)
-	if err != nil || found && before.By == a.attempt {
-		return err // a run before this one was committed
+	now := a.service.store.Now()
+	before, err := notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)
+	if err != nil || before != nil && before.By == a.attempt {
+		return err // or an earlier run was committed
 	}
 	order, reason, err := a.find(t)
 	switch {
@@ -250,24 +251,24 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		return err
 	case order.User != user:
 		return errOvertaken
-	case found && before.Said == said(a.notice):
+	case before != nil && before.Said == said(a.notice):
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
-	case found:
+	case before != nil:
 		return a.decline(ctx, t, now, order.User, "a notice of the same id told something else of the order "+before.TradeNo)
 	}
-	if why := a.mismatch(&order, now); why != "" {
+	if why := a.mismatch(order, now); why != "" {
 		reason = why
 	}
 	if reason != "" {
-		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(&order) {
-			if err := a.review(t, &order); err != nil {
+		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(order) {
+			if err := a.review(t, order); err != nil {
 				return err
 			}
 		}
 		return a.decline(ctx, t, now, order.User, reason)
 	}
-	changed, err := a.settle(t, now, &order, expected, reserved)
+	changed, err := a.settle(t, now, order, expected, reserved)
 	if err != nil {
 		return err
 	}
@@ -278,12 +279,12 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 	a.outcome.Result = Applied
 	a.event = &identity.Event{
 		Actor: a.provider, Action: "topup." + string(a.notice.Kind), User: user,
-		Detail: detail("order "+order.TradeNo, amountOf(a.told(&order), order.Currency), a.notice.Payment, a.notice.Dispute),
+		Detail: detail("order "+order.TradeNo, amountOf(a.told(order), order.Currency), a.notice.Payment, a.notice.Dispute),
 	}
 	if err := identity.Record(ctx, t, now, a.event); err != nil {
 		return err
 	}
-	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt, said(a.notice)}), order.purge())
+	return notices.Put(t, nil, a.record(a.notice, now, order))
 }
 
 // told is the amount that a notice is about.

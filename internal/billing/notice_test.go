@@ -23,7 +23,7 @@ func noticeOf(o Order, kind payments.Kind, amount money.Amount) payments.Notice 
 }
 
 // tell applies a notice and checks what becomes of it.
-func (f *desk) tell(n payments.Notice, want Result) Outcome {
+func (f *fixture) tell(n payments.Notice, want Result) Outcome {
 	f.t.Helper()
 	got, err := f.Apply(context.Background(), "till", n)
 	if err != nil || got.Result != want {
@@ -33,7 +33,7 @@ func (f *desk) tell(n payments.Notice, want Result) Outcome {
 }
 
 // paid is an order of ann that was paid.
-func (f *desk) paid() Order {
+func (f *fixture) paid() Order {
 	f.t.Helper()
 	o := f.mustOpen(newTill())
 	f.tell(noticeOf(o, payments.Paid, o.Amount), Applied)
@@ -41,7 +41,7 @@ func (f *desk) paid() Order {
 }
 
 // owes checks what is in ann's wallet and what she owes.
-func (f *desk) owes(wallet, owed money.Amount) {
+func (f *fixture) owes(wallet, owed money.Amount) {
 	f.t.Helper()
 	if funds := f.funds(); funds.Wallet.Balance != wallet || funds.Owed != owed {
 		f.t.Fatalf("the wallet has %d and %d is owed, want %d and %d", funds.Wallet.Balance, funds.Owed, wallet, owed)
@@ -50,7 +50,7 @@ func (f *desk) owes(wallet, owed money.Amount) {
 
 func TestAPaymentIsCreditedOnce(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	applied := make(chan bool, 50)
 	for _, err := range parallel(50, func(int) error {
@@ -79,7 +79,7 @@ func TestAPaymentIsCreditedOnce(t *testing.T) {
 
 func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	a, b := f.mustOpen(newTill()), f.mustOpen(newTill())
 	f.tell(noticeOf(a, payments.Paid, 100), Applied)
 	n := noticeOf(b, payments.Paid, 100)
@@ -94,7 +94,7 @@ func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 
 func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	a, b := f.mustOpen(newTill()), f.mustOpen(newTill())
 	f.tell(noticeOf(a, payments.Paid, 100), Applied)
 	for n, change := range []func(n *payments.Notice){
@@ -121,7 +121,7 @@ func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
 	for _, kind := range []payments.Kind{payments.Refunded, payments.Disputed} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			a, b := f.paid(), f.mustOpen(newTill())
 			told := noticeOf(a, kind, 30)
 			told.TradeNo = ""
@@ -141,7 +141,7 @@ func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
 
 func TestOneEventOfTwoPaymentsThatAreAwaitedIsAppliedOnce(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	till := newTill()
 	a, b := f.mustOpen(till), f.mustOpen(till)
 	for _, o := range []Order{a, b} {
@@ -162,7 +162,7 @@ func TestOneEventOfTwoPaymentsThatAreAwaitedIsAppliedOnce(t *testing.T) {
 
 func TestWhatWasAppliedIsARepetitionWhateverTheOrderHasBecome(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	early := noticeOf(o, payments.Refunded, 30)
 	early.Payment = "pi_first"
@@ -173,7 +173,7 @@ func TestWhatWasAppliedIsARepetitionWhateverTheOrderHasBecome(t *testing.T) {
 
 func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	listed := 0
 	for name, row := range map[string]struct {
@@ -230,7 +230,7 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 
 func TestAMismatchIsListedForAWhile(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
 	f.clock.set(f.clock.Now().Add(mismatchesKept))
 	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
@@ -240,7 +240,7 @@ func TestAMismatchIsListedForAWhile(t *testing.T) {
 
 func TestWhatCameOnceIsNotDoneAgainWhateverItSaysNow(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	f.tell(noticeOf(o, payments.Refunded, 10), Applied)
 	f.tell(noticeOf(o, payments.Refunded, 20), Mismatched) // the same event
@@ -254,7 +254,7 @@ func TestWhatCameOnceIsNotDoneAgainWhateverItSaysNow(t *testing.T) {
 
 func TestACommitThatWasInDoubtIsToldAsDone(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	f.engine.Plan(storagetest.UnknownCommitted)
 	f.tell(noticeOf(o, payments.Paid, 100), Applied)
@@ -265,7 +265,7 @@ func TestACommitThatWasInDoubtIsToldAsDone(t *testing.T) {
 
 func TestWhatAServiceSaysBesideIsIgnored(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	n := noticeOf(o, payments.Ignored, 0)
 	n.Event = "one"
@@ -299,7 +299,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			p := newTill()
 			p.undated = row.undated
 			o := f.mustOpen(p)
@@ -326,7 +326,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 
 func TestAFailureAfterThePaymentChangesNothing(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	f.tell(noticeOf(o, payments.Failed, 0), Repeated)
 	f.stands(o.TradeNo, Paid)

@@ -37,7 +37,7 @@ func (p *till) Checkout(_ context.Context, o payments.Order) (payments.Page, err
 func (p *till) Undated() bool { return p.undated }
 
 // request is an order of ann for 100.
-func (f *desk) request(key string) OrderRequest {
+func (f *fixture) request(key string) OrderRequest {
 	return OrderRequest{
 		User: f.user, Provider: "till", Amount: 100, Min: 10, Max: 1000, Currency: "USD", Title: "Top-up", Key: key,
 		URLs: URLs{
@@ -47,7 +47,7 @@ func (f *desk) request(key string) OrderRequest {
 	}
 }
 
-func (f *desk) mustOpen(p payments.Provider) Order {
+func (f *fixture) mustOpen(p payments.Provider) Order {
 	f.t.Helper()
 	o, _, err := f.OpenOrder(f.t.Context(), f.request(""), p)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *desk) mustOpen(p payments.Provider) Order {
 }
 
 // stands checks where an order stands.
-func (f *desk) stands(tradeNo string, want OrderStatus) Order {
+func (f *fixture) stands(tradeNo string, want OrderStatus) Order {
 	f.t.Helper()
 	o, err := f.Order(f.t.Context(), f.user, tradeNo)
 	if err != nil {
@@ -71,7 +71,7 @@ func (f *desk) stands(tradeNo string, want OrderStatus) Order {
 
 func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
@@ -104,7 +104,7 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 
 func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	for amount, want := range map[money.Amount]fault.Code{
 		money.Max: fault.AmountOutOfRange, 1001: fault.AmountOutOfRange, 9: fault.AmountOutOfRange,
 		0: fault.AmountOutOfRange, -10: fault.AmountOutOfRange, 10: "", 1000: "",
@@ -119,7 +119,7 @@ func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
 
 func TestOneKeyOpensOneOrder(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	orders := make([]Order, 50)
 	fresh := make(chan bool, len(orders))
@@ -156,7 +156,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			p := newTill()
 			works := p.answer
 			p.answer = answer
@@ -178,7 +178,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 
 func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	page := p.answer
 	ctx, leave := context.WithCancel(t.Context())
@@ -198,7 +198,7 @@ func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
 
 func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
@@ -219,7 +219,7 @@ func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 
 func TestAUserHasSoManyOrdersOpen(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	first := f.mustOpen(p)
 	f.clock.set(f.clock.Now().Add(time.Hour))
@@ -240,7 +240,7 @@ func TestAUserHasSoManyOrdersOpen(t *testing.T) {
 
 func TestOrdersAreListedLatestFirst(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	p := newTill()
 	var want []string
 	for range 5 { // within one second
@@ -260,7 +260,7 @@ func TestOrdersAreListedLatestFirst(t *testing.T) {
 
 func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	_, foreign := f.Order(t.Context(), "usr_other", o.TradeNo)
 	_, missing := f.Order(t.Context(), "usr_other", newTradeNo())
@@ -274,13 +274,14 @@ func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
 }
 
 // keys returns how many keys begin with a prefix.
-func (f *desk) keys(prefix string) (n int) {
+func (f *fixture) keys(prefix string) (n int) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		lo, hi := storage.Below(prefix)
-		keys, err := keysBetween(r, lo, hi, 0)
-		n = len(keys)
-		return err
+		return r.Scan(lo, hi, func(_, _ []byte) bool {
+			n++
+			return true
+		})
 	})
 	if err != nil {
 		f.t.Fatal(err)

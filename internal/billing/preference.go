@@ -24,10 +24,11 @@ const (
 
 // accountRecord is what there is one of for each user.
 type accountRecord struct {
+	User       string     `json:"user"`
 	Preference Preference `json:"preference,omitempty"`
 
-	// WrittenOff is what he owed after disputes and refunds and the operator has
-	// borne; of that, what comes back from a dispute is the operator's.
+	// WrittenOff is what the user owed after disputes and refunds and the operator has
+	// borne. What comes back of it from a dispute is the operator's.
 	WrittenOff money.Amount `json:"written_off,omitempty"`
 }
 
@@ -38,27 +39,28 @@ func (a *accountRecord) preference() Preference {
 	return a.Preference
 }
 
-func readAccount(r storage.Reader, user string) (a accountRecord, err error) {
-	_, err = storage.GetRecord(r, storage.Key(accountPrefix, user), &a)
+func readAccount(r storage.Reader, user string) (*accountRecord, error) {
+	a, err := accounts.GetOrZero(r, user)
+	if err == nil {
+		a.User = user
+	}
 	return a, err
 }
 
-func (a *accountRecord) write(t storage.Txn, user string) error {
-	return storage.SetRecord(t, storage.Key(accountPrefix, user), *a)
-}
-
 // Preference returns the order in which a user's calls are paid.
-func (d *Desk) Preference(ctx context.Context, user string) (p Preference, err error) {
-	err = d.view(ctx, func(r storage.Reader) error {
+func (b *Service) Preference(ctx context.Context, user string) (p Preference, err error) {
+	err = b.view(ctx, func(r storage.Reader) error {
 		account, err := readAccount(r, user)
-		p = account.preference()
+		if err == nil {
+			p = account.preference()
+		}
 		return err
 	})
 	return p, err
 }
 
 // SetPreference changes that order, from the next call on.
-func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) error {
+func (b *Service) SetPreference(ctx context.Context, user string, p Preference) error {
 	switch p {
 	case SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly:
 	default:
@@ -66,26 +68,26 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 			SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly)
 	}
 	var event *identity.Event
-	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
+	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
 		account, err := readAccount(t, user)
 		if err != nil || account.preference() == p {
 			return err
 		}
 		account.Preference = p
 		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
-		now := d.store.Now()
-		if err := errors.Join(identity.Record(ctx, t, now, event), account.write(t, user)); err != nil {
+		now := b.store.Now()
+		if err := errors.Join(identity.Record(ctx, t, now, event), accounts.Put(t, nil, account)); err != nil {
 			return err
 		}
-		r, err := readRoster(t, user, now)
+		r, err := readSummary(t, user, now)
 		if err != nil {
 			return err
 		}
-		_, err = spend(t, now, user, r)
+		_, err = spend(t, now, r)
 		return err
 	})
 	if err == nil && event != nil {
-		d.directory.Told(*event)
+		b.directory.Told(*event)
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 // call that grows, whatever became of the order meanwhile.
 func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(110)
 	f.mustBuy(1, "k") // for 10
 	f.must(f.SetPreference(t.Context(), f.user, WalletOnly))
@@ -38,7 +38,7 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 // TestASubscriptionShowsWhatTasksHoldOfItsQuota until they end.
 func TestASubscriptionShowsWhatTasksHoldOfItsQuota(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(15)
 	f.mustBuy(1, "k") // a quota of 12
 	task, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 7)

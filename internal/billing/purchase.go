@@ -21,8 +21,8 @@ const (
 )
 
 // Buy sells a user a plan at today's price from the wallet, once for each key.
-func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, planID int64, key string) (Receipt, error) {
-	c, err := claim(user, key, operationPay, strconv.FormatInt(planID, 10))
+func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, planID int64, key string) (Receipt, error) {
+	c, err := idempotencyKey(user, key, operationPay, strconv.FormatInt(planID, 10))
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -30,14 +30,14 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 		return Receipt{}, err
 	}
 	x := deal{kind: bought, currency: currency, id: ledger.IDOf(user, operationPay, key)}
-	return receipt(once(ctx, d, user, c, func() (_ *ledger.Reservation, err error) {
+	return receipt(once(ctx, b, user, c, func() (_ *ledger.Reservation, err error) {
 		if x.plan, err = onSale(plans, planID, "plan_id"); err != nil {
 			return nil, err
 		}
 		x.price = x.plan.Price
-		if x.plan.PurchaseLimit > 0 { // who must not buy is told so, whatever he has
-			err = d.view(ctx, func(r storage.Reader) error {
-				have, err := readRoster(r, user, d.store.Now())
+		if x.plan.PurchaseLimit > 0 { // tell this before the wallet is looked at
+			err = b.view(ctx, func(r storage.Reader) error {
+				have, err := readSummary(r, user, b.store.Now())
 				if err == nil {
 					err = have.mayBuy(x.plan)
 				}
@@ -47,15 +47,15 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 				return nil, err
 			}
 		}
-		return d.charge(ctx, user, x.plan, "plan_id")
+		return b.charge(ctx, user, x.plan, "plan_id")
 	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
 		return x.begin(t, now, user)
 	}))
 }
 
 // mayBuy refuses a plan that was bought as often as it can be.
-func (r *roster) mayBuy(plan Plan) error {
-	if plan.PurchaseLimit > 0 && r.purchases(plan.ID) >= plan.PurchaseLimit {
+func (r *summary) mayBuy(plan Plan) error {
+	if plan.PurchaseLimit > 0 && r.Purchases[plan.ID] >= plan.PurchaseLimit {
 		return fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
 	}
 	return nil
@@ -63,7 +63,7 @@ func (r *roster) mayBuy(plan Plan) error {
 
 // Claim gives a user a plan that is free today. Each plan is given once to each
 // user.
-func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, planID int64) (Receipt, error) {
+func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string, planID int64) (Receipt, error) {
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
@@ -75,41 +75,35 @@ func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, p
 		return Receipt{}, fault.At(fault.PlanNotFree, "plan_id", "the plan %d costs %s: it is bought, not claimed", planID, amountOf(plan.Price, currency))
 	}
 	number := strconv.FormatInt(planID, 10)
-	c, err := claim(user, drawn(""), operationClaim, number)
+	c, err := idempotencyKey(user, drawn(""), operationClaim, number)
 	if err != nil {
 		return Receipt{}, err
 	}
 	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
-	return receipt(once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
-		marker := storage.Key(claimedPrefix, user, planID)
-		var before int64
-		taken, err := storage.GetRecord(t, marker, &before)
+	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+		before, err := subscriptions.Find(t, &claimedPlans, user, planID)
 		if err != nil {
 			return Receipt{}, identity.Event{}, err
 		}
-		if taken {
-			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before)
+		if before != nil {
+			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before.ID)
 		}
-		receipt, event, err := x.begin(t, now, user)
-		if err != nil {
-			return receipt, event, err
-		}
-		return receipt, event, storage.SetRecord(t, marker, receipt.ID)
+		return x.begin(t, now, user)
 	}))
 }
 
 // Renew extends a subscription of a user by its plan, at today's price and
 // terms, once for each key. It begins where the subscription ends, or now when
 // that has passed.
-func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, subscriptionID int64, key string) (Receipt, error) {
-	c, err := claim(user, key, operationRenew, strconv.FormatInt(subscriptionID, 10))
+func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string, subscriptionID int64, key string) (Receipt, error) {
+	c, err := idempotencyKey(user, key, operationRenew, strconv.FormatInt(subscriptionID, 10))
 	if err != nil {
 		return Receipt{}, err
 	}
 	x := deal{kind: renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
-	return receipt(once(ctx, d, user, c, func() (*ledger.Reservation, error) {
-		var s subscriptionRecord
-		err := d.view(ctx, func(r storage.Reader) (err error) {
+	return receipt(once(ctx, b, user, c, func() (*ledger.Reservation, error) {
+		var s *subscriptionRecord
+		err := b.view(ctx, func(r storage.Reader) (err error) {
 			s, err = renewable(r, user, subscriptionID)
 			return err
 		})
@@ -121,7 +115,7 @@ func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, s
 			return nil, fault.At(fault.PlanDisabled, "subscription_id", "the plan %d of this subscription is not sold any more", s.PlanID)
 		}
 		x.price = x.plan.Price
-		return d.charge(ctx, user, x.plan, "subscription_id")
+		return b.charge(ctx, user, x.plan, "subscription_id")
 	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
 		s, err := renewable(t, user, subscriptionID)
 		if err != nil {
@@ -132,7 +126,7 @@ func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, s
 }
 
 // renewable returns a subscription of a user that can be renewed.
-func renewable(r storage.Reader, user string, id int64) (subscriptionRecord, error) {
+func renewable(r storage.Reader, user string, id int64) (*subscriptionRecord, error) {
 	s, err := readSubscription(r, user, id)
 	if err == nil && s.Cancelled != 0 {
 		err = alreadyCancelled(id)
@@ -143,23 +137,23 @@ func renewable(r storage.Reader, user string, id int64) (subscriptionRecord, err
 // GrantPlan gives a plan to the user with this id or name, for an operator. It
 // costs nothing, is no purchase, and works for a plan that is not on sale too.
 // The key is optional.
-func (d *Desk) GrantPlan(ctx context.Context, actor string, plans *Plans, currency, idOrName string, planID int64, reason, key string) (Receipt, error) {
+func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, currency, idOrName string, planID int64, reason, key string) (Receipt, error) {
 	if err := checkReason(reason, false); err != nil {
 		return Receipt{}, err
 	}
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
-	user, err := d.directory.User(ctx, idOrName)
+	user, err := b.directory.User(ctx, idOrName)
 	if err != nil {
 		return Receipt{}, err
 	}
-	c, err := claim(operatorScope(user.ID), drawn(key), operationGrant, strconv.FormatInt(planID, 10), reason)
+	c, err := idempotencyKey(operatorScope(user.ID), drawn(key), operationGrant, strconv.FormatInt(planID, 10), reason)
 	if err != nil {
 		return Receipt{}, err
 	}
 	x := deal{kind: granted, currency: currency, id: ledger.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
-	return receipt(once(ctx, d, user.ID, c, func() (*ledger.Reservation, error) {
+	return receipt(once(ctx, b, user.ID, c, func() (*ledger.Reservation, error) {
 		var found bool
 		if x.plan, found = plans.Find(planID); !found {
 			return nil, fault.At(fault.PlanNotFound, "plan_id", "there is no plan %d", planID)

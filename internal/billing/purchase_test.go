@@ -15,7 +15,7 @@ import (
 
 func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(15)
 	receipt := f.mustBuy(1, "k")
 	f.has(5)
@@ -39,7 +39,7 @@ func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
 
 func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	receipts := make([]Receipt, 200)
 	for i, err := range parallel(200, func(i int) (err error) {
@@ -76,7 +76,7 @@ func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
 
 func TestMoneyForThreeBuysThree(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(35)
 	stop, watched := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -121,7 +121,7 @@ func TestMoneyForThreeBuysThree(t *testing.T) {
 
 func TestAKeyIsGivenForOneThingOnly(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(1, "k")
 	for name, err := range map[string]error{
@@ -143,7 +143,7 @@ func second[T any](_ T, err error) error { return err }
 
 func TestPurchasesAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(1, "mine")
 	stranger, err := f.directory.CreateUser(t.Context(), "operator", "bob")
@@ -196,7 +196,7 @@ func TestPurchasesAreRefused(t *testing.T) {
 
 func TestSomebodyElsesSubscriptionIsRefusedAsOneThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(1, "k")
 	_, foreign := f.Renew(t.Context(), f.plans, "USD", "usr_other", 1, "a")
@@ -208,7 +208,7 @@ func TestSomebodyElsesSubscriptionIsRefusedAsOneThatIsNotThere(t *testing.T) {
 
 func TestThePurchaseLimitCountsPurchasesOnly(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 5, "a gift", ""); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestThePurchaseLimitCountsPurchasesOnly(t *testing.T) {
 
 func TestWhoMustNotBuyIsToldSoAlsoWithoutMoney(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(2)
 	f.mustBuy(5, "a")
 	f.mustBuy(5, "b")
@@ -245,7 +245,7 @@ func TestWhoMustNotBuyIsToldSoAlsoWithoutMoney(t *testing.T) {
 
 func TestAFreePlanIsClaimedOnce(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	claimed := 0
 	for _, err := range parallel(100, func(int) error { return second(f.Claim(t.Context(), f.plans, "USD", f.user, 3)) }) {
 		switch {
@@ -269,7 +269,7 @@ func TestAFreePlanIsClaimedOnce(t *testing.T) {
 
 func TestAnOperatorGrantsAPlanThatIsNotOnSale(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	receipt, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ANN", 4, "sorry for the outage", "k")
 	if err != nil || receipt.Wallet.Charged != 0 || receipt.Price != 0 || receipt.QuotaTotal != 1 {
 		t.Fatalf("granted %+v, %v", receipt, err)
@@ -288,7 +288,7 @@ func TestAnOperatorGrantsAPlanThatIsNotOnSale(t *testing.T) {
 
 func TestWhoOwesBuysNothing(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	f.mustSpend(5)
 	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
@@ -301,13 +301,13 @@ func TestWhoOwesBuysNothing(t *testing.T) {
 
 func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.damaged = true // what is planted was never sold
 	end := f.clock.Now().Unix() + 3600
-	err := f.store.Update(t.Context(), f.roster(func(r *roster) {
+	err := f.store.Update(t.Context(), f.changeSummary(func(r *summary) {
 		for id := range int64(maxLive - 1) {
-			r.add(running{id: 1000 + id, end: end})
+			r.add(running{ID: 1000 + id, End: end})
 		}
 	}))
 	if err != nil {
@@ -324,7 +324,7 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 // commit.
 func TestAReplayIsAnsweredWhileNobodyCanWrite(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(30)
 	first, err := f.buy(2, "k")
 	f.must(err)

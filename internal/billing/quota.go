@@ -1,8 +1,8 @@
 package billing
 
 import (
-	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"time"
@@ -27,8 +27,8 @@ import (
 // A quota that never resets has one period for the whole run, and every sale adds
 // to it at once. A quota that resets is granted when its period is first looked
 // at, at the terms in force when the period began; the period in which a run
-// begins is granted with its sale. Periods that nobody has looked at are never
-// opened.
+// begins is granted with its sale. Periods in which nothing reads the account are
+// never opened.
 
 // saleKind is how a sale came about.
 type saleKind string
@@ -42,12 +42,14 @@ const (
 
 // sale is one sale of a subscription. It never changes.
 type sale struct {
-	Kind     saleKind  `json:"kind"`
-	Transfer ledger.ID `json:"transfer"`
-	Time     int64     `json:"time"`  // when it was sold
-	From     int64     `json:"from"`  // what it is for, half open
-	Until    int64     `json:"until"` //
-	Since    int64     `json:"since"` // when the run of sales began that reset alike, without a gap
+	User         string    `json:"user"`
+	Subscription int64     `json:"subscription"`
+	Kind         saleKind  `json:"kind"`
+	Transfer     ledger.ID `json:"transfer"`
+	Time         int64     `json:"time"`  // when it was sold
+	From         int64     `json:"from"`  // what it is for, half open
+	Until        int64     `json:"until"` //
+	Since        int64     `json:"since"` // when the run of sales began that reset alike, without a gap
 	Terms
 }
 
@@ -63,34 +65,37 @@ func (s *subscriptionRecord) saleAt(r storage.Reader, moment int64) (last sale, 
 	if s.First != nil {
 		return s.first(), s.Start <= moment, nil
 	}
-	lo := storage.Key(salePrefix, s.User, s.ID, storage.Inverted(moment))
-	_, hi := storage.Below(salePrefix, s.User, s.ID)
-	err = scan(r, lo, hi, func(_ []byte, have sale) bool {
-		last, found = have, true
-		return false
-	})
-	return last, found, err
+	for have, err := range sales.Scan(r, sales.Under(s.User, s.ID).From(s.User, s.ID, storage.Inverted(moment))) {
+		if err != nil {
+			return last, false, err
+		}
+		return *have, true, nil
+	}
+	return last, false, nil
 }
 
-// sales calls fn for all sales of a subscription, the latest first, until it
-// returns false.
-func (s *subscriptionRecord) sales(r storage.Reader, fn func(sale) bool) error {
-	more := true
-	lo, hi := storage.Below(salePrefix, s.User, s.ID)
-	err := scan(r, lo, hi, func(_ []byte, have sale) bool {
-		more = fn(have)
-		return more
-	})
-	if err == nil && more && s.First != nil {
-		fn(s.first())
+// sales yields all sales of a subscription, the latest first. The sequence ends after an error.
+func (s *subscriptionRecord) sales(r storage.Reader) iter.Seq2[*sale, error] {
+	return func(yield func(*sale, error) bool) {
+		for have, err := range sales.Scan(r, sales.Under(s.User, s.ID)) {
+			if !yield(have, err) || err != nil {
+				return
+			}
+		}
+		if s.First != nil {
+			first := s.first()
+			yield(&first, nil)
+		}
 	}
-	return err
 }
 
 // periodRecord is a period of quota that was opened. The one that came with the
 // only sale of a subscription has none.
 type periodRecord struct {
-	Granted money.Amount `json:"granted"`
+	User         string       `json:"user"`
+	Subscription int64        `json:"subscription"`
+	Start        int64        `json:"start"`
+	Granted      money.Amount `json:"granted"`
 }
 
 // period is the period of quota of a subscription at a moment.
@@ -103,8 +108,8 @@ type period struct {
 	resets int64 // when the next period begins; math.MaxInt64 when none does
 }
 
-// at returns the period at a moment that the sale is for, as far as the sale
-// alone tells.
+// at returns the period at a moment that the sale is for, as far as that follows
+// from the sale alone.
 func (s *sale) at(moment time.Time) period {
 	began := s.QuotaReset.Start(moment).Unix()
 	p := period{start: max(began, s.Since), from: max(began, s.From), until: s.Until, resets: math.MaxInt64}
@@ -136,19 +141,17 @@ func (s *subscriptionRecord) periodAt(r storage.Reader, moment time.Time) (p per
 		}
 	}
 
-	var have periodRecord
-	if p.opened, err = storage.GetRecord(r, s.periodKey(p.start), &have); err != nil {
+	have, err := periods.Get(r, s.User, s.ID, p.start)
+	if err != nil {
 		return p, false, err
 	}
-	p.quota = have.Granted
-	if !p.opened {
-		began, _, err := s.saleAt(r, p.start)
-		if err != nil {
-			return p, false, err
-		}
-		p.quota = began.Quota
+	if p.opened = have != nil; p.opened {
+		p.quota = have.Granted
+		return p, true, nil
 	}
-	return p, true, nil
+	began, _, err := s.saleAt(r, p.start)
+	p.quota = began.Quota
+	return p, err == nil, err
 }
 
 // used is what has been spent of the quota of a period, as far as it is durable,
@@ -177,13 +180,13 @@ func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error
 	}
 	_, err := ledger.Book(t, now, ledger.Transfer{
 		ID: grantID(s.ID, p.start), Kind: ledger.Grant, User: s.User, Reference: reference(s.ID),
-		Legs: ledger.Move(ledger.Granted, account, p.quota),
+		Legs: ledger.LegsBetween(ledger.Granted, account, p.quota),
 	})
 	if err != nil {
 		return err
 	}
 	p.opened = true
-	return storage.SetRecord(t, s.periodKey(p.start), periodRecord{p.quota})
+	return periods.Put(t, nil, &periodRecord{s.User, s.ID, p.start, p.quota})
 }
 
 // grantID is the transfer that opens a period.
@@ -191,39 +194,38 @@ func grantID(id, start int64) ledger.ID {
 	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
 }
 
-// Sources is what a ledger's Options need: it lists what a user may spend, in
-// his order, subscriptions soonest to end first. On the way it brings them up to
-// the time that now tells: the quota of a new period is granted, and those that
-// have ended are no source any more.
+// Sources returns the function that [ledger.Options] need. It lists what a user may spend in the
+// order of the user's preference, subscriptions soonest to end first. It grants the quota of a
+// period that has begun, and leaves out subscriptions that have ended by the time now returns.
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
 	return func(t storage.Txn, user string) (ledger.Sources, error) {
 		now := now()
-		r, err := readRoster(t, user, now)
+		r, err := readSummary(t, user, now)
 		if err != nil {
 			return ledger.Sources{}, err
 		}
-		s, _, err := r.sources(t, now, user)
+		s, _, err := r.sources(t, now)
 		return s, err
 	}
 }
 
-// spend tells what a user may spend from now on, in a transaction that has changed
-// that, and stores his roster.
-func spend(t *ledger.Txn, now time.Time, user string, r *roster) (quotas, error) {
-	s, q, err := r.sources(t, now, user)
+// spend lists what a user may spend from now on, in a transaction that has changed it, and
+// stores the summary.
+func spend(t *ledger.Txn, now time.Time, r *summary) (quotas, error) {
+	s, q, err := r.sources(t, now)
 	if err == nil {
 		t.Spend(s)
 	}
 	return q, err
 }
 
-func (r *roster) sources(t storage.Txn, now time.Time, user string) (s ledger.Sources, quotas quotas, err error) {
-	account, err := readAccount(t, user)
+func (r *summary) sources(t storage.Txn, now time.Time) (s ledger.Sources, quotas quotas, err error) {
+	account, err := readAccount(t, r.User)
 	if err != nil {
 		return s, quotas, err
 	}
-	quotas = r.openQuotas(t, now, user)
-	wallet := []ledger.Account{ledger.Wallet(user)}
+	quotas = r.openQuotas(t, now)
+	wallet := []ledger.Account{ledger.Wallet(r.User)}
 	switch account.preference() {
 	case SubscriptionFirst:
 		s.Order = append(quotas.accounts, wallet...)
@@ -237,7 +239,8 @@ func (r *roster) sources(t storage.Txn, now time.Time, user string) (s ledger.So
 	if quotas.until != 0 {
 		s.Until = time.Unix(quotas.until, 0)
 	}
-	return s, quotas, cmp.Or(r.setDue(t, user, quotas.until), r.write(t, user))
+	r.Due = quotas.until
+	return s, quotas, r.write(t)
 }
 
 // quotas are what the subscriptions of a user have to spend at a moment.
@@ -247,7 +250,7 @@ type quotas struct {
 	unopened map[int64]error  // subscriptions whose period could not be opened, and why
 }
 
-// again asks for another look at a time.
+// again sets until to a time, if that is earlier.
 func (q *quotas) again(at int64) {
 	if q.until == 0 || at < q.until {
 		q.until = at
@@ -255,29 +258,28 @@ func (q *quotas) again(at int64) {
 }
 
 // openQuotas opens the periods that are due, and returns all present ones. What
-// has ended is struck off.
+// has ended is removed from the summary.
 //
-// A period that cannot be opened is left out, so that it keeps nobody from his
-// wallet and from his other subscriptions, and is tried again within a minute.
-// What the engine itself could not read ends the transaction all the same: the
-// store sees to that.
-func (r *roster) openQuotas(t storage.Txn, now time.Time, user string) (q quotas) {
-	r.strike(now)
-	for i := range r.running {
-		x := &r.running[i]
-		found, err := x.open(t, now, user)
+// A period that cannot be opened is left out and tried again within a minute, so that the user
+// can spend the wallet and the other subscriptions. If the engine itself fails to read, the
+// transaction fails.
+func (r *summary) openQuotas(t storage.Txn, now time.Time) (q quotas) {
+	r.removeEnded(now)
+	for i := range r.Running {
+		x := &r.Running[i]
+		found, err := x.open(t, now, r.User)
 		switch {
 		case err != nil:
 			if q.unopened == nil {
 				q.unopened = make(map[int64]error)
 			}
-			q.unopened[x.id] = err
-			q.again(min(x.end, now.Truncate(time.Minute).Add(time.Minute).Unix()))
+			q.unopened[x.ID] = err
+			q.again(min(x.End, now.Truncate(time.Minute).Add(time.Minute).Unix()))
 		case !found: // the clock was set back behind the purchase
 			q.again(now.Unix() + 1)
 		default:
-			q.accounts = append(q.accounts, quotaAccount(user, x.id, x.presence.start))
-			q.again(x.presence.until)
+			q.accounts = append(q.accounts, quotaAccount(r.User, x.ID, x.Start))
+			q.again(x.Until)
 		}
 	}
 	return q
@@ -286,10 +288,10 @@ func (r *roster) openQuotas(t storage.Txn, now time.Time, user string) (q quotas
 // open finds the period that a subscription is in now, and opens it if it is due.
 // It returns false when none was sold.
 func (x *running) open(t storage.Txn, now time.Time, user string) (found bool, err error) {
-	if x.presence.from <= now.Unix() && now.Unix() < x.presence.until {
+	if x.From <= now.Unix() && now.Unix() < x.Until {
 		return true, nil
 	}
-	s, err := readSubscription(t, user, x.id)
+	s, err := readSubscription(t, user, x.ID)
 	if err != nil {
 		return false, err
 	}

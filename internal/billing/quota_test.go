@@ -21,14 +21,14 @@ var huge = Plan{
 }
 
 // sources are the accounts of periods that ann may spend from now.
-func (f *desk) sources() (accounts []ledger.Account) {
+func (f *fixture) sources() (accounts []ledger.Account) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(t storage.Txn) error {
-		r, err := readRoster(t, f.user, f.clock.Now())
+		r, err := readSummary(t, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
-		_, q, err := r.sources(t, f.clock.Now(), f.user)
+		_, q, err := r.sources(t, f.clock.Now())
 		accounts = q.accounts
 		return err
 	})
@@ -40,7 +40,7 @@ func (f *desk) sources() (accounts []ledger.Account) {
 
 func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.plans = plansOf(t, append(testPlans[:len(testPlans):len(testPlans)], huge)...)
 	core, logs := observer.New(zap.ErrorLevel)
 	f.log = zap.New(core)
@@ -87,7 +87,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 
 func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.damaged = true // the grant below belongs to no period
 	f.credit(100)
 	f.mustBuy(2, "k")
@@ -95,7 +95,7 @@ func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		_, err := ledger.Book(txn, f.clock.Now(), ledger.Transfer{
 			ID: ledger.IDOf("before"), Kind: ledger.Grant, User: f.user,
-			Legs: ledger.Move(ledger.Granted, ledger.Quota(f.user, 1, february), 5),
+			Legs: ledger.LegsBetween(ledger.Granted, ledger.Quota(f.user, 1, february), 5),
 		})
 		return err
 	})
@@ -112,15 +112,15 @@ func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
 
 func TestAClockThatWasAheadForAWhileTakesNoSubscription(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]func(f *desk){
-		"a call":        func(f *desk) { f.mustSpend(1) },
-		"a sweep":       func(f *desk) { f.must(f.Sweep(f.t.Context())) },
-		"a credit":      func(f *desk) { f.credit(1) },
-		"one more sold": func(f *desk) { f.mustBuy(1, "other") },
+	for name, meanwhile := range map[string]func(f *fixture){
+		"a call":        func(f *fixture) { f.mustSpend(1) },
+		"a sweep":       func(f *fixture) { f.must(f.Sweep(f.t.Context())) },
+		"a credit":      func(f *fixture) { f.credit(1) },
+		"one more sold": func(f *fixture) { f.mustBuy(1, "other") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			f.credit(100)
 			f.mustBuy(1, "a") // until February 28th
 			f.mustBuy(2, "b") // until April 30th, 5 a month
@@ -147,7 +147,7 @@ func TestAClockThatWasAheadForAWhileTakesNoSubscription(t *testing.T) {
 
 func TestCallsLookThroughRunningSubscriptionsOnly(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(6, "a") // for three days
 	f.mustBuy(1, "b") // for a month

@@ -18,7 +18,7 @@ import (
 )
 
 // quotaLeft is what the ledger has in a period of a subscription.
-func (f *desk) quotaLeft(id int64, start time.Time) (left money.Amount) {
+func (f *fixture) quotaLeft(id int64, start time.Time) (left money.Amount) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		state, err := ledger.ReadState(r, ledger.Quota(f.user, id, start))
@@ -32,7 +32,7 @@ func (f *desk) quotaLeft(id int64, start time.Time) (left money.Amount) {
 }
 
 // shows checks the quota of a subscription as it stands now.
-func (f *desk) shows(id int64, status Status, total, used money.Amount, reset time.Time) {
+func (f *fixture) shows(id int64, status Status, total, used money.Amount, reset time.Time) {
 	f.t.Helper()
 	s := f.one(id)
 	next := int64(0)
@@ -47,7 +47,7 @@ func (f *desk) shows(id int64, status Status, total, used money.Amount, reset ti
 
 func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(40)
 	start := f.clock.Now()
 	if s := f.mustBuy(1, "k"); s.EndTime != date(2026, 2, 28, 12).Unix() {
@@ -69,7 +69,7 @@ func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
 
 func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(40)
 	f.mustBuy(1, "k")
 	f.mustSpend(2)
@@ -88,7 +88,7 @@ func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
 
 func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(60)
 	bought := f.clock.Now()
 	r := f.mustBuy(2, "k")
@@ -117,7 +117,7 @@ func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 
 func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k") // until April 30th
 	f.clock.set(date(2026, 4, 10, 0))
@@ -138,7 +138,7 @@ func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
 
 func TestARenewalInTheSecondOfThePurchaseGrantsNoPeriodTwice(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k")
 	if r := f.mustRenew(1, "r"); r.QuotaTotal != 5 || r.EndTime != date(2026, 7, 30, 12).Unix() {
@@ -148,7 +148,7 @@ func TestARenewalInTheSecondOfThePurchaseGrantsNoPeriodTwice(t *testing.T) {
 
 func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k") // 5 a month, until April 30th 12:00
 
@@ -186,7 +186,7 @@ func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 
 func TestParallelRenewalsExtendOnceForEachThatSucceeds(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(10 + 5*10 + 9)
 	f.mustBuy(1, "k")
 	ends := make([]int64, 40)
@@ -229,7 +229,7 @@ func TestCallsArePaidInTheUsersOrder(t *testing.T) {
 	} {
 		t.Run(string(preference), func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			f.credit(30)
 			f.mustBuy(1, "a") // ends later
 			f.mustBuy(6, "b")
@@ -262,7 +262,7 @@ func TestCallsArePaidInTheUsersOrder(t *testing.T) {
 
 func TestAPreferenceThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	if err := f.SetPreference(t.Context(), f.user, "mine"); codeOf(err) != fault.InvalidParameter {
 		t.Errorf("it was answered %v", err)
 	}
@@ -273,7 +273,7 @@ func TestAPreferenceThatIsNoneIsRefused(t *testing.T) {
 
 func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(2, "k")
 	r, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 5)
@@ -294,7 +294,7 @@ func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 
 func TestACancelledSubscriptionIsNoSourceAndNotRenewed(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(1, "k")
 	f.mustSpend(2)
@@ -323,7 +323,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 	err := store.Update(t.Context(), func(txn storage.Txn) (err error) {
 		for id, owner := range owners {
 			if owner != "" {
-				err = cmp.Or(err, txn.Set(storage.Key(subscriptionPrefix, owner, id), nil, never))
+				err = cmp.Or(err, txn.Set(storage.Key(subscriptions.Name, owner, id), nil, never))
 			}
 		}
 		for id, want := range owners {
@@ -340,7 +340,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 
 func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	before := f.keys("activity")
 	for i, p := range []Preference{SubscriptionFirst, SubscriptionFirst, WalletOnly, WalletOnly, WalletOnly} {
 		f.must(f.SetPreference(t.Context(), f.user, p))
@@ -357,7 +357,7 @@ func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 // It is one of the changes of which a user makes so many in a day.
 func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	orders := []Preference{WalletOnly, WalletFirst}
 	for i := range identity.MaxKeys {
 		f.must(f.SetPreference(t.Context(), f.user, orders[i%2]))
@@ -373,7 +373,7 @@ func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
 
 func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k")
 	f.mustBuy(1, "l")
@@ -396,7 +396,7 @@ func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
 
 func TestAClockThatWasSetBackSpendsTheWallet(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(1, "k")
 	f.clock.set(date(2026, 1, 30, 0))

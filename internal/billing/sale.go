@@ -48,14 +48,13 @@ var actions = map[saleKind]string{
 	bought: "subscription.buy", claimed: "subscription.claim", granted: "subscription.grant", renewed: "subscription.renew",
 }
 
-// maxLive is how many running subscriptions one user may have: whenever his
-// money changes, all of them are looked through, and after midnight all of their
-// periods opened in one transaction.
+// maxLive is how many running subscriptions one user may have. Every change of the user's money
+// goes through all of them, and after midnight one transaction opens all of their periods.
 const maxLive = 1000
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
-	r, err := readRoster(t, user, now)
+	r, err := readSummary(t, user, now)
 	if err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
@@ -70,12 +69,14 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 		return Receipt{}, identity.Event{}, err
 	}
 	id++
-	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), First: &firstSale{x.kind, x.id}}
+	s := &subscriptionRecord{
+		ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), Claimed: x.kind == claimed, First: &firstSale{x.kind, x.id},
+	}
 	if err := storage.SetRecord(t, counterKey, id); err != nil {
 		return Receipt{}, identity.Event{}, err
 	}
-	receipt, event, err := x.sell(t, now, s, r)
-	if err == nil && len(r.running) > maxLive {
+	receipt, event, err := x.sell(t, now, nil, s, r)
+	if err == nil && len(r.Running) > maxLive {
 		err = fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
 	}
 	return receipt, event, err
@@ -83,8 +84,9 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
-func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
-	r, err := readRoster(t, s.User, now)
+func (x deal) extend(t *ledger.Txn, now time.Time, s *subscriptionRecord) (Receipt, identity.Event, error) {
+	before := *s
+	r, err := readSummary(t, s.User, now)
 	if err == nil {
 		err = s.unfold(t)
 	}
@@ -92,33 +94,33 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receip
 		return Receipt{}, identity.Event{}, err
 	}
 	r.remove(s.ID)
-	return x.sell(t, now, s, r)
+	return x.sell(t, now, &before, s, r)
 }
 
 // sell moves the money and the quota, writes the sale and the subscription, and
-// puts it on the roster.
-func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster) (Receipt, identity.Event, error) {
+// puts it in the summary.
+func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, r *summary) (Receipt, identity.Event, error) {
 	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
 	}
-	deed, err := x.deed(t, now, &s)
+	made, err := x.saleOf(t, now, s)
 	if err != nil {
 		return Receipt{}, event, err
 	}
-	if err := x.move(t, now, &s, deed); err != nil {
+	if err := x.book(t, now, s, made); err != nil {
 		return Receipt{}, event, err
 	}
-	s.Title, s.Terms, s.End = x.plan.Title, deed.Terms, deed.Until
+	s.Title, s.Terms, s.End = x.plan.Title, made.Terms, made.Until
 	if s.First == nil {
-		err = storage.SetRecord(t, s.saleKey(deed.From), deed)
+		err = sales.Put(t, nil, &made)
 	}
-	if err := cmp.Or(err, storage.SetRecord(t, s.key(), s)); err != nil {
+	if err := cmp.Or(err, subscriptions.Put(t, before, s)); err != nil {
 		return Receipt{}, event, err
 	}
-	p, err := r.enter(t, now, &s, deed)
+	p, err := r.enter(t, now, s, made)
 	if err == nil {
-		_, err = spend(t, now, s.User, r)
+		_, err = spend(t, now, r)
 	}
 	if err != nil {
 		return Receipt{}, event, err
@@ -134,16 +136,16 @@ func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster
 	return receipt, event, err
 }
 
-// enter puts a subscription that was sold on the roster, and returns the period
+// enter puts a subscription that was sold in the summary, and returns the period
 // that it is in now.
-func (r *roster) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
+func (r *summary) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
 	if made.From == made.Time { // the period begins with the sale, which has granted it
 		p = made.at(now)
 		p.quota, p.opened = made.Quota, true
 	} else if p, _, err = s.periodAt(t, now); err != nil {
 		return p, err
 	}
-	x := running{id: s.ID, end: s.End}
+	x := running{ID: s.ID, End: s.End}
 	if p.opened {
 		x.presence = p.presence()
 	}
@@ -151,10 +153,11 @@ func (r *roster) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made
 	return p, nil
 }
 
-// deed returns the sale that a deal makes of a subscription.
-func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
+// saleOf returns the sale that a deal makes of a subscription.
+func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
 	from := max(now.Unix(), s.End)
 	made := sale{
+		User: s.User, Subscription: s.ID,
 		Kind: x.kind, Transfer: x.id, Time: now.Unix(), From: from, Since: from,
 		Until: x.plan.Duration.After(time.Unix(from, 0)).Unix(),
 		Terms: Terms{
@@ -172,23 +175,23 @@ func (x deal) deed(r storage.Reader, now time.Time, s *subscriptionRecord) (sale
 	return made, err
 }
 
-// move books the transfer of a sale: from the wallet to what was sold, and from
-// what was granted to the quota. Its id stands for the claim, or for the mark of a
+// book books the transfer of a sale: from the wallet to what was sold, and from
+// what was granted to the quota. Its id stands for the idempotency key, or for the mark of a
 // free plan that was claimed, which was looked for before.
-func (x deal) move(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
+func (x deal) book(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
 	transfer := ledger.Transfer{
 		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,
-		Legs: ledger.Move(ledger.Wallet(s.User), ledger.Sold, x.price),
+		Legs: ledger.LegsBetween(ledger.Wallet(s.User), ledger.Sold, x.price),
 	}
 	if start, ok := made.grants(); ok {
 		if err := s.grant(t, start, made); err != nil {
 			return err
 		}
-		transfer.Legs = append(transfer.Legs, ledger.Move(ledger.Granted, s.quotaAccount(start), made.Quota)...)
+		transfer.Legs = append(transfer.Legs, ledger.LegsBetween(ledger.Granted, s.quotaAccount(start), made.Quota)...)
 	}
 	booked, err := t.BookNew(now, transfer)
 	if err == nil && !booked {
-		err = fmt.Errorf("billing: the transfer %s of a sale exists without its claim", x.id)
+		err = fmt.Errorf("billing: the transfer %s of a sale exists without its idempotency key", x.id)
 	}
 	return err
 }
@@ -198,14 +201,12 @@ func (s *subscriptionRecord) grant(t storage.Txn, start int64, made sale) error 
 	if s.First != nil {
 		return nil
 	}
-	var have periodRecord
-	if made.From > made.Time { // it may add to a period that was opened before
-		if _, err := storage.GetRecord(t, s.periodKey(start), &have); err != nil {
-			return err
-		}
+	have, err := periods.GetOrZero(t, s.User, s.ID, start) // the sale may add to a period that is open
+	if err != nil {
+		return err
 	}
-	have.Granted += made.Quota // cannot overflow unnoticed: the account is checked when it is booked
-	return storage.SetRecord(t, s.periodKey(start), have)
+	// The sum cannot overflow unnoticed: the account is checked when it is booked.
+	return periods.Put(t, nil, &periodRecord{s.User, s.ID, start, have.Granted + made.Quota})
 }
 
 // onSale returns the plan with this id, or why it is not sold. param names what
@@ -222,11 +223,11 @@ func onSale(plans *Plans, id int64, param string) (Plan, error) {
 }
 
 // charge reserves what a plan costs today.
-func (d *Desk) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
+func (b *Service) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
 	if plan.Price == 0 {
 		return nil, fault.At(fault.PlanFree, param, "the plan %d is free: it is claimed, once, and not paid for", plan.ID)
 	}
-	return d.ledger.ReserveWallet(ctx, user, plan.Price)
+	return b.ledger.ReserveWallet(ctx, user, plan.Price)
 }
 
 // checkPlanID refuses what cannot be the number of a plan.

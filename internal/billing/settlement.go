@@ -10,21 +10,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// What has been taken back of a paid order follows from its record alone: what
+// How much has been taken back of a paid order follows from its record alone: what
 // was refunded and what disputes keep, together at most what was paid. A notice
 // changes the record; then the difference is moved. So refunds and disputes of
 // the same money take it once, in whatever order they are told.
 
-// target is what of the credit is to be taken back.
+// target returns how much of the credit is to be taken back.
 func (o *orderRecord) target() money.Amount {
 	return o.Disputed + min(o.Refunded, o.Amount-o.Disputed)
 }
 
-// due is what is still to be taken; below zero: to be given back.
+// due returns what is still to be taken; below zero: to be given back.
 func (o *orderRecord) due() money.Amount { return o.target() - o.TakenWallet - o.TakenOwed }
 
-// note writes into the record what a notice of a refund or a dispute tells, and
-// returns whether that is new.
+// note writes a notice of a refund or a dispute into the record, and reports whether it
+// says anything new.
 func (o *orderRecord) note(n payments.Notice) bool {
 	switch n.Kind {
 	case payments.Refunded: // in all, so that an older notice tells less
@@ -65,7 +65,7 @@ func (o *orderRecord) dispute(id string) *dispute {
 	return &o.Disputes[len(o.Disputes)-1]
 }
 
-// paidStatus is where a paid order stands.
+// paidStatus returns the status of a paid order.
 func (o *orderRecord) paidStatus() OrderStatus {
 	switch {
 	case o.Disputed > 0:
@@ -112,18 +112,13 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 	id := topUpID(o.TradeNo)
 	_, err := ledger.Book(t, now, ledger.Transfer{
 		ID: id, Kind: ledger.TopUp, User: o.User, Reference: o.TradeNo,
-		Legs: ledger.Move(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
+		Legs: ledger.LegsBetween(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
 	})
 	if err != nil {
 		return err
 	}
-	o.PaidAt, o.Payment, o.Moves = now.Unix(), a.notice.Payment, append(o.Moves, id)
-	if o.Payment != "" {
-		if err := storage.SetRecord(t, storage.Key(paymentPrefix, o.Provider, o.Payment), o.TradeNo); err != nil {
-			return err
-		}
-	}
-	// What is taken here was credited here: nobody can have reserved it.
+	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
+	// What is taken here was credited in this transaction, so no reservation has it.
 	kind := payments.Refunded
 	if o.Disputed > 0 {
 		kind = payments.Disputed
@@ -137,8 +132,8 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 	return o.become(t, o.paidStatus())
 }
 
-// moveKinds are the kinds of the transfers that follow notices.
-var moveKinds = map[payments.Kind]ledger.Kind{
+// followingKinds are the kinds of the transfers that follow notices.
+var followingKinds = map[payments.Kind]ledger.Kind{
 	payments.Refunded: ledger.Refund, payments.Disputed: ledger.Dispute, payments.Restored: ledger.Restore,
 }
 
@@ -166,16 +161,16 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 			return err
 		}
 	}
-	id := moveID(o.TradeNo, len(o.Moves))
-	o.Moves = append(o.Moves, id)
+	id := transferID(o.TradeNo, len(o.Transfers))
+	o.Transfers = append(o.Transfers, id)
 	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: id, Kind: moveKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
+		ID: id, Kind: followingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
 	})
 	return err
 }
 
-// giveBack returns the legs that give back what was taken: to what the user owes
-// by this order, to the operator as far as he has borne that, and to the wallet.
+// giveBack returns the legs that give back what was taken: to what the user owes by this order,
+// to the operator as far as the operator has borne that, and to the wallet.
 func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed
@@ -192,7 +187,7 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 	borne := min(owed-open, account.WrittenOff)
 	if borne > 0 {
 		account.WrittenOff -= borne
-		if err := account.write(t, o.User); err != nil {
+		if err := accounts.Put(t, nil, account); err != nil {
 			return nil, err
 		}
 	}
@@ -207,7 +202,7 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 // topUpID is the transfer that credits an order.
 func topUpID(tradeNo string) ledger.ID { return ledger.IDOf("topup", tradeNo) }
 
-// moveID is the n-th transfer of an order; the credit is the first.
-func moveID(tradeNo string, n int) ledger.ID {
-	return ledger.IDOf("move", tradeNo, strconv.Itoa(n))
+// transferID is the n-th transfer of an order; the credit is the first.
+func transferID(tradeNo string, n int) ledger.ID {
+	return ledger.IDOf("order", tradeNo, strconv.Itoa(n))
 }

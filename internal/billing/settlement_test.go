@@ -16,7 +16,7 @@ import (
 
 func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	refund := func(event string, amount money.Amount, want Result) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
 
 func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	for _, err := range parallel(200, func(i int) error {
 		n := noticeOf(o, payments.Refunded, 90)
@@ -61,7 +61,7 @@ func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
 
 func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(1, "k") // quota does not help who owes
 	o := f.paid()
@@ -92,7 +92,7 @@ func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
 
 func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	f.mustSpend(30)
 	for _, err := range parallel(20, func(i int) error {
@@ -142,7 +142,7 @@ func (e *held) Update(ctx context.Context, fn func(storage.Txn) error) error {
 func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesk(t)
+		f := newFixture(t)
 		o := f.paid()
 		engine := &held{Engine: f.base}
 		f.on(engine)
@@ -210,7 +210,7 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			o := f.paid()
 			for i, s := range steps {
 				n := noticeOf(o, s.kind, s.amount)
@@ -227,7 +227,7 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 
 func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.paid()
 	f.mustSpend(70)
 	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
@@ -237,7 +237,7 @@ func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
 	if err != nil || x.Amount != -20 || x.WrittenOff != 50 {
 		t.Fatalf("cleared %+v, %v", x, err)
 	}
-	lines, _, err := f.ledger.Lines(t.Context(), ledger.Receivable(f.user), 0, 10)
+	lines, _, err := f.ledger.Entries(t.Context(), ledger.Receivable(f.user), 0, 10)
 	if err != nil || len(lines) != 2 || lines[0].Kind != ledger.Clear || lines[0].Amount != 70 || lines[0].Reference != "written off 0.00000005" {
 		t.Errorf("the receivable shows %+v, %v", lines, err)
 	}
@@ -262,7 +262,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newDesk(t)
+			f := newFixture(t)
 			o := f.mustOpen(newTill())
 			f.tell(row.early(o), row.told)
 			f.has(0)
@@ -273,7 +273,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 			if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 				t.Errorf("what was applied is listed: %v, %v", listed, err)
 			}
-			if n := f.keys(waitingPrefix); n != 0 {
+			if n := f.keys(waitingMismatches.Name); n != 0 {
 				t.Errorf("%d notices wait", n)
 			}
 		})
@@ -282,7 +282,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 
 func TestAWaitingNoticeInAnotherCurrencyStaysListed(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	o := f.mustOpen(newTill())
 	early := noticeOf(o, payments.Disputed, 30)
 	early.Currency = "EUR"

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Status is where a subscription stands.
@@ -63,6 +64,7 @@ type subscriptionRecord struct {
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
 	Cancelled int64  `json:"cancelled,omitempty"` // when
+	Claimed   bool   `json:"claimed,omitempty"`   // its first sale was a claim
 
 	// First is what else there is to say of its sale, until it has another. The
 	// period that the sale has opened needs no record as long.
@@ -77,16 +79,6 @@ type firstSale struct {
 	Transfer ledger.ID `json:"transfer"`
 }
 
-func (s *subscriptionRecord) key() []byte { return storage.Key(subscriptionPrefix, s.User, s.ID) }
-
-func (s *subscriptionRecord) saleKey(from int64) []byte {
-	return storage.Key(salePrefix, s.User, s.ID, storage.Inverted(from))
-}
-
-func (s *subscriptionRecord) periodKey(start int64) []byte {
-	return storage.Key(periodPrefix, s.User, s.ID, start)
-}
-
 func (s *subscriptionRecord) quotaAccount(start int64) ledger.Account {
 	return quotaAccount(s.User, s.ID, start)
 }
@@ -94,7 +86,7 @@ func (s *subscriptionRecord) quotaAccount(start int64) ledger.Account {
 // first is the only sale of a subscription that has First.
 func (s *subscriptionRecord) first() sale {
 	return sale{
-		Kind: s.First.Kind, Transfer: s.First.Transfer, Time: s.Start, From: s.Start, Until: s.End, Since: s.Start, Terms: s.Terms,
+		User: s.User, Subscription: s.ID, Kind: s.First.Kind, Transfer: s.First.Transfer, Time: s.Start, From: s.Start, Until: s.End, Since: s.Start, Terms: s.Terms,
 	}
 }
 
@@ -107,8 +99,8 @@ func (s *subscriptionRecord) unfold(t storage.Txn) error {
 	first := s.first()
 	s.First = nil
 	return cmp.Or(
-		storage.SetRecord(t, s.saleKey(first.From), first),
-		storage.SetRecord(t, s.periodKey(first.Since), periodRecord{first.Quota}),
+		sales.Put(t, nil, &first),
+		periods.Put(t, nil, &periodRecord{s.User, s.ID, first.Since, first.Quota}),
 	)
 }
 
@@ -156,68 +148,60 @@ func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (
 // reference names a subscription in transfers.
 func reference(id int64) string { return "subscription/" + strconv.FormatInt(id, 10) }
 
-// ownerOf returns whose a subscription is; empty when there is none. It looks
-// through all of them, for the one operator who asks: an index would be written
-// with every purchase.
+// ownerOf returns the user of a subscription; empty if there is none. It reads the keys of all
+// subscriptions, since only operators ask: an index would be written with every purchase.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
-	lo, hi := storage.Below(subscriptionPrefix)
-	err = r.Scan(lo, hi, func(key, _ []byte) bool {
-		at := len(key) - 8
-		if at > len(lo) && integer(key, at) == id {
-			user = string(key[len(lo) : at-1])
+	suffix := string(storage.AppendKey(nil, id))
+	for key, err := range subscriptions.PrimaryKeys(r, subscriptions.Under()) {
+		if user, found := strings.CutSuffix(key, suffix); found || err != nil {
+			return user, err
 		}
-		return user == ""
-	})
-	return user, err
+	}
+	return "", nil
 }
 
-// readSubscription returns a subscription of a user. One that is not there and
-// one of somebody else are refused alike.
-func readSubscription(r storage.Reader, user string, id int64) (s subscriptionRecord, err error) {
-	found, err := storage.GetRecord(r, storage.Key(subscriptionPrefix, user, id), &s)
-	if err == nil && !found {
+// readSubscription returns a subscription of a user. A subscription of another user gets the same
+// error as one that does not exist.
+func readSubscription(r storage.Reader, user string, id int64) (*subscriptionRecord, error) {
+	s, err := subscriptions.Get(r, user, id)
+	if err == nil && s == nil {
 		err = fault.At(fault.SubscriptionNotFound, "subscription_id", "there is no subscription %d", id)
 	}
 	return s, err
 }
 
 // Subscriptions returns all subscriptions of a user, the latest first.
-func (d *Desk) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
-	lo, hi := storage.Below(subscriptionPrefix, user)
-	return d.subscriptions(ctx, lo, hi)
+func (b *Service) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
+	return b.list(ctx, subscriptions.Under(user))
 }
 
 // AllSubscriptions returns the subscriptions of the user with this id or name,
 // for operators; those of all users when it is empty.
-func (d *Desk) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
+func (b *Service) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
 	if idOrName == "" {
-		lo, hi := storage.Below(subscriptionPrefix)
-		return d.subscriptions(ctx, lo, hi)
+		return b.list(ctx, subscriptions.Under())
 	}
-	user, err := d.directory.User(ctx, idOrName)
+	user, err := b.directory.User(ctx, idOrName)
 	if err != nil {
 		return nil, err
 	}
-	return d.Subscriptions(ctx, user.ID)
+	return b.Subscriptions(ctx, user.ID)
 }
 
-func (d *Desk) subscriptions(ctx context.Context, lo, hi []byte) ([]Subscription, error) {
+func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, error) {
 	shown := []Subscription{}
-	err := d.view(ctx, func(r storage.Reader) error {
-		var records []subscriptionRecord
-		err := scan(r, lo, hi, func(_ []byte, s subscriptionRecord) bool {
-			records = append(records, s)
-			return true
-		})
-		for _, s := range records {
+	err := b.view(ctx, func(r storage.Reader) error {
+		for s, err := range subscriptions.Scan(r, in) {
 			if err != nil {
-				break
+				return err
 			}
-			var one Subscription
-			one, err = s.show(r, d.store.Now())
+			one, err := s.show(r, b.store.Now())
+			if err != nil {
+				return err
+			}
 			shown = append(shown, one)
 		}
-		return err
+		return nil
 	})
 	slices.SortFunc(shown, func(a, b Subscription) int { return int(b.ID - a.ID) })
 	return shown, err
@@ -225,23 +209,23 @@ func (d *Desk) subscriptions(ctx context.Context, lo, hi []byte) ([]Subscription
 
 // Cancel ends a subscription at once, for an operator. What is left of its quota
 // cannot be spent any more; nothing is paid back.
-func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
+func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
 	if err := checkReason(reason, false); err != nil {
 		return Subscription{}, err
 	}
 	var user string
-	err := d.view(ctx, func(r storage.Reader) (err error) {
+	err := b.view(ctx, func(r storage.Reader) (err error) {
 		user, err = ownerOf(r, id)
 		return err
 	})
 	if err != nil {
 		return Subscription{}, err
 	}
-	c, err := claim(operatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
+	c, err := idempotencyKey(operatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
 	if err != nil {
 		return Subscription{}, err
 	}
-	shown, _, err := once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, identity.Event, error) {
+	shown, _, err := once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, identity.Event, error) {
 		e := identity.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(reference(id), reason)}
 		s, err := readSubscription(t, user, id)
 		if err != nil {
@@ -250,16 +234,17 @@ func (d *Desk) Cancel(ctx context.Context, actor string, id int64, reason string
 		if s.Cancelled != 0 {
 			return Subscription{}, e, alreadyCancelled(id)
 		}
-		r, err := readRoster(t, user, now)
+		r, err := readSummary(t, user, now)
 		if err != nil {
 			return Subscription{}, e, err
 		}
 		r.remove(id)
+		before := *s
 		s.Cancelled = now.Unix()
-		if err := storage.SetRecord(t, s.key(), s); err != nil {
+		if err := subscriptions.Put(t, &before, s); err != nil {
 			return Subscription{}, e, err
 		}
-		if _, err := spend(t, now, user, r); err != nil {
+		if _, err := spend(t, now, r); err != nil {
 			return Subscription{}, e, err
 		}
 		shown, err := s.show(t, now)

@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"go.uber.org/zap"
 
@@ -10,69 +11,73 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// sweepMost is how many users, and how many orders, one Sweep looks after.
+// sweepMost is how many users, and how many orders, one Sweep handles.
 const sweepMost = 256
 
-// Sweep does what time alone asks for: it opens the quota of new periods, ends
-// what has ended, and lets orders expire that nobody has paid. It is called now
-// and then and does a bounded part of it; what is left is done by the next, or
-// on the way by whoever comes first.
-func (d *Desk) Sweep(ctx context.Context) error {
-	now := d.store.Now().Unix()
-	var users, orders [][]byte
-	err := d.view(ctx, func(r storage.Reader) (err error) {
-		lo, _ := storage.Below(duePrefix)
-		if users, err = keysBetween(r, lo, storage.Key(duePrefix, now+1), sweepMost); err != nil {
+// Sweep does what is due by time: it opens the quota of new periods, ends subscriptions, and lets
+// unpaid orders expire. It is called at intervals and does a bounded part. The next call does the
+// rest, unless a request of the user does it first.
+func (b *Service) Sweep(ctx context.Context) error {
+	before := b.store.Now().Unix() + 1
+	var users, expired []string
+	err := b.view(ctx, func(r storage.Reader) (err error) {
+		if users, err = first(summaries.PrimaryKeys(r, dueSummaries.Under().Before(before)), sweepMost); err != nil {
 			return err
 		}
-		lo, _ = storage.Below(orderDuePrefix)
-		orders, err = keysBetween(r, lo, storage.Key(orderDuePrefix, now+1), sweepMost)
+		expired, err = first(orders.PrimaryKeys(r, dueOrders.Under().Before(before)), sweepMost)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	var failed []error // one user's trouble does not keep the others waiting
-	for _, key := range users {
-		failed = append(failed, d.sweepUser(ctx, string(key[len(duePrefix)+1+9:])))
+	var failed []error // the errors of one user do not keep the others waiting
+	for _, user := range users {
+		failed = append(failed, b.sweepUser(ctx, user))
 	}
-	if len(orders) > 0 {
-		failed = append(failed, unavailable(d.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
+	if len(expired) > 0 {
+		failed = append(failed, ledger.Unavailable(b.store.Update(ctx, func(t storage.Txn) error {
+			for _, tradeNo := range expired {
+				o, err := readOrder(t, tradeNo)
+				if err == nil && o != nil && o.Status == Pending {
+					err = o.become(t, Lapsed)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})))
 	}
 	return errors.Join(failed...)
 }
 
-// sweepUser brings what a user may spend up to now.
-func (d *Desk) sweepUser(ctx context.Context, user string) error {
+// first returns at most n keys.
+func first(keys iter.Seq2[string, error], n int) (list []string, err error) {
+	for key, err := range keys {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, key); len(list) == n {
+			break
+		}
+	}
+	return list, nil
+}
+
+// sweepUser brings what a user may spend up to date.
+func (b *Service) sweepUser(ctx context.Context, user string) error {
 	var q quotas
-	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
-		now := d.store.Now()
-		r, err := readRoster(t, user, now)
+	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
+		now := b.store.Now()
+		r, err := readSummary(t, user, now)
 		if err == nil {
-			q, err = spend(t, now, user, r)
+			q, err = spend(t, now, r)
 		}
 		return err
 	})
 	for id, why := range q.unopened {
-		d.log.Error("a period of quota cannot be opened; until it can, the user spends without it",
+		b.log.Error("a period of quota cannot be opened; until it can, the user spends without it",
 			zap.String("user_id", user), zap.Int64("subscription_id", id), zap.Error(why))
 	}
 	return err
-}
-
-// expire ends the orders at these keys that are still pending.
-func expire(t storage.Txn, due [][]byte) error {
-	for _, key := range due {
-		o, found, err := readOrder(t, string(key[len(orderDuePrefix)+1+9:]))
-		if err != nil {
-			return err
-		}
-		if !found || o.Status != Pending {
-			continue
-		}
-		if err := o.become(t, Lapsed); err != nil {
-			return err
-		}
-	}
-	return nil
 }

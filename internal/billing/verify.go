@@ -2,6 +2,10 @@ package billing
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Verify looks whether what is sold and paid in is in the ledger as it should
@@ -22,9 +27,7 @@ import (
 func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
-		v.subscriptions, v.subscriptionIndexes, v.rosters, v.claims, v.dues,
-		v.orders, v.orderIndexes, v.mismatches,
-		v.transfers, v.answers,
+		v.tables, v.subscriptions, v.summaries, v.orders, v.transfers, v.answers,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -38,13 +41,53 @@ type verification struct {
 	now       time.Time
 	problem   func(format string, args ...any)
 	accounted *multiset.Hash // transfers, by what they were booked for
-	answered  *multiset.Hash // sales, by the answers to claims
+	answered  *multiset.Hash // sales, by the answers to idempotency keys
 	borne     *multiset.Hash // users, by what operators have borne for them
 
-	last struct { // that was asked for
-		user   string
-		roster *roster
+	last *summary // that was asked for
+}
+
+// tables checks each table with its indexes.
+func (v *verification) tables() error {
+	return cmp.Or(
+		subscriptions.Verify(v, (*subscriptionRecord).what, v.problem),
+		sales.Verify(v, func(s *sale) string { return fmt.Sprintf("sale of subscription %d from %d", s.Subscription, s.From) }, v.problem),
+		periods.Verify(v, func(p *periodRecord) string {
+			return fmt.Sprintf("period of subscription %d from %d", p.Subscription, p.Start)
+		}, v.problem),
+		summaries.Verify(v, func(s *summary) string { return "summary of " + s.User }, v.problem),
+		accounts.Verify(v, func(a *accountRecord) string { return "user " + a.User }, v.problem),
+		orders.Verify(v, func(o *orderRecord) string { return "order " + o.TradeNo }, v.problem),
+		notices.Verify(v, (*noticeRecord).what, v.problem),
+		mismatches.Verify(v, func(m *mismatchRecord) string { return "mismatch " + m.digest() }, v.problem),
+	)
+}
+
+// each calls fn for the records in a range. It skips those that cannot be decoded, which tables
+// reports, and reports what else of a record fn cannot read.
+func each[R any](v *verification, t *table.Table[R], in table.Range, fn func(*R) error) error {
+	for rec, err := range t.Scan(v, in) {
+		switch {
+		case rec != nil:
+			err = v.pass(fn(rec))
+		case errors.Is(err, storage.ErrUnreadable):
+			continue
+		}
+		if err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// pass reports an error of a record that cannot be read, so that the verification goes on, and
+// returns any other.
+func (v *verification) pass(err error) error {
+	if errors.Is(err, storage.ErrUnreadable) {
+		v.problem("%v", err)
+		return nil
+	}
+	return err
 }
 
 // subscriptions checks each subscription with its sales and periods.
@@ -53,14 +96,102 @@ func (v *verification) subscriptions() error {
 	if _, err := storage.GetRecord(v, counterKey, &last); v.pass(err) != nil {
 		return err
 	}
-	return each(v, subscriptionPrefix, func(key []byte, s subscriptionRecord) error {
-		if string(key) != string(s.key()) {
-			v.problem("subscription %d: it lies at the key of another, %q", s.ID, key)
-		}
+	err := each(v, &subscriptions, subscriptions.Under(), func(s *subscriptionRecord) error {
 		if s.ID > last {
 			v.problem("subscription %d: the counter stands at %d", s.ID, last)
 		}
-		return cmp.Or(v.listed(&s), v.sales(&s))
+		return cmp.Or(v.summarized(s), v.sales(s))
+	})
+	return cmp.Or(err,
+		each(v, &sales, sales.Under(), func(s *sale) error { return v.subscription(s.User, s.Subscription, "a sale") }),
+		each(v, &periods, periods.Under(), func(p *periodRecord) error { return v.subscription(p.User, p.Subscription, "a period") }))
+}
+
+// subscription checks that there is a subscription that something belongs to.
+func (v *verification) subscription(user string, id int64, what string) error {
+	there, err := subscriptions.Has(v, user, id)
+	if err == nil && !there {
+		v.problem("subscription %d of %s: it is not there, and has %s", id, user, what)
+	}
+	return err
+}
+
+// summaryOf returns the summary of a user; an empty one if there is none. It remembers the last.
+func (v *verification) summaryOf(user string) (*summary, error) {
+	if v.last == nil || v.last.User != user {
+		s, err := summaries.GetOrZero(v, user)
+		if errors.Is(err, storage.ErrUnreadable) {
+			s, err = new(summary), nil // tables has reported it
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.User = user
+		v.last = s
+	}
+	return v.last, nil
+}
+
+// summarized checks what the summary of its user says of a subscription.
+func (v *verification) summarized(s *subscriptionRecord) error {
+	have, err := v.summaryOf(s.User)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(have.Running, func(x running) bool { return x.ID == s.ID })
+	if i < 0 && s.Cancelled == 0 && s.End > have.Ended || i >= 0 && s.Cancelled != 0 {
+		v.problem("subscription %d: it is %s, and in the summary: %t", s.ID, s.status(v.now), i >= 0)
+		return nil
+	}
+	if i < 0 {
+		return nil
+	}
+	x := have.Running[i]
+	if x.End != s.End {
+		v.problem("subscription %d: in the summary it ends at %d, and it ends at %d", s.ID, x.End, s.End)
+	}
+	if x.presence == (presence{}) {
+		return nil
+	}
+	p, _, err := s.periodAt(v, time.Unix(x.From, 0))
+	if err == nil && (!p.opened || p.presence() != x.presence) {
+		v.problem("subscription %d: in the summary it is said to be in the period from %d, which is not so from %d until %d",
+			s.ID, x.Start, x.From, x.Until)
+	}
+	return err
+}
+
+// summaries checks that what is in a summary is there, and that the user is swept in time.
+func (v *verification) summaries() error {
+	return each(v, &summaries, summaries.Under(), func(s *summary) error {
+		if !slices.IsSortedFunc(s.Running, running.compare) {
+			v.problem("user %s: the summary is not in order", s.User)
+		}
+		for _, x := range s.Running {
+			if err := v.subscription(s.User, x.ID, "a place in the summary"); err != nil {
+				return err
+			}
+			if x.End > v.now.Unix() && (s.Due == 0 || s.Due > x.End) {
+				v.problem("subscription %d: no sweep is due when it ends", x.ID)
+			}
+		}
+		if len(s.Purchases) == 0 {
+			return nil
+		}
+		left := maps.Clone(s.Purchases)
+		err := each(v, &subscriptions, subscriptions.Under(s.User), func(of *subscriptionRecord) error {
+			began, _, err := of.saleAt(v, of.Start)
+			if err == nil && began.Kind == bought {
+				left[of.PlanID]--
+			}
+			return err
+		})
+		for plan, n := range left {
+			if n != 0 {
+				v.problem("user %s: plan %d was bought %d times, counted are %d", s.User, plan, s.Purchases[plan]-n, s.Purchases[plan])
+			}
+		}
+		return err
 	})
 }
 
@@ -69,13 +200,15 @@ func (v *verification) subscriptions() error {
 func (v *verification) sales(s *subscriptionRecord) error {
 	var later *sale
 	granted := make(map[int64]money.Amount) // with sales, by the start of the period
-	var failed error
-	err := s.sales(v, func(have sale) bool {
+	for have, err := range s.sales(v) {
+		if err != nil {
+			return err
+		}
 		switch {
 		case later != nil && s.First != nil:
 			v.problem("subscription %d: it has more sales than its only one", s.ID)
 		case later != nil:
-			v.link(s, &have, later)
+			v.link(s, have, later)
 		case have.Until != s.End || have.Terms != s.Terms:
 			v.problem("subscription %d: its last sale is another than it says", s.ID)
 		}
@@ -85,12 +218,10 @@ func (v *verification) sales(s *subscriptionRecord) error {
 		if start, ok := have.grants(); ok {
 			granted[start] += have.Quota
 		}
-		failed = v.sold(s, &have)
-		later = &have
-		return failed == nil
-	})
-	if err != nil || failed != nil {
-		return cmp.Or(err, failed)
+		if err := v.sold(s, have); err != nil {
+			return err
+		}
+		later = have
 	}
 	if later == nil {
 		v.problem("subscription %d: it was never sold", s.ID)
@@ -99,8 +230,17 @@ func (v *verification) sales(s *subscriptionRecord) error {
 	if later.Kind == renewed || later.From != s.Start || later.Since != s.Start {
 		v.problem("subscription %d: its first sale is a %s from %d, it began at %d", s.ID, later.Kind, later.From, s.Start)
 	}
-	if err := v.first(s, later); err != nil {
-		return err
+	if (later.Kind == claimed) != s.Claimed {
+		v.problem("subscription %d: its first sale is a %s, and it was claimed: %t", s.ID, later.Kind, s.Claimed)
+	}
+	if later.Kind == bought {
+		have, err := v.summaryOf(s.User)
+		if err != nil {
+			return err
+		}
+		if have.Purchases[s.PlanID] == 0 {
+			v.problem("subscription %d: the purchase of plan %d is not counted", s.ID, s.PlanID)
+		}
 	}
 	return v.periods(s, granted)
 }
@@ -130,26 +270,6 @@ func (v *verification) sold(s *subscriptionRecord, have *sale) error {
 
 func (s *subscriptionRecord) what() string { return "subscription " + strconv.FormatInt(s.ID, 10) }
 
-// first checks what is counted of first sales.
-func (v *verification) first(s *subscriptionRecord, have *sale) error {
-	switch have.Kind {
-	case bought:
-		r, err := v.rosterOf(s.User)
-		if err == nil && r.purchases(s.PlanID) == 0 {
-			v.problem("subscription %d: the purchase of plan %d is not counted", s.ID, s.PlanID)
-		}
-		return err
-	case claimed:
-		var id int64
-		_, err := storage.GetRecord(v, storage.Key(claimedPrefix, s.User, s.PlanID), &id)
-		if err == nil && id != s.ID {
-			v.problem("subscription %d: it was claimed, but the mark of plan %d names %d", s.ID, s.PlanID, id)
-		}
-		return err
-	}
-	return nil
-}
-
 // periods checks that each period was granted what was sold, in its record and
 // in the ledger: with sales, or when it was opened.
 func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Amount) error {
@@ -163,28 +283,24 @@ func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Am
 		}
 		delete(granted, s.Start)
 	}
-	lo, hi := storage.Below(periodPrefix, s.User, s.ID)
-	var failed error
-	err := scan(v, lo, hi, func(key []byte, have periodRecord) bool {
-		start := integer(key, len(lo))
-		want, withSale := granted[start]
-		delete(granted, start)
+	for have, err := range periods.Scan(v, periods.Under(s.User, s.ID)) {
+		if err != nil {
+			return err // what was not read may have been granted
+		}
+		want, withSale := granted[have.Start]
+		delete(granted, have.Start)
 		if !withSale {
-			if want, failed = v.opened(s, start); failed != nil {
-				return false
+			if want, err = v.opened(s, have.Start); err != nil {
+				return err
 			}
 		}
-		var entered money.Amount
-		if entered, failed = v.entered(s.quotaAccount(start)); failed != nil {
-			return false
+		entered, err := v.entered(s.quotaAccount(have.Start))
+		if err != nil {
+			return err
 		}
 		if have.Granted != want || entered != want {
-			v.problem("subscription %d: the period from %d was granted %v, the ledger has %v, sold was %v", s.ID, start, have.Granted, entered, want)
+			v.problem("subscription %d: the period from %d was granted %v, the ledger has %v, sold was %v", s.ID, have.Start, have.Granted, entered, want)
 		}
-		return true
-	})
-	if err = cmp.Or(err, failed); err != nil {
-		return err // what was not read may have been granted
 	}
 	for start, quota := range granted {
 		v.problem("subscription %d: the quota of %v from %d was not granted", s.ID, quota, start)
@@ -219,14 +335,4 @@ func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
 		return true
 	})
 	return sum, err
-}
-
-// subscriptionIndexes checks that what points to a subscription points to one.
-func (v *verification) subscriptionIndexes() (err error) {
-	for _, prefix := range []string{salePrefix, periodPrefix} {
-		err = cmp.Or(err, v.keys(prefix, 2, func(key []byte, user string, n ...int64) error {
-			return v.exists(key, storage.Key(subscriptionPrefix, user, n[0]))
-		}))
-	}
-	return err
 }

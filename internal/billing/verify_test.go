@@ -12,11 +12,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// rich is a desk with something of everything: of ann, subscription 1 was bought
+// rich is a fixture with something of everything: of ann, subscription 1 was bought
 // and renewed, 2 has a quota that resets, 3 was claimed, 4 was cancelled; the
 // first order is paid and refunded in part, the second is pending.
-func rich(t *testing.T) (f *desk, paid, pending Order) {
-	f = newDesk(t)
+func rich(t *testing.T) (f *fixture, paid, pending Order) {
+	f = newFixture(t)
 	f.credit(1000)
 	f.mustBuy(1, "a")
 	f.mustRenew(1, "b")
@@ -62,175 +62,179 @@ func plant(key []byte, record any) func(storage.Txn) error {
 	return func(t storage.Txn) error { return storage.SetRecord(t, key, record) }
 }
 
+func set(key, value []byte) func(storage.Txn) error {
+	return func(t storage.Txn) error { return t.Set(key, value, never) }
+}
+
 func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 	t.Parallel()
 	bought := date(2026, 1, 31, 12).Unix()
 	other := strings.Repeat("A", 32)
 	for name, row := range map[string]struct {
-		damage func(f *desk, paid, pending Order) func(storage.Txn) error
+		damage func(f *fixture, paid, pending Order) func(storage.Txn) error
 		want   string
 	}{
-		"the counter is behind": {func(*desk, Order, Order) func(storage.Txn) error {
+		"the counter is behind": {func(*fixture, Order, Order) func(storage.Txn) error {
 			return damage(counterKey, func(n *int64) { *n = 3 })
 		}, "subscription 4: the counter stands at 3"},
-		"a subscription that is not spent": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.remove(2) })
-		}, "subscription 2: it is active, and on the roster: false"},
-		"one that is spent although it was cancelled": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.add(running{id: 4, end: bought}) })
-		}, "subscription 4: it is cancelled, and on the roster: true"},
-		"one that is spent to another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.running[0].end++ })
-		}, "on the roster it ends at"},
-		"one that is spent and does not exist": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.add(running{id: 9, end: bought}) })
+		"a subscription that is not spent": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.remove(2) })
+		}, "subscription 2: it is active, and in the summary: false"},
+		"one that is spent although it was cancelled": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.add(running{ID: 4, End: bought}) })
+		}, "subscription 4: it is cancelled, and in the summary: true"},
+		"one that is spent to another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.Running[0].End++ })
+		}, "in the summary it ends at"},
+		"one that is spent and does not exist": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.add(running{ID: 9, End: bought}) })
 		}, "is not there"},
-		"a roster out of order": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.running[0], r.running[1] = r.running[1], r.running[0] })
-		}, "the roster is not in order"},
-		"a roster that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(rosterPrefix, f.user))
-		}, "subscription 2: it is active, and on the roster: false"},
-		"a roster that is damaged": {func(f *desk, _, _ Order) func(storage.Txn) error {
+		"a summary out of order": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.Running[0], r.Running[1] = r.Running[1], r.Running[0] })
+		}, "the summary is not in order"},
+		"a summary that is gone": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(summaries.Name, f.user))
+		}, "subscription 2: it is active, and in the summary: false"},
+		"a summary that is damaged": {func(f *fixture, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
-				return t.Set(storage.Key(rosterPrefix, f.user), []byte{rosterVersion}, never)
+				return t.Set(storage.Key(summaries.Name, f.user), []byte{storage.RecordVersion}, never)
 			}
-		}, "his roster cannot be read"},
-		"one that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(1)), func(s *subscriptionRecord) { s.End++ })
+		}, "a record of subsummary cannot be read"},
+		"one that has another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(1)), func(s *subscriptionRecord) { s.End++ })
 		}, "subscription 1: its last sale is another than it says"},
-		"an only sale for another time": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.Duration.Count = 9 })
+		"an only sale for another time": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.Duration.Count = 9 })
 		}, "subscription 2: the purchase from 1769860800 is for 9 months and ends at"},
-		"one that was cancelled, with an only sale that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(4)), func(s *subscriptionRecord) { s.End -= 3600 })
+		"one that was cancelled, with an only sale that has another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(4)), func(s *subscriptionRecord) { s.End -= 3600 })
 		}, "subscription 4: the purchase from"},
-		"one with an only sale that has another end": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
-		}, "subscription 2: on the roster it ends at"},
-		"another price": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Price++ })
+		"one with an only sale that has another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
+		}, "subscription 2: in the summary it ends at"},
+		"another price": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Price++ })
 		}, "subscription 1: the transfer"},
-		"another price of an only sale": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.Price++ })
+		"another price of an only sale": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.Price++ })
 		}, "subscription 2: the transfer"},
-		"a sale without a transfer": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Transfer[0]++ })
+		"a sale without a transfer": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Transfer[0]++ })
 		}, "does not exist"},
-		"an only sale without a transfer": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer[0]++ })
+		"an only sale without a transfer": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer[0]++ })
 		}, "does not exist"},
-		"a sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptionPrefix, f.user, int64(2)), func(s *subscriptionRecord) { s.First = nil })
+		"a sale that is gone": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.First = nil })
 		}, "subscription 2: it was never sold"},
-		"a sale beside an only one": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(salePrefix, f.user, int64(2), storage.Inverted(bought)), sale{})
+		"a sale beside an only one": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(sales.Name, f.user, int64(2), storage.Inverted(bought)), sale{User: f.user, Subscription: 2, From: bought})
 		}, "subscription 2: it has more sales than its only one"},
-		"a first sale that is gone": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(bought)))
+		"a first sale that is gone": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(bought)))
 		}, "subscription 1: its first sale is a renewal"},
-		"a renewal that begins later": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(salePrefix, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *sale) { s.From++ })
-		}, "subscription 1: the renewal from"},
-		"a sale of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(salePrefix, f.user, int64(9), storage.Inverted(bought)), sale{})
-		}, "is not there"},
-		"a period granted in part": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(periodPrefix, f.user, int64(1), bought), func(p *periodRecord) { p.Granted-- })
+		"a renewal that begins later": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *sale) { s.From++ })
+		}, "sale of subscription 1 from 1772280001: it lies at the key of another"},
+		"a sale of nothing": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(sales.Name, f.user, int64(9), storage.Inverted(bought)), sale{User: f.user, Subscription: 9, From: bought})
+		}, "it is not there, and has a sale"},
+		"a period granted in part": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(periods.Name, f.user, int64(1), bought), func(p *periodRecord) { p.Granted-- })
 		}, "subscription 1: the period from"},
-		"a period granted to the ledger only": {func(f *desk, _, _ Order) func(storage.Txn) error {
+		"a period granted to the ledger only": {func(f *fixture, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.Move(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
+					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
 				})
 				return err
 			}
 		}, "the ledger has 0.000000029, sold was 0.000000024"},
-		"the period of an only sale granted to the ledger in part": {func(f *desk, _, _ Order) func(storage.Txn) error {
+		"the period of an only sale granted to the ledger in part": {func(f *fixture, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.Move(ledger.Granted, quotaAccount(f.user, 2, bought), 3),
+					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 2, bought), 3),
 				})
 				return err
 			}
 		}, "subscription 2: for its only sale the ledger has 0.000000008, sold was 0.000000005"},
-		"a period that began at no reset": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(periodPrefix, f.user, int64(2), bought+60), periodRecord{5})
+		"a period that began at no reset": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(periods.Name, f.user, int64(2), bought+60), periodRecord{f.user, 2, bought + 60, 5})
 		}, "subscription 2: the period from"},
-		"a quota that was not granted": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(periodPrefix, f.user, int64(1), bought))
+		"a quota that was not granted": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(periods.Name, f.user, int64(1), bought))
 		}, "subscription 1: the quota of 0.000000024"},
-		"a purchase too many": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.countPurchase(1) })
+		"a purchase too many": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.countPurchase(1) })
 		}, "plan 1 was bought 2 times, counted are 3"},
-		"purchases not counted": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.bought = r.bought[1:] })
+		"purchases not counted": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { delete(r.Purchases, 1) })
 		}, "the purchase of plan 1 is not counted"},
-		"a claim without a mark": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(claimedPrefix, f.user, int64(3)))
-		}, "subscription 3: it was claimed"},
-		"a mark without a claim": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(claimedPrefix, f.user, int64(9)), int64(9))
-		}, "is not there"},
-		"nobody looks when time passes": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return f.roster(func(r *roster) { r.due = 0 })
-		}, "nobody will look at it"},
-		"the sweeper is not told": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(duePrefix, date(2026, 2, 28, 12).Unix(), f.user))
-		}, "is not there"},
-		"the sweeper is told twice": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(duePrefix, bought, f.user), nil)
-		}, "the user's next change is at"},
-		"a key that is no key": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant([]byte(salePrefix+"/x"), nil)
-		}, "cannot be read by this build"},
+		"a claim without a mark": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(claimedPlans.Name, f.user, int64(3)))
+		}, "subscription 3: its key of claimed is missing"},
+		"a mark without a claim": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(claimedPlans.Name, f.user, int64(9)), int64(9))
+		}, "a key of claimed leads to no record"},
+		"nobody looks when time passes": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *summary) { r.Due = 0 })
+		}, "no sweep is due when it ends"},
+		"the sweeper is not told": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(dueSummaries.Name, date(2026, 2, 28, 12).Unix(), f.user))
+		}, "its key of subdue is missing"},
+		"the sweeper is told twice": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(dueSummaries.Name, bought, f.user), nil)
+		}, "a key of subdue leads to no record"},
+		"a key that is no key": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant([]byte(sales.Name+"/x"), sale{})
+		}, "it lies at the key of another"},
 
-		"an order out of its list": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(userOrderPrefix, f.user, storage.Inverted(1), paid.TradeNo))
-		}, "is not there"},
-		"a pending order that never expires": {func(f *desk, _, pending Order) func(storage.Txn) error {
-			return remove(storage.Key(orderDuePrefix, pending.ExpiresAt, pending.TradeNo))
-		}, "it is pending, and among those that are pending: false"},
-		"a paid order that is open": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(openPrefix, f.user, paid.TradeNo), nil)
-		}, "it is paid, and among those that are pending: true"},
-		"an order paid by hand": {func(f *desk, _, pending Order) func(storage.Txn) error {
-			return damage(orderKey(pending.TradeNo), func(o *orderRecord) { o.PaidAt = 1 })
+		"an order out of its list": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return remove(storage.Key(userOrders.Name, f.user, storage.Inverted(1), paid.TradeNo))
+		}, "its key of userorder is missing"},
+		"a pending order that never expires": {func(f *fixture, _, pending Order) func(storage.Txn) error {
+			return remove(storage.Key(dueOrders.Name, pending.ExpiresAt, pending.TradeNo))
+		}, "its key of orderdue is missing"},
+		"a paid order that is open": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(openOrders.Name, f.user, paid.TradeNo), nil)
+		}, "a key of orderopen leads to no record"},
+		"an order paid by hand": {func(f *fixture, _, pending Order) func(storage.Txn) error {
+			return damage(storage.Key(orders.Name, pending.TradeNo), func(o *orderRecord) { o.PaidAt = 1 })
 		}, "does not name its credit"},
-		"a credit without a payment": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.PaidAt = 0 })
+		"a credit without a payment": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.PaidAt = 0 })
 		}, "without a payment, and money was moved for it"},
-		"another amount": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Amount++ })
+		"another amount": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Amount++ })
 		}, "is not what it should be"},
-		"a refund that was not taken": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Refunded = 40 })
+		"a refund that was not taken": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Refunded = 40 })
 		}, "it should be 0.00000004 in all"},
-		"a refund taken without a transfer": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Moves = o.Moves[:1] })
+		"a refund taken without a transfer": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Transfers = o.Transfers[:1] })
 		}, "its transfers have taken 0.00 from the wallet"},
-		"another status": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(orderKey(paid.TradeNo), func(o *orderRecord) { o.Status = Refunded })
+		"another status": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Status = Refunded })
 		}, "it is refunded and should be paid"},
-		"a payment of two orders": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(paymentPrefix, "till", paid.Payment), func(no *string) { *no = other })
-		}, "has credited"},
-		"a payment of nothing": {func(f *desk, paid, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(paymentPrefix, "till", "pi_x"), paid.TradeNo)
-		}, "was paid by another"},
-		"an event of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(eventPrefix, "till", "paid", "evt_x"), eventRecord{TradeNo: other})
+		"a payment of two orders": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return set(storage.Key(orderPayments.Name, "till", paid.Payment), []byte(other))
+		}, ": its key of payref is missing"},
+		"a payment of nothing": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
+			return set(storage.Key(orderPayments.Name, "till", "pi_x"), []byte(paid.TradeNo))
+		}, "a key of payref leads to no record"},
+		"an event of nothing": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(notices.Name, "till", "paid", "evt_x"), noticeRecord{Provider: "till", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
 		}, "is not there"},
-		"a key of nothing": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(orderKeyPrefix, f.user, "x"), orderKeyRecord{TradeNo: other})
-		}, "is not there"},
-		"a listed order that is not there": {func(f *desk, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(userOrderPrefix, f.user, int64(1), other), nil)
-		}, "there is no such order"},
-		"a mismatch that is not listed": {func(f *desk, _, _ Order) func(storage.Txn) error {
+		"a key of nothing": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return set(storage.Key(orderKeys.Name, f.user, "x"), []byte(other))
+		}, "a key of orderkey leads to no record"},
+		"a listed order that is not there": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+			return plant(storage.Key(userOrders.Name, f.user, int64(1), other), nil)
+		}, "a key of userorder leads to no record"},
+		"a mismatch that is not listed": {func(f *fixture, _, _ Order) func(storage.Txn) error {
 			m := mismatchOf("till", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
-			return remove(storage.Key(mismatchPrefix, storage.Inverted(f.clock.Now().UnixMilli()), m.digest()))
-		}, "is not there"},
+			return remove(storage.Key(latestMismatches.Name, storage.Inverted(f.clock.Now().UnixMilli()), m.digest()))
+		}, "its key of mismatchat is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +255,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 }
 
 // problems are what Verify finds.
-func (f *desk) problems() (found []string) {
+func (f *fixture) problems() (found []string) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		return Verify(r, f.clock.Now(), func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
@@ -278,7 +282,7 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 				func(r storage.Reader, _ func(ledger.Problem)) error { return Verify(r, f.clock.Now(), tell) })
 			return err
 		})
-		itself := key == string(counterKey) || key == string(storage.Key(subscriptionPrefix, f.user, int64(4)))
+		itself := key == string(counterKey) || key == string(storage.Key(subscriptions.Name, f.user, int64(4)))
 		if err != nil || !slices.Contains(found, planted) && !itself {
 			t.Errorf("with %q damaged: %v, found\n%s", key, err, strings.Join(found, "\n"))
 		}

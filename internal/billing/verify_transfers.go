@@ -2,6 +2,7 @@ package billing
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -60,7 +61,14 @@ var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 // booked for, and that what operators have borne is what their clears say. What
 // names transfers has been counted before.
 func (v *verification) transfers() error {
-	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+	err := each(v, &accounts, accounts.Under(), func(a *accountRecord) error {
+		v.borne.Add([]byte(a.User), int64(a.WrittenOff))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
 		if purposes[x.Kind] != nil {
 			v.accounted.Add(x.ID[:], -1)
 		}
@@ -81,8 +89,8 @@ func (v *verification) transfers() error {
 	return err
 }
 
-// borneBy is what an operator has borne by a transfer of what a user owed; below
-// zero: what came back to him.
+// borneBy returns what an operator has borne by a transfer of what a user owed; below
+// zero: what came back to the operator.
 func borneBy(x *ledger.Transfer) (borne money.Amount) {
 	if x.Kind != ledger.Clear && x.Kind != ledger.Restore {
 		return 0
@@ -95,8 +103,8 @@ func borneBy(x *ledger.Transfer) (borne money.Amount) {
 	return borne
 }
 
-// writtenOff finds the users for whom operators have borne something else than
-// is written down, among the few of whom that may be so.
+// writtenOff finds the users for whom operators have borne another amount than is written down,
+// among the few for whom the multiset differs.
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
@@ -105,12 +113,11 @@ func (v *verification) writtenOff() error {
 		}
 		return nil
 	})
-	err = cmp.Or(err, each(v, accountPrefix, func(key []byte, a accountRecord) error {
-		user := string(key[len(accountPrefix)+1:])
-		if !v.borne.EqualFor([]byte(user)) && a.WrittenOff != borne[user] {
-			v.problem("user %s: operators have borne %v of what was owed, written down are %v", user, borne[user], a.WrittenOff)
+	err = cmp.Or(err, each(v, &accounts, accounts.Under(), func(a *accountRecord) error {
+		if !v.borne.EqualFor([]byte(a.User)) && a.WrittenOff != borne[a.User] {
+			v.problem("user %s: operators have borne %v of what was owed, written down are %v", a.User, borne[a.User], a.WrittenOff)
 		}
-		delete(borne, user)
+		delete(borne, a.User)
 		return nil
 	}))
 	for user, by := range borne {
@@ -121,8 +128,8 @@ func (v *verification) writtenOff() error {
 
 // forOrder looks for the order of a transfer.
 func (v *verification) forOrder(x *ledger.Transfer) error {
-	o, found, err := readOrder(v, x.Reference)
-	if err == nil && (!found || !slices.Contains(o.Moves, x.ID)) {
+	o, err := readOrder(v, x.Reference)
+	if err == nil && (o == nil || !slices.Contains(o.Transfers, x.ID)) {
 		v.problem("transfer %s: it is a %s of order %q, which does not name it", x.ID, x.Kind, x.Reference)
 	}
 	return err
@@ -138,28 +145,135 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 	}
 	names := 0
 	sold := make(map[int64]bool) // the periods whose quota came with a sale
-	of := subscriptionRecord{ID: id, User: x.User}
-	if _, err := storage.GetRecord(v, of.key(), &of); err != nil {
+	of, err := subscriptions.Get(v, x.User, id)
+	if err != nil {
 		return err
 	}
-	err = of.sales(v, func(s sale) bool {
-		if s.Transfer == x.ID {
+	if of == nil {
+		of = &subscriptionRecord{ID: id, User: x.User}
+	}
+	for have, err := range of.sales(v) {
+		if err != nil {
+			return err
+		}
+		if have.Transfer == x.ID {
 			names++
 		}
-		if start, ok := s.grants(); ok {
+		if start, ok := have.grants(); ok {
 			sold[start] = true
 		}
-		return true
-	})
-	lo, hi := storage.Below(periodPrefix, x.User, id)
-	err = cmp.Or(err, scan(v, lo, hi, func(key []byte, _ periodRecord) bool {
-		if start := integer(key, len(lo)); grantID(id, start) == x.ID && !sold[start] {
+	}
+	for have, err := range periods.Scan(v, periods.Under(x.User, id)) {
+		if err != nil {
+			return err
+		}
+		if grantID(id, have.Start) == x.ID && !sold[have.Start] {
 			names++
 		}
-		return true
-	}))
-	if err == nil && names != 1 {
+	}
+	if names != 1 {
 		v.problem("transfer %s: it is a %s of %s, and %d sales and periods of it are by this transfer", x.ID, x.Kind, x.Reference, names)
+	}
+	return nil
+}
+
+// answer is what is kept of a receipt, or of a change of a wallet, to be answered
+// again.
+type answer struct {
+	User         string        `json:"user"`
+	Order        string        `json:"order"`
+	Subscription int64         `json:"subscription_id"`
+	Wallet       *WalletCharge `json:"wallet"` // of a receipt
+	Amount       money.Amount  `json:"amount"` // of a change
+}
+
+// readAnswer returns an answer; false when it is about no transfer.
+func readAnswer(result json.RawMessage) (a answer, is bool) {
+	return a, json.Unmarshal(result, &a) == nil && a.Order != ""
+}
+
+// answers checks that what was answered to an idempotency key has happened, and that each
+// sale was answered once: all are made under one. A change of a wallet may
+// be booked without one.
+func (v *verification) answers() error {
+	err := ledger.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
+		if a, is := readAnswer(result); is {
+			return v.answer(where, scope, a)
+		}
+		return nil
+	})
+	if err != nil || v.answered.Equal() {
+		return err
+	}
+	return each(v, &subscriptions, subscriptions.Under(), func(s *subscriptionRecord) error {
+		for have, err := range s.sales(v) {
+			if err == nil && !v.answered.EqualFor(have.Transfer[:]) {
+				err = v.answersTo(s.User, s.ID, have.Transfer)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// answer checks one answer against the transfer that it names.
+func (v *verification) answer(where, scope string, a answer) error {
+	var id ledger.ID
+	if err := id.UnmarshalText([]byte(a.Order)); err != nil {
+		v.problem("%s: it was answered the order %q: %v", where, a.Order, err)
+		return nil
+	}
+	if a.Wallet != nil {
+		v.answered.Add(id[:], -1)
+	}
+	x, found, err := ledger.ReadTransfer(v, id)
+	if errors.Is(err, storage.ErrUnreadable) {
+		return nil // the ledger tells of it
+	}
+	if err != nil {
+		return err
+	}
+	if !found {
+		v.problem("%s: it was answered the transfer %s, which does not exist", where, id)
+		return nil
+	}
+	var moved money.Amount
+	for _, leg := range x.Legs {
+		if leg.Account == ledger.Wallet(a.User) {
+			moved += leg.Amount
+		}
+	}
+	same := x.User == a.User && strings.TrimPrefix(scope, operatorScope("")) == a.User
+	switch x.Kind {
+	case ledger.Purchase, ledger.Renewal, ledger.Grant:
+		same = same && a.Wallet != nil && moved == -a.Wallet.Charged && x.Reference == reference(a.Subscription)
+	case ledger.Credit, ledger.Debit, ledger.Clear:
+		same = same && a.Wallet == nil && moved == a.Amount
+	default:
+		same = false
+	}
+	if !same {
+		v.problem("%s: it was answered the transfer %s, which is another: a %s of %v for %q, about %q", where, id, x.Kind, x.Legs, x.User, x.Reference)
+	}
+	return nil
+}
+
+// answersTo looks for the answers to a sale.
+func (v *verification) answersTo(user string, subscription int64, sold ledger.ID) error {
+	var err error
+	times := 0
+	for _, scope := range []string{user, operatorScope(user)} {
+		err = cmp.Or(err, ledger.ScanAnswers(v, scope, func(_, _ string, result json.RawMessage) error {
+			if a, is := readAnswer(result); is && a.Wallet != nil && a.Order == sold.String() {
+				times++
+			}
+			return nil
+		}))
+	}
+	if err == nil && times != 1 {
+		v.problem("subscription %d: the sale by the transfer %s is the answer to %d idempotency keys", subscription, sold, times)
 	}
 	return err
 }

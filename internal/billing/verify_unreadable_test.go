@@ -13,10 +13,9 @@ func TestVerifySaysNothingOfQuotaThatItCouldNotRead(t *testing.T) {
 	t.Parallel()
 	f, _, _ := rich(t)
 	f.damaged = true
-	lo, hi := storage.Below(periodPrefix)
 	var keys [][]byte
 	f.must(f.store.View(t.Context(), func(r storage.Reader) (err error) {
-		keys, err = keysBetween(r, lo, hi, -1)
+		keys, err = periods.Under().Keys(r, 100)
 		return err
 	}))
 	if len(keys) == 0 {

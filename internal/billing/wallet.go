@@ -2,6 +2,8 @@ package billing
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -38,14 +40,14 @@ type change struct {
 
 // Credit gives the user with this id or name money, for an operator. The amount
 // is more than zero; a reason is required, the key is optional.
-func (d *Desk) Credit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
+func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
 	}
-	return d.change(ctx, change{
+	return b.change(ctx, change{
 		operation: "credit", kind: ledger.Credit, amount: amount, actor: actor, user: idOrName, reason: reason, key: key,
 		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]ledger.Leg, error) {
-			return ledger.Move(ledger.Operator, ledger.Wallet(user), amount), nil
+			return ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), amount), nil
 		},
 	})
 }
@@ -53,15 +55,15 @@ func (d *Desk) Credit(ctx context.Context, actor, idOrName string, amount money.
 // Debit takes money from the wallet of the user with this id or name, for an
 // operator: all of amount, which is more than zero, or nothing when that is not
 // available. A reason is required, the key is optional.
-func (d *Desk) Debit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
+func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
 	}
-	return d.change(ctx, change{
+	return b.change(ctx, change{
 		operation: "debit", kind: ledger.Debit, amount: -amount, actor: actor, user: idOrName, reason: reason, key: key,
-		reserve: func(user string) (*ledger.Reservation, error) { return d.ledger.ReserveWallet(ctx, user, amount) },
+		reserve: func(user string) (*ledger.Reservation, error) { return b.ledger.ReserveWallet(ctx, user, amount) },
 		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]ledger.Leg, error) {
-			return ledger.Move(ledger.Wallet(user), ledger.Operator, amount), nil
+			return ledger.LegsBetween(ledger.Wallet(user), ledger.Operator, amount), nil
 		},
 	})
 }
@@ -69,20 +71,20 @@ func (d *Desk) Debit(ctx context.Context, actor, idOrName string, amount money.A
 // Clear settles what the user with this id or name owes after a refund or a
 // dispute, for an operator: the wallet pays what it has, the operator bears the
 // rest, and the user can spend again. A reason is required, the key is optional.
-func (d *Desk) Clear(ctx context.Context, actor, idOrName, reason, key string) (WalletChange, error) {
+func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string) (WalletChange, error) {
 	var owed money.Amount // when the operator asked: what comes later stays
 	var r *ledger.Reservation
-	return d.change(ctx, change{
+	return b.change(ctx, change{
 		operation: "clear", kind: ledger.Clear, actor: actor, user: idOrName, reason: reason, key: key,
 		reserve: func(user string) (*ledger.Reservation, error) {
-			funds, err := d.ledger.Funds(ctx, user)
+			funds, err := b.ledger.Funds(ctx, user)
 			if err != nil {
 				return nil, err
 			}
 			if owed = funds.Owed; owed == 0 {
 				return nil, fault.New(fault.Conflict, "nothing is owed")
 			}
-			r, err = d.ledger.ReserveUpTo(ctx, user, owed)
+			r, err = b.ledger.ReserveUpTo(ctx, user, owed)
 			return r, err
 		},
 		legs: func(t storage.Txn, user string, x *WalletChange) ([]ledger.Leg, error) {
@@ -99,7 +101,7 @@ func (d *Desk) Clear(ctx context.Context, actor, idOrName, reason, key string) (
 					return nil, err
 				}
 				account.WrittenOff += x.WrittenOff
-				if err := account.write(t, user); err != nil {
+				if err := accounts.Put(t, nil, account); err != nil {
 					return nil, err
 				}
 			}
@@ -114,15 +116,15 @@ func (d *Desk) Clear(ctx context.Context, actor, idOrName, reason, key string) (
 
 // change makes a change of a wallet once, with its transfer and the line of the
 // audit.
-func (d *Desk) change(ctx context.Context, c change) (WalletChange, error) {
+func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err := checkReason(c.reason, true); err != nil {
 		return WalletChange{}, err
 	}
-	user, err := d.directory.User(ctx, c.user)
+	user, err := b.directory.User(ctx, c.user)
 	if err != nil {
 		return WalletChange{}, err
 	}
-	own, err := claim(operatorScope(user.ID), drawn(c.key), c.operation, c.amount.String(), c.reason)
+	own, err := idempotencyKey(operatorScope(user.ID), drawn(c.key), c.operation, c.amount.String(), c.reason)
 	if err != nil {
 		return WalletChange{}, err
 	}
@@ -131,7 +133,7 @@ func (d *Desk) change(ctx context.Context, c change) (WalletChange, error) {
 		reserve = func() (*ledger.Reservation, error) { return c.reserve(user.ID) }
 	}
 	id := ledger.IDOf(user.ID, c.operation, own.Key)
-	done, replayed, err := once(ctx, d, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, identity.Event, error) {
+	done, replayed, err := once(ctx, b, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, identity.Event, error) {
 		x := WalletChange{User: user.ID, Order: id.String(), Amount: c.amount}
 		event := identity.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
 		legs, err := c.legs(t, user.ID, &x)
@@ -172,4 +174,27 @@ func positive(amount money.Amount) error {
 		return fault.At(fault.InvalidParameter, "amount", "amount is more than zero, this is %v", amount)
 	}
 	return nil
+}
+
+// AccountOf returns an account of a user by its public name: wallet, or the empty name;
+// receivable, whose balance is below zero by what the user owes; or
+// quota/<subscription>/<start>, a period of a subscription's quota by its start in Unix seconds.
+// It returns an error for any other name.
+func AccountOf(user, name string) (ledger.Account, error) {
+	switch name {
+	case "", "wallet":
+		return ledger.Wallet(user), nil
+	case "receivable":
+		return ledger.Receivable(user), nil
+	}
+	if rest, ok := strings.CutPrefix(name, "quota/"); ok {
+		id, start, _ := strings.Cut(rest, "/")
+		subscription, err := strconv.ParseInt(id, 10, 64)
+		seconds, err2 := strconv.ParseInt(start, 10, 64)
+		if err == nil && err2 == nil {
+			return quotaAccount(user, subscription, seconds), nil
+		}
+	}
+	return "", fault.At(fault.InvalidParameter, "account",
+		"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>")
 }

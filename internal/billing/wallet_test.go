@@ -3,6 +3,7 @@ package billing
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -11,7 +12,7 @@ import (
 
 func TestAnOperatorCreditsAndDebitsOnceForEachKey(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	for i, err := range parallel(50, func(int) error { return second(f.Credit(t.Context(), "operator", "ann", 10, "gift", "k")) }) {
 		if err != nil {
 			t.Fatalf("racer %d: %v", i, err)
@@ -37,7 +38,7 @@ func TestAnOperatorCreditsAndDebitsOnceForEachKey(t *testing.T) {
 
 func TestAKeyOfAnOperatorIsNoneOfTheUser(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	if _, err := f.Credit(t.Context(), "operator", "ann", 10, "gift", "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestAKeyOfAnOperatorIsNoneOfTheUser(t *testing.T) {
 
 func TestADebitTakesNoMoreThanIsAvailable(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(10)
 	call, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 7)
 	if err != nil {
@@ -75,7 +76,7 @@ func TestADebitTakesNoMoreThanIsAvailable(t *testing.T) {
 
 func TestChangesOfWalletsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(10)
 	for name, row := range map[string]struct {
 		user, reason, key string
@@ -104,5 +105,22 @@ func TestChangesOfWalletsAreRefused(t *testing.T) {
 	f.has(10)
 	if _, err := f.Clear(t.Context(), "operator", "ann", "r", ""); codeOf(err) != fault.Conflict {
 		t.Errorf("clearing nothing was answered %v", err)
+	}
+}
+
+func TestAccountsAreKnownByTheirNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]ledger.Account{
+		"": ledger.Wallet("u1"), "wallet": ledger.Wallet("u1"), "receivable": ledger.Receivable("u1"),
+		"quota/7/1800000000": ledger.Quota("u1", 7, time.Unix(1_800_000_000, 0)),
+	} {
+		if got, err := AccountOf("u1", name); err != nil || got != want {
+			t.Errorf("%q is %q, %v, want %q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"Wallet", "quota", "quota/7", "quota/7/x", "quota/x/7", "quota/7/1/2", "u/u2/wallet", "../u2/wallet", "budget/key/0"} {
+		if got, err := AccountOf("u1", name); codeOf(err) != fault.InvalidParameter {
+			t.Errorf("%q is %q, %v", name, got, err)
+		}
 	}
 }

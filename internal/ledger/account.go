@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -99,10 +100,10 @@ func (a Account) own() string {
 	return string(a)
 }
 
-// memo tells whether the account only counts: no money is in it.
+// memo reports whether the account only counts: no money is in it.
 func (a Account) memo() bool { return a.Owner() != "" && strings.HasPrefix(a.own(), "budget/") }
 
-// kept tells whether the account holds money of a user, which never falls below
+// kept reports whether the account holds money of a user, which never falls below
 // zero.
 func (a Account) kept() bool {
 	return a.Owner() != "" && (a.own() == "wallet" || strings.HasPrefix(a.own(), "quota/"))
@@ -177,8 +178,7 @@ func ReadState(r storage.Reader, a Account) (State, error) {
 }
 
 // Entry is one line of the book of a user's account. System accounts have
-// some, too, in stores that an older build has written: those that are there say
-// what their legs do, and none need be there.
+// none.
 type Entry struct {
 	Number   uint64 // from 1, without gaps
 	Kind     Kind
@@ -240,4 +240,50 @@ func ScanEntries(r storage.Reader, a Account, before uint64, fn func(Entry) bool
 		err = bad
 	}
 	return err
+}
+
+// EntryInfo is an entry as people read it, with what its transfer was for.
+type EntryInfo struct {
+	Number    uint64       `json:"number"` // from 1, without gaps
+	Time      int64        `json:"time"`   // Unix seconds
+	Kind      Kind         `json:"kind"`
+	Amount    money.Amount `json:"amount"`         // the change of the balance
+	Held      money.Amount `json:"held,omitempty"` // the change of what is held
+	Balance   money.Amount `json:"balance"`        // after it
+	Transfer  ID           `json:"transfer_id"`
+	Reference string       `json:"reference,omitempty"`
+	Reason    string       `json:"reason,omitempty"` // an operator's
+	Count     int          `json:"count,omitempty"`  // of settlements, for calls
+}
+
+// Entries returns the entries of an account, newest first, without the first skip of
+// them, and how many there are in all.
+func (l *Ledger) Entries(ctx context.Context, a Account, skip uint64, limit int) (lines []EntryInfo, total uint64, err error) {
+	lines = []EntryInfo{}
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		state, err := ReadState(r, a)
+		if total = state.Entries; err != nil || skip >= total {
+			return err
+		}
+		var bad error
+		err = ScanEntries(r, a, total-skip+1, func(e Entry) bool {
+			if len(lines) == limit {
+				return false
+			}
+			var x Transfer
+			if x, _, bad = ReadTransfer(r, e.Transfer); bad != nil {
+				return false
+			}
+			lines = append(lines, EntryInfo{
+				Number: e.Number, Time: e.Time.Unix(), Kind: e.Kind, Amount: e.Amount, Held: e.Held,
+				Balance: e.After.Balance, Transfer: e.Transfer, Reference: x.Reference, Reason: x.Reason, Count: x.Count,
+			})
+			return true
+		})
+		if err == nil {
+			err = bad
+		}
+		return err
+	})
+	return lines, total, Unavailable(err)
 }

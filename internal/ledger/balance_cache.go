@@ -54,12 +54,12 @@ type budgetUsage struct {
 	reserved money.Amount
 }
 
-// setBack is by how much the clock may lie before the time of reading: calls ask
-// for the time a little before they use it. More is a clock that was ahead and
-// was set back, and what was read then may not hold any more.
+// setBack is how far the clock may be before the time at which the sources were read, since
+// calls ask for the time a little before they use it. If it is further, the clock was ahead and
+// was set back, and the sources must be read again.
 const setBack = time.Minute
 
-// fresh tells whether the balances may be used as they stand. The mutex is held.
+// fresh reports whether the balances may be used as they stand. The mutex is held.
 func (p *balances) fresh(now time.Time) bool {
 	return p.loaded && (p.until.IsZero() || now.Before(p.until)) && now.Add(setBack).After(p.read)
 }
@@ -75,7 +75,7 @@ func (p *balances) available() (sum money.Amount) {
 	return sum
 }
 
-// known are the accounts that the balances know, those of budgets among them.
+// known returns the accounts that the balances know, including those of budgets.
 func (p *balances) known() (accounts []Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,29 +88,17 @@ func (p *balances) known() (accounts []Account) {
 	return accounts
 }
 
-// install has the balances follow a transaction.
-func (p *balances) install(r *reading) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.follow(r)
-}
-
-// installAnd does so and ends the reservation whose debit the transaction was, in
-// one step: between the two the debit would count twice, or not at all.
-func (p *balances) installAnd(r *reading, debited *Reservation) {
+// install brings the balances up to what a transaction has made of the accounts, and ends the
+// reservation that the transaction debited, if any: between the two steps the debit would count
+// twice, or not at all. Accounts that the balances know are updated also while the balances are
+// not loaded, since reservations refer to them.
+func (p *balances) install(r *reading, debited *Reservation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if debited != nil && debited.balances == p && !debited.ended {
 		debited.ended = true
 		debited.close()
 	}
-	p.follow(r)
-}
-
-// follow brings the balances up to what a transaction has made of the accounts: those
-// that it knows also while it is not loaded, since reservations have them. The
-// mutex is held.
-func (p *balances) follow(r *reading) {
 	if p.gone {
 		return
 	}
@@ -127,8 +115,8 @@ func (p *balances) follow(r *reading) {
 	}
 }
 
-// see notes how an account stands. One that is not known is of use only where the
-// sources are arranged anew.
+// see notes the state of an account. One that is not known yet is noted only if the sources are
+// rearranged.
 func (p *balances) see(s seen, anew bool) {
 	switch {
 	case s.account == Receivable(p.user):
@@ -153,9 +141,8 @@ func (p *balances) see(s seen, anew bool) {
 	}
 }
 
-// rearrange makes sources what may be spent. Pots that are not among them any
-// more stay until the next load, and while reservations may give back to them. The
-// mutex is held.
+// rearrange sets the sources that may be spent. A source that is no longer among them stays
+// until the next load, and while reservations may give back to it. The mutex is held.
 func (p *balances) rearrange(at time.Time, sources Sources) {
 	p.read, p.until, p.only, p.order = at, sources.Until, sources.Only, p.order[:0]
 	for _, account := range sources.Order {
@@ -168,7 +155,7 @@ func (p *balances) rearrange(at time.Time, sources Sources) {
 	}
 }
 
-// usageOf returns that of a budget's period, made if there is none. From then on
+// usageOf returns the usage of a budget in a period, made if there is none. From then on
 // loads read it. The mutex is held.
 func (p *balances) usageOf(key capKey) *budgetUsage {
 	t := p.caps[key]
@@ -220,12 +207,12 @@ func (ps *balanceCache) find(user string) *balances {
 	return shard.user[user]
 }
 
-// maxCaps bounds the budgets that idle balances remember; what is forgotten is
-// read again when it is asked for.
+// maxCaps bounds the budgets in idle balances. A budget that was dropped is read again when
+// a call needs it.
 const maxCaps = 256
 
-// drop forgets the balances that were not used since a time, and what others
-// remember of too many budgets.
+// drop removes the balances that were not used since a time, and clears the budgets of those
+// that have too many.
 func (ps *balanceCache) drop(since time.Time) {
 	for i := range ps {
 		shard := &ps[i]
@@ -245,7 +232,7 @@ func (ps *balanceCache) drop(since time.Time) {
 	}
 }
 
-// forget has the balances of a user read again before they are used.
+// forget makes the balances of a user unusable until they are read again.
 func (ps *balanceCache) forget(user string) {
 	if p := ps.find(user); p != nil {
 		p.mu.Lock()

@@ -71,7 +71,7 @@ func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
 			{do: "reserve", user: "ann", amount: 1},
 			{do: "order", user: "ann", n: 1},
 		} {
-			deeds[s.do].do(w, s)
+			stepKinds[s.do].do(w, s)
 		}
 		if got := w.calls[0].reservation.Grow(10); got != 10 {
 			t.Errorf("it grew by %d of 10", got)

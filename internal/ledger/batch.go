@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// batch is what one transaction settles. It is drawn from the queue when the
-// transaction runs for the first time, so that whatever gathered until then is
-// in it, and stays the same when it runs again.
+// batch is the settlements of one transaction. They are taken from the queue when the
+// transaction runs for the first time, so that all that have gathered until then are
+// in it, and stay the same when it runs again.
 type batch struct {
 	settler     *settler
 	id          ID
@@ -34,10 +34,9 @@ func (b *batch) draw(now time.Time) {
 	b.id = timedID(now)
 }
 
-// split makes a batch that the store refuses smaller, so that one settlement
-// that cannot be written ends up alone, and is given up: it must not keep those
-// of everybody else from being written. What it charged is the operator's loss,
-// and an alarm.
+// split halves a batch that the store refuses. A settlement that cannot be written ends up
+// alone and is given up, so that the others are written. What it charged is the operator's
+// loss and is logged as an error.
 func (b *batch) split(why error) {
 	s := b.settler
 	n := len(b.settlements)
@@ -65,8 +64,8 @@ func (b *batch) split(why error) {
 	<-s.slots
 }
 
-// write writes the records of the calls, one transfer for all of them, and what
-// their days add up to.
+// write writes the records of the calls, one transfer for all of them, and the usage of their
+// days.
 func (b *batch) write(t storage.Txn) error {
 	l := b.settler.ledger
 	now := l.store.Now()
@@ -135,11 +134,11 @@ func (b *batch) committed() {
 			sum += c.by
 		}
 	}
-	// Since the run that committed them, balanceCache may have been read with these
-	// settlements in them.
+	// Since the run that committed them, balances may have been read that include these
+	// settlements.
 	for user, r := range b.seen {
 		if p := s.ledger.balanceCache.find(user); p != nil {
-			p.install(r)
+			p.install(r, nil)
 		}
 	}
 	s.mu.Lock()
@@ -150,7 +149,7 @@ func (b *batch) committed() {
 	}
 }
 
-// fold gathers what a batch does to each account and each day.
+// fold sums up what a batch does to each account and each day.
 type fold struct {
 	owed  map[Account]money.Amount
 	rows  map[row]*Usage
@@ -164,7 +163,7 @@ type row struct {
 	user, key, model string
 }
 
-// count adds what a settlement tells more than those before it.
+// count adds what a settlement has in addition to those of the same call before it.
 func (f *fold) count(x *settlement) {
 	c := &x.call
 	model := c.countedModel()
@@ -221,9 +220,9 @@ func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
 	return nil
 }
 
-// mismatch tells of a debit that the store cannot cover though the balances had
-// promised it. It is an error of ours: the customer is not charged below zero,
-// and Verify will find the call that has paid more than was taken.
+// mismatch counts and logs a debit that the store cannot cover although the balances had
+// promised it, which is a bug. The user is not charged below zero, and Verify finds the call
+// that has paid more than was taken.
 func (l *Ledger) mismatch(a Account, owed money.Amount, s State) {
 	l.mismatches.Add(1)
 	l.log.Error("an account has less than was promised", zap.String("account", string(a)),

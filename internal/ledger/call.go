@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Call is the record of a model call that was sent to a backend.
@@ -29,7 +30,7 @@ type Call struct {
 	Rule      usage.Rule   `json:"rule,omitempty"` // by which it was charged, or not
 	Tokens    usage.Tokens `json:"tokens,omitzero"`
 	Cost      money.Amount `json:"cost"`                  // charged in all
-	Lost      money.Amount `json:"uncollected,omitempty"` // of what it came to, what nobody had or could be charged; the operator's loss
+	Lost      money.Amount `json:"uncollected,omitempty"` // the part of its cost that could not be charged; the operator's loss
 	FirstByte int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero when nothing came
 	Duration  int64        `json:"duration,omitempty"`    // milliseconds
 }
@@ -141,6 +142,12 @@ type Usage struct {
 	Lost   money.Amount `json:"uncollected,omitempty"`
 }
 
+// usages are the sums of days. They are kept for ever.
+var usages = table.Table[Usage]{
+	Name: "usage",
+	Key:  func(u *Usage) table.Key { return table.Key{u.User, string(u.Day), u.Key, u.Model} },
+}
+
 func (u Usage) key() []byte {
 	return []byte(usagePrefix + u.User + "/" + string(u.Day) + "/" + u.Key + "/" + u.Model)
 }
@@ -156,13 +163,12 @@ func (u *Usage) add(by Usage) {
 
 // count adds this to what is there of its day, key and model.
 func (u Usage) count(t storage.Txn) error {
-	sum, key := u, u.key()
-	var have Usage
-	if _, err := storage.GetRecord(t, key, &have); err != nil {
+	have, err := usages.GetOrZero(t, u.User, string(u.Day), u.Key, u.Model)
+	if err != nil {
 		return err
 	}
-	sum.add(have)
-	return storage.SetRecord(t, key, sum)
+	u.add(*have)
+	return usages.Put(t, nil, &u)
 }
 
 // Sum is what calls and tasks came to together, as users are shown it.
@@ -195,7 +201,7 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 	if !f.Until.IsZero() {
 		lo = binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-f.Until.UnixMilli()+1))
 	}
-	return unavailable(l.store.View(ctx, func(r storage.Reader) error {
+	return Unavailable(l.store.View(ctx, func(r storage.Reader) error {
 		kept, err := readKeeping(r)
 		if err != nil {
 			return err
@@ -224,38 +230,21 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 // day by day; of all users when user is empty, user by user. Empty days are
 // open ends.
 func (l *Ledger) ScanUsage(ctx context.Context, user string, from, to Day, fn func(Usage) bool) error {
-	lo := []byte(usagePrefix)
+	in := usages.Under()
 	if user != "" {
-		lo = []byte(usagePrefix + user + "/" + string(from))
+		in = usages.Under(user).From(user, string(from))
 	}
-	prefix := []byte(usagePrefix)
-	if user != "" {
-		prefix = []byte(usagePrefix + user + "/")
-	}
-	return unavailable(l.store.View(ctx, func(r storage.Reader) error {
-		return scan(r, lo, storage.PrefixEnd(prefix), func(u Usage) bool {
-			if u.Day < from || to != "" && u.Day > to {
-				return true
+	return Unavailable(l.store.View(ctx, func(r storage.Reader) error {
+		for u, err := range usages.Scan(r, in) {
+			if err != nil {
+				return err
 			}
-			return fn(u)
-		})
-	}))
-}
-
-// scan decodes the records between two keys.
-func scan[T any](r storage.Reader, lo, hi []byte, fn func(T) bool) error {
-	var bad error
-	err := r.Scan(lo, hi, func(_, val []byte) bool {
-		var record T
-		if bad = storage.DecodeRecord(val, &record); bad != nil {
-			return false
+			if u.Day >= from && (to == "" || u.Day <= to) && !fn(*u) {
+				break
+			}
 		}
-		return fn(record)
-	})
-	if err == nil {
-		err = bad
-	}
-	return err
+		return nil
+	}))
 }
 
 // closeCrashed closes the calls that were under way when the process ended

@@ -15,19 +15,18 @@ import (
 )
 
 // callLayout is the first byte of a call's record. There is one record for each
-// call, so it is binary: a third of the bytes of the JSON that it was at first
-// (storage.RecordVersion), and every byte is written three times, to the log,
-// to a table and to the table that this is merged into.
+// call, so it is binary: a third of the bytes of JSON, and every byte is written
+// three times, to the log, to a table and to the table that this is merged into.
 //
 // After it come the numbers, in the order of [callRecord.numbers] and as
 // varints, the texts, each with its length, the payments, and last the CRC-32
 // (Castagnoli) of key and record: the key says whose call it is, when it came
 // and its id, and the sum that the record belongs there.
-const callLayout = 2
+const callLayout = 1
 
 // mediaLayout is that of a call with tokens of audio or images. Few calls have
 // any: only its numbers go on to them.
-const mediaLayout = 3
+const mediaLayout = 2
 
 // The words of a call's end as records write them: by their place in these
 // tables, which is never used again for another word.
@@ -99,18 +98,6 @@ var (
 
 // decodeCall reads what stands at a call's key.
 func decodeCall(key, record []byte) (c callRecord, err error) {
-	if len(record) > 0 && record[0] == storage.RecordVersion {
-		if err := storage.DecodeRecord(record, &c); err != nil {
-			return c, err
-		}
-		switch {
-		case !bytes.Equal(c.key(), key):
-			return c, errNotItsRecord
-		case !slices.Contains(endedWords, c.Ended) || !slices.Contains(basisWords, c.Usage) || !slices.Contains(ruleWords, c.Rule):
-			return c, errCallLayout
-		}
-		return c, nil
-	}
 	if err := c.takeKey(key); err != nil {
 		return c, err
 	}

@@ -70,32 +70,6 @@ func TestARecordWithoutMediaIsNoLarger(t *testing.T) {
 	}
 }
 
-func TestARecordOfACallReadsAsItWasWrittenAtFirst(t *testing.T) {
-	t.Parallel()
-	// As a build before the binary layout wrote it.
-	record := "\x01" + `{"id":"req_A","time":1793188800000,"user":"usr_1","key":"key_1","model":"m","route":"messages","stream":true,"status":200,` +
-		`"ended":"complete","usage":"reported","tokens":{"input":10,"output":5},"cost":"0.000105","duration":12,"n":1,` +
-		`"paid":[{"t":"00000000000000000000000000000007","a":"wallet","m":"0.000105"}]}`
-	want := callRecord{
-		Call: Call{
-			ID: "req_A", Time: 1793188800000, User: "usr_1", Key: "key_1", Model: "m", Route: "messages", Stream: true, Status: 200,
-			Ended: usage.Complete, Usage: usage.Reported, Tokens: usage.Tokens{Input: 10, Output: 5}, Cost: 105_000, Duration: 12,
-		},
-		Number: 1, Paid: []payment{{ID{15: 7}, "wallet", 105_000}},
-	}
-	got, err := decodeCall(want.key(), []byte(record))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("it reads %+v, and should %+v", got, want)
-	}
-	want.ID = "req_B"
-	if _, err := decodeCall(want.key(), []byte(record)); err == nil {
-		t.Error("it is taken for the record of another call")
-	}
-}
-
 // FuzzCallRecord reads any bytes as the record of a call, with a right sum.
 func FuzzCallRecord(f *testing.F) {
 	c := callRecord{Call: Call{ID: "req_A", User: "usr_1", Key: "key_1", Model: "m", Ended: usage.Complete}, Number: 1, Paid: []payment{{ID{1}, "wallet", 5}}}

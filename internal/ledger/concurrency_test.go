@@ -117,7 +117,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 	}})
 	const begin, granted, rounds = 60_000, 5_000, 60
 	f.credit("ann", begin)
-	f.book("ann", nil, Transfer{ID: IDOf("grant"), Kind: Grant, User: "ann", Legs: Move(Granted, quota, granted)})
+	f.book("ann", nil, Transfer{ID: IDOf("grant"), Kind: Grant, User: "ann", Legs: LegsBetween(Granted, quota, granted)})
 	var charged, bought, credited atomic.Int64
 	together(func(caller int) {
 		payer := Payer{User: "ann", Budgets: Budgets{{Scope: fmt.Sprint("key/", caller%5), Limit: money.Unit, Reset: calendar.Day}}}
@@ -128,7 +128,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 				bought.Add(int64(f.buy(id, 3)))
 			case 5:
 				credited.Add(2)
-				f.book("ann", nil, Transfer{ID: IDOf("credit", id), Kind: Credit, User: "ann", Legs: Move(Operator, Wallet("ann"), 2)})
+				f.book("ann", nil, Transfer{ID: IDOf("credit", id), Kind: Credit, User: "ann", Legs: LegsBetween(Operator, Wallet("ann"), 2)})
 			default:
 				charged.Add(int64(f.someCall(payer, id, n%4)))
 			}
@@ -151,7 +151,7 @@ func (f *fixture) buy(key string, price money.Amount) money.Amount {
 	_, _, err := f.Once(f.t.Context(), "ann", IdempotencyKey{Scope: "ann", Key: key}, func() (*Reservation, error) {
 		return f.ReserveWallet(f.t.Context(), "ann", price)
 	}, func(tx *Txn) (any, error) {
-		_, err := Book(tx, f.clock.Now(), Transfer{ID: IDOf("buy", key), Kind: Purchase, User: "ann", Legs: Move(Wallet("ann"), Sold, price)})
+		_, err := Book(tx, f.clock.Now(), Transfer{ID: IDOf("buy", key), Kind: Purchase, User: "ann", Legs: LegsBetween(Wallet("ann"), Sold, price)})
 		return "sold", err
 	})
 	var short *Short
@@ -258,7 +258,7 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 	f = newFixture(t, Options{Sources: func(tx storage.Txn, user string) (Sources, error) {
 		now := f.clock.Now()
 		today := Quota(user, 1, calendar.Day.Start(now))
-		_, err := Book(tx, now, Transfer{ID: IDOf(string(today)), Kind: Grant, User: user, Legs: Move(Granted, today, daily)})
+		_, err := Book(tx, now, Transfer{ID: IDOf(string(today)), Kind: Grant, User: user, Legs: LegsBetween(Granted, today, daily)})
 		return Sources{Order: []Account{today}, Until: calendar.Day.Next(now)}, err
 	}})
 	payer := Payer{User: "ann", Budgets: Budgets{{Scope: "user", Limit: daily - 5, Reset: calendar.Day}}}

@@ -7,7 +7,7 @@
 // derived from what it does, so that what was done once is not done again. The
 // legs of an account are numbered without gaps. A leg on an account of a user is
 // an entry there, too, with the balance after it; a leg on a system account is the only
-// record of what it did, for nobody asks for the lines of system accounts. Balances
+// record of what it did, since nothing lists the entries of system accounts. Balances
 // are projections: [Verify] rebuilds them, those of users from their entries, those
 // of system accounts from the legs. Money that a user holds, in
 // the wallet or in a quota, never falls below zero.

@@ -27,7 +27,7 @@ func newHistory(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t, Options{})
 	ctx := t.Context()
-	f.book("ann", nil, Transfer{ID: creditID, Kind: Credit, User: "ann", Legs: Move(Operator, Wallet("ann"), 100*money.Unit)})
+	f.book("ann", nil, Transfer{ID: creditID, Kind: Credit, User: "ann", Legs: LegsBetween(Operator, Wallet("ann"), 100*money.Unit)})
 
 	settle := func(r *Reservation, id string, cost money.Amount, ended usage.Ended) {
 		c := aCall(f, id, "ann")
@@ -71,7 +71,7 @@ func newHistory(t *testing.T) *fixture {
 		return f.ReserveWallet(ctx, "ann", 20*money.Unit)
 	}, func(tx *Txn) (any, error) {
 		_, err := Book(tx, f.clock.Now(), Transfer{ID: purchaseID, Kind: Purchase, User: "ann", Legs: slices.Concat(
-			Move(Wallet("ann"), Sold, 20*money.Unit), Move(Granted, Quota("ann", 1, f.clock.Now()), 12*money.Unit))})
+			LegsBetween(Wallet("ann"), Sold, 20*money.Unit), LegsBetween(Granted, Quota("ann", 1, f.clock.Now()), 12*money.Unit))})
 		return "sold", err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // HoldState is where a hold stands. It leaves Held once.
@@ -18,9 +19,8 @@ const (
 	Voided  HoldState = "voided"
 )
 
-// holdRecord is a hold that has ended, at hold/<user>/<id>. While it is open the
-// transfer that began it says all that there is of it; builds before wrote such
-// holds, too.
+// holdRecord is a hold. It is stored when it ends: while it is open, the transfer that began
+// it is its only record.
 type holdRecord struct {
 	ID      ID           `json:"id"`
 	User    string       `json:"user"`
@@ -30,7 +30,7 @@ type holdRecord struct {
 	Charged money.Amount `json:"charged"`
 
 	// What was charged counts as a task of this day, key and model. Day is empty
-	// while nothing was, and of holds that were settled before tasks counted.
+	// if nothing was.
 	Day   Day    `json:"day,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Model string `json:"model,omitempty"`
@@ -41,11 +41,15 @@ func (h *holdRecord) usage() Usage {
 	return Usage{Day: h.Day, User: h.User, Key: h.Key, Model: h.Model, Tasks: 1, Cost: h.Charged}
 }
 
+// holds are the holds that have ended.
+var holds = table.Table[holdRecord]{
+	Name: "hold",
+	Key:  func(h *holdRecord) table.Key { return table.Key{h.User, string(h.ID[:])} },
+}
+
 const holdPrefix = "hold/"
 
-func holdKey(user string, id ID) []byte {
-	return append([]byte(holdPrefix+user+"/"), id[:]...)
-}
+func holdKey(user string, id ID) []byte { return storage.Key(holds.Name, user, string(id[:])) }
 
 // Hold makes a reservation durable: what it has is set aside, in the sources and
 // under the budgets that it has it from, until the hold is settled or voided. It
@@ -65,8 +69,12 @@ func (r *Reservation) Hold(t *Txn, now time.Time, user string, id ID, reference 
 
 // readHold returns a hold of a user and whether there is one.
 func readHold(r storage.Reader, user string, id ID) (h holdRecord, found bool, err error) {
-	if found, err = storage.GetRecord(r, holdKey(user, id), &h); found || err != nil {
-		return h, found, err
+	ended, err := holds.Get(r, user, string(id[:]))
+	if err != nil {
+		return h, false, err
+	}
+	if ended != nil {
+		return *ended, true, nil
 	}
 	x, found, err := ReadTransfer(r, id)
 	if err != nil || !found || x.Kind != Hold || x.User != user {
@@ -99,7 +107,7 @@ func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (c
 	case h.State != Held:
 		return h.Charged, nil
 	}
-	x := Transfer{ID: IDOf("end", id.String()), Kind: Void, User: u.User, Reference: id.String()}
+	x := Transfer{ID: endOf(id), Kind: Void, User: u.User, Reference: id.String()}
 	var held money.Amount
 	for _, part := range h.Parts {
 		if !part.Account.memo() {
@@ -130,5 +138,48 @@ func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (c
 	case !booked:
 		return 0, fmt.Errorf("ledger: hold %s has ended, and how is not known", id)
 	}
-	return h.Charged, storage.SetRecord(t, holdKey(u.User, id), h)
+	return h.Charged, holds.Put(t, nil, &h)
+}
+
+// HoldInfo is a hold as it stands.
+type HoldInfo struct {
+	ID      ID
+	User    string
+	State   HoldState
+	Amount  money.Amount // what was set aside
+	Charged money.Amount // what it was settled for
+}
+
+// ReadHold returns a hold of a user and whether there is one;
+// [storage.ErrUnreadable] when that cannot be told.
+func ReadHold(r storage.Reader, user string, id ID) (info HoldInfo, found bool, err error) {
+	h, found, err := readHold(r, user, id)
+	return h.info(), found, err
+}
+
+// ScanOpenHolds calls fn for all holds that have not ended, with what they are
+// about, until it returns an error. What cannot be read is left out: [Verify]
+// tells of that.
+func ScanOpenHolds(r storage.Reader, fn func(h HoldInfo, reference string) error) error {
+	return ScanTransfers(r, func(x Transfer) error {
+		if x.Kind != Hold {
+			return nil
+		}
+		ended, err := HasTransfer(r, endOf(x.ID))
+		if err != nil || ended {
+			return err
+		}
+		h := x.openHold()
+		return fn(h.info(), x.Reference)
+	})
+}
+
+func (h *holdRecord) info() HoldInfo {
+	info := HoldInfo{ID: h.ID, User: h.User, State: h.State, Charged: h.Charged}
+	for _, part := range h.Parts {
+		if !part.Account.memo() {
+			info.Amount += part.Held
+		}
+	}
+	return info
 }

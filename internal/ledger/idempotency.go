@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -43,7 +45,7 @@ func (c IdempotencyKey) key() []byte {
 	return []byte("idem/" + c.Scope + "/" + IDOf(c.Key).String())
 }
 
-// IdempotencyKeyUsed tells whether something was done under an idempotency key before, whatever
+// IdempotencyKeyUsed reports whether something was done under an idempotency key before, whatever
 // it was.
 func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used bool, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
@@ -51,7 +53,7 @@ func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used
 		used = record != nil
 		return err
 	})
-	return used, unavailable(err)
+	return used, Unavailable(err)
 }
 
 // idempotencyRecord is what was answered to an idempotency key. It is kept for ever.
@@ -97,7 +99,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 			return err
 		})
 		if err != nil {
-			return nil, false, unavailable(err)
+			return nil, false, Unavailable(err)
 		}
 		if found {
 			return have.answer(c)
@@ -150,4 +152,49 @@ func (c idempotencyRecord) answer(asked IdempotencyKey) (json.RawMessage, bool, 
 			"this idempotency key was used at %s for something else; take a new one", time.Unix(c.Time, 0).UTC().Format(time.RFC3339))
 	}
 	return c.Result, true, nil
+}
+
+const idempotencyPrefix = "idem/"
+
+// idempotencyKeys looks whether what was answered once can be answered again.
+func (v *verification) idempotencyKeys() error {
+	return eachIdempotencyRecord(v.Reader, idempotencyPrefix, func(where, _ string, c idempotencyRecord, err error) error {
+		v.IdempotencyKeys++
+		switch {
+		case err != nil:
+			v.tell(where, "its record cannot be read: %v", err)
+		case !json.Valid(c.Result):
+			v.tell(where, "its record has no answer")
+		}
+		return nil
+	})
+}
+
+// ScanAnswers calls fn with what was answered to each idempotency key of a scope; of all
+// scopes when it is empty. where names the idempotency key in a [Problem]. What cannot be
+// read is left out: [Verify] tells of that.
+func ScanAnswers(r storage.Reader, scope string, fn func(where, scope string, result json.RawMessage) error) error {
+	prefix := idempotencyPrefix
+	if scope != "" {
+		prefix += scope + "/"
+	}
+	return eachIdempotencyRecord(r, prefix, func(where, scope string, c idempotencyRecord, err error) error {
+		if err != nil {
+			return nil
+		}
+		return fn(where, scope, c.Result)
+	})
+}
+
+// eachIdempotencyRecord calls fn for every idempotency key below a prefix. One that cannot be read
+// comes with the reason.
+func eachIdempotencyRecord(r storage.Reader, prefix string, fn func(where, scope string, c idempotencyRecord, err error) error) error {
+	return eachRecord(r, prefix, func(key, record []byte) error {
+		name := string(key[len(idempotencyPrefix):])
+		cut := max(0, strings.LastIndexByte(name, '/'))
+		scope, hash := name[:cut], strings.TrimPrefix(name[cut:], "/")
+		var c idempotencyRecord
+		err := storage.DecodeRecord(record, &c)
+		return fn(fmt.Sprintf("idempotency key %s of %s", hash, scope), scope, c, err)
+	})
 }

@@ -31,8 +31,8 @@ type Ledger struct {
 
 // Options are what a [Ledger] is told by the rest of the process.
 type Options struct {
-	// Sources lists what a user may spend, in his order. It is called inside
-	// transactions, where it may bring his records up to date, such as by
+	// Sources lists what a user may spend, in the user's order. It is called inside
+	// transactions, where it may bring the user's records up to date, such as by
 	// opening the quota of a new period. Default: the wallet alone.
 	Sources func(t storage.Txn, user string) (Sources, error)
 
@@ -44,7 +44,7 @@ type Options struct {
 type Sources struct {
 	Order []Account // what calls are paid from, first to last
 	Until time.Time // when this must be looked at again; zero: only after a change
-	Only  string    // the user's wish by which the order is not all that he has; empty: it is
+	Only  string    // the user's preference by which Order is not all that the user has; empty: it is
 }
 
 // Open makes the ledger of a store, and closes the records of calls that a
@@ -81,7 +81,7 @@ type reading struct {
 	sources  *Sources // nil: as they were
 }
 
-// read returns what a user has, inside a transaction: what he may spend, the
+// read returns what a user has, inside a transaction: what the user may spend, the
 // wallet, the receivable, and what else the balances know.
 func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	sources, err := l.opts.Sources(t, user)
@@ -130,10 +130,10 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 		return err
 	}, func(err error) {
 		if err == nil {
-			l.balanceCache.of(user).install(found)
+			l.balanceCache.of(user).install(found, nil)
 		}
 	})
-	return unavailable(err)
+	return Unavailable(err)
 }
 
 // unknownTries is how often a change is run again whose outcome the store does
@@ -141,17 +141,17 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 const unknownTries = 8
 
 // Update runs a change of one user's money in a transaction and waits until it
-// is durable. fn may run more than once, also after it was committed without
-// anybody knowing: what it does must carry ids by which it finds that it has
-// been done. What it debits has been reserved in r, which may be nil and has
+// is durable. fn may run more than once, also after a commit whose outcome is not
+// known: what it does must carry ids by which it finds that it has been
+// done. What it debits has been reserved in r, which may be nil and has
 // ended when Update returns. The user's balances follow before Update returns: by
-// what fn has entered into his accounts, and by [Txn.Spend].
+// what fn has entered into the user's accounts, and by [Txn.Spend].
 func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()
 	for try := 0; ; try++ {
 		var made *reading
 		err := l.store.UpdateThen(ctx, func(t storage.Txn) error {
-			own := newTxn(t, l.store.Now(), user, try > 0)
+			own := &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), again: try > 0, made: reading{at: l.store.Now()}}
 			made = &own.made
 			err := fn(own)
 			switch p := l.balanceCache.find(user); {
@@ -167,7 +167,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 				return
 			}
 			if p := l.balanceCache.find(user); p != nil {
-				p.installAnd(made, r)
+				p.install(made, r)
 			}
 		})
 		if errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrStopped) && try < unknownTries {
@@ -176,13 +176,13 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 		if err != nil && try > 0 {
 			l.balanceCache.forget(user) // an earlier run may have happened: look before anything is spent
 		}
-		return unavailable(err)
+		return Unavailable(err)
 	}
 }
 
-// unavailable turns an error of the store into what a caller may hear of it.
+// Unavailable returns the error that a caller gets for an error of the store.
 // Faults pass as they are, and so does a context's end.
-func unavailable(err error) error {
+func Unavailable(err error) error {
 	var f *fault.Fault
 	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -194,10 +194,10 @@ func unavailable(err error) error {
 // spent already.
 func (l *Ledger) stuck() error {
 	if err := l.store.Err(); err != nil {
-		return unavailable(err)
+		return Unavailable(err)
 	}
 	if err := l.settler.failing(); err != nil {
-		return unavailable(err)
+		return Unavailable(err)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (l *Ledger) Stats() Stats {
 // Idle is how long unused balances are kept.
 const Idle = 10 * time.Minute
 
-// Sweep drops balanceCache that have been idle. It is called now and then.
+// Sweep drops balances that have been idle. It is called now and then.
 func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-Idle)) }
 
 // Funds is what a user has.
@@ -253,7 +253,7 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 		f.Owed = -owed.Balance
 		return err
 	})
-	return f, unavailable(err)
+	return f, Unavailable(err)
 }
 
 // BudgetUsed returns what has been spent in a budget's present period, as far
@@ -266,5 +266,5 @@ func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used mo
 		used = state.Held - state.Balance
 		return err
 	})
-	return used, b.Reset.Next(l.store.Now()), unavailable(err)
+	return used, b.Reset.Next(l.store.Now()), Unavailable(err)
 }

@@ -64,7 +64,7 @@ func (f *fixture) credit(user string, amount money.Amount) {
 	f.t.Helper()
 	err := f.Update(f.t.Context(), user, nil, func(t *Txn) error {
 		_, err := Book(t, f.clock.Now(), Transfer{
-			ID: timedID(f.clock.Now()), Kind: Credit, User: user, Legs: Move(Operator, Wallet(user), amount),
+			ID: timedID(f.clock.Now()), Kind: Credit, User: user, Legs: LegsBetween(Operator, Wallet(user), amount),
 		})
 		return err
 	})
@@ -189,7 +189,7 @@ func TestBalancesReadByAClockThatWasAheadAreReadAgain(t *testing.T) {
 	r.Release()
 }
 
-func TestAClaimIsWrittenAsOtherRecordsAre(t *testing.T) {
+func TestAnIdempotencyRecordIsWrittenAsOtherRecordsAre(t *testing.T) {
 	t.Parallel()
 	c := idempotencyRecord{IDOf("plan"), 1795176360, IDOf("attempt"), []byte(`{"order":"1","wallet":{"balance":0}}`)}
 	if have, want := string(c.encode()), string(storage.EncodeRecord(c)); have != want {

@@ -28,8 +28,8 @@ func (s step) String() string {
 	return fmt.Sprintf("{do: %q, user: %q, amount: %d, n: %d, faults: %#v},", s.do, s.user, int64(s.amount), s.n, s.faults)
 }
 
-// deeds are the steps by name, and how often each is drawn.
-var deeds = map[string]struct {
+// stepKinds are the steps by name, and how often each is drawn.
+var stepKinds = map[string]struct {
 	often int
 	do    func(*world, step)
 }{
@@ -58,8 +58,8 @@ var deeds = map[string]struct {
 // story that goes wrong only what matters is left.
 func steps() *rapid.Generator[[]step] {
 	names := []string{""}
-	for _, name := range slices.Sorted(maps.Keys(deeds)) {
-		names = append(names, slices.Repeat([]string{name}, deeds[name].often)...)
+	for _, name := range slices.Sorted(maps.Keys(stepKinds)) {
+		names = append(names, slices.Repeat([]string{name}, stepKinds[name].often)...)
 	}
 	one := rapid.Custom(func(t *rapid.T) step {
 		return step{
@@ -106,7 +106,7 @@ func play(t *testing.T, steps []step) (err error) {
 		w := newWorld()
 		defer w.end()
 		for i, s := range steps {
-			deeds[s.do].do(w, s)
+			stepKinds[s.do].do(w, s)
 			synctest.Wait() // so that the order of what waits for the gate is that of the steps
 			w.look()
 			if w.err != nil {

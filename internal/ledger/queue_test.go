@@ -21,7 +21,7 @@ func inWorld(t *testing.T, amount money.Amount, fn func(*testing.T, *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		defer w.end()
-		w.transact("a credit", Transfer{ID: w.id(), Kind: Credit, User: "ann", Legs: Move(Operator, Wallet("ann"), amount)})
+		w.transact("a credit", Transfer{ID: w.id(), Kind: Credit, User: "ann", Legs: LegsBetween(Operator, Wallet("ann"), amount)})
 		fn(t, w)
 		var problems []Problem
 		w.view(func(r storage.Reader) error {

@@ -53,16 +53,16 @@ type Payer struct {
 	FullContext bool
 }
 
-// Short is why a reservation was refused.
+// Short is the error of a refused reservation.
 type Short struct {
 	Needed    money.Amount
 	Available money.Amount // of that, what could have been reserved
 	Budget    string       // the scope of the budget that lacks it; empty: the money does
 	Owed      money.Amount // a receivable pauses spending; zero: there is none
-	Only      string       // the user's wish by which not all that he has is available; empty: all is
+	Only      string       // the user's preference by which not all money is available; empty: all is
 }
 
-// There tells how much is available, and by what, where that is not all.
+// There says how much is available, and by which preference if that is not all.
 func (s *Short) There() string {
 	if s.Only == "" {
 		return fmt.Sprintf("%v is available", s.Available)
@@ -233,14 +233,14 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 			return nil, now, err
 		}
 	}
-	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s is never up to date", payer.User)
+	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s are never up to date", payer.User)
 }
 
 // maxLoads is how often the balances may be found out of date, or dropped, between
 // being read and being used. One is the rule.
 const maxLoads = 16
 
-// knows tells whether the periods of all budgets have been read. The mutex is
+// knows reports whether the periods of all budgets have been read. The mutex is
 // held.
 func (p *balances) knows(payer Payer, now time.Time) bool {
 	for _, b := range payer.Budgets {
@@ -255,7 +255,7 @@ func (p *balances) knows(payer Payer, now time.Time) bool {
 
 func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
 
-// begin puts the reservation into the books of the node. The mutex is held.
+// begin puts the reservation into the counts of the ledger. The mutex is held.
 func (r *Reservation) begin(p *balances) {
 	r.balances = p
 	if r.parts == nil {
@@ -289,9 +289,8 @@ func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 	}
 }
 
-// Grow reserves up to amount more, as far as sources and budgets have it, and
-// returns how much that was. A call that turns out to cost more than it has
-// reserved grows before it is settled.
+// Grow reserves up to amount more, as far as sources and budgets allow, and returns how much
+// that was. A call that costs more than it has reserved grows before it is settled.
 func (r *Reservation) Grow(amount money.Amount) money.Amount {
 	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
@@ -336,8 +335,8 @@ func (r *Reservation) over() {
 	}
 }
 
-// close gives back what is left and takes the reservation out of the books of
-// the node. The mutex is held.
+// close gives back what is left and takes the reservation out of the counts of
+// the ledger. The mutex is held.
 func (r *Reservation) close() {
 	left := r.amount - r.charged
 	for _, part := range r.parts {
@@ -375,10 +374,9 @@ func (r *Reservation) charge(total money.Amount) []change {
 	return changes
 }
 
-// shrink gives back at once what the final settlement leaves, so that the next
-// call does not wait for a commit to have it. What an earlier settlement took
-// and this one gives back is free only when that is durable. It counts what the
-// call was charged, and what of its cost could not be collected.
+// shrink releases at once what the final settlement leaves, so that the next call does not wait
+// for a commit. What an earlier settlement took and this one gives back is free only when this
+// one is durable. It counts what the call was charged, and what could not be collected.
 func (r *Reservation) shrink(before []change, c *Call) {
 	if r.balances == nil {
 		return
@@ -435,4 +433,27 @@ func (r *Reservation) end(changes []change, final, paid bool) {
 	if final {
 		r.close()
 	}
+}
+
+// CheckFunds returns a [*Short] that needs nothing if the payer has no money at all to
+// reserve: the balance or a budget is used up, or spending is paused. It reads memory
+// only, but for a user's first call in a while or in a new period.
+func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
+	p, now, err := l.unlock(ctx, payer)
+	if err != nil {
+		return err
+	}
+	defer p.mu.Unlock()
+	if p.owed > 0 {
+		return &Short{Owed: p.owed}
+	}
+	for _, b := range payer.Budgets {
+		if b.Limit > 0 && (allowance{p.caps[b.key(now)], b.Limit, b.Scope}).left() == 0 {
+			return &Short{Budget: b.Scope}
+		}
+	}
+	if p.available() == 0 {
+		return &Short{Only: p.only}
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 // The settler's bounds. A crash forgets what is queued: at most maxQueued
 // settlements, none of them older than the store's gathering and one commit.
 const (
-	maxQueued = 4096 // whoever comes to a full queue waits
+	maxQueued = 4096 // a call that comes to a full queue waits
 	maxBatch  = 1024 // settlements in one transaction, small enough for every engine
 )
 
@@ -35,7 +35,7 @@ type settler struct {
 	err     error        // what settlements wait for; nil when they do not
 }
 
-// settlement is what one call owes at one moment.
+// settlement is what a call owes at one moment.
 type settlement struct {
 	call        Call
 	reservation *Reservation
@@ -64,8 +64,8 @@ func (s *settler) end(ctx context.Context) {
 	}
 }
 
-// put queues a settlement. A full queue makes it wait; only a store that has
-// failed for good makes it forget.
+// put queues a settlement. It waits while the queue is full, and drops the settlement only if
+// the store has failed for good.
 func (s *settler) put(x *settlement) {
 	select {
 	case s.slots <- struct{}{}:
@@ -94,7 +94,7 @@ func (s *settler) queued() (n int64, atRisk money.Amount) {
 	return int64(len(s.slots)), s.atRisk
 }
 
-// failing returns what settlements wait for, or nil.
+// failing returns the error of the store that settlements wait for, or nil.
 func (s *settler) failing() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *settler) empty() bool {
 	return len(s.waiting) == 0
 }
 
-// full tells whether a batch is waiting that is as large as one can be.
+// full reports whether a batch is waiting that is as large as one can be.
 func (s *settler) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *settler) waitFor(err error) (before bool) {
 	return before
 }
 
-// passing tells whether an error of the store goes away by itself, so that the
+// passing reports whether an error of the store goes away by itself, so that the
 // same batch is to be offered again.
 func passing(err error) bool {
 	return errors.Is(err, storage.ErrLowSpace) || errors.Is(err, storage.ErrConflict)

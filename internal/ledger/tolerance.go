@@ -147,5 +147,5 @@ func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []s
 		}
 		p.mu.Unlock()
 	}
-	return users, unavailable(err)
+	return users, Unavailable(err)
 }

@@ -100,7 +100,7 @@ type tormentor struct {
 func (t tormentor) fill(user string) error {
 	return t.Update(context.Background(), user, nil, func(tx *Txn) error {
 		_, err := Book(tx, t.store.Now(), Transfer{
-			ID: IDOf("fill", user, fmt.Sprint(t.round)), Kind: Credit, User: user, Legs: Move(Operator, Wallet(user), 1000*money.Unit),
+			ID: IDOf("fill", user, fmt.Sprint(t.round)), Kind: Credit, User: user, Legs: LegsBetween(Operator, Wallet(user), 1000*money.Unit),
 		})
 		return err
 	})
@@ -158,7 +158,7 @@ func (t tormentor) buy() error {
 			return t.ReserveWallet(ctx, user, price)
 		}, func(tx *Txn) (any, error) {
 			_, err := Book(tx, t.store.Now(), Transfer{
-				ID: timedID(t.store.Now()), Kind: Purchase, User: user, Legs: Move(Wallet(user), Sold, price), Reference: key,
+				ID: timedID(t.store.Now()), Kind: Purchase, User: user, Legs: LegsBetween(Wallet(user), Sold, price), Reference: key,
 			})
 			return price, err
 		})

@@ -102,33 +102,33 @@ type Leg struct {
 	Account Account      `json:"a"`
 	Amount  money.Amount `json:"n,omitempty"` // change of the balance
 	Held    money.Amount `json:"h,omitempty"` // change of what is held
-	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if any
+	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if it is of a user
 }
 
 // Transfer moves money. The amounts of its legs, but for those of memo
 // accounts, have the sum zero. A leg of nothing is left out.
 type Transfer struct {
-	ID        ID     `json:"id"`
-	Kind      Kind   `json:"kind"`
-	Time      int64  `json:"time"` // Unix milliseconds
-	User      string `json:"user,omitempty"`
-	Legs      []Leg  `json:"legs"`
-	Reference string `json:"ref,omitempty"`    // what it is about: an order, a subscription, a hold
-	Actor     string `json:"actor,omitempty"`  // who did it, where that is not the user
-	Reason    string `json:"reason,omitempty"` // why, in an operator's words
-	Count     int    `json:"count,omitempty"`  // of settlements, for Calls
+	ID        ID
+	Kind      Kind
+	Time      int64 // Unix milliseconds
+	User      string
+	Legs      []Leg
+	Reference string // what it is about: an order, a subscription, a hold
+	Actor     string // who did it, where that is not the user
+	Reason    string // why, in an operator's words
+	Count     int    // of settlements, for Calls
 }
 
 func transferKey(id ID) []byte { return append([]byte(transferPrefix), id[:]...) }
 
-// Move returns the two legs that bring amount from one account to another.
-func Move(from, to Account, amount money.Amount) []Leg {
+// LegsBetween returns the two legs that bring amount from one account to another.
+func LegsBetween(from, to Account, amount money.Amount) []Leg {
 	return []Leg{{Account: from, Amount: -amount}, {Account: to, Amount: amount}}
 }
 
-// ErrShort is why a transfer is refused that would take more than an account
-// has available. The balances see to it that this does not happen to calls and
-// purchases: it is the last line, in the transaction itself.
+// ErrShort is the error of a transfer that would take more than an account has available. The
+// reservations of calls and purchases prevent it; this is the last check, in the transaction
+// itself.
 var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffice")
 
 // Book writes a transfer with the entries of users. It returns false, and changes
@@ -198,7 +198,7 @@ func enter(t storage.Txn, now time.Time, kind Kind, id ID, leg Leg) (number uint
 	return after.Entries, t.Set(accountKey(leg.Account), after.encode(), time.Time{})
 }
 
-// HasTransfer tells whether there is a transfer with this id: whether it has
+// HasTransfer reports whether there is a transfer with this id: whether it has
 // happened.
 func HasTransfer(r storage.Reader, id ID) (bool, error) {
 	record, err := r.Get(transferKey(id))

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,18 +8,17 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // transferLayout is the first byte of a transfer's record. Whatever moves money
 // writes one, and that of many calls has a leg for each account, so it is binary:
-// less than half of the JSON that it was at first (storage.RecordVersion).
+// less than half of the bytes of JSON.
 //
 // After it come the code of the kind, the time and the count as varints, the
 // texts, each with its length, the legs, and last the CRC-32 (Castagnoli) of key
 // and record: the key says the id, and the sum that the record belongs there. An
-// account of the transfer's user is written without what all of his begin with.
-const transferLayout = 2
+// account of the transfer's user is written without the prefix that all accounts of that user have.
+const transferLayout = 1
 
 // How a leg writes its account.
 const (
@@ -56,42 +54,23 @@ func (x *Transfer) encode(key []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, recordSum(key, b))
 }
 
-var errTransferLayout = errors.New("its layout is not known to this build")
-
-// decodeTransfer reads a transfer from its key and its record. One that cannot be
-// read has its id only.
+// decodeTransfer reads a transfer from its key and its record. If that fails, it returns a
+// transfer with its id only, and the reason.
 func decodeTransfer(key, record []byte) (x Transfer, err error) {
-	var id ID
-	if n := copy(id[:], key[len(transferPrefix):]); n != len(id) || len(key) != len(transferPrefix)+n {
-		err = fmt.Errorf("%q is not its key", key)
-	} else if x, err = decodeTransferOf(id, key, record); err != nil {
-		x = Transfer{}
-	}
-	x.ID = id
-	return x, err
-}
-
-func decodeTransferOf(id ID, key, record []byte) (x Transfer, err error) {
-	if len(record) > 0 && record[0] == storage.RecordVersion {
-		if err = storage.DecodeRecord(record, &x); err == nil && x.ID != id {
-			err = fmt.Errorf("it says that it is %v", x.ID)
-		}
-		return x, err
-	}
-	end := len(record) - crc32.Size
+	n, end := copy(x.ID[:], key[len(transferPrefix):]), len(record)-crc32.Size
 	switch {
+	case n != len(x.ID) || len(key) != len(transferPrefix)+n:
+		return x, fmt.Errorf("%q is not its key", key)
 	case end < 2 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
 		return x, errors.New("it is damaged, or that of another transfer")
-	case record[0] != transferLayout:
-		return x, errTransferLayout
 	}
-	f := fields{rest: record[2:end]}
-	f.transfer(&x)
+	f, read := fields{rest: record[2:end]}, Transfer{ID: x.ID}
+	f.transfer(&read)
 	var known bool
-	if x.Kind, known = kindOf(record[1]); !known || f.bad || len(f.rest) > 0 {
-		return x, errTransferLayout
+	if read.Kind, known = kindOf(record[1]); record[0] != transferLayout || !known || f.bad || len(f.rest) > 0 {
+		return x, errors.New("its layout is not known to this build")
 	}
-	return x, nil
+	return read, nil
 }
 
 func (f *fields) transfer(x *Transfer) {
@@ -121,23 +100,76 @@ func (f *fields) transfer(x *Transfer) {
 	}
 }
 
-// isOfCalls tells whether a record is that of a transfer of calls, without
+// isOfCalls reports whether a record is that of a transfer of calls, without
 // reading the rest: that is long.
 func isOfCalls(record []byte) bool {
-	if len(record) > 1 && record[0] == transferLayout {
-		return record[1] == kindCodes[Calls]
-	}
-	kind, told := kindIn(record)
-	return told && kind == Calls
+	return len(record) > 1 && record[0] == transferLayout && record[1] == kindCodes[Calls]
 }
 
-// kindIn reads the kind in a record of JSON, which comes after the id.
-func kindIn(record []byte) (kind Kind, told bool) {
-	if len(record) == 0 || record[0] != storage.RecordVersion {
-		return "", false
+// This file is what all binary records are made of: numbers as varints, texts with
+// their lengths, and at the end a sum.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// recordSum is the CRC-32 (Castagnoli) of a key and what its record has before the
+// sum: it tells a damaged record, and one that lies at the key of another.
+func recordSum(key, record []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// fields reads a record from its front. Whatever it is not is bad.
+type fields struct {
+	rest []byte
+	bad  bool
+}
+
+func (f *fields) number() int64 {
+	n, size := binary.Varint(f.rest)
+	f.skip(size)
+	return n
+}
+
+// count reads a number of things, each of which takes a byte at least.
+func (f *fields) count() int {
+	n, size := binary.Uvarint(f.rest)
+	f.skip(size)
+	if n > uint64(len(f.rest)) {
+		f.bad = true
+		return 0
 	}
-	const before = len(`.{"id":"`) + 2*len(ID{})
-	rest, told := bytes.CutPrefix(record[min(before, len(record)):], []byte(`","kind":"`))
-	word, _, more := bytes.Cut(rest, []byte{'"'})
-	return Kind(word), told && more
+	return int(n) //nolint:gosec // it is no more than a length
+}
+
+// skip passes over a varint; a size of none is that of one that is not there.
+func (f *fields) skip(size int) {
+	f.bad = f.bad || size == 0
+	f.take(size)
+}
+
+func (f *fields) text() string { return string(f.take(f.count())) }
+
+func (f *fields) take(n int) (b []byte) {
+	if n < 0 || n > len(f.rest) {
+		f.bad, f.rest = true, nil
+		return nil
+	}
+	b, f.rest = f.rest[:n], f.rest[n:]
+	return b
+}
+
+func (f *fields) byte() byte {
+	if b := f.take(1); !f.bad {
+		return b[0]
+	}
+	return 0
+}
+
+func (f *fields) unsigned() uint64 {
+	n, size := binary.Uvarint(f.rest)
+	f.skip(size)
+	return n
 }

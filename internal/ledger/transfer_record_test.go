@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/caddy-modelgate/modelgate/internal/money"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 func TestARecordOfATransferReadsAsItWasWritten(t *testing.T) {
@@ -53,28 +52,4 @@ func TestARecordOfATransferReadsAsItWasWritten(t *testing.T) {
 			t.Fatalf("it is read though byte %d is damaged", at)
 		}
 	})
-}
-
-func TestARecordOfATransferReadsAsItWasWrittenAtFirst(t *testing.T) {
-	t.Parallel()
-	// As a build before the binary layout wrote it.
-	record := "\x01" + `{"id":"00000000000000000000000000000007","kind":"purchase","time":1793188800000,"user":"usr_1",` +
-		`"legs":[{"a":"u/usr_1/wallet","n":"-9.90","e":2},{"a":"s/sold/20261122","n":"9.90","e":7}],"ref":"subscription/1"}`
-	want := Transfer{
-		ID: ID{15: 7}, Kind: Purchase, Time: 1793188800000, User: "usr_1", Reference: "subscription/1",
-		Legs: []Leg{{Account: Wallet("usr_1"), Amount: -9_900_000_000, Number: 2}, {Account: "s/sold/20261122", Amount: 9_900_000_000, Number: 7}},
-	}
-	got, err := decodeTransfer(transferKey(want.ID), []byte(record))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("it reads %+v, and should %+v", got, want)
-	}
-	if _, err := decodeTransfer(transferKey(ID{15: 8}), []byte(record)); err == nil {
-		t.Error("it is taken for the record of another transfer")
-	}
-	if json := storage.EncodeRecord(want); len(want.encode(transferKey(want.ID)))*2 > len(json) {
-		t.Errorf("%d bytes are more than half of %d", len(want.encode(transferKey(want.ID))), len(json))
-	}
 }

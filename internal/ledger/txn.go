@@ -13,13 +13,9 @@ import (
 // again.
 type Txn struct {
 	storage.Txn
-	prefix []byte // of the keys of his accounts
+	prefix []byte // of the keys of the user's accounts
 	again  bool   // an earlier run may have been committed
 	made   reading
-}
-
-func newTxn(t storage.Txn, now time.Time, user string, again bool) *Txn {
-	return &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), again: again, made: reading{at: now}}
 }
 
 // seen is an account as a transaction leaves it, or has found it.

@@ -18,15 +18,15 @@ type Problem struct {
 
 // Report counts what [Verify] has looked at.
 type Report struct {
-	Accounts  int64         `json:"accounts"`
-	Entries   int64         `json:"entries"` // that are stored
-	Transfers int64         `json:"transfers"`
-	Calls     int64         `json:"calls"`
-	Holds     int64         `json:"holds"`
-	Claims    int64         `json:"idempotencyKeys"`
-	Users     int64         `json:"users"`         // of whom there is anything of these
-	Problems  int64         `json:"problem_count"` // told of, those of further checks included
-	Took      time.Duration `json:"took_ns"`
+	Accounts        int64         `json:"accounts"`
+	Entries         int64         `json:"entries"` // that are stored
+	Transfers       int64         `json:"transfers"`
+	Calls           int64         `json:"calls"`
+	Holds           int64         `json:"holds"`
+	IdempotencyKeys int64         `json:"claims"`
+	Users           int64         `json:"users"`         // of whom there is anything of these
+	Problems        int64         `json:"problem_count"` // told of, those of further checks included
+	Took            time.Duration `json:"took_ns"`
 }
 
 // Check looks for problems in what another package keeps in the store. r ends
@@ -59,13 +59,13 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 	kept := from.Add(min(keptMargin, k.Kept/2))
 	v := &verification{
 		Reader: interruptible{ctx, r}, problem: problem,
-		paidFrom: firstTimed(kept), tracedFrom: firstTimed(from), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
+		paidFrom: firstTimed(kept), filteredFrom: firstTimed(from), wholeFrom: DayOf(kept.AddDate(0, 0, 1)),
 		entries: multiset.New(), filter: newBloomFilter(), system: newSystemAccounts(),
 	}
 	if unread != nil {
 		v.tell("how long calls are kept", "%v", unread)
 	}
-	for _, step := range []func() error{v.accounts, v.transfers, v.checkSystemLegs, v.untied, v.idempotencyKeys} {
+	for _, step := range []func() error{v.accounts, v.transfers, v.checkSystemLegs, v.unmatched, v.idempotencyKeys} {
 		if err = step(); err != nil {
 			break
 		}
@@ -88,15 +88,15 @@ const keptMargin = 24 * time.Hour
 type verification struct {
 	storage.Reader
 	Report
-	problem    func(Problem)
-	paidFrom   ID             // the settlements from here on are in records of calls
-	tracedFrom ID             // those from here on are in the filter
-	wholeFrom  Day            // all calls from this day on are there
-	sum        sum            // of the balances of all accounts with money
-	entries    *multiset.Hash // those of users, less the legs that lead to them
-	buffer     []byte
-	filter     *bloomFilter
-	system     *systemAccounts
+	problem      func(Problem)
+	paidFrom     ID             // the settlements from here on are in records of calls
+	filteredFrom ID             // those from here on are in the filter
+	wholeFrom    Day            // all calls from this day on are there
+	sum          sum            // of the balances of all accounts with money
+	entries      *multiset.Hash // those of users, less the legs that lead to them
+	buffer       []byte
+	filter       *bloomFilter
+	system       *systemAccounts
 }
 
 func (v *verification) report(p Problem) {

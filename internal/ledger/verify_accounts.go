@@ -10,9 +10,9 @@ import (
 // byte and the number.
 const entryTail = 1 + 8
 
-// fold rebuilds the accounts of one owner from their entries, and gathers in his
-// books what must be found elsewhere, too. Both cursors stand on his first. Of
-// system accounts it looks at the entries that there are.
+// fold rebuilds the accounts of one owner from their entries, and gathers in the owner's
+// books what other records must say too. Both cursors stand on the first record of the owner.
+// System accounts have no entries.
 func (v *verification) fold(states, entries *cursor, owner *books) error {
 	for {
 		account, more, err := v.nextAccount(states, entries)
@@ -131,7 +131,8 @@ func (f *folding) entry(key, val []byte) {
 	f.Entries++
 	number := math.MaxUint64 - binary.BigEndian.Uint64(key[len(key)-8:])
 	if f.system != nil {
-		f.system.entered = max(f.system.entered, number)
+		f.tell("entry %d is there, and a system account has none", number)
+		return
 	}
 	switch {
 	case f.last == 0 && f.state == nil:
@@ -153,10 +154,10 @@ func (f *folding) entry(key, val []byte) {
 }
 
 func (f *folding) follow(e Entry) {
-	f.countEntry(f.account, e)
+	f.count(f.account, e, +1)
 	if e.Kind == Calls && f.account.kept() {
 		f.owner.taken(f.account, e, f.paidFrom)
-		if !e.Transfer.before(f.tracedFrom) {
+		if !e.Transfer.before(f.filteredFrom) {
 			f.filter.add(f.account, e.Transfer)
 		}
 	}
@@ -178,7 +179,9 @@ func (f *folding) follow(e Entry) {
 // end looks whether the last entry that came is the first of all.
 func (f *folding) end() {
 	switch {
-	case f.last == 0 && f.next == 0 && f.state != nil && f.system == nil:
+	case f.system != nil:
+		return
+	case f.last == 0 && f.next == 0 && f.state != nil:
 		f.tell("it has no entries")
 	case f.next > 0:
 		f.missing(1, f.next)
@@ -192,15 +195,13 @@ func (f *folding) end() {
 	}
 }
 
-// missing tells of entries that should be there. Those of the system accounts need not.
+// missing tells of entries that should be there.
 func (f *folding) missing(from, to uint64) {
-	switch {
-	case f.system != nil:
-	case from == to:
+	if from == to {
 		f.tell("entry %d is missing", from)
-	default:
-		f.tell("the entries %d to %d are missing", from, to)
+		return
 	}
+	f.tell("the entries %d to %d are missing", from, to)
 }
 
 // rules are what holds for an account after every entry.

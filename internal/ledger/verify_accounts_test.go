@@ -106,16 +106,16 @@ var harmsToAccounts = []harm{
 	{
 		"a wallet that fell below zero",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Debit, User: "eve", Legs: Move(Wallet("eve"), Operator, 4*money.Unit)})
-			d.book(Transfer{ID: IDOf("more"), Kind: Debit, User: "eve", Legs: Move(Wallet("eve"), Operator, 1*money.Unit)})
-			d.book(Transfer{ID: IDOf("back"), Kind: Credit, User: "eve", Legs: Move(Operator, Wallet("eve"), 5*money.Unit)})
+			d.book(Transfer{ID: extra, Kind: Debit, User: "eve", Legs: LegsBetween(Wallet("eve"), Operator, 4*money.Unit)})
+			d.book(Transfer{ID: IDOf("more"), Kind: Debit, User: "eve", Legs: LegsBetween(Wallet("eve"), Operator, 1*money.Unit)})
+			d.book(Transfer{ID: IDOf("back"), Kind: Credit, User: "eve", Legs: LegsBetween(Operator, Wallet("eve"), 5*money.Unit)})
 		},
 		[]string{"account u/eve/wallet: less than nothing is available: entry 1 left -4.00, the first of 2 that did so"},
 	},
 	{
 		"a receivable above zero",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Clear, User: "bob", Legs: Move(Operator, Receivable("bob"), 4*money.Unit)})
+			d.book(Transfer{ID: extra, Kind: Clear, User: "bob", Legs: LegsBetween(Operator, Receivable("bob"), 4*money.Unit)})
 		},
 		[]string{"account u/bob/receivable: a receivable is above zero: entry 2 left 1.00, the first of 1 that did so"},
 	},

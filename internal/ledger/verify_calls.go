@@ -95,9 +95,9 @@ func (v *verification) payment(where string, c *callRecord, p payment, b *books)
 	return nil
 }
 
-// indexed tells whether the call whose key ends with rest is in the index of
-// calls under way. Calls are asked for in the order of their keys, and an empty
-// rest comes after all: those that nobody asked for have no record.
+// indexed reports whether the call whose key ends with rest is in the index of calls under way.
+// It must be called for all calls of a user in the order of their keys, and last with an empty
+// rest. It reports index keys that it passes as keys without a record.
 func (v *verification) indexed(open *cursor, user, rest string) (bool, error) {
 	for {
 		have, more, err := open.user()
@@ -124,7 +124,7 @@ func whereCall(user, rest string) string {
 	return fmt.Sprintf("call %q", rest)
 }
 
-// usage goes through the sums of a user's days.
+// usage checks the usage of a user's days.
 func (v *verification) usage(records *cursor, b *books) error {
 	for {
 		key, val, err := records.take(b.user)

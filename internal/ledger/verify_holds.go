@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// holds goes through the holds of a user that have ended.
+// holds checks the holds of a user that have ended.
 func (v *verification) holds(records *cursor, b *books) error {
 	for {
 		key, val, err := records.take(b.user)
@@ -43,8 +43,8 @@ func (v *verification) holds(records *cursor, b *books) error {
 	}
 }
 
-// hold holds a record against the transfer that ended the hold, or else against
-// that which began it. One that ended it is held against that by itself.
+// hold compares a record with the transfer that ended the hold. That transfer is
+// compared with the one that began it by itself.
 func (v *verification) hold(where string, h holdRecord) error {
 	end, ended, err := v.transfer(endOf(h.ID))
 	if err != nil {
@@ -53,21 +53,7 @@ func (v *verification) hold(where string, h holdRecord) error {
 	kind, known := endings[h.State]
 	switch {
 	case !known:
-		v.tell(where, "%q is no state of a hold", h.State)
-	case h.State == Held && ended:
-		v.tell(where, "it is open, but transfer %v has ended it", endOf(h.ID))
-	case h.State == Held:
-		begin, began, err := v.transfer(h.ID)
-		switch {
-		case err != nil:
-			return err
-		case !began:
-			v.tell(where, "its transfer %v is missing", h.ID)
-		case begin != nil && (begin.Kind != Hold || begin.User != h.User):
-			v.tell(where, "its transfer is a %s of %q", begin.Kind, begin.User)
-		case begin != nil && !slices.Equal(h.Parts, begin.openHold().Parts):
-			v.tell(where, "its parts are not what its transfer sets aside")
-		}
+		v.tell(where, "%q is no state of a hold that has ended", h.State)
 	case !ended:
 		v.tell(where, "it is %s, but transfer %v, which ends it, is missing", h.State, endOf(h.ID))
 	case end == nil: // told of as a transfer
@@ -89,8 +75,8 @@ func (v *verification) hold(where string, h holdRecord) error {
 	return nil
 }
 
-// endings are the kinds of transfers that lead to the states of a hold.
-var endings = map[HoldState]Kind{Held: Hold, Settled: Settle, Voided: Void}
+// endings are the kinds of transfers that lead to the states of a hold that has ended.
+var endings = map[HoldState]Kind{Settled: Settle, Voided: Void}
 
 // transfer returns a transfer and whether there is one; nil for one that cannot
 // be read, which is told of where all are read.
@@ -107,9 +93,9 @@ func (v *verification) transfer(id ID) (*Transfer, bool, error) {
 	return &x, true, nil
 }
 
-// holdOf looks at the hold that a transfer begins or ends. One that ends it has the
-// only id for that, leaves a record, and releases all that was held: so what is
-// held of an account is what the transfers of its open holds set aside.
+// holdOf checks the hold that a transfer begins or ends. The transfer that ends a hold has the
+// id for that, leaves a record, and releases all that was held. So what is held of an account
+// is what the transfers of its open holds set aside.
 func (v *verification) holdOf(x Transfer) error {
 	switch x.Kind {
 	case Hold:
@@ -150,9 +136,8 @@ func (v *verification) holdOf(x Transfer) error {
 	return nil
 }
 
-// begun looks whether a transfer sets aside under each budget what it does in sources,
-// and whether nothing but an end of its hold has the id of that: such a thing the
-// hold would never end by.
+// begun checks that a transfer sets aside under each budget what it does in sources, and that
+// only a transfer that ends the hold has the id for that: otherwise the hold could never end.
 func (v *verification) begun(x Transfer) error {
 	var sources sum
 	for _, leg := range x.Legs {
@@ -176,8 +161,8 @@ func (v *verification) begun(x Transfer) error {
 	return err
 }
 
-// released looks whether a transfer releases what the one that began its hold has
-// set aside, and takes no more than that.
+// released checks that a transfer releases what the one that began its hold has set aside, and
+// takes no more than that.
 func (v *verification) released(end, begin Transfer) {
 	left := make(map[Account]money.Amount)
 	for _, leg := range slices.Concat(begin.Legs, end.Legs) {

@@ -16,8 +16,7 @@ const (
 	frees                    // less is held
 )
 
-// Classes of the accounts of users, beside system accounts, which are its
-// families.
+// Classes of the accounts of users. System accounts have their families as classes.
 const (
 	walletClass     Account = "wallet"
 	quotaClass      Account = "quota"
@@ -47,8 +46,8 @@ var shapes = map[Kind]map[Account]effect{
 	Void:     {walletClass: frees, quotaClass: frees, budgetClass: frees},
 }
 
-// shape looks whether a transfer changes what its kind may, of the one user whose
-// it is. Calls are of many users.
+// shape checks that a transfer changes only what its kind may change, and only of its user.
+// Transfers of calls are of many users.
 func (v *verification) shape(x *Transfer) {
 	may, known := shapes[x.Kind]
 	if !known {
@@ -93,8 +92,7 @@ func (l Leg) effect() (does effect) {
 	return does
 }
 
-// class returns what kind of account this is; empty for one that nothing here
-// makes.
+// class returns the class of the account; empty for one that this package never makes.
 func (a Account) class() Account {
 	if a.Owner() == "" {
 		switch family := a.Family(); family {
@@ -126,7 +124,7 @@ func (a Account) class() Account {
 	return ""
 }
 
-// isInteger tells whether text is an integer as accounts are named by.
+// isInteger reports whether text is an integer as accounts are named by.
 func isInteger(text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && strconv.FormatInt(n, 10) == text

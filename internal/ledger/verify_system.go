@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+
+	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 // systemAccounts are the system accounts, each with what the legs of all transfers
@@ -23,7 +25,6 @@ type systemAccount struct {
 
 	balance, held sum // what its legs come to
 	legs          numbering
-	entered       uint64 // the number of the last leg that has an entry, too
 }
 
 func newSystemAccounts() *systemAccounts {
@@ -47,16 +48,15 @@ func (h *systemAccounts) met(a Account) *systemAccount {
 	return account
 }
 
-// leg counts a leg, and tells whether it may have an entry, too.
-func (h *systemAccounts) leg(leg Leg) (entered bool) {
+// leg counts a leg.
+func (h *systemAccounts) leg(leg Leg) {
 	account := h.of(leg.Account)
 	account.balance.add(leg.Amount)
 	account.held.add(leg.Held)
 	account.legs.add(h.seed, leg.Number)
-	return leg.Number <= account.entered
 }
 
-// numbering tells whether numbers are those from one on, each once, and keeps none
+// numbering reports whether numbers are those from one on, each once, and keeps none
 // of them: the sum of their hashes must be that of those.
 type numbering struct{ count, greatest, hashes uint64 }
 
@@ -66,7 +66,7 @@ func (n *numbering) add(seed maphash.Seed, number uint64) {
 	n.hashes += hashOf(seed, number)
 }
 
-// whole tells whether the numbers that were added are those from one to their
+// whole reports whether the numbers that were added are those from one to their
 // count.
 func (n *numbering) whole(seed maphash.Seed) bool {
 	var hashes uint64
@@ -90,7 +90,7 @@ func (v *verification) scanSystemAccounts(from, to string) error {
 	return v.fold(states, entries, b)
 }
 
-// checkSystemLegs holds the system accounts against the legs of all transfers.
+// checkSystemLegs compares the system accounts with the legs of all transfers.
 func (v *verification) checkSystemLegs() error {
 	for _, name := range slices.Sorted(maps.Keys(v.system.accounts)) {
 		a, where := v.system.accounts[name], "account "+string(name)
@@ -107,7 +107,7 @@ func (v *verification) checkSystemLegs() error {
 	return nil
 }
 
-// checkSystemState holds the record of an account against its legs.
+// checkSystemState compares the record of an account with its legs.
 func (v *verification) checkSystemState(where string, a *systemAccount) {
 	if a.state.Entries != a.legs.count {
 		v.tell(where, "its count of legs is %d, transfers have %d", a.state.Entries, a.legs.count)
@@ -125,4 +125,32 @@ func (v *verification) checkSystemState(where string, a *systemAccount) {
 		have = fmt.Sprintf("%v with %v held", &a.balance, &a.held)
 	}
 	v.tell(where, "it has %s, its legs come to %s", funds(*a.state), have)
+}
+
+// sum adds up amounts with a range that never overflows, so that a sum is zero only if the amounts
+// are.
+type sum struct{ high, low int64 } // of which high counts by lowUnit
+
+const lowUnit = 1 << 32
+
+func (s *sum) add(a money.Amount) {
+	s.high += int64(a) >> 32
+	s.low += int64(a) & (lowUnit - 1)
+}
+
+// take is add of the amount's opposite, which need not be in the range of amounts.
+func (s *sum) take(a money.Amount) {
+	s.high -= int64(a) >> 32
+	s.low -= int64(a) & (lowUnit - 1)
+}
+
+func (s *sum) zero() bool { return s.low%lowUnit == 0 && s.high == -s.low/lowUnit }
+
+// String writes the sum, as far as an amount can be so much.
+func (s *sum) String() string {
+	high := s.high + s.low/lowUnit
+	if high != int64(int32(high)) {
+		return "more than an amount can be"
+	}
+	return money.Amount(high<<32 + s.low%lowUnit).String()
 }

@@ -1,23 +1,22 @@
 package ledger
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// transfers looks at every transfer by itself.
+// transfers checks every transfer by itself.
 func (v *verification) transfers() error {
-	return eachTransfer(v.Reader, func(record []byte, x Transfer, err error) error {
+	return eachTransfer(v.Reader, func(x Transfer, err error) error {
 		v.Transfers++
 		where := x.where()
 		if err != nil {
 			v.tell(where, "its record cannot be read: %v", err)
 			return nil
-		}
-		if kind, told := kindIn(record); told && kind != x.Kind {
-			v.tell(where, "its record says that it is a %s, and that it is a %s", kind, x.Kind)
 		}
 		v.shape(&x)
 		var sum sum
@@ -35,14 +34,13 @@ func (v *verification) transfers() error {
 }
 
 // leg counts a leg where it must have its like: on an account of a user among the
-// entries; on a system account in what the account's record says, and up to the
-// last entry there also among the entries. Where a leg before that has none, as it
-// may, the entries do not match, and transfers are looked at one by one.
+// entries; on a system account in what the account's record says.
 func (v *verification) leg(x *Transfer, leg Leg) {
-	if leg.Account.system() && !v.system.leg(leg) {
+	if leg.Account.system() {
+		v.system.leg(leg)
 		return
 	}
-	v.countLeg(leg.Account, x.entry(leg))
+	v.count(leg.Account, x.entry(leg), -1)
 }
 
 // ScanTransfers calls fn for every transfer but those of calls, which are most of
@@ -54,7 +52,7 @@ func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 			return nil
 		}
 		x, err := decodeTransfer(key, record)
-		if err != nil || x.Kind == Calls {
+		if err != nil {
 			return nil
 		}
 		return fn(x)
@@ -63,10 +61,10 @@ func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 
 // eachTransfer calls fn for every transfer, in the order of ids. One that cannot
 // be read has its id only, and comes with the reason.
-func eachTransfer(r storage.Reader, fn func(record []byte, x Transfer, err error) error) error {
+func eachTransfer(r storage.Reader, fn func(x Transfer, err error) error) error {
 	return eachRecord(r, transferPrefix, func(key, record []byte) error {
 		x, err := decodeTransfer(key, record)
-		return fn(record, x, err)
+		return fn(x, err)
 	})
 }
 
@@ -80,17 +78,20 @@ func (x *Transfer) entry(leg Leg) Entry {
 	}
 }
 
-// untied finds the transfers and the entries that do not belong together, among
-// the few that cannot all do so.
-func (v *verification) untied() error {
+// unmatched finds the transfers and the entries that do not belong together, among the few for
+// which the multiset differs.
+func (v *verification) unmatched() error {
 	if v.entries.Equal() {
 		return nil
 	}
-	err := eachTransfer(v.Reader, func(_ []byte, x Transfer, err error) error {
+	err := eachTransfer(v.Reader, func(x Transfer, err error) error {
 		if err != nil || v.entries.EqualFor(x.ID[:]) {
 			return nil
 		}
 		for i, leg := range x.Legs {
+			if leg.Account.system() {
+				continue
+			}
 			if slices.ContainsFunc(x.Legs[:i], func(other Leg) bool { return other.Account == leg.Account && other.Number == leg.Number }) {
 				v.tell(x.where(), "two of its legs are entry %d of %s", leg.Number, leg.Account)
 				continue
@@ -106,7 +107,7 @@ func (v *verification) untied() error {
 	}
 	return eachRecord(v.Reader, entryPrefix, func(key, val []byte) error {
 		e, account, err := decodeEntry(key, val)
-		if err != nil || v.entries.EqualFor(e.Transfer[:]) {
+		if err != nil || account.system() || v.entries.EqualFor(e.Transfer[:]) {
 			return nil // told already, or well
 		}
 		return v.legOf(account, e)
@@ -121,9 +122,7 @@ func (v *verification) entryOf(x Transfer, leg Leg) error {
 		return err
 	}
 	if val == nil {
-		if !leg.Account.system() {
-			v.tell(x.where(), "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
-		}
+		v.tell(x.where(), "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
 		return nil
 	}
 	have, _, err := decodeEntry(key, val)
@@ -162,3 +161,18 @@ func (v *verification) legOf(account Account, e Entry) error {
 }
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// count adds an entry of an account to the multiset of entries by times +1, and a leg that must
+// have become one by -1: in the end the multiset is empty, if entries and legs agree. They are
+// grouped by transfer.
+func (v *verification) count(a Account, e Entry, by int64) {
+	b := append(v.buffer[:0], e.Transfer[:]...)
+	for _, n := range [...]uint64{e.Number, uint64(kindCodes[e.Kind]), uint64(e.Amount), uint64(e.Held), uint64(e.Time.UnixMilli())} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	v.buffer = append(b, a...)
+	v.entries.AddTo(e.Transfer[:], v.buffer, by)
+}
+
+// before reports whether id sorts before another.
+func (id ID) before(other ID) bool { return bytes.Compare(id[:], other[:]) < 0 }

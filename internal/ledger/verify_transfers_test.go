@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -74,9 +75,10 @@ var harmsToTransfers = []harm{
 	{
 		"a transfer of no kind",
 		func(d damage) {
-			d.set(transferKey(extra), storage.EncodeRecord(Transfer{ID: extra, Kind: "gift"}))
+			key, record := transferKey(extra), []byte{transferLayout, 99}
+			d.set(key, binary.BigEndian.AppendUint32(record, recordSum(key, record)))
 		},
-		[]string{fmt.Sprintf(`transfer %v: "gift" is no kind of transfer`, extra)},
+		[]string{fmt.Sprintf("transfer %v: its record cannot be read: its layout is not known to this build", extra)},
 	},
 	{
 		"an entry of another time than its transfer",
@@ -87,7 +89,7 @@ var harmsToTransfers = []harm{
 		"a transfer that cannot be read",
 		func(d damage) { d.set(transferKey(creditID), []byte{1, '{'}) },
 		[]string{
-			fmt.Sprintf("transfer %v: its record cannot be read: unexpected end of JSON input", creditID),
+			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or that of another transfer", creditID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 1",
 			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
 		},
@@ -97,15 +99,6 @@ var harmsToTransfers = []harm{
 		func(d damage) { d.set(transferKey(creditID), d.get(transferKey(refundID))) },
 		[]string{
 			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or that of another transfer", creditID),
-			"account s/operator/20261120: its count of legs is 2, transfers have 1",
-			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
-		},
-	},
-	{
-		"a transfer of JSON in the place of another",
-		func(d damage) { d.set(transferKey(creditID), storage.EncodeRecord(d.read(refundID))) },
-		[]string{
-			fmt.Sprintf("transfer %v: its record cannot be read: it says that it is %v", creditID, refundID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 1",
 			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
 		},
@@ -171,7 +164,7 @@ var harmsToTransfers = []harm{
 		"a hold that is open after its end",
 		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.State = Held }) },
 		[]string{
-			fmt.Sprintf("hold %v of ann: it is open, but transfer %v has ended it", paidHold, endOf(paidHold)),
+			fmt.Sprintf(`hold %v of ann: "held" is no state of a hold that has ended`, paidHold),
 		},
 	},
 	{
@@ -189,7 +182,7 @@ var harmsToTransfers = []harm{
 	{
 		"a hold in no state",
 		func(d damage) { edit(d, holdKey("ann", paidHold), func(h *holdRecord) { h.State = "lost" }) },
-		[]string{fmt.Sprintf(`hold %v of ann: "lost" is no state of a hold`, paidHold)},
+		[]string{fmt.Sprintf(`hold %v of ann: "lost" is no state of a hold that has ended`, paidHold)},
 	},
 	{
 		"a hold that was charged something else",
@@ -217,20 +210,6 @@ var harmsToTransfers = []harm{
 		},
 	},
 	{
-		"a hold that no transfer began",
-		func(d damage) {
-			d.set(holdKey("ann", extra), storage.EncodeRecord(holdRecord{ID: extra, User: "ann", State: Held}))
-		},
-		[]string{fmt.Sprintf("hold %v of ann: its transfer %v is missing", extra, extra)},
-	},
-	{
-		"a hold that another transfer began",
-		func(d damage) {
-			d.set(holdKey("ann", creditID), storage.EncodeRecord(holdRecord{ID: creditID, User: "ann", State: Held}))
-		},
-		[]string{fmt.Sprintf(`hold %v of ann: its transfer is a credit of "ann"`, creditID)},
-	},
-	{
 		"a hold that was settled for more than it set aside",
 		func(d damage) {
 			d.book(Transfer{ID: extra, Kind: Hold, User: "ann", Legs: []Leg{{Account: wallet, Held: 2 * money.Unit}}})
@@ -240,16 +219,6 @@ var harmsToTransfers = []harm{
 			d.set(holdKey("ann", extra), storage.EncodeRecord(holdRecord{ID: extra, User: "ann", State: Settled, Charged: 3 * money.Unit}))
 		},
 		[]string{fmt.Sprintf("transfer %v: it takes 3.00 of u/ann/wallet, of which it releases 2.00", endOf(extra))},
-	},
-	{
-		"a hold of a build before whose record names another account",
-		func(d damage) {
-			d.set(holdKey("ann", openHold), storage.EncodeRecord(holdRecord{
-				ID: openHold, User: "ann", State: Held,
-				Parts: []Leg{{Account: usedQuota, Held: 10 * money.Unit}, {Account: underKey, Held: 10 * money.Unit}},
-			}))
-		},
-		[]string{fmt.Sprintf("hold %v of ann: its parts are not what its transfer sets aside", openHold)},
 	},
 	{
 		"a hold that has ended twice, of two users",
@@ -283,7 +252,7 @@ var harmsToTransfers = []harm{
 	{
 		"a hold whose end something else is in the place of",
 		func(d damage) {
-			d.book(Transfer{ID: endOf(openHold), Kind: Credit, User: "ann", Legs: Move(Operator, wallet, money.Unit)})
+			d.book(Transfer{ID: endOf(openHold), Kind: Credit, User: "ann", Legs: LegsBetween(Operator, wallet, money.Unit)})
 		},
 		[]string{fmt.Sprintf("transfer %v: transfer %v, which only its end may be, is a credit", openHold, endOf(openHold))},
 	},
@@ -308,7 +277,7 @@ var harmsToTransfers = []harm{
 	{
 		"a hold that ends twice",
 		func(d damage) {
-			d.book(Transfer{ID: extra, Kind: Settle, User: "ann", Reference: paidHold.String(), Legs: Move(wallet, Spent, money.Unit)})
+			d.book(Transfer{ID: extra, Kind: Settle, User: "ann", Reference: paidHold.String(), Legs: LegsBetween(wallet, Spent, money.Unit)})
 		},
 		[]string{fmt.Sprintf("transfer %v: it ends hold %v, which only transfer %v may do: a hold ends once", extra, paidHold, endOf(paidHold))},
 	},

@@ -86,8 +86,8 @@ func (c *cursor) take(user string) (key, val []byte, err error) {
 	return key, val, err
 }
 
-// books are what the accounts of one user say that other records say, too. Each
-// sum is what the one side has less what the other has: zero in the end.
+// books are the sums that the accounts of a user and other records must agree on. Each is what
+// the one side has less what the other has: zero in the end.
 type books struct {
 	user  string
 	paid  map[Account]money.Amount // from each account by calls whose records are there; by those
@@ -132,7 +132,7 @@ func (b *books) count(by Usage) {
 	b.days[key] = day
 }
 
-// balance tells what the two sides do not agree on.
+// balance reports the sums on which the two sides differ.
 func (v *verification) balance(b *books) {
 	for _, a := range slices.Sorted(maps.Keys(b.paid)) {
 		if b.vague[a] {

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // states is what the accounts of users must have.
@@ -73,7 +74,7 @@ func (w *world) check() {
 	w.checkAccounts()
 	w.checkCalls()
 	w.checkUsage()
-	w.checkPurses()
+	w.checkBalances()
 	open, reserved := int64(0), money.Amount(0)
 	for _, c := range w.calls {
 		if !c.over && c.reservation.balances != nil {
@@ -138,7 +139,7 @@ func (w *world) checkCalls() {
 	}
 }
 
-// checkUsage looks whether the usage of all days comes to what the system accounts has had
+// checkUsage looks whether the usage of all days comes to what the system accounts have had
 // for calls and tasks.
 func (w *world) checkUsage() {
 	var spent money.Amount
@@ -153,16 +154,14 @@ func (w *world) checkUsage() {
 				spent += state.Balance
 				return true
 			}),
-			scan(r, []byte(usagePrefix), storage.PrefixEnd([]byte(usagePrefix)), func(u Usage) bool {
+			each(&usages, r, func(u *Usage) {
 				spent -= u.Cost
 				tasks += u.Tasks
-				return true
 			}),
-			scan(r, []byte(holdPrefix), storage.PrefixEnd([]byte(holdPrefix)), func(h holdRecord) bool {
+			each(&holds, r, func(h *holdRecord) {
 				if h.State == Settled {
 					tasks--
 				}
-				return true
 			}),
 		)
 	})
@@ -171,8 +170,19 @@ func (w *world) checkUsage() {
 	}
 }
 
-// checkPurses looks whether what stands in memory is what the store has.
-func (w *world) checkPurses() {
+// each calls fn for all records of a table.
+func each[R any](t *table.Table[R], r storage.Reader, fn func(*R)) error {
+	for rec, err := range t.Scan(r, t.Under()) {
+		if err != nil {
+			return err
+		}
+		fn(rec)
+	}
+	return nil
+}
+
+// checkBalances looks whether what stands in memory is what the store has.
+func (w *world) checkBalances() {
 	reserved := w.reserved()
 	for _, user := range []string{"ann", "bob"} {
 		p := w.ledger.balanceCache.find(user)

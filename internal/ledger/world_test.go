@@ -184,7 +184,7 @@ const dayQuota = 7
 func today(user string) Account { return Quota(user, 1, calendar.Day.Start(time.Now())) }
 
 func opening(quota Account) Transfer {
-	return Transfer{ID: IDOf("open", string(quota)), Kind: Grant, User: quota.Owner(), Legs: Move(Granted, quota, dayQuota)}
+	return Transfer{ID: IDOf("open", string(quota)), Kind: Grant, User: quota.Owner(), Legs: LegsBetween(Granted, quota, dayQuota)}
 }
 
 // sources is what the ledger is told of a user. It opens the quota of the day.
@@ -244,7 +244,7 @@ func (w *world) collect() {
 	clear(w.claiming)
 }
 
-// calm tells whether nothing is under way and nothing goes wrong, so that what
+// calm reports whether nothing is under way and nothing goes wrong, so that what
 // must come of a step is known beforehand.
 func (w *world) calm() bool { return !w.trouble && !w.gate.isShut() }
 

@@ -140,7 +140,7 @@ func busy(b *testing.B, store *storage.Store, users int) *Engine {
 		for n := range users {
 			user := fmt.Sprint("user_", n)
 			_, err := ledger.Book(t, store.Now(), ledger.Transfer{
-				ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), 1<<40),
+				ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), 1<<40),
 			})
 			if err != nil {
 				return err

@@ -203,7 +203,7 @@ func (w *world) credit(user string, amount money.Amount) {
 	w.t.Helper()
 	err := w.ledger.Update(context.Background(), user, nil, func(t *ledger.Txn) error {
 		_, err := ledger.Book(t, w.store.Now(), ledger.Transfer{
-			ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.Move(ledger.Operator, ledger.Wallet(user), amount),
+			ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), amount),
 		})
 		return err
 	})

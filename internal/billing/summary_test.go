@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,18 +13,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// presences returns what the roster of ann says of her running subscriptions, by
+// presences returns what the summary of ann says of her running subscriptions, by
 // their ids.
-func (f *desk) presences() map[int64]presence {
+func (f *fixture) presences() map[int64]presence {
 	f.t.Helper()
 	said := make(map[int64]presence)
 	f.must(f.store.View(f.t.Context(), func(r storage.Reader) error {
-		have, err := readRoster(r, f.user, f.clock.Now())
+		have, err := readSummary(r, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
-		for _, x := range have.running {
-			said[x.id] = x.presence
+		for _, x := range have.Running {
+			said[x.ID] = x.presence
 		}
 		return nil
 	}))
@@ -33,12 +34,12 @@ func (f *desk) presences() map[int64]presence {
 // at returns the presence of a period that starts at a time, and is as it is
 // between two others.
 func at(start, from, until time.Time) presence {
-	return presence{from: from.Unix(), until: until.Unix(), start: start.Unix()}
+	return presence{From: from.Unix(), Until: until.Unix(), Start: start.Unix()}
 }
 
-func TestTheRosterSaysWhichPeriodASubscriptionIsIn(t *testing.T) {
+func TestTheSummarySaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(1000)
 	bought := f.clock.Now()
 	f.mustBuy(2, "monthly") // 1: three months, each with a quota
@@ -87,25 +88,25 @@ func TestTheRosterSaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 	}
 }
 
-// roster changes the roster of ann.
-func (f *desk) roster(change func(*roster)) func(storage.Txn) error {
+// changeSummary changes the summary of ann.
+func (f *fixture) changeSummary(change func(*summary)) func(storage.Txn) error {
 	return func(t storage.Txn) error {
-		r, err := readRoster(t, f.user, f.clock.Now())
+		r, err := readSummary(t, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
 		change(r)
-		return t.Set(storage.Key(rosterPrefix, f.user), r.encode(), never)
+		return r.write(t)
 	}
 }
 
-func TestARosterOnWhichNobodyHasLookedIsFilledByWhoeverDoes(t *testing.T) {
+func TestASummaryWithoutPeriodsIsFilledWhenItIsRead(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(2, "k")
 	want := f.presences()[1]
-	f.must(f.store.Update(t.Context(), f.roster(func(r *roster) { r.running[0].presence = presence{} })))
+	f.must(f.store.Update(t.Context(), f.changeSummary(func(r *summary) { r.Running[0].presence = presence{} })))
 	f.close()
 	f.open()
 	f.mustSpend(1)
@@ -117,50 +118,59 @@ func TestARosterOnWhichNobodyHasLookedIsFilledByWhoeverDoes(t *testing.T) {
 	}
 }
 
-func TestARosterThatCannotBeReadIsSaidToBeSo(t *testing.T) {
+func TestAPurchaseFailsWhereTheSummaryCannotBeRead(t *testing.T) {
 	t.Parallel()
-	whole := (&roster{due: 5, bought: []count{{1, 2}}, running: []running{{id: 1, end: 5, presence: presence{1, 2, 1}}}}).encode()
-	for n := range whole {
-		if r, err := decodeRoster(whole[:n]); err == nil && len(r.running) > 0 {
-			t.Errorf("cut to %d of %d bytes it was read as %+v", n, len(whole), r)
-		}
-	}
-	if _, err := decodeRoster(append([]byte{2}, whole[1:]...)); err == nil {
-		t.Error("one of a later version was read")
-	}
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(2, "k")
-	f.must(f.store.Update(t.Context(), func(t storage.Txn) error {
-		return t.Set(storage.Key(rosterPrefix, f.user), whole[:len(whole)-1], never)
-	}))
+	f.must(f.store.Update(t.Context(), set(storage.Key(summaries.Name, f.user), []byte{storage.RecordVersion, '{'})))
 	f.damaged = true
 	if _, err := f.buy(2, "l"); err == nil {
 		t.Error("a purchase went on without it")
 	}
 }
 
-func TestARosterIsWhatWasPutOnIt(t *testing.T) {
+func TestASummaryThatIsCutIsNotRead(t *testing.T) {
 	t.Parallel()
+	whole := &summary{Due: 5, Purchases: map[int64]int64{1: 2}, Running: []running{{1, 5, presence{1, 2, 1}}}}
+	stored := whole.encode()
+	for n := range stored {
+		if s, err := decodeSummary(stored[:n]); err == nil {
+			t.Errorf("cut to %d of %d bytes it was read as %+v", n, len(stored), s)
+		}
+	}
+}
+
+func TestASummaryIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
 	rapid.Check(t, func(t *rapid.T) {
-		var r roster
-		r.due, r.struck = rapid.Int64().Draw(t, "due"), rapid.Int64().Draw(t, "struck")
-		for _, plan := range rapid.SliceOfN(rapid.Int64Range(1, 9), 0, 20).Draw(t, "plans") {
-			r.countPurchase(plan)
+		s := summary{User: "usr_x", Due: rapid.Int64().Draw(t, "due"), Ended: -1}
+		for _, plan := range rapid.SliceOfN(rapid.Int64Range(1, 9), 1, 20).Draw(t, "plans") {
+			s.countPurchase(plan)
 		}
-		for i, end := range rapid.SliceOfN(rapid.Int64Range(1, 9), 0, 20).Draw(t, "ends") {
-			r.add(running{id: int64(i), end: end, presence: presence{rapid.Int64().Draw(t, "from"), end, end}})
+		for i, end := range rapid.SliceOfN(rapid.Int64Range(1, 9), 1, 20).Draw(t, "ends") {
+			s.add(running{ID: int64(i), End: end, presence: presence{rapid.Int64().Draw(t, "from"), end, end}})
 		}
-		have, err := decodeRoster(r.encode())
+		var have *summary
+		err := f.store.Update(context.Background(), func(txn storage.Txn) (err error) {
+			if err = summaries.Put(txn, nil, &s); err != nil {
+				return err
+			}
+			if have, err = readSummary(txn, "usr_x", time.Unix(0, 0)); err != nil {
+				return err
+			}
+			return summaries.Put(txn, have, nil)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		have.stored = nil
-		if !reflect.DeepEqual(*have, r) {
-			t.Fatalf("it was %+v and is read as %+v", r, have)
+		if !reflect.DeepEqual(*have, s) {
+			t.Fatalf("it was %+v and is read as %+v", s, have)
 		}
-		if !slices.IsSortedFunc(r.running, func(a, b running) int { return a.compare(b) }) {
-			t.Fatalf("it is out of order: %+v", r.running)
+		if !slices.IsSortedFunc(s.Running, running.compare) {
+			t.Fatalf("it is out of order: %+v", s.Running)
 		}
 	})
 }
@@ -169,7 +179,7 @@ func TestARosterIsWhatWasPutOnIt(t *testing.T) {
 // not over, and then come back.
 func TestAClockThatWasAheadTakesNothingFromAnybody(t *testing.T) {
 	t.Parallel()
-	f := newDesk(t)
+	f := newFixture(t)
 	f.credit(1000)
 	now := f.clock.Now()
 	f.mustBuy(1, "a")

@@ -20,9 +20,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Desk is where plans are bought and money is paid in. There is one for a store;
-// plans and payment services come with each call, since a reload changes them.
-type Desk struct {
+// Service sells plans and takes payments. There is one for a store. Plans and payment services
+// come with each call, since a reload changes them. Its methods may be called concurrently.
+type Service struct {
 	store     *storage.Store
 	ledger    *ledger.Ledger
 	directory *identity.Directory
@@ -31,21 +31,21 @@ type Desk struct {
 	locks keymutex.KeyedMutex // of orders, and of keys given for them
 }
 
-// NewDesk returns the desk of a store. The ledger has been opened with
-// [Sources]; the directory tells the audit log of what is done here.
-func NewDesk(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logger *zap.Logger) *Desk {
-	return &Desk{store: store, ledger: l, directory: d, log: logger}
+// NewService returns the Service of a store. The ledger must have been opened with [Sources]. The
+// directory logs audit events.
+func NewService(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logger *zap.Logger) *Service {
+	return &Service{store: store, ledger: l, directory: d, log: logger}
 }
 
-// once does something of one user once, as [ledger.Ledger.Once], together with
-// the line of the audit that do returns.
-func once[T any](ctx context.Context, d *Desk, user string, c ledger.IdempotencyKey,
+// once runs do for a user once, as [ledger.Ledger.Once] does, and records the audit event that do
+// returns in the same transaction.
+func once[T any](ctx context.Context, b *Service, user string, c ledger.IdempotencyKey,
 	reserve func() (*ledger.Reservation, error),
 	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
 ) (answer T, replayed bool, err error) {
 	var event identity.Event
-	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (_ any, err error) {
-		now := d.store.Now()
+	result, replayed, err := b.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (_ any, err error) {
+		now := b.store.Now()
 		if answer, event, err = do(t, now); err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func once[T any](ctx context.Context, d *Desk, user string, c ledger.Idempotency
 	case err != nil:
 		return *new(T), false, refusal(err)
 	case !replayed:
-		d.directory.Told(event)
+		b.directory.Told(event)
 		return answer, false, nil
 	}
 	var before T
@@ -65,8 +65,8 @@ func once[T any](ctx context.Context, d *Desk, user string, c ledger.Idempotency
 	return before, true, nil
 }
 
-// claim names what a key is given for: an operation with all of its parameters.
-func claim(scope, key string, operation ...string) (ledger.IdempotencyKey, error) {
+// idempotencyKey returns the key of an operation with all of its parameters.
+func idempotencyKey(scope, key string, operation ...string) (ledger.IdempotencyKey, error) {
 	c := ledger.IdempotencyKey{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
 	if refused := c.Validate("idempotency_key"); refused != nil {
 		return c, refused
@@ -74,8 +74,8 @@ func claim(scope, key string, operation ...string) (ledger.IdempotencyKey, error
 	return c, nil
 }
 
-// drawn returns a key for whoever gives none, so that also then a commit whose
-// outcome is not known is not done again.
+// drawn returns a random key if the caller gives none, so that a commit whose outcome is not
+// known is not repeated.
 func drawn(key string) string {
 	if key == "" {
 		return rand.Text()
@@ -87,7 +87,7 @@ func drawn(key string) string {
 // money they change.
 func operatorScope(user string) string { return "operator/" + user }
 
-// maxReason bounds an operator's words.
+// maxReason is how many characters the reason of an operator may have.
 const maxReason = 200
 
 func checkReason(reason string, required bool) error {
@@ -103,8 +103,8 @@ func checkReason(reason string, required bool) error {
 }
 
 // view reads.
-func (d *Desk) view(ctx context.Context, fn func(storage.Reader) error) error {
-	return unavailable(d.store.View(ctx, fn))
+func (b *Service) view(ctx context.Context, fn func(storage.Reader) error) error {
+	return ledger.Unavailable(b.store.View(ctx, fn))
 }
 
 // refusal turns an error of the ledger into the fault of a purchase.
@@ -112,15 +112,5 @@ func refusal(err error) error {
 	if short, ok := errors.AsType[*ledger.Short](err); ok {
 		return short.PurchaseFault()
 	}
-	return unavailable(err)
-}
-
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are, and so does a context's end.
-func unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+	return ledger.Unavailable(err)
 }

@@ -39,10 +39,10 @@ func (c *clock) set(t time.Time) {
 	c.now = t
 }
 
-// desk is a desk over a store in memory, with its clock and its faults. When the
+// fixture is a Service over a store in memory, with its clock and its faults. When the
 // test ends, everything must add up.
-type desk struct {
-	*Desk
+type fixture struct {
+	*Service
 	t      testing.TB
 	clock  *clock
 	base   storage.Engine
@@ -71,9 +71,9 @@ var testPlans = []Plan{
 	{ID: 6, Title: "Daily", Price: 7, Quota: 2, Duration: calendar.Duration{Count: 3, Unit: calendar.Days}, QuotaReset: calendar.Day},
 }
 
-func newDesk(t testing.TB) *desk {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &desk{
+	f := &fixture{
 		t:     t,
 		clock: &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)},
 		base:  kept{memory.New()},
@@ -102,7 +102,7 @@ func plansOf(t testing.TB, rows ...Plan) *Plans {
 }
 
 // open opens everything over the engine, as a start does.
-func (f *desk) open() {
+func (f *fixture) open() {
 	f.t.Helper()
 	f.engine = storagetest.NewFaulty(f.base)
 	store := storage.New(f.engine, storage.Options{Clock: f.clock.Now, Gather: -1})
@@ -114,16 +114,16 @@ func (f *desk) open() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.Desk = NewDesk(store, l, directory, zap.NewNop())
+	f.Service = NewService(store, l, directory, zap.NewNop())
 }
 
-func (f *desk) close() {
+func (f *fixture) close() {
 	f.ledger.Close(context.Background())
 	_ = f.store.Close()
 }
 
 // sound checks that everything adds up.
-func (f *desk) sound() {
+func (f *fixture) sound() {
 	f.t.Helper()
 	if f.damaged || f.store.Err() != nil {
 		return
@@ -144,7 +144,7 @@ func (f *desk) sound() {
 	}
 }
 
-func (f *desk) must(err error) {
+func (f *fixture) must(err error) {
 	f.t.Helper()
 	if err != nil {
 		f.t.Fatal(err)
@@ -152,14 +152,14 @@ func (f *desk) must(err error) {
 }
 
 // credit gives ann money.
-func (f *desk) credit(amount money.Amount) {
+func (f *fixture) credit(amount money.Amount) {
 	f.t.Helper()
 	if _, err := f.Credit(f.t.Context(), "operator", f.user, amount, "for the test", ""); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *desk) funds() ledger.Funds {
+func (f *fixture) funds() ledger.Funds {
 	f.t.Helper()
 	funds, err := f.ledger.Funds(f.t.Context(), f.user)
 	if err != nil {
@@ -169,18 +169,18 @@ func (f *desk) funds() ledger.Funds {
 }
 
 // has checks what is in ann's wallet.
-func (f *desk) has(want money.Amount) {
+func (f *fixture) has(want money.Amount) {
 	f.t.Helper()
 	if have := f.funds().Wallet.Balance; have != want {
 		f.t.Fatalf("the wallet has %d, want %d", have, want)
 	}
 }
 
-func (f *desk) buy(plan int64, key string) (Receipt, error) {
+func (f *fixture) buy(plan int64, key string) (Receipt, error) {
 	return f.Buy(context.Background(), f.plans, "USD", f.user, plan, key)
 }
 
-func (f *desk) mustBuy(plan int64, key string) Receipt {
+func (f *fixture) mustBuy(plan int64, key string) Receipt {
 	f.t.Helper()
 	receipt, err := f.buy(plan, key)
 	if err != nil {
@@ -189,11 +189,11 @@ func (f *desk) mustBuy(plan int64, key string) Receipt {
 	return receipt
 }
 
-func (f *desk) renew(id int64, key string) (Receipt, error) {
+func (f *fixture) renew(id int64, key string) (Receipt, error) {
 	return f.Renew(context.Background(), f.plans, "USD", f.user, id, key)
 }
 
-func (f *desk) mustRenew(id int64, key string) Receipt {
+func (f *fixture) mustRenew(id int64, key string) Receipt {
 	f.t.Helper()
 	receipt, err := f.renew(id, key)
 	if err != nil {
@@ -203,7 +203,7 @@ func (f *desk) mustRenew(id int64, key string) Receipt {
 }
 
 // one returns ann's subscription with an id as it stands now.
-func (f *desk) one(id int64) Subscription {
+func (f *fixture) one(id int64) Subscription {
 	f.t.Helper()
 	all, err := f.Subscriptions(f.t.Context(), f.user)
 	if err != nil {
@@ -219,7 +219,7 @@ func (f *desk) one(id int64) Subscription {
 }
 
 // spend has a call cost so much, and returns what it was charged.
-func (f *desk) spend(cost money.Amount) (money.Amount, error) {
+func (f *fixture) spend(cost money.Amount) (money.Amount, error) {
 	f.t.Helper()
 	r, err := f.ledger.Reserve(f.t.Context(), ledger.Payer{User: f.user}, cost)
 	if err != nil {
@@ -236,7 +236,7 @@ func (f *desk) spend(cost money.Amount) (money.Amount, error) {
 }
 
 // settled waits until what calls owe is durable: that is not queued at once.
-func (f *desk) settled() {
+func (f *fixture) settled() {
 	f.t.Helper()
 	for f.ledger.Stats().Queued > 0 {
 		if err := f.store.Flush(f.t.Context()); err != nil {
@@ -245,7 +245,7 @@ func (f *desk) settled() {
 	}
 }
 
-func (f *desk) mustSpend(cost money.Amount) {
+func (f *fixture) mustSpend(cost money.Amount) {
 	f.t.Helper()
 	if charged, err := f.spend(cost); err != nil || charged != cost {
 		f.t.Fatalf("a call over %d was charged %d, %v", cost, charged, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// The steps that a world may take, by the names of deeds.
+// The steps that a world may take, by the names of stepKinds.
 
 var background = context.Background()
 
@@ -39,7 +39,7 @@ func booking(s *storage.Store, x Transfer) func(*Txn) error {
 }
 
 func (w *world) credit(s step) {
-	w.transact("a credit", Transfer{ID: w.id(), Kind: Credit, User: s.user, Legs: Move(Operator, Wallet(s.user), 3*s.amount)})
+	w.transact("a credit", Transfer{ID: w.id(), Kind: Credit, User: s.user, Legs: LegsBetween(Operator, Wallet(s.user), 3*s.amount)})
 }
 
 // grant fills one of two quotas, that of today or the one that never ends.
@@ -48,14 +48,14 @@ func (w *world) grant(s step) {
 	if s.n%2 == 1 {
 		quota = Quota(s.user, 2, time.Unix(0, 0))
 	}
-	w.transact("a grant", Transfer{ID: w.id(), Kind: Grant, User: s.user, Legs: Move(Granted, quota, 2*s.amount)})
+	w.transact("a grant", Transfer{ID: w.id(), Kind: Grant, User: s.user, Legs: LegsBetween(Granted, quota, 2*s.amount)})
 }
 
 // purchase buys something once.
 func (w *world) purchase(s step) {
 	price, ledger := s.amount+1, w.ledger
 	c := IdempotencyKey{Scope: s.user, Key: fmt.Sprint("k", s.n%3), Fingerprint: IDOf(price.String())}
-	x := Transfer{ID: IDOf("purchase", s.user, c.Key), Kind: Purchase, User: s.user, Legs: Move(Wallet(s.user), Sold, price)}
+	x := Transfer{ID: IDOf("purchase", s.user, c.Key), Kind: Purchase, User: s.user, Legs: LegsBetween(Wallet(s.user), Sold, price)}
 	if w.claiming[string(c.key())] {
 		return // it would wait for a mutex, which is not seen as waiting in a bubble
 	}
@@ -135,7 +135,7 @@ func (w *world) clear(s step) {
 			if err != nil {
 				return err
 			}
-			return booking(w.store, Transfer{ID: id, Kind: Clear, User: s.user, Legs: Move(Operator, Receivable(s.user), -owed.Balance)})(t)
+			return booking(w.store, Transfer{ID: id, Kind: Clear, User: s.user, Legs: LegsBetween(Operator, Receivable(s.user), -owed.Balance)})(t)
 		})
 		return func() {
 			x, _ := w.transfer(id)

@@ -1,0 +1,184 @@
+package billing
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// summary is what all subscriptions of a user come to, in one record that is read whenever the
+// user's money changes. Running follows from the subscriptions, and is made from them again
+// where it cannot be true.
+type summary struct {
+	User      string
+	Due       int64           // when time changes the subscriptions; zero: never
+	Ended     int64           // the latest end of those removed from Running because they had ended
+	Purchases map[int64]int64 // how often each plan was bought, by its number
+	Running   []running       // soonest to end first, then by number
+
+	stored *summary // as the store has it; nil for a new one
+}
+
+// running is a subscription that had not ended when the summary was written.
+type running struct {
+	ID  int64
+	End int64
+	presence
+}
+
+// presence is the period that a running subscription was in when the summary was written; zero
+// if that is not known. Sales never change, and a renewal is for a time after all of them, so
+// it holds for all of [From, Until): what a user may spend is listed without reading the sales.
+// Times are Unix seconds.
+type presence struct {
+	From  int64
+	Until int64
+	Start int64 // names the period, which is open
+}
+
+// presence returns what the summary says of a period that is open.
+func (p *period) presence() presence { return presence{p.from, p.until, p.start} }
+
+func (x running) compare(y running) int {
+	return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(x.ID, y.ID))
+}
+
+// countPurchase counts one more.
+func (s *summary) countPurchase(plan int64) {
+	if s.Purchases == nil {
+		s.Purchases = make(map[int64]int64)
+	}
+	s.Purchases[plan]++
+}
+
+// add adds a running subscription in its place.
+func (s *summary) add(x running) {
+	i, _ := slices.BinarySearchFunc(s.Running, x, running.compare)
+	s.Running = slices.Insert(s.Running, i, x)
+}
+
+// remove removes a running subscription, if it is there.
+func (s *summary) remove(id int64) {
+	s.Running = slices.DeleteFunc(s.Running, func(x running) bool { return x.ID == id })
+}
+
+// removeEnded removes the subscriptions that have ended.
+func (s *summary) removeEnded(now time.Time) {
+	n := 0
+	for ; n < len(s.Running) && s.Running[n].End <= now.Unix(); n++ {
+		s.Ended = max(s.Ended, s.Running[n].End)
+	}
+	s.Running = slices.Delete(s.Running, 0, n)
+}
+
+// readSummary returns the summary of a user at a time.
+func readSummary(r storage.Reader, user string, now time.Time) (*summary, error) {
+	s, err := summaries.Get(r, user)
+	if err != nil || s == nil {
+		return &summary{User: user}, err
+	}
+	s.read()
+	if now.Unix() < s.Ended { // a clock that was ahead removed subscriptions that have not ended
+		err = s.rebuild(r, now)
+	}
+	return s, err
+}
+
+// read notes that the summary is what the store has.
+func (s *summary) read() {
+	before := *s
+	before.Purchases, before.Running = maps.Clone(s.Purchases), slices.Clone(s.Running)
+	s.stored = &before
+}
+
+// rebuild finds the running subscriptions among all of the user.
+func (s *summary) rebuild(r storage.Reader, now time.Time) error {
+	s.Ended, s.Running = 0, nil
+	for have, err := range subscriptions.Scan(r, subscriptions.Under(s.User)) {
+		switch {
+		case err != nil:
+			return err
+		case have.Cancelled != 0:
+		case have.End <= now.Unix():
+			s.Ended = max(s.Ended, have.End)
+		default:
+			s.add(running{ID: have.ID, End: have.End})
+		}
+	}
+	return nil
+}
+
+// write stores the summary if it has changed.
+func (s *summary) write(t storage.Txn) error {
+	before := s.stored
+	if before == nil {
+		before = new(summary)
+	}
+	if s.Due == before.Due && s.Ended == before.Ended && maps.Equal(s.Purchases, before.Purchases) && slices.Equal(s.Running, before.Running) {
+		return nil
+	}
+	if err := summaries.Put(t, s.stored, s); err != nil {
+		return err
+	}
+	s.read()
+	return nil
+}
+
+// encode writes the summary as variable-length integers: Due, Ended, the number of purchased plans
+// and each of them, the number of running subscriptions and each of them; then the user. As JSON,
+// a summary of three subscriptions takes 32 µs to write and read, a tenth of a purchase.
+func (s *summary) encode() []byte {
+	b := make([]byte, 0, 48+8*len(s.Purchases)+24*len(s.Running))
+	b = binary.AppendVarint(binary.AppendVarint(b, s.Due), s.Ended)
+	b = binary.AppendVarint(b, int64(len(s.Purchases)))
+	for plan, times := range s.Purchases {
+		b = binary.AppendVarint(binary.AppendVarint(b, plan), times)
+	}
+	b = binary.AppendVarint(b, int64(len(s.Running)))
+	for _, x := range s.Running {
+		for _, n := range [...]int64{x.ID, x.End, x.From, x.Until, x.Start} {
+			b = binary.AppendVarint(b, n)
+		}
+	}
+	return append(b, s.User...)
+}
+
+// decodeSummary reads what encode wrote.
+func decodeSummary(stored []byte) (*summary, error) {
+	in := integers(stored)
+	s := &summary{Due: in.next(), Ended: in.next()}
+	if n := in.next(); n > 0 {
+		s.Purchases = make(map[int64]int64)
+		for ; n > 0 && in != nil; n-- {
+			plan := in.next()
+			s.Purchases[plan] = in.next()
+		}
+	}
+	for n := in.next(); n > 0 && in != nil; n-- {
+		s.Running = append(s.Running, running{in.next(), in.next(), presence{in.next(), in.next(), in.next()}})
+	}
+	if in == nil {
+		return nil, errors.New("it is damaged")
+	}
+	s.User = string(in)
+	return s, nil
+}
+
+// integers are the variable-length integers that have not been read yet; nil after one that
+// cannot be read.
+type integers []byte
+
+func (in *integers) next() int64 {
+	n, size := binary.Varint(*in)
+	if size <= 0 {
+		*in = nil
+		return 0
+	}
+	*in = (*in)[size:]
+	return n
+}
