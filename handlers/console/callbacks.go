@@ -15,7 +15,7 @@ func listDeliveries(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	list, total, err := v.runtime.Tasks.DeliveryPage(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
+	list, total, err := v.runtime.Tasks.CallbackPage(v.r.Context(), v.account.UserID, int(p.skip()), int(p.size))
 	if err == nil {
 		err = v.hideForeign(list)
 	}
@@ -27,7 +27,7 @@ func listDeliveries(v *visit) error {
 
 // hideForeign takes from callbacks the addresses that are not those of the user's
 // keys today: where a key has none, the operator's may have been called.
-func (v *visit) hideForeign(list []task.Delivery) error {
+func (v *visit) hideForeign(list []task.Callback) error {
 	own := make(map[string]string)
 	for i := range list {
 		d := &list[i]
@@ -68,7 +68,7 @@ func redeliver(v *visit) error {
 	if err != nil {
 		return err
 	}
-	list := []task.Delivery{delivery}
+	list := []task.Callback{delivery}
 	if err := v.hideForeign(list); err != nil {
 		return err
 	}

@@ -2,7 +2,14 @@ package task
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,8 +18,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Callbacks says where the callbacks of API keys go.
-type Callbacks interface {
+// CallbackAddresses says where the callbacks of API keys go.
+type CallbackAddresses interface {
 	// Address returns that of a key; false when it has none, or none that is not
 	// disabled. It is called inside transactions, that of the end of a task
 	// among them.
@@ -33,14 +40,14 @@ type Address struct {
 	Secrets [][]byte
 }
 
-// DeliveryState is where a callback stands.
-type DeliveryState string
+// CallbackState is where a callback stands.
+type CallbackState string
 
 // The states of a callback.
 const (
-	Undelivered DeliveryState = "undelivered" // it is going to be sent, again or for the first time
-	Delivered   DeliveryState = "delivered"   // the receiver has acknowledged it
-	Dead        DeliveryState = "dead"        // it is given up
+	Undelivered CallbackState = "undelivered" // it is going to be sent, again or for the first time
+	Delivered   CallbackState = "delivered"   // the receiver has acknowledged it
+	Dead        CallbackState = "dead"        // it is given up
 )
 
 // redeliveryFor is how long after its end a callback can be sent again
@@ -55,7 +62,7 @@ type eventRecord struct {
 	Key     string        `json:"key"`
 	User    string        `json:"user"`
 	Created int64         `json:"created"`
-	State   DeliveryState `json:"state"`
+	State   CallbackState `json:"state"`
 
 	Attempts int    `json:"attempts,omitempty"` // of this round
 	Sent     int    `json:"sent,omitempty"`     // in all
@@ -117,12 +124,12 @@ func (e *Engine) announce(t storage.Txn, config *config, r *record) error {
 	})
 }
 
-// Delivery is a callback as its owner and operators see it.
-type Delivery struct {
+// Callback is a callback as its owner and operators see it.
+type Callback struct {
 	ID       string        `json:"id"` // the webhook-id
 	Task     string        `json:"task_id"`
 	Key      string        `json:"key_id"`
-	State    DeliveryState `json:"state"`
+	State    CallbackState `json:"state"`
 	Created  int64         `json:"created_at"`             // Unix seconds
 	Attempts int           `json:"attempts"`               // in all
 	Last     int64         `json:"last_attempt,omitempty"` // Unix seconds
@@ -132,25 +139,25 @@ type Delivery struct {
 	URL      string        `json:"url,omitempty"`
 }
 
-func (v *eventRecord) delivery() Delivery {
-	return Delivery{
+func (v *eventRecord) callback() Callback {
+	return Callback{
 		ID: eventID(v.Task), Task: v.Task, Key: v.Key, State: v.State, Created: v.Created / 1000,
 		Attempts: v.Sent, Last: v.Last / 1000, Next: v.Due / 1000, Status: v.Status, Trouble: v.Trouble, URL: v.URL,
 	}
 }
 
-// Deliveries returns callbacks of a user, latest first; after is the task of the
+// Callbacks returns callbacks of a user, latest first; after is the task of the
 // last one before, empty to begin with the latest. next is where to go on, empty
 // when there are no more.
-func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) (list []Delivery, next string, err error) {
-	if limit < 0 || limit > mostLimit {
-		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", mostLimit, limit)
+func (e *Engine) Callbacks(ctx context.Context, user, after string, limit int) (list []Callback, next string, err error) {
+	if limit < 0 || limit > maxLimit {
+		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", maxLimit, limit)
 	}
 	if limit == 0 {
 		limit = defaultLimit
 	}
 	err = e.view(ctx, func(r storage.Reader) error {
-		list, next = []Delivery{}, ""
+		list, next = []Callback{}, ""
 		var from []byte
 		if after != "" {
 			v, err := readEvent(r, after)
@@ -171,7 +178,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 				next = list[limit-1].Task
 				return false, nil
 			}
-			list = append(list, v.delivery())
+			list = append(list, v.callback())
 			return true, nil
 		})
 	})
@@ -180,7 +187,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 
 // Redeliver sends the callback of a task again, in a new round of attempts. That
 // is so for 7 days after it was delivered or given up.
-func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Delivery, error) {
+func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Callback, error) {
 	var after *eventRecord
 	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
 	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
@@ -204,7 +211,7 @@ func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task 
 		return true, err
 	})
 	if err != nil {
-		return Delivery{}, err
+		return Callback{}, err
 	}
 	e.mu.Lock()
 	s := e.sender
@@ -212,5 +219,68 @@ func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task 
 	if s != nil {
 		s.due(after.User, after.Key, after.Due)
 	}
-	return after.delivery(), nil
+	return after.callback(), nil
+}
+
+// The types of events.
+const (
+	eventSucceeded = "task.succeeded"
+	eventFailed    = "task.failed"
+	eventTest      = "callback.test"
+)
+
+// payload is the body of a callback. It is the same at every attempt.
+type payload struct {
+	Type      string `json:"type"`
+	Timestamp int64  `json:"timestamp"` // of the event, Unix seconds
+	Data      any    `json:"data"`
+}
+
+// eventData is the task with what its caller gave to know it by.
+type eventData struct {
+	*Task
+	SessionID      string `json:"session_id"`
+	SessionContext string `json:"session_context"`
+}
+
+// body is what the callback of a task says.
+func (r *record) body() ([]byte, error) {
+	p := payload{eventFailed, r.Completed / 1000, eventData{r.task(), r.SessionID, r.SessionContext}}
+	if r.State == Success {
+		p.Type = eventSucceeded
+	}
+	return json.Marshal(p)
+}
+
+// The headers of Standard Webhooks.
+const (
+	headerID        = "Webhook-Id"
+	headerTimestamp = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+)
+
+var errNoSecret = errors.New("the address has no secret to sign with")
+
+// sign signs a callback as Standard Webhooks has it: version 1, HMAC-SHA256 over
+// id, time and body, once for each secret. An empty secret would let anybody
+// sign, and is refused.
+func sign(header http.Header, secrets [][]byte, id string, at time.Time, body []byte) error {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	signatures := make([]string, 0, len(secrets))
+	for _, secret := range secrets {
+		if len(secret) == 0 {
+			return errNoSecret
+		}
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte(id + "." + timestamp + "."))
+		mac.Write(body)
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	if len(signatures) == 0 {
+		return errNoSecret
+	}
+	header.Set(headerID, id)
+	header.Set(headerTimestamp, timestamp)
+	header.Set(headerSignature, strings.Join(signatures, " "))
+	return nil
 }

@@ -35,15 +35,15 @@ const (
 	// take.
 	attemptLease = 30 * time.Second
 
-	// walkMost is how many lanes are looked for in one snapshot.
-	walkMost = 256
+	// maxWalked is how many lanes are looked for in one snapshot.
+	maxWalked = 256
 
-	// mostAnswer is how much of an answer is read, so that its connection can be
+	// maxAnswer is how much of an answer is read, so that its connection can be
 	// used again.
-	mostAnswer = 64 << 10
+	maxAnswer = 64 << 10
 
-	// mostTrouble bounds what is kept of an error.
-	mostTrouble = 200
+	// maxTrouble bounds what is kept of an error.
+	maxTrouble = 200
 )
 
 // sender sends the callbacks of the outbox.
@@ -53,12 +53,12 @@ type sender struct {
 	stop   chan struct{}
 	once   sync.Once
 
-	lanes  *lanes
+	queues *callbackQueues
 	walked time.Time // when all lanes were looked for last
 }
 
 func newSender(e *Engine) *sender {
-	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), lanes: newLanes()}
+	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), queues: newCallbackQueues()}
 }
 
 func (s *sender) nudge() {
@@ -99,14 +99,14 @@ func (s *sender) run() {
 
 // due has a callback of a key sent when its time has come.
 func (s *sender) due(user, key string, at int64) {
-	s.lanes.due(user, key, at)
+	s.queues.due(user, key, at)
 	s.nudge()
 }
 
 // claim is a callback that is going to be sent.
 type claim struct {
 	*eventRecord
-	lane *lane
+	queue *callbackQueue
 }
 
 // turn begins the attempts that are due, and returns when the next is.
@@ -115,7 +115,7 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 		return 0, err
 	}
 	now := s.engine.now()
-	given, next := s.lanes.grant(now)
+	given, next := s.queues.grant(now)
 	if len(given) == 0 { // what has no slot waits for the next that ends, which nudges
 		return time.Duration(min(next-now, idle.Milliseconds())) * time.Millisecond, nil
 	}
@@ -130,27 +130,27 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 			}
 			first[i] = next
 			for _, v := range all {
-				claimed = append(claimed, claim{v, g.lane})
+				claimed = append(claimed, claim{v, g.callbackQueue})
 			}
 		}
 		return nil
 	})
 	if err != nil {
 		for _, g := range given {
-			s.lanes.settle(g.lane, now, g.slots)
+			s.queues.returnSlots(g.callbackQueue, now, g.slots)
 		}
 		return 0, err
 	}
-	used := make(map[*lane]int)
+	used := make(map[*callbackQueue]int)
 	for _, c := range claimed {
-		used[c.lane]++
+		used[c.queue]++
 	}
 	for i, g := range given {
-		s.lanes.settle(g.lane, first[i], g.slots-used[g.lane])
+		s.queues.returnSlots(g.callbackQueue, first[i], g.slots-used[g.callbackQueue])
 	}
 	for _, c := range claimed {
 		s.engine.steps.Go(func() {
-			defer func() { s.lanes.settle(c.lane, never, 1); s.nudge() }()
+			defer func() { s.queues.returnSlots(c.queue, never, 1); s.nudge() }()
 			s.attempt(config, c.eventRecord)
 		})
 	}
@@ -201,17 +201,17 @@ func (s *sender) walk() error {
 	in := eventDue.Under()
 	for more := true; more; {
 		err := s.engine.view(s.engine.life, func(r storage.Reader) error {
-			for range walkMost {
+			for range maxWalked {
 				keys, err := in.Keys(r, 1)
 				if more = err == nil && len(keys) > 0; !more {
 					return err
 				}
-				user, key, is := laneOf(keys[0])
+				user, key, is := callbackQueueOf(keys[0])
 				if !is { // nothing here writes such a key; Verify tells of it
 					in = in.FromKey(append(keys[0], 0))
 					continue
 				}
-				s.lanes.due(user, key, timeBefore(keys[0]))
+				s.queues.due(user, key, timeBefore(keys[0]))
 				_, behind := eventDue.Under(user, key).Bounds()
 				in = in.FromKey(behind)
 			}
@@ -225,8 +225,8 @@ func (s *sender) walk() error {
 	return nil
 }
 
-// laneOf returns the user and the API key in a key of the outbox.
-func laneOf(due []byte) (user, key string, is bool) {
+// callbackQueueOf returns the user and the API key in a key of the outbox.
+func callbackQueueOf(due []byte) (user, key string, is bool) {
 	lane := due[min(len(due), len(eventDuePrefix)+1):]
 	lane = lane[:max(0, len(lane)-len("/12345678/")-idSize)]
 	user, key, is = strings.Cut(string(lane), "/")
@@ -283,7 +283,7 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 		})
 	})
 	if noted && gone != nil {
-		e.opts.Told(*gone)
+		e.opts.OnAudit(*gone)
 	}
 	if noted && after != nil {
 		e.figures.noted(after.State)
@@ -311,8 +311,8 @@ func (v *eventRecord) note(now int64, sent bool, url string, status int, trouble
 		v.Due = now + jitter(attempts[v.Attempts]).Milliseconds()
 	}
 	v.Trouble = trouble.Error()
-	if len(v.Trouble) > mostTrouble {
-		v.Trouble = v.Trouble[:mostTrouble]
+	if len(v.Trouble) > maxTrouble {
+		v.Trouble = v.Trouble[:maxTrouble]
 	}
 }
 
@@ -342,7 +342,7 @@ func post(ctx context.Context, client *http.Client, address Address, id string, 
 		return 0, errors.New("the receiver cannot be reached")
 	}
 	defer response.Body.Close()
-	_, _ = io.CopyN(io.Discard, response.Body, mostAnswer)
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return response.StatusCode, errors.New("the receiver answered " + strconv.Itoa(response.StatusCode))
 	}
@@ -351,7 +351,7 @@ func post(ctx context.Context, client *http.Client, address Address, id string, 
 
 // Test sends an event of the type callback.test to the address of a key of a
 // user, once, and returns what it was answered.
-func (e *Engine) Test(ctx context.Context, actor, user, key string) (Delivery, error) {
+func (e *Engine) Test(ctx context.Context, actor, user, key string) (Callback, error) {
 	config := e.config.Load()
 	var address Address
 	var has bool
@@ -364,17 +364,17 @@ func (e *Engine) Test(ctx context.Context, actor, user, key string) (Delivery, e
 		return has, err
 	})
 	if err != nil {
-		return Delivery{}, err
+		return Callback{}, err
 	}
 	if !has {
-		return Delivery{}, fault.New(fault.NotFound, "this API key has no callback address")
+		return Callback{}, fault.New(fault.NotFound, "this API key has no callback address")
 	}
 	now := e.store.Now()
 	body, err := json.Marshal(payload{eventTest, now.Unix(), struct{}{}})
 	if err != nil {
-		return Delivery{}, err
+		return Callback{}, err
 	}
-	d := Delivery{ID: "evt_" + rand.Text(), Key: key, State: Delivered, Created: now.Unix(), Attempts: 1, Last: now.Unix(), URL: address.URL}
+	d := Callback{ID: "evt_" + rand.Text(), Key: key, State: Delivered, Created: now.Unix(), Attempts: 1, Last: now.Unix(), URL: address.URL}
 	if d.Status, err = post(ctx, config.Client, address, d.ID, now, body); err != nil {
 		d.State, d.Trouble = Dead, err.Error()
 	}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,12 +21,12 @@ const (
 
 	// Of one backend, so many hand-overs, looks and copies run at once. It
 	// bounds memory; what is above it waits in the store.
-	mostHandovers = 64
-	mostLooks     = 64
-	mostCopies    = 16
+	maxDeliveries = 64
+	maxLooks      = 64
+	maxCopies     = 16
 
-	// takeMost is how many tasks get a slot in one transaction.
-	takeMost = 16
+	// maxTaken is how many tasks get a slot in one transaction.
+	maxTaken = 16
 
 	// idle is how long a driver sleeps at most: it looks for what another node
 	// has left.
@@ -48,10 +49,10 @@ type driver struct {
 	stop chan struct{}
 	once sync.Once
 
-	handing seats         // of hand-overs
-	looking seats         // of looks
-	copying chan struct{} // a token for each copy under way
-	polls   bucket
+	deliveries semaphore
+	looks      semaphore
+	copying    chan struct{} // a token for each copy under way
+	polls      rateLimiter
 
 	mu       sync.Mutex
 	paused   time.Time // until when the backend is too busy for more
@@ -69,7 +70,7 @@ func newDriver(e *Engine, name string) *driver {
 	return &driver{
 		engine: e, name: name,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		copying: make(chan struct{}, mostCopies), delays: make(map[string]*delay),
+		copying: make(chan struct{}, maxCopies), delays: make(map[string]*delay),
 	}
 }
 
@@ -135,9 +136,9 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
-	most := d.handing.room(takeMost, mostHandovers)
+	most := d.deliveries.available(maxTaken, maxDeliveries)
 	if d.wasBusy() {
-		most = d.handing.room(1, 1) // one tries whether it still is
+		most = d.deliveries.available(1, 1) // one tries whether it still is
 	}
 	if most == 0 {
 		return idle, nil // the next that ends nudges
@@ -145,7 +146,7 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	taken, aside, err := d.take(b, most)
 	for _, rec := range taken {
 		d.sends(rec.User)
-		d.begin(&d.handing, func() { d.handOver(rec) })
+		d.begin(&d.deliveries, func() { d.handOver(rec) })
 	}
 	if len(taken) == most || aside > 0 { // there may be more behind them
 		return 0, err
@@ -154,11 +155,11 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 }
 
 // begin runs something that takes a seat meanwhile.
-func (d *driver) begin(s *seats, fn func()) {
-	s.take()
+func (d *driver) begin(s *semaphore, fn func()) {
+	s.acquire()
 	d.engine.steps.Go(func() {
 		defer func() {
-			if s.give() {
+			if s.release() {
 				d.nudge()
 			}
 		}()
@@ -207,11 +208,11 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 			if err != nil {
 				return err
 			}
-			if rec != nil && rec.Handover == Sending && rec.Fence == fence && rec.Owner == e.id {
+			if rec != nil && rec.Delivery == Sending && rec.Fence == fence && rec.Owner == e.id {
 				taken = append(taken, rec)
 			}
 		}
-		keys, err := in.Keys(t, most-len(taken)+mostUnreadable)
+		keys, err := in.Keys(t, most-len(taken)+maxUnreadable)
 		if err != nil {
 			return err
 		}
@@ -257,18 +258,18 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 	return taken, aside, errors.Join(unread...)
 }
 
-// mostUnreadable is how many tasks that cannot be read are passed over for those
+// maxUnreadable is how many tasks that cannot be read are passed over for those
 // behind them.
-const mostUnreadable = 16
+const maxUnreadable = 16
 
 // look begins looks at the tasks that are due, as far as there is room for them.
 func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	e := d.engine
-	most, refill := d.polls.free(b.PollsPerSecond, time.Now())
+	most, refill := d.polls.available(b.PollsPerSecond, time.Now())
 	if most == 0 {
 		return refill, nil
 	}
-	if most = d.looking.room(min(most, window), mostLooks); most == 0 {
+	if most = d.looks.available(min(most, window), maxLooks); most == 0 {
 		return idle, nil // the next that ends nudges
 	}
 	next, err := e.nextDue(b.Name)
@@ -278,7 +279,7 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	claimed, err := e.claimDue(b.Name, most)
 	d.polls.take(len(claimed))
 	for _, rec := range claimed {
-		d.begin(&d.looking, func() { d.step(b, rec) })
+		d.begin(&d.looks, func() { d.step(b, rec) })
 	}
 	return 0, err
 }
@@ -304,7 +305,7 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 	err = e.update(e.life, func(t storage.Txn) error {
 		claimed, unread = nil, nil
 		now := e.now()
-		keys, err := in.Before(backend, now+1).Keys(t, most+mostUnreadable)
+		keys, err := in.Before(backend, now+1).Keys(t, most+maxUnreadable)
 		if err != nil {
 			return err
 		}
@@ -351,11 +352,11 @@ func (d *driver) step(b Backend, rec *record) {
 	switch {
 	case rec.over() && rec.Ref != nil:
 		d.watch(b, rec)
-	case rec.Handover == None:
+	case rec.Delivery == None:
 		d.resume(b, rec)
-	case rec.Handover == Sending: // the lease has run out: whoever sent it is gone
+	case rec.Delivery == Sending: // the lease has run out: whoever sent it is gone
 		d.engine.doubt(b, rec)
-	case rec.Handover == Doubt:
+	case rec.Delivery == Unknown:
 		d.reconcile(b, rec)
 	case rec.Ref == nil: // nothing here writes such a record; Verify tells of it
 		d.engine.log.Error("a task has no reference to be asked for by", zap.String("task_id", rec.ID))
@@ -434,4 +435,103 @@ func refusedFor(reason backends.Reason, timeout time.Duration) *Error {
 // jitter spreads what would else come together, by a fifth.
 func jitter(d time.Duration) time.Duration {
 	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // nobody gains by knowing it
+}
+
+// release gives a claim back, with due as when to look again.
+func (d *driver) release(rec *record, due func(r *record) int64) {
+	var after *record
+	err := d.engine.update(d.engine.life, func(t storage.Txn) (err error) {
+		after, err = changeKnown(t, rec, func(r *record) bool {
+			if !rec.fenced(r) {
+				return false
+			}
+			r.release(due(r))
+			return true
+		})
+		return err
+	})
+	if err != nil {
+		d.engine.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
+		return
+	}
+	if after != nil {
+		d.engine.changed(rec, after)
+	}
+}
+
+// fenced tells whether nobody has claimed the task since.
+func (r *record) fenced(now *record) bool { return now.Fence == r.Fence && now.Owner == r.Owner }
+
+// finish ends a task that was claimed. What fails here is found again when the
+// lease has run out.
+func (d *driver) finish(rec *record, o outcome) {
+	if _, err := d.engine.finish(d.engine.life, rec, o); err != nil {
+		d.engine.log.Warn("a task cannot be ended now, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
+	}
+}
+
+// keepLease renews the claim of something long until it is over, and ends its
+// context when somebody else has claimed the task.
+func (d *driver) keepLease(rec *record) (ctx context.Context, over func()) {
+	ctx, cancel := context.WithCancel(d.engine.life)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(leaseFor / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			held := true
+			err := d.engine.update(ctx, func(t storage.Txn) error {
+				_, err := changeKnown(t, rec, func(r *record) bool {
+					if held = rec.fenced(r); held {
+						r.Lease = d.engine.now() + leaseFor.Milliseconds()
+						r.Due = r.Lease
+					}
+					return held
+				})
+				return err
+			})
+			if err == nil && !held {
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}
+
+// semaphore bound what runs at once. The zero value is ready to use.
+type semaphore struct {
+	mu     sync.Mutex
+	taken  int
+	wanted bool // somebody has asked for more than were left
+}
+
+// room is how many of the semaphore asked for are left, where there are most in all.
+// If they are fewer, the next that is given back is wanted.
+func (s *semaphore) available(asked, most int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := max(0, min(asked, most-s.taken))
+	s.wanted = left < asked
+	return left
+}
+
+func (s *semaphore) acquire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken++
+}
+
+// release gives a slot back, and tells whether it is wanted.
+func (s *semaphore) release() (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	wanted, s.wanted = s.wanted, false
+	return wanted
 }

@@ -64,8 +64,8 @@ type Config struct {
 	// Kept is how long tasks are kept that are over. Default: 90 days.
 	Kept time.Duration
 
-	// Callbacks says where callbacks go. Default: nowhere.
-	Callbacks Callbacks
+	// CallbackAddresses says where callbacks go. Default: nowhere.
+	Callbacks CallbackAddresses
 
 	// Client sends callbacks. It dials only what may be dialled; redirects are
 	// not followed, whatever it says. Needed where there are Callbacks.
@@ -98,7 +98,7 @@ type Engine struct {
 	locks  keymutex.KeyedMutex // of idempotency keys and session ids
 	noting sync.Map            // id of a task that a backend has accepted → chan struct{}, closed when that is noted
 
-	undriven places // of what nobody drives
+	undriven cursors // of what nobody drives
 
 	life context.Context // of everything under way
 	end  context.CancelFunc
@@ -113,8 +113,8 @@ type Engine struct {
 
 // Options are what an [Engine] is told by the rest of the house.
 type Options struct {
-	// Told is told of lines of the audit when they are durable. Default: nobody.
-	Told func(identity.Event)
+	// OnAudit is told of lines of the audit when they are durable. Default: nobody.
+	OnAudit func(identity.Event)
 
 	// Logger is told of what an operator must know. Default: none.
 	Logger *zap.Logger
@@ -123,8 +123,8 @@ type Options struct {
 // Open returns the engine of a store. It does nothing of its own until
 // [Engine.Serve] tells it what is configured.
 func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
-	if opts.Told == nil {
-		opts.Told = func(identity.Event) {}
+	if opts.OnAudit == nil {
+		opts.OnAudit = func(identity.Event) {}
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()

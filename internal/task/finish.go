@@ -49,8 +49,8 @@ const keepAgain = 15 * time.Second
 // outcome is how a task ends.
 type outcome struct {
 	state    State // Success or Failed
-	handover Handover
-	results  []made
+	handover Delivery
+	results  []result
 	failure  *Error
 	cost     backends.Cost
 	watch    int64                // until when the job is watched, Unix milliseconds
@@ -59,7 +59,7 @@ type outcome struct {
 }
 
 // deliver ends a task that has succeeded, when its results are copied.
-func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.Cost) {
+func (d *driver) deliver(b Backend, rec *record, results []result, cost backends.Cost) {
 	e := d.engine
 	keeper := e.config.Load().Keeper
 	if keeper == nil {
@@ -78,11 +78,11 @@ func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.C
 			if !rec.fenced(r) || r.over() {
 				return false
 			}
-			if r.MadeAt == 0 {
-				r.MadeAt = e.now()
+			if r.CopyingSince == 0 {
+				r.CopyingSince = e.now()
 			}
 			r.State, r.Progress, r.Polled = InProgress, 99, e.now()
-			r.Made, r.MadeCost = results, cost
+			r.Copying, r.CopyingCost = results, cost
 			r.Lease = e.now() + leaseFor.Milliseconds()
 			r.Due = r.Lease
 			return true
@@ -106,7 +106,7 @@ func (d *driver) deliver(b Backend, rec *record, results []made, cost backends.C
 func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
 	e := d.engine
 	ctx, over := d.keepLease(rec)
-	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, Backend: rec.Backend, MediaName: rec.MediaName, Results: unstored(rec.Made)}
+	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, Backend: rec.Backend, MediaName: rec.MediaName, Results: backendResults(rec.Copying)}
 	if fetcher, can := b.Backend.(backends.Fetcher); can {
 		k.Fetch = func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error) {
 			return fetcher.Fetch(ctx, *rec.Ref, index)
@@ -115,26 +115,26 @@ func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
 	links, err := keeper.Keep(ctx, k)
 	over()
 	switch {
-	case err == nil && len(links) == len(rec.Made):
-		kept := make([]made, len(links))
-		for i, m := range rec.Made {
+	case err == nil && len(links) == len(rec.Copying):
+		kept := make([]result, len(links))
+		for i, m := range rec.Copying {
 			kept[i] = m
 			kept[i].URL = links[i]
 		}
-		d.finish(rec, outcome{state: Success, results: kept, cost: rec.MadeCost, only: rec.fenced})
+		d.finish(rec, outcome{state: Success, results: kept, cost: rec.CopyingCost, only: rec.fenced})
 	case e.life.Err() != nil:
-	case e.now() >= rec.MadeAt+keepPatience.Milliseconds():
-		e.unkept(zap.ErrorLevel, "the results of a task cannot be copied", rec, err)
-		d.handLinks(rec, rec.Made, rec.MadeCost)
+	case e.now() >= rec.CopyingSince+keepPatience.Milliseconds():
+		e.logCopyError(zap.ErrorLevel, "the results of a task cannot be copied", rec, err)
+		d.handLinks(rec, rec.Copying, rec.CopyingCost)
 	default:
-		e.unkept(zap.WarnLevel, "the results of a task are not copied yet", rec, err)
+		e.logCopyError(zap.WarnLevel, "the results of a task are not copied yet", rec, err)
 		d.release(rec, func(*record) int64 { return e.now() + jitter(keepAgain).Milliseconds() })
 	}
 }
 
 // handLinks ends a task with the links of the backend. One that gives none has
 // made nothing that the caller can have.
-func (d *driver) handLinks(rec *record, results []made, cost backends.Cost) {
+func (d *driver) handLinks(rec *record, results []result, cost backends.Cost) {
 	o := outcome{state: Success, results: results, cost: cost, only: rec.fenced}
 	for _, m := range results {
 		if m.URL == "" {
@@ -186,7 +186,7 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 		return nil, err
 	}
 	if told != nil {
-		e.opts.Told(*told)
+		e.opts.OnAudit(*told)
 	}
 	if over {
 		e.figures.count(after)
@@ -208,13 +208,13 @@ func (e *Engine) settle(t storage.Txn, config *config, r *record, o outcome) err
 	r.State, r.Completed = o.state, milliseconds(now)
 	r.Fence++ // what comes of a look under way does not count any more
 	r.Results, r.Failure, r.VendorCost = o.results, o.failure, o.cost
-	r.Made, r.MadeAt, r.MadeCost = nil, 0, backends.Cost{}
+	r.Copying, r.CopyingSince, r.CopyingCost = nil, 0, backends.Cost{}
 	r.Due, r.Lease, r.Woken, r.Resume, r.WatchUntil = 0, 0, false, 0, o.watch
 	if o.watch != 0 {
 		r.Due = milliseconds(now.Add(watchEvery))
 	}
 	if o.handover != "" {
-		r.Handover = o.handover
+		r.Delivery = o.handover
 	}
 	if r.Hold > 0 {
 		var cost money.Amount

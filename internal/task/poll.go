@@ -24,13 +24,13 @@ const (
 
 var timeout = failure(backends.TaskTimeout, "the task was not finished in time")
 
-// mostResults is how many results of a job are taken in where it was asked for
+// maxResults is how many results of a job are taken in where it was asked for
 // fewer. Records, callbacks and transactions hold them all.
-const mostResults = 16
+const maxResults = 16
 
-// ask is b.Poll, of which a panic tells nothing, and nor do more results than the
+// pollBackend is b.Poll, of which a panic tells nothing, and nor do more results than the
 // job can have.
-func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, err error) {
+func pollBackend(ctx context.Context, b Backend, rec *record) (status backends.Status, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
@@ -44,7 +44,7 @@ func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, e
 	case status.State == backends.Succeeded && len(status.Results) == 0:
 		err = errNoResults
 	case status.State == backends.Succeeded:
-		most := mostResults
+		most := maxResults
 		if rec.Quote != nil {
 			most = max(most, int(rec.Quote.Asked.Count))
 		}
@@ -59,13 +59,13 @@ func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, e
 func (d *driver) poll(b Backend, rec *record) {
 	e := d.engine
 	e.figures.polls.Add(1)
-	status, err := ask(e.life, b, rec)
+	status, err := pollBackend(e.life, b, rec)
 	if e.life.Err() != nil {
 		return
 	}
 	if err != nil {
 		e.figures.pollErrors.Add(1)
-		e.unmet(zap.InfoLevel, "a backend does not tell of a task", rec, err)
+		e.logBackendError(zap.InfoLevel, "a backend does not tell of a task", rec, err)
 		status = backends.Status{}
 		if asked, ok := errors.AsType[*backends.Error](err); ok {
 			status.RetryAfter = asked.RetryAfter
@@ -75,9 +75,9 @@ func (d *driver) poll(b Backend, rec *record) {
 	gone := backends.KindOf(err) == backends.Gone && err != nil
 	switch {
 	case status.State == backends.Succeeded:
-		d.deliver(b, rec, stored(status.Results), status.Cost)
-	case rec.Made != nil: // it had succeeded: what it says now takes nothing back
-		d.deliver(b, rec, rec.Made, rec.MadeCost)
+		d.deliver(b, rec, newResults(status.Results), status.Cost)
+	case rec.Copying != nil: // it had succeeded: what it says now takes nothing back
+		d.deliver(b, rec, rec.Copying, rec.CopyingCost)
 	case status.State == backends.Failed:
 		d.finish(rec, outcome{
 			state: Failed, failure: failure(status.Failure.Reason, status.Failure.Message), cost: status.Cost, only: rec.fenced,
@@ -111,14 +111,14 @@ func (r *record) heard(e *Engine, status backends.Status, err error, gone bool) 
 	case backends.Running:
 		r.State = InProgress
 		r.Progress = max(r.Progress, min(status.Progress, 99))
-		r.Word = ""
+		r.UnknownStatus = ""
 	case backends.Unknown:
-		e.figures.strange.Add(1)
-		r.Word = status.Word
-		r.Strange++
+		e.figures.unknownStatuses.Add(1)
+		r.UnknownStatus = status.Word
+		r.UnknownStatusCount++
 	}
-	wait := interval(time.Duration(now-r.Handed)*time.Millisecond, r.Failing)
-	wait = max(wait, min(status.RetryAfter, mostPause))
+	wait := interval(time.Duration(now-r.AcceptedAt)*time.Millisecond, r.Failing)
+	wait = max(wait, min(status.RetryAfter, maxPause))
 	due = now + wait.Milliseconds()
 	if r.Deadline > now { // the deadline is looked at when it is there
 		due = min(due, r.Deadline)
@@ -157,10 +157,10 @@ func (d *driver) cancel(b Backend, ref backends.Ref) (err error) {
 // watch looks what became of a job whose task has timed out.
 func (d *driver) watch(b Backend, rec *record) {
 	e := d.engine
-	status, err := ask(e.life, b, rec)
+	status, err := pollBackend(e.life, b, rec)
 	over := status.State == backends.Succeeded || status.State == backends.Failed || err != nil && backends.KindOf(err) == backends.Gone
 	if status.State == backends.Succeeded {
-		d.finish(rec, outcome{state: Success, results: stored(status.Results), cost: status.Cost, only: rec.fenced})
+		d.finish(rec, outcome{state: Success, results: newResults(status.Results), cost: status.Cost, only: rec.fenced})
 	}
 	now := e.now()
 	err = e.update(e.life, func(t storage.Txn) error {
@@ -208,7 +208,7 @@ func (e *Engine) wake(ctx context.Context, backend, id string) error {
 		due = false
 		now := e.now()
 		_, err := change(t, id, func(r *record) bool {
-			if r.over() || r.Handover != Accepted {
+			if r.over() || r.Delivery != Accepted {
 				return false
 			}
 			if now < r.Lease { // the poll under way may have come too early

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -152,19 +153,19 @@ func (s State) check() error {
 	return fault.At(fault.InvalidParameter, "status", "status is queued, pending, in_progress, success or failed, this is %q", string(s))
 }
 
-// mostLimit and mostExamined bound what one list costs.
+// maxLimit and maxExamined bound what one list costs.
 const (
 	defaultLimit = 20
-	mostLimit    = 100
-	mostExamined = 5000
+	maxLimit     = 100
+	maxExamined  = 5000
 )
 
 // bookmark is where a list goes on behind a task that may be removed before then.
-func (r *record) bookmark() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
+func (r *record) cursor() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
 
-// bookmarked returns the tail in a bookmark. It may be one that nobody was given: a
+// parseCursor returns the tail in a bookmark. It may be one that nobody was given: a
 // list is its owner's wherever it begins.
-func bookmarked(after string) (tail []byte, is bool) {
+func parseCursor(after string) (tail []byte, is bool) {
 	id, created, _ := strings.Cut(after, "@")
 	at, err := strconv.ParseInt(created, 10, 64)
 	return storage.Key(storage.Inverted(at), id), err == nil && len(id) == idSize
@@ -177,8 +178,8 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	if refused := p.Status.check(); refused != nil {
 		return nil, "", refused
 	}
-	if p.Limit < 0 || p.Limit > mostLimit {
-		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", mostLimit, p.Limit)
+	if p.Limit < 0 || p.Limit > maxLimit {
+		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", maxLimit, p.Limit)
 	}
 	if p.Limit == 0 {
 		p.Limit = defaultLimit
@@ -189,7 +190,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, next = []*Task{}, ""
 		var from []byte
-		if tail, is := bookmarked(p.After); is {
+		if tail, is := parseCursor(p.After); is {
 			from = append(tail, 0)
 		} else if p.After != "" {
 			rec, err := listed(r, owner, p.After)
@@ -203,7 +204,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		}
 		examined, last := 0, ""
 		return latest(r, owner, from, func(id string) (more bool, err error) {
-			if len(tasks) == p.Limit || examined == mostExamined {
+			if len(tasks) == p.Limit || examined == maxExamined {
 				next = last
 				return false, nil
 			}
@@ -214,7 +215,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			}
 			last = id // also of one that is not kept any more: there may be others behind it that are
 			if rec.over() && e.expired(rec.Completed) {
-				last = rec.bookmark()
+				last = rec.cursor()
 				return true, nil
 			}
 			if p.Status == "" || rec.status() == p.Status {
@@ -224,4 +225,110 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		})
 	})
 	return tasks, next, err
+}
+
+// watch wakes those who wait for a change of a task. The zero value is ready to
+// use.
+type watch struct {
+	mu    sync.Mutex
+	tasks map[string]chan struct{}
+	count map[string]int
+}
+
+// begin returns a channel that is closed at the next change, and what ends the
+// wait.
+func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tasks == nil {
+		w.tasks, w.count = make(map[string]chan struct{}), make(map[string]int)
+	}
+	c := w.tasks[id]
+	if c == nil {
+		c = make(chan struct{})
+		w.tasks[id] = c
+	}
+	w.count[id]++
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.tasks[id] != c {
+			return // it has changed
+		}
+		if w.count[id]--; w.count[id] == 0 {
+			delete(w.tasks, id)
+			delete(w.count, id)
+		}
+	}
+}
+
+// tell wakes all who wait for a task.
+func (w *watch) tell(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.tasks[id]; c != nil {
+		close(c)
+		delete(w.tasks, id)
+		delete(w.count, id)
+	}
+}
+
+// cacheSize is how many tasks that are over the cache has at most. They do not
+// change, and callers ask for them again and again.
+const cacheSize = 8192
+
+// cache has tasks that are over, in two halves: what is asked for goes into the
+// young one, and when that is full it becomes the old one, whose tasks are
+// dropped. The zero value is ready to use.
+type cache struct {
+	mu    sync.RWMutex
+	young map[string]*cached
+	old   map[string]*cached
+}
+
+// cached is a task with what is needed to give it out.
+type cached struct {
+	*Task
+	completed int64 // Unix milliseconds
+}
+
+func (c *cache) put(rec *record) {
+	one := &cached{rec.task(), rec.Completed}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(one)
+}
+
+// keep puts one into the young half. The mutex is held.
+func (c *cache) keep(one *cached) {
+	if c.young == nil {
+		c.young = make(map[string]*cached)
+	}
+	if _, there := c.young[one.ID]; !there && len(c.young) >= cacheSize/2 {
+		c.young, c.old = make(map[string]*cached), c.young
+	}
+	c.young[one.ID] = one
+}
+
+// get returns a task; nil when it is not here.
+func (c *cache) get(id string) *cached {
+	c.mu.RLock()
+	one, old := c.young[id], c.old[id]
+	c.mu.RUnlock()
+	if one != nil || old == nil {
+		return one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.old[id] == old { // it may have been dropped meanwhile
+		c.keep(old)
+	}
+	return old
+}
+
+func (c *cache) drop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.young, id)
+	delete(c.old, id)
 }

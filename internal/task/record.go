@@ -28,16 +28,16 @@ const (
 	Pending    State = "pending"
 )
 
-// Handover is where the job of a task is.
-type Handover string
+// Delivery is where the job of a task is.
+type Delivery string
 
 // The places of a job.
 const (
-	None     Handover = "none"     // with us; it was never sent, or the backend was too busy to take it
-	Sending  Handover = "sending"  // on its way: from now on it may be at the backend
-	Accepted Handover = "accepted" // at the backend, which gave a Ref
-	Refused  Handover = "refused"  // nowhere: the backend did not take it
-	Doubt    Handover = "doubt"    // possibly at the backend
+	None     Delivery = "none"     // with us; it was never sent, or the backend was too busy to take it
+	Sending  Delivery = "sending"  // on its way: from now on it may be at the backend
+	Accepted Delivery = "accepted" // at the backend, which gave a Ref
+	Rejected Delivery = "rejected" // nowhere: the backend did not take it
+	Unknown  Delivery = "unknown"  // possibly at the backend
 )
 
 // record is a task at task/<id>. Times are Unix milliseconds; zero is none.
@@ -51,13 +51,13 @@ type record struct {
 	Created int64            `json:"created"`
 
 	State    State    `json:"state"`
-	Handover Handover `json:"handover"`
+	Delivery Delivery `json:"delivery"`
 	Progress int      `json:"progress,omitempty"` // as the backend tells it, in percent
 
-	SessionID      string `json:"session_id,omitempty"`
-	SessionContext string `json:"session_context,omitempty"`
-	MediaName      string `json:"media_name,omitempty"`
-	Claim          string `json:"claim,omitempty"` // hash of the idempotency key
+	SessionID       string `json:"session_id,omitempty"`
+	SessionContext  string `json:"session_context,omitempty"`
+	MediaName       string `json:"media_name,omitempty"`
+	IdempotencyHash string `json:"idempotency_hash,omitempty"` // hash of the idempotency key
 
 	// What the backend is asked for, as the JSON of a job. Where it is short it is
 	// enclosed until the backend has the job; else it lies at taskbody/<id> until
@@ -78,30 +78,30 @@ type record struct {
 	RefusedSince int64           `json:"refused_since,omitempty"`
 	Refusal      backends.Reason `json:"refusal,omitempty"`
 
-	Due      int64  `json:"due,omitempty"`      // when somebody must look at it
-	Fence    int64  `json:"fence,omitempty"`    // of the last claim
-	Owner    string `json:"owner,omitempty"`    // which engine has it
-	Lease    int64  `json:"lease,omitempty"`    // until when that claim is held
-	Woken    bool   `json:"woken,omitempty"`    // somebody asked for a look during a claim
-	Attempt  int64  `json:"attempt,omitempty"`  // the fence under which the job was sent last
-	Handed   int64  `json:"handed,omitempty"`   // when the backend accepted it
-	Doubted  int64  `json:"doubted,omitempty"`  // since when the hand-over is in doubt
-	Searches int    `json:"searches,omitempty"` // how often the job was looked for meanwhile
-	Deadline int64  `json:"deadline,omitempty"` // when it has failed if it is not over
+	Due          int64  `json:"due,omitempty"`           // when somebody must look at it
+	Fence        int64  `json:"fence,omitempty"`         // of the last claim
+	Owner        string `json:"owner,omitempty"`         // which engine has it
+	Lease        int64  `json:"lease,omitempty"`         // until when that claim is held
+	Woken        bool   `json:"woken,omitempty"`         // somebody asked for a look during a claim
+	Attempt      int64  `json:"attempt,omitempty"`       // the fence under which the job was sent last
+	AcceptedAt   int64  `json:"accepted_at,omitempty"`   // when the backend accepted it
+	UnknownSince int64  `json:"unknown_since,omitempty"` // since when the hand-over is in doubt
+	Searches     int    `json:"searches,omitempty"`      // how often the job was looked for meanwhile
+	Deadline     int64  `json:"deadline,omitempty"`      // when it has failed if it is not over
 
-	Ref      *backends.Ref `json:"ref,omitempty"`
-	Unheard  bool          `json:"unheard,omitempty"` // nobody calls when the job changes: nothing leads from Ref to it
-	Polled   int64         `json:"polled,omitempty"`  // when the backend was asked last
-	Failing  int           `json:"failing,omitempty"` // polls without an answer, in a row
-	Gone     int64         `json:"gone,omitempty"`    // since when the backend says it knows no such job
-	Word     string        `json:"word,omitempty"`    // that of the backend for the state, where we do not know it
-	Strange  int           `json:"strange,omitempty"` // polls that were answered by such a word
-	Made     []made        `json:"made,omitempty"`    // what the backend has made, not copied yet
-	MadeAt   int64         `json:"made_at,omitempty"` // since when
-	MadeCost backends.Cost `json:"made_cost,omitzero"`
+	Ref                *backends.Ref `json:"ref,omitempty"`
+	NoWebhook          bool          `json:"no_webhook,omitempty"`           // nobody calls when the job changes: nothing leads from Ref to it
+	Polled             int64         `json:"polled,omitempty"`               // when the backend was asked last
+	Failing            int           `json:"failing,omitempty"`              // polls without an answer, in a row
+	Gone               int64         `json:"gone,omitempty"`                 // since when the backend says it knows no such job
+	UnknownStatus      string        `json:"unknown_status,omitempty"`       // that of the backend for the state, where we do not know it
+	UnknownStatusCount int           `json:"unknown_status_count,omitempty"` // polls that were answered by such a word
+	Copying            []result      `json:"copying,omitempty"`              // what the backend has made, not copied yet
+	CopyingSince       int64         `json:"copying_since,omitempty"`        // since when
+	CopyingCost        backends.Cost `json:"copying_cost,omitzero"`
 
 	Completed  int64         `json:"completed,omitempty"`
-	Results    []made        `json:"results,omitempty"`
+	Results    []result      `json:"results,omitempty"`
 	Failure    *Error        `json:"failure,omitempty"`
 	Charged    money.Amount  `json:"charged,omitempty"`
 	VendorCost backends.Cost `json:"vendor_cost,omitzero"` // recorded, never charged
@@ -112,8 +112,8 @@ type record struct {
 	written []byte // this as it was written; nil of what was read
 }
 
-// made is one result as it is stored.
-type made struct {
+// result is one result as it is stored.
+type result struct {
 	URL      string             `json:"url,omitempty"`
 	Type     backends.MediaType `json:"type,omitempty"`
 	Duration float64            `json:"duration,omitempty"` // seconds
@@ -122,20 +122,20 @@ type made struct {
 	Format   string             `json:"format,omitempty"`
 }
 
-// stored are results as records have them. A length that is none is not known: no
+// newResults are results as records have them. A length that is none is not known: no
 // record could be written with it.
-func stored(results []backends.Result) []made {
-	all := make([]made, len(results))
+func newResults(results []backends.Result) []result {
+	all := make([]result, len(results))
 	for i, r := range results {
 		if !(r.Duration > 0) || math.IsInf(r.Duration, 1) {
 			r.Duration = 0
 		}
-		all[i] = made(r)
+		all[i] = result(r)
 	}
 	return all
 }
 
-func unstored(all []made) []backends.Result {
+func backendResults(all []result) []backends.Result {
 	results := make([]backends.Result, len(all))
 	for i, m := range all {
 		results[i] = backends.Result(m)
@@ -150,8 +150,8 @@ func newID() string { return "task_" + rand.Text() }
 func holdID(id string) ledger.ID { return ledger.IDOf("task", id) }
 
 func (r *record) over() bool    { return r.State == Success || r.State == Failed }
-func (r *record) waiting() bool { return !r.over() && r.Handover == None }
-func (r *record) running() bool { return !r.over() && r.Handover != None }
+func (r *record) waiting() bool { return !r.over() && r.Delivery == None }
+func (r *record) running() bool { return !r.over() && r.Delivery != None }
 
 // deferred tells whether the task waits outside the queue, to be tried again later.
 func (r *record) deferred() bool { return r.waiting() && r.Resume != 0 }

@@ -22,9 +22,9 @@ type sessionRecord struct {
 	Until int64  `json:"until"` // Unix milliseconds, half open
 }
 
-// claimRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
+// idempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
 // is kept as long as its task.
-type claimRecord struct {
+type idempotencyRecord struct {
 	Key         string    `json:"key"`
 	Hash        string    `json:"hash"`
 	Task        string    `json:"task"`
@@ -42,7 +42,7 @@ type DuplicateSession struct {
 // Unwrap returns the fault.
 func (d *DuplicateSession) Unwrap() error { return d.Fault }
 
-func (s *Submission) claim() ledger.IdempotencyKey {
+func (s *Submission) idempotencyKey() ledger.IdempotencyKey {
 	return ledger.IdempotencyKey{Scope: s.Key, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
 }
 
@@ -55,18 +55,18 @@ func (s *Submission) session(r storage.Reader) (*sessionRecord, error) {
 	return sessions.Get(r, s.Key, hashOf(s.SessionID))
 }
 
-func (s *Submission) claimed(r storage.Reader) (*claimRecord, error) {
+func (s *Submission) idempotencyRecord(r storage.Reader) (*idempotencyRecord, error) {
 	if s.IdempotencyKey == "" {
 		return nil, nil
 	}
-	return claims.Get(r, s.Key, hashOf(s.IdempotencyKey))
+	return idempotencyKeys.Get(r, s.Key, hashOf(s.IdempotencyKey))
 }
 
 // KeyUsed reports whether a task was submitted by an API key under this idempotency key.
 func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used bool, err error) {
 	s := Submission{Key: key, IdempotencyKey: idempotencyKey}
 	err = e.view(ctx, func(r storage.Reader) error {
-		have, err := s.claimed(r)
+		have, err := s.idempotencyRecord(r)
 		used = have != nil
 		return err
 	})
@@ -76,7 +76,7 @@ func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used 
 // replayed returns the task that was made under the idempotency key; nil when
 // there is none.
 func (s *Submission) replayed(r storage.Reader) (*record, error) {
-	have, err := s.claimed(r)
+	have, err := s.idempotencyRecord(r)
 	if err != nil || have == nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Submission) reserveNames(t storage.Txn, now time.Time, id string) (err 
 		err = sessions.Put(t, nil, &sessionRecord{s.Key, hashOf(s.SessionID), id, until})
 	}
 	if err == nil && s.IdempotencyKey != "" {
-		err = claims.Put(t, nil, &claimRecord{s.Key, hashOf(s.IdempotencyKey), id, s.Fingerprint, milliseconds(now)})
+		err = idempotencyKeys.Put(t, nil, &idempotencyRecord{s.Key, hashOf(s.IdempotencyKey), id, s.Fingerprint, milliseconds(now)})
 	}
 	return err
 }
@@ -125,12 +125,12 @@ func freeNames(t storage.Txn, rec *record) error {
 			return err
 		}
 	}
-	return freeClaim(t, rec)
+	return freeIdempotencyKey(t, rec)
 }
 
-func freeClaim(t storage.Txn, rec *record) error {
-	if rec.Claim == "" {
+func freeIdempotencyKey(t storage.Txn, rec *record) error {
+	if rec.IdempotencyHash == "" {
 		return nil
 	}
-	return claims.Put(t, &claimRecord{Key: rec.Key, Hash: rec.Claim}, nil)
+	return idempotencyKeys.Put(t, &idempotencyRecord{Key: rec.Key, Hash: rec.IdempotencyHash}, nil)
 }

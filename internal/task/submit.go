@@ -46,8 +46,8 @@ const (
 )
 
 const (
-	// handoverWait is how long a submission waits for the hand-over.
-	handoverWait = 10 * time.Second
+	// deliveryWait is how long a submission waits for the hand-over.
+	deliveryWait = 10 * time.Second
 
 	// submitTimeout is how long a backend may take to accept a job.
 	submitTimeout = 30 * time.Second
@@ -59,8 +59,8 @@ const (
 	// submissionLife is how long a task lives at most (docs/reference/tasks.md#states).
 	submissionLife = 72 * time.Hour
 
-	// handoverLife is how long a job lives at a backend at most.
-	handoverLife = 24 * time.Hour
+	// jobLife is how long a job lives at a backend at most.
+	jobLife = 24 * time.Hour
 )
 
 // check refuses what cannot be a submission.
@@ -72,7 +72,7 @@ func (s *Submission) check(e *Engine) error {
 		return fault.At(fault.InvalidParameter, "session_context", "session_context has at most %d characters, this has %d", MaxSessionContext, n)
 	}
 	if s.IdempotencyKey != "" {
-		if refused := s.claim().Validate("Idempotency-Key"); refused != nil {
+		if refused := s.idempotencyKey().Validate("Idempotency-Key"); refused != nil {
 			return refused
 		}
 	}
@@ -135,9 +135,9 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	case before != nil && before.ID != rec.ID:
 		return before.task(), true, nil
 	}
-	mine := made.Handover == Sending // this submission sends it, and nobody who has claimed it since
+	mine := made.Delivery == Sending // this submission sends it, and nobody who has claimed it since
 	if before != nil {               // an earlier run was committed without anybody knowing
-		mine = mine && before.Handover == Sending && before.Attempt == made.Attempt && made.fenced(before)
+		mine = mine && before.Delivery == Sending && before.Attempt == made.Attempt && made.fenced(before)
 		made = before
 	}
 	e.figures.submitted.add(made.Kind)
@@ -165,7 +165,7 @@ func (s *Submission) first(ctx context.Context, e *Engine) (before *record, err 
 // do decides what this one is.
 func (s *Submission) turn(ctx context.Context, e *Engine) (done func(), err error) {
 	done = func() {}
-	for _, name := range [...]struct{ kind, text string }{{claimPrefix, s.IdempotencyKey}, {sessionPrefix, s.SessionID}} { // always in this order: nobody waits in a circle
+	for _, name := range [...]struct{ kind, text string }{{idempotencyPrefix, s.IdempotencyKey}, {sessionPrefix, s.SessionID}} { // always in this order: nobody waits in a circle
 		if name.text == "" {
 			continue
 		}
@@ -190,9 +190,9 @@ func (s *Submission) before(r storage.Reader, now int64) (*record, error) {
 	return nil, s.sessionFree(r, now)
 }
 
-// mostEnclosed is how long a body may be, in bytes, that its task encloses: whoever
+// maxEnclosed is how long a body may be, in bytes, that its task encloses: whoever
 // reads or changes a task that waits has its body on his hands.
-const mostEnclosed = 2 << 10
+const maxEnclosed = 2 << 10
 
 // record is the task as it begins.
 func (s *Submission) record(id string) *record {
@@ -200,14 +200,14 @@ func (s *Submission) record(id string) *record {
 	s.body = storage.EncodeRecord(s.Job)
 	r := &record{
 		ID: id, Key: s.Key, User: s.Payer.User, Backend: s.Backend,
-		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Handover: None,
+		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Delivery: None,
 		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName,
 		Hold: s.Quote.Hold, Quote: &s.Quote,
 	}
 	if s.IdempotencyKey != "" {
-		r.Claim = hashOf(s.IdempotencyKey)
+		r.IdempotencyHash = hashOf(s.IdempotencyKey)
 	}
-	if r.Enclosed = len(s.body) <= mostEnclosed; r.Enclosed {
+	if r.Enclosed = len(s.body) <= maxEnclosed; r.Enclosed {
 		r.Body = s.body[1:] // without the version
 	}
 	return r
@@ -267,7 +267,7 @@ func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record, reservation *
 // leads to them moves then. Of one that takes longer, see [Engine.claimDue].
 func (r *record) send(owner string, now int64) {
 	r.claim(owner, now)
-	r.Handover, r.Attempt = Sending, r.Fence
+	r.Delivery, r.Attempt = Sending, r.Fence
 	r.Due = now + interval(0, 0).Milliseconds()
 }
 

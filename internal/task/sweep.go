@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// sweepMost is how many tasks are removed in one transaction, and sweepFor how
+	// maxSwept is how many tasks are removed in one transaction, and sweepFor how
 	// long one Sweep goes on with that.
-	sweepMost = 256
-	sweepFor  = 5 * time.Second
+	maxSwept = 256
+	sweepFor = 5 * time.Second
 
-	// expireMost is how many tasks of one backend it looks at that nobody drives.
-	expireMost = 1000
+	// maxExpired is how many tasks of one backend it looks at that nobody drives.
+	maxExpired = 1000
 )
 
 // Sweep removes tasks that have been over for longer than they are kept, with
@@ -29,7 +29,7 @@ func (e *Engine) Sweep(ctx context.Context) error {
 }
 
 // places are how far the tasks of backends have been looked at.
-type places struct {
+type cursors struct {
 	mu  sync.Mutex
 	key map[string][]byte // of the first that was not, by the name of the backend
 }
@@ -89,13 +89,13 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 	var unread error
 	err = e.view(ctx, func(r storage.Reader) error {
 		late, unread = nil, nil
-		keys, err := in.Keys(r, expireMost+1)
+		keys, err := in.Keys(r, maxExpired+1)
 		if err != nil {
 			return err
 		}
-		if len(keys) > expireMost {
-			e.undriven.key[backend] = keys[expireMost]
-			keys = keys[:expireMost]
+		if len(keys) > maxExpired {
+			e.undriven.key[backend] = keys[maxExpired]
+			keys = keys[:maxExpired]
 		}
 		for _, key := range keys {
 			rec, err := readTask(r, lastID(key))
@@ -127,7 +127,7 @@ func (e *Engine) clear(ctx context.Context) error {
 	for begun := time.Now(); time.Since(begun) < sweepFor; {
 		var keys [][]byte
 		err := e.view(ctx, func(r storage.Reader) (err error) {
-			keys, err = in.Keys(r, sweepMost)
+			keys, err = in.Keys(r, maxSwept)
 			return err
 		})
 		if err != nil || len(keys) == 0 {
@@ -183,7 +183,7 @@ func forget(t storage.Txn, id string) error {
 	if err != nil || rec == nil || !rec.over() {
 		return err
 	}
-	if err := freeClaim(t, rec); err != nil {
+	if err := freeIdempotencyKey(t, rec); err != nil {
 		return err
 	}
 	if rec.Event {

@@ -108,7 +108,7 @@ func TestAnAcceptanceThatComesLateCounts(t *testing.T) {
 			}
 		})
 		task := w.must(video())
-		w.sleep(65*time.Second - handoverWait)
+		w.sleep(65*time.Second - deliveryWait)
 		w.is(task.ID, Pending)
 		w.sleep(time.Minute)
 		w.is(task.ID, InProgress)
@@ -192,15 +192,15 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 					return
 				}
 				for time.Since(began) < row.takes-time.Second {
-					if rec := w.record(id); rec.Handover != Sending || rec.Fence != 1 {
-						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Handover, rec.Fence)
+					if rec := w.record(id); rec.Delivery != Sending || rec.Fence != 1 {
+						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
 					}
 					w.sleep(time.Second)
 				}
 				w.sleep(row.takes - time.Since(began))
 				rec := w.record(id)
-				if rec.Handover != Accepted || (rec.Due == due) != row.stays {
-					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Handover, rec.Due, due)
+				if rec.Delivery != Accepted || (rec.Due == due) != row.stays {
+					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
 				}
 				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < wakePause || ahead > latest {
 					t.Errorf("it is asked for in %v", ahead)

@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// lapseError is what an adapter has done and must not do.
-type lapseError struct {
+// adapterError is what an adapter has done and must not do.
+type adapterError struct {
 	what  string
 	words string // of the adapter; they may be those of the service
 }
 
-func (e *lapseError) Error() string {
+func (e *adapterError) Error() string {
 	if e.words == "" {
 		return e.what
 	}
@@ -25,33 +25,33 @@ func (e *lapseError) Error() string {
 }
 
 var (
-	errNoReference = &lapseError{what: "the adapter returned no reference"}
-	errNoResults   = &lapseError{what: "the adapter tells of a success without results"}
+	errNoReference = &adapterError{what: "the adapter returned no reference"}
+	errNoResults   = &adapterError{what: "the adapter tells of a success without results"}
 )
 
 // panicked is the error of an adapter that has panicked. What the runtime says of
 // that holds nothing of anybody's.
 func panicked(p any) error {
-	e := &lapseError{what: "the adapter panicked", words: fmt.Sprint(p)}
+	e := &adapterError{what: "the adapter panicked", words: fmt.Sprint(p)}
 	if of, is := p.(runtime.Error); is {
 		e.what, e.words = e.what+": "+of.Error(), ""
 	}
 	return e
 }
 
-// unmet logs that a backend has not done what it was asked. Its words may repeat
+// logBackendError logs that a backend has not done what it was asked. Its words may repeat
 // a prompt or an address that is signed: they are told where the log is set to
 // debug, and nowhere else.
-func (e *Engine) unmet(level zapcore.Level, message string, rec *record, err error) {
+func (e *Engine) logBackendError(level zapcore.Level, message string, rec *record, err error) {
 	log := e.log.With(zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-	log.Log(level, message, outline(err)...)
+	log.Log(level, message, errorFields(err)...)
 	log.Debug("what a backend has said", zap.Error(err))
 }
 
-// outline is what an error of a backend says, without its words.
-func outline(err error) []zap.Field {
+// errorFields returns what an error of a backend says, without its words.
+func errorFields(err error) []zap.Field {
 	fields := []zap.Field{zap.String("kind", string(backends.KindOf(err)))}
-	if lapse, is := errors.AsType[*lapseError](err); is {
+	if lapse, is := errors.AsType[*adapterError](err); is {
 		fields = append(fields, zap.String("error", lapse.what))
 	}
 	said, is := errors.AsType[*backends.Error](err)
@@ -79,11 +79,11 @@ func isCode(text string) bool {
 	return text != "" && len(text) <= 64
 }
 
-// unkept logs that results are not copied. Why not is the keeper's to say, unless
+// logCopyError logs that results are not copied. Why not is the keeper's to say, unless
 // it was a backend that did not give them.
-func (e *Engine) unkept(level zapcore.Level, message string, rec *record, err error) {
+func (e *Engine) logCopyError(level zapcore.Level, message string, rec *record, err error) {
 	if _, is := errors.AsType[*backends.Error](err); is {
-		e.unmet(level, message, rec, err)
+		e.logBackendError(level, message, rec, err)
 		return
 	}
 	e.log.Log(level, message, zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))

@@ -21,7 +21,7 @@ const grace = 10 * time.Minute
 // A job in doubt is looked for a few times within the grace, each pause longer than
 // the one before: at many services looking for it means to submit it again.
 const (
-	mostSearches = 6
+	maxSearches  = 6
 	firstSearch  = 2 * time.Second
 	searchGrowth = 3
 )
@@ -56,7 +56,7 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 		defer close(w.done)
 		e.handOver(rec, job, w)
 	})
-	timer := time.NewTimer(handoverWait)
+	timer := time.NewTimer(deliveryWait)
 	defer timer.Stop()
 	select {
 	case <-w.taken: // that this is noted, too, nobody has to wait for
@@ -113,7 +113,7 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 		return
 	}
 	defer e.nudge(rec.Backend) // its slot may be free
-	e.unmet(zap.InfoLevel, "a backend did not accept a task", rec, err)
+	e.logBackendError(zap.InfoLevel, "a backend did not accept a task", rec, err)
 	refusal, _ := errors.AsType[*backends.Error](err)
 	switch backends.KindOf(err) {
 	case backends.Busy:
@@ -129,7 +129,7 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 		}
 		e.durably("noting a refusal", rec.ID, func(ctx context.Context) error {
 			_, err := e.finish(ctx, rec, outcome{
-				state: Failed, handover: Refused, failure: failure(refusal.Reason, refusal.Message),
+				state: Failed, handover: Rejected, failure: failure(refusal.Reason, refusal.Message),
 				only: func(r *record) bool { return r.Attempt == rec.Attempt },
 			})
 			return err
@@ -173,13 +173,13 @@ func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *reco
 	e.durably("noting an accepted task", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) (err error) {
 			after, err = changeKnown(t, rec, func(r *record) bool {
-				if r.over() || r.Attempt != rec.Attempt || r.Handover != Sending && r.Handover != Doubt {
+				if r.over() || r.Attempt != rec.Attempt || r.Delivery != Sending && r.Delivery != Unknown {
 					return false
 				}
 				now := e.now()
-				r.Handover, r.Ref, r.Unheard, r.Handed, r.Doubted, r.Body = Accepted, &ref, !tells, now, 0, nil
+				r.Delivery, r.Ref, r.NoWebhook, r.AcceptedAt, r.UnknownSince, r.Body = Accepted, &ref, !tells, now, 0, nil
 				r.Refusals, r.RefusedSince, r.Refusal, r.Searches = 0, 0, "", 0
-				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+handoverLife.Milliseconds())
+				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+jobLife.Milliseconds())
 				r.Fence++ // a look at the doubt, if there is one, does not count any more
 				r.release(r.firstPoll(now))
 				return true
@@ -228,7 +228,7 @@ func (e *Engine) doubt(b Backend, rec *record) {
 	e.durably("noting a doubtful task", rec.ID, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) (err error) {
 			after, err = changeKnown(t, rec, func(r *record) bool {
-				if r.Handover != Sending || r.Attempt != rec.Attempt {
+				if r.Delivery != Sending || r.Attempt != rec.Attempt {
 					return false
 				}
 				r.inDoubt(b, e.now())
@@ -245,7 +245,7 @@ func (e *Engine) doubt(b Backend, rec *record) {
 // inDoubt has the job looked for, where the backend can, else given up after the
 // grace.
 func (r *record) inDoubt(b Backend, now int64) {
-	r.Handover, r.Doubted = Doubt, now
+	r.Delivery, r.UnknownSince = Unknown, now
 	if _, can := b.Backend.(backends.Reconciler); can {
 		r.release(now + interval(0, 0).Milliseconds())
 		return
@@ -296,7 +296,7 @@ func (d *driver) reconcile(b Backend, rec *record) {
 	given := func(reason backends.Reason, message string) {
 		d.finish(rec, outcome{state: Failed, failure: failure(reason, message), only: rec.fenced})
 	}
-	over := e.now() >= rec.Doubted+grace.Milliseconds() || rec.Searches+1 >= mostSearches
+	over := e.now() >= rec.UnknownSince+grace.Milliseconds() || rec.Searches+1 >= maxSearches
 	r, can := b.Backend.(backends.Reconciler)
 	if can {
 		ref, err := d.find(r, rec)
@@ -308,7 +308,7 @@ func (d *driver) reconcile(b Backend, rec *record) {
 			given(backends.UpstreamError, "the generation service did not receive the task")
 			return
 		}
-		e.unmet(zap.WarnLevel, "a doubtful task cannot be looked for", rec, err)
+		e.logBackendError(zap.WarnLevel, "a doubtful task cannot be looked for", rec, err)
 	}
 	if over {
 		e.log.Warn("a task in doubt is given up: its service may have made it, and charge for it",
@@ -317,11 +317,11 @@ func (d *driver) reconcile(b Backend, rec *record) {
 		return
 	}
 	d.release(rec, func(r *record) int64 {
-		end := r.Doubted + grace.Milliseconds()
+		end := r.UnknownSince + grace.Milliseconds()
 		if !can {
 			return end
 		}
-		if r.Searches++; r.Searches == mostSearches-1 {
+		if r.Searches++; r.Searches == maxSearches-1 {
 			return end
 		}
 		pause := jitter(firstSearch)

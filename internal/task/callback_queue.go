@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// mostAttempts at callbacks run at once; of one API key, mostOfKey, and of
-	// one user, mostOfUser, but never more than half of what is left: the first
+	// maxAttempts at callbacks run at once; of one API key, maxOfKey, and of
+	// one user, maxOfUser, but never more than half of what is left: the first
 	// who come with receivers that hang do not take it all.
-	mostAttempts = 64
-	mostOfKey    = 4
-	mostOfUser   = 16
+	maxAttempts = 64
+	maxOfKey    = 4
+	maxOfUser   = 16
 )
 
 // never is when nothing is due.
@@ -27,53 +27,53 @@ const never int64 = math.MaxInt64
 // to the one with the fewest; among equals, to whoever got none for the longest
 // time. So neither a receiver that hangs, nor how many callbacks wait for it,
 // nor how many keys a user has, keeps those of others waiting.
-type lanes struct {
+type callbackQueues struct {
 	mu    sync.Mutex
-	all   map[string]*lane  // by API key
-	users map[string]*share // by user
-	open  int               // attempts under way
-	turn  uint64            // slots that were ever given
+	all   map[string]*callbackQueue // by API key
+	users map[string]*userQueues    // by user
+	open  int                       // attempts under way
+	turn  uint64                    // slots that were ever given
 }
 
-type lane struct {
+type callbackQueue struct {
 	key  string
-	user *share
+	user *userQueues
 	next int64  // when its first callback is due, or sooner, Unix milliseconds
 	open int    // attempts under way
 	turn uint64 // when it got a slot last
 }
 
-// share is what one user has of the slots.
-type share struct {
-	id    string
-	lanes int
-	open  int
-	turn  uint64
+// userQueues is what one user has of the slots.
+type userQueues struct {
+	id     string
+	queues int
+	open   int
+	turn   uint64
 }
 
 // grant are slots for a lane.
 type grant struct {
-	*lane
+	*callbackQueue
 	slots int
 }
 
-func newLanes() *lanes {
-	return &lanes{all: make(map[string]*lane), users: make(map[string]*share)}
+func newCallbackQueues() *callbackQueues {
+	return &callbackQueues{all: make(map[string]*callbackQueue), users: make(map[string]*userQueues)}
 }
 
 // due notes that a callback of a key is due at a time.
-func (l *lanes) due(user, key string, at int64) {
+func (l *callbackQueues) due(user, key string, at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.all[key]
 	if one == nil {
 		u := l.users[user]
 		if u == nil {
-			u = &share{id: user}
+			u = &userQueues{id: user}
 			l.users[user] = u
 		}
-		u.lanes++
-		one = &lane{key: key, user: u, next: never}
+		u.queues++
+		one = &callbackQueue{key: key, user: u, next: never}
 		l.all[key] = one
 	}
 	one.next = min(one.next, at)
@@ -82,11 +82,11 @@ func (l *lanes) due(user, key string, at int64) {
 // grant gives the free slots to the lanes that have something due, and returns
 // when the next of the others has. Whoever gets slots says by settle when the
 // lane is due again.
-func (l *lanes) grant(now int64) (given []grant, next int64) {
+func (l *callbackQueues) grant(now int64) (given []grant, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next = never
-	var due []*lane
+	var due []*callbackQueue
 	for _, one := range l.all {
 		if one.next <= now {
 			due = append(due, one)
@@ -94,13 +94,13 @@ func (l *lanes) grant(now int64) (given []grant, next int64) {
 			next = min(next, one.next)
 		}
 	}
-	slots := make(map[*lane]int)
+	slots := make(map[*callbackQueue]int)
 	for {
 		due = slices.DeleteFunc(due, l.full)
 		if len(due) == 0 {
 			break
 		}
-		one := slices.MinFunc(due, (*lane).compare)
+		one := slices.MinFunc(due, (*callbackQueue).compare)
 		slots[one]++
 		l.count(one, +1)
 		l.turn++
@@ -114,13 +114,13 @@ func (l *lanes) grant(now int64) (given []grant, next int64) {
 }
 
 // full tells whether a lane gets no slot at this moment.
-func (l *lanes) full(one *lane) bool {
-	free := mostAttempts - l.open
-	return free <= 0 || one.open >= mostOfKey || one.user.open >= min(mostOfUser, max(1, free/2))
+func (l *callbackQueues) full(one *callbackQueue) bool {
+	free := maxAttempts - l.open
+	return free <= 0 || one.open >= maxOfKey || one.user.open >= min(maxOfUser, max(1, free/2))
 }
 
 // compare sorts the lane first that gets the next slot.
-func (one *lane) compare(other *lane) int {
+func (one *callbackQueue) compare(other *callbackQueue) int {
 	return cmp.Or(
 		cmp.Compare(one.user.open, other.user.open),
 		cmp.Compare(one.user.turn, other.user.turn),
@@ -130,7 +130,7 @@ func (one *lane) compare(other *lane) int {
 }
 
 // settle says of a lane when its first callback is due, and gives slots back.
-func (l *lanes) settle(one *lane, next int64, slots int) {
+func (l *callbackQueues) returnSlots(one *callbackQueue, next int64, slots int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one.next = min(one.next, next)
@@ -139,12 +139,12 @@ func (l *lanes) settle(one *lane, next int64, slots int) {
 		return
 	}
 	delete(l.all, one.key)
-	if one.user.lanes--; one.user.lanes == 0 {
+	if one.user.queues--; one.user.queues == 0 {
 		delete(l.users, one.user.id)
 	}
 }
 
-func (l *lanes) count(one *lane, by int) {
+func (l *callbackQueues) count(one *callbackQueue, by int) {
 	one.open += by
 	one.user.open += by
 	l.open += by

@@ -1,0 +1,336 @@
+package task
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// refusedNow notes that a backend has not taken a task and may take it later. The
+// task leaves the queue for a pause of its own and returns to the end of the queue,
+// so that it stops no other.
+func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
+	own, asked := true, refusal.RetryAfter
+	if d := e.driverOf(rec.Backend); d != nil {
+		own = d.refuse(rec, refusal, e.now())
+		if wait, delayed := d.delayed(rec.User); delayed {
+			asked = max(asked, wait+interval(0, 0)) // another task of the user is tried first
+		}
+	}
+	if refusal.Kind == backends.Refused {
+		if own {
+			e.logBackendError(zap.WarnLevel, "a generation service refuses a task: it is tried again later", rec, refusal)
+		} else {
+			e.logBackendError(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
+		}
+	}
+	e.deferTask(rec, b.BusyTimeout, refusal.Reason, asked, own)
+}
+
+// refuse counts a refusal, and pauses the backend where other tasks would be refused
+// too. It tells whether the refusal speaks of this task or its user alone: its backend
+// has taken others since it refused the task first, or has refused no other in a row;
+// with 403, none of another user. A refusal of the account (401, 402) never does.
+func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	account := refusal.Status == http.StatusUnauthorized || refusal.Status == http.StatusPaymentRequired
+	takesOthers := !account && rec.RefusedSince != 0 && d.accepted >= rec.RefusedSince
+	if !account && refusal.Kind == backends.Refused {
+		return takesOthers || d.forbid(rec.User)
+	}
+	d.suspected = d.suspected || account
+	failures := d.busy
+	d.busy++
+	if takesOthers {
+		return true
+	}
+	d.several = d.several || d.refused != "" && d.refused != rec.ID
+	d.refused = rec.ID
+	if time.Now().Before(d.paused) { // several were sent at once
+		return !d.takesNothing()
+	}
+	if rec.RefusedSince == 0 {
+		failures = min(failures, maxFirstFailures) // there may be others behind it that are taken
+	}
+	wait := interval(0, failures)
+	if refusal.RetryAfter > 0 { // never an instant: it would be asked without end
+		wait = max(min(refusal.RetryAfter, maxPause), interval(0, 0))
+	}
+	d.paused = time.Now().Add(wait)
+	return !d.takesNothing()
+}
+
+// takesNothing tells whether the refusals of a backend since it has taken a task speak
+// of the backend or the account, and not of tasks. d.mu is held.
+func (d *driver) takesNothing() bool { return d.several || d.suspected }
+
+// patient tells whether no task fails because it was refused for too long.
+func (d *driver) patient() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.takesNothing()
+}
+
+// maxFirstFailures bounds the pause of a backend after the first refusal of a task, as
+// an index of [errorIntervals].
+const maxFirstFailures = 3
+
+// deferTask puts a task aside that its backend refused for now. Each refusal makes its
+// pause longer, and asked is the least pause. Unless the refusal is the task's own,
+// the time after which it fails begins again.
+func (e *Engine) deferTask(rec *record, timeout time.Duration, reason backends.Reason, asked time.Duration, own bool) {
+	var after *record
+	e.durably("noting a refusal for now", rec.ID, func(ctx context.Context) error {
+		return e.update(ctx, func(t storage.Txn) (err error) {
+			after, err = changeKnown(t, rec, func(r *record) bool {
+				if r.Delivery != Sending || r.Attempt != rec.Attempt {
+					return false
+				}
+				now := e.now()
+				pause := max(interval(0, r.Refusals), min(asked, maxPause))
+				if r.RefusedSince == 0 || !own {
+					r.RefusedSince = now
+				}
+				r.Refusals++
+				r.Refusal, r.Resume = reason, now+pause.Milliseconds()
+				r.Delivery, r.Woken = None, false
+				r.release(r.lookWaiting(timeout))
+				return true
+			})
+			return err
+		})
+	})
+	if after != nil {
+		e.changed(rec, after)
+	}
+	e.nudge(rec.Backend)
+}
+
+// putBack returns a task to its place in the queue: nothing was sent.
+func (e *Engine) putBack(rec *record) {
+	e.durably("putting a task back", rec.ID, func(ctx context.Context) error {
+		return e.update(ctx, func(t storage.Txn) error {
+			_, err := changeKnown(t, rec, func(r *record) bool {
+				if r.Delivery != Sending || r.Attempt != rec.Attempt {
+					return false
+				}
+				r.Delivery, r.Woken = None, false
+				r.release(r.Deadline)
+				return true
+			})
+			return err
+		})
+	})
+}
+
+// calm forgets the refusals of a backend: it has taken a task.
+func (e *Engine) calm(rec *record) {
+	d := e.driverOf(rec.Backend)
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.accepted = e.now()
+	delete(d.delays, rec.User)
+	d.forbade, d.suspected = "", false
+	if d.busy != 0 {
+		d.busy, d.refused, d.several = 0, "", false
+		d.nudge() // others have waited for that
+	}
+}
+
+// paused tells whether a backend is too busy.
+func (e *Engine) paused(backend string) bool {
+	d := e.driverOf(backend)
+	return d != nil && d.pausedFor() > 0
+}
+
+// open tells whether a task of a user may be sent at once: nothing has it wait in the
+// queue.
+func (e *Engine) open(backend, user string) bool {
+	d := e.driverOf(backend)
+	if d == nil {
+		return true
+	}
+	_, delayed := d.delayed(user)
+	return !delayed && !d.wasBusy()
+}
+
+// driverOf returns the driver of a backend; nil: it is not configured.
+func (e *Engine) driverOf(backend string) *driver {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.drivers[backend]
+}
+
+// wasBusy tells whether the backend has taken nothing since it refused a task.
+func (d *driver) wasBusy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.busy > 0
+}
+
+func (d *driver) pausedFor() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Until(d.paused)
+}
+
+// A 403 may speak of one job, of one model or of the gateway's account. It counts as
+// the account's once tasks of several users were refused in a row. Until then it delays
+// the tasks of that user alone, and afterwards the users whose tasks were refused wait
+// longer than those whose tasks were not.
+
+// delay is how the tasks of one user are delayed at a backend that has refused one of
+// them with 403. Its times are those of timers.
+type delay struct {
+	refusals int       // in a row
+	until    time.Time // no task of the user is sent before, after a refusal
+	next     time.Time // nor before this, after one was sent
+	put      int       // tasks put aside since
+}
+
+const (
+	// forgetDelay is how long after its end a delay is forgotten.
+	forgetDelay = 2 * time.Minute
+
+	// asidePace is the pace at which tasks of a user come back that were put aside, so
+	// that they do not use up what looks a backend has in a second. It slows down with
+	// the refusals in a row, down to maxAside times.
+	asidePace = 100 * time.Millisecond
+	maxAside  = 10
+)
+
+// over tells whether the delay is forgotten.
+func (u *delay) over(now time.Time) bool { return now.After(u.until.Add(forgetDelay)) }
+
+// forbid counts a 403. It tells whether the refusal speaks of the task or its user
+// alone. d.mu is held.
+func (d *driver) forbid(user string) (own bool) {
+	now := time.Now()
+	u := d.delays[user]
+	if u == nil || u.over(now) {
+		for name, other := range d.delays {
+			if other.over(now) {
+				delete(d.delays, name)
+			}
+		}
+		u = new(delay)
+		d.delays[user] = u
+	}
+	d.suspected = d.suspected || d.forbade != "" && d.forbade != user
+	d.forbade = user
+	if d.suspected && !now.Before(d.paused) { // else several were sent at once
+		d.busy++
+		d.paused = now.Add(interval(0, 0))
+	}
+	if !now.Before(u.until) {
+		u.until = now.Add(interval(0, max(u.refusals, d.busy-1)))
+		u.refusals++
+	}
+	return !d.suspected
+}
+
+// delayed tells how long the tasks of a user are delayed: not at all, if the backend
+// has refused none with 403 since it took one. Zero and true: the next may be sent.
+func (d *driver) delayed(user string) (wait time.Duration, is bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u, now := d.delays[user], time.Now()
+	if u == nil || u.over(now) {
+		return 0, false
+	}
+	next := u.until
+	if u.next.After(next) {
+		next = u.next
+	}
+	return max(0, next.Sub(now)), true
+}
+
+// sends notes that a task of a user is sent whose tasks are delayed: others of the
+// same user wait for what comes of it.
+func (d *driver) sends(user string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if u := d.delays[user]; u != nil {
+		u.next, u.put = time.Now().Add(interval(0, 0)), 0
+	}
+}
+
+// aside counts a task of a user as put aside, and returns for how long.
+func (d *driver) aside(user string, wait time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if u := d.delays[user]; u != nil {
+		wait += time.Duration(u.put*min(u.refusals, maxAside)) * asidePace
+		u.put++
+	}
+	return wait
+}
+
+// pollIntervals are how often a backend is asked for a job, by how long it has had it
+// (docs/reference/tasks.md#polling-of-services).
+var pollIntervals = []struct {
+	until time.Duration // since the hand-over
+	every time.Duration
+}{
+	{30 * time.Second, 2 * time.Second},
+	{5 * time.Minute, 5 * time.Second},
+	{1<<63 - 1, 15 * time.Second},
+}
+
+// errorIntervals are the least pauses after polls without an answer, in a row.
+var errorIntervals = []time.Duration{0, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
+
+// maxPause bounds what a backend can ask for by Retry-After.
+const maxPause = 10 * time.Minute
+
+// interval is how long to wait before the next look at a job of an age, after
+// so many without an answer.
+func interval(age time.Duration, failing int) time.Duration {
+	every := errorIntervals[min(failing, len(errorIntervals)-1)]
+	for _, p := range pollIntervals {
+		if age < p.until {
+			every = max(every, p.every)
+			break
+		}
+	}
+	return jitter(every)
+}
+
+// rateLimiter bounds how many begin in a second: so many at once, and then at their
+// pace. The zero value is full.
+type rateLimiter struct {
+	mu   sync.Mutex
+	used float64 // of those of a second
+	at   time.Time
+}
+
+// free is how many may begin now, and when there is one if there is none.
+func (b *rateLimiter) available(perSecond int, now time.Time) (n int, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if elapsed := now.Sub(b.at); elapsed > 0 {
+		b.used = max(0, b.used-elapsed.Seconds()*float64(perSecond))
+	}
+	b.at = now
+	if n = int(float64(perSecond) - b.used); n > 0 {
+		return n, 0
+	}
+	return 0, time.Duration((b.used-float64(perSecond)+1)/float64(perSecond)*float64(time.Second)) + time.Millisecond
+}
+
+// take counts some that have begun.
+func (b *rateLimiter) take(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += float64(n)
+}
