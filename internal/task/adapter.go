@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// adapterError is what an adapter has done and must not do.
+// adapterError reports that an adapter has broken its contract.
 type adapterError struct {
 	what  string
 	words string // of the adapter; they may be those of the service
@@ -29,19 +29,22 @@ var (
 	errNoResults   = &adapterError{what: "the adapter tells of a success without results"}
 )
 
-// panicked is the error of an adapter that has panicked. What the runtime says of
-// that holds nothing of anybody's.
-func panicked(p any) error {
+// catchPanic makes the panic of an adapter its error, if it is deferred. The message of a runtime
+// error holds no data of a caller.
+func catchPanic(err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
 	e := &adapterError{what: "the adapter panicked", words: fmt.Sprint(p)}
 	if of, is := p.(runtime.Error); is {
 		e.what, e.words = e.what+": "+of.Error(), ""
 	}
-	return e
+	*err = e
 }
 
-// logBackendError logs that a backend has not done what it was asked. Its words may repeat
-// a prompt or an address that is signed: they are told where the log is set to
-// debug, and nowhere else.
+// logBackendError logs the error of a backend. Its text may repeat a prompt or a signed URL: it is
+// logged at level debug only.
 func (e *Engine) logBackendError(level zapcore.Level, message string, rec *record, err error) {
 	log := e.log.With(zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 	log.Log(level, message, errorFields(err)...)
@@ -68,8 +71,8 @@ func errorFields(err error) []zap.Field {
 	return fields
 }
 
-// isCode tells whether text is a code rather than words: 1 to 64 characters of
-// letters, digits, dots, colons, hyphens and underscores.
+// isCode reports whether text is a code and not a sentence: 1 to 64 letters, digits, dots, colons,
+// hyphens and underscores.
 func isCode(text string) bool {
 	for _, c := range []byte(text) {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != ':' && c != '-' && c != '_' {
@@ -79,8 +82,8 @@ func isCode(text string) bool {
 	return text != "" && len(text) <= 64
 }
 
-// logCopyError logs that results are not copied. Why not is the keeper's to say, unless
-// it was a backend that did not give them.
+// logCopyError logs that results are not copied. The error of the keeper is logged as it is, that
+// of a backend without its text.
 func (e *Engine) logCopyError(level zapcore.Level, message string, rec *record, err error) {
 	if _, is := errors.AsType[*backends.Error](err); is {
 		e.logBackendError(level, message, rec, err)

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -9,12 +8,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// refusedNow notes that a backend has not taken a task and may take it later. The
-// task leaves the queue for a pause of its own and returns to the end of the queue,
-// so that it stops no other.
+// refusedNow notes that a backend has refused a task that it may take later. The task leaves the
+// queue for a pause and returns to its end, so that it blocks no other.
 func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
 	own, asked := true, refusal.RetryAfter
 	if d := e.driverOf(rec.Backend); d != nil {
@@ -33,10 +30,10 @@ func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
 	e.deferTask(rec, b.BusyTimeout, refusal.Reason, asked, own)
 }
 
-// refuse counts a refusal, and pauses the backend where other tasks would be refused
-// too. It tells whether the refusal speaks of this task or its user alone: its backend
-// has taken others since it refused the task first, or has refused no other in a row;
-// with 403, none of another user. A refusal of the account (401, 402) never does.
+// refuse counts a refusal, and pauses the backend if it would refuse other tasks too. It reports
+// whether the refusal concerns this task or its user only: the backend has taken others since it
+// first refused the task, or it has refused no other in a row; with 403, none of another user. A
+// refusal of the account (401, 402) always concerns all tasks.
 func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,67 +64,26 @@ func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bo
 	return !d.takesNothing()
 }
 
-// takesNothing tells whether the refusals of a backend since it has taken a task speak
-// of the backend or the account, and not of tasks. d.mu is held.
+// takesNothing reports whether the refusals since the backend took a task concern the backend or
+// the account. d.mu is held.
 func (d *driver) takesNothing() bool { return d.several || d.suspected }
 
-// patient tells whether no task fails because it was refused for too long.
+// patient reports whether tasks do not fail for being refused too long.
 func (d *driver) patient() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.takesNothing()
 }
 
-// maxFirstFailures bounds the pause of a backend after the first refusal of a task, as
-// an index of [errorIntervals].
+// maxFirstFailures bounds the pause of a backend after the first refusal of a task, as an index of
+// [errorIntervals].
 const maxFirstFailures = 3
 
-// deferTask puts a task aside that its backend refused for now. Each refusal makes its
-// pause longer, and asked is the least pause. Unless the refusal is the task's own,
-// the time after which it fails begins again.
+// deferTask puts a task aside that its backend refused for now. asked is the least pause. Unless
+// the refusal is the task's own, the time after which the task fails begins again.
 func (e *Engine) deferTask(rec *record, timeout time.Duration, reason backends.Reason, asked time.Duration, own bool) {
-	var after *record
-	e.durably("noting a refusal for now", rec.ID, func(ctx context.Context) error {
-		return e.update(ctx, func(t storage.Txn) (err error) {
-			after, err = changeKnown(t, rec, func(r *record) bool {
-				if r.Delivery != Sending || r.Attempt != rec.Attempt {
-					return false
-				}
-				now := e.now()
-				pause := max(interval(0, r.Refusals), min(asked, maxPause))
-				if r.RefusedSince == 0 || !own {
-					r.RefusedSince = now
-				}
-				r.Refusals++
-				r.Refusal, r.Resume = reason, now+pause.Milliseconds()
-				r.Delivery, r.Woken = None, false
-				r.release(r.lookWaiting(timeout))
-				return true
-			})
-			return err
-		})
-	})
-	if after != nil {
-		e.changed(rec, after)
-	}
+	e.note(transitionDefer, change{known: rec, busyTimeout: timeout, reason: reason, pause: asked, patient: !own})
 	e.nudge(rec.Backend)
-}
-
-// putBack returns a task to its place in the queue: nothing was sent.
-func (e *Engine) putBack(rec *record) {
-	e.durably("putting a task back", rec.ID, func(ctx context.Context) error {
-		return e.update(ctx, func(t storage.Txn) error {
-			_, err := changeKnown(t, rec, func(r *record) bool {
-				if r.Delivery != Sending || r.Attempt != rec.Attempt {
-					return false
-				}
-				r.Delivery, r.Woken = None, false
-				r.release(r.Deadline)
-				return true
-			})
-			return err
-		})
-	})
 }
 
 // calm forgets the refusals of a backend: it has taken a task.
@@ -147,14 +103,13 @@ func (e *Engine) calm(rec *record) {
 	}
 }
 
-// paused tells whether a backend is too busy.
+// paused reports whether a backend has asked for a pause.
 func (e *Engine) paused(backend string) bool {
 	d := e.driverOf(backend)
 	return d != nil && d.pausedFor() > 0
 }
 
-// open tells whether a task of a user may be sent at once: nothing has it wait in the
-// queue.
+// open reports whether a task of a user may be sent at once, without waiting in the queue.
 func (e *Engine) open(backend, user string) bool {
 	d := e.driverOf(backend)
 	if d == nil {
@@ -164,14 +119,7 @@ func (e *Engine) open(backend, user string) bool {
 	return !delayed && !d.wasBusy()
 }
 
-// driverOf returns the driver of a backend; nil: it is not configured.
-func (e *Engine) driverOf(backend string) *driver {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.drivers[backend]
-}
-
-// wasBusy tells whether the backend has taken nothing since it refused a task.
+// wasBusy reports whether the backend has taken nothing since it refused a task.
 func (d *driver) wasBusy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -209,11 +157,11 @@ const (
 	maxAside  = 10
 )
 
-// over tells whether the delay is forgotten.
+// over reports whether the delay is forgotten.
 func (u *delay) over(now time.Time) bool { return now.After(u.until.Add(forgetDelay)) }
 
-// forbid counts a 403. It tells whether the refusal speaks of the task or its user
-// alone. d.mu is held.
+// forbid counts a 403. It reports whether the refusal concerns the task or its user only. d.mu is
+// held.
 func (d *driver) forbid(user string) (own bool) {
 	now := time.Now()
 	u := d.delays[user]
@@ -239,8 +187,8 @@ func (d *driver) forbid(user string) (own bool) {
 	return !d.suspected
 }
 
-// delayed tells how long the tasks of a user are delayed: not at all, if the backend
-// has refused none with 403 since it took one. Zero and true: the next may be sent.
+// delayed returns for how long the tasks of a user are delayed, and whether they are. Zero and
+// true: the next one may be sent.
 func (d *driver) delayed(user string) (wait time.Duration, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -255,8 +203,8 @@ func (d *driver) delayed(user string) (wait time.Duration, is bool) {
 	return max(0, next.Sub(now)), true
 }
 
-// sends notes that a task of a user is sent whose tasks are delayed: others of the
-// same user wait for what comes of it.
+// sends notes that a task of a user is sent. If the user is delayed, other tasks of the user wait
+// for its result.
 func (d *driver) sends(user string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -279,7 +227,7 @@ func (d *driver) aside(user string, wait time.Duration) time.Duration {
 // pollIntervals are how often a backend is asked for a job, by how long it has had it
 // (docs/reference/tasks.md#polling-of-services).
 var pollIntervals = []struct {
-	until time.Duration // since the hand-over
+	until time.Duration // since the backend accepted the job
 	every time.Duration
 }{
 	{30 * time.Second, 2 * time.Second},
@@ -293,8 +241,8 @@ var errorIntervals = []time.Duration{0, 2 * time.Second, 5 * time.Second, 15 * t
 // maxPause bounds what a backend can ask for by Retry-After.
 const maxPause = 10 * time.Minute
 
-// interval is how long to wait before the next look at a job of an age, after
-// so many without an answer.
+// interval returns how long to wait before the next poll of a job of an age, after failing polls
+// without an answer in a row.
 func interval(age time.Duration, failing int) time.Duration {
 	every := errorIntervals[min(failing, len(errorIntervals)-1)]
 	for _, p := range pollIntervals {
@@ -306,15 +254,15 @@ func interval(age time.Duration, failing int) time.Duration {
 	return jitter(every)
 }
 
-// rateLimiter bounds how many begin in a second: so many at once, and then at their
-// pace. The zero value is full.
+// rateLimiter bounds how many polls begin in a second, with a burst of one second. The zero value
+// is full.
 type rateLimiter struct {
 	mu   sync.Mutex
 	used float64 // of those of a second
 	at   time.Time
 }
 
-// free is how many may begin now, and when there is one if there is none.
+// available returns how many may begin now, and if none, when one may.
 func (b *rateLimiter) available(perSecond int, now time.Time) (n int, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -328,7 +276,7 @@ func (b *rateLimiter) available(perSecond int, now time.Time) (n int, wait time.
 	return 0, time.Duration((b.used-float64(perSecond)+1)/float64(perSecond)*float64(time.Second)) + time.Millisecond
 }
 
-// take counts some that have begun.
+// take counts polls that have begun.
 func (b *rateLimiter) take(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -105,25 +104,6 @@ func changeEvent(t storage.Txn, task string, fn func(v *eventRecord) bool) (*eve
 	return &after, events.Put(t, before, &after)
 }
 
-// announce puts the callback of a task that ends into the outbox, where its key
-// has an address.
-func (e *Engine) announce(t storage.Txn, config *config, r *record) error {
-	if config.Callbacks == nil {
-		return nil
-	}
-	_, has, err := config.Callbacks.Address(t, r.Key)
-	if err != nil {
-		return fmt.Errorf("the callback address of key %s: %w", r.Key, err)
-	}
-	if !has {
-		return nil
-	}
-	r.Event = true
-	return events.Put(t, nil, &eventRecord{
-		Task: r.ID, Key: r.Key, User: r.User, Created: r.Completed, State: Undelivered, Due: r.Completed,
-	})
-}
-
 // Callback is a callback as its owner and operators see it.
 type Callback struct {
 	ID       string        `json:"id"` // the webhook-id
@@ -213,12 +193,7 @@ func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task 
 	if err != nil {
 		return Callback{}, err
 	}
-	e.mu.Lock()
-	s := e.sender
-	e.mu.Unlock()
-	if s != nil {
-		s.due(after.User, after.Key, after.Due)
-	}
+	e.callbackDue(after.User, after.Key, after.Due)
 	return after.callback(), nil
 }
 
@@ -262,8 +237,8 @@ const (
 var errNoSecret = errors.New("the address has no secret to sign with")
 
 // sign signs a callback as Standard Webhooks has it: version 1, HMAC-SHA256 over
-// id, time and body, once for each secret. An empty secret would let anybody
-// sign, and is refused.
+// id, time and body, once for each secret. An empty secret is refused: everybody
+// could sign with it.
 func sign(header http.Header, secrets [][]byte, id string, at time.Time, body []byte) error {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, 0, len(secrets))

@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	// maxAttempts at callbacks run at once; of one API key, maxOfKey, and of
-	// one user, maxOfUser, but never more than half of what is left: the first
-	// who come with receivers that hang do not take it all.
+	// maxAttempts at callbacks run at once; of one API key maxOfKey, and of one user maxOfUser, but
+	// never more than half of the free slots: the first receivers that hang do not use up all.
 	maxAttempts = 64
 	maxOfKey    = 4
 	maxOfUser   = 16
@@ -19,14 +18,12 @@ const (
 // never is when nothing is due.
 const never int64 = math.MaxInt64
 
-// lanes say whose callback is sent next. A lane is the callbacks of one API key
-// that are not delivered yet. They are in the store; here is only when the first
-// of them is due, so that nothing is in memory for a callback.
-//
-// A slot goes to the user with the fewest attempts under way, and of his lanes
-// to the one with the fewest; among equals, to whoever got none for the longest
-// time. So neither a receiver that hangs, nor how many callbacks wait for it,
-// nor how many keys a user has, keeps those of others waiting.
+// callbackQueues decide whose callback is sent next. A callback queue holds the callbacks of one
+// API key that are not delivered yet. They are in the store; memory has only when the first of them
+// is due. A slot goes to the user with the fewest attempts under way, and among the queues of this
+// user to the one with the fewest; among equals, to the one that has got none for the longest time.
+// So a receiver that hangs, many waiting callbacks and many keys of one user do not delay those of
+// others.
 type callbackQueues struct {
 	mu    sync.Mutex
 	all   map[string]*callbackQueue // by API key
@@ -51,7 +48,7 @@ type userQueues struct {
 	turn   uint64
 }
 
-// grant are slots for a lane.
+// grant is a number of slots for a callback queue.
 type grant struct {
 	*callbackQueue
 	slots int
@@ -61,7 +58,7 @@ func newCallbackQueues() *callbackQueues {
 	return &callbackQueues{all: make(map[string]*callbackQueue), users: make(map[string]*userQueues)}
 }
 
-// due notes that a callback of a key is due at a time.
+// due notes when a callback of a key is due.
 func (l *callbackQueues) due(user, key string, at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,9 +76,8 @@ func (l *callbackQueues) due(user, key string, at int64) {
 	one.next = min(one.next, at)
 }
 
-// grant gives the free slots to the lanes that have something due, and returns
-// when the next of the others has. Whoever gets slots says by settle when the
-// lane is due again.
+// grant gives the free slots to the queues that have something due, and returns when the next of
+// the others has. The caller gives them back by returnSlots.
 func (l *callbackQueues) grant(now int64) (given []grant, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,13 +109,13 @@ func (l *callbackQueues) grant(now int64) (given []grant, next int64) {
 	return given, next
 }
 
-// full tells whether a lane gets no slot at this moment.
+// full reports whether a queue gets no slot at this moment.
 func (l *callbackQueues) full(one *callbackQueue) bool {
 	free := maxAttempts - l.open
 	return free <= 0 || one.open >= maxOfKey || one.user.open >= min(maxOfUser, max(1, free/2))
 }
 
-// compare sorts the lane first that gets the next slot.
+// compare sorts the queue first that gets the next slot.
 func (one *callbackQueue) compare(other *callbackQueue) int {
 	return cmp.Or(
 		cmp.Compare(one.user.open, other.user.open),
@@ -129,7 +125,7 @@ func (one *callbackQueue) compare(other *callbackQueue) int {
 	)
 }
 
-// settle says of a lane when its first callback is due, and gives slots back.
+// returnSlots gives slots of a queue back, and notes when its first callback is due.
 func (l *callbackQueues) returnSlots(one *callbackQueue, next int64, slots int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

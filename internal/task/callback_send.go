@@ -35,7 +35,7 @@ const (
 	// take.
 	attemptLease = 30 * time.Second
 
-	// maxWalked is how many lanes are looked for in one snapshot.
+	// maxWalked is how many queues are read in one snapshot.
 	maxWalked = 256
 
 	// maxAnswer is how much of an answer is read, so that its connection can be
@@ -54,7 +54,7 @@ type sender struct {
 	once   sync.Once
 
 	queues *callbackQueues
-	walked time.Time // when all lanes were looked for last
+	walked time.Time // when all queues were read last
 }
 
 func newSender(e *Engine) *sender {
@@ -157,8 +157,8 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// claim claims callbacks of a lane that are due, as many as it has slots, and
-// returns when the next is due: one under way is so when its lease ends.
+// claim claims due callbacks of a queue, at most as many as it has slots. It returns when the next
+// is due: a claimed one when its lease ends.
 func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int64, err error) {
 	now := s.engine.now()
 	in := eventDue.Under(g.user.id, g.key)
@@ -191,9 +191,8 @@ func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int
 	return claimed, timeBefore(keys[0]), nil
 }
 
-// walk looks for all lanes: at the start, and now and then, since another node
-// may have left some. It goes from one to the next, however many callbacks they
-// have.
+// walk reads all queues from the store: at the start, and now and then, since another node may have
+// left some. It skips from queue to queue, however many callbacks they have.
 func (s *sender) walk() error {
 	if !s.walked.IsZero() && time.Since(s.walked) < idle {
 		return nil
@@ -207,7 +206,7 @@ func (s *sender) walk() error {
 					return err
 				}
 				user, key, is := callbackQueueOf(keys[0])
-				if !is { // nothing here writes such a key; Verify tells of it
+				if !is { // no code writes such a key; Verify reports it
 					in = in.FromKey(append(keys[0], 0))
 					continue
 				}
@@ -227,9 +226,9 @@ func (s *sender) walk() error {
 
 // callbackQueueOf returns the user and the API key in a key of the outbox.
 func callbackQueueOf(due []byte) (user, key string, is bool) {
-	lane := due[min(len(due), len(eventDuePrefix)+1):]
-	lane = lane[:max(0, len(lane)-len("/12345678/")-idSize)]
-	user, key, is = strings.Cut(string(lane), "/")
+	name := due[min(len(due), len(eventDuePrefix)+1):]
+	name = name[:max(0, len(name)-len("/12345678/")-idSize)]
+	user, key, is = strings.Cut(string(name), "/")
 	return user, key, is && user != "" && key != ""
 }
 
@@ -261,7 +260,7 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return // it was not the receiver's fault
 		}
 	}
-	var after *eventRecord   // nil: somebody else has the callback by now
+	var after *eventRecord   // nil: another engine has claimed the callback
 	var gone *identity.Event // nil: its address is used further
 	noted := e.durably("noting a callback", v.Task, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -87,8 +88,7 @@ func (l load) write(t storage.Txn, backend string) error {
 	return t.Set(storage.Key(loadPrefix, backend), encodeLoad(l), time.Time{})
 }
 
-// room tells whether a slot is free; most is how many there are, zero for any
-// number.
+// room reports whether a slot is free of most slots; zero is any number.
 func (l load) room(most int) bool {
 	return !l.Drained && (most == 0 || l.Running < int64(most))
 }
@@ -96,7 +96,7 @@ func (l load) room(most int) bool {
 // difference is by how much what counts tasks changes with one of them.
 type difference struct{ running, waiting, deferred, open int64 }
 
-// between is the difference from what a task was to what it is.
+// between returns the difference that a change of a task makes.
 func between(before, after *record) (d difference) {
 	for _, side := range []struct {
 		rec  *record
@@ -130,30 +130,28 @@ func (l load) add(d difference, rec *record) load {
 	return l
 }
 
-// count brings what counts tasks from what one was to what it is.
-func count(t storage.Txn, before, after *record) error {
-	d := between(before, after)
-	one := after
-	if one == nil {
-		one = before
-	}
+// count brings the counts of the backend and of the API key from what the task was to what it is.
+func (c *change) count() error {
+	d, one := between(c.before, c.after), cmp.Or(c.after, c.before)
 	if d.running != 0 || d.waiting != 0 || d.deferred != 0 {
-		l, err := readLoad(t, one.Backend)
-		if err != nil {
+		if err := c.readCounts(); err != nil {
 			return err
 		}
-		if err := l.add(d, one).write(t, one.Backend); err != nil {
+		if err := c.counts.add(d, one).write(c.t, one.Backend); err != nil {
 			return err
 		}
 	}
 	if d.open == 0 {
 		return nil
 	}
-	n, err := unfinished(t, one.Key)
-	if err != nil {
-		return err
+	n := c.unfinished
+	if c.before != nil {
+		var err error
+		if n, err = unfinished(c.t, one.Key); err != nil {
+			return err
+		}
 	}
-	return setUnfinished(t, one.Key, n+d.open)
+	return setUnfinished(c.t, one.Key, n+d.open)
 }
 
 // unfinished is how many tasks of an API key are not over.
@@ -179,4 +177,14 @@ func setUnfinished(t storage.Txn, key string, n int64) error {
 		return t.Delete(storage.Key(openPrefix, key))
 	}
 	return t.Set(storage.Key(openPrefix, key), encodeCounts(n), time.Time{})
+}
+
+// readCounts reads the counts of the backend, unless the caller of the transition has.
+func (c *change) readCounts() error {
+	if c.counts != nil {
+		return nil
+	}
+	l, err := readLoad(c.t, cmp.Or(c.before, c.known).Backend)
+	c.counts = &l
+	return err
 }

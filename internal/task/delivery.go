@@ -11,28 +11,26 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// grace is how long a job in doubt is looked for before its task fails.
+// grace is how long a job whose delivery is unknown is searched for before its task fails.
 const grace = 10 * time.Minute
 
-// A job in doubt is looked for a few times within the grace, each pause longer than
-// the one before: at many services looking for it means to submit it again.
+// A job whose delivery is unknown is searched for a few times within the grace, with growing
+// pauses: at many services a search means to submit the job again.
 const (
 	maxSearches  = 6
 	firstSearch  = 2 * time.Second
 	searchGrowth = 3
 )
 
-// waiter is a submission that waits for its hand-over. Who answers it first, the
-// hand-over or the time, decides what a refusal is: the answer, or the end of a
-// task that was given out.
+// waiter is a submission that waits for its delivery. The delivery and the timeout compete: if the
+// delivery is first, a refusal is the answer to the submission, else it ends the task.
 type waiter struct {
 	state   atomic.Int32
 	taken   chan struct{} // closed when the backend has the job
-	done    chan struct{} // closed when the hand-over is over
+	done    chan struct{} // closed when the delivery is over
 	refused *backends.Error
 	err     error
 }
@@ -43,23 +41,23 @@ const (
 	refusing // it is going to be answered by the refusal
 )
 
-// leave tells whether the submission may be answered before the hand-over is over.
+// leave reports whether the submission may be answered before the delivery is over.
 func (w *waiter) leave() bool { return w != nil && w.state.CompareAndSwap(waiting, left) }
 
-// refuse tells whether a refusal will be the answer to the submission.
+// refuse reports whether a refusal will be the answer to the submission.
 func (w *waiter) refuse() bool { return w != nil && w.state.CompareAndSwap(waiting, refusing) }
 
-// await hands a task over that a submission has just made, and waits a while.
+// await delivers a task that was just submitted, and waits for deliveryWait at most.
 func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Task, bool, error) {
 	w := &waiter{taken: make(chan struct{}), done: make(chan struct{})}
 	e.steps.Go(func() {
 		defer close(w.done)
-		e.handOver(rec, job, w)
+		e.deliver(rec, job, w)
 	})
 	timer := time.NewTimer(deliveryWait)
 	defer timer.Stop()
 	select {
-	case <-w.taken: // that this is noted, too, nobody has to wait for
+	case <-w.taken: // the submission does not wait until this is noted
 		return rec.task(), false, nil
 	case <-w.done:
 	case <-timer.C:
@@ -89,11 +87,11 @@ func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Tas
 	return now.task(), false, nil
 }
 
-// handOver sends the job of a task that has a slot, and notes what came of it.
-func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
+// deliver sends the job of a task that has a slot, and notes the answer.
+func (e *Engine) deliver(rec *record, job backends.Job, w *waiter) {
 	b, found := e.backend(rec.Backend)
-	if !found { // a reload took it away: nothing was sent
-		e.putBack(rec)
+	if !found { // a reload has removed it: nothing was sent
+		e.note(transitionPutBack, change{known: rec})
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.life, submitTimeout)
@@ -127,21 +125,14 @@ func (e *Engine) handOver(rec *record, job backends.Job, w *waiter) {
 			e.takeBack(rec, refusal, w)
 			return
 		}
-		e.durably("noting a refusal", rec.ID, func(ctx context.Context) error {
-			_, err := e.finish(ctx, rec, outcome{
-				state: Failed, handover: Rejected, failure: failure(refusal.Reason, refusal.Message),
-				only: func(r *record) bool { return r.Attempt == rec.Attempt },
-			})
-			return err
-		})
+		e.note(transitionReject, change{known: rec, failure: failure(refusal.Reason, refusal.Message)})
 	default:
-		e.doubt(b, rec)
+		e.lostTrack(b, rec)
 	}
 }
 
-// ofTheOperator tells whether a refusal speaks of what the operator may do at the
-// service, and not of the job: of the account, or of one model. No caller can mend
-// that.
+// ofTheOperator reports whether a refusal concerns what the operator may do at the service: the
+// account, or one model. No caller can mend that.
 func ofTheOperator(refusal *backends.Error) bool {
 	switch refusal.Status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
@@ -150,14 +141,9 @@ func ofTheOperator(refusal *backends.Error) bool {
 	return false
 }
 
-// submit is b.Submit, of which a panic leaves the job in doubt, and so does a
-// reference by which nobody could ask for it.
+// submit calls b.Submit. After a panic, or without a reference to poll by, the delivery is unknown.
 func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-	}()
+	defer catchPanic(&err)
 	ref, err = b.Submit(ctx, job)
 	if err == nil && ref.ID == "" {
 		err = errNoReference
@@ -165,52 +151,20 @@ func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref,
 	return ref, err
 }
 
-// accepted notes that a backend has the job, and returns the task as it stands
-// then; nil when it could not be noted. It holds for a task whose hand-over is in
-// doubt, too: there was one submission.
-func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) (after *record) {
-	_, tells := b.Backend.(backends.Notified)
-	e.durably("noting an accepted task", rec.ID, func(ctx context.Context) error {
-		return e.update(ctx, func(t storage.Txn) (err error) {
-			after, err = changeKnown(t, rec, func(r *record) bool {
-				if r.over() || r.Attempt != rec.Attempt || r.Delivery != Sending && r.Delivery != Unknown {
-					return false
-				}
-				now := e.now()
-				r.Delivery, r.Ref, r.NoWebhook, r.AcceptedAt, r.UnknownSince, r.Body = Accepted, &ref, !tells, now, 0, nil
-				r.Refusals, r.RefusedSince, r.Refusal, r.Searches = 0, 0, "", 0
-				r.Deadline = min(r.Created+submissionLife.Milliseconds(), now+jobLife.Milliseconds())
-				r.Fence++ // a look at the doubt, if there is one, does not count any more
-				r.release(r.firstPoll(now))
-				return true
-			})
-			return err
-		})
-	})
+// accepted notes that a backend has the job.
+func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) {
+	_, notifies := b.Backend.(backends.Notified)
+	after, _ := e.note(transitionAccept, change{known: rec, ref: &ref, noWebhook: !notifies})
 	switch {
-	case after == nil: // it ended with the engine: the token finds it
+	case after == nil: // the engine has ended: the next one finds the job by its token
 	case after.over():
 		e.lost(b, after, ref)
 	default:
 		e.calm(rec)
-		e.watch.tell(after.ID) // it may have been shown as pending since
-		e.changed(rec, after)
 	}
-	return after
 }
 
-// firstPoll is when a job is asked for that a backend has just accepted: when the
-// task was due in any case, if it stands as [record.send] has left it and that is
-// not too soon.
-func (r *record) firstPoll(now int64) int64 {
-	next := now + interval(0, 0).Milliseconds()
-	if r.Due < r.Lease && r.Due >= now+wakePause.Milliseconds() && r.Due < next+wakePause.Milliseconds() {
-		return r.Due
-	}
-	return next
-}
-
-// lost is a job that a backend accepted after its task was given up.
+// lost handles a job that a backend accepted after its task had ended.
 func (e *Engine) lost(b Backend, rec *record, ref backends.Ref) {
 	e.log.Error("a backend has accepted a task after it had failed: its cost is the operator's loss",
 		zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.String("ref", ref.ID))
@@ -222,81 +176,27 @@ func (e *Engine) lost(b Backend, rec *record, ref backends.Ref) {
 	}
 }
 
-// doubt notes that nobody knows whether the backend has the job.
-func (e *Engine) doubt(b Backend, rec *record) {
-	var after *record
-	e.durably("noting a doubtful task", rec.ID, func(ctx context.Context) error {
-		return e.update(ctx, func(t storage.Txn) (err error) {
-			after, err = changeKnown(t, rec, func(r *record) bool {
-				if r.Delivery != Sending || r.Attempt != rec.Attempt {
-					return false
-				}
-				r.inDoubt(b, e.now())
-				return true
-			})
-			return err
-		})
-	})
-	if after != nil {
-		e.changed(rec, after)
-	}
+// lostTrack notes that it is not known whether the backend has the job.
+func (e *Engine) lostTrack(b Backend, rec *record) {
+	_, can := b.Backend.(backends.Reconciler)
+	e.note(transitionMarkUnknown, change{known: rec, searchable: can})
 }
 
-// inDoubt has the job looked for, where the backend can, else given up after the
-// grace.
-func (r *record) inDoubt(b Backend, now int64) {
-	r.Delivery, r.UnknownSince = Unknown, now
-	if _, can := b.Backend.(backends.Reconciler); can {
-		r.release(now + interval(0, 0).Milliseconds())
-		return
-	}
-	r.release(now + grace.Milliseconds())
-}
-
-// release gives a claim back: the task is looked at again at due, or at once
-// where somebody asked for that meanwhile.
-func (r *record) release(due int64) {
-	if r.Woken {
-		due = min(due, r.Polled+wakePause.Milliseconds())
-	}
-	r.Lease, r.Woken, r.Due = 0, false, max(due, 1)
-}
-
-// takeBack removes a task whose submission is answered by the refusal: its money
-// is free, its session id and its idempotency key are.
+// takeBack removes a task whose submission is answered by the refusal.
 func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
-	gone := e.durably("taking back a refused task", rec.ID, func(ctx context.Context) error {
-		return e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
-			have, err := tasks.Reread(t, rec)
-			if err != nil || have == nil || have.over() || have.Attempt != rec.Attempt {
-				return err
-			}
-			if have.Hold > 0 {
-				if _, err := ledger.EndHold(t, e.store.Now(), have.usage(), holdID(have.ID), 0); err != nil {
-					return err
-				}
-			}
-			if err := freeNames(t, have); err != nil {
-				return err
-			}
-			return replace(t, have, nil)
-		})
-	})
-	if !gone {
+	after, noted := e.note(transitionTakeBack, change{known: rec})
+	switch {
+	case !noted:
 		w.err = fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
-		return
+	case after == nil: // else another engine has found the job, or the task has ended: that is the answer
+		e.figures.takenBack.add(rec.Kind)
+		w.refused = refusal
 	}
-	e.figures.takenBack.add(rec.Kind)
-	w.refused = refusal
 }
 
-// reconcile looks for a job in doubt.
+// reconcile looks for a job whose delivery is unknown.
 func (d *driver) reconcile(b Backend, rec *record) {
 	e := d.engine
-	given := func(reason backends.Reason, message string) {
-		d.finish(rec, outcome{state: Failed, failure: failure(reason, message), only: rec.fenced})
-	}
-	over := e.now() >= rec.UnknownSince+grace.Milliseconds() || rec.Searches+1 >= maxSearches
 	r, can := b.Backend.(backends.Reconciler)
 	if can {
 		ref, err := d.find(r, rec)
@@ -305,40 +205,23 @@ func (d *driver) reconcile(b Backend, rec *record) {
 			e.accepted(b, rec, ref)
 			return
 		case backends.KindOf(err) == backends.Gone:
-			given(backends.UpstreamError, "the generation service did not receive the task")
+			d.fail(rec, failure(backends.UpstreamError, "the generation service did not receive the task"))
 			return
 		}
 		e.logBackendError(zap.WarnLevel, "a doubtful task cannot be looked for", rec, err)
 	}
-	if over {
+	if e.now() >= rec.UnknownSince+grace.Milliseconds() || rec.Searches+1 >= maxSearches {
 		e.log.Warn("a task in doubt is given up: its service may have made it, and charge for it",
 			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-		given(backends.UpstreamError, "the generation service did not confirm that it had accepted the task")
+		d.fail(rec, failure(backends.UpstreamError, "the generation service did not confirm that it had accepted the task"))
 		return
 	}
-	d.release(rec, func(r *record) int64 {
-		end := r.UnknownSince + grace.Milliseconds()
-		if !can {
-			return end
-		}
-		if r.Searches++; r.Searches == maxSearches-1 {
-			return end
-		}
-		pause := jitter(firstSearch)
-		for range r.Searches {
-			pause *= searchGrowth
-		}
-		return min(end, e.now()+pause.Milliseconds())
-	})
+	d.move(transitionSearch, change{known: rec, searchable: can})
 }
 
-// find is Reconcile, of which a panic tells nothing.
+// find calls Reconcile, and converts a panic to an error.
 func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-	}()
+	defer catchPanic(&err)
 	job, err := d.engine.job(d.engine.life, rec)
 	if err != nil {
 		return ref, err

@@ -19,8 +19,8 @@ const (
 	// window is how many due tasks are read and claimed at once.
 	window = 64
 
-	// Of one backend, so many hand-overs, looks and copies run at once. It
-	// bounds memory; what is above it waits in the store.
+	// How many deliveries, looks and copies of one backend run at once. It bounds memory; the
+	// others wait in the store.
 	maxDeliveries = 64
 	maxLooks      = 64
 	maxCopies     = 16
@@ -28,14 +28,13 @@ const (
 	// maxTaken is how many tasks get a slot in one transaction.
 	maxTaken = 16
 
-	// idle is how long a driver sleeps at most: it looks for what another node
-	// has left.
+	// idle is how long a driver sleeps at most: another node may have left work.
 	idle = time.Minute
 
 	// pollTimeout bounds one question to a backend.
 	pollTimeout = 30 * time.Second
 
-	// wakePause is how soon after a poll a wake-up can bring the next.
+	// wakePause is the least time between two polls of a job.
 	wakePause = time.Second
 )
 
@@ -74,7 +73,7 @@ func newDriver(e *Engine, name string) *driver {
 	}
 }
 
-// nudge has the driver look what there is to do.
+// nudge makes the driver look for work.
 func (d *driver) nudge() {
 	select {
 	case d.wake <- struct{}{}:
@@ -82,7 +81,7 @@ func (d *driver) nudge() {
 	}
 }
 
-// nudgeBy has the driver look at a time, unless it does so before by itself.
+// nudgeBy makes the driver look for work when due, unless it will do so earlier.
 func (d *driver) nudgeBy(due int64) {
 	in := time.Duration(due-d.engine.now()) * time.Millisecond // the clock of the store may be set, that of timers is not
 	if next := d.next.Load(); next == nil || in < time.Until(*next) {
@@ -90,7 +89,7 @@ func (d *driver) nudgeBy(due int64) {
 	}
 }
 
-// halt has the driver begin nothing more.
+// halt makes the driver begin nothing more.
 func (d *driver) halt() { d.once.Do(func() { close(d.stop) }) }
 
 // run drives until halt.
@@ -124,14 +123,14 @@ func (d *driver) run() {
 	}
 }
 
-// turn begins what there is to do now, and returns when to look again.
+// turn begins the work there is now, and returns when to look again.
 func (d *driver) turn(b Backend) (time.Duration, error) {
 	wait, unfed := d.feed(b)
 	next, err := d.look(b) // what waits and cannot be begun keeps nothing that runs
 	return max(min(wait, next), time.Millisecond), errors.Join(unfed, err)
 }
 
-// feed hands over the tasks that a slot is free for.
+// feed delivers tasks that wait, as far as slots are free.
 func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
@@ -146,7 +145,7 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	taken, aside, err := d.take(b, most)
 	for _, rec := range taken {
 		d.sends(rec.User)
-		d.begin(&d.deliveries, func() { d.handOver(rec) })
+		d.begin(&d.deliveries, func() { d.deliver(rec) })
 	}
 	if len(taken) == most || aside > 0 { // there may be more behind them
 		return 0, err
@@ -154,7 +153,7 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	return idle, err
 }
 
-// begin runs something that takes a seat meanwhile.
+// begin runs fn with a slot of a semaphore.
 func (d *driver) begin(s *semaphore, fn func()) {
 	s.acquire()
 	d.engine.steps.Go(func() {
@@ -167,20 +166,19 @@ func (d *driver) begin(s *semaphore, fn func()) {
 	})
 }
 
-// handOver sends a task that has waited.
-func (d *driver) handOver(rec *record) {
+// deliver sends a task that has waited.
+func (d *driver) deliver(rec *record) {
 	job, err := d.engine.job(d.engine.life, rec)
 	if err != nil {
 		d.engine.log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
 		d.engine.deferTask(rec, DefaultBusyTimeout, backends.UpstreamError, 0, true)
 		return
 	}
-	d.engine.handOver(rec, job, nil)
+	d.engine.deliver(rec, job, nil)
 }
 
-// take gives slots to at most so many of those that wait longest, as far as
-// there are any, and returns them. It puts tasks of delayed users aside, and returns
-// how many.
+// take gives slots to the tasks that wait longest, at most so many, and returns them. It puts tasks
+// of delayed users aside, and returns how many.
 func (d *driver) take(b Backend, most int) (taken []*record, aside int, err error) {
 	e := d.engine
 	in := queue.Under(b.Name)
@@ -199,7 +197,7 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 		return nil, 0, err
 	}
 	var unread []error
-	given := make(map[string]int64) // by runs that may have been committed without anybody knowing
+	given := make(map[string]int64) // by earlier runs, which may have been committed with an unknown outcome
 	err = e.update(e.life, func(t storage.Txn) error {
 		taken, unread, aside = nil, nil, 0
 		tried := make(map[string]bool) // delayed users of whom one task is taken
@@ -221,48 +219,43 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 			if err != nil || !l.room(b.MaxRunning) || len(taken) == most {
 				return err
 			}
-			now := e.now()
-			sent := false
-			rec, err := change(t, lastID(key), func(r *record) bool {
-				if !r.waiting() || now >= r.Deadline {
-					return false
-				}
-				wait, delayed := d.delayed(r.User)
-				if sent = wait == 0 && !tried[r.User]; sent {
-					r.send(e.id, now)
-					tried[r.User] = delayed
-					return true
-				}
-				r.Resume = now + d.aside(r.User, max(wait, interval(0, 0))).Milliseconds()
-				r.release(r.lookWaiting(b.BusyTimeout))
-				aside++
-				return true
-			})
-			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
-				unread = append(unread, err)
-				continue
-			}
+			rec, err := readable(t, key, &unread)
 			if err != nil {
 				return err
 			}
-			if sent {
-				given[rec.ID] = rec.Fence
-				taken = append(taken, rec)
+			if rec == nil {
+				continue
+			}
+			tr, c := transitionSend, change{known: rec, before: rec, counts: &l, busyTimeout: b.BusyTimeout}
+			wait, delayed := d.delayed(rec.User)
+			if wait > 0 || tried[rec.User] {
+				tr, c.pause = transitionPutAside, d.aside(rec.User, max(wait, interval(0, 0)))
+			}
+			done, err := e.transitions.apply(e.life, t, tr, &c)
+			switch {
+			case err != nil:
+				return err
+			case !done:
+			case tr == transitionPutAside:
+				aside++
+			default:
+				tried[rec.User] = delayed
+				given[rec.ID] = c.after.Fence
+				taken = append(taken, c.after)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err // what may have been taken is in doubt when its lease ends
+		return nil, 0, err // if it was committed after all, the delivery is unknown when the lease ends
 	}
 	return taken, aside, errors.Join(unread...)
 }
 
-// maxUnreadable is how many tasks that cannot be read are passed over for those
-// behind them.
+// maxUnreadable is how many tasks that cannot be read are skipped in one transaction.
 const maxUnreadable = 16
 
-// look begins looks at the tasks that are due, as far as there is room for them.
+// look begins looks at the tasks that are due, as far as the limits allow.
 func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	e := d.engine
 	most, refill := d.polls.available(b.PollsPerSecond, time.Now())
@@ -297,15 +290,13 @@ func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// claimDue claims tasks that are due. One whose lease has not ended is being sent:
-// it is nobody else's until then, and due then.
+// claimDue claims tasks that are due. A task that is being sent is due again when its lease ends.
 func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
 	in := due.Under(backend)
 	var unread []error
 	err = e.update(e.life, func(t storage.Txn) error {
 		claimed, unread = nil, nil
-		now := e.now()
-		keys, err := in.Before(backend, now+1).Keys(t, most+maxUnreadable)
+		keys, err := in.Before(backend, e.now()+1).Keys(t, most+maxUnreadable)
 		if err != nil {
 			return err
 		}
@@ -313,16 +304,8 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 			if len(claimed) == most {
 				break
 			}
-			held := false
-			rec, err := change(t, lastID(key), func(r *record) bool {
-				if held = now < r.Lease; held {
-					r.Due = r.Lease
-				} else {
-					r.claim(e.id, now)
-				}
-				return true
-			})
-			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
+			rec, err := readTask(t, lastID(key))
+			if errors.Is(err, storage.ErrUnreadable) {
 				unread = append(unread, err)
 				continue
 			}
@@ -335,8 +318,17 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 				}
 				continue
 			}
-			if !held {
-				claimed = append(claimed, rec)
+			c := change{known: rec, before: rec}
+			mine, err := e.transitions.apply(e.life, t, transitionClaim, &c)
+			switch {
+			case err != nil:
+				return err
+			case mine:
+				claimed = append(claimed, c.after)
+				continue
+			}
+			if _, err := e.transitions.apply(e.life, t, transitionPostpone, &c); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -354,74 +346,53 @@ func (d *driver) step(b Backend, rec *record) {
 		d.watch(b, rec)
 	case rec.Delivery == None:
 		d.resume(b, rec)
-	case rec.Delivery == Sending: // the lease has run out: whoever sent it is gone
-		d.engine.doubt(b, rec)
+	case rec.Delivery == Sending: // the lease has run out: the engine that sent it is gone
+		d.engine.lostTrack(b, rec)
 	case rec.Delivery == Unknown:
 		d.reconcile(b, rec)
-	case rec.Ref == nil: // nothing here writes such a record; Verify tells of it
+	case rec.Ref == nil: // no code writes such a record; Verify reports it
 		d.engine.log.Error("a task has no reference to be asked for by", zap.String("task_id", rec.ID))
-		d.release(rec, func(*record) int64 { return d.engine.now() + idle.Milliseconds() })
+		d.release(rec, idle)
 	default:
 		d.poll(b, rec)
 	}
 }
 
-// resume looks at a task that waits. It fails if its time is over, or if its backend
-// has refused it for too long and takes others; a deferred task whose pause is over goes back into the
-// queue. One that was looked at earlier on request goes on waiting.
+// resume looks at a task that waits. The task fails if its deadline has passed, or if its backend
+// has refused it for too long and takes others. Otherwise it goes on waiting, in the queue if its
+// pause is over.
 func (d *driver) resume(b Backend, rec *record) {
 	now := d.engine.now()
 	long := rec.deferred() && rec.RefusedSince != 0 && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds()
 	switch {
 	case now >= rec.Deadline:
-		d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
+		d.fail(rec, timeout)
 	case long && !d.patient():
-		d.finish(rec, outcome{state: Failed, failure: refusedFor(rec.Refusal, b.BusyTimeout), only: rec.fenced})
+		d.fail(rec, refusedFor(rec.Refusal, b.BusyTimeout))
 	default:
-		d.requeue(rec, now, b.BusyTimeout)
+		d.move(transitionRequeue, change{known: rec, busyTimeout: b.BusyTimeout, patient: d.patient()})
+		d.nudge()
 	}
 }
 
-// requeue gives the claim of a task that waits back. If its pause is over it goes to
-// the end of the queue: behind others that may be taken.
-func (d *driver) requeue(rec *record, now int64, timeout time.Duration) {
-	e := d.engine
-	err := e.update(e.life, func(t storage.Txn) error {
-		l, err := readLoad(t, rec.Backend)
-		if err != nil {
-			return err
-		}
-		_, err = changeKnown(t, rec, func(r *record) bool {
-			if !rec.fenced(r) || !r.waiting() {
-				return false
-			}
-			if r.RefusedSince != 0 && d.patient() {
-				r.RefusedSince = now
-			}
-			if r.deferred() && now >= r.Resume {
-				r.Resume, r.Place = 0, l.Last+1
-			}
-			r.release(r.lookWaiting(timeout))
-			return true
-		})
-		return err
-	})
+// move carries out a transition of a claimed task. If that fails the task is looked at again when
+// its lease has run out.
+func (d *driver) move(tr *transition, c change) (after *record, done bool) {
+	after, done, err := d.engine.move(d.engine.life, tr, c)
 	if err != nil {
-		e.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
+		d.engine.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", c.known.ID), zap.Error(err))
 	}
-	d.nudge()
+	return after, done
 }
 
-// lookWaiting is when a task that waits is looked at, Unix milliseconds.
-func (r *record) lookWaiting(timeout time.Duration) int64 {
-	due := r.Deadline
-	if r.Resume != 0 {
-		due = min(due, r.Resume)
-		if r.RefusedSince != 0 {
-			due = min(due, r.RefusedSince+timeout.Milliseconds())
-		}
-	}
-	return due
+// fail ends a claimed task without a charge.
+func (d *driver) fail(rec *record, why *Error) {
+	d.move(transitionFail, change{known: rec, failure: why})
+}
+
+// release gives the claim of a task back, to be looked at again after a pause.
+func (d *driver) release(rec *record, pause time.Duration) {
+	d.move(transitionRelease, change{known: rec, due: d.engine.now() + pause.Milliseconds()})
 }
 
 // refusedFor is why a task fails that its backend has refused for too long.
@@ -432,46 +403,13 @@ func refusedFor(reason backends.Reason, timeout time.Duration) *Error {
 	return failure(backends.UpstreamError, fmt.Sprintf("the generation service has refused the task for %v", timeout))
 }
 
-// jitter spreads what would else come together, by a fifth.
+// jitter spreads events that would otherwise coincide, by a fifth.
 func jitter(d time.Duration) time.Duration {
-	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // nobody gains by knowing it
+	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // it is no secret
 }
 
-// release gives a claim back, with due as when to look again.
-func (d *driver) release(rec *record, due func(r *record) int64) {
-	var after *record
-	err := d.engine.update(d.engine.life, func(t storage.Txn) (err error) {
-		after, err = changeKnown(t, rec, func(r *record) bool {
-			if !rec.fenced(r) {
-				return false
-			}
-			r.release(due(r))
-			return true
-		})
-		return err
-	})
-	if err != nil {
-		d.engine.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
-		return
-	}
-	if after != nil {
-		d.engine.changed(rec, after)
-	}
-}
-
-// fenced tells whether nobody has claimed the task since.
-func (r *record) fenced(now *record) bool { return now.Fence == r.Fence && now.Owner == r.Owner }
-
-// finish ends a task that was claimed. What fails here is found again when the
-// lease has run out.
-func (d *driver) finish(rec *record, o outcome) {
-	if _, err := d.engine.finish(d.engine.life, rec, o); err != nil {
-		d.engine.log.Warn("a task cannot be ended now, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
-	}
-}
-
-// keepLease renews the claim of something long until it is over, and ends its
-// context when somebody else has claimed the task.
+// keepLease renews the claim of a long copy until over is called. It ends the context if another
+// engine has claimed the task.
 func (d *driver) keepLease(rec *record) (ctx context.Context, over func()) {
 	ctx, cancel := context.WithCancel(d.engine.life)
 	ended := make(chan struct{})
@@ -485,17 +423,7 @@ func (d *driver) keepLease(rec *record) (ctx context.Context, over func()) {
 				return
 			case <-tick.C:
 			}
-			held := true
-			err := d.engine.update(ctx, func(t storage.Txn) error {
-				_, err := changeKnown(t, rec, func(r *record) bool {
-					if held = rec.fenced(r); held {
-						r.Lease = d.engine.now() + leaseFor.Milliseconds()
-						r.Due = r.Lease
-					}
-					return held
-				})
-				return err
-			})
+			_, held, err := d.engine.move(ctx, transitionRenew, change{known: rec})
 			if err == nil && !held {
 				cancel()
 			}
@@ -504,15 +432,15 @@ func (d *driver) keepLease(rec *record) (ctx context.Context, over func()) {
 	return ctx, func() { cancel(); <-ended }
 }
 
-// semaphore bound what runs at once. The zero value is ready to use.
+// semaphore bounds what runs at once. The zero value is ready to use.
 type semaphore struct {
 	mu     sync.Mutex
 	taken  int
-	wanted bool // somebody has asked for more than were left
+	wanted bool // more was asked for than was available
 }
 
-// room is how many of the semaphore asked for are left, where there are most in all.
-// If they are fewer, the next that is given back is wanted.
+// available returns how many of the asked slots are free, of most in all. If fewer are free, the
+// next release reports that a slot is wanted.
 func (s *semaphore) available(asked, most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -527,7 +455,7 @@ func (s *semaphore) acquire() {
 	s.taken++
 }
 
-// release gives a slot back, and tells whether it is wanted.
+// release gives a slot back, and reports whether one is wanted.
 func (s *semaphore) release() (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,13 +1,12 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,7 +97,9 @@ type Engine struct {
 	locks  keymutex.KeyedMutex // of idempotency keys and session ids
 	noting sync.Map            // id of a task that a backend has accepted → chan struct{}, closed when that is noted
 
-	undriven cursors // of what nobody drives
+	transitions transitions // carries them out
+
+	undriven cursors // of backends without a driver
 
 	life context.Context // of everything under way
 	end  context.CancelFunc
@@ -111,17 +112,16 @@ type Engine struct {
 	figures figures
 }
 
-// Options are what an [Engine] is told by the rest of the house.
+// Options connect an [Engine] with the other packages.
 type Options struct {
-	// OnAudit is told of lines of the audit when they are durable. Default: nobody.
+	// OnAudit is called with audit events when they are durable. Default: they are not reported.
 	OnAudit func(identity.Event)
 
-	// Logger is told of what an operator must know. Default: none.
+	// Logger logs what an operator must know. Default: nothing is logged.
 	Logger *zap.Logger
 }
 
-// Open returns the engine of a store. It does nothing of its own until
-// [Engine.Serve] tells it what is configured.
+// Open returns the engine of a store. It does nothing until [Engine.Serve] configures it.
 func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 	if opts.OnAudit == nil {
 		opts.OnAudit = func(identity.Event) {}
@@ -130,14 +130,14 @@ func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 		opts.Logger = zap.NewNop()
 	}
 	e := &Engine{id: rand.Text(), store: store, ledger: l, opts: opts, log: opts.Logger, drivers: make(map[string]*driver)}
+	e.transitions = transitions{e.id, store.Now, func() CallbackAddresses { return e.config.Load().Callbacks }}
 	e.config.Store(&config{Config: Config{Unfinished: DefaultUnfinished, Kept: DefaultKept}})
 	e.life, e.end = context.WithCancel(context.Background())
 	return e
 }
 
-// Serve makes a configuration the one in force, and resumes what was left. A
-// backend that it still has is driven on without a break, one that it has not
-// any more is driven no further: its tasks wait.
+// Serve puts a configuration in force and resumes unfinished tasks. Backends that stay are driven
+// on without a break. The tasks of backends that are removed wait.
 func (e *Engine) Serve(c Config) error {
 	if c.Unfinished == 0 {
 		c.Unfinished = DefaultUnfinished
@@ -199,7 +199,7 @@ func (e *Engine) Serve(c Config) error {
 	return nil
 }
 
-// isName tells whether text can name a backend: it is part of keys.
+// isName reports whether text can name a backend: it is part of keys.
 func isName(text string) bool {
 	for _, c := range []byte(text) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
@@ -209,8 +209,8 @@ func isName(text string) bool {
 	return text != "" && len(text) <= 64
 }
 
-// Close begins nothing more, waits until ctx ends for what is under way, and
-// ends the rest: what that was is found again by the next engine.
+// Close begins nothing more and waits for work under way until ctx ends; then it aborts the rest,
+// which the next engine resumes.
 func (e *Engine) Close(ctx context.Context) {
 	e.mu.Lock()
 	e.closed = true
@@ -252,36 +252,34 @@ func (e *Engine) backend(name string) (Backend, bool) {
 	return b, found
 }
 
-// nudge has the driver of a backend look what there is to do.
-func (e *Engine) nudge(backend string) {
+// driverOf returns the driver of a backend; nil: it is not configured.
+func (e *Engine) driverOf(backend string) *driver {
 	e.mu.Lock()
-	d := e.drivers[backend]
-	e.mu.Unlock()
-	if d != nil {
+	defer e.mu.Unlock()
+	return e.drivers[backend]
+}
+
+// nudge makes the driver of a backend look for work.
+func (e *Engine) nudge(backend string) {
+	if d := e.driverOf(backend); d != nil {
 		d.nudge()
 	}
 }
 
-// nudgeBy has the driver of a backend look at a time at the latest.
-func (e *Engine) nudgeBy(backend string, due int64) {
+// callbackDue has a callback of an API key sent when it is due.
+func (e *Engine) callbackDue(user, key string, at int64) {
 	e.mu.Lock()
-	d := e.drivers[backend]
+	s := e.sender
 	e.mu.Unlock()
-	if d != nil {
-		d.nudgeBy(due)
+	if s != nil {
+		s.due(user, key, at)
 	}
-}
-
-// driven are the names of the backends that are configured, in order.
-func (e *Engine) driven() []string {
-	return slices.Sorted(maps.Keys(e.config.Load().backends))
 }
 
 func (e *Engine) now() int64 { return milliseconds(e.store.Now()) }
 
-// unknownTries is how often a change is run again whose outcome the store does
-// not know. All changes here compare before they set, so that one which has
-// happened is not done again.
+// unknownTries is how often a change is run again whose outcome the store does not know. All
+// changes here compare before they write, so that no change happens twice.
 const unknownTries = 8
 
 // update changes tasks where no money moves.
@@ -296,13 +294,66 @@ func (e *Engine) update(ctx context.Context, fn func(storage.Txn) error) error {
 	return unavailable(err)
 }
 
+// move carries out a transition of a known task in a transaction of its own, and tells those who
+// wait for a change of the task. It returns the task as it is then, nil if there is none, and
+// whether the transition was carried out.
+func (e *Engine) move(ctx context.Context, tr *transition, c change) (after *record, done bool, err error) {
+	var was *record // before the first run
+	var event *identity.Event
+	run := func(t storage.Txn) (err error) {
+		this := c
+		if this.before, err = tasks.Reread(t, c.known); err != nil {
+			return err
+		}
+		was = cmp.Or(was, this.before)
+		done, err = e.transitions.apply(ctx, t, tr, &this)
+		after, event = this.after, this.event
+		return err
+	}
+	if tr.money() {
+		err = e.ledger.Update(ctx, c.known.User, nil, func(t *ledger.Txn) error { return run(t) })
+	} else {
+		err = e.update(ctx, run)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if event != nil {
+		e.opts.OnAudit(*event)
+	}
+	switch {
+	case after == nil:
+	case !after.over():
+		e.changed(was, after)
+	default:
+		if done && !was.over() {
+			e.figures.count(after)
+		}
+		e.cache.put(after)
+		if !c.known.over() { // what is known may be old: an earlier run may have ended it
+			e.ended(after)
+		}
+	}
+	return after, done, nil
+}
+
+// note is move of what is known here alone, such as the answer of a backend: it tries until that
+// is durable or the engine ends. It reports whether it is durable.
+func (e *Engine) note(tr *transition, c change) (after *record, noted bool) {
+	noted = e.durably("noting a task: "+tr.name, c.known.ID, func(ctx context.Context) (err error) {
+		after, _, err = e.move(ctx, tr, c)
+		return err
+	})
+	return after, noted
+}
+
 // view reads.
 func (e *Engine) view(ctx context.Context, fn func(storage.Reader) error) error {
 	return unavailable(e.store.View(ctx, fn))
 }
 
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are, and so does a context's end.
+// unavailable converts an error of the store to a fault for callers. Faults and the end of a
+// context pass as they are.
 func unavailable(err error) error {
 	var f *fault.Fault
 	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -311,8 +362,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
 }
 
-// durably runs a change until it is durable or the engine ends: what it notes is
-// known here alone.
+// durably runs a change until it is durable or the engine ends: only this process knows what it
+// notes.
 func (e *Engine) durably(what, id string, fn func(ctx context.Context) error) bool {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := fn(e.life)

@@ -15,7 +15,7 @@ type figures struct {
 	polls           atomic.Int64 // questions to backends
 	pollErrors      atomic.Int64 // polls without an answer
 	unknownStatuses atomic.Int64 // polls that were answered by a word we do not know
-	losses          atomic.Int64 // jobs that were made and nobody was charged for
+	losses          atomic.Int64 // jobs that were made without a charge
 
 	submitted perType // tasks that were made
 	succeeded perType // and how they ended
@@ -46,7 +46,7 @@ type Figures struct {
 	Polls           int64 // questions to backends what has become of a task
 	PollErrors      int64 // of these, without an answer
 	UnknownStatuses int64 // of these, answered by a word that no adapter knows
-	Losses          int64 // jobs that were made and nobody was charged for
+	Losses          int64 // jobs that were made without a charge
 
 	Submitted map[backends.MediaType]int64 // tasks that were made
 	Succeeded map[backends.MediaType]int64

@@ -161,14 +161,13 @@ func (s *lists) Pop() (l any) {
 
 // Filter says which tasks of a user are asked for.
 type Filter struct {
-	Key    string // the id of an API key; empty: of all of his
+	Key    string // the id of an API key; empty: all keys of the user
 	Status State  // empty: all
 }
 
-// TaskPage returns tasks of a user for somebody who turns pages, latest first:
-// limit of them after the first skip, and how many there are in all, those past
-// their retention included that are not removed yet. By status it looks at the
-// latest 5000 tasks and no further.
+// TaskPage returns a numbered page of the tasks of a user, latest first: limit tasks after the
+// first skip. total counts all tasks, those past their retention included until they are removed.
+// With a status it looks at the latest 5000 tasks only.
 func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limit int) (tasks []*Task, total int, err error) {
 	if refused := f.Status.check(); refused != nil {
 		return nil, 0, refused
@@ -178,7 +177,7 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 		in := ofUser.Under(user)
 		if f.Key != "" {
 			in = ofKey.Under(f.Key)
-			if his, err := isOf(r, f.Key, user); err != nil || !his {
+			if own, err := isOf(r, f.Key, user); err != nil || !own {
 				return err
 			}
 		}
@@ -206,8 +205,8 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 	return tasks, total, err
 }
 
-// isOf tells whether the tasks of a key are those of a user: a key is one
-// user's, so that its first task tells.
+// isOf reports whether a key has tasks and is of a user. All tasks of a key are of one user, so the
+// first one decides.
 func isOf(r storage.Reader, key, user string) (bool, error) {
 	first, err := ofKey.Under(key).Keys(r, 1)
 	if err != nil || len(first) == 0 {
@@ -217,8 +216,8 @@ func isOf(r storage.Reader, key, user string) (bool, error) {
 	return rec != nil && rec.Key == key && rec.User == user, err
 }
 
-// CallbackPage returns callbacks of a user for somebody who turns pages, latest
-// first: limit of them after the first skip, and how many there are in all.
+// CallbackPage returns a numbered page of the callbacks of a user, latest first: limit callbacks
+// after the first skip, and how many there are in all.
 func (e *Engine) CallbackPage(ctx context.Context, user string, skip, limit int) (list []Callback, total int, err error) {
 	err = e.view(ctx, func(r storage.Reader) (err error) {
 		list = []Callback{}

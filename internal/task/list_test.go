@@ -58,7 +58,7 @@ func TestListsAreReadInOneOrder(t *testing.T) {
 			user := chance.IntN(1 + n%7) // of the first as many as of all others
 			rec := &record{ID: newID(), User: fmt.Sprint("user_", user), Key: fmt.Sprint("key_", user, "_", n%2), Created: chance.Int64N(500)}
 			tasks = append(tasks, rec)
-			if err := write(t, nil, rec); err != nil {
+			if err := insert(t, rec); err != nil {
 				return err
 			}
 		}
@@ -189,7 +189,7 @@ func (w *world) passed(times ...[2]int64) (tasks []*record) {
 		}
 		err := w.store.Update(context.Background(), func(t storage.Txn) error {
 			for _, rec := range made {
-				if err := write(t, nil, rec); err != nil {
+				if err := insert(t, rec); err != nil {
 					return err
 				}
 			}
@@ -274,7 +274,7 @@ func TestAListOfAllBeginsFewScans(t *testing.T) {
 	err := store.Update(context.Background(), func(t storage.Txn) error {
 		for n := range 2 * users {
 			rec := &record{ID: newID(), User: fmt.Sprint("user_", n%users), Key: "key", Created: int64(n)}
-			if err := write(t, nil, rec); err != nil {
+			if err := insert(t, rec); err != nil {
 				return err
 			}
 			if n == users {

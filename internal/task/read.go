@@ -24,7 +24,7 @@ func OfKey(id string) Owner { return Owner{key: id} }
 // OfUser owns the tasks of all keys of a user.
 func OfUser(id string) Owner { return Owner{user: id} }
 
-// owns tells whether a task of this key and user is the owner's.
+// owns reports whether a task of this key and user is the owner's.
 func (o Owner) owns(key, user string) bool {
 	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
 }
@@ -64,8 +64,8 @@ func (e *Engine) find(ctx context.Context, owner Owner, id string) (rec *record,
 	return rec, err
 }
 
-// listed reads a task that is in the lists of an owner, those included that are
-// not kept any more and not removed yet: who was told to go on behind one can.
+// listed reads a task that is in the lists of an owner, also past its retention until it is
+// removed: it may be a cursor.
 func listed(r storage.Reader, owner Owner, id string) (*record, error) {
 	if len(id) != idSize {
 		return nil, ErrNotFound
@@ -86,7 +86,7 @@ func (e *Engine) owned(r storage.Reader, owner Owner, id string) (*record, error
 	return rec, err
 }
 
-// expired tells whether a task that was over then is not kept any more.
+// expired reports whether a task that was completed then is past its retention.
 func (e *Engine) expired(completed int64) bool {
 	return e.now() >= completed+e.config.Load().Kept.Milliseconds()
 }
@@ -160,11 +160,11 @@ const (
 	maxExamined  = 5000
 )
 
-// bookmark is where a list goes on behind a task that may be removed before then.
+// cursor is where a list continues after a task that may be removed before then.
 func (r *record) cursor() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
 
-// parseCursor returns the tail in a bookmark. It may be one that nobody was given: a
-// list is its owner's wherever it begins.
+// parseCursor returns the key tail in a cursor. A made-up cursor is harmless: the list has tasks of
+// the owner only.
 func parseCursor(after string) (tail []byte, is bool) {
 	id, created, _ := strings.Cut(after, "@")
 	at, err := strconv.ParseInt(created, 10, 64)
@@ -227,16 +227,14 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	return tasks, next, err
 }
 
-// watch wakes those who wait for a change of a task. The zero value is ready to
-// use.
+// watch wakes those who wait for a change of a task. The zero value is ready to use.
 type watch struct {
 	mu    sync.Mutex
 	tasks map[string]chan struct{}
 	count map[string]int
 }
 
-// begin returns a channel that is closed at the next change, and what ends the
-// wait.
+// begin returns a channel that is closed at the next change, and a function that ends the wait.
 func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,8 +260,8 @@ func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
 	}
 }
 
-// tell wakes all who wait for a task.
-func (w *watch) tell(id string) {
+// notify wakes all who wait for a task.
+func (w *watch) notify(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.tasks[id]; c != nil {

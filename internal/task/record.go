@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -19,7 +20,7 @@ import (
 type State string
 
 // The states (docs/reference/tasks.md#states). Pending is what a queued task is
-// shown as while its hand-over is in doubt; no record has it.
+// shown as while its delivery is unknown; no record has it.
 const (
 	Queued     State = "queued"
 	InProgress State = "in_progress"
@@ -52,7 +53,7 @@ type record struct {
 
 	State    State    `json:"state"`
 	Delivery Delivery `json:"delivery"`
-	Progress int      `json:"progress,omitempty"` // as the backend tells it, in percent
+	Progress int      `json:"progress,omitempty"` // as the backend reports it, in percent
 
 	SessionID       string `json:"session_id,omitempty"`
 	SessionContext  string `json:"session_context,omitempty"`
@@ -78,19 +79,19 @@ type record struct {
 	RefusedSince int64           `json:"refused_since,omitempty"`
 	Refusal      backends.Reason `json:"refusal,omitempty"`
 
-	Due          int64  `json:"due,omitempty"`           // when somebody must look at it
+	Due          int64  `json:"due,omitempty"`           // when the driver looks at it
 	Fence        int64  `json:"fence,omitempty"`         // of the last claim
 	Owner        string `json:"owner,omitempty"`         // which engine has it
 	Lease        int64  `json:"lease,omitempty"`         // until when that claim is held
-	Woken        bool   `json:"woken,omitempty"`         // somebody asked for a look during a claim
+	Woken        bool   `json:"woken,omitempty"`         // another look was asked for during a claim
 	Attempt      int64  `json:"attempt,omitempty"`       // the fence under which the job was sent last
 	AcceptedAt   int64  `json:"accepted_at,omitempty"`   // when the backend accepted it
-	UnknownSince int64  `json:"unknown_since,omitempty"` // since when the hand-over is in doubt
+	UnknownSince int64  `json:"unknown_since,omitempty"` // since when the delivery is unknown
 	Searches     int    `json:"searches,omitempty"`      // how often the job was looked for meanwhile
 	Deadline     int64  `json:"deadline,omitempty"`      // when it has failed if it is not over
 
 	Ref                *backends.Ref `json:"ref,omitempty"`
-	NoWebhook          bool          `json:"no_webhook,omitempty"`           // nobody calls when the job changes: nothing leads from Ref to it
+	NoWebhook          bool          `json:"no_webhook,omitempty"`           // the backend sends no webhook for the job: no index leads from Ref to it
 	Polled             int64         `json:"polled,omitempty"`               // when the backend was asked last
 	Failing            int           `json:"failing,omitempty"`              // polls without an answer, in a row
 	Gone               int64         `json:"gone,omitempty"`                 // since when the backend says it knows no such job
@@ -105,7 +106,7 @@ type record struct {
 	Failure    *Error        `json:"failure,omitempty"`
 	Charged    money.Amount  `json:"charged,omitempty"`
 	VendorCost backends.Cost `json:"vendor_cost,omitzero"` // recorded, never charged
-	Loss       string        `json:"loss,omitempty"`       // what the operator pays for and nobody was charged
+	Loss       string        `json:"loss,omitempty"`       // what the operator pays for without a charge
 	WatchUntil int64         `json:"watch_until,omitempty"`
 	Event      bool          `json:"event,omitempty"` // the outbox has or had a callback
 
@@ -153,50 +154,21 @@ func (r *record) over() bool    { return r.State == Success || r.State == Failed
 func (r *record) waiting() bool { return !r.over() && r.Delivery == None }
 func (r *record) running() bool { return !r.over() && r.Delivery != None }
 
-// deferred tells whether the task waits outside the queue, to be tried again later.
+// deferred reports whether the task waits outside the queue, to be tried again later.
 func (r *record) deferred() bool { return r.waiting() && r.Resume != 0 }
 
 // readTask returns a task; nil when there is none.
 func readTask(r storage.Reader, id string) (*record, error) { return tasks.Get(r, id) }
 
-// change reads a task, has fn change it, and writes it with all that follows
-// from it. fn tells whether there is anything to write. The task is returned as
-// it stands then; nil when there is none.
-func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) {
-	return changeKnown(t, &record{ID: id}, fn)
-}
-
-// changeKnown is [change] of a task that is known.
-func changeKnown(t storage.Txn, known *record, fn func(r *record) bool) (*record, error) {
-	before, err := tasks.Reread(t, known)
-	if err != nil || before == nil {
-		return nil, err
+// readable returns the task to which an index key leads; nil if there is none, or if it cannot be
+// read: then the error is added to unread.
+func readable(r storage.Reader, key []byte, unread *[]error) (*record, error) {
+	rec, err := readTask(r, lastID(key))
+	if errors.Is(err, storage.ErrUnreadable) {
+		*unread = append(*unread, err)
+		return nil, nil
 	}
-	after := *before
-	if !fn(&after) {
-		return before, nil
-	}
-	return &after, replace(t, before, &after)
-}
-
-// replace writes a task in place of what it was, with every key that leads to it
-// and everything that counts it. before is nil for a new task; after, for one
-// that is removed.
-func replace(t storage.Txn, before, after *record) error {
-	if err := count(t, before, after); err != nil {
-		return err
-	}
-	return write(t, before, after)
-}
-
-// write is [replace] without what counts tasks.
-func write(t storage.Txn, before, after *record) error {
-	if before != nil && !before.Enclosed && (after == nil || after.over() && !before.over()) {
-		if err := t.Delete(storage.Key(bodyPrefix, before.ID)); err != nil {
-			return err
-		}
-	}
-	return tasks.Put(t, before, after)
+	return rec, err
 }
 
 // job returns what the backend of a task is asked for that it does not have yet.

@@ -100,37 +100,3 @@ func (s *Submission) sessionFree(r storage.Reader, now int64) error {
 	return &DuplicateSession{have.Task, fault.At(fault.DuplicateSessionID, "session_id",
 		"this session_id was used for task %s; it can be used again from %s on", have.Task, time.UnixMilli(have.Until).UTC().Format(time.RFC3339))}
 }
-
-// reserveNames takes the session id and the idempotency key for a task.
-func (s *Submission) reserveNames(t storage.Txn, now time.Time, id string) (err error) {
-	if s.SessionID != "" {
-		until := milliseconds(now.Add(SessionWindow))
-		err = sessions.Put(t, nil, &sessionRecord{s.Key, hashOf(s.SessionID), id, until})
-	}
-	if err == nil && s.IdempotencyKey != "" {
-		err = idempotencyKeys.Put(t, nil, &idempotencyRecord{s.Key, hashOf(s.IdempotencyKey), id, s.Fingerprint, milliseconds(now)})
-	}
-	return err
-}
-
-// freeNames gives the session id of a task free, if it still has it, and the
-// idempotency key.
-func freeNames(t storage.Txn, rec *record) error {
-	if rec.SessionID != "" {
-		have, err := sessions.Get(t, rec.Key, hashOf(rec.SessionID))
-		if err == nil && have != nil && have.Task == rec.ID {
-			err = sessions.Put(t, have, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return freeIdempotencyKey(t, rec)
-}
-
-func freeIdempotencyKey(t storage.Txn, rec *record) error {
-	if rec.IdempotencyHash == "" {
-		return nil
-	}
-	return idempotencyKeys.Put(t, &idempotencyRecord{Key: rec.Key, Hash: rec.IdempotencyHash}, nil)
-}

@@ -19,8 +19,8 @@ import (
 //	taskof/<key>/<^created>/<id>         those of an API key, latest first
 //	taskuser/<user>/<^created>/<id>      those of a user
 //	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order, without those that are tried again later
-//	taskdue/<backend>/<time>/<id>        when somebody must look at one
-//	taskref/<backend>/<hash of ref>/<id> those at a backend that tells of them, by its own id
+//	taskdue/<backend>/<time>/<id>        when the driver looks at one
+//	taskref/<backend>/<hash of ref>/<id> those at a backend that sends webhooks, by its own id
 //	taskend/<time>/<id>                  those that are over, by when
 //	taskload/<backend>                   what a backend has running and waiting
 //	taskopen/<key>                       how many of an API key are not over

@@ -58,7 +58,7 @@ type Detail struct {
 	Held           money.Amount      `json:"held"` // zero when it is over
 	Charged        money.Amount      `json:"charged"`
 	VendorCost     backends.Cost     `json:"vendor_cost,omitzero"`
-	Loss           string            `json:"loss,omitempty"`     // what was made and nobody was charged for
+	Loss           string            `json:"loss,omitempty"`     // what was made without a charge
 	UnknownStatus  string            `json:"word,omitempty"`     // the backend's own, where we do not know it
 	Ref            *backends.Ref     `json:"ref,omitempty"`      // the job at the backend
 	Polled         int64             `json:"polled,omitempty"`   // when the backend was asked last, Unix milliseconds

@@ -70,7 +70,8 @@ func (v *verification) tasks() error {
 	return err
 }
 
-// passed leaves out that a record cannot be read, which is told of where it lies.
+// passed drops the error of a record that cannot be read: it is reported where the record is
+// stored.
 func passed(err error) error {
 	if errors.Is(err, storage.ErrUnreadable) {
 		return nil
@@ -132,7 +133,7 @@ func (v *verification) body(r *record) error {
 func (v *verification) money(r *record) error {
 	hold, found, err := ledger.ReadHold(v, r.User, holdID(r.ID))
 	if errors.Is(err, storage.ErrUnreadable) {
-		return nil // the ledger tells of it
+		return nil // the ledger reports it
 	}
 	if err != nil {
 		return err
@@ -245,7 +246,7 @@ func (v *verification) holds() error {
 		var held money.Amount
 		rec, err := readTask(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {
-			return nil // it was told of
+			return nil // it was reported
 		}
 		if err == nil && rec != nil && !rec.over() && holdID(rec.ID) == h.ID {
 			held = rec.Hold
@@ -335,9 +336,8 @@ func (v *eventRecord) wrong() []string {
 	return nil
 }
 
-// each calls fn for all keys below a prefix. A record that cannot be read, to which
-// one of them leads, is told of where it lies, and keeps nothing else from being
-// looked at.
+// each calls fn for all keys below a prefix. It goes on after a record that cannot be read, which
+// is reported where it is stored.
 func (v *verification) each(prefix string, fn func(key, val []byte) error) error {
 	var failed error
 	lo, hi := storage.Below(prefix)
