@@ -224,36 +224,6 @@ func (d *driver) aside(user string, wait time.Duration) time.Duration {
 	return wait
 }
 
-// pollIntervals are how often a backend is asked for a job, by how long it has had it
-// (docs/reference/tasks.md#polling-of-services).
-var pollIntervals = []struct {
-	until time.Duration // since the backend accepted the job
-	every time.Duration
-}{
-	{30 * time.Second, 2 * time.Second},
-	{5 * time.Minute, 5 * time.Second},
-	{1<<63 - 1, 15 * time.Second},
-}
-
-// errorIntervals are the least pauses after polls without an answer, in a row.
-var errorIntervals = []time.Duration{0, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
-
-// maxPause bounds what a backend can ask for by Retry-After.
-const maxPause = 10 * time.Minute
-
-// interval returns how long to wait before the next poll of a job of an age, after failing polls
-// without an answer in a row.
-func interval(age time.Duration, failing int) time.Duration {
-	every := errorIntervals[min(failing, len(errorIntervals)-1)]
-	for _, p := range pollIntervals {
-		if age < p.until {
-			every = max(every, p.every)
-			break
-		}
-	}
-	return jitter(every)
-}
-
 // rateLimiter bounds how many polls begin in a second, with a burst of one second. The zero value
 // is full.
 type rateLimiter struct {

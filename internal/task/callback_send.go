@@ -379,3 +379,39 @@ func (e *Engine) Test(ctx context.Context, actor, user, key string) (Callback, e
 	}
 	return d, nil
 }
+
+// redeliveryFor is how long after its end a callback can be sent again
+// (docs/reference/tasks.md#callbacks).
+const redeliveryFor = 7 * 24 * time.Hour
+
+// Redeliver sends the callback of a task again, in a new round of attempts. That
+// is so for 7 days after it was delivered or given up.
+func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Callback, error) {
+	var after *eventRecord
+	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
+	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
+		v, err := readEvent(t, task)
+		if err != nil {
+			return false, err
+		}
+		now := e.now()
+		if v == nil || !owner.owns(v.Key, v.User) {
+			return false, fault.New(fault.NotFound, "there is no callback of this task")
+		}
+		event.User, event.Key = v.User, v.Key
+		if v.State != Undelivered && now >= v.Ended+redeliveryFor.Milliseconds() {
+			return false, fault.New(fault.Conflict, "a callback can be sent again for 7 days")
+		}
+		after, err = changeEvent(t, task, func(v *eventRecord) bool {
+			v.State, v.Attempts, v.Due, v.Ended = Undelivered, 0, now, 0
+			v.Fence++
+			return true
+		})
+		return true, err
+	})
+	if err != nil {
+		return Callback{}, err
+	}
+	e.callbackDue(after.User, after.Key, after.Due)
+	return after.callback(), nil
+}

@@ -3,15 +3,11 @@ package task
 import (
 	"context"
 	"io"
-	"math"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 )
 
 // Keeper copies results into the gateway's own storage. A success is recorded
@@ -36,13 +32,6 @@ type Keeping struct {
 	// where all have one.
 	Fetch func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error)
 }
-
-// keepPatience is how long copying may fail before the task ends with the links of the backend
-// (docs/reference/tasks.md#files).
-const keepPatience = time.Hour
-
-// keepAgain is the pause after a failure to copy.
-const keepAgain = 15 * time.Second
 
 // copyResults copies the results of a job and ends its task.
 func (d *driver) copyResults(b Backend, rec *record, results []result, cost backends.Cost) {
@@ -125,39 +114,5 @@ func (d *driver) lose(rec *record, cost backends.Cost) {
 		d.engine.figures.losses.Add(1)
 		d.engine.log.Error("a task succeeded after it had failed: its cost is the operator's loss",
 			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-	}
-}
-
-// price returns what results cost, at the prices of the submission. The hold bounds it.
-func (r *record) price(results []result) money.Amount {
-	parts := make([]catalog.Work, len(results))
-	for i, m := range results {
-		parts[i].Count = 1
-		if m.Duration > 0 && m.Duration <= float64(catalog.MaxSeconds/catalog.Second) {
-			parts[i].Duration = catalog.Seconds(math.Round(m.Duration * float64(catalog.Second)))
-		}
-		if resolution, common := catalog.ResolutionOf(m.Width, m.Height); common && r.Quote.Kind == catalog.Video {
-			parts[i].Resolution = resolution
-		}
-	}
-	return max(0, r.Quote.Cost(parts...))
-}
-
-// ended wakes those who wait for the end of a task.
-func (e *Engine) ended(rec *record) {
-	e.watch.notify(rec.ID)
-	e.nudge(rec.Backend)
-	if rec.Event {
-		e.callbackDue(rec.User, rec.Key, rec.Completed)
-	}
-}
-
-// changed wakes those who wait for a change of a task, if it is shown differently than before.
-func (e *Engine) changed(before, after *record) {
-	if before.status() != after.status() || before.progress() != after.progress() {
-		e.watch.notify(after.ID)
-	}
-	if d := e.driverOf(after.Backend); d != nil {
-		d.nudgeBy(after.Due)
 	}
 }

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -130,30 +129,6 @@ func (l load) add(d difference, rec *record) load {
 	return l
 }
 
-// count brings the counts of the backend and of the API key from what the task was to what it is.
-func (c *change) count() error {
-	d, one := between(c.before, c.after), cmp.Or(c.after, c.before)
-	if d.running != 0 || d.waiting != 0 || d.deferred != 0 {
-		if err := c.readCounts(); err != nil {
-			return err
-		}
-		if err := c.counts.add(d, one).write(c.t, one.Backend); err != nil {
-			return err
-		}
-	}
-	if d.open == 0 {
-		return nil
-	}
-	n := c.unfinished
-	if c.before != nil {
-		var err error
-		if n, err = unfinished(c.t, one.Key); err != nil {
-			return err
-		}
-	}
-	return setUnfinished(c.t, one.Key, n+d.open)
-}
-
 // unfinished is how many tasks of an API key are not over.
 func unfinished(r storage.Reader, key string) (int64, error) {
 	at := storage.Key(openPrefix, key)
@@ -177,14 +152,4 @@ func setUnfinished(t storage.Txn, key string, n int64) error {
 		return t.Delete(storage.Key(openPrefix, key))
 	}
 	return t.Set(storage.Key(openPrefix, key), encodeCounts(n), time.Time{})
-}
-
-// readCounts reads the counts of the backend, unless the caller of the transition has.
-func (c *change) readCounts() error {
-	if c.counts != nil {
-		return nil
-	}
-	l, err := readLoad(c.t, cmp.Or(c.before, c.known).Backend)
-	c.counts = &l
-	return err
 }

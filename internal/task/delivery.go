@@ -2,7 +2,9 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -12,17 +14,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
-)
-
-// grace is how long a job whose delivery is unknown is searched for before its task fails.
-const grace = 10 * time.Minute
-
-// A job whose delivery is unknown is searched for a few times within the grace, with growing
-// pauses: at many services a search means to submit the job again.
-const (
-	maxSearches  = 6
-	firstSearch  = 2 * time.Second
-	searchGrowth = 3
 )
 
 // waiter is a submission that waits for its delivery. The delivery and the timeout compete: if the
@@ -233,4 +224,20 @@ func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err
 		err = errNoReference
 	}
 	return ref, err
+}
+
+// job returns what the backend of a task is asked for that it does not have yet.
+func (e *Engine) job(ctx context.Context, rec *record) (job backends.Job, err error) {
+	if rec.Enclosed {
+		err = json.Unmarshal(rec.Body, &job)
+		return job, err
+	}
+	err = e.view(ctx, func(r storage.Reader) error {
+		found, err := storage.GetRecord(r, storage.Key(bodyPrefix, rec.ID), &job)
+		if err == nil && !found {
+			err = fmt.Errorf("task: %s has no body", rec.ID)
+		}
+		return err
+	})
+	return job, err
 }

@@ -37,6 +37,7 @@
 //
 // # Files
 //
-// References between the files point downwards: engine, submit, operate, read, list, sweep; driver,
-// delivery, poll, copy, backoff, callback_send; transition; record, tables, counts.
+// References between the files point downwards: serve, submit, operate, read, list, sweep; driver,
+// poll, copy, delivery, backoff, callback_send; engine, callback, adapter; transition; record,
+// tables, counts, times. The drivers that the engine has are the exception.
 package task

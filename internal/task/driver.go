@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,15 +26,6 @@ const (
 
 	// maxTaken is how many tasks get a slot in one transaction.
 	maxTaken = 16
-
-	// idle is how long a driver sleeps at most: another node may have left work.
-	idle = time.Minute
-
-	// pollTimeout bounds one question to a backend.
-	pollTimeout = 30 * time.Second
-
-	// wakePause is the least time between two polls of a job.
-	wakePause = time.Second
 )
 
 // driver drives the tasks of one backend.
@@ -401,11 +391,6 @@ func refusedFor(reason backends.Reason, timeout time.Duration) *Error {
 		return failure(reason, fmt.Sprintf("the generation service was too busy to take the task for %v", timeout))
 	}
 	return failure(backends.UpstreamError, fmt.Sprintf("the generation service has refused the task for %v", timeout))
-}
-
-// jitter spreads events that would otherwise coincide, by a fifth.
-func jitter(d time.Duration) time.Duration {
-	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // it is no secret
 }
 
 // keepLease renews the claim of a long copy until over is called. It ends the context if another

@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -110,128 +109,6 @@ type Engine struct {
 	sender  *sender
 	steps   sync.WaitGroup // everything under way
 	figures figures
-}
-
-// Options connect an [Engine] with the other packages.
-type Options struct {
-	// OnAudit is called with audit events when they are durable. Default: they are not reported.
-	OnAudit func(identity.Event)
-
-	// Logger logs what an operator must know. Default: nothing is logged.
-	Logger *zap.Logger
-}
-
-// Open returns the engine of a store. It does nothing until [Engine.Serve] configures it.
-func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
-	if opts.OnAudit == nil {
-		opts.OnAudit = func(identity.Event) {}
-	}
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
-	e := &Engine{id: rand.Text(), store: store, ledger: l, opts: opts, log: opts.Logger, drivers: make(map[string]*driver)}
-	e.transitions = transitions{e.id, store.Now, func() CallbackAddresses { return e.config.Load().Callbacks }}
-	e.config.Store(&config{Config: Config{Unfinished: DefaultUnfinished, Kept: DefaultKept}})
-	e.life, e.end = context.WithCancel(context.Background())
-	return e
-}
-
-// Serve puts a configuration in force and resumes unfinished tasks. Backends that stay are driven
-// on without a break. The tasks of backends that are removed wait.
-func (e *Engine) Serve(c Config) error {
-	if c.Unfinished == 0 {
-		c.Unfinished = DefaultUnfinished
-	}
-	if c.Kept == 0 {
-		c.Kept = DefaultKept
-	}
-	if c.Kept < SessionWindow {
-		return fmt.Errorf("tasks are kept for at least %v, as long as their session ids are in use, this is %v", SessionWindow, c.Kept)
-	}
-	if c.Callbacks != nil && c.Client == nil {
-		return errors.New("callbacks need a client that sends them")
-	}
-	next := &config{Config: c, backends: make(map[string]Backend, len(c.Backends))}
-	for _, b := range c.Backends {
-		if !isName(b.Name) {
-			return fmt.Errorf("the name of a backend is 1 to 64 characters of a-z, 0-9, - and _, this is %q", b.Name)
-		}
-		if _, twice := next.backends[b.Name]; twice {
-			return fmt.Errorf("there are two backends of the name %s", b.Name)
-		}
-		if f, is := b.Backend.(backends.Fetcher); is && f.OnlyBytes() && c.Keeper == nil {
-			return fmt.Errorf("the backend %s gives bytes and no links: it needs copies of media to be kept", b.Name)
-		}
-		if b.PollsPerSecond == 0 {
-			b.PollsPerSecond = DefaultPolls
-		}
-		if b.BusyTimeout == 0 {
-			b.BusyTimeout = DefaultBusyTimeout
-		}
-		next.backends[b.Name] = b
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return errors.New("the task engine is closed")
-	}
-	e.config.Store(next)
-	for name, d := range e.drivers {
-		if _, stays := next.backends[name]; !stays {
-			d.halt()
-			delete(e.drivers, name)
-		}
-	}
-	for name := range next.backends {
-		if d := e.drivers[name]; d != nil {
-			d.nudge()
-			continue
-		}
-		d := newDriver(e, name)
-		e.drivers[name] = d
-		e.steps.Go(d.run)
-	}
-	if e.sender == nil {
-		e.sender = newSender(e)
-		e.steps.Go(e.sender.run)
-	}
-	e.sender.nudge()
-	return nil
-}
-
-// isName reports whether text can name a backend: it is part of keys.
-func isName(text string) bool {
-	for _, c := range []byte(text) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 64
-}
-
-// Close begins nothing more and waits for work under way until ctx ends; then it aborts the rest,
-// which the next engine resumes.
-func (e *Engine) Close(ctx context.Context) {
-	e.mu.Lock()
-	e.closed = true
-	for _, d := range e.drivers {
-		d.halt()
-	}
-	if e.sender != nil {
-		e.sender.halt()
-	}
-	e.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		e.steps.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-	e.end()
-	<-ended
 }
 
 // begin counts something as under way; false when the engine is closed. The
@@ -380,4 +257,148 @@ func (e *Engine) durably(what, id string, fn func(ctx context.Context) error) bo
 			return false
 		}
 	}
+}
+
+// ended wakes those who wait for the end of a task.
+func (e *Engine) ended(rec *record) {
+	e.watch.notify(rec.ID)
+	e.nudge(rec.Backend)
+	if rec.Event {
+		e.callbackDue(rec.User, rec.Key, rec.Completed)
+	}
+}
+
+// changed wakes those who wait for a change of a task, if it is shown differently than before.
+func (e *Engine) changed(before, after *record) {
+	if before.status() != after.status() || before.progress() != after.progress() {
+		e.watch.notify(after.ID)
+	}
+	if d := e.driverOf(after.Backend); d != nil {
+		d.nudgeBy(after.Due)
+	}
+}
+
+// cursors are how far the tasks of backends have been read.
+type cursors struct {
+	mu  sync.Mutex
+	key map[string][]byte // of the first that was not, by the name of the backend
+}
+
+// audited makes a change together with its audit event. fn may complete the event.
+func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
+	var changed bool
+	err := e.update(ctx, func(t storage.Txn) (err error) {
+		if changed, err = fn(t); err != nil || !changed {
+			return err
+		}
+		return identity.Record(ctx, t, e.store.Now(), event)
+	})
+	if err == nil && changed {
+		e.opts.OnAudit(*event)
+	}
+	return err
+}
+
+// watch wakes those who wait for a change of a task. The zero value is ready to use.
+type watch struct {
+	mu    sync.Mutex
+	tasks map[string]chan struct{}
+	count map[string]int
+}
+
+// begin returns a channel that is closed at the next change, and a function that ends the wait.
+func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tasks == nil {
+		w.tasks, w.count = make(map[string]chan struct{}), make(map[string]int)
+	}
+	c := w.tasks[id]
+	if c == nil {
+		c = make(chan struct{})
+		w.tasks[id] = c
+	}
+	w.count[id]++
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.tasks[id] != c {
+			return // it has changed
+		}
+		if w.count[id]--; w.count[id] == 0 {
+			delete(w.tasks, id)
+			delete(w.count, id)
+		}
+	}
+}
+
+// notify wakes all who wait for a task.
+func (w *watch) notify(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.tasks[id]; c != nil {
+		close(c)
+		delete(w.tasks, id)
+		delete(w.count, id)
+	}
+}
+
+// cacheSize is how many tasks that are over the cache has at most. They do not
+// change, and callers ask for them again and again.
+const cacheSize = 8192
+
+// cache has tasks that are over, in two halves: what is asked for goes into the
+// young one, and when that is full it becomes the old one, whose tasks are
+// dropped. The zero value is ready to use.
+type cache struct {
+	mu    sync.RWMutex
+	young map[string]*cached
+	old   map[string]*cached
+}
+
+// cached is a task with what is needed to give it out.
+type cached struct {
+	*Task
+	completed int64 // Unix milliseconds
+}
+
+func (c *cache) put(rec *record) {
+	one := &cached{rec.task(), rec.Completed}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(one)
+}
+
+// keep puts one into the young half. The mutex is held.
+func (c *cache) keep(one *cached) {
+	if c.young == nil {
+		c.young = make(map[string]*cached)
+	}
+	if _, there := c.young[one.ID]; !there && len(c.young) >= cacheSize/2 {
+		c.young, c.old = make(map[string]*cached), c.young
+	}
+	c.young[one.ID] = one
+}
+
+// get returns a task; nil when it is not here.
+func (c *cache) get(id string) *cached {
+	c.mu.RLock()
+	one, old := c.young[id], c.old[id]
+	c.mu.RUnlock()
+	if one != nil || old == nil {
+		return one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.old[id] == old { // it may have been dropped meanwhile
+		c.keep(old)
+	}
+	return old
+}
+
+func (c *cache) drop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.young, id)
+	delete(c.old, id)
 }

@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"context"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -244,4 +245,43 @@ func numbered(r storage.Reader, in table.Range, fn func(place int, id string) (m
 		return fn(called-1, id)
 	})
 	return called, err
+}
+
+// Callbacks returns callbacks of a user, latest first; after is the task of the
+// last one before, empty to begin with the latest. next is where to go on, empty
+// when there are no more.
+func (e *Engine) Callbacks(ctx context.Context, user, after string, limit int) (list []Callback, next string, err error) {
+	if limit < 0 || limit > maxLimit {
+		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", maxLimit, limit)
+	}
+	if limit == 0 {
+		limit = defaultLimit
+	}
+	err = e.view(ctx, func(r storage.Reader) error {
+		list, next = []Callback{}, ""
+		var from []byte
+		if after != "" {
+			v, err := readEvent(r, after)
+			if err != nil {
+				return err
+			}
+			if v == nil || v.User != user {
+				return fault.At(fault.InvalidParameter, "after", "after is the task of a callback in this list")
+			}
+			from = append(storage.Key(storage.Inverted(v.Created), v.Task), 0)
+		}
+		return latestOf(r, eventsOf.Under(user), from, func(id string) (more bool, err error) {
+			v, err := readEvent(r, id)
+			switch {
+			case err != nil || v == nil: // what is gone is no place to go on from
+				return true, err
+			case len(list) == limit:
+				next = list[limit-1].Task
+				return false, nil
+			}
+			list = append(list, v.callback())
+			return true, nil
+		})
+	})
+	return list, next, err
 }

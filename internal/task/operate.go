@@ -181,23 +181,6 @@ func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []
 	return list, more, err
 }
 
-// audited makes a change together with its audit event. fn may complete the event.
-func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
-	var changed bool
-	err := e.update(ctx, func(t storage.Txn) (err error) {
-		if changed, err = fn(t); err != nil || !changed {
-			return err
-		}
-		return identity.Record(ctx, t, e.store.Now(), event)
-	})
-	if err == nil && changed {
-		e.opts.OnAudit(*event)
-	}
-	return err
-}
-
-var cancelled = failure(backends.TaskCancelled, "the task was cancelled")
-
 // Cancel ends a task of an owner before it has results. A task whose job was not sent ends at once.
 // Otherwise the backend must confirm that the job ends without a result; if the backend is not
 // configured any more, an operator may cancel the task. In all other cases the task runs on and

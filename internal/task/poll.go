@@ -3,26 +3,12 @@ package task
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
-
-const (
-	// goneGrace is how long a backend may say that it knows no such job before
-	// the task fails: a job that was taken just now is not everywhere at once.
-	goneGrace = 10 * time.Minute
-
-	// watchFor is how long a job is watched whose task has timed out, and
-	// watchEvery how often: what comes of it is the operator's loss.
-	watchFor   = 24 * time.Hour
-	watchEvery = time.Hour
-)
-
-var timeout = failure(backends.TaskTimeout, "the task was not finished in time")
 
 // maxResults is how many results of a job are accepted if fewer were asked for. Records, callbacks
 // and transactions hold them all.

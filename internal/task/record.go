@@ -1,13 +1,11 @@
 package task
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
-	"time"
+	"strings"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
@@ -171,21 +169,92 @@ func readable(r storage.Reader, key []byte, unread *[]error) (*record, error) {
 	return rec, err
 }
 
-// job returns what the backend of a task is asked for that it does not have yet.
-func (e *Engine) job(ctx context.Context, rec *record) (job backends.Job, err error) {
-	if rec.Enclosed {
-		err = json.Unmarshal(rec.Body, &job)
-		return job, err
-	}
-	err = e.view(ctx, func(r storage.Reader) error {
-		found, err := storage.GetRecord(r, storage.Key(bodyPrefix, rec.ID), &job)
-		if err == nil && !found {
-			err = fmt.Errorf("task: %s has no body", rec.ID)
-		}
-		return err
-	})
-	return job, err
+// sessionRecord is a session id in use, at tasksession/<key>/<hash>.
+type sessionRecord struct {
+	Key   string `json:"key"`
+	Hash  string `json:"hash"`
+	Task  string `json:"task"`
+	Until int64  `json:"until"` // Unix milliseconds, half open
 }
 
-// milliseconds is how the times of records are written.
-func milliseconds(t time.Time) int64 { return t.UnixMilli() }
+// idempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
+// is kept as long as its task.
+type idempotencyRecord struct {
+	Key         string    `json:"key"`
+	Hash        string    `json:"hash"`
+	Task        string    `json:"task"`
+	Fingerprint ledger.ID `json:"fingerprint"`
+	Time        int64     `json:"time"` // Unix milliseconds
+}
+
+// CallbackState is where a callback stands.
+type CallbackState string
+
+// The states of a callback.
+const (
+	Undelivered CallbackState = "undelivered" // it is going to be sent, again or for the first time
+	Delivered   CallbackState = "delivered"   // the receiver has acknowledged it
+	Dead        CallbackState = "dead"        // it is given up
+)
+
+// eventRecord is the callback of a task, at event/<task>. What it says is in the
+// record of the task, which does not change any more. Times are Unix
+// milliseconds.
+type eventRecord struct {
+	Task    string        `json:"task"`
+	Key     string        `json:"key"`
+	User    string        `json:"user"`
+	Created int64         `json:"created"`
+	State   CallbackState `json:"state"`
+
+	Attempts int    `json:"attempts,omitempty"` // of this round
+	Sent     int    `json:"sent,omitempty"`     // in all
+	Due      int64  `json:"due,omitempty"`      // of the next attempt
+	Fence    int64  `json:"fence,omitempty"`    // of the last claim
+	Owner    string `json:"owner,omitempty"`    // which engine has it
+
+	Last    int64  `json:"last,omitempty"`    // time of the last attempt
+	Status  int    `json:"status,omitempty"`  // what it was answered; zero: nothing
+	Trouble string `json:"trouble,omitempty"` // why it was not delivered
+	URL     string `json:"url,omitempty"`     // where it went
+	Ended   int64  `json:"ended,omitempty"`
+}
+
+// eventID is the id of the callback of a task, the same at every attempt.
+func eventID(task string) string { return "evt_" + strings.TrimPrefix(task, "task_") }
+
+// readEvent returns the callback of a task; nil when there is none.
+func readEvent(r storage.Reader, task string) (*eventRecord, error) { return events.Get(r, task) }
+
+// Owner says whose tasks are asked for. The zero value has none.
+type Owner struct{ key, user string }
+
+// The owners. OfKey is for callers, OfUser for the console, Anyone for
+// operators.
+var Anyone = Owner{"*", "*"}
+
+// OfKey owns the tasks that an API key has submitted.
+func OfKey(id string) Owner { return Owner{key: id} }
+
+// OfUser owns the tasks of all keys of a user.
+func OfUser(id string) Owner { return Owner{user: id} }
+
+// owns reports whether a task of this key and user is the owner's.
+func (o Owner) owns(key, user string) bool {
+	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
+}
+
+// price returns what results cost, at the prices of the submission. The hold bounds it.
+func (r *record) price(results []result) money.Amount {
+	parts := make([]catalog.Work, len(results))
+	for i, m := range results {
+		parts[i].Count = 1
+		if m.Duration > 0 && m.Duration <= float64(catalog.MaxSeconds/catalog.Second) {
+			parts[i].Duration = catalog.Seconds(math.Round(m.Duration * float64(catalog.Second)))
+		}
+		if resolution, common := catalog.ResolutionOf(m.Width, m.Height); common && r.Quote.Kind == catalog.Video {
+			parts[i].Resolution = resolution
+		}
+	}
+	return max(0, r.Quote.Cost(parts...))
+}

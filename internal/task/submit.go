@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -43,23 +44,6 @@ type Submission struct {
 const (
 	MaxSessionID      = 50
 	MaxSessionContext = 1000
-)
-
-const (
-	// deliveryWait is how long a submission waits for the delivery.
-	deliveryWait = 10 * time.Second
-
-	// submitTimeout is how long a backend may take to accept a job.
-	submitTimeout = 30 * time.Second
-
-	// leaseFor is how long a claim is held. Nothing under a claim takes longer without renewing it.
-	leaseFor = time.Minute
-
-	// submissionLife is how long a task lives at most (docs/reference/tasks.md#states).
-	submissionLife = 72 * time.Hour
-
-	// jobLife is how long a job lives at a backend at most.
-	jobLife = 24 * time.Hour
 )
 
 // check refuses what cannot be a submission.
@@ -250,4 +234,73 @@ func unaffordable(err error) error {
 		return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and the budget of your account has %v left", short.Needed, short.Available)
 	}
 	return fault.New(fault.InsufficientQuota, "this task may cost up to %v, and %s", short.Needed, short.There())
+}
+
+// DuplicateSession is why a submission is refused whose session id is in use. It
+// is a [fault.Fault] of the code DUPLICATE_SESSION_ID too.
+type DuplicateSession struct {
+	Task string // the one that uses it
+	*fault.Fault
+}
+
+// Unwrap returns the fault.
+func (d *DuplicateSession) Unwrap() error { return d.Fault }
+
+func (s *Submission) idempotencyKey() ledger.IdempotencyKey {
+	return ledger.IdempotencyKey{Scope: s.Key, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
+}
+
+// session and claimed return the record of the session id and of the idempotency key; nil if there
+// is none.
+func (s *Submission) session(r storage.Reader) (*sessionRecord, error) {
+	if s.SessionID == "" {
+		return nil, nil
+	}
+	return sessions.Get(r, s.Key, hashOf(s.SessionID))
+}
+
+func (s *Submission) idempotencyRecord(r storage.Reader) (*idempotencyRecord, error) {
+	if s.IdempotencyKey == "" {
+		return nil, nil
+	}
+	return idempotencyKeys.Get(r, s.Key, hashOf(s.IdempotencyKey))
+}
+
+// KeyUsed reports whether a task was submitted by an API key under this idempotency key.
+func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used bool, err error) {
+	s := Submission{Key: key, IdempotencyKey: idempotencyKey}
+	err = e.view(ctx, func(r storage.Reader) error {
+		have, err := s.idempotencyRecord(r)
+		used = have != nil
+		return err
+	})
+	return used, err
+}
+
+// replayed returns the task that was made under the idempotency key; nil when
+// there is none.
+func (s *Submission) replayed(r storage.Reader) (*record, error) {
+	have, err := s.idempotencyRecord(r)
+	if err != nil || have == nil {
+		return nil, err
+	}
+	if have.Fingerprint != s.Fingerprint {
+		return nil, fault.At(fault.IdempotencyKeyReused, "Idempotency-Key",
+			"this idempotency key was used at %s for another task; take a new one", time.UnixMilli(have.Time).UTC().Format(time.RFC3339))
+	}
+	rec, err := readTask(r, have.Task)
+	if err == nil && rec == nil {
+		err = fmt.Errorf("task: %s was made under an idempotency key, and is missing", have.Task)
+	}
+	return rec, err
+}
+
+// sessionFree refuses a session id that is in use.
+func (s *Submission) sessionFree(r storage.Reader, now int64) error {
+	have, err := s.session(r)
+	if err != nil || have == nil || now >= have.Until {
+		return err
+	}
+	return &DuplicateSession{have.Task, fault.At(fault.DuplicateSessionID, "session_id",
+		"this session_id was used for task %s; it can be used again from %s on", have.Task, time.UnixMilli(have.Until).UTC().Format(time.RFC3339))}
 }

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,12 +25,6 @@ const (
 // the work.
 func (e *Engine) Sweep(ctx context.Context) error {
 	return errors.Join(e.expire(ctx), e.clear(ctx))
-}
-
-// cursors are how far the tasks of backends have been read.
-type cursors struct {
-	mu  sync.Mutex
-	key map[string][]byte // of the first that was not, by the name of the backend
 }
 
 // expire ends tasks of backends that are not configured any more when their deadline has passed:

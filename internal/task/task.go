@@ -114,3 +114,8 @@ func (r *record) task() *Task {
 	}
 	return t
 }
+
+var (
+	timeout   = failure(backends.TaskTimeout, "the task was not finished in time")
+	cancelled = failure(backends.TaskCancelled, "the task was cancelled")
+)

@@ -626,3 +626,59 @@ func dropCallback(c *change) error {
 	}
 	return events.Delete(c.t, c.before.ID)
 }
+
+// CallbackAddresses says where the callbacks of API keys go.
+type CallbackAddresses interface {
+	// Address returns that of a key; false when it has none, or none that is not
+	// disabled. It is called inside transactions, that of the end of a task
+	// among them.
+	Address(r storage.Reader, key string) (Address, bool, error)
+
+	// Disable ends the use of an address, whose receiver has said that it is
+	// gone. It does nothing when the key has another by now. The event is what was
+	// recorded of it; nil: nothing.
+	Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error)
+}
+
+// Address is where callbacks go.
+type Address struct {
+	URL string
+
+	// Secrets sign callbacks: the one in force and, while it is rotated, the one
+	// before. There is at least one, and none is empty.
+	Secrets [][]byte
+}
+
+// count brings the counts of the backend and of the API key from what the task was to what it is.
+func (c *change) count() error {
+	d, one := between(c.before, c.after), cmp.Or(c.after, c.before)
+	if d.running != 0 || d.waiting != 0 || d.deferred != 0 {
+		if err := c.readCounts(); err != nil {
+			return err
+		}
+		if err := c.counts.add(d, one).write(c.t, one.Backend); err != nil {
+			return err
+		}
+	}
+	if d.open == 0 {
+		return nil
+	}
+	n := c.unfinished
+	if c.before != nil {
+		var err error
+		if n, err = unfinished(c.t, one.Key); err != nil {
+			return err
+		}
+	}
+	return setUnfinished(c.t, one.Key, n+d.open)
+}
+
+// readCounts reads the counts of the backend, unless the caller of the transition has.
+func (c *change) readCounts() error {
+	if c.counts != nil {
+		return nil
+	}
+	l, err := readLoad(c.t, cmp.Or(c.before, c.known).Backend)
+	c.counts = &l
+	return err
+}
