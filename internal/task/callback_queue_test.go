@@ -123,7 +123,7 @@ func TestManyKeysOfOneUserDelayNoOther(t *testing.T) {
 	})
 }
 
-// keeps is how many slots the lanes of a user have.
+// keeps is how many slots the queues of a user have.
 func (l *callbackQueues) keeps(user string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +220,7 @@ func TestWhatComesDuringALookIsNotForgotten(t *testing.T) {
 	}
 }
 
-func TestKeysOfTheOutboxNameTheirLane(t *testing.T) {
+func TestKeysOfTheOutboxNameTheirQueue(t *testing.T) {
 	t.Parallel()
 	id := newID()
 	for _, at := range []int64{1, 0x2f2f2f2f2f2f2f2f, never} {

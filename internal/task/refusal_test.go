@@ -320,9 +320,9 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 	})
 }
 
-// TestAJobInDoubtIsLookedForAFewTimes: at many services that means to submit it
+// TestAJobOfUnknownDeliveryIsSearchedForAFewTimes: at many services that means to submit it
 // again.
-func TestAJobInDoubtIsLookedForAFewTimes(t *testing.T) {
+func TestAJobOfUnknownDeliveryIsSearchedForAFewTimes(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
 		var at []time.Time
