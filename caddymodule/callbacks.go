@@ -106,7 +106,7 @@ type callbacks struct {
 	logger    *zap.Logger
 }
 
-// Address implements task.Callbacks. A key's own address whose secrets cannot be
+// Address implements task.CallbackAddresses. A key's own address whose secrets cannot be
 // read is one without a secret, so that what goes there waits unsent, and the
 // task ends.
 func (c *callbacks) Address(r storage.Reader, key string) (task.Address, bool, error) {
@@ -124,7 +124,7 @@ func (c *callbacks) Address(r storage.Reader, key string) (task.Address, bool, e
 	return address, address.URL != "" && address.URL != own.Gone, nil
 }
 
-// Disable implements task.Callbacks.
+// Disable implements task.CallbackAddresses.
 func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error) {
 	own, err := c.directory.KeyCallback(t, key)
 	if err != nil || own.URL == "" && c.url != url {
@@ -134,4 +134,4 @@ func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) (*ide
 }
 
 // Interface guards.
-var _ task.Callbacks = (*callbacks)(nil)
+var _ task.CallbackAddresses = (*callbacks)(nil)

@@ -18,7 +18,7 @@ import (
 type delivery struct {
 	ID       string
 	Task     string `json:"task_id"`
-	State    task.DeliveryState
+	State    task.CallbackState
 	Attempts int
 	Status   int
 	URL      string

@@ -161,7 +161,7 @@ type shown struct {
 	User     string
 	UserID   string `json:"user_id"`
 	Backend  string
-	Handover task.Handover
+	Handover task.Delivery
 	Charged  string
 	Held     string
 	Due      int64

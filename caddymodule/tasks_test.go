@@ -140,7 +140,7 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	if _, err := runtime.Tasks.Cancel(t.Context(), task.OfKey(key.ID), waiting); err != nil {
 		t.Fatal(err)
 	}
-	if list, _, err := runtime.Tasks.Deliveries(t.Context(), key.UserID, "", 10); err != nil || len(list) != 1 || list[0].Task != waiting {
+	if list, _, err := runtime.Tasks.Callbacks(t.Context(), key.UserID, "", 10); err != nil || len(list) != 1 || list[0].Task != waiting {
 		t.Errorf("of the end there are the callbacks %+v, %v", list, err)
 	}
 
@@ -339,8 +339,8 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
 	runtime := gatetest.Runtime(t)
-	deliveries := func() []task.Delivery {
-		list, _, err := runtime.Tasks.Deliveries(t.Context(), key.UserID, "", 10)
+	deliveries := func() []task.Callback {
+		list, _, err := runtime.Tasks.Callbacks(t.Context(), key.UserID, "", 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +348,7 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	}
 	first := submit(t, key)
 	until(t, g, first, task.Success)
-	gatetest.Eventually(t, "the callback of the first is dead", func() (list []task.Delivery, ok bool) {
+	gatetest.Eventually(t, "the callback of the first is dead", func() (list []task.Callback, ok bool) {
 		list = deliveries()
 		return list, len(list) == 1 && list[0].State == task.Dead
 	})
@@ -372,7 +372,7 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	other := g.NewKey(t, nil)
 	third := submit(t, other)
 	until(t, g, third, task.Success)
-	if list, _, err := runtime.Tasks.Deliveries(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
+	if list, _, err := runtime.Tasks.Callbacks(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
 		t.Errorf("of another key there is %+v, %v", list, err)
 	}
 	config.App = strings.ReplaceAll(config.App, "/done", "/other")

@@ -60,7 +60,7 @@ func newTask(t *task.Task, names map[string]string) Task {
 	d := t.Detail
 	return Task{
 		Task: *t, Detail: d, User: names[d.User],
-		Polled: d.Polled / 1000, Due: d.Due / 1000, Deadline: d.Deadline / 1000, Made: d.Made / 1000,
+		Polled: d.Polled / 1000, Due: d.Due / 1000, Deadline: d.Deadline / 1000, Made: d.CopyingSince / 1000,
 	}
 }
 
@@ -230,8 +230,8 @@ func listDeliveries(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := rt.Tasks.Deliveries(r.Context(), user.ID, query.Get("after"), int(limit))
-	return Page[task.Delivery]{list, next}, err
+	list, next, err := rt.Tasks.Callbacks(r.Context(), user.ID, query.Get("after"), int(limit))
+	return Page[task.Callback]{list, next}, err
 }
 
 // Backend is a backend with what the configuration says of it. Since when

@@ -23,17 +23,17 @@ func callbackCommands() []*cobra.Command {
 
 func listDeliveries(cmd *cobra.Command, args []string) error {
 	query := url.Values{"user": {args[0]}}
-	return listPages(cmd, "/modelgate/callbacks", query, func(w io.Writer, list []task.Delivery) {
+	return listPages(cmd, "/modelgate/callbacks", query, func(w io.Writer, list []task.Callback) {
 		printDeliveries(w, list...)
 	})
 }
 
 func redeliver(cmd *cobra.Command, args []string) error {
 	path := "/modelgate/callbacks/" + url.PathEscape(args[0]) + "/redeliver"
-	return request(cmd, http.MethodPost, path, nil, func(w io.Writer, delivery *task.Delivery) { printDeliveries(w, *delivery) })
+	return request(cmd, http.MethodPost, path, nil, func(w io.Writer, delivery *task.Callback) { printDeliveries(w, *delivery) })
 }
 
-func printDeliveries(w io.Writer, list ...task.Delivery) {
+func printDeliveries(w io.Writer, list ...task.Callback) {
 	fmt.Fprintln(w, "ID\tTASK\tKEY\tSTATE\tATTEMPTS\tLAST\tNEXT\tANSWER\tURL")
 	for _, d := range list {
 		answer := "-"

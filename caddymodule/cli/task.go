@@ -57,7 +57,7 @@ func printTask(w io.Writer, t *adminapi.Task) {
 	line("model", dash(t.Model))
 	line("user", dash(t.User)+", key "+t.Key)
 	line("backend", t.Backend)
-	line("hand-over", string(t.Handover))
+	line("hand-over", string(t.Delivery))
 	if t.Ref != nil {
 		line("job there", dash(t.Ref.ID))
 	}
@@ -70,8 +70,8 @@ func printTask(w io.Writer, t *adminapi.Task) {
 	if t.Failing > 0 {
 		line("without an answer", counted(t.Failing, "time", "times"))
 	}
-	if t.Word != "" {
-		line("unknown word", dash(t.Word))
+	if t.UnknownStatus != "" {
+		line("unknown word", dash(t.UnknownStatus))
 	}
 	at("made, not copied since", t.Made)
 	if t.CompletedAt == 0 {

@@ -161,7 +161,7 @@ func (s *Source) collectTasks(store string, ch chan<- prometheus.Metric) {
 	}
 	count(taskPolls, f.Polls)
 	count(taskPollErrors, f.PollErrors)
-	count(taskStrange, f.Strange)
+	count(taskStrange, f.UnknownStatuses)
 	count(taskLosses, f.Losses)
 	count(callbacksSent, f.Delivered, "delivered")
 	count(callbacksSent, f.Undelivered, "failed")

@@ -9,8 +9,8 @@ import (
 )
 
 // listDeliveries answers the callbacks of all of the user's tasks, newest first.
-func listDeliveries(req *request, _ query, p paging) ([]task.Delivery, int64, error) {
-	list, total, err := req.runtime.Tasks.DeliveryPage(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
+func listDeliveries(req *request, _ query, p paging) ([]task.Callback, int64, error) {
+	list, total, err := req.runtime.Tasks.CallbackPage(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
 	if err == nil {
 		err = req.hideForeign(list)
 	}
@@ -19,7 +19,7 @@ func listDeliveries(req *request, _ query, p paging) ([]task.Delivery, int64, er
 
 // hideForeign removes the addresses that are not those of the user's keys today. The
 // callbacks of a key without one may go to an address of the operator.
-func (req *request) hideForeign(list []task.Delivery) error {
+func (req *request) hideForeign(list []task.Callback) error {
 	own := make(map[string]string)
 	for i := range list {
 		d := &list[i]
@@ -56,7 +56,7 @@ func redeliver(req *request, _ struct{}) error {
 	if err != nil {
 		return err
 	}
-	list := []task.Delivery{delivery}
+	list := []task.Callback{delivery}
 	if err := req.hideForeign(list); err != nil {
 		return err
 	}

@@ -35,15 +35,15 @@ const (
 	// take.
 	attemptLease = 30 * time.Second
 
-	// walkMost is how many lanes are looked for in one snapshot.
-	walkMost = 256
+	// maxWalked is how many queues are read in one snapshot.
+	maxWalked = 256
 
-	// mostAnswer is how much of an answer is read, so that its connection can be
+	// maxAnswer is how much of an answer is read, so that its connection can be
 	// used again.
-	mostAnswer = 64 << 10
+	maxAnswer = 64 << 10
 
-	// mostTrouble bounds what is kept of an error.
-	mostTrouble = 200
+	// maxTrouble bounds what is kept of an error.
+	maxTrouble = 200
 )
 
 // sender sends the callbacks of the outbox.
@@ -53,12 +53,12 @@ type sender struct {
 	stop   chan struct{}
 	once   sync.Once
 
-	lanes  *lanes
-	walked time.Time // when all lanes were looked for last
+	queues *callbackQueues
+	walked time.Time // when all queues were read last
 }
 
 func newSender(e *Engine) *sender {
-	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), lanes: newLanes()}
+	return &sender{engine: e, wake: make(chan struct{}, 1), stop: make(chan struct{}), queues: newCallbackQueues()}
 }
 
 func (s *sender) nudge() {
@@ -99,14 +99,14 @@ func (s *sender) run() {
 
 // due has a callback of a key sent when its time has come.
 func (s *sender) due(user, key string, at int64) {
-	s.lanes.due(user, key, at)
+	s.queues.due(user, key, at)
 	s.nudge()
 }
 
 // claim is a callback that is going to be sent.
 type claim struct {
 	*eventRecord
-	lane *lane
+	queue *callbackQueue
 }
 
 // turn begins the attempts that are due, and returns when the next is.
@@ -115,7 +115,7 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 		return 0, err
 	}
 	now := s.engine.now()
-	given, next := s.lanes.grant(now)
+	given, next := s.queues.grant(now)
 	if len(given) == 0 { // what has no slot waits for the next that ends, which nudges
 		return time.Duration(min(next-now, idle.Milliseconds())) * time.Millisecond, nil
 	}
@@ -130,35 +130,35 @@ func (s *sender) turn(config *config) (wait time.Duration, err error) {
 			}
 			first[i] = next
 			for _, v := range all {
-				claimed = append(claimed, claim{v, g.lane})
+				claimed = append(claimed, claim{v, g.callbackQueue})
 			}
 		}
 		return nil
 	})
 	if err != nil {
 		for _, g := range given {
-			s.lanes.settle(g.lane, now, g.slots)
+			s.queues.returnSlots(g.callbackQueue, now, g.slots)
 		}
 		return 0, err
 	}
-	used := make(map[*lane]int)
+	used := make(map[*callbackQueue]int)
 	for _, c := range claimed {
-		used[c.lane]++
+		used[c.queue]++
 	}
 	for i, g := range given {
-		s.lanes.settle(g.lane, first[i], g.slots-used[g.lane])
+		s.queues.returnSlots(g.callbackQueue, first[i], g.slots-used[g.callbackQueue])
 	}
 	for _, c := range claimed {
 		s.engine.steps.Go(func() {
-			defer func() { s.lanes.settle(c.lane, never, 1); s.nudge() }()
+			defer func() { s.queues.returnSlots(c.queue, never, 1); s.nudge() }()
 			s.attempt(config, c.eventRecord)
 		})
 	}
 	return 0, nil
 }
 
-// claim claims callbacks of a lane that are due, as many as it has slots, and
-// returns when the next is due: one under way is so when its lease ends.
+// claim claims due callbacks of a queue, at most as many as it has slots. It returns when the next
+// is due: a claimed one when its lease ends.
 func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int64, err error) {
 	now := s.engine.now()
 	in := eventDue.Under(g.user.id, g.key)
@@ -191,9 +191,8 @@ func (s *sender) claim(t storage.Txn, g grant) (claimed []*eventRecord, next int
 	return claimed, timeBefore(keys[0]), nil
 }
 
-// walk looks for all lanes: at the start, and now and then, since another node
-// may have left some. It goes from one to the next, however many callbacks they
-// have.
+// walk reads all queues from the store: at the start, and now and then, since another node may have
+// left some. It skips from queue to queue, however many callbacks they have.
 func (s *sender) walk() error {
 	if !s.walked.IsZero() && time.Since(s.walked) < idle {
 		return nil
@@ -201,17 +200,17 @@ func (s *sender) walk() error {
 	in := eventDue.Under()
 	for more := true; more; {
 		err := s.engine.view(s.engine.life, func(r storage.Reader) error {
-			for range walkMost {
+			for range maxWalked {
 				keys, err := in.Keys(r, 1)
 				if more = err == nil && len(keys) > 0; !more {
 					return err
 				}
-				user, key, is := laneOf(keys[0])
-				if !is { // nothing here writes such a key; Verify tells of it
+				user, key, is := callbackQueueOf(keys[0])
+				if !is { // no code writes such a key; Verify reports it
 					in = in.FromKey(append(keys[0], 0))
 					continue
 				}
-				s.lanes.due(user, key, timeBefore(keys[0]))
+				s.queues.due(user, key, timeBefore(keys[0]))
 				_, behind := eventDue.Under(user, key).Bounds()
 				in = in.FromKey(behind)
 			}
@@ -225,11 +224,11 @@ func (s *sender) walk() error {
 	return nil
 }
 
-// laneOf returns the user and the API key in a key of the outbox.
-func laneOf(due []byte) (user, key string, is bool) {
-	lane := due[min(len(due), len(eventDuePrefix)+1):]
-	lane = lane[:max(0, len(lane)-len("/12345678/")-idSize)]
-	user, key, is = strings.Cut(string(lane), "/")
+// callbackQueueOf returns the user and the API key in a key of the outbox.
+func callbackQueueOf(due []byte) (user, key string, is bool) {
+	name := due[min(len(due), len(eventDuePrefix)+1):]
+	name = name[:max(0, len(name)-len("/12345678/")-idSize)]
+	user, key, is = strings.Cut(string(name), "/")
 	return user, key, is && user != "" && key != ""
 }
 
@@ -261,7 +260,7 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return // it was not the receiver's fault
 		}
 	}
-	var after *eventRecord   // nil: somebody else has the callback by now
+	var after *eventRecord   // nil: another engine has claimed the callback
 	var gone *identity.Event // nil: its address is used further
 	noted := e.durably("noting a callback", v.Task, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {
@@ -283,7 +282,7 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 		})
 	})
 	if noted && gone != nil {
-		e.opts.Told(*gone)
+		e.opts.OnAudit(*gone)
 	}
 	if noted && after != nil {
 		e.figures.noted(after.State)
@@ -311,8 +310,8 @@ func (v *eventRecord) note(now int64, sent bool, url string, status int, trouble
 		v.Due = now + jitter(attempts[v.Attempts]).Milliseconds()
 	}
 	v.Trouble = trouble.Error()
-	if len(v.Trouble) > mostTrouble {
-		v.Trouble = v.Trouble[:mostTrouble]
+	if len(v.Trouble) > maxTrouble {
+		v.Trouble = v.Trouble[:maxTrouble]
 	}
 }
 
@@ -342,7 +341,7 @@ func post(ctx context.Context, client *http.Client, address Address, id string, 
 		return 0, errors.New("the receiver cannot be reached")
 	}
 	defer response.Body.Close()
-	_, _ = io.CopyN(io.Discard, response.Body, mostAnswer)
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return response.StatusCode, errors.New("the receiver answered " + strconv.Itoa(response.StatusCode))
 	}
@@ -351,7 +350,7 @@ func post(ctx context.Context, client *http.Client, address Address, id string, 
 
 // Test sends an event of the type callback.test to the address of a key of a
 // user, once, and returns what it was answered.
-func (e *Engine) Test(ctx context.Context, actor, user, key string) (Delivery, error) {
+func (e *Engine) Test(ctx context.Context, actor, user, key string) (Callback, error) {
 	config := e.config.Load()
 	var address Address
 	var has bool
@@ -364,19 +363,55 @@ func (e *Engine) Test(ctx context.Context, actor, user, key string) (Delivery, e
 		return has, err
 	})
 	if err != nil {
-		return Delivery{}, err
+		return Callback{}, err
 	}
 	if !has {
-		return Delivery{}, fault.New(fault.NotFound, "this API key has no callback address")
+		return Callback{}, fault.New(fault.NotFound, "this API key has no callback address")
 	}
 	now := e.store.Now()
 	body, err := json.Marshal(payload{eventTest, now.Unix(), struct{}{}})
 	if err != nil {
-		return Delivery{}, err
+		return Callback{}, err
 	}
-	d := Delivery{ID: "evt_" + rand.Text(), Key: key, State: Delivered, Created: now.Unix(), Attempts: 1, Last: now.Unix(), URL: address.URL}
+	d := Callback{ID: "evt_" + rand.Text(), Key: key, State: Delivered, Created: now.Unix(), Attempts: 1, Last: now.Unix(), URL: address.URL}
 	if d.Status, err = post(ctx, config.Client, address, d.ID, now, body); err != nil {
 		d.State, d.Trouble = Dead, err.Error()
 	}
 	return d, nil
+}
+
+// redeliveryFor is how long after its end a callback can be sent again
+// (docs/reference/tasks.md#callbacks).
+const redeliveryFor = 7 * 24 * time.Hour
+
+// Redeliver sends the callback of a task again, in a new round of attempts. That
+// is so for 7 days after it was delivered or given up.
+func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Callback, error) {
+	var after *eventRecord
+	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
+	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
+		v, err := readEvent(t, task)
+		if err != nil {
+			return false, err
+		}
+		now := e.now()
+		if v == nil || !owner.owns(v.Key, v.User) {
+			return false, fault.New(fault.NotFound, "there is no callback of this task")
+		}
+		event.User, event.Key = v.User, v.Key
+		if v.State != Undelivered && now >= v.Ended+redeliveryFor.Milliseconds() {
+			return false, fault.New(fault.Conflict, "a callback can be sent again for 7 days")
+		}
+		after, err = changeEvent(t, task, func(v *eventRecord) bool {
+			v.State, v.Attempts, v.Due, v.Ended = Undelivered, 0, now, 0
+			v.Fence++
+			return true
+		})
+		return true, err
+	})
+	if err != nil {
+		return Callback{}, err
+	}
+	e.callbackDue(after.User, after.Key, after.Due)
+	return after.callback(), nil
 }

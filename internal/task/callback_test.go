@@ -29,9 +29,9 @@ func (w *world) ended(change func(s *Submission)) *Task {
 func plain(*Submission) {}
 
 // delivery returns the callback of a task.
-func (w *world) delivery(task string) Delivery {
+func (w *world) delivery(task string) Callback {
 	w.t.Helper()
-	list, _, err := w.Deliveries(context.Background(), ann, "", 100)
+	list, _, err := w.Callbacks(context.Background(), ann, "", 100)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (w *world) delivery(task string) Delivery {
 		}
 	}
 	w.t.Fatalf("no callback of %s among %+v", task, list)
-	return Delivery{}
+	return Callback{}
 }
 
 func TestACallbackSaysWhatATaskIs(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAKeyWithoutAnAddressHasNoCallback(t *testing.T) {
 		w.hooks.mu.Unlock()
 		w.must(video())
 		w.sleep(time.Minute)
-		list, next, err := w.Deliveries(w.t.Context(), ann, "", 0)
+		list, next, err := w.Callbacks(w.t.Context(), ann, "", 0)
 		if err != nil || next != "" || len(list) != 1 || list[0].Task != task.ID {
 			t.Errorf("%+v, %q, %v", list, next, err)
 		}
@@ -188,7 +188,7 @@ func TestWhatEndsACallback(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer   func(n int) int
 		after    time.Duration
-		state    DeliveryState
+		state    CallbackState
 		attempts int
 		status   int
 		trouble  string
@@ -251,7 +251,7 @@ func TestOneSlowReceiverKeepsNobodyWaiting(t *testing.T) {
 		}
 		w.sleep(5 * time.Second)
 		w.hooks.mu.Lock()
-		if w.hooks.peak != mostOfKey {
+		if w.hooks.peak != maxOfKey {
 			t.Errorf("%d at once to one receiver", w.hooks.peak)
 		}
 		w.hooks.mu.Unlock()
@@ -269,7 +269,7 @@ func TestRedelivery(t *testing.T) {
 		w.hooks.answers(func(int) int { return 410 })
 		task := w.ended(plain)
 		synctest.Wait()
-		again := func() (Delivery, error) {
+		again := func() (Callback, error) {
 			return w.Redeliver(context.Background(), "operator", OfUser(ann), task.ID)
 		}
 		w.hooks.mu.Lock()
@@ -326,7 +326,7 @@ func TestDeliveriesAreListedLatestFirst(t *testing.T) {
 		synctest.Wait()
 		var got []string
 		for after := ""; ; {
-			list, next, err := w.Deliveries(w.t.Context(), ann, after, 2)
+			list, next, err := w.Callbacks(w.t.Context(), ann, after, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -340,10 +340,10 @@ func TestDeliveriesAreListedLatestFirst(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if _, _, err := w.Deliveries(w.t.Context(), "user_bob", want[0], 2); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := w.Callbacks(w.t.Context(), "user_bob", want[0], 2); codeOf(err) != fault.InvalidParameter {
 			t.Error(err)
 		}
-		if _, _, err := w.Deliveries(w.t.Context(), ann, "", 101); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := w.Callbacks(w.t.Context(), ann, "", 101); codeOf(err) != fault.InvalidParameter {
 			t.Error(err)
 		}
 	})

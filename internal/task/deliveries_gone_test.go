@@ -19,7 +19,7 @@ func TestTheListOfCallbacksGoesOnPastAKeyThatLeadsToNone(t *testing.T) {
 		for _, id := range ids {
 			w.until(id, Success, 10*60e9)
 		}
-		list, _, err := w.Deliveries(context.Background(), ann, "", 10)
+		list, _, err := w.Callbacks(context.Background(), ann, "", 10)
 		if err != nil || len(list) != 4 {
 			t.Fatal(len(list), err)
 		}
@@ -29,7 +29,7 @@ func TestTheListOfCallbacksGoesOnPastAKeyThatLeadsToNone(t *testing.T) {
 		}
 		n := 0
 		for after, turns := "", 0; turns < 10; turns++ {
-			page, next, err := w.Deliveries(context.Background(), ann, after, 2)
+			page, next, err := w.Callbacks(context.Background(), ann, after, 2)
 			if err != nil {
 				t.Fatalf("after %d: %v", n, err)
 			}

@@ -22,7 +22,7 @@ func TestAListOfCallbacksPassesAKeyOfNone(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if list, next, err := w.Deliveries(context.Background(), ann, "", 1); err != nil || len(list) > 0 {
+		if list, next, err := w.Callbacks(context.Background(), ann, "", 1); err != nil || len(list) > 0 {
 			t.Error(list, next, err)
 		}
 	})

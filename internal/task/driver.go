@@ -1,9 +1,9 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,24 +18,14 @@ const (
 	// window is how many due tasks are read and claimed at once.
 	window = 64
 
-	// Of one backend, so many hand-overs, looks and copies run at once. It
-	// bounds memory; what is above it waits in the store.
-	mostHandovers = 64
-	mostLooks     = 64
-	mostCopies    = 16
+	// How many deliveries, looks and copies of one backend run at once. It bounds memory; the
+	// others wait in the store.
+	maxDeliveries = 64
+	maxLooks      = 64
+	maxCopies     = 16
 
-	// takeMost is how many tasks get a slot in one transaction.
-	takeMost = 16
-
-	// idle is how long a driver sleeps at most: it looks for what another node
-	// has left.
-	idle = time.Minute
-
-	// pollTimeout bounds one question to a backend.
-	pollTimeout = 30 * time.Second
-
-	// wakePause is how soon after a poll a wake-up can bring the next.
-	wakePause = time.Second
+	// maxTaken is how many tasks get a slot in one transaction.
+	maxTaken = 16
 )
 
 // driver drives the tasks of one backend.
@@ -48,10 +38,10 @@ type driver struct {
 	stop chan struct{}
 	once sync.Once
 
-	handing seats         // of hand-overs
-	looking seats         // of looks
-	copying chan struct{} // a token for each copy under way
-	polls   bucket
+	deliveries semaphore
+	looks      semaphore
+	copying    chan struct{} // a token for each copy under way
+	polls      rateLimiter
 
 	mu       sync.Mutex
 	paused   time.Time // until when the backend is too busy for more
@@ -69,11 +59,11 @@ func newDriver(e *Engine, name string) *driver {
 	return &driver{
 		engine: e, name: name,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		copying: make(chan struct{}, mostCopies), delays: make(map[string]*delay),
+		copying: make(chan struct{}, maxCopies), delays: make(map[string]*delay),
 	}
 }
 
-// nudge has the driver look what there is to do.
+// nudge makes the driver look for work.
 func (d *driver) nudge() {
 	select {
 	case d.wake <- struct{}{}:
@@ -81,7 +71,7 @@ func (d *driver) nudge() {
 	}
 }
 
-// nudgeBy has the driver look at a time, unless it does so before by itself.
+// nudgeBy makes the driver look for work when due, unless it will do so earlier.
 func (d *driver) nudgeBy(due int64) {
 	in := time.Duration(due-d.engine.now()) * time.Millisecond // the clock of the store may be set, that of timers is not
 	if next := d.next.Load(); next == nil || in < time.Until(*next) {
@@ -89,7 +79,7 @@ func (d *driver) nudgeBy(due int64) {
 	}
 }
 
-// halt has the driver begin nothing more.
+// halt makes the driver begin nothing more.
 func (d *driver) halt() { d.once.Do(func() { close(d.stop) }) }
 
 // run drives until halt.
@@ -123,21 +113,21 @@ func (d *driver) run() {
 	}
 }
 
-// turn begins what there is to do now, and returns when to look again.
+// turn begins the work there is now, and returns when to look again.
 func (d *driver) turn(b Backend) (time.Duration, error) {
 	wait, unfed := d.feed(b)
 	next, err := d.look(b) // what waits and cannot be begun keeps nothing that runs
 	return max(min(wait, next), time.Millisecond), errors.Join(unfed, err)
 }
 
-// feed hands over the tasks that a slot is free for.
+// feed delivers tasks that wait, as far as slots are free.
 func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
-	most := d.handing.room(takeMost, mostHandovers)
+	most := d.deliveries.available(maxTaken, maxDeliveries)
 	if d.wasBusy() {
-		most = d.handing.room(1, 1) // one tries whether it still is
+		most = d.deliveries.available(1, 1) // one tries whether it still is
 	}
 	if most == 0 {
 		return idle, nil // the next that ends nudges
@@ -145,7 +135,7 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	taken, aside, err := d.take(b, most)
 	for _, rec := range taken {
 		d.sends(rec.User)
-		d.begin(&d.handing, func() { d.handOver(rec) })
+		d.begin(&d.deliveries, func() { d.deliver(rec) })
 	}
 	if len(taken) == most || aside > 0 { // there may be more behind them
 		return 0, err
@@ -153,12 +143,12 @@ func (d *driver) feed(b Backend) (wait time.Duration, err error) {
 	return idle, err
 }
 
-// begin runs something that takes a seat meanwhile.
-func (d *driver) begin(s *seats, fn func()) {
-	s.take()
+// begin runs fn with a slot of a semaphore.
+func (d *driver) begin(s *semaphore, fn func()) {
+	s.acquire()
 	d.engine.steps.Go(func() {
 		defer func() {
-			if s.give() {
+			if s.release() {
 				d.nudge()
 			}
 		}()
@@ -166,20 +156,19 @@ func (d *driver) begin(s *seats, fn func()) {
 	})
 }
 
-// handOver sends a task that has waited.
-func (d *driver) handOver(rec *record) {
+// deliver sends a task that has waited.
+func (d *driver) deliver(rec *record) {
 	job, err := d.engine.job(d.engine.life, rec)
 	if err != nil {
 		d.engine.log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
 		d.engine.deferTask(rec, DefaultBusyTimeout, backends.UpstreamError, 0, true)
 		return
 	}
-	d.engine.handOver(rec, job, nil)
+	d.engine.deliver(rec, job, nil)
 }
 
-// take gives slots to at most so many of those that wait longest, as far as
-// there are any, and returns them. It puts tasks of delayed users aside, and returns
-// how many.
+// take gives slots to the tasks that wait longest, at most so many, and returns them. It puts tasks
+// of delayed users aside, and returns how many.
 func (d *driver) take(b Backend, most int) (taken []*record, aside int, err error) {
 	e := d.engine
 	in := queue.Under(b.Name)
@@ -198,7 +187,7 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 		return nil, 0, err
 	}
 	var unread []error
-	given := make(map[string]int64) // by runs that may have been committed without anybody knowing
+	given := make(map[string]int64) // by earlier runs, which may have been committed with an unknown outcome
 	err = e.update(e.life, func(t storage.Txn) error {
 		taken, unread, aside = nil, nil, 0
 		tried := make(map[string]bool) // delayed users of whom one task is taken
@@ -207,11 +196,11 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 			if err != nil {
 				return err
 			}
-			if rec != nil && rec.Handover == Sending && rec.Fence == fence && rec.Owner == e.id {
+			if rec != nil && rec.Delivery == Sending && rec.Fence == fence && rec.Owner == e.id {
 				taken = append(taken, rec)
 			}
 		}
-		keys, err := in.Keys(t, most-len(taken)+mostUnreadable)
+		keys, err := in.Keys(t, most-len(taken)+maxUnreadable)
 		if err != nil {
 			return err
 		}
@@ -220,55 +209,50 @@ func (d *driver) take(b Backend, most int) (taken []*record, aside int, err erro
 			if err != nil || !l.room(b.MaxRunning) || len(taken) == most {
 				return err
 			}
-			now := e.now()
-			sent := false
-			rec, err := change(t, lastID(key), func(r *record) bool {
-				if !r.waiting() || now >= r.Deadline {
-					return false
-				}
-				wait, delayed := d.delayed(r.User)
-				if sent = wait == 0 && !tried[r.User]; sent {
-					r.send(e.id, now)
-					tried[r.User] = delayed
-					return true
-				}
-				r.Resume = now + d.aside(r.User, max(wait, interval(0, 0))).Milliseconds()
-				r.release(r.lookWaiting(b.BusyTimeout))
-				aside++
-				return true
-			})
-			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
-				unread = append(unread, err)
-				continue
-			}
+			rec, err := readable(t, key, &unread)
 			if err != nil {
 				return err
 			}
-			if sent {
-				given[rec.ID] = rec.Fence
-				taken = append(taken, rec)
+			if rec == nil {
+				continue
+			}
+			tr, c := transitionSend, change{known: rec, before: rec, counts: &l, busyTimeout: b.BusyTimeout}
+			wait, delayed := d.delayed(rec.User)
+			if wait > 0 || tried[rec.User] {
+				tr, c.pause = transitionPutAside, d.aside(rec.User, max(wait, interval(0, 0)))
+			}
+			done, err := e.transitions.apply(e.life, t, tr, &c)
+			switch {
+			case err != nil:
+				return err
+			case !done:
+			case tr == transitionPutAside:
+				aside++
+			default:
+				tried[rec.User] = delayed
+				given[rec.ID] = c.after.Fence
+				taken = append(taken, c.after)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err // what may have been taken is in doubt when its lease ends
+		return nil, 0, err // if it was committed after all, the delivery is unknown when the lease ends
 	}
 	return taken, aside, errors.Join(unread...)
 }
 
-// mostUnreadable is how many tasks that cannot be read are passed over for those
-// behind them.
-const mostUnreadable = 16
+// maxUnreadable is how many tasks that cannot be read are skipped in one transaction.
+const maxUnreadable = 16
 
-// look begins looks at the tasks that are due, as far as there is room for them.
+// look begins looks at the tasks that are due, as far as the limits allow.
 func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	e := d.engine
-	most, refill := d.polls.free(b.PollsPerSecond, time.Now())
+	most, refill := d.polls.available(b.PollsPerSecond, time.Now())
 	if most == 0 {
 		return refill, nil
 	}
-	if most = d.looking.room(min(most, window), mostLooks); most == 0 {
+	if most = d.looks.available(min(most, window), maxLooks); most == 0 {
 		return idle, nil // the next that ends nudges
 	}
 	next, err := e.nextDue(b.Name)
@@ -278,7 +262,7 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	claimed, err := e.claimDue(b.Name, most)
 	d.polls.take(len(claimed))
 	for _, rec := range claimed {
-		d.begin(&d.looking, func() { d.step(b, rec) })
+		d.begin(&d.looks, func() { d.step(b, rec) })
 	}
 	return 0, err
 }
@@ -296,15 +280,13 @@ func (e *Engine) nextDue(backend string) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// claimDue claims tasks that are due. One whose lease has not ended is being sent:
-// it is nobody else's until then, and due then.
+// claimDue claims tasks that are due. A task that is being sent is due again when its lease ends.
 func (e *Engine) claimDue(backend string, most int) (claimed []*record, err error) {
 	in := due.Under(backend)
 	var unread []error
 	err = e.update(e.life, func(t storage.Txn) error {
 		claimed, unread = nil, nil
-		now := e.now()
-		keys, err := in.Before(backend, now+1).Keys(t, most+mostUnreadable)
+		keys, err := in.Before(backend, e.now()+1).Keys(t, most+maxUnreadable)
 		if err != nil {
 			return err
 		}
@@ -312,16 +294,8 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 			if len(claimed) == most {
 				break
 			}
-			held := false
-			rec, err := change(t, lastID(key), func(r *record) bool {
-				if held = now < r.Lease; held {
-					r.Due = r.Lease
-				} else {
-					r.claim(e.id, now)
-				}
-				return true
-			})
-			if errors.Is(err, storage.ErrUnreadable) { // of it nothing has been changed yet
+			rec, err := readTask(t, lastID(key))
+			if errors.Is(err, storage.ErrUnreadable) {
 				unread = append(unread, err)
 				continue
 			}
@@ -334,8 +308,17 @@ func (e *Engine) claimDue(backend string, most int) (claimed []*record, err erro
 				}
 				continue
 			}
-			if !held {
-				claimed = append(claimed, rec)
+			c := change{known: rec, before: rec}
+			mine, err := e.transitions.apply(e.life, t, transitionClaim, &c)
+			switch {
+			case err != nil:
+				return err
+			case mine:
+				claimed = append(claimed, c.after)
+				continue
+			}
+			if _, err := e.transitions.apply(e.life, t, transitionPostpone, &c); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -351,76 +334,55 @@ func (d *driver) step(b Backend, rec *record) {
 	switch {
 	case rec.over() && rec.Ref != nil:
 		d.watch(b, rec)
-	case rec.Handover == None:
+	case rec.Delivery == None:
 		d.resume(b, rec)
-	case rec.Handover == Sending: // the lease has run out: whoever sent it is gone
-		d.engine.doubt(b, rec)
-	case rec.Handover == Doubt:
+	case rec.Delivery == Sending: // the lease has run out: the engine that sent it is gone
+		d.engine.lostTrack(b, rec)
+	case rec.Delivery == Unknown:
 		d.reconcile(b, rec)
-	case rec.Ref == nil: // nothing here writes such a record; Verify tells of it
+	case rec.Ref == nil: // no code writes such a record; Verify reports it
 		d.engine.log.Error("a task has no reference to be asked for by", zap.String("task_id", rec.ID))
-		d.release(rec, func(*record) int64 { return d.engine.now() + idle.Milliseconds() })
+		d.release(rec, idle)
 	default:
 		d.poll(b, rec)
 	}
 }
 
-// resume looks at a task that waits. It fails if its time is over, or if its backend
-// has refused it for too long and takes others; a deferred task whose pause is over goes back into the
-// queue. One that was looked at earlier on request goes on waiting.
+// resume looks at a task that waits. The task fails if its deadline has passed, or if its backend
+// has refused it for too long and takes others. Otherwise it goes on waiting, in the queue if its
+// pause is over.
 func (d *driver) resume(b Backend, rec *record) {
 	now := d.engine.now()
 	long := rec.deferred() && rec.RefusedSince != 0 && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds()
 	switch {
 	case now >= rec.Deadline:
-		d.finish(rec, outcome{state: Failed, failure: timeout, only: rec.fenced})
+		d.fail(rec, timeout)
 	case long && !d.patient():
-		d.finish(rec, outcome{state: Failed, failure: refusedFor(rec.Refusal, b.BusyTimeout), only: rec.fenced})
+		d.fail(rec, refusedFor(rec.Refusal, b.BusyTimeout))
 	default:
-		d.requeue(rec, now, b.BusyTimeout)
+		d.move(transitionRequeue, change{known: rec, busyTimeout: b.BusyTimeout, patient: d.patient()})
+		d.nudge()
 	}
 }
 
-// requeue gives the claim of a task that waits back. If its pause is over it goes to
-// the end of the queue: behind others that may be taken.
-func (d *driver) requeue(rec *record, now int64, timeout time.Duration) {
-	e := d.engine
-	err := e.update(e.life, func(t storage.Txn) error {
-		l, err := readLoad(t, rec.Backend)
-		if err != nil {
-			return err
-		}
-		_, err = changeKnown(t, rec, func(r *record) bool {
-			if !rec.fenced(r) || !r.waiting() {
-				return false
-			}
-			if r.RefusedSince != 0 && d.patient() {
-				r.RefusedSince = now
-			}
-			if r.deferred() && now >= r.Resume {
-				r.Resume, r.Place = 0, l.Last+1
-			}
-			r.release(r.lookWaiting(timeout))
-			return true
-		})
-		return err
-	})
+// move carries out a transition of a claimed task. If that fails the task is looked at again when
+// its lease has run out.
+func (d *driver) move(tr *transition, c change) (after *record, done bool) {
+	after, done, err := d.engine.move(d.engine.life, tr, c)
 	if err != nil {
-		e.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
+		d.engine.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", c.known.ID), zap.Error(err))
 	}
-	d.nudge()
+	return after, done
 }
 
-// lookWaiting is when a task that waits is looked at, Unix milliseconds.
-func (r *record) lookWaiting(timeout time.Duration) int64 {
-	due := r.Deadline
-	if r.Resume != 0 {
-		due = min(due, r.Resume)
-		if r.RefusedSince != 0 {
-			due = min(due, r.RefusedSince+timeout.Milliseconds())
-		}
-	}
-	return due
+// fail ends a claimed task without a charge.
+func (d *driver) fail(rec *record, why *Error) {
+	d.move(transitionFail, change{known: rec, failure: why})
+}
+
+// release gives the claim of a task back, to be looked at again after a pause.
+func (d *driver) release(rec *record, pause time.Duration) {
+	d.move(transitionRelease, change{known: rec, due: d.engine.now() + pause.Milliseconds()})
 }
 
 // refusedFor is why a task fails that its backend has refused for too long.
@@ -431,7 +393,58 @@ func refusedFor(reason backends.Reason, timeout time.Duration) *Error {
 	return failure(backends.UpstreamError, fmt.Sprintf("the generation service has refused the task for %v", timeout))
 }
 
-// jitter spreads what would else come together, by a fifth.
-func jitter(d time.Duration) time.Duration {
-	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // nobody gains by knowing it
+// keepLease renews the claim of a long copy until over is called. It ends the context if another
+// engine has claimed the task.
+func (d *driver) keepLease(rec *record) (ctx context.Context, over func()) {
+	ctx, cancel := context.WithCancel(d.engine.life)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(leaseFor / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_, held, err := d.engine.move(ctx, transitionRenew, change{known: rec})
+			if err == nil && !held {
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}
+
+// semaphore bounds what runs at once. The zero value is ready to use.
+type semaphore struct {
+	mu     sync.Mutex
+	taken  int
+	wanted bool // more was asked for than was available
+}
+
+// available returns how many of the asked slots are free, of most in all. If fewer are free, the
+// next release reports that a slot is wanted.
+func (s *semaphore) available(asked, most int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := max(0, min(asked, most-s.taken))
+	s.wanted = left < asked
+	return left
+}
+
+func (s *semaphore) acquire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken++
+}
+
+// release gives a slot back, and reports whether one is wanted.
+func (s *semaphore) release() (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	wanted, s.wanted = s.wanted, false
+	return wanted
 }

@@ -63,7 +63,7 @@ func TestABackendThatAsksForTimeGetsIt(t *testing.T) {
 		}, 40 * time.Second, 73 * time.Second},
 		"for ever": {func() (backends.Status, error) {
 			return backends.Status{State: backends.Running, RetryAfter: 1000 * time.Hour}, nil
-		}, mostPause, mostPause + time.Second},
+		}, maxPause, maxPause + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -96,7 +96,7 @@ func TestAWordNobodyKnowsChangesNothing(t *testing.T) {
 		task := w.must(video())
 		w.sleep(time.Hour)
 		task = w.is(task.ID, Queued)
-		if task.Detail.Word != "defragmenting" || w.Figures().Strange < 100 {
+		if task.Detail.UnknownStatus != "defragmenting" || w.Figures().UnknownStatuses < 100 {
 			t.Errorf("%+v, %+v", task.Detail, w.Figures())
 		}
 		w.has(1000, 100)
@@ -190,7 +190,7 @@ func TestATaskHasADayAtItsBackend(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		task := w.must(video())
-		w.sleep(handoverLife - time.Second)
+		w.sleep(jobLife - time.Second)
 		w.is(task.ID, InProgress)
 		w.sleep(2 * time.Second)
 		if task = w.is(task.ID, Failed); task.Error.Reason != backends.TaskTimeout {
@@ -217,7 +217,7 @@ func TestATaskThatTimesOutIsCancelledWhereThatIsPossible(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
 		task := w.must(video())
-		w.sleep(handoverLife + time.Second)
+		w.sleep(jobLife + time.Second)
 		w.is(task.ID, Failed)
 		if !w.works.jobs[backends.Token(task.ID)].cancelled || w.record(task.ID).Due != 0 {
 			t.Error("the job runs on, or is watched")
@@ -228,7 +228,7 @@ func TestATaskThatTimesOutIsCancelledWhereThatIsPossible(t *testing.T) {
 func TestASuccessAtTheDeadlineIsASuccess(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.sleep(handoverLife - 20*time.Second)
+		w.sleep(jobLife - 20*time.Second)
 		w.works.set(func(s *works) {
 			s.poll = func(*work) (backends.Status, error) {
 				if w.now() < w.record(task.ID).Deadline {

@@ -1,13 +1,11 @@
 package task
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,8 +62,8 @@ type Config struct {
 	// Kept is how long tasks are kept that are over. Default: 90 days.
 	Kept time.Duration
 
-	// Callbacks says where callbacks go. Default: nowhere.
-	Callbacks Callbacks
+	// CallbackAddresses says where callbacks go. Default: nowhere.
+	Callbacks CallbackAddresses
 
 	// Client sends callbacks. It dials only what may be dialled; redirects are
 	// not followed, whatever it says. Needed where there are Callbacks.
@@ -98,7 +96,9 @@ type Engine struct {
 	locks  keymutex.KeyedMutex // of idempotency keys and session ids
 	noting sync.Map            // id of a task that a backend has accepted → chan struct{}, closed when that is noted
 
-	undriven places // of what nobody drives
+	transitions transitions // carries them out
+
+	undriven cursors // of backends without a driver
 
 	life context.Context // of everything under way
 	end  context.CancelFunc
@@ -109,129 +109,6 @@ type Engine struct {
 	sender  *sender
 	steps   sync.WaitGroup // everything under way
 	figures figures
-}
-
-// Options are what an [Engine] is told by the rest of the house.
-type Options struct {
-	// Told is told of lines of the audit when they are durable. Default: nobody.
-	Told func(identity.Event)
-
-	// Logger is told of what an operator must know. Default: none.
-	Logger *zap.Logger
-}
-
-// Open returns the engine of a store. It does nothing of its own until
-// [Engine.Serve] tells it what is configured.
-func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
-	if opts.Told == nil {
-		opts.Told = func(identity.Event) {}
-	}
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
-	e := &Engine{id: rand.Text(), store: store, ledger: l, opts: opts, log: opts.Logger, drivers: make(map[string]*driver)}
-	e.config.Store(&config{Config: Config{Unfinished: DefaultUnfinished, Kept: DefaultKept}})
-	e.life, e.end = context.WithCancel(context.Background())
-	return e
-}
-
-// Serve makes a configuration the one in force, and resumes what was left. A
-// backend that it still has is driven on without a break, one that it has not
-// any more is driven no further: its tasks wait.
-func (e *Engine) Serve(c Config) error {
-	if c.Unfinished == 0 {
-		c.Unfinished = DefaultUnfinished
-	}
-	if c.Kept == 0 {
-		c.Kept = DefaultKept
-	}
-	if c.Kept < SessionWindow {
-		return fmt.Errorf("tasks are kept for at least %v, as long as their session ids are in use, this is %v", SessionWindow, c.Kept)
-	}
-	if c.Callbacks != nil && c.Client == nil {
-		return errors.New("callbacks need a client that sends them")
-	}
-	next := &config{Config: c, backends: make(map[string]Backend, len(c.Backends))}
-	for _, b := range c.Backends {
-		if !isName(b.Name) {
-			return fmt.Errorf("the name of a backend is 1 to 64 characters of a-z, 0-9, - and _, this is %q", b.Name)
-		}
-		if _, twice := next.backends[b.Name]; twice {
-			return fmt.Errorf("there are two backends of the name %s", b.Name)
-		}
-		if f, is := b.Backend.(backends.Fetcher); is && f.OnlyBytes() && c.Keeper == nil {
-			return fmt.Errorf("the backend %s gives bytes and no links: it needs copies of media to be kept", b.Name)
-		}
-		if b.PollsPerSecond == 0 {
-			b.PollsPerSecond = DefaultPolls
-		}
-		if b.BusyTimeout == 0 {
-			b.BusyTimeout = DefaultBusyTimeout
-		}
-		next.backends[b.Name] = b
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return errors.New("the task engine is closed")
-	}
-	e.config.Store(next)
-	for name, d := range e.drivers {
-		if _, stays := next.backends[name]; !stays {
-			d.halt()
-			delete(e.drivers, name)
-		}
-	}
-	for name := range next.backends {
-		if d := e.drivers[name]; d != nil {
-			d.nudge()
-			continue
-		}
-		d := newDriver(e, name)
-		e.drivers[name] = d
-		e.steps.Go(d.run)
-	}
-	if e.sender == nil {
-		e.sender = newSender(e)
-		e.steps.Go(e.sender.run)
-	}
-	e.sender.nudge()
-	return nil
-}
-
-// isName tells whether text can name a backend: it is part of keys.
-func isName(text string) bool {
-	for _, c := range []byte(text) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 64
-}
-
-// Close begins nothing more, waits until ctx ends for what is under way, and
-// ends the rest: what that was is found again by the next engine.
-func (e *Engine) Close(ctx context.Context) {
-	e.mu.Lock()
-	e.closed = true
-	for _, d := range e.drivers {
-		d.halt()
-	}
-	if e.sender != nil {
-		e.sender.halt()
-	}
-	e.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		e.steps.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-	e.end()
-	<-ended
 }
 
 // begin counts something as under way; false when the engine is closed. The
@@ -252,36 +129,34 @@ func (e *Engine) backend(name string) (Backend, bool) {
 	return b, found
 }
 
-// nudge has the driver of a backend look what there is to do.
-func (e *Engine) nudge(backend string) {
+// driverOf returns the driver of a backend; nil: it is not configured.
+func (e *Engine) driverOf(backend string) *driver {
 	e.mu.Lock()
-	d := e.drivers[backend]
-	e.mu.Unlock()
-	if d != nil {
+	defer e.mu.Unlock()
+	return e.drivers[backend]
+}
+
+// nudge makes the driver of a backend look for work.
+func (e *Engine) nudge(backend string) {
+	if d := e.driverOf(backend); d != nil {
 		d.nudge()
 	}
 }
 
-// nudgeBy has the driver of a backend look at a time at the latest.
-func (e *Engine) nudgeBy(backend string, due int64) {
+// callbackDue has a callback of an API key sent when it is due.
+func (e *Engine) callbackDue(user, key string, at int64) {
 	e.mu.Lock()
-	d := e.drivers[backend]
+	s := e.sender
 	e.mu.Unlock()
-	if d != nil {
-		d.nudgeBy(due)
+	if s != nil {
+		s.due(user, key, at)
 	}
-}
-
-// driven are the names of the backends that are configured, in order.
-func (e *Engine) driven() []string {
-	return slices.Sorted(maps.Keys(e.config.Load().backends))
 }
 
 func (e *Engine) now() int64 { return milliseconds(e.store.Now()) }
 
-// unknownTries is how often a change is run again whose outcome the store does
-// not know. All changes here compare before they set, so that one which has
-// happened is not done again.
+// unknownTries is how often a change is run again whose outcome the store does not know. All
+// changes here compare before they write, so that no change happens twice.
 const unknownTries = 8
 
 // update changes tasks where no money moves.
@@ -296,13 +171,66 @@ func (e *Engine) update(ctx context.Context, fn func(storage.Txn) error) error {
 	return unavailable(err)
 }
 
+// move carries out a transition of a known task in a transaction of its own, and tells those who
+// wait for a change of the task. It returns the task as it is then, nil if there is none, and
+// whether the transition was carried out.
+func (e *Engine) move(ctx context.Context, tr *transition, c change) (after *record, done bool, err error) {
+	var was *record // before the first run
+	var event *identity.Event
+	run := func(t storage.Txn) (err error) {
+		this := c
+		if this.before, err = tasks.Reread(t, c.known); err != nil {
+			return err
+		}
+		was = cmp.Or(was, this.before)
+		done, err = e.transitions.apply(ctx, t, tr, &this)
+		after, event = this.after, this.event
+		return err
+	}
+	if tr.money() {
+		err = e.ledger.Update(ctx, c.known.User, nil, func(t *ledger.Txn) error { return run(t) })
+	} else {
+		err = e.update(ctx, run)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if event != nil {
+		e.opts.OnAudit(*event)
+	}
+	switch {
+	case after == nil:
+	case !after.over():
+		e.changed(was, after)
+	default:
+		if done && !was.over() {
+			e.figures.count(after)
+		}
+		e.cache.put(after)
+		if !c.known.over() { // what is known may be old: an earlier run may have ended it
+			e.ended(after)
+		}
+	}
+	return after, done, nil
+}
+
+// note is move of what is known here alone, such as the answer of a backend: it tries until that
+// is durable or the engine ends. It reports whether it is durable.
+func (e *Engine) note(tr *transition, c change) (after *record, noted bool) {
+	noted = e.durably("noting a task: "+tr.name, c.known.ID, func(ctx context.Context) (err error) {
+		after, _, err = e.move(ctx, tr, c)
+		return err
+	})
+	return after, noted
+}
+
 // view reads.
 func (e *Engine) view(ctx context.Context, fn func(storage.Reader) error) error {
 	return unavailable(e.store.View(ctx, fn))
 }
 
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are, and so does a context's end.
+// unavailable converts an error of the store to a fault for callers. Faults and the end of a
+// context pass as they are.
 func unavailable(err error) error {
 	var f *fault.Fault
 	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -311,8 +239,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
 }
 
-// durably runs a change until it is durable or the engine ends: what it notes is
-// known here alone.
+// durably runs a change until it is durable or the engine ends: only this process knows what it
+// notes.
 func (e *Engine) durably(what, id string, fn func(ctx context.Context) error) bool {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := fn(e.life)
@@ -329,4 +257,148 @@ func (e *Engine) durably(what, id string, fn func(ctx context.Context) error) bo
 			return false
 		}
 	}
+}
+
+// ended wakes those who wait for the end of a task.
+func (e *Engine) ended(rec *record) {
+	e.watch.notify(rec.ID)
+	e.nudge(rec.Backend)
+	if rec.Event {
+		e.callbackDue(rec.User, rec.Key, rec.Completed)
+	}
+}
+
+// changed wakes those who wait for a change of a task, if it is shown differently than before.
+func (e *Engine) changed(before, after *record) {
+	if before.status() != after.status() || before.progress() != after.progress() {
+		e.watch.notify(after.ID)
+	}
+	if d := e.driverOf(after.Backend); d != nil {
+		d.nudgeBy(after.Due)
+	}
+}
+
+// cursors are how far the tasks of backends have been read.
+type cursors struct {
+	mu  sync.Mutex
+	key map[string][]byte // of the first that was not, by the name of the backend
+}
+
+// audited makes a change together with its audit event. fn may complete the event.
+func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
+	var changed bool
+	err := e.update(ctx, func(t storage.Txn) (err error) {
+		if changed, err = fn(t); err != nil || !changed {
+			return err
+		}
+		return identity.Record(ctx, t, e.store.Now(), event)
+	})
+	if err == nil && changed {
+		e.opts.OnAudit(*event)
+	}
+	return err
+}
+
+// watch wakes those who wait for a change of a task. The zero value is ready to use.
+type watch struct {
+	mu    sync.Mutex
+	tasks map[string]chan struct{}
+	count map[string]int
+}
+
+// begin returns a channel that is closed at the next change, and a function that ends the wait.
+func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tasks == nil {
+		w.tasks, w.count = make(map[string]chan struct{}), make(map[string]int)
+	}
+	c := w.tasks[id]
+	if c == nil {
+		c = make(chan struct{})
+		w.tasks[id] = c
+	}
+	w.count[id]++
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.tasks[id] != c {
+			return // it has changed
+		}
+		if w.count[id]--; w.count[id] == 0 {
+			delete(w.tasks, id)
+			delete(w.count, id)
+		}
+	}
+}
+
+// notify wakes all who wait for a task.
+func (w *watch) notify(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.tasks[id]; c != nil {
+		close(c)
+		delete(w.tasks, id)
+		delete(w.count, id)
+	}
+}
+
+// cacheSize is how many tasks that are over the cache has at most. They do not
+// change, and callers ask for them again and again.
+const cacheSize = 8192
+
+// cache has tasks that are over, in two halves: what is asked for goes into the
+// young one, and when that is full it becomes the old one, whose tasks are
+// dropped. The zero value is ready to use.
+type cache struct {
+	mu    sync.RWMutex
+	young map[string]*cached
+	old   map[string]*cached
+}
+
+// cached is a task with what is needed to give it out.
+type cached struct {
+	*Task
+	completed int64 // Unix milliseconds
+}
+
+func (c *cache) put(rec *record) {
+	one := &cached{rec.task(), rec.Completed}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(one)
+}
+
+// keep puts one into the young half. The mutex is held.
+func (c *cache) keep(one *cached) {
+	if c.young == nil {
+		c.young = make(map[string]*cached)
+	}
+	if _, there := c.young[one.ID]; !there && len(c.young) >= cacheSize/2 {
+		c.young, c.old = make(map[string]*cached), c.young
+	}
+	c.young[one.ID] = one
+}
+
+// get returns a task; nil when it is not here.
+func (c *cache) get(id string) *cached {
+	c.mu.RLock()
+	one, old := c.young[id], c.old[id]
+	c.mu.RUnlock()
+	if one != nil || old == nil {
+		return one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.old[id] == old { // it may have been dropped meanwhile
+		c.keep(old)
+	}
+	return old
+}
+
+func (c *cache) drop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.young, id)
+	delete(c.old, id)
 }

@@ -12,10 +12,10 @@ import (
 
 // figures count what an operator must know. They begin anew with the process.
 type figures struct {
-	polls      atomic.Int64 // questions to backends
-	pollErrors atomic.Int64 // polls without an answer
-	strange    atomic.Int64 // polls that were answered by a word we do not know
-	losses     atomic.Int64 // jobs that were made and nobody was charged for
+	polls           atomic.Int64 // questions to backends
+	pollErrors      atomic.Int64 // polls without an answer
+	unknownStatuses atomic.Int64 // polls that were answered by a word we do not know
+	losses          atomic.Int64 // jobs that were made without a charge
 
 	submitted perType // tasks that were made
 	succeeded perType // and how they ended
@@ -43,10 +43,10 @@ func (p *perType) load() map[backends.MediaType]int64 {
 
 // Figures are what the engine has seen since the process began.
 type Figures struct {
-	Polls      int64 // questions to backends what has become of a task
-	PollErrors int64 // of these, without an answer
-	Strange    int64 // of these, answered by a word that no adapter knows
-	Losses     int64 // jobs that were made and nobody was charged for
+	Polls           int64 // questions to backends what has become of a task
+	PollErrors      int64 // of these, without an answer
+	UnknownStatuses int64 // of these, answered by a word that no adapter knows
+	Losses          int64 // jobs that were made without a charge
 
 	Submitted map[backends.MediaType]int64 // tasks that were made
 	Succeeded map[backends.MediaType]int64
@@ -62,7 +62,7 @@ type Figures struct {
 func (e *Engine) Figures() Figures {
 	f := &e.figures
 	return Figures{
-		Polls: f.polls.Load(), PollErrors: f.pollErrors.Load(), Strange: f.strange.Load(), Losses: f.losses.Load(),
+		Polls: f.polls.Load(), PollErrors: f.pollErrors.Load(), UnknownStatuses: f.unknownStatuses.Load(), Losses: f.losses.Load(),
 		Submitted: f.submitted.load(), Succeeded: f.succeeded.load(), Failed: f.failed.load(), TakenBack: f.takenBack.load(),
 		Delivered: f.delivered.Load(), Undelivered: f.retried.Load(), Dead: f.dead.Load(),
 	}
@@ -78,7 +78,7 @@ func (f *figures) count(rec *record) {
 }
 
 // noted counts what came of an attempt at a callback.
-func (f *figures) noted(state DeliveryState) {
+func (f *figures) noted(state CallbackState) {
 	switch state {
 	case Delivered:
 		f.delivered.Add(1)

@@ -13,8 +13,8 @@ import (
 // and never ends the process.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("\x01{}"))
-	f.Add([]byte("\x01" + `{"id":"task_AAAAAAAAAAAAAAAAAAAAAAAAAA","state":"success","handover":"accepted","kind":"video"}`))
-	f.Add([]byte("\x01" + `{"state":"in_progress","handover":"accepted","progress":-7,"ref":{"id":"x"},"results":[{}]}`))
+	f.Add([]byte("\x01" + `{"id":"task_AAAAAAAAAAAAAAAAAAAAAAAAAA","state":"success","delivery":"accepted","kind":"video"}`))
+	f.Add([]byte("\x01" + `{"state":"in_progress","delivery":"accepted","progress":-7,"ref":{"id":"x"},"results":[{}]}`))
 	f.Add([]byte("\x01" + `{"state":"failed","failure":null,"due":-1,"completed":-1}`))
 	f.Add([]byte("\x02"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -35,7 +35,7 @@ func FuzzRecords(f *testing.F) {
 			if err := events.Put(discarding{}, nil, &v); err != nil {
 				t.Error(err)
 			}
-			v.delivery()
+			v.callback()
 		}
 		_, _ = lastID(raw), timeBefore(raw)
 	})

@@ -48,7 +48,7 @@ func TestAListOfAllIsThatOfAModel(t *testing.T) {
 		for batch := range slices.Chunk(tasks, 300) {
 			must(func(t storage.Txn) (err error) {
 				for _, rec := range batch {
-					if err = write(t, nil, rec); err != nil {
+					if err = insert(t, rec); err != nil {
 						break
 					}
 				}

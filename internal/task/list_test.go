@@ -54,11 +54,11 @@ func TestListsAreReadInOneOrder(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	var tasks []*record
 	err := store.Update(context.Background(), func(t storage.Txn) error {
-		for n := range 5 * mostAhead {
+		for n := range 5 * maxAhead {
 			user := chance.IntN(1 + n%7) // of the first as many as of all others
 			rec := &record{ID: newID(), User: fmt.Sprint("user_", user), Key: fmt.Sprint("key_", user, "_", n%2), Created: chance.Int64N(500)}
 			tasks = append(tasks, rec)
-			if err := write(t, nil, rec); err != nil {
+			if err := insert(t, rec); err != nil {
 				return err
 			}
 		}
@@ -185,11 +185,11 @@ func (w *world) passed(times ...[2]int64) (tasks []*record) {
 	for batch := range slices.Chunk(times, 500) {
 		made := make([]*record, len(batch))
 		for i, at := range batch {
-			made[i] = &record{ID: newID(), User: ann, Key: annKey, Backend: "works", Created: at[0], State: Failed, Handover: None, Completed: at[1]}
+			made[i] = &record{ID: newID(), User: ann, Key: annKey, Backend: "works", Created: at[0], State: Failed, Delivery: None, Completed: at[1]}
 		}
 		err := w.store.Update(context.Background(), func(t storage.Txn) error {
 			for _, rec := range made {
-				if err := write(t, nil, rec); err != nil {
+				if err := insert(t, rec); err != nil {
 					return err
 				}
 			}
@@ -210,7 +210,7 @@ func TestAListGoesOnBehindTasksThatAreNotKeptAnyMore(t *testing.T) {
 		now := w.now()
 		kept := w.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
 		var gone [][2]int64
-		for n := range int64(mostExamined) {
+		for n := range int64(maxExamined) {
 			gone = append(gone, [2]int64{now + 1 + n, now + 1 + n})
 		}
 		w.passed(gone...)
@@ -274,14 +274,14 @@ func TestAListOfAllBeginsFewScans(t *testing.T) {
 	err := store.Update(context.Background(), func(t storage.Txn) error {
 		for n := range 2 * users {
 			rec := &record{ID: newID(), User: fmt.Sprint("user_", n%users), Key: "key", Created: int64(n)}
-			if err := write(t, nil, rec); err != nil {
+			if err := insert(t, rec); err != nil {
 				return err
 			}
 			if n == users {
 				middle = rec
 			}
 		}
-		for n := range 3 * mostPassed {
+		for n := range 3 * maxPassed {
 			if err := t.Set(storage.Key(ofUserPrefix, "user_7", fmt.Sprintf("\x00%d", n)), nil, time.Time{}); err != nil {
 				return err
 			}

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -26,8 +29,8 @@ type BackendStatus struct {
 	Busy       bool      `json:"busy,omitempty"`  // it has asked for a pause
 }
 
-// Abandoned tells whether tasks wait for a backend that is not configured any
-// more. Only an operator can help them.
+// Abandoned reports whether tasks wait for a backend that is not configured any more. Only an
+// operator can end them.
 func (s BackendStatus) Abandoned() bool { return !s.Configured && s.Running+s.Waiting > 0 }
 
 // Backends returns what all backends have to do, by name: those that are
@@ -35,7 +38,7 @@ func (s BackendStatus) Abandoned() bool { return !s.Configured && s.Running+s.Wa
 func (e *Engine) Backends(ctx context.Context) (all []BackendStatus, err error) {
 	err = e.view(ctx, func(r storage.Reader) error {
 		all = nil
-		names := e.driven()
+		names := slices.Collect(maps.Keys(e.config.Load().backends))
 		lo, hi := storage.Below(loadPrefix)
 		err := r.Scan(lo, hi, func(key, _ []byte) bool {
 			names = append(names, string(key[len(lo):]))
@@ -75,7 +78,7 @@ func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, er
 	}
 	rec, err := readTask(r, lastID(keys[0]))
 	if errors.Is(err, storage.ErrUnreadable) {
-		return s, nil // since when it waits nobody knows; the rest is known
+		return s, nil // it is not known since when it waits; the rest is
 	}
 	if err == nil && rec != nil {
 		s.Oldest = time.UnixMilli(rec.Created)
@@ -83,8 +86,7 @@ func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, er
 	return s, err
 }
 
-// Drain keeps new tasks from a backend, until Enable: they wait. Those that it
-// has run on.
+// Drain keeps new tasks from a backend until Enable: they wait. Tasks that the backend has go on.
 func (e *Engine) Drain(ctx context.Context, actor, backend string) error {
 	return e.setDrained(ctx, actor, backend, true, "backend.drain")
 }
@@ -112,39 +114,21 @@ func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained 
 	})
 }
 
-// Retry has a task looked at now, for an operator who knows that its backend has
-// recovered. A task that its backend has refused goes back into the queue. What waits
-// for a slot goes on waiting.
+// Retry has a task looked at now, for an operator who knows that its backend has recovered. A task
+// that its backend has refused goes back into the queue. A task that waits for a slot goes on waiting.
 func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
-	var after *record
-	event := identity.Event{Actor: actor, Action: "task.retry", Detail: id}
-	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
-		rec, err := e.owned(t, Anyone, id)
-		if err != nil {
-			return false, err
-		}
-		event.User, event.Key = rec.User, rec.Key
-		if !rec.running() && !rec.deferred() {
-			return false, fault.New(fault.Conflict, "the task is not at a backend: it is %s", rec.status())
-		}
-		changed := false
-		after, err = change(t, id, func(r *record) bool {
-			now := e.now()
-			if now < r.Lease { // somebody looks at it at this moment
-				changed, r.Woken = !r.Woken, true
-				return changed
-			}
-			r.Failing, r.Due = 0, now
-			if r.deferred() {
-				r.Resume = now
-			}
-			changed = true
-			return true
-		})
-		return changed, err
-	})
+	rec, err := e.find(ctx, Anyone, id)
 	if err != nil {
 		return nil, err
+	}
+	after, _, err := e.move(ctx, transitionRetry, change{known: rec, owner: Anyone, actor: actor})
+	switch {
+	case err != nil:
+		return nil, err
+	case after == nil:
+		return nil, ErrNotFound
+	case !after.retryable():
+		return nil, fault.New(fault.Conflict, "the task is not at a backend: it is %s", after.status())
 	}
 	e.nudge(after.Backend)
 	return after.task(), nil
@@ -165,19 +149,15 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 		return false, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
 	}
 	defer e.steps.Done()
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-	}()
+	defer catchPanic(&err)
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	asked = true
 	return asked, checker.Check(ctx)
 }
 
-// Unfinished returns tasks of an owner that are not over, oldest first; more
-// tells that there are others beside so many.
+// Unfinished returns at most so many unfinished tasks of an owner, oldest first; more reports that
+// there are others.
 func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []*Task, more bool, err error) {
 	err = e.view(ctx, func(r storage.Reader) error {
 		list, more = []*Task{}, false
@@ -201,18 +181,84 @@ func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []
 	return list, more, err
 }
 
-// audited changes something together with the line of the audit about it, to
-// which fn may add what it finds.
-func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
-	var changed bool
-	err := e.update(ctx, func(t storage.Txn) (err error) {
-		if changed, err = fn(t); err != nil || !changed {
-			return err
+// Cancel ends a task of an owner before it has results. A task whose job was not sent ends at once.
+// Otherwise the backend must confirm that the job ends without a result; if the backend is not
+// configured any more, an operator may cancel the task. In all other cases the task runs on and
+// Cancel fails. Cancelling a cancelled task does nothing.
+func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, error) {
+	return e.CancelAs(ctx, "", owner, id)
+}
+
+// CancelAs is Cancel with an actor for the audit log: the operator or the id of a user.
+func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id string) (*Task, error) {
+	if !e.begin() {
+		return nil, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
+	}
+	defer e.steps.Done()
+	noted, noting := e.noting.Load(id)
+	rec, err := e.find(ctx, owner, id)
+	if err == nil && noting && rec.Delivery == Sending {
+		select {
+		case <-noted.(chan struct{}):
+			rec, err = e.find(ctx, owner, id)
+		case <-ctx.Done():
 		}
-		return identity.Record(ctx, t, e.store.Now(), event)
-	})
-	if err == nil && changed {
-		e.opts.Told(*event)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if rec.waiting() {
+		rec, _, err = e.move(ctx, transitionWithdraw, change{known: rec, owner: owner, actor: actor, failure: cancelled})
+		if err != nil {
+			return nil, err
+		}
+		if rec == nil {
+			return nil, ErrNotFound
+		}
+	}
+	_, driven := e.backend(rec.Backend)
+	abandoned := !driven && owner == Anyone
+	if !rec.over() && rec.Copying == nil && (abandoned || rec.Delivery == Accepted && e.stop(rec) == nil) {
+		tr := transitionCancel
+		if abandoned {
+			tr = transitionAbandon
+		}
+		// The job is stopped, whether the caller is still there or not.
+		rec, _, err = e.move(context.WithoutCancel(ctx), tr, change{known: rec, owner: owner, actor: actor, failure: cancelled})
+		if err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case rec == nil:
+		return nil, ErrNotFound
+	case rec.Failure != nil && rec.Failure.Reason == backends.TaskCancelled:
+		return rec.task(), nil
+	case rec.over():
+		return nil, fault.New(fault.TaskNotCancellable, "the task is over: %s", rec.State)
+	case !driven:
+		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is not configured any more: only an operator can cancel it", rec.status())
+	case rec.Delivery == Sending, rec.Delivery == Unknown:
+		return nil, fault.New(fault.TaskNotCancellable, "the task is being handed over; try again later").After(waitLook)
+	}
+	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.status())
+}
+
+// stop asks a backend to end a job. If it does not, the job is polled soon.
+func (e *Engine) stop(rec *record) error {
+	d := e.driverOf(rec.Backend)
+	b, found := e.backend(rec.Backend)
+	if d == nil || !found {
+		return errCannotCancel
+	}
+	err := d.cancel(b, *rec.Ref)
+	if err != nil {
+		if !errors.Is(err, errCannotCancel) {
+			e.logBackendError(zap.InfoLevel, "a task is not cancelled", rec, err)
+		}
+		if wake := e.wake(e.life, rec.ID); wake != nil {
+			e.log.Warn("a task is not asked for early", zap.String("task_id", rec.ID), zap.Error(wake))
+		}
 	}
 	return err
 }

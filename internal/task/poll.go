@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -11,31 +10,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-const (
-	// goneGrace is how long a backend may say that it knows no such job before
-	// the task fails: a job that was taken just now is not everywhere at once.
-	goneGrace = 10 * time.Minute
+// maxResults is how many results of a job are accepted if fewer were asked for. Records, callbacks
+// and transactions hold them all.
+const maxResults = 16
 
-	// watchFor is how long a job is watched whose task has timed out, and
-	// watchEvery how often: what comes of it is the operator's loss.
-	watchFor   = 24 * time.Hour
-	watchEvery = time.Hour
-)
-
-var timeout = failure(backends.TaskTimeout, "the task was not finished in time")
-
-// mostResults is how many results of a job are taken in where it was asked for
-// fewer. Records, callbacks and transactions hold them all.
-const mostResults = 16
-
-// ask is b.Poll, of which a panic tells nothing, and nor do more results than the
-// job can have.
-func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-	}()
+// pollBackend calls Poll, converts a panic to an error and truncates excess results.
+func pollBackend(ctx context.Context, b Backend, rec *record) (status backends.Status, err error) {
+	defer catchPanic(&err)
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	status, err = b.Poll(ctx, *rec.Ref)
@@ -44,7 +25,7 @@ func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, e
 	case status.State == backends.Succeeded && len(status.Results) == 0:
 		err = errNoResults
 	case status.State == backends.Succeeded:
-		most := mostResults
+		most := maxResults
 		if rec.Quote != nil {
 			most = max(most, int(rec.Quote.Asked.Count))
 		}
@@ -55,17 +36,17 @@ func ask(ctx context.Context, b Backend, rec *record) (status backends.Status, e
 	return status, err
 }
 
-// poll asks a backend for a job that it has accepted.
+// poll asks a backend for the status of a job that it has accepted.
 func (d *driver) poll(b Backend, rec *record) {
 	e := d.engine
 	e.figures.polls.Add(1)
-	status, err := ask(e.life, b, rec)
+	status, err := pollBackend(e.life, b, rec)
 	if e.life.Err() != nil {
 		return
 	}
 	if err != nil {
 		e.figures.pollErrors.Add(1)
-		e.unmet(zap.InfoLevel, "a backend does not tell of a task", rec, err)
+		e.logBackendError(zap.InfoLevel, "a backend does not tell of a task", rec, err)
 		status = backends.Status{}
 		if asked, ok := errors.AsType[*backends.Error](err); ok {
 			status.RetryAfter = asked.RetryAfter
@@ -75,76 +56,33 @@ func (d *driver) poll(b Backend, rec *record) {
 	gone := backends.KindOf(err) == backends.Gone && err != nil
 	switch {
 	case status.State == backends.Succeeded:
-		d.deliver(b, rec, stored(status.Results), status.Cost)
-	case rec.Made != nil: // it had succeeded: what it says now takes nothing back
-		d.deliver(b, rec, rec.Made, rec.MadeCost)
+		d.copyResults(b, rec, newResults(status.Results), status.Cost)
+	case rec.Copying != nil: // it had succeeded: what it says now takes nothing back
+		d.copyResults(b, rec, rec.Copying, rec.CopyingCost)
 	case status.State == backends.Failed:
-		d.finish(rec, outcome{
-			state: Failed, failure: failure(status.Failure.Reason, status.Failure.Message), cost: status.Cost, only: rec.fenced,
-		})
+		d.move(transitionFail, change{known: rec, failure: failure(status.Failure.Reason, status.Failure.Message), cost: status.Cost})
 	case gone && rec.Gone != 0 && now >= rec.Gone+goneGrace.Milliseconds():
-		d.finish(rec, outcome{
-			state: Failed, failure: failure(backends.UpstreamError, "the generation service does not know the task any more"), only: rec.fenced,
-		})
+		d.fail(rec, failure(backends.UpstreamError, "the generation service does not know the task any more"))
 	case now >= rec.Deadline:
-		d.timeOut(b, rec)
+		// The job is watched unless the backend confirms that it ends it.
+		watch := now + watchFor.Milliseconds()
+		if d.cancel(b, *rec.Ref) == nil {
+			watch = 0
+		}
+		d.move(transitionFail, change{known: rec, failure: timeout, watch: watch})
 	default:
-		d.release(rec, func(r *record) int64 { return r.heard(e, status, err, gone) })
+		if status.State == backends.Unknown {
+			e.figures.unknownStatuses.Add(1)
+		}
+		d.move(transitionPoll, change{known: rec, status: status, noAnswer: err != nil, gone: gone})
 	}
-}
-
-// heard notes what a poll has told, and returns when to ask again.
-func (r *record) heard(e *Engine, status backends.Status, err error, gone bool) (due int64) {
-	now := e.now()
-	r.Polled = now
-	switch {
-	case !gone:
-		r.Gone = 0
-	case r.Gone == 0:
-		r.Gone = now
-	}
-	r.Failing++
-	if err == nil {
-		r.Failing = 0
-	}
-	switch status.State {
-	case backends.Running:
-		r.State = InProgress
-		r.Progress = max(r.Progress, min(status.Progress, 99))
-		r.Word = ""
-	case backends.Unknown:
-		e.figures.strange.Add(1)
-		r.Word = status.Word
-		r.Strange++
-	}
-	wait := interval(time.Duration(now-r.Handed)*time.Millisecond, r.Failing)
-	wait = max(wait, min(status.RetryAfter, mostPause))
-	due = now + wait.Milliseconds()
-	if r.Deadline > now { // the deadline is looked at when it is there
-		due = min(due, r.Deadline)
-	}
-	return due
-}
-
-// timeOut ends a task whose time is over. The backend is asked to end its job;
-// unless it confirms that, the job is watched.
-func (d *driver) timeOut(b Backend, rec *record) {
-	watch := d.engine.now() + watchFor.Milliseconds()
-	if d.cancel(b, *rec.Ref) == nil {
-		watch = 0
-	}
-	d.finish(rec, outcome{state: Failed, failure: timeout, watch: watch, only: rec.fenced})
 }
 
 var errCannotCancel = errors.New("the backend cannot end jobs")
 
-// cancel is Cancel, where the backend can.
+// cancel asks a backend to end a job.
 func (d *driver) cancel(b Backend, ref backends.Ref) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-	}()
+	defer catchPanic(&err)
 	c, can := b.Backend.(backends.Canceler)
 	if !can {
 		return errCannotCancel
@@ -154,38 +92,21 @@ func (d *driver) cancel(b Backend, ref backends.Ref) (err error) {
 	return c.Cancel(ctx, ref)
 }
 
-// watch looks what became of a job whose task has timed out.
+// watch polls the job of a task that has timed out: if it succeeds, its cost is a loss.
 func (d *driver) watch(b Backend, rec *record) {
-	e := d.engine
-	status, err := ask(e.life, b, rec)
-	over := status.State == backends.Succeeded || status.State == backends.Failed || err != nil && backends.KindOf(err) == backends.Gone
+	status, err := pollBackend(d.engine.life, b, rec)
 	if status.State == backends.Succeeded {
-		d.finish(rec, outcome{state: Success, results: stored(status.Results), cost: status.Cost, only: rec.fenced})
+		d.lose(rec, status.Cost)
 	}
-	now := e.now()
-	err = e.update(e.life, func(t storage.Txn) error {
-		_, err := changeKnown(t, rec, func(r *record) bool {
-			if !rec.fenced(r) {
-				return false
-			}
-			r.Lease, r.Woken = 0, false
-			r.Due = now + watchEvery.Milliseconds()
-			if over || now >= r.WatchUntil {
-				r.Due, r.WatchUntil = 0, 0
-			}
-			return true
-		})
-		return err
+	d.move(transitionWatch, change{
+		known:   rec,
+		watched: status.State == backends.Succeeded || status.State == backends.Failed || err != nil && backends.KindOf(err) == backends.Gone,
 	})
-	if err != nil {
-		e.log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", rec.ID), zap.Error(err))
-	}
 }
 
-// Wake brings the next poll of a job forward: a backend has told that it has
-// changed. What else it told is not believed. An id that no unfinished task has
-// does nothing, and nor does one of a task that was handed over while the backend
-// did not tell of any.
+// Wake brings the next poll of a job forward after a webhook of its backend. The content of the
+// webhook is not trusted. Wake does nothing if no unfinished task has the id, or if the backend
+// sent no webhooks when it accepted the task.
 func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 	if !isName(backend) {
 		return nil
@@ -198,33 +119,11 @@ func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 	if err != nil || len(keys) == 0 { // a flood of these reads only
 		return err
 	}
-	return e.wake(ctx, backend, lastID(keys[0]))
+	return e.wake(ctx, lastID(keys[0]))
 }
 
 // wake brings the next poll of a task forward, if it is at its backend.
-func (e *Engine) wake(ctx context.Context, backend, id string) error {
-	var due bool
-	err := e.update(ctx, func(t storage.Txn) error {
-		due = false
-		now := e.now()
-		_, err := change(t, id, func(r *record) bool {
-			if r.over() || r.Handover != Accepted {
-				return false
-			}
-			if now < r.Lease { // the poll under way may have come too early
-				first := !r.Woken
-				r.Woken = true
-				return first
-			}
-			at := max(now, r.Polled+wakePause.Milliseconds())
-			due = at < r.Due
-			r.Due = min(r.Due, at)
-			return due
-		})
-		return err
-	})
-	if due {
-		e.nudge(backend)
-	}
+func (e *Engine) wake(ctx context.Context, id string) error {
+	_, _, err := e.move(ctx, transitionWake, change{known: &record{ID: id}})
 	return err
 }

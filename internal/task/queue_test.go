@@ -207,10 +207,10 @@ func TestWhatNobodyDrivesEndsWithItsTime(t *testing.T) {
 func TestAllThatNobodyDrivesIsLookedAt(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 10_000_000)
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*expireMost })
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*maxExpired })
 		w.works.set(func(s *works) { s.took = func(backends.Job) error { return errors.New("cut") } }) // in doubt, and due soon
 		bobs := with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })
-		for range 2*expireMost + 100 {
+		for range 2*maxExpired + 100 {
 			w.must(bobs)
 		}
 		w.sleep(grace - time.Second)
@@ -334,7 +334,7 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 						if j.token[round%len(j.token)]%2 == 0 && w.now()%3 == 0 {
 							return succeeded(1), nil
 						}
-						return backends.Status{State: backends.Running, RetryAfter: mostPause}, nil
+						return backends.Status{State: backends.Running, RetryAfter: maxPause}, nil
 					}
 				})
 				var ids []string

@@ -10,24 +10,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Owner says whose tasks are asked for. The zero value has none.
-type Owner struct{ key, user string }
-
-// The owners. OfKey is for callers, OfUser for the console, Anyone for
-// operators.
-var Anyone = Owner{"*", "*"}
-
-// OfKey owns the tasks that an API key has submitted.
-func OfKey(id string) Owner { return Owner{key: id} }
-
-// OfUser owns the tasks of all keys of a user.
-func OfUser(id string) Owner { return Owner{user: id} }
-
-// owns tells whether a task of this key and user is the owner's.
-func (o Owner) owns(key, user string) bool {
-	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
-}
-
 // ErrNotFound is the one answer for a task that does not exist, is another's, is
 // not kept any more, or is not shown behind this door.
 var ErrNotFound = fault.New(fault.TaskNotFound, "there is no such task")
@@ -63,8 +45,8 @@ func (e *Engine) find(ctx context.Context, owner Owner, id string) (rec *record,
 	return rec, err
 }
 
-// listed reads a task that is in the lists of an owner, those included that are
-// not kept any more and not removed yet: who was told to go on behind one can.
+// listed reads a task that is in the lists of an owner, also past its retention until it is
+// removed: it may be a cursor.
 func listed(r storage.Reader, owner Owner, id string) (*record, error) {
 	if len(id) != idSize {
 		return nil, ErrNotFound
@@ -85,7 +67,7 @@ func (e *Engine) owned(r storage.Reader, owner Owner, id string) (*record, error
 	return rec, err
 }
 
-// expired tells whether a task that was over then is not kept any more.
+// expired reports whether a task that was completed then is past its retention.
 func (e *Engine) expired(completed int64) bool {
 	return e.now() >= completed+e.config.Load().Kept.Milliseconds()
 }
@@ -152,19 +134,19 @@ func (s State) check() error {
 	return fault.At(fault.InvalidParameter, "status", "status is queued, pending, in_progress, success or failed, this is %q", string(s))
 }
 
-// mostLimit and mostExamined bound what one list costs.
+// maxLimit and maxExamined bound what one list costs.
 const (
 	defaultLimit = 20
-	mostLimit    = 100
-	mostExamined = 5000
+	maxLimit     = 100
+	maxExamined  = 5000
 )
 
-// bookmark is where a list goes on behind a task that may be removed before then.
-func (r *record) bookmark() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
+// cursor is where a list continues after a task that may be removed before then.
+func (r *record) cursor() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
 
-// bookmarked returns the tail in a bookmark. It may be one that nobody was given: a
-// list is its owner's wherever it begins.
-func bookmarked(after string) (tail []byte, is bool) {
+// parseCursor returns the key tail in a cursor. A made-up cursor is harmless: the list has tasks of
+// the owner only.
+func parseCursor(after string) (tail []byte, is bool) {
 	id, created, _ := strings.Cut(after, "@")
 	at, err := strconv.ParseInt(created, 10, 64)
 	return storage.Key(storage.Inverted(at), id), err == nil && len(id) == idSize
@@ -177,8 +159,8 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	if refused := p.Status.check(); refused != nil {
 		return nil, "", refused
 	}
-	if p.Limit < 0 || p.Limit > mostLimit {
-		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", mostLimit, p.Limit)
+	if p.Limit < 0 || p.Limit > maxLimit {
+		return nil, "", fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", maxLimit, p.Limit)
 	}
 	if p.Limit == 0 {
 		p.Limit = defaultLimit
@@ -189,7 +171,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 	err = e.view(ctx, func(r storage.Reader) error {
 		tasks, next = []*Task{}, ""
 		var from []byte
-		if tail, is := bookmarked(p.After); is {
+		if tail, is := parseCursor(p.After); is {
 			from = append(tail, 0)
 		} else if p.After != "" {
 			rec, err := listed(r, owner, p.After)
@@ -203,7 +185,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 		}
 		examined, last := 0, ""
 		return latest(r, owner, from, func(id string) (more bool, err error) {
-			if len(tasks) == p.Limit || examined == mostExamined {
+			if len(tasks) == p.Limit || examined == maxExamined {
 				next = last
 				return false, nil
 			}
@@ -214,7 +196,7 @@ func (e *Engine) List(ctx context.Context, owner Owner, p Page) (tasks []*Task, 
 			}
 			last = id // also of one that is not kept any more: there may be others behind it that are
 			if rec.over() && e.expired(rec.Completed) {
-				last = rec.bookmark()
+				last = rec.cursor()
 				return true, nil
 			}
 			if p.Status == "" || rec.status() == p.Status {

@@ -10,7 +10,7 @@ func TestAListGoesOnBehindTasksThatWereRemoved(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()
 		w.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})
-		w.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, mostExamined)...)
+		w.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, maxExamined)...)
 		w.sleep(DefaultKept + 1000000)
 		_, next, err := w.List(context.Background(), OfKey(annKey), Page{})
 		if err != nil || next == "" {

@@ -1,12 +1,11 @@
 package task
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"math"
-	"time"
+	"strings"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
@@ -19,7 +18,7 @@ import (
 type State string
 
 // The states (docs/reference/tasks.md#states). Pending is what a queued task is
-// shown as while its hand-over is in doubt; no record has it.
+// shown as while its delivery is unknown; no record has it.
 const (
 	Queued     State = "queued"
 	InProgress State = "in_progress"
@@ -28,16 +27,16 @@ const (
 	Pending    State = "pending"
 )
 
-// Handover is where the job of a task is.
-type Handover string
+// Delivery is where the job of a task is.
+type Delivery string
 
 // The places of a job.
 const (
-	None     Handover = "none"     // with us; it was never sent, or the backend was too busy to take it
-	Sending  Handover = "sending"  // on its way: from now on it may be at the backend
-	Accepted Handover = "accepted" // at the backend, which gave a Ref
-	Refused  Handover = "refused"  // nowhere: the backend did not take it
-	Doubt    Handover = "doubt"    // possibly at the backend
+	None     Delivery = "none"     // with us; it was never sent, or the backend was too busy to take it
+	Sending  Delivery = "sending"  // on its way: from now on it may be at the backend
+	Accepted Delivery = "accepted" // at the backend, which gave a Ref
+	Rejected Delivery = "rejected" // nowhere: the backend did not take it
+	Unknown  Delivery = "unknown"  // possibly at the backend
 )
 
 // record is a task at task/<id>. Times are Unix milliseconds; zero is none.
@@ -51,13 +50,13 @@ type record struct {
 	Created int64            `json:"created"`
 
 	State    State    `json:"state"`
-	Handover Handover `json:"handover"`
-	Progress int      `json:"progress,omitempty"` // as the backend tells it, in percent
+	Delivery Delivery `json:"delivery"`
+	Progress int      `json:"progress,omitempty"` // as the backend reports it, in percent
 
-	SessionID      string `json:"session_id,omitempty"`
-	SessionContext string `json:"session_context,omitempty"`
-	MediaName      string `json:"media_name,omitempty"`
-	Claim          string `json:"claim,omitempty"` // hash of the idempotency key
+	SessionID       string `json:"session_id,omitempty"`
+	SessionContext  string `json:"session_context,omitempty"`
+	MediaName       string `json:"media_name,omitempty"`
+	IdempotencyHash string `json:"idempotency_hash,omitempty"` // hash of the idempotency key
 
 	// What the backend is asked for, as the JSON of a job. Where it is short it is
 	// enclosed until the backend has the job; else it lies at taskbody/<id> until
@@ -78,42 +77,42 @@ type record struct {
 	RefusedSince int64           `json:"refused_since,omitempty"`
 	Refusal      backends.Reason `json:"refusal,omitempty"`
 
-	Due      int64  `json:"due,omitempty"`      // when somebody must look at it
-	Fence    int64  `json:"fence,omitempty"`    // of the last claim
-	Owner    string `json:"owner,omitempty"`    // which engine has it
-	Lease    int64  `json:"lease,omitempty"`    // until when that claim is held
-	Woken    bool   `json:"woken,omitempty"`    // somebody asked for a look during a claim
-	Attempt  int64  `json:"attempt,omitempty"`  // the fence under which the job was sent last
-	Handed   int64  `json:"handed,omitempty"`   // when the backend accepted it
-	Doubted  int64  `json:"doubted,omitempty"`  // since when the hand-over is in doubt
-	Searches int    `json:"searches,omitempty"` // how often the job was looked for meanwhile
-	Deadline int64  `json:"deadline,omitempty"` // when it has failed if it is not over
+	Due          int64  `json:"due,omitempty"`           // when the driver looks at it
+	Fence        int64  `json:"fence,omitempty"`         // of the last claim
+	Owner        string `json:"owner,omitempty"`         // which engine has it
+	Lease        int64  `json:"lease,omitempty"`         // until when that claim is held
+	Woken        bool   `json:"woken,omitempty"`         // another look was asked for during a claim
+	Attempt      int64  `json:"attempt,omitempty"`       // the fence under which the job was sent last
+	AcceptedAt   int64  `json:"accepted_at,omitempty"`   // when the backend accepted it
+	UnknownSince int64  `json:"unknown_since,omitempty"` // since when the delivery is unknown
+	Searches     int    `json:"searches,omitempty"`      // how often the job was looked for meanwhile
+	Deadline     int64  `json:"deadline,omitempty"`      // when it has failed if it is not over
 
-	Ref      *backends.Ref `json:"ref,omitempty"`
-	Unheard  bool          `json:"unheard,omitempty"` // nobody calls when the job changes: nothing leads from Ref to it
-	Polled   int64         `json:"polled,omitempty"`  // when the backend was asked last
-	Failing  int           `json:"failing,omitempty"` // polls without an answer, in a row
-	Gone     int64         `json:"gone,omitempty"`    // since when the backend says it knows no such job
-	Word     string        `json:"word,omitempty"`    // that of the backend for the state, where we do not know it
-	Strange  int           `json:"strange,omitempty"` // polls that were answered by such a word
-	Made     []made        `json:"made,omitempty"`    // what the backend has made, not copied yet
-	MadeAt   int64         `json:"made_at,omitempty"` // since when
-	MadeCost backends.Cost `json:"made_cost,omitzero"`
+	Ref                *backends.Ref `json:"ref,omitempty"`
+	NoWebhook          bool          `json:"no_webhook,omitempty"`           // the backend sends no webhook for the job: no index leads from Ref to it
+	Polled             int64         `json:"polled,omitempty"`               // when the backend was asked last
+	Failing            int           `json:"failing,omitempty"`              // polls without an answer, in a row
+	Gone               int64         `json:"gone,omitempty"`                 // since when the backend says it knows no such job
+	UnknownStatus      string        `json:"unknown_status,omitempty"`       // that of the backend for the state, where we do not know it
+	UnknownStatusCount int           `json:"unknown_status_count,omitempty"` // polls that were answered by such a word
+	Copying            []result      `json:"copying,omitempty"`              // what the backend has made, not copied yet
+	CopyingSince       int64         `json:"copying_since,omitempty"`        // since when
+	CopyingCost        backends.Cost `json:"copying_cost,omitzero"`
 
 	Completed  int64         `json:"completed,omitempty"`
-	Results    []made        `json:"results,omitempty"`
+	Results    []result      `json:"results,omitempty"`
 	Failure    *Error        `json:"failure,omitempty"`
 	Charged    money.Amount  `json:"charged,omitempty"`
 	VendorCost backends.Cost `json:"vendor_cost,omitzero"` // recorded, never charged
-	Loss       string        `json:"loss,omitempty"`       // what the operator pays for and nobody was charged
+	Loss       string        `json:"loss,omitempty"`       // what the operator pays for without a charge
 	WatchUntil int64         `json:"watch_until,omitempty"`
 	Event      bool          `json:"event,omitempty"` // the outbox has or had a callback
 
 	written []byte // this as it was written; nil of what was read
 }
 
-// made is one result as it is stored.
-type made struct {
+// result is one result as it is stored.
+type result struct {
 	URL      string             `json:"url,omitempty"`
 	Type     backends.MediaType `json:"type,omitempty"`
 	Duration float64            `json:"duration,omitempty"` // seconds
@@ -122,20 +121,20 @@ type made struct {
 	Format   string             `json:"format,omitempty"`
 }
 
-// stored are results as records have them. A length that is none is not known: no
+// newResults are results as records have them. A length that is none is not known: no
 // record could be written with it.
-func stored(results []backends.Result) []made {
-	all := make([]made, len(results))
+func newResults(results []backends.Result) []result {
+	all := make([]result, len(results))
 	for i, r := range results {
 		if !(r.Duration > 0) || math.IsInf(r.Duration, 1) {
 			r.Duration = 0
 		}
-		all[i] = made(r)
+		all[i] = result(r)
 	}
 	return all
 }
 
-func unstored(all []made) []backends.Result {
+func backendResults(all []result) []backends.Result {
 	results := make([]backends.Result, len(all))
 	for i, m := range all {
 		results[i] = backends.Result(m)
@@ -150,70 +149,112 @@ func newID() string { return "task_" + rand.Text() }
 func holdID(id string) ledger.ID { return ledger.IDOf("task", id) }
 
 func (r *record) over() bool    { return r.State == Success || r.State == Failed }
-func (r *record) waiting() bool { return !r.over() && r.Handover == None }
-func (r *record) running() bool { return !r.over() && r.Handover != None }
+func (r *record) waiting() bool { return !r.over() && r.Delivery == None }
+func (r *record) running() bool { return !r.over() && r.Delivery != None }
 
-// deferred tells whether the task waits outside the queue, to be tried again later.
+// deferred reports whether the task waits outside the queue, to be tried again later.
 func (r *record) deferred() bool { return r.waiting() && r.Resume != 0 }
 
 // readTask returns a task; nil when there is none.
 func readTask(r storage.Reader, id string) (*record, error) { return tasks.Get(r, id) }
 
-// change reads a task, has fn change it, and writes it with all that follows
-// from it. fn tells whether there is anything to write. The task is returned as
-// it stands then; nil when there is none.
-func change(t storage.Txn, id string, fn func(r *record) bool) (*record, error) {
-	return changeKnown(t, &record{ID: id}, fn)
+// readable returns the task to which an index key leads; nil if there is none, or if it cannot be
+// read: then the error is added to unread.
+func readable(r storage.Reader, key []byte, unread *[]error) (*record, error) {
+	rec, err := readTask(r, lastID(key))
+	if errors.Is(err, storage.ErrUnreadable) {
+		*unread = append(*unread, err)
+		return nil, nil
+	}
+	return rec, err
 }
 
-// changeKnown is [change] of a task that is known.
-func changeKnown(t storage.Txn, known *record, fn func(r *record) bool) (*record, error) {
-	before, err := tasks.Reread(t, known)
-	if err != nil || before == nil {
-		return nil, err
-	}
-	after := *before
-	if !fn(&after) {
-		return before, nil
-	}
-	return &after, replace(t, before, &after)
+// sessionRecord is a session id in use, at tasksession/<key>/<hash>.
+type sessionRecord struct {
+	Key   string `json:"key"`
+	Hash  string `json:"hash"`
+	Task  string `json:"task"`
+	Until int64  `json:"until"` // Unix milliseconds, half open
 }
 
-// replace writes a task in place of what it was, with every key that leads to it
-// and everything that counts it. before is nil for a new task; after, for one
-// that is removed.
-func replace(t storage.Txn, before, after *record) error {
-	if err := count(t, before, after); err != nil {
-		return err
-	}
-	return write(t, before, after)
+// idempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
+// is kept as long as its task.
+type idempotencyRecord struct {
+	Key         string    `json:"key"`
+	Hash        string    `json:"hash"`
+	Task        string    `json:"task"`
+	Fingerprint ledger.ID `json:"fingerprint"`
+	Time        int64     `json:"time"` // Unix milliseconds
 }
 
-// write is [replace] without what counts tasks.
-func write(t storage.Txn, before, after *record) error {
-	if before != nil && !before.Enclosed && (after == nil || after.over() && !before.over()) {
-		if err := t.Delete(storage.Key(bodyPrefix, before.ID)); err != nil {
-			return err
+// CallbackState is where a callback stands.
+type CallbackState string
+
+// The states of a callback.
+const (
+	Undelivered CallbackState = "undelivered" // it is going to be sent, again or for the first time
+	Delivered   CallbackState = "delivered"   // the receiver has acknowledged it
+	Dead        CallbackState = "dead"        // it is given up
+)
+
+// eventRecord is the callback of a task, at event/<task>. What it says is in the
+// record of the task, which does not change any more. Times are Unix
+// milliseconds.
+type eventRecord struct {
+	Task    string        `json:"task"`
+	Key     string        `json:"key"`
+	User    string        `json:"user"`
+	Created int64         `json:"created"`
+	State   CallbackState `json:"state"`
+
+	Attempts int    `json:"attempts,omitempty"` // of this round
+	Sent     int    `json:"sent,omitempty"`     // in all
+	Due      int64  `json:"due,omitempty"`      // of the next attempt
+	Fence    int64  `json:"fence,omitempty"`    // of the last claim
+	Owner    string `json:"owner,omitempty"`    // which engine has it
+
+	Last    int64  `json:"last,omitempty"`    // time of the last attempt
+	Status  int    `json:"status,omitempty"`  // what it was answered; zero: nothing
+	Trouble string `json:"trouble,omitempty"` // why it was not delivered
+	URL     string `json:"url,omitempty"`     // where it went
+	Ended   int64  `json:"ended,omitempty"`
+}
+
+// eventID is the id of the callback of a task, the same at every attempt.
+func eventID(task string) string { return "evt_" + strings.TrimPrefix(task, "task_") }
+
+// readEvent returns the callback of a task; nil when there is none.
+func readEvent(r storage.Reader, task string) (*eventRecord, error) { return events.Get(r, task) }
+
+// Owner says whose tasks are asked for. The zero value has none.
+type Owner struct{ key, user string }
+
+// The owners. OfKey is for callers, OfUser for the console, Anyone for
+// operators.
+var Anyone = Owner{"*", "*"}
+
+// OfKey owns the tasks that an API key has submitted.
+func OfKey(id string) Owner { return Owner{key: id} }
+
+// OfUser owns the tasks of all keys of a user.
+func OfUser(id string) Owner { return Owner{user: id} }
+
+// owns reports whether a task of this key and user is the owner's.
+func (o Owner) owns(key, user string) bool {
+	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
+}
+
+// price returns what results cost, at the prices of the submission. The hold bounds it.
+func (r *record) price(results []result) money.Amount {
+	parts := make([]catalog.Work, len(results))
+	for i, m := range results {
+		parts[i].Count = 1
+		if m.Duration > 0 && m.Duration <= float64(catalog.MaxSeconds/catalog.Second) {
+			parts[i].Duration = catalog.Seconds(math.Round(m.Duration * float64(catalog.Second)))
+		}
+		if resolution, common := catalog.ResolutionOf(m.Width, m.Height); common && r.Quote.Kind == catalog.Video {
+			parts[i].Resolution = resolution
 		}
 	}
-	return tasks.Put(t, before, after)
+	return max(0, r.Quote.Cost(parts...))
 }
-
-// job returns what the backend of a task is asked for that it does not have yet.
-func (e *Engine) job(ctx context.Context, rec *record) (job backends.Job, err error) {
-	if rec.Enclosed {
-		err = json.Unmarshal(rec.Body, &job)
-		return job, err
-	}
-	err = e.view(ctx, func(r storage.Reader) error {
-		found, err := storage.GetRecord(r, storage.Key(bodyPrefix, rec.ID), &job)
-		if err == nil && !found {
-			err = fmt.Errorf("task: %s has no body", rec.ID)
-		}
-		return err
-	})
-	return job, err
-}
-
-// milliseconds is how the times of records are written.
-func milliseconds(t time.Time) int64 { return t.UnixMilli() }

@@ -44,7 +44,7 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 			if !same(made, read) || known != made {
 				w.t.Errorf("made\n%+v\nread\n%+v\nknown\n%+v", made, read, known)
 			}
-			if _, err := change(t, made.ID, func(r *record) bool { r.Woken = true; return true }); err != nil {
+			if _, err := w.transitions.apply(context.Background(), t, transitionRetry, &change{known: made, before: read, owner: Anyone}); err != nil {
 				return err
 			}
 			if known, err = tasks.Reread(t, made); err == nil && !known.Woken {

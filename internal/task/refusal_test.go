@@ -103,7 +103,7 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 				}
 				w.sleep(row.within)
 				for _, id := range taken {
-					if now := w.record(id); now.Handover != Accepted {
+					if now := w.record(id); now.Delivery != Accepted {
 						t.Fatalf("after %v another task is %+v", row.within, now)
 					}
 				}
@@ -125,7 +125,7 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 						t.Errorf("it was submitted %d times", len(at))
 					}
 					for i := 1; i < len(at); i++ {
-						if least := failingPaces[min(i-1, len(failingPaces)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < least {
+						if least := errorIntervals[min(i-1, len(errorIntervals)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < least {
 							t.Errorf("submission %d came %v after the one before, want at least %v", i+1, at[i].Sub(at[i-1]), least)
 						}
 					}
@@ -158,7 +158,7 @@ func TestForbiddenTasksOfOneUserDelayNoOther(t *testing.T) {
 				for n := range 20 {
 					begun := time.Now()
 					task := w.must(prompted("yes %d", n).of("bob"))
-					for w.record(task.ID).Handover != Accepted && time.Since(begun) < time.Minute {
+					for w.record(task.ID).Delivery != Accepted && time.Since(begun) < time.Minute {
 						w.sleep(100 * time.Millisecond)
 					}
 					if took := time.Since(begun); took > time.Second {
@@ -196,7 +196,7 @@ func TestUsersTakeTurnsWhileTheAccountIsSuspected(t *testing.T) {
 			w.sleep(3 * time.Minute) // their pauses are as long as they get
 			begun := time.Now()
 			task := w.must(prompted("yes %d", n).of("cid"))
-			for w.record(task.ID).Handover != Accepted && time.Since(begun) < time.Minute {
+			for w.record(task.ID).Delivery != Accepted && time.Since(begun) < time.Minute {
 				w.sleep(100 * time.Millisecond)
 			}
 			if took := time.Since(begun); took > 5*time.Second {
@@ -320,9 +320,9 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 	})
 }
 
-// TestAJobInDoubtIsLookedForAFewTimes: at many services that means to submit it
+// TestAJobOfUnknownDeliveryIsSearchedForAFewTimes: at many services that means to submit it
 // again.
-func TestAJobInDoubtIsLookedForAFewTimes(t *testing.T) {
+func TestAJobOfUnknownDeliveryIsSearchedForAFewTimes(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
 		var at []time.Time
@@ -342,7 +342,7 @@ func TestAJobInDoubtIsLookedForAFewTimes(t *testing.T) {
 		w.sleep(grace)
 		w.is(task.ID, Failed)
 		w.has(1000, 0)
-		if len(at) < 4 || len(at) > mostSearches {
+		if len(at) < 4 || len(at) > maxSearches {
 			t.Errorf("it was looked for %d times", len(at))
 		}
 		pauses := make([]time.Duration, 0, len(at))

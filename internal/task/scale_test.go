@@ -215,7 +215,7 @@ func onDisk(b *testing.B) storage.Engine {
 
 func BenchmarkGetFinished(b *testing.B) {
 	e := Open(storage.New(memory.New(), storage.Options{}), nil, Options{})
-	rec := &record{ID: newID(), Key: annKey, User: ann, Kind: backends.Video, State: Success, Completed: milliseconds(time.Now()), Results: []made{{URL: "https://x"}}}
+	rec := &record{ID: newID(), Key: annKey, User: ann, Kind: backends.Video, State: Success, Completed: milliseconds(time.Now()), Results: []result{{URL: "https://x"}}}
 	e.cache.put(rec)
 	b.ReportAllocs()
 	for b.Loop() {

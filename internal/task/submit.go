@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Submission is a generation that somebody asks for. It has been checked against
-// its family, and its defaults are filled in.
+// Submission asks for a generation. It has been checked against its family, and its defaults are
+// filled in.
 type Submission struct {
 	Payer ledger.Payer
 	Key   string // the id of the API key
@@ -45,24 +46,6 @@ const (
 	MaxSessionContext = 1000
 )
 
-const (
-	// handoverWait is how long a submission waits for the hand-over.
-	handoverWait = 10 * time.Second
-
-	// submitTimeout is how long a backend may take to accept a job.
-	submitTimeout = 30 * time.Second
-
-	// leaseFor is how long a claim is held. It is longer than anything that is
-	// done under one without renewing it.
-	leaseFor = time.Minute
-
-	// submissionLife is how long a task lives at most (docs/reference/tasks.md#states).
-	submissionLife = 72 * time.Hour
-
-	// handoverLife is how long a job lives at a backend at most.
-	handoverLife = 24 * time.Hour
-)
-
 // check refuses what cannot be a submission.
 func (s *Submission) check(e *Engine) error {
 	if n := utf8.RuneCountInString(s.SessionID); n > MaxSessionID {
@@ -72,7 +55,7 @@ func (s *Submission) check(e *Engine) error {
 		return fault.At(fault.InvalidParameter, "session_context", "session_context has at most %d characters, this has %d", MaxSessionContext, n)
 	}
 	if s.IdempotencyKey != "" {
-		if refused := s.claim().Validate("Idempotency-Key"); refused != nil {
+		if refused := s.idempotencyKey().Validate("Idempotency-Key"); refused != nil {
 			return refused
 		}
 	}
@@ -82,10 +65,10 @@ func (s *Submission) check(e *Engine) error {
 	return nil
 }
 
-// Submit makes a task, durable with its money, and begins to hand it over where
-// a slot is free; then it waits for a while until a backend has it or refuses it.
-// That a backend has it may be noted only after Submit has returned. A replay returns the task that was made the first time, as
-// it stands now. What surely came to no job leaves nothing behind but the error.
+// Submit makes a task, durable with its money. If a slot is free it delivers the job, and waits for
+// a while until the backend accepts or refuses it; the acceptance may be noted after Submit has
+// returned. A replay returns the task that was made the first time, as it is now. A definite
+// rejection rolls the submission back.
 func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bool, err error) {
 	if err := s.check(e); err != nil {
 		return nil, false, err
@@ -114,8 +97,8 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	}
 	var made *record
 	var tried bool
-	// From here on it is done whether the caller stays or not: half of it, with an
-	// outcome that nobody has looked for, would be a job in doubt.
+	// From here on the submission goes on even if the caller disconnects: else its outcome would
+	// be unknown.
 	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t *ledger.Txn) error {
 		if tried { // an earlier run may have been committed
 			if before, err = readTask(t, rec.ID); err != nil || before != nil {
@@ -135,9 +118,9 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	case before != nil && before.ID != rec.ID:
 		return before.task(), true, nil
 	}
-	mine := made.Handover == Sending // this submission sends it, and nobody who has claimed it since
-	if before != nil {               // an earlier run was committed without anybody knowing
-		mine = mine && before.Handover == Sending && before.Attempt == made.Attempt && made.fenced(before)
+	mine := made.Delivery == Sending // this submission sends the job, unless a driver has claimed the task since
+	if before != nil {               // an earlier run was committed with an unknown outcome
+		mine = mine && before.Delivery == Sending && before.Attempt == made.Attempt && made.fenced(before)
 		made = before
 	}
 	e.figures.submitted.add(made.Kind)
@@ -148,11 +131,11 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *Task, replayed bo
 	return e.await(ctx, made, s.Job)
 }
 
-// first is [Submission.before] outside the transaction that makes the task: most
-// of what has been made or may not be is found here, and costs nothing more.
+// first is before, outside the transaction that makes the task: most replays and duplicates end
+// here without a write.
 func (s *Submission) first(ctx context.Context, e *Engine) (before *record, err error) {
 	if s.IdempotencyKey == "" && s.SessionID == "" {
-		return nil, ctx.Err() // who has left before anything was done has asked for nothing
+		return nil, ctx.Err() // a caller who has left by now gets no task
 	}
 	err = e.view(ctx, func(r storage.Reader) (err error) {
 		before, err = s.before(r, e.now())
@@ -161,11 +144,11 @@ func (s *Submission) first(ctx context.Context, e *Engine) (before *record, err 
 	return before, err
 }
 
-// turn waits for others with the same idempotency key or session id: what they
-// do decides what this one is.
+// turn waits for other submissions with the same idempotency key or session id: their outcome
+// decides about this one.
 func (s *Submission) turn(ctx context.Context, e *Engine) (done func(), err error) {
 	done = func() {}
-	for _, name := range [...]struct{ kind, text string }{{claimPrefix, s.IdempotencyKey}, {sessionPrefix, s.SessionID}} { // always in this order: nobody waits in a circle
+	for _, name := range [...]struct{ kind, text string }{{idempotencyPrefix, s.IdempotencyKey}, {sessionPrefix, s.SessionID}} { // always in this order, against deadlocks
 		if name.text == "" {
 			continue
 		}
@@ -190,34 +173,32 @@ func (s *Submission) before(r storage.Reader, now int64) (*record, error) {
 	return nil, s.sessionFree(r, now)
 }
 
-// mostEnclosed is how long a body may be, in bytes, that its task encloses: whoever
-// reads or changes a task that waits has its body on his hands.
-const mostEnclosed = 2 << 10
+// maxEnclosed is the greatest length in bytes of a body in the record of its task: each read and
+// change of a waiting task carries it.
+const maxEnclosed = 2 << 10
 
-// record is the task as it begins.
+// record returns the task before it is submitted.
 func (s *Submission) record(id string) *record {
 	s.Job.Token = backends.Token(id)
 	s.body = storage.EncodeRecord(s.Job)
 	r := &record{
 		ID: id, Key: s.Key, User: s.Payer.User, Backend: s.Backend,
-		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Handover: None,
+		Kind: s.Job.Kind, Model: s.Job.Model, State: Queued, Delivery: None,
 		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName,
 		Hold: s.Quote.Hold, Quote: &s.Quote,
 	}
 	if s.IdempotencyKey != "" {
-		r.Claim = hashOf(s.IdempotencyKey)
+		r.IdempotencyHash = hashOf(s.IdempotencyKey)
 	}
-	if r.Enclosed = len(s.body) <= mostEnclosed; r.Enclosed {
+	if r.Enclosed = len(s.body) <= maxEnclosed; r.Enclosed {
 		r.Body = s.body[1:] // without the version
 	}
 	return r
 }
 
-// accept writes the task, of which rec is the beginning, with everything that
-// belongs to it. Where a slot is free it is being sent. It leaves rec as it is,
-// since it may be run again.
+// accept writes the task, of which rec is the beginning, with everything that belongs to it. It
+// leaves rec as it is, since it may be run again.
 func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record, reservation *ledger.Reservation) (*record, error) {
-	now := e.store.Now()
 	most := int64(e.config.Load().Unfinished)
 	n, err := unfinished(t, s.Key)
 	if err != nil {
@@ -230,54 +211,13 @@ func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record, reservation *
 	if err != nil {
 		return nil, err
 	}
-	made := *rec
-	made.Created = milliseconds(now)
-	made.Deadline = milliseconds(now.Add(submissionLife))
-	made.Due = made.Deadline
-	made.Place = l.Last + 1
 	backend, _ := e.backend(s.Backend)
-	if l.Waiting == l.Deferred && l.room(backend.MaxRunning) && e.open(s.Backend, rec.User) {
-		made.send(e.id, milliseconds(now))
+	c := change{
+		known: rec, counts: &l, unfinished: n, body: s.body, fingerprint: s.Fingerprint, reservation: reservation,
+		slot: l.Waiting == l.Deferred && l.room(backend.MaxRunning) && e.open(s.Backend, rec.User),
 	}
-	if rec.Hold > 0 {
-		if err := reservation.Hold(t, now, rec.User, holdID(rec.ID), rec.ID); err != nil {
-			return nil, err
-		}
-	}
-	if !rec.Enclosed {
-		if err := t.Set(storage.Key(bodyPrefix, rec.ID), s.body, time.Time{}); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.reserveNames(t, now, rec.ID); err != nil {
-		return nil, err
-	}
-	d := between(nil, &made)
-	if err := l.add(d, &made).write(t, made.Backend); err != nil {
-		return nil, err
-	}
-	if err := setUnfinished(t, made.Key, n+d.open); err != nil {
-		return nil, err
-	}
-	return &made, write(t, nil, &made)
-}
-
-// send gives a task a slot: from here on its job may be at the backend. The task
-// is due when a job is asked for that was accepted at once: of most, nothing that
-// leads to them moves then. Of one that takes longer, see [Engine.claimDue].
-func (r *record) send(owner string, now int64) {
-	r.claim(owner, now)
-	r.Handover, r.Attempt = Sending, r.Fence
-	r.Due = now + interval(0, 0).Milliseconds()
-}
-
-// claim takes a task for a while: what came of an earlier claim does not count
-// any more.
-func (r *record) claim(owner string, now int64) {
-	r.Fence++
-	r.Owner = owner
-	r.Lease = now + leaseFor.Milliseconds()
-	r.Due, r.Woken = r.Lease, false
+	_, err = e.transitions.apply(context.Background(), t, transitionSubmit, &c)
+	return c.after, err
 }
 
 // unaffordable turns an error of the ledger into the fault of a submission.
@@ -286,4 +226,73 @@ func unaffordable(err error) error {
 		return short.Fault("this task", "")
 	}
 	return unavailable(err)
+}
+
+// DuplicateSession is why a submission is refused whose session id is in use. It
+// is a [fault.Fault] of the code DUPLICATE_SESSION_ID too.
+type DuplicateSession struct {
+	Task string // the one that uses it
+	*fault.Fault
+}
+
+// Unwrap returns the fault.
+func (d *DuplicateSession) Unwrap() error { return d.Fault }
+
+func (s *Submission) idempotencyKey() ledger.IdempotencyKey {
+	return ledger.IdempotencyKey{Scope: s.Key, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
+}
+
+// session and claimed return the record of the session id and of the idempotency key; nil if there
+// is none.
+func (s *Submission) session(r storage.Reader) (*sessionRecord, error) {
+	if s.SessionID == "" {
+		return nil, nil
+	}
+	return sessions.Get(r, s.Key, hashOf(s.SessionID))
+}
+
+func (s *Submission) idempotencyRecord(r storage.Reader) (*idempotencyRecord, error) {
+	if s.IdempotencyKey == "" {
+		return nil, nil
+	}
+	return idempotencyKeys.Get(r, s.Key, hashOf(s.IdempotencyKey))
+}
+
+// KeyUsed reports whether a task was submitted by an API key under this idempotency key.
+func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used bool, err error) {
+	s := Submission{Key: key, IdempotencyKey: idempotencyKey}
+	err = e.view(ctx, func(r storage.Reader) error {
+		have, err := s.idempotencyRecord(r)
+		used = have != nil
+		return err
+	})
+	return used, err
+}
+
+// replayed returns the task that was made under the idempotency key; nil when
+// there is none.
+func (s *Submission) replayed(r storage.Reader) (*record, error) {
+	have, err := s.idempotencyRecord(r)
+	if err != nil || have == nil {
+		return nil, err
+	}
+	if have.Fingerprint != s.Fingerprint {
+		return nil, fault.At(fault.IdempotencyKeyReused, "Idempotency-Key",
+			"this idempotency key was used at %s for another task; take a new one", time.UnixMilli(have.Time).UTC().Format(time.RFC3339))
+	}
+	rec, err := readTask(r, have.Task)
+	if err == nil && rec == nil {
+		err = fmt.Errorf("task: %s was made under an idempotency key, and is missing", have.Task)
+	}
+	return rec, err
+}
+
+// sessionFree refuses a session id that is in use.
+func (s *Submission) sessionFree(r storage.Reader, now int64) error {
+	have, err := s.session(r)
+	if err != nil || have == nil || now >= have.Until {
+		return err
+	}
+	return &DuplicateSession{have.Task, fault.At(fault.DuplicateSessionID, "session_id",
+		"this session_id was used for task %s; it can be used again from %s on", have.Task, time.UnixMilli(have.Until).UTC().Format(time.RFC3339))}
 }

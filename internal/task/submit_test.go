@@ -362,7 +362,7 @@ func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
 		began := time.Now()
 		s := with(func(s *Submission) { s.SessionID = "s" })
 		task := w.must(s)
-		if waited := time.Since(began); waited != handoverWait || task.Status != Queued {
+		if waited := time.Since(began); waited != deliveryWait || task.Status != Queued {
 			t.Fatalf("answered %s after %v", task.Status, waited)
 		}
 		w.sleep(3 * time.Second)

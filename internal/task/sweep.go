@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,31 +11,24 @@ import (
 )
 
 const (
-	// sweepMost is how many tasks are removed in one transaction, and sweepFor how
+	// maxSwept is how many tasks are removed in one transaction, and sweepFor how
 	// long one Sweep goes on with that.
-	sweepMost = 256
-	sweepFor  = 5 * time.Second
+	maxSwept = 256
+	sweepFor = 5 * time.Second
 
-	// expireMost is how many tasks of one backend it looks at that nobody drives.
-	expireMost = 1000
+	// maxExpired is how many tasks of one backend without a driver one Sweep looks at.
+	maxExpired = 1000
 )
 
-// Sweep removes tasks that have been over for longer than they are kept, with
-// everything that leads to them, and ends those whose time is over and which
-// nobody drives. It is called now and then and does a bounded part of it.
+// Sweep removes tasks past their retention, with everything that belongs to them, and ends tasks of
+// unconfigured backends past their deadline. It is called now and then and does a bounded part of
+// the work.
 func (e *Engine) Sweep(ctx context.Context) error {
 	return errors.Join(e.expire(ctx), e.clear(ctx))
 }
 
-// places are how far the tasks of backends have been looked at.
-type places struct {
-	mu  sync.Mutex
-	key map[string][]byte // of the first that was not, by the name of the backend
-}
-
-// expire ends tasks of backends that are not configured any more when their time
-// is over: what they hold must not be held for ever. What becomes of their jobs
-// nobody can ask.
+// expire ends tasks of backends that are not configured any more when their deadline has passed:
+// their money must not be held for ever. Their jobs cannot be polled.
 func (e *Engine) expire(ctx context.Context) error {
 	all, err := e.Backends(ctx)
 	if err != nil {
@@ -59,7 +51,7 @@ func (e *Engine) expire(ctx context.Context) error {
 		for _, rec := range late {
 			e.log.Warn("the time of a task is over, and its backend is not configured any more",
 				zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-			if _, err := e.finish(ctx, rec, outcome{state: Failed, failure: timeout, only: rec.fenced}); err != nil {
+			if _, _, err := e.move(ctx, transitionExpire, change{known: rec, failure: timeout}); err != nil {
 				failed = append(failed, err)
 				if !e.ofOne(ctx, err) {
 					return errors.Join(failed...)
@@ -70,8 +62,7 @@ func (e *Engine) expire(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ofOne tells whether an error is that of one task, beside which others may do
-// better, and not of the store or of the end.
+// ofOne reports whether an error concerns one task only, and not the store or the end of ctx.
 func (e *Engine) ofOne(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && e.store.Err() == nil &&
 		!errors.Is(err, storage.ErrLowSpace) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrClosed)
@@ -86,23 +77,19 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		in = in.FromKey(from)
 	}
 	delete(e.undriven.key, backend) // from the beginning, unless there are more
-	var unread error
+	var unread []error
 	err = e.view(ctx, func(r storage.Reader) error {
 		late, unread = nil, nil
-		keys, err := in.Keys(r, expireMost+1)
+		keys, err := in.Keys(r, maxExpired+1)
 		if err != nil {
 			return err
 		}
-		if len(keys) > expireMost {
-			e.undriven.key[backend] = keys[expireMost]
-			keys = keys[:expireMost]
+		if len(keys) > maxExpired {
+			e.undriven.key[backend] = keys[maxExpired]
+			keys = keys[:maxExpired]
 		}
 		for _, key := range keys {
-			rec, err := readTask(r, lastID(key))
-			if errors.Is(err, storage.ErrUnreadable) {
-				unread = errors.Join(unread, err)
-				continue
-			}
+			rec, err := readable(r, key, &unread)
 			if err != nil {
 				return err
 			}
@@ -112,7 +99,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 		}
 		return nil
 	})
-	return late, errors.Join(unread, err)
+	return late, errors.Join(errors.Join(unread...), err)
 }
 
 // clear removes tasks that have been over for longer than they are kept, for a
@@ -127,7 +114,7 @@ func (e *Engine) clear(ctx context.Context) error {
 	for begun := time.Now(); time.Since(begun) < sweepFor; {
 		var keys [][]byte
 		err := e.view(ctx, func(r storage.Reader) (err error) {
-			keys, err = in.Keys(r, sweepMost)
+			keys, err = in.Keys(r, maxSwept)
 			return err
 		})
 		if err != nil || len(keys) == 0 {
@@ -152,7 +139,11 @@ func (e *Engine) clear(ctx context.Context) error {
 func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 	err := e.update(ctx, func(t storage.Txn) error {
 		for _, key := range keys {
-			if err := forget(t, lastID(key)); err != nil {
+			rec, err := readTask(t, lastID(key))
+			if err == nil && rec != nil {
+				_, err = e.transitions.apply(ctx, t, transitionForget, &change{known: rec, before: rec})
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -175,27 +166,4 @@ func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 		}
 	}
 	return err
-}
-
-// forget removes a task that is over.
-func forget(t storage.Txn, id string) error {
-	rec, err := readTask(t, id)
-	if err != nil || rec == nil || !rec.over() {
-		return err
-	}
-	if err := freeClaim(t, rec); err != nil {
-		return err
-	}
-	if rec.Event {
-		event, err := readEvent(t, id)
-		if err != nil {
-			return err
-		}
-		if event != nil {
-			if err := events.Put(t, event, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return replace(t, rec, nil)
 }

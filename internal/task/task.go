@@ -52,26 +52,26 @@ type Detail struct {
 	User           string            `json:"user_id"`
 	Key            string            `json:"key_id"`
 	Backend        string            `json:"backend"`
-	Handover       Handover          `json:"handover"`
+	Delivery       Delivery          `json:"handover"`
 	SessionID      string            `json:"session_id,omitempty"`
 	SessionContext string            `json:"session_context,omitempty"`
 	Held           money.Amount      `json:"held"` // zero when it is over
 	Charged        money.Amount      `json:"charged"`
 	VendorCost     backends.Cost     `json:"vendor_cost,omitzero"`
-	Loss           string            `json:"loss,omitempty"`     // what was made and nobody was charged for
-	Word           string            `json:"word,omitempty"`     // the backend's own, where we do not know it
+	Loss           string            `json:"loss,omitempty"`     // what was made without a charge
+	UnknownStatus  string            `json:"word,omitempty"`     // the backend's own, where we do not know it
 	Ref            *backends.Ref     `json:"ref,omitempty"`      // the job at the backend
 	Polled         int64             `json:"polled,omitempty"`   // when the backend was asked last, Unix milliseconds
 	Failing        int               `json:"failing,omitempty"`  // how often in a row it did not answer that
 	Due            int64             `json:"due,omitempty"`      // when it is looked at next, Unix milliseconds
 	Deadline       int64             `json:"deadline,omitempty"` // Unix milliseconds
-	Made           int64             `json:"made,omitempty"`     // since when the backend has it made and it is not copied yet, Unix milliseconds
+	CopyingSince   int64             `json:"made,omitempty"`     // since when the backend has it made and it is not copied yet, Unix milliseconds
 	Results        []backends.Result `json:"results,omitempty"`
 }
 
 // status is what the task is shown as.
 func (r *record) status() State {
-	if r.State == Queued && r.Handover == Doubt {
+	if r.State == Queued && r.Delivery == Unknown {
 		return Pending
 	}
 	return r.State
@@ -95,17 +95,17 @@ func (r *record) task() *Task {
 		Status: r.status(), Progress: r.progress(), CreatedAt: r.Created / 1000, CompletedAt: r.Completed / 1000,
 		Error: r.Failure,
 		Detail: Detail{
-			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Handover: r.Handover,
+			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Delivery: r.Delivery,
 			SessionID: r.SessionID, SessionContext: r.SessionContext,
 			Charged: r.Charged, VendorCost: r.VendorCost, Loss: r.Loss,
-			Word: r.Word, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline, Made: r.MadeAt,
+			UnknownStatus: r.UnknownStatus, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline, CopyingSince: r.CopyingSince,
 		},
 	}
 	if !r.over() {
 		t.Detail.Held = r.Hold
 	}
 	if r.State == Success && len(r.Results) > 0 {
-		t.Detail.Results = unstored(r.Results)
+		t.Detail.Results = backendResults(r.Results)
 		t.Result = &Result{Type: r.Kind.Makes(), URLs: make([]string, len(r.Results))}
 		for i, m := range r.Results {
 			t.Result.URLs[i] = m.URL
@@ -114,3 +114,8 @@ func (r *record) task() *Task {
 	}
 	return t
 }
+
+var (
+	timeout   = failure(backends.TaskTimeout, "the task was not finished in time")
+	cancelled = failure(backends.TaskCancelled, "the task was cancelled")
+)

@@ -70,7 +70,8 @@ func (v *verification) tasks() error {
 	return err
 }
 
-// passed leaves out that a record cannot be read, which is told of where it lies.
+// passed drops the error of a record that cannot be read: it is reported where the record is
+// stored.
 func passed(err error) error {
 	if errors.Is(err, storage.ErrUnreadable) {
 		return nil
@@ -92,20 +93,20 @@ func (r *record) wrong() (wrong []string) {
 	default:
 		tell(true, "%q is no state", r.State)
 	}
-	switch r.Handover {
-	case None, Sending, Accepted, Refused, Doubt:
+	switch r.Delivery {
+	case None, Sending, Accepted, Rejected, Unknown:
 	default:
-		tell(true, "%q is no hand-over", r.Handover)
+		tell(true, "%q is no hand-over", r.Delivery)
 	}
 	tell(r.over() == (r.Completed == 0), "it is %s, and was completed at %d", r.State, r.Completed)
 	tell((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
 	tell((r.State == Failed) != (r.Failure != nil), "it is %s, and why it failed is %v", r.State, r.Failure)
 	tell(!r.over() && r.Due == 0, "it is %s, and nobody will look at it", r.State)
 	tell(r.Resume != 0 && !r.deferred(), "it is %s, and to be tried again", r.State)
-	tell(!r.over() && r.Handover == Refused, "it was refused, and is %s", r.State)
-	tell(r.Handover == Accepted && r.Ref == nil, "it was accepted without a reference")
-	tell((r.State == InProgress || r.State == Success) && r.Handover != Accepted, "it is %s, and its hand-over %s", r.State, r.Handover)
-	tell(!r.over() && r.Handover == Accepted && r.Deadline > r.Handed+handoverLife.Milliseconds(), "it has more than a day at its backend")
+	tell(!r.over() && r.Delivery == Rejected, "it was refused, and is %s", r.State)
+	tell(r.Delivery == Accepted && r.Ref == nil, "it was accepted without a reference")
+	tell((r.State == InProgress || r.State == Success) && r.Delivery != Accepted, "it is %s, and its hand-over %s", r.State, r.Delivery)
+	tell(!r.over() && r.Delivery == Accepted && r.Deadline > r.AcceptedAt+jobLife.Milliseconds(), "it has more than a day at its backend")
 	return wrong
 }
 
@@ -117,7 +118,7 @@ func (v *verification) body(r *record) error {
 	}
 	there, elsewhere, needed := apart != nil, r.Body != nil, !r.over()
 	if r.Enclosed {
-		there, elsewhere, needed = elsewhere, there, !r.over() && r.Handover != Accepted
+		there, elsewhere, needed = elsewhere, there, !r.over() && r.Delivery != Accepted
 	}
 	if there != needed {
 		v.problem("task %s: it is %s, and its body is there: %t", r.ID, r.State, there)
@@ -132,7 +133,7 @@ func (v *verification) body(r *record) error {
 func (v *verification) money(r *record) error {
 	hold, found, err := ledger.ReadHold(v, r.User, holdID(r.ID))
 	if errors.Is(err, storage.ErrUnreadable) {
-		return nil // the ledger tells of it
+		return nil // the ledger reports it
 	}
 	if err != nil {
 		return err
@@ -163,10 +164,10 @@ func (v *verification) money(r *record) error {
 
 // claim checks that the idempotency key of a task leads to it.
 func (v *verification) claim(r *record) error {
-	if r.Claim == "" {
+	if r.IdempotencyHash == "" {
 		return nil
 	}
-	have, err := claims.Get(v, r.Key, r.Claim)
+	have, err := idempotencyKeys.Get(v, r.Key, r.IdempotencyHash)
 	if err == nil && (have == nil || have.Task != r.ID) {
 		v.problem("task %s: its idempotency key does not lead to it", r.ID)
 	}
@@ -245,7 +246,7 @@ func (v *verification) holds() error {
 		var held money.Amount
 		rec, err := readTask(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {
-			return nil // it was told of
+			return nil // it was reported
 		}
 		if err == nil && rec != nil && !rec.over() && holdID(rec.ID) == h.ID {
 			held = rec.Hold
@@ -255,4 +256,96 @@ func (v *verification) holds() error {
 		}
 		return err
 	})
+}
+
+// bodies checks that every body is one of a task that is not over; each of
+// those was found from its task.
+func (v *verification) bodies() error {
+	return v.each(bodyPrefix, func(key, _ []byte) error {
+		rec, err := readTask(v, lastID(key))
+		if err == nil && rec == nil {
+			v.problem("key %q: it is the body of a task that is not there", key)
+		}
+		return err
+	})
+}
+
+// names checks that session ids and idempotency keys lead to their tasks.
+func (v *verification) names() error {
+	err := cmp.Or(
+		sessions.Verify(v, func(s *sessionRecord) string { return "session id of " + s.Task }, v.problem),
+		idempotencyKeys.Verify(v, func(c *idempotencyRecord) string { return "idempotency key of " + c.Task }, v.problem))
+	for have, bad := range sessions.Scan(v, sessions.Under()) {
+		if err = cmp.Or(err, passed(bad)); err != nil {
+			return err
+		}
+		if bad != nil || v.now >= have.Until {
+			continue // the task may be gone before it is
+		}
+		rec, bad := readTask(v, have.Task)
+		if bad == nil && (rec == nil || rec.Key != have.Key || hashOf(rec.SessionID) != have.Hash) {
+			v.problem("a session id leads to task %s, which is not there or has another session id", have.Task)
+		}
+		err = passed(bad)
+	}
+	for have, bad := range idempotencyKeys.Scan(v, idempotencyKeys.Under()) {
+		if err = cmp.Or(err, passed(bad)); err != nil {
+			return err
+		}
+		if bad != nil {
+			continue
+		}
+		rec, bad := readTask(v, have.Task)
+		if bad == nil && (rec == nil || rec.Key != have.Key || rec.IdempotencyHash != have.Hash) {
+			v.problem("an idempotency key leads to task %s, which is not there or has another idempotency key", have.Task)
+		}
+		err = passed(bad)
+	}
+	return err
+}
+
+// events checks the outbox.
+func (v *verification) events() error {
+	err := events.Verify(v, (*eventRecord).what, v.problem)
+	for have, bad := range events.Scan(v, events.Under()) {
+		if err = cmp.Or(err, passed(bad)); err != nil {
+			return err
+		}
+		if bad != nil {
+			continue
+		}
+		rec, bad := readTask(v, have.Task)
+		if bad == nil && (rec == nil || !rec.over() || rec.Key != have.Key || rec.User != have.User) {
+			v.problem("%s: there is no such task that is over", have.what())
+		}
+		err = passed(bad)
+	}
+	return err
+}
+
+func (v *eventRecord) what() string { return "callback of " + v.Task }
+
+// wrong returns what in a callback contradicts itself.
+func (v *eventRecord) wrong() []string {
+	switch {
+	case v.State == Undelivered && v.Due == 0:
+		return []string{"it is not delivered, and nobody will send it"}
+	case v.State != Undelivered && (v.State != Delivered && v.State != Dead || v.Due != 0 || v.Ended == 0):
+		return []string{fmt.Sprintf("it is %q since %d, and is sent at %d", v.State, v.Ended, v.Due)}
+	}
+	return nil
+}
+
+// each calls fn for all keys below a prefix. It goes on after a record that cannot be read, which
+// is reported where it is stored.
+func (v *verification) each(prefix string, fn func(key, val []byte) error) error {
+	var failed error
+	lo, hi := storage.Below(prefix)
+	err := v.Scan(lo, hi, func(key, val []byte) bool {
+		if failed = fn(key, val); errors.Is(failed, storage.ErrUnreadable) {
+			failed = nil
+		}
+		return failed == nil
+	})
+	return cmp.Or(err, failed)
 }

@@ -71,7 +71,7 @@ func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) err
 		if err != nil {
 			return err
 		}
-		names := []string{rec.ID, rec.Backend, rec.Key, hashOf(rec.SessionID), rec.Claim} // what its keys end with
+		names := []string{rec.ID, rec.Backend, rec.Key, hashOf(rec.SessionID), rec.IdempotencyHash} // what its keys end with
 		var found []byte
 		lo, hi := storage.Below(prefix)
 		if err := t.Scan(lo, hi, func(key, _ []byte) bool {
@@ -120,15 +120,15 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 			return storage.SetRecord(t, storage.Key(taskPrefix, nobody), rec)
 		}, "it lies at the key of another"},
 		"a state that is none":             {damage(atRunning, func(r *record) { r.State = "done" }), `"done" is no state`},
-		"a hand-over that is none":         {damage(atRunning, func(r *record) { r.Handover = "lost" }), `"lost" is no hand-over`},
+		"a hand-over that is none":         {damage(atRunning, func(r *record) { r.Delivery = "lost" }), `"lost" is no hand-over`},
 		"an end without a time":            {damage(atSuccess, func(r *record) { r.Completed = 0 }), "was completed at 0"},
 		"a time without an end":            {damage(atRunning, func(r *record) { r.Completed = 5 }), "was completed at 5"},
 		"a success without results":        {damage(atSuccess, func(r *record) { r.Results = nil }), "has 0 results"},
-		"results of a failure":             {damage(atFailed, func(r *record) { r.Results = make([]made, 2) }), "has 2 results"},
+		"results of a failure":             {damage(atFailed, func(r *record) { r.Results = make([]result, 2) }), "has 2 results"},
 		"a failure without a reason":       {damage(atFailed, func(r *record) { r.Failure = nil }), "why it failed is <nil>"},
 		"a reason without a failure":       {damage(atRunning, func(r *record) { r.Failure = timeout }), "why it failed is"},
 		"a task that nobody looks at":      {damage(atRunning, func(r *record) { r.Due = 0 }), "nobody will look at it"},
-		"a refused task that runs":         {damage(atWaiting, func(r *record) { r.Handover = Refused }), "it was refused, and is queued"},
+		"a refused task that runs":         {damage(atWaiting, func(r *record) { r.Delivery = Rejected }), "it was refused, and is queued"},
 		"an accepted task without a ref":   {damage(atSuccess, func(r *record) { r.Ref = nil }), "accepted without a reference"},
 		"a task that runs with us":         {damage(atWaiting, func(r *record) { r.State = InProgress }), "it is in_progress, and its hand-over none"},
 		"a job of more than a day":         {damage(atRunning, func(r *record) { r.Deadline++ }), "more than a day"},
@@ -157,7 +157,7 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"no body":                      {damage(atWaiting, func(r *record) { r.Body = nil }), "its body is there: false"},
 		"no long body":                 {damage(atWaiting, func(r *record) { r.Enclosed, r.Body = false, nil }), "its body is there: false"},
 		"a body in the wrong place":    {damage(atWaiting, func(r *record) { r.Enclosed = false }), "a body of it is where none belongs"},
-		"no idempotency key":           {lose(atFailed, claimPrefix), `its idempotency key does not lead to it`},
+		"no idempotency key":           {lose(atFailed, idempotencyPrefix), `its idempotency key does not lead to it`},
 		"no session id":                {lose(atSuccess, sessionPrefix), `its session id is not used by it until`},
 		"no callback":                  {lose(atSuccess, eventPrefix), "the outbox has it: false"},
 		"no list of the callback":      {lose(atFailed, eventOfPrefix), "its key of eventof is missing"},
@@ -168,7 +168,7 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a list of a user of nobody":     {plant(ofUserPrefix, ann, int64(1), nobody), "a key of taskuser leads to no record"},
 		"a queue of nobody":              {plant(waitPrefix, "other", int64(1), nobody), "a key of taskwait leads to no record"},
 		"a due time of nobody":           {plant(duePrefix, "other", int64(1), nobody), "a key of taskdue leads to no record"},
-		"a key of a ref unheard":         {damage(atRunning, func(r *record) { r.Unheard = true }), "a key of taskref leads to no record"},
+		"a key of a ref unheard":         {damage(atRunning, func(r *record) { r.NoWebhook = true }), "a key of taskref leads to no record"},
 		"a ref of nobody":                {plant(refPrefix, "works", "x", nobody), "a key of taskref leads to no record"},
 		"an end of nobody":               {plant(endPrefix, int64(1), nobody), "a key of taskend leads to no record"},
 		"a key of no form":               {plant(endPrefix, "x"), "a key of taskend leads to no record"},
@@ -197,9 +197,9 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		}, ""},
 		"a session id that cannot be read": {plant(sessionPrefix, annKey, "x"), "a record of tasksession cannot be read"},
 		"an idempotency key of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(claimPrefix, annKey, "x"), claimRecord{Key: annKey, Hash: "x", Task: nobody})
+			return storage.SetRecord(t, storage.Key(idempotencyPrefix, annKey, "x"), idempotencyRecord{Key: annKey, Hash: "x", Task: nobody})
 		}, "which is not there or has another idempotency key"},
-		"an idempotency key that cannot be read": {plant(claimPrefix, annKey, "x"), "a record of taskclaim cannot be read"},
+		"an idempotency key that cannot be read": {plant(idempotencyPrefix, annKey, "x"), "a record of taskclaim cannot be read"},
 
 		"a backend that counts wrong": {func(t storage.Txn, _ four) error {
 			return load{Running: 2, Waiting: 1, Last: 9}.write(t, "works")

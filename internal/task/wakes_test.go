@@ -83,7 +83,7 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 		}
 		w.works.set(func(s *works) {
 			s.poll = func(*work) (backends.Status, error) {
-				return backends.Status{State: backends.Running, RetryAfter: mostPause}, nil // nobody asks by himself
+				return backends.Status{State: backends.Running, RetryAfter: maxPause}, nil // nobody asks by himself
 			}
 		})
 		heard := w.must(video())
@@ -110,8 +110,8 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 			t.Error("who wants to cancel it has it asked for soon, whoever tells of it")
 		}
 		w.works.succeed(1)
-		w.until(heard.ID, Success, 2*mostPause)
-		w.until(unheard.ID, Success, 2*mostPause)
+		w.until(heard.ID, Success, 2*maxPause)
+		w.until(unheard.ID, Success, 2*maxPause)
 		if n := refs(); n != 0 {
 			t.Errorf("%d keys of ids of jobs whose tasks are over", n)
 		}

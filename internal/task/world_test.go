@@ -244,7 +244,7 @@ func with(change func(s *Submission)) Submission {
 }
 
 // long makes a submission one whose body is too long to be enclosed.
-func long(s *Submission) { s.Job.Prompt = strings.Repeat("a cat and ", mostEnclosed/10) }
+func long(s *Submission) { s.Job.Prompt = strings.Repeat("a cat and ", maxEnclosed/10) }
 
 func (w *world) submit(s Submission) (*Task, error) {
 	task, _, err := w.Submit(context.Background(), s)
@@ -345,3 +345,6 @@ func (w *world) listen() {
 }
 
 func moneyOf(n int) money.Amount { return money.Amount(n) }
+
+// insert writes a task that nothing counts.
+func insert(t storage.Txn, rec *record) error { return tasks.Put(t, nil, rec) }

@@ -106,7 +106,7 @@ func TestPagesOfCallbacksHaveNumbersAndATotal(t *testing.T) {
 			{ann, 6, 2, nil, 5},
 			{"user_bob", 0, 2, nil, 0},
 		} {
-			list, total, err := w.DeliveryPage(w.t.Context(), row.user, row.skip, row.limit)
+			list, total, err := w.CallbackPage(w.t.Context(), row.user, row.skip, row.limit)
 			var got []string
 			for _, d := range list {
 				if got = append(got, d.Task); OfCallback(d.ID) != d.Task || OfCallback(d.Task) != d.Task {

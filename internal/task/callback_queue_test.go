@@ -81,7 +81,7 @@ func TestThousandsOfCallbacksOfOneKeyDelayNoOther(t *testing.T) {
 			w.told(w.over(key, 1), time.Second)
 		}
 		w.hooks.mu.Lock()
-		if w.hooks.peak > mostOfKey+1 {
+		if w.hooks.peak > maxOfKey+1 {
 			t.Errorf("%d attempts at once", w.hooks.peak)
 		}
 		w.hooks.mu.Unlock()
@@ -113,7 +113,7 @@ func TestManyKeysOfOneUserDelayNoOther(t *testing.T) {
 		}
 		w.sleep(time.Second)
 		w.hooks.mu.Lock()
-		if w.hooks.open != mostOfUser {
+		if w.hooks.open != maxOfUser {
 			t.Errorf("%d attempts of one user at once", w.hooks.open)
 		}
 		w.hooks.mu.Unlock()
@@ -123,8 +123,8 @@ func TestManyKeysOfOneUserDelayNoOther(t *testing.T) {
 	})
 }
 
-// keeps is how many slots the lanes of a user have.
-func (l *lanes) keeps(user string) int {
+// keeps is how many slots the queues of a user have.
+func (l *callbackQueues) keeps(user string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if u := l.users[user]; u != nil {
@@ -135,8 +135,8 @@ func (l *lanes) keeps(user string) int {
 
 func TestSlotsAreGivenInTurn(t *testing.T) {
 	t.Parallel()
-	l := newLanes()
-	for u := range mostAttempts {
+	l := newCallbackQueues()
+	for u := range maxAttempts {
 		for k := range 10 {
 			l.due(fmt.Sprint("u", u), fmt.Sprint("u", u, "k", k), 5)
 		}
@@ -145,22 +145,22 @@ func TestSlotsAreGivenInTurn(t *testing.T) {
 		t.Fatalf("before its time: %v, %d", given, next)
 	}
 	given, next := l.grant(5)
-	if l.open != mostAttempts || next != never {
+	if l.open != maxAttempts || next != never {
 		t.Fatalf("%d slots are given, the next at %d", l.open, next)
 	}
-	for u := range mostAttempts {
+	for u := range maxAttempts {
 		if n := l.keeps(fmt.Sprint("u", u)); n != 1 {
 			t.Errorf("user %d has %d", u, n)
 		}
 	}
 	for _, g := range given { // all have more to send
-		l.settle(g.lane, 5, 0)
+		l.returnSlots(g.callbackQueue, 5, 0)
 	}
 	l.due("new", "new", 6)
 	if more, _ := l.grant(6); len(more) != 0 {
 		t.Fatalf("there was no slot, and %v got one", more)
 	}
-	l.settle(given[0].lane, never, 1)
+	l.returnSlots(given[0].callbackQueue, never, 1)
 	if more, _ := l.grant(6); len(more) != 1 || more[0].key != "new" || more[0].slots != 1 {
 		t.Errorf("the free slot goes to %v", more)
 	}
@@ -168,8 +168,8 @@ func TestSlotsAreGivenInTurn(t *testing.T) {
 
 func TestManyKeysAreNoManyTurns(t *testing.T) {
 	t.Parallel()
-	l := newLanes()
-	for u := range mostAttempts - 1 { // one slot is left
+	l := newCallbackQueues()
+	for u := range maxAttempts - 1 { // one slot is left
 		l.due(fmt.Sprint("u", u), fmt.Sprint("u", u), 1)
 	}
 	l.grant(1)
@@ -186,45 +186,45 @@ func TestManyKeysAreNoManyTurns(t *testing.T) {
 		if len(given) != 1 || given[0].user.id != want {
 			t.Fatalf("turn %d goes to %+v, want %s", i+1, given, want)
 		}
-		l.settle(given[0].lane, 1, 1)
+		l.returnSlots(given[0].callbackQueue, 1, 1)
 	}
 }
 
 func TestAFewUsersLeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
-	l := newLanes()
+	l := newCallbackQueues()
 	for u := range 5 {
 		for k := range 16 {
 			l.due(fmt.Sprint("u", u), fmt.Sprint("u", u, "k", k), 1)
 		}
 		l.grant(1)
 	}
-	if l.keeps("u0") != mostOfUser || l.open > mostAttempts-4 {
-		t.Errorf("five users have %d of %d slots, the first %d", l.open, mostAttempts, l.keeps("u0"))
+	if l.keeps("u0") != maxOfUser || l.open > maxAttempts-4 {
+		t.Errorf("five users have %d of %d slots, the first %d", l.open, maxAttempts, l.keeps("u0"))
 	}
 }
 
 func TestWhatComesDuringALookIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	l := newLanes()
+	l := newCallbackQueues()
 	l.due("u", "k", 1)
 	given, _ := l.grant(1)
 	l.due("u", "k", 2) // after the store was asked, which knows nothing of it
-	l.settle(given[0].lane, never, given[0].slots)
+	l.returnSlots(given[0].callbackQueue, never, given[0].slots)
 	if given, _ = l.grant(2); len(given) != 1 {
 		t.Fatal("a callback is forgotten")
 	}
-	l.settle(given[0].lane, never, given[0].slots)
+	l.returnSlots(given[0].callbackQueue, never, given[0].slots)
 	if len(l.all)+len(l.users)+l.open != 0 {
 		t.Errorf("what has nothing to send is kept: %+v", l)
 	}
 }
 
-func TestKeysOfTheOutboxNameTheirLane(t *testing.T) {
+func TestKeysOfTheOutboxNameTheirQueue(t *testing.T) {
 	t.Parallel()
 	id := newID()
 	for _, at := range []int64{1, 0x2f2f2f2f2f2f2f2f, never} {
-		if user, key, is := laneOf(storage.Key(eventDuePrefix, ann, annKey, at, id)); user != ann || key != annKey || !is {
+		if user, key, is := callbackQueueOf(storage.Key(eventDuePrefix, ann, annKey, at, id)); user != ann || key != annKey || !is {
 			t.Errorf("%d: %q, %q, %t", at, user, key, is)
 		}
 	}
@@ -232,7 +232,7 @@ func TestKeysOfTheOutboxNameTheirLane(t *testing.T) {
 		nil, []byte("eventdue"), []byte("eventdue/"), storage.Key(eventDuePrefix, int64(1), id), storage.Key(eventDuePrefix, ann, int64(1), id),
 		storage.Key(eventDuePrefix, "", annKey, int64(1), id),
 	} {
-		if user, key, is := laneOf(key); is {
+		if user, key, is := callbackQueueOf(key); is {
 			t.Errorf("%q is of %q, %q", key, user, key)
 		}
 	}

@@ -87,8 +87,7 @@ func (l load) write(t storage.Txn, backend string) error {
 	return t.Set(storage.Key(loadPrefix, backend), encodeLoad(l), time.Time{})
 }
 
-// room tells whether a slot is free; most is how many there are, zero for any
-// number.
+// room reports whether a slot is free of most slots; zero is any number.
 func (l load) room(most int) bool {
 	return !l.Drained && (most == 0 || l.Running < int64(most))
 }
@@ -96,7 +95,7 @@ func (l load) room(most int) bool {
 // difference is by how much what counts tasks changes with one of them.
 type difference struct{ running, waiting, deferred, open int64 }
 
-// between is the difference from what a task was to what it is.
+// between returns the difference that a change of a task makes.
 func between(before, after *record) (d difference) {
 	for _, side := range []struct {
 		rec  *record
@@ -128,32 +127,6 @@ func (l load) add(d difference, rec *record) load {
 	l.Deferred += d.deferred
 	l.Last = max(l.Last, rec.Place)
 	return l
-}
-
-// count brings what counts tasks from what one was to what it is.
-func count(t storage.Txn, before, after *record) error {
-	d := between(before, after)
-	one := after
-	if one == nil {
-		one = before
-	}
-	if d.running != 0 || d.waiting != 0 || d.deferred != 0 {
-		l, err := readLoad(t, one.Backend)
-		if err != nil {
-			return err
-		}
-		if err := l.add(d, one).write(t, one.Backend); err != nil {
-			return err
-		}
-	}
-	if d.open == 0 {
-		return nil
-	}
-	n, err := unfinished(t, one.Key)
-	if err != nil {
-		return err
-	}
-	return setUnfinished(t, one.Key, n+d.open)
 }
 
 // unfinished is how many tasks of an API key are not over.

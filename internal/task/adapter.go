@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// lapseError is what an adapter has done and must not do.
-type lapseError struct {
+// adapterError reports that an adapter has broken its contract.
+type adapterError struct {
 	what  string
 	words string // of the adapter; they may be those of the service
 }
 
-func (e *lapseError) Error() string {
+func (e *adapterError) Error() string {
 	if e.words == "" {
 		return e.what
 	}
@@ -25,33 +25,36 @@ func (e *lapseError) Error() string {
 }
 
 var (
-	errNoReference = &lapseError{what: "the adapter returned no reference"}
-	errNoResults   = &lapseError{what: "the adapter tells of a success without results"}
+	errNoReference = &adapterError{what: "the adapter returned no reference"}
+	errNoResults   = &adapterError{what: "the adapter tells of a success without results"}
 )
 
-// panicked is the error of an adapter that has panicked. What the runtime says of
-// that holds nothing of anybody's.
-func panicked(p any) error {
-	e := &lapseError{what: "the adapter panicked", words: fmt.Sprint(p)}
+// catchPanic makes the panic of an adapter its error, if it is deferred. The message of a runtime
+// error holds no data of a caller.
+func catchPanic(err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	e := &adapterError{what: "the adapter panicked", words: fmt.Sprint(p)}
 	if of, is := p.(runtime.Error); is {
 		e.what, e.words = e.what+": "+of.Error(), ""
 	}
-	return e
+	*err = e
 }
 
-// unmet logs that a backend has not done what it was asked. Its words may repeat
-// a prompt or an address that is signed: they are told where the log is set to
-// debug, and nowhere else.
-func (e *Engine) unmet(level zapcore.Level, message string, rec *record, err error) {
+// logBackendError logs the error of a backend. Its text may repeat a prompt or a signed URL: it is
+// logged at level debug only.
+func (e *Engine) logBackendError(level zapcore.Level, message string, rec *record, err error) {
 	log := e.log.With(zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-	log.Log(level, message, outline(err)...)
+	log.Log(level, message, errorFields(err)...)
 	log.Debug("what a backend has said", zap.Error(err))
 }
 
-// outline is what an error of a backend says, without its words.
-func outline(err error) []zap.Field {
+// errorFields returns what an error of a backend says, without its words.
+func errorFields(err error) []zap.Field {
 	fields := []zap.Field{zap.String("kind", string(backends.KindOf(err)))}
-	if lapse, is := errors.AsType[*lapseError](err); is {
+	if lapse, is := errors.AsType[*adapterError](err); is {
 		fields = append(fields, zap.String("error", lapse.what))
 	}
 	said, is := errors.AsType[*backends.Error](err)
@@ -68,8 +71,8 @@ func outline(err error) []zap.Field {
 	return fields
 }
 
-// isCode tells whether text is a code rather than words: 1 to 64 characters of
-// letters, digits, dots, colons, hyphens and underscores.
+// isCode reports whether text is a code and not a sentence: 1 to 64 letters, digits, dots, colons,
+// hyphens and underscores.
 func isCode(text string) bool {
 	for _, c := range []byte(text) {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != ':' && c != '-' && c != '_' {
@@ -79,11 +82,11 @@ func isCode(text string) bool {
 	return text != "" && len(text) <= 64
 }
 
-// unkept logs that results are not copied. Why not is the keeper's to say, unless
-// it was a backend that did not give them.
-func (e *Engine) unkept(level zapcore.Level, message string, rec *record, err error) {
+// logCopyError logs that results are not copied. The error of the keeper is logged as it is, that
+// of a backend without its text.
+func (e *Engine) logCopyError(level zapcore.Level, message string, rec *record, err error) {
 	if _, is := errors.AsType[*backends.Error](err); is {
-		e.unmet(level, message, rec, err)
+		e.logBackendError(level, message, rec, err)
 		return
 	}
 	e.log.Log(level, message, zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))

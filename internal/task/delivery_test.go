@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestDoubt(t *testing.T) {
+func TestADeliveryThatIsUnknown(t *testing.T) {
 	t.Parallel()
 	doubtful := errors.New("the connection was cut")
 	for name, row := range map[string]struct {
@@ -74,7 +74,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-func TestAnAdapterThatBreaksItsWordLeavesDoubt(t *testing.T) {
+func TestAfterABreachOfContractTheDeliveryIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, submit := range map[string]func(backends.Job) error{
 		"a panic": func(backends.Job) error { panic("bug") },
@@ -108,7 +108,7 @@ func TestAnAcceptanceThatComesLateCounts(t *testing.T) {
 			}
 		})
 		task := w.must(video())
-		w.sleep(65*time.Second - handoverWait)
+		w.sleep(65*time.Second - deliveryWait)
 		w.is(task.ID, Pending)
 		w.sleep(time.Minute)
 		w.is(task.ID, InProgress)
@@ -137,7 +137,7 @@ func TestAnAcceptanceThatComesTooLateIsALoss(t *testing.T) {
 func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		takes time.Duration // the hand-over; zero: until the process is killed
+		takes time.Duration // the delivery; zero: until the process is killed
 		stays bool          // what leads to the task as one that is due
 	}{
 		"at once":            {takes: time.Millisecond, stays: true},
@@ -166,7 +166,7 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 				})
 				go func() { _, _ = w.submit(video()) }()
 				<-sent
-				const latest = 2400 * time.Millisecond // is the first poll after the hand-over
+				const latest = 2400 * time.Millisecond // is the first poll after the delivery
 				began := time.Now()
 				tasks, _, err := w.List(context.Background(), OfKey(annKey), Page{})
 				if err != nil || len(tasks) != 1 {
@@ -192,15 +192,15 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 					return
 				}
 				for time.Since(began) < row.takes-time.Second {
-					if rec := w.record(id); rec.Handover != Sending || rec.Fence != 1 {
-						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Handover, rec.Fence)
+					if rec := w.record(id); rec.Delivery != Sending || rec.Fence != 1 {
+						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
 					}
 					w.sleep(time.Second)
 				}
 				w.sleep(row.takes - time.Since(began))
 				rec := w.record(id)
-				if rec.Handover != Accepted || (rec.Due == due) != row.stays {
-					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Handover, rec.Due, due)
+				if rec.Delivery != Accepted || (rec.Due == due) != row.stays {
+					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
 				}
 				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < wakePause || ahead > latest {
 					t.Errorf("it is asked for in %v", ahead)
