@@ -129,7 +129,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	}
 	runtime.configure(a)
 	runtime.Billing = billing.NewDesk(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
-	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{Told: runtime.Directory.Told, Logger: logger.Named("tasks")})
+	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{Told: runtime.Directory.Audit.OnAudit, Logger: logger.Named("tasks")})
 	runtime.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
 	if err := runtime.drive(a, nil); err != nil { // who opens the runtime may have stopped already
 		runtime.closeTasks(ctx)

@@ -1,6 +1,8 @@
 package console
 
-import "github.com/caddy-modelgate/modelgate/internal/identity"
+import (
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+)
 
 // listSessions shows where the user is logged in.
 func listSessions(v *visit) error {
@@ -53,9 +55,9 @@ func listActivity(v *visit) error {
 	if q.fault != nil {
 		return q.fault
 	}
-	events, total, err := v.runtime.Directory.Activity(v.r.Context(), v.account.UserID, p.skip(), p.size)
+	events, total, err := v.runtime.Directory.Audit.Activity(v.r.Context(), v.account.UserID, p.skip(), p.size)
 	if err != nil {
 		return err
 	}
-	return v.answer(listed[identity.Event](events, total, p))
+	return v.answer(listed[audit.Event](events, total, p))
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/keymutex"
@@ -41,21 +42,21 @@ func NewDesk(store *storage.Store, l *ledger.Ledger, d *identity.Directory, logg
 // the line of the audit that do returns.
 func once[T any](ctx context.Context, d *Desk, user string, c ledger.IdempotencyKey,
 	reserve func() (*ledger.Reservation, error),
-	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
+	do func(t *ledger.Txn, now time.Time) (T, audit.Event, error),
 ) (answer T, replayed bool, err error) {
-	var event identity.Event
+	var event audit.Event
 	result, replayed, err := d.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (_ any, err error) {
 		now := d.store.Now()
 		if answer, event, err = do(t, now); err != nil {
 			return nil, err
 		}
-		return answer, identity.Record(ctx, t, now, &event)
+		return answer, audit.Record(ctx, t, now, &event)
 	})
 	switch {
 	case err != nil:
 		return *new(T), false, refusal(err)
 	case !replayed:
-		d.directory.Told(event)
+		d.directory.Audit.OnAudit(event)
 		return answer, false, nil
 	}
 	var before T

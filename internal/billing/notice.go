@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -55,7 +55,7 @@ type application struct {
 	currency string // of the ledger; empty: none is recorded
 
 	outcome Outcome
-	event   *identity.Event // to be told when it is durable
+	event   *audit.Event // to be told when it is durable
 }
 
 // errOvertaken is why a transaction is run again from the start: another notice
@@ -84,7 +84,7 @@ func (d *Desk) Apply(ctx context.Context, provider string, n payments.Notice) (O
 		return Outcome{}, unavailable(err)
 	}
 	if a.event != nil {
-		d.directory.Told(*a.event)
+		d.directory.Audit.OnAudit(*a.event)
 		if a.outcome.Result == Mismatched {
 			d.log.Warn("a payment notice fits no order", zap.String("provider", provider), zap.String("kind", string(n.Kind)),
 				zap.String("event", a.notice.Event), zap.String("trade_no", a.notice.TradeNo), zap.String("reason", a.outcome.Reason))
@@ -276,11 +276,11 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		return nil
 	}
 	a.outcome.Result = Applied
-	a.event = &identity.Event{
+	a.event = &audit.Event{
 		Actor: a.provider, Action: "topup." + string(a.notice.Kind), User: user,
 		Detail: detail("order "+order.TradeNo, amountOf(a.told(&order), order.Currency), a.notice.Payment, a.notice.Dispute),
 	}
-	if err := identity.Record(ctx, t, now, a.event); err != nil {
+	if err := audit.Record(ctx, t, now, a.event); err != nil {
 		return err
 	}
 	return t.Set(key, storage.EncodeRecord(eventRecord{now.Unix(), order.TradeNo, a.attempt, said(a.notice)}), order.purge())

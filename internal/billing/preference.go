@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -65,16 +65,16 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 		return fault.At(fault.InvalidParameter, "preference", "preference is %s, %s, %s or %s",
 			SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly)
 	}
-	var event *identity.Event
+	var event *audit.Event
 	err := d.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
 		account, err := readAccount(t, user)
 		if err != nil || account.preference() == p {
 			return err
 		}
 		account.Preference = p
-		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
+		event = &audit.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
 		now := d.store.Now()
-		if err := errors.Join(identity.Record(ctx, t, now, event), account.write(t, user)); err != nil {
+		if err := errors.Join(audit.Record(ctx, t, now, event), account.write(t, user)); err != nil {
 			return err
 		}
 		r, err := readRoster(t, user, now)
@@ -85,7 +85,7 @@ func (d *Desk) SetPreference(ctx context.Context, user string, p Preference) err
 		return err
 	})
 	if err == nil && event != nil {
-		d.directory.Told(*event)
+		d.directory.Audit.OnAudit(*event)
 	}
 	return err
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -48,7 +48,7 @@ func (d *Desk) Buy(ctx context.Context, plans *Plans, currency, user string, pla
 			}
 		}
 		return d.charge(ctx, user, x.plan, "plan_id")
-	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		return x.begin(t, now, user)
 	}))
 }
@@ -80,15 +80,15 @@ func (d *Desk) Claim(ctx context.Context, plans *Plans, currency, user string, p
 		return Receipt{}, err
 	}
 	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
-	return receipt(once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	return receipt(once(ctx, d, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		marker := storage.Key(claimedPrefix, user, planID)
 		var before int64
 		taken, err := storage.GetRecord(t, marker, &before)
 		if err != nil {
-			return Receipt{}, identity.Event{}, err
+			return Receipt{}, audit.Event{}, err
 		}
 		if taken {
-			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before)
+			return Receipt{}, audit.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before)
 		}
 		receipt, event, err := x.begin(t, now, user)
 		if err != nil {
@@ -122,10 +122,10 @@ func (d *Desk) Renew(ctx context.Context, plans *Plans, currency, user string, s
 		}
 		x.price = x.plan.Price
 		return d.charge(ctx, user, x.plan, "subscription_id")
-	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		s, err := renewable(t, user, subscriptionID)
 		if err != nil {
-			return Receipt{}, identity.Event{}, err
+			return Receipt{}, audit.Event{}, err
 		}
 		return x.extend(t, now, s)
 	}))
@@ -165,7 +165,7 @@ func (d *Desk) GrantPlan(ctx context.Context, actor string, plans *Plans, curren
 			return nil, fault.At(fault.PlanNotFound, "plan_id", "there is no plan %d", planID)
 		}
 		return nil, nil
-	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		return x.begin(t, now, user.ID)
 	}))
 }

@@ -341,14 +341,14 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	f := newDesk(t)
-	before := f.keys("activity")
+	before := f.keys("audit")
 	for i, p := range []Preference{SubscriptionFirst, SubscriptionFirst, WalletOnly, WalletOnly, WalletOnly} {
 		f.must(f.SetPreference(t.Context(), f.user, p))
 		want := before
 		if p == WalletOnly {
 			want++
 		}
-		if have := f.keys("activity"); have != want {
+		if have := f.keys("audit"); have != want {
 			t.Errorf("after change %d the audit has %d lines, want %d", i, have, want)
 		}
 	}

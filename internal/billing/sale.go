@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -54,25 +54,25 @@ var actions = map[saleKind]string{
 const maxLive = 1000
 
 // begin makes a new subscription of a deal.
-func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
+func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.Event, error) {
 	r, err := readRoster(t, user, now)
 	if err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	if x.kind == bought {
 		if err := r.mayBuy(x.plan); err != nil {
-			return Receipt{}, identity.Event{}, err
+			return Receipt{}, audit.Event{}, err
 		}
 		r.countPurchase(x.plan.ID)
 	}
 	var id int64
 	if _, err := storage.GetRecord(t, counterKey, &id); err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	id++
 	s := subscriptionRecord{ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), First: &firstSale{x.kind, x.id}}
 	if err := storage.SetRecord(t, counterKey, id); err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	receipt, event, err := x.sell(t, now, s, r)
 	if err == nil && len(r.running) > maxLive {
@@ -83,13 +83,13 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
-func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, identity.Event, error) {
+func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receipt, audit.Event, error) {
 	r, err := readRoster(t, s.User, now)
 	if err == nil {
 		err = s.unfold(t)
 	}
 	if err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	r.remove(s.ID)
 	return x.sell(t, now, s, r)
@@ -97,8 +97,8 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s subscriptionRecord) (Receip
 
 // sell moves the money and the quota, writes the sale and the subscription, and
 // puts it on the roster.
-func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster) (Receipt, identity.Event, error) {
-	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
+func (x deal) sell(t *ledger.Txn, now time.Time, s subscriptionRecord, r *roster) (Receipt, audit.Event, error) {
+	event := audit.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
 	}

@@ -5,6 +5,8 @@
 package fault
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -202,4 +204,13 @@ func (f *Fault) Status() int {
 		return status
 	}
 	return http.StatusInternalServerError
+}
+
+// OfStore returns what a caller is told of an error of the store: STORE_UNAVAILABLE, which wraps
+// it. Faults and the end of a context are returned as they are.
+func OfStore(err error) error {
+	if _, ok := errors.AsType[*Fault](err); err == nil || ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", New(StoreUnavailable, "the store does not answer").After(5*time.Second), err)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -121,7 +122,7 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 		return nil, "", err
 	}
 	codes = drawBackupCodes()
-	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*Event, error) {
+	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*audit.Event, error) {
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}
@@ -129,7 +130,7 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return nil, "", err

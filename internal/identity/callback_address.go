@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -63,9 +64,9 @@ func ParseCallbackSecret(text string) ([]byte, error) {
 
 // DisableCallback notes that the receiver of an address has said that it is gone.
 // It does nothing when the key has another address of its own by now. The event that
-// it returns is for [Directory.Told] when the transaction is durable; nil: there is
+// it returns is for [audit.Log.OnAudit] when the transaction is durable; nil: there is
 // none.
-func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) (*Event, error) {
+func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) (*audit.Event, error) {
 	key, err := keyTable.Get(t, id)
 	if err != nil || key == nil || key.CallbackGone == url || key.CallbackURL != "" && key.CallbackURL != url {
 		return nil, err
@@ -75,9 +76,9 @@ func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string
 	if err := keyTable.Put(t, key, &after); err != nil {
 		return nil, err
 	}
-	event := &Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID}
+	event := &audit.Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID}
 	// A callback is sent after the request that ordered it.
-	return event, Record(context.Background(), t, now, event)
+	return event, audit.Record(context.Background(), t, now, event)
 }
 
 // callbackActor is who ends the use of an address, for the audit.

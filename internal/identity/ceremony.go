@@ -126,7 +126,7 @@ func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID str
 		return ceremonyTable.Delete(t, purpose, owner)
 	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	switch {
 	case ceremony == nil || ceremony.UserID != userID || d.store.Now().UnixMilli() >= ceremony.Expires:

@@ -5,24 +5,24 @@ package identity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Directory is the users, keys and tokens of one store.
 type Directory struct {
+	// Audit records the changes that are made here.
+	Audit *audit.Log
+
 	store   *storage.Store
 	keyring *seal.Keyring
-	audit   *zap.Logger
 	hasher  *hasher
 
 	// skew is how many steps of 30 s a TOTP code may be early or late.
@@ -44,8 +44,8 @@ type Directory struct {
 // afterwards is told to the audit log, when it is durable. A keyring that is not
 // the store's is refused. Without one, nil, nothing that must be sealed can be
 // made or used: TOTP is closed.
-func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audit *zap.Logger) (*Directory, error) {
-	d := &Directory{store: store, keyring: keyring, audit: audit, hasher: newHasher()}
+func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
+	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: newHasher()}
 	d.skew.Store(defaultSkew)
 	if keyring != nil {
 		if err := keyring.Verify(ctx, store); err != nil {
@@ -141,14 +141,4 @@ func (d *Directory) refreshToken(userID string) {
 		return
 	}
 	d.tokens.put(userID, user.inForce())
-}
-
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are.
-func unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
 }

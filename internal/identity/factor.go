@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -66,7 +67,7 @@ func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error)
 		}
 		return err
 	})
-	return has, unavailable(err)
+	return has, fault.OfStore(err)
 }
 
 // factorsDue returns the names of the factors that a user has: what is still
@@ -114,7 +115,7 @@ func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (
 	})
 	switch {
 	case err != nil:
-		return false, unavailable(err)
+		return false, fault.OfStore(err)
 	case due != nil:
 		return false, nil
 	case password == "":
@@ -152,7 +153,7 @@ func locked(err error) error {
 			return fmt.Errorf("%w: %w", fault.New(fault.Internal, "what is sealed for this account cannot be used: the master key is missing or another one"), err)
 		}
 	}
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
 // ResetFactors takes away all that a user has lost: TOTP, backup codes,
@@ -160,7 +161,7 @@ func locked(err error) error {
 // logs in by his password alone and enrols anew. Half-open sessions end: the
 // factor that is due in them is gone.
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -182,9 +183,9 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 		if err := endHalfOpen(t, user.ID); err != nil {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, dropStamps(t, user.ID)
+		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, dropStamps(t, user.ID)
 	})
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
 // handle returns the user handle of a user, and draws it the first time.

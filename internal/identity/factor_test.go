@@ -208,7 +208,7 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 	}
 	f.withTOTP(t, ann)
 	expect(t, "the stamp of a factor that was reset", f.Fresh(t.Context(), ann), fault.VerificationRequired)
-	events, _, err := f.Activity(t.Context(), user.ID, 0, 100)
+	events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -176,7 +177,7 @@ func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec 
 		return Key{}, "", refusal
 	}
 	key.Operator, key.Scope = key.Scope, Scope{}
-	return d.createKey(ctx, Event{Actor: actor}, idOrName, key, func(storage.Txn, int) error { return nil })
+	return d.createKey(ctx, audit.Event{Actor: actor}, idOrName, key, func(storage.Txn, int) error { return nil })
 }
 
 // draft checks a spec and returns the key it describes, without a secret.
@@ -191,13 +192,13 @@ func (d *Directory) draft(spec KeySpec) (*keyRecord, *fault.Fault) {
 // createKey makes the key of a draft for a user, unless may refuses it, which is told
 // how many keys the user has in force. by says who does it. It drops keys that ended
 // long ago.
-func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
+func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	secret := keyForm.draw()
 	key.ID, key.Created = newID("key"), now.Unix()
 	key.take(secret)
 	var dropped []string //nolint:prealloc // almost always none
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -213,12 +214,12 @@ func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, ke
 			return nil, err
 		}
 		key.UserID = user.ID
-		event := &Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
+		event := &audit.Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
 		return event, keyTable.Put(t, nil, key)
 	})
 	d.refreshKeys(append(dropped, key.ID)...)
 	if err != nil {
-		return Key{}, "", unavailable(err)
+		return Key{}, "", fault.OfStore(err)
 	}
 	return key.Key, secret, nil
 }
@@ -245,21 +246,21 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 		return nil
 	})
 	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
-	return keys, unavailable(err)
+	return keys, fault.OfStore(err)
 }
 
 // RevokeKey ends a key for good; calls that have begun run on. Revoking a
 // revoked key changes nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
-	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) { return d.revoke(actor, key) })
+	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) { return d.revoke(actor, key) })
 }
 
-func (d *Directory) revoke(actor string, key *keyRecord) (*Event, error) {
+func (d *Directory) revoke(actor string, key *keyRecord) (*audit.Event, error) {
 	if key.Revoked != 0 {
 		return nil, nil
 	}
 	key.Revoked = max(d.store.Now().Unix(), 1)
-	return &Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
+	return &audit.Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
 }
 
 // MaxGrace bounds how long a rotated key may live on.
@@ -269,18 +270,18 @@ const MaxGrace = 30 * 24 * time.Hour
 // old secret works for grace longer, at most 30 days; one that was still in
 // grace from a rotation before ends now.
 func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.Duration) (Key, Secret, error) {
-	return d.rotateKey(actor, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
+	return d.rotateKey(actor, grace, func(fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 		return d.changeKey(ctx, id, fn)
 	})
 }
 
 // rotateKey rotates the key that change finds.
-func (d *Directory) rotateKey(actor string, grace time.Duration, change func(func(*keyRecord) (*Event, error)) (Key, error)) (Key, Secret, error) {
+func (d *Directory) rotateKey(actor string, grace time.Duration, change func(func(*keyRecord) (*audit.Event, error)) (Key, error)) (Key, Secret, error) {
 	if grace < 0 || grace > MaxGrace {
 		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
 	}
 	secret := keyForm.draw()
-	key, err := change(func(key *keyRecord) (*Event, error) {
+	key, err := change(func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
@@ -289,7 +290,7 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
 		}
 		key.take(secret)
-		return &Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
+		return &audit.Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
 	})
 	if err != nil {
 		return Key{}, "", err
@@ -315,16 +316,16 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 }
 
 // changeKey runs fn over a key in one transaction and brings memory up to it.
-func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
+func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	return d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) { return findKey(r, id) }, fn)
 }
 
 // changeKeyIn is changeKey for whoever finds the key in a way of his own.
 func (d *Directory) changeKeyIn(ctx context.Context, id string,
-	find func(storage.Reader) (*keyRecord, error), fn func(*keyRecord) (*Event, error),
+	find func(storage.Reader) (*keyRecord, error), fn func(*keyRecord) (*audit.Event, error),
 ) (Key, error) {
 	var key keyRecord
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		before, err := find(t)
 		if err != nil {
 			return nil, err
@@ -338,7 +339,7 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
 	d.refreshKeys(id)
-	return key.Key, unavailable(err)
+	return key.Key, fault.OfStore(err)
 }
 
 func findKey(r storage.Reader, id string) (*keyRecord, error) {

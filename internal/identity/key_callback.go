@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -88,12 +89,12 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 		return Key{}, "", fault.New(fault.Internal, "there is no master key to seal the secret with")
 	}
 	if err := d.keyring.Mark(ctx, d.store); err != nil {
-		return Key{}, "", unavailable(err)
+		return Key{}, "", fault.OfStore(err)
 	}
 	drawn := make([]byte, callbackBytes)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead
 	secret := Secret(callbackPrefix + base64.StdEncoding.EncodeToString(drawn))
-	key, err := d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
+	key, err := d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) {
 		now := d.store.Now()
 		if refusal := key.ended(now); refusal != nil {
 			return nil, refusal
@@ -107,7 +108,7 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 			key.CallbackPreviousUntil = now.Add(CallbackGrace).Unix()
 		}
 		key.CallbackSecret, key.CallbackSecretCreated = sealed, now.Unix()
-		return &Event{Actor: a.UserID, Action: "key.callback_secret", User: a.UserID, Key: key.ID}, nil
+		return &audit.Event{Actor: a.UserID, Action: "key.callback_secret", User: a.UserID, Key: key.ID}, nil
 	})
 	if err != nil {
 		return Key{}, "", err
@@ -124,7 +125,7 @@ func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret
 		return err
 	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	return d.callbackSecrets(key)
 }

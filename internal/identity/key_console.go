@@ -3,6 +3,8 @@ package identity
 import (
 	"context"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -28,19 +30,19 @@ func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error
 		return err
 	})
 	if err != nil || p.KeyID != "" {
-		return p, unavailable(err)
+		return p, fault.OfStore(err)
 	}
 	key := consoleKey{UserID: a.UserID, ID: newID("key"), Created: d.store.Now().Unix()}
-	err = d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
 		if p, err = d.composer(t, a); err != nil || p.KeyID != "" {
 			return nil, err
 		}
 		p.KeyID = key.ID
-		event := &Event{Actor: a.UserID, Action: "key.console", User: a.UserID, Key: key.ID, Address: a.Address}
+		event := &audit.Event{Actor: a.UserID, Action: "key.console", User: a.UserID, Key: key.ID, Address: a.Address}
 		return event, consoleKeyTable.Put(t, nil, &key)
 	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	return p, nil
 }

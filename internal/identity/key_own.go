@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -37,7 +38,7 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
-	return d.createKey(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
+	return d.createKey(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -74,14 +75,14 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 		}
 		return err
 	})
-	return key, unavailable(err)
+	return key, fault.OfStore(err)
 }
 
 // ChangeOwnKey changes what the owner of a key decides about it, for the owner. What the
 // operator has set stays, and counts where it is lower. Setting a value that is there
 // already is no change.
 func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
-	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
+	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) {
 		now := d.store.Now()
 		if refusal := key.ended(now); refusal != nil {
 			return nil, refusal
@@ -105,7 +106,7 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 			return nil, nil
 		}
 		changed := strings.Join(change.names(), ", ")
-		return &Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: changed}, nil
+		return &audit.Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: changed}, nil
 	})
 }
 
@@ -157,18 +158,18 @@ func (c KeyChange) names() (names []string) {
 
 // RotateOwnKey is [Directory.RotateKey] for the user who asks.
 func (d *Directory) RotateOwnKey(ctx context.Context, a *Account, id string, grace time.Duration) (Key, Secret, error) {
-	return d.rotateKey(a.UserID, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
+	return d.rotateKey(a.UserID, grace, func(fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 		return d.changeOwnKey(ctx, a, id, fn)
 	})
 }
 
 // RevokeOwnKey is [Directory.RevokeKey] for the user who asks.
 func (d *Directory) RevokeOwnKey(ctx context.Context, a *Account, id string) (Key, error) {
-	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) { return d.revoke(a.UserID, key) })
+	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) { return d.revoke(a.UserID, key) })
 }
 
 // changeOwnKey runs fn over a key of the user who asks.
-func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
+func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	if err := whole(a); err != nil {
 		return Key{}, err
 	}
@@ -177,7 +178,7 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 			return nil, err
 		}
 		return findOwnKey(r, a.UserID, id)
-	}, func(key *keyRecord) (*Event, error) {
+	}, func(key *keyRecord) (*audit.Event, error) {
 		event, err := fn(key)
 		if event != nil {
 			event.Address = a.Address

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -143,7 +144,7 @@ func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, chang
 }
 
 func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Limits) Limits) (Key, error) {
-	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
+	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
@@ -151,7 +152,7 @@ func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Li
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String()}, nil
+		return &audit.Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String()}, nil
 	})
 }
 
@@ -167,12 +168,12 @@ func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string
 }
 
 func (d *Directory) limitUser(ctx context.Context, actor, idOrName string, next func(Limits) Limits) (User, error) {
-	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*Event, error) {
+	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
 		changed, err := user.Limits.become(next)
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String()}, nil
+		return &audit.Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String()}, nil
 	})
 }
 

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -38,7 +39,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	case err != nil:
 		return Entry{}, err
 	case !right || user.Password == "":
-		d.refused(ctx, Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
+		d.refused(ctx, audit.Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
 		return Entry{}, stranger
 	case user.Disabled:
 		return Entry{}, disabled()
@@ -50,16 +51,16 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		}
 	}
 	var entry Entry
-	err = d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
 		entry, err = d.enter(t, user, raised, from, terms, byName)
-		event := &Event{Actor: user.ID, Action: "login", User: user.ID, Detail: "password", Address: from.address()}
+		event := &audit.Event{Actor: user.ID, Action: "login", User: user.ID, Detail: "password", Address: from.address()}
 		if entry.Factors != nil {
 			event.Action = "login.half"
 		}
 		return event, err
 	})
 	if err != nil {
-		return Entry{}, unavailable(err)
+		return Entry{}, fault.OfStore(err)
 	}
 	return entry, nil
 }
@@ -104,7 +105,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
 	}
 	var entry Entry
-	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *Event, err error) {
+	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *audit.Event, err error) {
 		byName := Pace{}.byName(half.UserName)
 		if err := byName.forgive(t, byName.whom); err != nil {
 			return nil, err
@@ -117,7 +118,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 			s.Half, address = false, s.Address
 			return nil
 		})
-		return &Event{Actor: half.UserID, Action: "login", User: half.UserID, Detail: "password, code", Address: address}, err
+		return &audit.Event{Actor: half.UserID, Action: "login", User: half.UserID, Detail: "password, code", Address: address}, err
 	})
 	if err != nil {
 		return Entry{}, err
@@ -138,7 +139,7 @@ func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, e
 		return err
 	})
 	if err != nil {
-		return nil, nobodys, unavailable(err)
+		return nil, nobodys, fault.OfStore(err)
 	}
 	if user == nil {
 		user = new(userRecord)
@@ -166,16 +167,16 @@ const Unknown = "unknown"
 // is one, and the log. Nobody waits for the writing, which would tell that there
 // is such a user. A name that is nobody's is not told: it may be a password that
 // was typed in the wrong place.
-func (d *Directory) refused(ctx context.Context, event Event) {
+func (d *Directory) refused(ctx context.Context, event audit.Event) {
 	if event.User == "" {
 		event.RequestID = requestid.Of(ctx)
-		d.Told(event)
+		d.Audit.OnAudit(event)
 		return
 	}
 	now := d.store.Now()
-	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return Record(ctx, t, now, &event) }, func(err error) {
+	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return audit.Record(ctx, t, now, &event) }, func(err error) {
 		if err == nil {
-			d.Told(event)
+			d.Audit.OnAudit(event)
 		}
 	})
 }
@@ -203,7 +204,7 @@ func (d *Directory) proved(ctx context.Context, line place, a *Account, password
 	})
 	switch {
 	case err != nil:
-		return user, unavailable(err)
+		return user, fault.OfStore(err)
 	case user.Password == "":
 		return user, fault.New(fault.Conflict, "this account has no password yet; ask an operator for a one-time code to set one")
 	case password == "":
@@ -221,7 +222,7 @@ func (d *Directory) proved(ctx context.Context, line place, a *Account, password
 		return user, err
 	}
 	if !right {
-		d.refused(ctx, Event{Actor: a.UserID, Action: "password.refuse", User: a.UserID, Address: a.Address})
+		d.refused(ctx, audit.Event{Actor: a.UserID, Action: "password.refuse", User: a.UserID, Address: a.Address})
 		return user, fault.At(fault.VerificationFailed, "password", "the password is wrong")
 	}
 	return user, nil

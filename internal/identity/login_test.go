@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -292,7 +293,7 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	core, logs := observer.New(zapcore.InfoLevel)
-	f.audit = zap.New(core)
+	f.Audit = audit.New(f.store, zap.New(core))
 	ann := f.person(t, "ann")
 	f.clock.pass(time.Second)
 	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, address(1)), fault.NotLoggedIn)
@@ -310,11 +311,11 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 			t.Errorf("the log holds a password: %s", text)
 		}
 	}
-	events, total, err := f.Activity(t.Context(), ann.ID, 0, 2)
+	events, total, err := f.Audit.Activity(t.Context(), ann.ID, 0, 2)
 	if err != nil || total != 4 || len(events) != 2 {
 		t.Fatalf("%+v, %d, %v", events, total, err)
 	}
-	if e := events[0]; e.Action != "login" || e.Actor != You || e.Address != "192.0.2.7" || e.User != "" {
+	if e := events[0]; e.Action != "login" || e.Actor != audit.You || e.Address != "192.0.2.7" || e.User != "" {
 		t.Errorf("%+v", e)
 	}
 	if e := events[1]; e.Action != "login.refuse" || e.Actor != Unknown || e.Address != "203.0.0.1" {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -66,7 +68,7 @@ type attempt struct {
 // countAttempts counts an attempt by all of its rates, or by none if one of them
 // refuses it: what is refused must not prolong another's wait.
 func (d *Directory) countAttempts(ctx context.Context, attempts ...attempt) error {
-	return unavailable(d.store.Update(ctx, func(t storage.Txn) error {
+	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error {
 		now := d.store.Now()
 		records := make([]*attemptRecord, len(attempts))
 		for i, a := range attempts {
@@ -89,7 +91,7 @@ func (d *Directory) countAttempts(ctx context.Context, attempts ...attempt) erro
 // and by his sessions, and the count of his changes of today. What an address has
 // tried stays. He proves who he is as before.
 func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -104,7 +106,7 @@ func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 				return nil, err
 			}
 		}
-		return &Event{Actor: actor, Action: "user.unblock", User: user.ID}, t.Delete(ownKey(user.ID))
+		return &audit.Event{Actor: actor, Action: "user.unblock", User: user.ID}, audit.Forgive(t, user.ID)
 	}))
 }
 

@@ -48,7 +48,7 @@ func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
 		t.Errorf("his factors are %+v, %v", has, err)
 	}
-	events, _, err := f.Activity(ctx, a.UserID, 0, 100)
+	events, _, err := f.Audit.Activity(ctx, a.UserID, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

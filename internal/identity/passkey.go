@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -78,7 +79,7 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (r
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := d.fresh(t, a); err != nil {
 			return nil, err
 		}
@@ -96,10 +97,10 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (r
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID, Address: a.Address}, err
 	})
 	if err != nil {
-		return "", unavailable(err)
+		return "", fault.OfStore(err)
 	}
 	return renewed, nil
 }

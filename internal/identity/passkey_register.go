@@ -7,6 +7,7 @@ import (
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -80,7 +81,7 @@ func (d *Directory) BeginPasskey(ctx context.Context, rp RelyingParty, a *Accoun
 
 func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuthn, a *Account, name string, first bool) (options any, err error) {
 	if _, err := d.handle(ctx, a.UserID); err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	user, err := d.passkeyUser(ctx, a)
 	if err != nil {
@@ -96,7 +97,7 @@ func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuth
 	}
 	err = d.keepCeremony(ctx, purposeRegister, a.Credential, ceremonyRecord{UserID: a.UserID, Name: name, First: first, Session: *session})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	return creation, nil
 }
@@ -108,7 +109,7 @@ func (d *Directory) passkeyUser(ctx context.Context, a *Account) (user passkeyUs
 		user, err = findPasskeyUser(r, a.UserID, a.UserName)
 		return err
 	})
-	return user, unavailable(err)
+	return user, fault.OfStore(err)
 }
 
 // FinishPasskey registers the passkey that was made by the options of
@@ -141,7 +142,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		return Passkey{}, "", d.refusePasskey(ctx, a.UserID, err)
 	}
 	record := newPasskey(a.UserID, ceremony.Name, d.store.Now().Unix(), made)
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := d.mayAdd(t, a, ceremony.First); err != nil {
 			return nil, err
 		}
@@ -171,10 +172,10 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "passkey.add", User: a.UserID, Detail: record.ID, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "passkey.add", User: a.UserID, Detail: record.ID, Address: a.Address}, err
 	})
 	if err != nil {
-		return Passkey{}, "", unavailable(err)
+		return Passkey{}, "", fault.OfStore(err)
 	}
 	return record.Passkey, renewed, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -29,7 +30,7 @@ func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (opt
 	ceremony = Secret(appendRandom62(nil, randomDigits))
 	err = d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
 	if err != nil {
-		return nil, "", unavailable(err)
+		return nil, "", fault.OfStore(err)
 	}
 	return assertion, ceremony, nil
 }
@@ -71,15 +72,15 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 	}, begun.Session, answer)
 	switch {
 	case broken != nil:
-		return Entry{}, unavailable(broken)
+		return Entry{}, fault.OfStore(broken)
 	case err != nil:
 		return Entry{}, d.refusePasskey(ctx, owner, err)
 	}
 	var entry Entry
-	err = d.usePasskey(ctx, owner, answer, func(t storage.Txn, p *passkeyRecord) (*Event, error) {
+	err = d.usePasskey(ctx, owner, answer, func(t storage.Txn, p *passkeyRecord) (*audit.Event, error) {
 		var err error
 		entry, err = d.openSession(t, owner, from, terms, false)
-		return &Event{Actor: owner, Action: "login", User: owner, Detail: "passkey " + p.ID, Address: from.address()}, err
+		return &audit.Event{Actor: owner, Action: "login", User: owner, Detail: "passkey " + p.ID, Address: from.address()}, err
 	})
 	if err != nil {
 		return Entry{}, err
@@ -111,7 +112,7 @@ func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *
 	}
 	err = d.keepCeremony(ctx, purposeVerify, a.Credential, ceremonyRecord{UserID: a.UserID, Session: *session})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	return assertion, nil
 }
@@ -144,7 +145,7 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 	if _, err := library.ValidateLogin(user, begun.Session, answer); err != nil {
 		return "", d.refusePasskey(ctx, a.UserID, err)
 	}
-	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p *passkeyRecord) (_ *Event, err error) {
+	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p *passkeyRecord) (_ *audit.Event, err error) {
 		if err = d.setMark(t, a, begun.Epoch, p.ID); err != nil {
 			return nil, err
 		}
@@ -165,10 +166,10 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 // device is refused then; one that is kept on several has several counters, or
 // none (WebAuthn section 6.1.1).
 func (d *Directory) usePasskey(ctx context.Context, userID string, answer *protocol.ParsedCredentialAssertionData,
-	effect func(storage.Txn, *passkeyRecord) (*Event, error),
+	effect func(storage.Txn, *passkeyRecord) (*audit.Event, error),
 ) error {
 	var refused bool
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		refused = false
 		passkeys, err := passkeysOf(t, userID)
 		if err != nil {
@@ -183,7 +184,7 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 		if copied(used.Counter, data.Counter) {
 			if !data.Flags.HasBackupEligible() {
 				refused = true
-				return &Event{Actor: Unknown, Action: "passkey.copied", User: userID, Detail: used.ID}, nil
+				return &audit.Event{Actor: Unknown, Action: "passkey.copied", User: userID, Detail: used.ID}, nil
 			}
 		} else {
 			used.Counter = data.Counter
@@ -198,7 +199,7 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 	if err == nil && refused {
 		err = errPasskeyRefused
 	}
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
 // copied tells whether a counter did not rise. Zero twice means that the device
@@ -213,6 +214,6 @@ func (d *Directory) refusePasskey(ctx context.Context, userID string, why error)
 	if errors.As(why, &told) {
 		detail = told.Details
 	}
-	d.Told(Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail, RequestID: requestid.Of(ctx)})
+	d.Audit.OnAudit(audit.Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail, RequestID: requestid.Of(ctx)})
 	return errPasskeyRefused
 }

@@ -118,7 +118,7 @@ func TestACounterThatDoesNotRiseTellsOfACopyUnlessThePasskeyIsSynced(t *testing.
 		}
 		v.cred.Counter = 6
 		expect(t, "one that rises again", f.answered(t, ann, v), "")
-		events, _, err := f.Activity(t.Context(), user.ID, 0, 100)
+		events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -35,7 +36,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		return "", err
 	}
 	var renewed Secret
-	_, err = d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err = d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		session, _, err := d.own(t, a)
 		if err != nil {
 			return nil, err
@@ -45,7 +46,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		}
 		user.setPassword(hash)
 		renewed, err = endAccess(t, user, session, d.store.Now())
-		return &Event{Actor: a.UserID, Action: "password.change", User: a.UserID, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "password.change", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return "", err
@@ -66,7 +67,7 @@ func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Accoun
 		return err
 	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	if user.Password == "" && due != nil {
 		return user, d.Fresh(ctx, a)
@@ -93,10 +94,10 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	if err != nil {
 		return err
 	}
-	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		user.setPassword(hash)
 		_, err := endAccess(t, user, nil, d.store.Now())
-		return &Event{Actor: actor, Action: "password.set", User: user.ID}, err
+		return &audit.Event{Actor: actor, Action: "password.set", User: user.ID}, err
 	})
 	return err
 }

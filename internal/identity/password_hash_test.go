@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -103,9 +104,9 @@ func (f fixture) weakened(t testing.TB, user User) string {
 		t.Fatal(err)
 	}
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error {
-		_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*Event, error) {
+		_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*audit.Event, error) {
 			u.Password = weak.String()
-			return &Event{}, nil
+			return &audit.Event{}, nil
 		})
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -34,19 +35,19 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 		p.DisplayName = &name
 	}
 	var user User
-	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
 		if _, _, err := d.own(t, a); err != nil {
 			return nil, err
 		}
-		user, event, err = alterUser(t, a.UserID, func(user *userRecord) (*Event, error) {
+		user, event, err = alterUser(t, a.UserID, func(user *userRecord) (*audit.Event, error) {
 			before := user.DisplayName
 			replace(&user.DisplayName, p.DisplayName)
 			if user.DisplayName == before {
 				return nil, nil
 			}
-			return &Event{Actor: a.UserID, Action: "profile.change", User: a.UserID, Detail: user.DisplayName, Address: a.Address}, nil
+			return &audit.Event{Actor: a.UserID, Action: "profile.change", User: a.UserID, Detail: user.DisplayName, Address: a.Address}, nil
 		})
 		return event, err
 	})
-	return user, unavailable(err)
+	return user, fault.OfStore(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -27,18 +28,18 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	}
 	err = d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
 	if user.Password, err = line.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
-		event := &Event{Actor: user.ID, Action: "user.register", User: user.ID, Detail: user.Name, Address: from.address()}
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		event := &audit.Event{Actor: user.ID, Action: "user.register", User: user.ID, Detail: user.Name, Address: from.address()}
 		return event, addUser(t, user, folded)
 	})
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	return user.User, nil
 }
@@ -70,7 +71,7 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		return setupTable.Put(t, nil, &setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
 	})
 	if err != nil {
-		return "", unavailable(err)
+		return "", fault.OfStore(err)
 	}
 	return code, nil
 }
@@ -81,7 +82,7 @@ func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 		due, err = setupDue(r)
 		return err
 	})
-	return due, unavailable(err)
+	return due, fault.OfStore(err)
 }
 
 func setupDue(r storage.Reader) (bool, error) {
@@ -107,7 +108,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	hash, _ := hashCode(setupPurpose, code)
 	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	line, err := d.hasher.enterStranger()
 	if err != nil {
@@ -118,17 +119,17 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if user.Password, err = line.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := mayBeFirst(t, hash); err != nil {
 			return nil, err
 		}
 		if err := setupTable.Delete(t, setupCode...); err != nil {
 			return nil, err
 		}
-		return &Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
+		return &audit.Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
 	})
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	return user.User, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -112,14 +113,14 @@ func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 		resealed, err := reseal(ctx, d)
 		records += resealed
 		if err != nil {
-			return records, unavailable(err)
+			return records, fault.OfStore(err)
 		}
 	}
 	if err := d.keyring.Renew(ctx, d.store); err != nil {
-		return records, unavailable(err)
+		return records, fault.OfStore(err)
 	}
-	err = d.change(ctx, func(storage.Txn) (*Event, error) {
-		return &Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed anew", records)}, nil
+	err = d.Audit.Change(ctx, func(storage.Txn) (*audit.Event, error) {
+		return &audit.Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed anew", records)}, nil
 	})
-	return records, unavailable(err)
+	return records, fault.OfStore(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -29,8 +30,8 @@ const resetPurpose = "reset"
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
 	code := drawCode()
 	hash, _ := hashCode(resetPurpose, code.Reveal())
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
-		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) {
 			if user.Disabled {
 				return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 			}
@@ -39,12 +40,12 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 			if err := resetTable.Put(t, nil, &resetRecord{Hash: hash[:], UserID: user.ID, Expires: until.Unix()}); err != nil {
 				return nil, err
 			}
-			return &Event{Actor: actor, Action: "password.reset_code", User: user.ID}, nil
+			return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, nil
 		})
 		return event, err
 	})
 	if err != nil {
-		return "", unavailable(err)
+		return "", fault.OfStore(err)
 	}
 	return code, nil
 }
@@ -76,7 +77,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		return err
 	})
 	if err != nil {
-		return unavailable(err)
+		return fault.OfStore(err)
 	}
 	if refusal := CheckPassword(user.Name, password); refusal != nil {
 		return refusal
@@ -85,7 +86,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if err != nil {
 		return err
 	}
-	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if _, err := d.resetting(t, hash); err != nil {
 			return nil, err
 		}
@@ -99,7 +100,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 			return nil, err
 		}
 		_, err := endAccess(t, user, nil, d.store.Now())
-		return &Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}, err
+		return &audit.Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}, err
 	})
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -33,27 +34,27 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 		}
 		return err
 	})
-	return shown, unavailable(err)
+	return shown, fault.OfStore(err)
 }
 
 // Logout ends the session that asks, half-open or whole; or, for a program, its
 // access token. One that has ended already changes nothing.
 func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	if !a.Session {
-		return d.changeToken(ctx, a.UserID, func(user *userRecord) (*Event, error) {
+		return d.changeToken(ctx, a.UserID, func(user *userRecord) (*audit.Event, error) {
 			if user.Token == nil || user.Token.ID != a.Credential {
 				return nil, nil
 			}
 			user.Token, user.TokenHash = nil, nil
-			return &Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential, Address: a.Address}, nil
+			return &audit.Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential, Address: a.Address}, nil
 		})
 	}
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, err := findSession(t, a.UserID, a.Credential)
 		if err != nil || session == nil {
 			return nil, err
 		}
-		return &Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: a.Address},
+		return &audit.Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: a.Address},
 			removeSession(t, session)
 	}))
 }
@@ -64,7 +65,7 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 	if err := whole(a); err != nil {
 		return err
 	}
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, err := findSession(t, a.UserID, id)
 		if err != nil {
 			return nil, err
@@ -72,7 +73,7 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 		if session == nil {
 			return nil, fault.At(fault.NotFound, "id", "there is no session %q", id)
 		}
-		return &Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: a.Address},
+		return &audit.Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: a.Address},
 			removeSession(t, session)
 	}))
 }
@@ -86,13 +87,13 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		return "", err
 	}
 	var renewed Secret
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, before, err := d.own(t, a)
 		if err != nil {
 			return nil, err
 		}
 		user := *before
-		event := &Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID, Address: a.Address}
+		event := &audit.Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID, Address: a.Address}
 		var kept *sessionRecord
 		if !all && a.Session {
 			kept, event.Action, event.Detail = session, "session.end_others", session.ID
@@ -109,7 +110,7 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		}
 		return event, userTable.Put(t, before, &user)
 	})
-	return renewed, unavailable(err)
+	return renewed, fault.OfStore(err)
 }
 
 // othersInForce tells whether a user has a session in force beside the one to be
@@ -124,10 +125,10 @@ func (d *Directory) othersInForce(r storage.Reader, user *userRecord, kept *sess
 // SignOut ends all sessions of a user, and what was proved of his credentials.
 // His password, keys and access token stay.
 func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
-		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*Event, error) {
+	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) {
 			_, err := endSessions(t, user, nil, d.store.Now())
-			return &Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
+			return &audit.Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
 		})
 		return event, err
 	}))

@@ -31,7 +31,7 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 		return err
 	})
 	if err != nil {
-		return nil, false, unavailable(err)
+		return nil, false, fault.OfStore(err)
 	}
 	if session == nil || user == nil || !session.inForce(user, now) {
 		return nil, false, nil

@@ -50,7 +50,7 @@ func (d *Directory) Fresh(ctx context.Context, a *Account) error {
 	if err := whole(a); err != nil {
 		return err
 	}
-	return unavailable(d.store.View(ctx, func(r storage.Reader) error {
+	return fault.OfStore(d.store.View(ctx, func(r storage.Reader) error {
 		if _, _, err := d.own(r, a); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -20,7 +21,7 @@ type Token struct {
 // MintToken makes the access token of a user and returns it, which is done this
 // once. The token before it ends at once. A disabled user gets none.
 func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secret, error) {
-	return d.mintToken(ctx, Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
+	return d.mintToken(ctx, audit.Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
 }
 
 // MintOwnToken is [Directory.MintToken] for the user who asks.
@@ -28,7 +29,7 @@ func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	return d.mintToken(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
+	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -37,11 +38,11 @@ func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error
 }
 
 // mintToken makes a token, unless may refuses it. by says who does it.
-func (d *Directory) mintToken(ctx context.Context, by Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
+func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
 	secret := tokenForm.draw()
 	hash, _ := tokenForm.hash(secret.Reveal())
 	token := Token{ID: newID("tok"), Hint: tokenForm.hint(secret), Created: d.store.Now().Unix()}
-	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if err := may(t); err != nil {
 			return nil, err
 		}
@@ -49,7 +50,7 @@ func (d *Directory) mintToken(ctx context.Context, by Event, idOrName string, ma
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
 		user.Token, user.TokenHash = &token, hash[:]
-		return &Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
+		return &audit.Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
 	})
 	if err != nil {
 		return "", err
@@ -60,11 +61,11 @@ func (d *Directory) mintToken(ctx context.Context, by Event, idOrName string, ma
 // RevokeToken ends the access token of a user. Where there is none it changes
 // nothing.
 func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) error {
-	return d.changeToken(ctx, idOrName, func(user *userRecord) (*Event, error) {
+	return d.changeToken(ctx, idOrName, func(user *userRecord) (*audit.Event, error) {
 		if user.Token == nil {
 			return nil, nil
 		}
-		event := &Event{Actor: actor, Action: "token.revoke", User: user.ID, Detail: user.Token.ID}
+		event := &audit.Event{Actor: actor, Action: "token.revoke", User: user.ID, Detail: user.Token.ID}
 		user.Token, user.TokenHash = nil, nil
 		return event, nil
 	})
@@ -83,8 +84,8 @@ func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
 
 // changeToken runs fn over a user in one transaction and brings the token in
 // memory up to it.
-func (d *Directory) changeToken(ctx context.Context, idOrName string, fn func(*userRecord) (*Event, error)) error {
-	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*Event, error) { return fn(user) })
+func (d *Directory) changeToken(ctx context.Context, idOrName string, fn func(*userRecord) (*audit.Event, error)) error {
+	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) { return fn(user) })
 	return err
 }
 

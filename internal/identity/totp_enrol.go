@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -90,7 +91,7 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 		return nil, "", fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
 	}
 	codes = drawBackupCodes()
-	err = d.prove(ctx, a, d.enrolmentProof(a, code), func(t storage.Txn) (*Event, error) {
+	err = d.prove(ctx, a, d.enrolmentProof(a, code), func(t storage.Txn) (*audit.Event, error) {
 		record, err := mustGet(t, &totpTable, a.UserID)
 		if err != nil {
 			return nil, err
@@ -106,7 +107,7 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "totp.enable", User: a.UserID, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "totp.enable", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return nil, "", err
@@ -158,7 +159,7 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*Event, error) {
+	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*audit.Event, error) {
 		record, err := mustGet(t, &totpTable, a.UserID)
 		if err != nil {
 			return nil, err
@@ -173,7 +174,7 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "totp.disable", User: a.UserID, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "totp.disable", User: a.UserID, Address: a.Address}, err
 	})
 	if err != nil {
 		return "", err

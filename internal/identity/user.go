@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/text/secure/precis"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -76,7 +77,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	}
 	err := d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	line, err := d.hasher.enter()
 	if err != nil {
@@ -93,14 +94,14 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 // createUser makes the user of a record that lacks its id and its time.
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = newID(idClass), d.store.Now().Unix()
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := setupTable.Delete(t, setupCode...); err != nil { // the operator has begun in his own way
 			return nil, err
 		}
-		event := &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
+		event := &audit.Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
 		return event, addUser(t, user, folded)
 	})
-	return user.User, unavailable(err)
+	return user.User, fault.OfStore(err)
 }
 
 // Users returns all users, in the order of their ids.
@@ -115,7 +116,7 @@ func (d *Directory) Users(ctx context.Context) ([]User, error) {
 		}
 		return nil
 	})
-	return users, unavailable(err)
+	return users, fault.OfStore(err)
 }
 
 // User returns the user with this id or name.
@@ -125,31 +126,31 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 		user, err = FindUser(r, idOrName)
 		return err
 	})
-	return user, unavailable(err)
+	return user, fault.OfStore(err)
 }
 
 // SetUserDisabled shuts a user out, with all keys, the access token and all
 // sessions, or lets him in again, by what he had but for the sessions. It holds
 // from the next request on.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
-	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*Event, error) {
+	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled == disabled {
 			return nil, nil
 		}
 		user.Disabled = disabled
 		if !disabled {
-			return &Event{Actor: actor, Action: "user.enable", User: user.ID}, nil
+			return &audit.Event{Actor: actor, Action: "user.enable", User: user.ID}, nil
 		}
 		_, err := endSessions(t, user, nil, d.store.Now())
-		return &Event{Actor: actor, Action: "user.disable", User: user.ID}, err
+		return &audit.Event{Actor: actor, Action: "user.disable", User: user.ID}, err
 	})
 }
 
 // changeUser runs fn over a user in one transaction and brings all of his keys
 // and his token in memory up to it.
-func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
+func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var keys []string
-	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *Event, err error) {
+	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *audit.Event, err error) {
 		if event, err = fn(t, user); err != nil {
 			return nil, err
 		}
@@ -163,20 +164,20 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 
 // changeAccess runs fn over a user in one transaction and brings his access token
 // in memory up to it.
-func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
+func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var user User
-	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
-		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*Event, error) { return fn(t, user) })
+	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
+		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) { return fn(t, user) })
 		return event, err
 	})
 	// Also after an error: an unknown outcome must not leave a revoked token in.
 	d.refreshToken(user.ID)
-	return user, unavailable(err)
+	return user, fault.OfStore(err)
 }
 
 // alterUser runs fn over the record of a user and, where it returns an event,
 // writes what it has made of it.
-func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*Event, error)) (User, *Event, error) {
+func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*audit.Event, error)) (User, *audit.Event, error) {
 	before, err := findUserRecord(t, idOrName)
 	if err != nil {
 		return User{}, nil, err

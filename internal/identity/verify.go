@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -38,7 +39,7 @@ type proof struct {
 //
 // A wrong code is VERIFICATION_FAILED; too many of them are TOO_MANY_ATTEMPTS,
 // and are not looked at. A text that is no code is not counted.
-func (d *Directory) proveCode(ctx context.Context, a *Account, code string, effect func(t storage.Txn) (*Event, error)) error {
+func (d *Directory) proveCode(ctx context.Context, a *Account, code string, effect func(t storage.Txn) (*audit.Event, error)) error {
 	p := proof{due: func(r storage.Reader) error {
 		_, err := findTOTP(r, a.UserID)
 		return err
@@ -77,7 +78,7 @@ func findTOTP(r storage.Reader, userID string) (*totpRecord, error) {
 // prove counts an attempt, durably, and only then looks at the code: no number
 // of parallel attempts is more than the guard lets pass. The code, its effect
 // and the end of the count are one transaction.
-func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(storage.Txn) (*Event, error)) error {
+func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(storage.Txn) (*audit.Event, error)) error {
 	err := d.store.Update(ctx, func(t storage.Txn) error {
 		if err := p.due(t); err != nil {
 			return err
@@ -85,15 +86,15 @@ func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(
 		return p.guard.take(t, d.store.Now(), a.UserID)
 	})
 	if err != nil {
-		return unavailable(err)
+		return fault.OfStore(err)
 	}
 	var right bool
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if right, err = p.check(t); err != nil {
 			return nil, err
 		}
 		if !right {
-			return &Event{Actor: Unknown, Action: "code.refuse", User: a.UserID, Detail: p.guard.what, Address: a.Address}, nil
+			return &audit.Event{Actor: Unknown, Action: "code.refuse", User: a.UserID, Detail: p.guard.what, Address: a.Address}, nil
 		}
 		if err := p.guard.forgive(t, a.UserID); err != nil {
 			return nil, err
@@ -112,7 +113,7 @@ func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(
 // account, and uses it up in one transaction with what effect does. The attempt is
 // counted before anybody looks; it is told by the answer alone, since nothing was
 // guessed.
-func (d *Directory) proveMark(ctx context.Context, a *Account, effect func(storage.Txn) (*Event, error)) error {
+func (d *Directory) proveMark(ctx context.Context, a *Account, effect func(storage.Txn) (*audit.Event, error)) error {
 	err := d.store.Update(ctx, func(t storage.Txn) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
@@ -124,9 +125,9 @@ func (d *Directory) proveMark(ctx context.Context, a *Account, effect func(stora
 		return ofMark.count(t, d.store.Now(), a.Credential, have)
 	})
 	if err != nil {
-		return unavailable(err)
+		return fault.OfStore(err)
 	}
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := d.useMark(t, a); err != nil {
 			return nil, err
 		}
@@ -144,12 +145,12 @@ func (d *Directory) Verify(ctx context.Context, a *Account, method, code string,
 		return 0, "", err
 	}
 	expires = d.store.Now().Add(lifetime).Unix()
-	stamp := func(t storage.Txn) (*Event, error) {
+	stamp := func(t storage.Txn) (*audit.Event, error) {
 		if err := d.setStamp(t, a, method, expires); err != nil {
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "verify", User: a.UserID, Detail: method, Address: a.Address}, err
+		return &audit.Event{Actor: a.UserID, Action: "verify", User: a.UserID, Detail: method, Address: a.Address}, err
 	}
 	switch method {
 	case methodCode:

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -21,7 +21,7 @@ type Callbacks interface {
 	// Disable ends the use of an address, whose receiver has said that it is
 	// gone. It does nothing when the key has another by now. The event is what was
 	// recorded of it; nil: nothing.
-	Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error)
+	Disable(t storage.Txn, now time.Time, key, url string) (*audit.Event, error)
 }
 
 // Address is where callbacks go.
@@ -182,7 +182,7 @@ func (e *Engine) Deliveries(ctx context.Context, user, after string, limit int) 
 // is so for 7 days after it was delivered or given up.
 func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Delivery, error) {
 	var after *eventRecord
-	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
+	event := audit.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
 	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
 		v, err := readEvent(t, task)
 		if err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -261,8 +261,8 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return // it was not the receiver's fault
 		}
 	}
-	var after *eventRecord   // nil: somebody else has the callback by now
-	var gone *identity.Event // nil: its address is used further
+	var after *eventRecord // nil: somebody else has the callback by now
+	var gone *audit.Event  // nil: its address is used further
 	noted := e.durably("noting a callback", v.Task, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {
 			mine := false
@@ -355,7 +355,7 @@ func (e *Engine) Test(ctx context.Context, actor, user, key string) (Delivery, e
 	config := e.config.Load()
 	var address Address
 	var has bool
-	err := e.audited(ctx, &identity.Event{Actor: actor, Action: "callback.test", User: user, Key: key}, func(t storage.Txn) (bool, error) {
+	err := e.audited(ctx, &audit.Event{Actor: actor, Action: "callback.test", User: user, Key: key}, func(t storage.Txn) (bool, error) {
 		if config.Callbacks == nil || config.Client == nil {
 			return false, nil
 		}

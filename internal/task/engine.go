@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -114,7 +114,7 @@ type Engine struct {
 // Options are what an [Engine] is told by the rest of the house.
 type Options struct {
 	// Told is told of lines of the audit when they are durable. Default: nobody.
-	Told func(identity.Event)
+	Told func(audit.Event)
 
 	// Logger is told of what an operator must know. Default: none.
 	Logger *zap.Logger
@@ -124,7 +124,7 @@ type Options struct {
 // [Engine.Serve] tells it what is configured.
 func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 	if opts.Told == nil {
-		opts.Told = func(identity.Event) {}
+		opts.Told = func(audit.Event) {}
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()

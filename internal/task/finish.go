@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -150,7 +150,7 @@ func (d *driver) handLinks(rec *record, results []made, cost backends.Cost) {
 func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *record, err error) {
 	config := e.config.Load()
 	var lost, over bool
-	var told *identity.Event
+	var told *audit.Event
 	err = e.ledger.Update(ctx, rec.User, nil, func(t *ledger.Txn) error {
 		lost, over, told = false, false, nil
 		have, err := tasks.Reread(t, rec)
@@ -175,8 +175,8 @@ func (e *Engine) finish(ctx context.Context, rec *record, o outcome) (after *rec
 		}
 		after, over = &next, true
 		if o.by != "" {
-			told = &identity.Event{Actor: o.by, Action: "task.cancel", User: next.User, Key: next.Key, Detail: next.ID}
-			if err := identity.Record(ctx, t, e.store.Now(), told); err != nil {
+			told = &audit.Event{Actor: o.by, Action: "task.cancel", User: next.User, Key: next.Key, Detail: next.ID}
+			if err := audit.Record(ctx, t, e.store.Now(), told); err != nil {
 				return err
 			}
 		}

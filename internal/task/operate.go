@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -96,7 +96,7 @@ func (e *Engine) Enable(ctx context.Context, actor, backend string) error {
 
 func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained bool, action string) error {
 	defer e.nudge(backend)
-	return e.audited(ctx, &identity.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
+	return e.audited(ctx, &audit.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
 		l, err := readLoad(t, backend)
 		if err != nil {
 			return false, err
@@ -117,7 +117,7 @@ func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained 
 // for a slot goes on waiting.
 func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
 	var after *record
-	event := identity.Event{Actor: actor, Action: "task.retry", Detail: id}
+	event := audit.Event{Actor: actor, Action: "task.retry", Detail: id}
 	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
 		rec, err := e.owned(t, Anyone, id)
 		if err != nil {
@@ -203,13 +203,13 @@ func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []
 
 // audited changes something together with the line of the audit about it, to
 // which fn may add what it finds.
-func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
+func (e *Engine) audited(ctx context.Context, event *audit.Event, fn func(t storage.Txn) (changed bool, err error)) error {
 	var changed bool
 	err := e.update(ctx, func(t storage.Txn) (err error) {
 		if changed, err = fn(t); err != nil || !changed {
 			return err
 		}
-		return identity.Record(ctx, t, e.store.Now(), event)
+		return audit.Record(ctx, t, e.store.Now(), event)
 	})
 	if err == nil && changed {
 		e.opts.Told(*event)
