@@ -1,9 +1,7 @@
 package auth
 
 import (
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
@@ -39,7 +37,7 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 	if secret != "" {
 		found, ok, err := directory.AuthenticateSession(r.Context(), secret)
 		if err != nil {
-			return nil, silent(err)
+			return nil, fault.FromStore(err)
 		}
 		if ok {
 			session = found
@@ -64,16 +62,6 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 		here.Address = addr.String()
 	}
 	return &here, nil
-}
-
-// silent is what a caller hears of a store that does not tell who he is: an
-// outage, and never that he is not logged in.
-func silent(err error) *fault.Fault {
-	var f *fault.Fault
-	if errors.As(err, &f) {
-		return f
-	}
-	return fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
 }
 
 // twoUsers is the answer to a token and a cookie that name different users.

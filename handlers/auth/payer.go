@@ -37,7 +37,7 @@ func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.P
 	case err == nil:
 		return nil
 	case !errors.As(err, &short):
-		return silent(err)
+		return fault.FromStore(err)
 	case short.Owed > 0:
 		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
 	case short.Budget == ledger.UserScope:

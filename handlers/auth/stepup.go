@@ -96,12 +96,12 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 		return nil, fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 	}
 	if err := runtime.Directory.Fresh(r.Context(), account); err != nil {
-		return nil, silent(err)
+		return nil, fault.FromStore(err)
 	}
 	// Fresh asks nothing of who has no factor.
 	factors, err := runtime.Directory.Factors(r.Context(), account.UserID)
 	if err != nil {
-		return nil, silent(err)
+		return nil, fault.FromStore(err)
 	}
 	if !factors.TOTP && len(factors.Passkeys) == 0 {
 		return nil, fault.New(fault.VerificationRequired, "this needs a second factor, and there is none on your account; set one up, then verify")

@@ -162,16 +162,13 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 		return nil
 	}
 	var short *ledger.Short
-	var f *fault.Fault
 	switch {
 	case errors.Is(err, ledger.ErrOneAtATime):
 		return oneAtATime
 	case errors.As(err, &short):
 		return c.unaffordable(short)
-	case errors.As(err, &f):
-		return f
 	}
-	return storeSilent
+	return fault.FromStore(err)
 }
 
 // oneAtATime refuses a call while another one is under way, if the user is restricted

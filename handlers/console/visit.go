@@ -75,7 +75,7 @@ func (v *visit) serve(rows table) error {
 		err = rt.serve(v)
 	}
 	if event := events[rt.method+" "+rt.path]; event != "" {
-		v.console.app.Metrics().Auth(event, v.fault(err))
+		v.console.app.Metrics().Auth(event, fault.OrInternal(err, v.id))
 	}
 	return err
 }
@@ -151,19 +151,9 @@ func (v *visit) identify(who class) *fault.Fault {
 	return nil
 }
 
-// fault returns what a caller hears of an error: a fault as it is, and of
-// anything else no more than that it happened.
-func (v *visit) fault(err error) *fault.Fault {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) {
-		return f
-	}
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
-}
-
 // refuse answers an error, and logs one that is no fault.
 func (v *visit) refuse(err error) {
-	f := unverified(v.fault(err))
+	f := unverified(fault.OrInternal(err, v.id))
 	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has left
 		v.console.logger.Error("a console request failed", zap.String("request_id", v.id),
 			zap.String("path", v.r.URL.Path), zap.Error(err))

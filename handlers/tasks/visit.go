@@ -124,23 +124,13 @@ func (v *visit) answer(what any) error {
 // statusLeft is what the access log says of a caller who has left.
 const statusLeft = 499
 
-// fault returns what a caller hears of an error: a fault as it is, and of
-// anything else no more than that it happened.
-func (v *visit) fault(err error) *fault.Fault {
-	var f *fault.Fault
-	if errors.As(err, &f) {
-		return f
-	}
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", v.id)
-}
-
 // refuse answers an error, and logs what is behind one of ours.
 func (v *visit) refuse(err error) {
 	if v.left(err) {
 		v.w.WriteHeader(statusLeft)
 		return
 	}
-	f := v.fault(err)
+	f := fault.OrInternal(err, v.id)
 	if plain := error(f); err != plain && f.Status() >= http.StatusInternalServerError {
 		v.tasks.logger.Error("a request for a task failed", zap.String("request_id", v.id),
 			zap.String("path", v.route.path), zap.Error(err))
