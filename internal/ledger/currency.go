@@ -13,7 +13,7 @@ var currencyKey = []byte("meta/currency")
 // a conflict if money of another currency has moved: the same figures would mean
 // something else.
 func (l *Ledger) UseCurrency(ctx context.Context, code string) error {
-	return unavailable(l.store.Update(ctx, func(t storage.Txn) error {
+	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
 		recorded, err := hasCurrency(t, code)
 		if err != nil || recorded {
 			return err
@@ -36,7 +36,7 @@ func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool,
 		recorded, err = hasCurrency(r, code)
 		return err
 	})
-	return recorded, unavailable(err)
+	return recorded, fault.OfStore(err)
 }
 
 // hasCurrency reports whether code is the recorded currency. It returns a conflict

@@ -51,7 +51,7 @@ func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used
 		used = record != nil
 		return err
 	})
-	return used, unavailable(err)
+	return used, fault.OfStore(err)
 }
 
 // idempotencyRecord is what was answered to an idempotency key. It is kept for ever.
@@ -97,7 +97,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 			return err
 		})
 		if err != nil {
-			return nil, false, unavailable(err)
+			return nil, false, fault.OfStore(err)
 		}
 		if found {
 			return have.answer(c)

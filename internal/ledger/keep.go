@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -61,7 +62,7 @@ func (k keeping) become(kept time.Duration, now time.Time) keeping {
 // now on. The others go when it was said as they were written; what is older
 // than is kept now is not listed any more.
 func (l *Ledger) KeepCalls(ctx context.Context, kept time.Duration) error {
-	return unavailable(l.store.Update(ctx, func(t storage.Txn) error {
+	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
 		have, err := readKeeping(t)
 		if err != nil || have.Kept == kept {
 			return err
@@ -78,5 +79,5 @@ func (l *Ledger) CallsFrom(ctx context.Context) (from time.Time, err error) {
 		from = k.from(l.store.Now())
 		return err
 	})
-	return from, unavailable(err)
+	return from, fault.OfStore(err)
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -50,5 +51,5 @@ func (l *Ledger) Lines(ctx context.Context, a Account, skip uint64, limit int) (
 		}
 		return err
 	})
-	return lines, total, unavailable(err)
+	return lines, total, fault.OfStore(err)
 }
