@@ -218,7 +218,7 @@ func (d *Desk) changeOrder(ctx context.Context, tradeNo string, fn func(storage.
 			return fn(t, &o)
 		})
 		if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) || try == unknownTries {
-			return unavailable(err)
+			return fault.OfStore(err)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func checkReason(reason string, required bool) error {
 
 // view reads.
 func (d *Desk) view(ctx context.Context, fn func(storage.Reader) error) error {
-	return unavailable(d.store.View(ctx, fn))
+	return fault.OfStore(d.store.View(ctx, fn))
 }
 
 // refusal turns what the ledger says into what a buyer may hear of it.
@@ -113,19 +113,9 @@ func refusal(err error) error {
 	short, ok := errors.AsType[*ledger.Short](err)
 	switch {
 	case !ok:
-		return unavailable(err)
+		return fault.OfStore(err)
 	case short.Owed > 0:
 		return fault.New(fault.InsufficientBalance, "spending is paused: %v is owed after a refund or a dispute, until an operator clears it", short.Owed)
 	}
 	return fault.New(fault.InsufficientBalance, "%v is needed, the wallet has %v available", short.Needed, short.Available)
-}
-
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are, and so does a context's end.
-func unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
 }

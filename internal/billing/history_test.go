@@ -172,7 +172,7 @@ func (h *history) end(r *rapid.T) {
 
 // calm uses up a fault that was planned and has not come.
 func (h *history) calm(r *rapid.T) {
-	h.refused(r, func() error { return unavailable(h.store.Flush(h.t.Context())) })
+	h.refused(r, func() error { return fault.OfStore(h.store.Flush(h.t.Context())) })
 }
 
 func (h *history) call(r *rapid.T) {

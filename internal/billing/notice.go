@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -81,7 +82,7 @@ func (d *Desk) Apply(ctx context.Context, provider string, n payments.Notice) (O
 		err = a.try(ctx)
 	}
 	if err != nil {
-		return Outcome{}, unavailable(err)
+		return Outcome{}, fault.OfStore(err)
 	}
 	if a.event != nil {
 		d.directory.Audit.OnAudit(*a.event)

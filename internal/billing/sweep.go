@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -37,7 +38,7 @@ func (d *Desk) Sweep(ctx context.Context) error {
 		failed = append(failed, d.sweepUser(ctx, string(key[len(duePrefix)+1+9:])))
 	}
 	if len(orders) > 0 {
-		failed = append(failed, unavailable(d.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
+		failed = append(failed, fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error { return expire(t, orders) })))
 	}
 	return errors.Join(failed...)
 }
