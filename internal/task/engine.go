@@ -293,22 +293,12 @@ func (e *Engine) update(ctx context.Context, fn func(storage.Txn) error) error {
 			break
 		}
 	}
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
 // view reads.
 func (e *Engine) view(ctx context.Context, fn func(storage.Reader) error) error {
-	return unavailable(e.store.View(ctx, fn))
-}
-
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are, and so does a context's end.
-func unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+	return fault.OfStore(e.store.View(ctx, fn))
 }
 
 // durably runs a change until it is durable or the engine ends: what it notes is

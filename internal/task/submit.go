@@ -285,7 +285,7 @@ func unaffordable(err error) error {
 	short, ok := errors.AsType[*ledger.Short](err)
 	switch {
 	case !ok:
-		return unavailable(err)
+		return fault.OfStore(err)
 	case short.Owed > 0:
 		return fault.New(fault.InsufficientQuota, "spending is paused, because %v is owed after a refund or a dispute; ask the operator", short.Owed)
 	case short.Budget != "" && short.Budget != ledger.UserScope:
