@@ -32,7 +32,7 @@ type Runtime struct {
 	Billing   *billing.Desk
 	Tasks     *task.Engine
 	Media     *media.Archive
-	Rates     *limit.Table
+	Rates     *limit.RateLimiter
 	Detached  limit.KeyedSemaphore // of calls that run on without their callers, by user
 	Keyring   *seal.Keyring
 
@@ -109,7 +109,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
-	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
+	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewRateLimiter()}
 	runtime.Bodies.clock(store.Now)
 	runtime.life, runtime.end = context.WithCancelCause(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {

@@ -54,6 +54,25 @@ func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.P
 func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limit.Subject) {
 	l := p.UserLimits
 	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{
-		RequestsPerSecond: l.RequestsPerSecond, TokensPerMinute: l.TokensPerMinute, Streams: l.Streams,
+		Requests: limit.PerSecond(l.RequestsPerSecond), Units: limit.PerMinute(l.TokensPerMinute), Concurrent: l.Streams,
 	}}
+}
+
+// RateLimited returns the answer to a principal whose rates [Subjects] returned: RATE_LIMITED. Units
+// are tokens.
+func RateLimited(r *limit.Refusal) *fault.Fault {
+	whose := "key"
+	if r.OfUser {
+		whose = "account"
+	}
+	one := 0
+	if r.Limit == 1 {
+		one = 1
+	}
+	words := [...][2]string{
+		limit.Requests:   {"requests per second", "request per second"},
+		limit.Units:      {"tokens per minute", "token per minute"},
+		limit.Concurrent: {"streams at once", "stream at once"},
+	}[r.What][one]
+	return fault.New(fault.RateLimited, "the limit of %d %s of your %s is reached", r.Limit, words, whose).After(r.RetryAfter)
 }

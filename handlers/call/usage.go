@@ -108,7 +108,7 @@ func leastLeft(ctx context.Context, runtime *caddymodule.Runtime, user string, b
 }
 
 func ratesOf(s limit.Subject) rates {
-	return rates{limited(s.Rates.RequestsPerSecond), limited(s.Rates.Streams), limited(s.Rates.TokensPerMinute)}
+	return rates{limited(s.Rates.Requests.Limit), limited(s.Rates.Concurrent), limited(s.Rates.Units.Limit)}
 }
 
 func limited(n int64) *int64 {

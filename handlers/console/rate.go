@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// rate is a class of requests that are counted together: by user where there is
-// one, else by address, and log-ins always by address.
+// rate is a class of requests that are counted together: by user if the caller is authenticated,
+// else by address. Log-ins are always counted by address.
 type rate string
 
 const (
@@ -19,8 +19,8 @@ const (
 	notices   rate = "webhooks"
 )
 
-// callbacksPerMinute is how many requests of a user may send something to an
-// address that he names: the gateway is nobody's cannon.
+// callbacksPerMinute is how many requests of a user may have the gateway send something to an
+// address that the user names, so that the gateway cannot be used to flood others.
 const callbacksPerMinute = 60
 
 // perMinute is how many requests of a class are answered in a minute.
@@ -40,42 +40,38 @@ func (c *Console) perMinute(class rate) int64 {
 	return c.Webhooks
 }
 
-// strangersAtOnce is how many requests of a class one address may have under way
-// while it is not known who sends them: who sends a body slowly takes a place
-// until it is read.
-const strangersAtOnce = 32
+// unauthenticatedAtOnce is how many requests of a class one address may have open while their
+// senders are not authenticated. A body that arrives slowly takes a place until it is read.
+const unauthenticatedAtOnce = 32
 
-// admit counts the request. What the table of rates calls tokens, which it
-// counts by the minute, are requests here, and streams are those of strangers
-// that are under way.
+// admit counts the request. Requests of callers who are not authenticated count as concurrent too.
 func (v *visit) admit(class rate) *fault.Fault {
-	whose, rates := auth.Network(v.r), limit.Rates{TokensPerMinute: v.console.perMinute(class), Streams: strangersAtOnce}
-	stranger := v.account == nil
-	if !stranger && class != logins {
+	whose, rates := auth.Network(v.r), limit.Rates{Requests: limit.PerMinute(v.console.perMinute(class)), Concurrent: unauthenticatedAtOnce}
+	anonymous := v.account == nil
+	if !anonymous && class != logins {
 		whose = v.owner()
 	}
-	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Call{
-		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
-		Tokens: 1,
-		Stream: stranger,
+	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Request{
+		User:       limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
+		Concurrent: anonymous,
 	})
 	switch {
 	case refused == nil:
-	case refused.What == limit.Streams:
-		return fault.New(fault.RateLimited, "%d %s of one address are read at once", strangersAtOnce, class).After(refused.RetryAfter)
+	case refused.What == limit.Concurrent:
+		return fault.New(fault.RateLimited, "%d %s of one address are read at once", unauthenticatedAtOnce, class).After(refused.RetryAfter)
 	default:
-		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.TokensPerMinute, class).After(refused.RetryAfter)
+		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.Requests.Limit, class).After(refused.RetryAfter)
 	}
 	v.grant = grant
-	if !stranger {
+	if !anonymous {
 		v.proved()
 	}
 	return nil
 }
 
-// proved makes room for another stranger: it is known that this one may be here,
-// or the request has ended.
-func (v *visit) proved() { v.grant.End(v.runtime.Store.Now(), 1) }
+// proved ends what the request takes of the concurrent ones: its sender is authenticated, or it has
+// ended.
+func (v *visit) proved() { v.grant.End(v.runtime.Store.Now(), 0) }
 
 // owner returns the id for which the requests and bodies of an authenticated caller are
 // counted. A caller that has proved only the password is not counted for the user.

@@ -91,9 +91,9 @@ func composeTask(v *visit) error {
 		return err
 	}
 	key, user := auth.Subjects(composer, &v.console.app.Limits)
-	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Call{Key: key, User: user})
+	grant, refused := v.runtime.Rates.Admit(v.runtime.Store.Now(), limit.Request{Key: key, User: user})
 	if refused != nil {
-		return refused.Fault()
+		return auth.RateLimited(refused)
 	}
 	defer func() { grant.End(v.runtime.Store.Now(), 0) }()
 

@@ -36,11 +36,11 @@ func takeNotice(v *visit) error {
 	if !ok {
 		return noNotices
 	}
-	grant, refused := v.admitStranger()
+	grant, refused := v.admitNotice()
 	if refused != nil {
 		return refused
 	}
-	defer func() { grant.End(time.Now(), 1) }()
+	defer func() { grant.End(time.Now(), 0) }()
 	query, err := url.ParseQuery(v.r.URL.RawQuery)
 	if err != nil {
 		return fault.New(fault.InvalidParameter, "the query cannot be read")
@@ -71,13 +71,11 @@ func (v *visit) unproved(backend string, why error) *fault.Fault {
 	return fault.New(fault.Forbidden, "this is no notice of the service of this backend")
 }
 
-// admitStranger counts a request of somebody without an account, by the address.
-// What the table of rates counts by the minute as tokens are requests here.
-func (v *visit) admitStranger() (limit.Grant, *fault.Fault) {
-	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{
-		User:   limit.Subject{ID: "notice/" + auth.Network(v.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
-		Tokens: 1,
-		Stream: true,
+// admitNotice counts a notice by the address that sends it.
+func (v *visit) admitNotice() (limit.Grant, *fault.Fault) {
+	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Request{
+		User:       limit.Subject{ID: "notice/" + auth.Network(v.r), Rates: limit.Rates{Requests: limit.PerMinute(noticesPerMinute), Concurrent: noticesAtOnce}},
+		Concurrent: true,
 	})
 	if refused != nil {
 		return limit.Grant{}, fault.New(fault.RateLimited, "too many notices come from this address").After(refused.RetryAfter)

@@ -52,8 +52,8 @@ func (v *visit) look() (t *task.Task, err error) {
 	if wait == 0 {
 		return v.runtime.Tasks.Get(v.r.Context(), owner, id)
 	}
-	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{
-		User: limit.Subject{ID: "waits/" + v.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
+	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Request{
+		User: limit.Subject{ID: "waits/" + v.principal.UserID, Rates: limit.Rates{Concurrent: maxWaits}}, Concurrent: true,
 	})
 	if refused != nil {
 		return nil, fault.At(fault.RateLimited, "wait", "your account has %d requests with `wait` open; allowed: %d", maxWaits, maxWaits).After(refused.RetryAfter)

@@ -158,9 +158,9 @@ func (s *submission) make(ctx context.Context, idempotencyKey string) (err error
 // has no tokens.
 func (v *visit) admit() (limit.Grant, *fault.Fault) {
 	key, user := auth.Subjects(v.principal, &v.tasks.app.Limits)
-	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Call{Key: key, User: user})
+	grant, refused := v.runtime.Rates.Admit(time.Now(), limit.Request{Key: key, User: user})
 	if refused != nil {
-		return limit.Grant{}, refused.Fault()
+		return limit.Grant{}, auth.RateLimited(refused)
 	}
 	return grant, nil
 }
@@ -181,7 +181,7 @@ func (s *submission) weigh() *fault.Fault {
 // spend counts something of which the caller's user may have so much in a minute,
 // over all of the user's keys.
 func (v *visit) spend(what string, n, perMinute int64) *limit.Refusal {
-	return v.runtime.Rates.Spend(time.Now(), what+"/"+v.principal.UserID, n, perMinute)
+	return v.runtime.Rates.Take(time.Now(), what+"/"+v.principal.UserID, n, limit.PerMinute(perMinute))
 }
 
 // estimate is what a dry run answers. Nothing has been kept, held or handed over.

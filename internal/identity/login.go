@@ -21,7 +21,7 @@ var stranger = fault.New(fault.NotLoggedIn, "the user name or the password is wr
 // there is such a user. Only whoever has the right password learns that a user
 // is disabled.
 func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return Entry{}, err
 	}

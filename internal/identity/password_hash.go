@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
 // cost is what one Argon2id hash costs (RFC 9106): passes over the memory, KiB
@@ -87,23 +88,23 @@ func (c cost) weaker(than cost) bool {
 // hash takes 19 MiB and some 20 ms of a core, so the last in line waits a quarter
 // of a second on a small machine, and nobody can make the process grow.
 //
-// Of all places strangers have so many and no more, and one slot is never theirs:
-// however many come to log in, whoever is logged in still finds a place, and waits
-// for nobody but his like.
+// Unauthenticated callers have maxAnonymous of the places and all slots but one. However many of
+// them come to log in, an authenticated caller finds a place, and waits for other authenticated
+// callers at most.
 const (
 	maxHashes    = 4
 	maxWaiting   = 16
-	maxStrangers = 14
+	maxAnonymous = 14
 )
 
 // hasher computes the hashes of passwords, few at a time.
 type hasher struct {
-	places chan struct{} // one token for each that computes or waits
-	slots  chan slot     // those in which nothing is computed
+	places limit.Semaphore // of all that compute or wait
+	slots  chan slot       // those in which nothing is computed
 	derive func(password []byte, salt []byte, c cost, size int) []byte
 
-	strangers chan struct{} // one token for each stranger that computes or waits
-	theirs    chan struct{} // one token for each slot that a stranger has
+	anonymous      limit.Semaphore // of unauthenticated callers that compute or wait
+	anonymousSlots limit.Semaphore // of slots that unauthenticated callers have
 
 	collecting sync.Mutex
 	released   atomic.Uint64 // hashes that have ended
@@ -118,14 +119,14 @@ type slot struct {
 }
 
 func newHasher() *hasher {
-	// More than there are cores take memory and make none of them faster: strangers
-	// have no more than that, and whoever is logged in comes beside them.
+	// More hashes at once than cores take memory and end no sooner. Unauthenticated callers have as
+	// many slots as there are cores, and authenticated ones have one more.
 	atOnce := min(maxHashes, runtime.GOMAXPROCS(0)+1)
 	h := &hasher{
-		places:    make(chan struct{}, maxHashes+maxWaiting),
-		slots:     make(chan slot, atOnce),
-		strangers: make(chan struct{}, maxStrangers),
-		theirs:    make(chan struct{}, atOnce-1),
+		places:         limit.NewSemaphore(maxHashes + maxWaiting),
+		slots:          make(chan slot, atOnce),
+		anonymous:      limit.NewSemaphore(maxAnonymous),
+		anonymousSlots: limit.NewSemaphore(atOnce - 1),
 		derive: func(password, salt []byte, c cost, size int) []byte {
 			return argon2.IDKey(password, salt, c.time, c.memory, c.threads, uint32(size))
 		},
@@ -136,30 +137,30 @@ func newHasher() *hasher {
 	return h
 }
 
-// place is a place in the line, by which hashes are computed one after another.
+// place is a place in the queue of the hasher, in which hashes are computed one after another.
 type place struct {
 	*hasher
-	stranger bool
+	anonymous bool
 }
 
-// enter gives whoever is known a place in the line, or refuses: OVERLOADED. It
-// does not wait, so it comes before an attempt is counted: one that is turned away
-// at the door was none. Whoever entered must leave.
+// enter gives an authenticated caller a place in the queue, or refuses with OVERLOADED. It does not
+// wait and is called before an attempt is counted, so that a refusal here counts as none. The
+// caller leaves the place.
 func (h *hasher) enter() (place, error) {
-	if !take(h.places) {
+	if !h.places.TryAcquire() {
 		return place{}, errFull
 	}
 	return place{h, false}, nil
 }
 
-// enterStranger is enter for who is not known yet: who logs in, registers or has
-// forgotten his password.
-func (h *hasher) enterStranger() (place, error) {
-	if !take(h.strangers) {
+// enterAnonymous is enter for a caller that is not authenticated yet: one that logs in, registers or
+// has forgotten the password.
+func (h *hasher) enterAnonymous() (place, error) {
+	if !h.anonymous.TryAcquire() {
 		return place{}, errFull
 	}
-	if !take(h.places) {
-		<-h.strangers
+	if !h.places.TryAcquire() {
+		h.anonymous.Release()
 		return place{}, errFull
 	}
 	return place{h, true}, nil
@@ -167,21 +168,11 @@ func (h *hasher) enterStranger() (place, error) {
 
 var errFull = fault.New(fault.Overloaded, "too many passwords are being checked at this moment").After(time.Second)
 
-// take takes a token, if there is one.
-func take(tokens chan struct{}) bool {
-	select {
-	case tokens <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
 // leave gives the place back.
 func (p place) leave() {
-	<-p.places
-	if p.stranger {
-		<-p.strangers
+	p.places.Release()
+	if p.anonymous {
+		p.hasher.anonymous.Release()
 	}
 }
 
@@ -202,13 +193,11 @@ func (p place) hash(ctx context.Context, password string) (string, error) {
 
 // sum computes a hash when its turn has come.
 func (p place) sum(ctx context.Context, password string, has phc) ([]byte, error) {
-	if p.stranger {
-		select {
-		case p.theirs <- struct{}{}:
-			defer func() { <-p.theirs }()
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	if p.anonymous {
+		if err := p.anonymousSlots.Acquire(ctx); err != nil {
+			return nil, err
 		}
+		defer p.anonymousSlots.Release()
 	}
 	return p.compute(ctx, password, has)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -140,7 +141,7 @@ func TestTwoWhoLogInAtOnceByAWeakerHashAreBothLetIn(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.weakened(t, f.user(t, "ann"))
-	f.hasher.theirs = make(chan struct{}, 2) // with one core strangers come one after another
+	f.hasher.anonymousSlots = limit.NewSemaphore(2) // with one core they would run one after another
 	var both sync.WaitGroup
 	both.Add(2)
 	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
@@ -170,7 +171,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	reset := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 
 	computing, release := make(chan struct{}), make(chan struct{})
-	var running, most, strangers, mostStrangers atomic.Int32
+	var running, most, anonymous, mostAnonymous atomic.Int32
 	raise := func(most *atomic.Int32, n int32) {
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
@@ -178,8 +179,8 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
 		raise(&most, running.Add(1))
 		if string(password) == otherPassword {
-			raise(&mostStrangers, strangers.Add(1))
-			defer strangers.Add(-1)
+			raise(&mostAnonymous, anonymous.Add(1))
+			defer anonymous.Add(-1)
 		}
 		computing <- struct{}{}
 		<-release
@@ -196,7 +197,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		}
 	}
 	outcomes, proofs := make(chan error), make(chan error)
-	for i := range maxStrangers {
+	for i := range maxAnonymous {
 		go func() {
 			_, err := f.Login(ctx, fmt.Sprint("name", i), otherPassword, address(i), testTerms)
 			outcomes <- err
@@ -206,10 +207,10 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	for range atOnce - 1 {
 		<-computing
 	}
-	for len(f.hasher.strangers) < maxStrangers {
+	for f.hasher.anonymous.Held() < maxAnonymous {
 		runtime.Gosched()
 	}
-	// All places of strangers are taken, those in line too: one who comes now is
+	// All places of unauthenticated callers are taken, those in line too: one who comes now is
 	// turned away at once, and his attempt does not count.
 	for range 20 {
 		turnedAway(map[string]func() error{
@@ -219,12 +220,12 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		})
 	}
 	// Whoever is logged in finds a place, and it is his turn before theirs.
-	const known = maxHashes + maxWaiting - maxStrangers
+	const known = maxHashes + maxWaiting - maxAnonymous
 	for range known {
 		go func() { proofs <- f.ProvePassword(ctx, ann, goodPassword) }()
 	}
 	<-computing
-	for len(f.hasher.places) < maxHashes+maxWaiting {
+	for f.hasher.places.Held() < maxHashes+maxWaiting {
 		runtime.Gosched()
 	}
 	for range 20 {
@@ -242,14 +243,14 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	for range known {
 		refusedAs(t, "one of the known", <-proofs, "")
 	}
-	for range maxStrangers {
+	for range maxAnonymous {
 		refusedAs(t, "a stranger who waited", <-outcomes, fault.NotLoggedIn)
 	}
 	if n := int(most.Load()); n > atOnce || n > maxHashes {
 		t.Errorf("%d hashes at once, at most %d are allowed", n, atOnce)
 	}
-	if n := int(mostStrangers.Load()); n >= atOnce {
-		t.Errorf("%d hashes of strangers at once, of %d in all", n, atOnce)
+	if n := int(mostAnonymous.Load()); n >= atOnce {
+		t.Errorf("%d hashes of unauthenticated callers at once, of %d in all", n, atOnce)
 	}
 	refusedAs(t, "a log-in afterwards", f.attempt(t, "ann", goodPassword, testDevice), "")
 	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}); err != nil {

@@ -158,7 +158,7 @@ func BenchmarkLogin(b *testing.B) {
 	terms := testTerms
 	terms.Pace = Pace{PerUser: MaxPace, PerAddress: MaxPace}
 	var most atomic.Uint64
-	b.SetParallelism(maxStrangers / runtime.GOMAXPROCS(0))
+	b.SetParallelism(maxAnonymous / runtime.GOMAXPROCS(0))
 	b.RunParallel(func(pb *testing.PB) {
 		for n := 0; pb.Next(); n++ {
 			if _, err := f.Login(b.Context(), "ann", goodPassword, address(n), terms); err != nil {

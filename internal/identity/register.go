@@ -18,7 +18,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	if refusal != nil {
 		return User{}, refusal
 	}
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
@@ -110,7 +110,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return User{}, err
 	}

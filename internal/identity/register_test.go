@@ -49,7 +49,7 @@ func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
 	f := newPeople(t)
 	var wg sync.WaitGroup
 	var made atomic.Int32
-	for i := range maxStrangers {
+	for i := range maxAnonymous {
 		wg.Go(func() {
 			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), Pace{}); codeOf(err) {
 			case "":

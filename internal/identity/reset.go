@@ -62,7 +62,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if code == "" {
 		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
 	}
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestAResetCodeIsUsedOnceByManyAtOnce(t *testing.T) {
 	code := must(f.IssueResetCode(t.Context(), "operator", "ann"))(t).Reveal()
 	var wg sync.WaitGroup
 	var set atomic.Int32
-	for i := range maxStrangers {
+	for i := range maxAnonymous {
 		wg.Go(func() {
 			switch err := f.ResetPassword(t.Context(), code, goodPassword, address(i), Pace{}); codeOf(err) {
 			case "":
