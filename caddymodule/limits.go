@@ -81,7 +81,7 @@ type Limits struct {
 
 // maxLogins bounds the limits of log-ins. More is refused here, rather than cut
 // where they are counted.
-const maxLogins = identity.MaxPace
+const maxLogins = identity.MaxLoginLimit
 
 // maxDetached bounds the limits of calls without their callers.
 const maxDetached = 1_000_000

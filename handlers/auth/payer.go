@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// Payer is who pays for what a principal asks for, and under which budgets: of the key
-// the operator's and the owner's, and the user's. One that is not set has no limit.
+// Payer returns who pays for the requests of a principal, and under which budgets: of the key,
+// the operator's and the owner's, and the user's. A budget that is not set does not limit.
 func Payer(p *identity.Principal) ledger.Payer {
 	who := ledger.Payer{User: p.UserID}
 	if l := p.OperatorLimits; l.Budget > 0 {

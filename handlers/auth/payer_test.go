@@ -49,7 +49,7 @@ func TestAKeyWithoutRatesHasThoseOfTheConfigurationAndAUserHasHisOwn(t *testing.
 	}
 }
 
-func TestWhatIsSaidOfARefusalNamesTheLimit(t *testing.T) {
+func TestARateLimitedAnswerNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		refusal limit.Refusal

@@ -45,7 +45,7 @@ func register(v *visit) error {
 	if f != nil {
 		return f
 	}
-	made, err := v.runtime.Directory.Register(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.Pace())
+	made, err := v.runtime.Directory.Register(v.r.Context(), in.Name, in.Password, auth.Device(v.r), v.console.app.LoginLimits())
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func resetPassword(v *visit) error {
 	case in.Password == "":
 		return missing("password")
 	}
-	if err := v.runtime.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, auth.Device(v.r), v.console.app.Pace()); err != nil {
+	if err := v.runtime.Directory.ResetPassword(v.r.Context(), in.Code, in.Password, auth.Device(v.r), v.console.app.LoginLimits()); err != nil {
 		return err
 	}
 	return v.answer(struct{}{})

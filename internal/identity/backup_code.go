@@ -23,8 +23,8 @@ const (
 // crockford is Crockford's base 32: no letter that could be taken for another.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// backupPurpose is what the hashes of backup codes are sealed for, with the id
-// of their user: at 60 bit a stolen store could be searched for them otherwise.
+// backupPurpose is what the hashes of backup codes are sealed for, with the id of their user.
+// Without the seal, a stolen store could be searched for codes of 60 bit.
 const backupPurpose = "backup"
 
 // backupRecord is the backup codes that a user has left.
@@ -53,8 +53,8 @@ func drawBackupCodes() []Secret {
 	return codes
 }
 
-// readBackupCode returns the digits of a backup code as somebody types it: in
-// any case, with or without dashes and spaces, with O for 0 and I or L for 1.
+// readBackupCode returns the digits of a backup code as a person types it: in any case, with or
+// without dashes and spaces, with O for 0 and I or L for 1.
 func readBackupCode(text string) (string, bool) {
 	if len(text) > 4*backupDigits {
 		return "", false
@@ -70,7 +70,7 @@ func hashBackupCode(userID, digits string) Hash {
 	return sha256.Sum256([]byte("backup code\x00" + userID + "\x00" + digits))
 }
 
-// setBackupCodes gives a user these codes in place of those he had.
+// setBackupCodes replaces the backup codes of a user.
 func (d *Directory) setBackupCodes(t storage.Txn, userID string, codes []Secret) error {
 	hashes := make([]byte, 0, len(codes)*len(Hash{}))
 	for _, code := range codes {
@@ -89,8 +89,8 @@ func (d *Directory) putBackupCodes(t storage.Txn, record *backupRecord, hashes [
 	return backupTable.Put(t, nil, record)
 }
 
-// useBackupCode takes a code out of those that a user has left, and tells
-// whether it was among them. All of them are compared.
+// useBackupCode removes a code from those that a user has left, and reports whether it was one of
+// them. It compares all of them.
 func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
 	record, err := backupTable.Get(t, userID)
 	if err != nil || record == nil {
@@ -114,9 +114,8 @@ func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, e
 	return true, d.putBackupCodes(t, record, left)
 }
 
-// RenewBackupCodes gives a user ten new backup codes in place of those he had,
-// by a TOTP code or one of the old ones. It returns the new secret of the
-// session too.
+// RenewBackupCodes replaces the backup codes of a user by ten new ones. It needs a TOTP code or
+// an old backup code. It also returns the new secret of the session.
 func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
 	if err := whole(a); err != nil {
 		return nil, "", err
@@ -126,7 +125,7 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}
-		if err := dropStamps(t, a.UserID); err != nil {
+		if err := endStepUps(t, a.UserID); err != nil {
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)

@@ -152,7 +152,7 @@ func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
 	ann := f.comes(t, f.user(t, "ann"), false)
 	v, _ := f.withPasskey(t, ann)
 	thief := *ann
-	for n := range markPace {
+	for n := range maxAssertionAttempts {
 		expect(t, fmt.Sprintf("the %dth time in vain", n+1), f.verifyByPasskey(t, &thief), fault.PasskeyNotCompleted)
 	}
 	err := f.verifyByPasskey(t, &thief)
@@ -198,7 +198,7 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 
 	// What is dropped for all of a user's credentials takes the marks along.
 	expect(t, "finished", f.answered(t, ann, v), "")
-	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return dropStamps(txn, user.ID) }); err != nil {
+	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUps(txn, user.ID) }); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "after all stamps were dropped", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Directory is the users, keys and tokens of one store.
+// Directory is the users, keys and tokens of one store. Its methods may be called concurrently.
 type Directory struct {
 	// Audit records the changes that are made here.
 	Audit *audit.Log
@@ -28,22 +28,21 @@ type Directory struct {
 	// skew is how many steps of 30 s a TOTP code may be early or late.
 	skew atomic.Int32
 
-	// callbacks is what else is asked of a callback address. Nil: nothing.
+	// callbacks is the further check of a callback address. Nil: there is none.
 	callbacks atomic.Pointer[func(url string) error]
 
 	// One table for each class, so that no credential is taken for another.
 	keys   credentials[Principal]
 	tokens credentials[Account]
 
-	// refreshing orders the refreshes of the tables in memory: each reads what
-	// is committed, so the last one to run leaves the newest state.
+	// refreshing orders the refreshes of the tables in memory. Each reads what is committed, so
+	// that the last one leaves the newest state.
 	refreshing sync.Mutex
 }
 
-// Open loads the credentials of all users that are not disabled. What is changed
-// afterwards is told to the audit log, when it is durable. A keyring that is not
-// the store's is refused. Without one, nil, nothing that must be sealed can be
-// made or used: TOTP is closed.
+// Open loads the credentials of all users that are not disabled. Changes are written to the
+// logger as audit events when they are durable. It refuses a keyring that is not the store's. If
+// keyring is nil, TOTP and callback secrets cannot be made or used.
 func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
 	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: newHasher()}
 	d.skew.Store(defaultSkew)
@@ -89,9 +88,9 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 	return d, nil
 }
 
-// Authenticate returns the principal of an API key. It answers false alike for
-// junk, unknown, revoked and expired keys and for keys of disabled users. It
-// reads memory only.
+// Authenticate returns the principal of an API key. It returns false without distinction for text
+// that is no key, for unknown, revoked and expired keys, and for keys of disabled users. It reads
+// only memory.
 func (d *Directory) Authenticate(key string) (*Principal, bool) {
 	hash, ok := keyForm.hash(key)
 	if !ok {
@@ -103,9 +102,8 @@ func (d *Directory) Authenticate(key string) (*Principal, bool) {
 // Count returns the number of credentials that are in force or will expire.
 func (d *Directory) Count() int { return d.keys.count() + d.tokens.count() }
 
-// refreshKeys brings the table in memory up to what is committed about the keys
-// with these ids. If that cannot be read, the keys are shut out: better a
-// caller refused than a revoked key let in.
+// refreshKeys updates the table in memory to what is committed about the keys with these ids. If
+// a key cannot be read, it is removed from the table, so that no revoked key is accepted.
 func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
@@ -127,7 +125,7 @@ func (d *Directory) refreshKeys(ids ...string) {
 	}
 }
 
-// refreshToken does the same for the access token of a user.
+// refreshToken is refreshKeys for the access token of a user.
 func (d *Directory) refreshToken(userID string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()

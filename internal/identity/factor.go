@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Factors is what a user has to prove himself by, beside his password.
+// Factors are the second factors of a user.
 type Factors struct {
 	TOTP        bool      `json:"totp"`
 	BackupCodes int       `json:"backup_codes"` // how many are left
@@ -30,12 +30,12 @@ const (
 type factorRecord struct {
 	UserID string `json:"user_id"`
 
-	// Handle is the user handle of WebAuthn: 64 random bytes, since passkeys
-	// keep it and show it to whoever holds them (WebAuthn section 14.6.1).
+	// Handle is the user handle of WebAuthn: 64 random bytes, because passkeys keep it and show
+	// it to their holder (WebAuthn section 14.6.1).
 	Handle []byte `json:"handle,omitempty"`
 
-	// Epoch is in every stamp, mark and ceremony of the user: a higher one ends
-	// them all by this one write.
+	// Epoch is in every step-up, passkey assertion and ceremony of the user. Writing a higher one
+	// ends all of them.
 	Epoch int64 `json:"epoch,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func factorEpoch(r storage.Reader, userID string) (int64, error) {
 	return record.Epoch, nil
 }
 
-// Factors returns what a user has.
+// Factors returns the factors of a user.
 func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
 	var has Factors
 	err := d.store.View(ctx, func(r storage.Reader) error {
@@ -70,8 +70,8 @@ func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error)
 	return has, fault.OfStore(err)
 }
 
-// factorsDue returns the names of the factors that a user has: what is still
-// due after his password.
+// factorsDue returns the names of the factors that a user has, one of which is due after the
+// password; nil if there is none.
 func factorsDue(r storage.Reader, userID string) ([]string, error) {
 	var due []string
 	totp, err := totpTable.GetOrZero(r, userID)
@@ -90,7 +90,7 @@ func factorsDue(r storage.Reader, userID string) ([]string, error) {
 	return due, nil
 }
 
-// whole refuses a session whose second factor is still due.
+// whole fails for a session whose second factor is still due.
 func whole(a *Account) error {
 	if a.HalfOpen {
 		return fault.New(fault.SecondFactorRequired, "the second factor of this log-in is still due")
@@ -98,10 +98,9 @@ func whole(a *Account) error {
 	return nil
 }
 
-// mayEnrol asks for what a new factor demands: the first one the password, so
-// that a stolen cookie does not become a key for ever; each further one a
-// verification by a factor that is there. It tells which of the two it was, for
-// [Directory.mayAdd].
+// mayEnrol fails unless a user may enrol a new factor. The first one needs the password, so that
+// a stolen cookie cannot set up a factor; each further one needs a step-up. It returns which of
+// the two it was, for [Directory.mayAdd].
 func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
 	if err := whole(a); err != nil {
 		return false, err
@@ -124,9 +123,9 @@ func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (
 	return true, d.provePassword(ctx, a, password)
 }
 
-// mayAdd judges what was begun anew, in the transaction that ends it: what a
-// password had begun as the first factor must not end beside one that its owner
-// has set up since, nor what a verification had begun after that has expired.
+// mayAdd checks again in the transaction that adds a factor. An enrolment that began as the first
+// factor fails if the user has set up another since, and any other fails if the step-up has
+// expired since.
 func (d *Directory) mayAdd(r storage.Reader, a *Account, first bool) error {
 	if first {
 		return onlyFactor(r, a.UserID)
@@ -134,8 +133,7 @@ func (d *Directory) mayAdd(r storage.Reader, a *Account, first bool) error {
 	return d.fresh(r, a)
 }
 
-// onlyFactor refuses what was begun while its user had no factor, and he has
-// one now.
+// onlyFactor fails if the user has a factor by now, for what was begun while there was none.
 func onlyFactor(r storage.Reader, userID string) error {
 	due, err := factorsDue(r, userID)
 	if err == nil && due != nil {
@@ -145,8 +143,8 @@ func onlyFactor(r storage.Reader, userID string) error {
 	return err
 }
 
-// locked turns an error of the store or of the master key into what a caller may
-// hear of it. The rest is for the log.
+// locked maps an error of the master key to INTERNAL, and an error of the store as
+// [fault.OfStore] does.
 func locked(err error) error {
 	for _, of := range []error{seal.ErrNoKey, seal.ErrBroken, seal.ErrWrongKey} {
 		if errors.Is(err, of) {
@@ -156,10 +154,9 @@ func locked(err error) error {
 	return fault.OfStore(err)
 }
 
-// ResetFactors takes away all that a user has lost: TOTP, backup codes,
-// passkeys, the attempts that were counted and what he has proven by them. He
-// logs in by his password alone and enrols anew. Half-open sessions end: the
-// factor that is due in them is gone.
+// ResetFactors removes TOTP, backup codes and passkeys of a user who has lost them, with the
+// failures that were counted and all step-ups. The user logs in by the password alone and enrols
+// again. Half-open sessions end, because the factor that is due in them is gone.
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
@@ -183,7 +180,7 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 		if err := endHalfOpen(t, user.ID); err != nil {
 			return nil, err
 		}
-		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, dropStamps(t, user.ID)
+		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, endStepUps(t, user.ID)
 	})
 	return fault.OfStore(err)
 }

@@ -73,7 +73,7 @@ func (f fixture) first(t testing.TB, a *Account) (first bool) {
 		if first = due == nil; err != nil || first {
 			return err
 		}
-		return f.setStamp(txn, a, due[0], f.clock.Now().Unix()+300)
+		return f.grantStepUp(txn, a, due[0], f.clock.Now().Unix()+300)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		late := kinds[c.begun](f, thief)
 		// By a factor that is gone since.
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-			return f.setStamp(txn, thief, methodPasskey, f.clock.Now().Unix()+300)
+			return f.grantStepUp(txn, thief, methodPasskey, f.clock.Now().Unix()+300)
 		})
 		if err != nil {
 			t.Fatal(err)

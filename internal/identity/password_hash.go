@@ -19,20 +19,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// cost is what one Argon2id hash costs (RFC 9106): passes over the memory, KiB
-// of memory, and threads.
+// cost is the cost of one Argon2id hash (RFC 9106): passes over the memory, KiB of memory, and
+// threads.
 type cost struct {
 	time    uint32
 	memory  uint32
 	threads uint8
 }
 
-// currentCost is the cost of new hashes. Those stored with less are raised when
-// their owner logs in.
+// currentCost is the cost of new hashes. A stored hash that costs less is replaced when its user
+// logs in.
 var currentCost = cost{time: 2, memory: 19 * 1024, threads: 1}
 
-// mostCost is the most that a stored hash may cost: beyond it, a damaged record
-// could take the memory of the whole process.
+// mostCost bounds the cost of a stored hash, so that a damaged record cannot take the memory of
+// the whole process.
 var mostCost = cost{time: 16, memory: 256 * 1024, threads: 16}
 
 // phc is a password's hash, in the PHC string format
@@ -75,18 +75,18 @@ func parsePHC(text string) (phc, error) {
 // errPHC does not say what is wrong: the text is a secret.
 var errPHC = fmt.Errorf("a stored password is not an argon2id hash in the PHC format")
 
-// nobodys is the hash that is compared where there is no user or no password, so
-// that it costs the same to be told so. No password has it.
-var nobodys = phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
+// noHash is compared if there is no user or no password, so that this answer takes as long. No
+// password matches it.
+var noHash = phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
 
-// weaker tells whether a hash costs less than a new one would.
+// weaker reports whether a hash costs less than another.
 func (c cost) weaker(than cost) bool {
 	return c.time < than.time || c.memory < than.memory || c.threads < than.threads
 }
 
-// The most hashes at once, and the most that wait for one of those to end. A
-// hash takes 19 MiB and some 20 ms of a core, so the last in line waits a quarter
-// of a second on a small machine, and nobody can make the process grow.
+// The most hashes at once, and the most that wait for one of those to end. A hash takes 19 MiB and
+// about 20 ms of a core. So the last in the queue waits a quarter of a second on a small machine, and
+// the memory is bounded.
 //
 // Unauthenticated callers have maxAnonymous of the places and all slots but one. However many of
 // them come to log in, an authenticated caller finds a place, and waits for other authenticated
@@ -111,8 +111,8 @@ type hasher struct {
 	collected  atomic.Uint64 // of those, how many certainly have no memory any more
 }
 
-// slot is the right to the memory of one hash. What the hash before took in it
-// is garbage, and memory all the same until it is collected.
+// slot is the right to the memory of one hash. The memory of the hash before in it is garbage,
+// which still takes memory until it is collected.
 type slot struct {
 	ended uint64 // which hash, counted by those that have ended, was the last in it
 	cycle uint64 // of the garbage collector, at that time
@@ -176,7 +176,7 @@ func (p place) leave() {
 	}
 }
 
-// matches tells whether a password has a hash.
+// matches reports whether a password has a hash.
 func (p place) matches(ctx context.Context, password string, has phc) (bool, error) {
 	sum, err := p.sum(ctx, password, has)
 	return err == nil && subtle.ConstantTimeCompare(sum, has.sum) == 1, err
@@ -191,7 +191,7 @@ func (p place) hash(ctx context.Context, password string) (string, error) {
 	return has.String(), err
 }
 
-// sum computes a hash when its turn has come.
+// sum computes a hash as soon as a slot is free.
 func (p place) sum(ctx context.Context, password string, has phc) ([]byte, error) {
 	if p.anonymous {
 		if err := p.anonymousSlots.Acquire(ctx); err != nil {
@@ -213,10 +213,10 @@ func (h *hasher) compute(ctx context.Context, password string, p phc) ([]byte, e
 	}
 }
 
-// clean sees that the memory of the hash before in a slot is collected. Without
-// it a burst of log-ins would hold, beside the memory of four hashes, that of as
-// many more as the collector lets be. Where log-ins are rare it has come by
-// already; under load it is called once for all four slots.
+// clean ensures that the memory of the hash before in a slot is collected. Without it a burst of
+// log-ins would hold the memory of four hashes, and that of as many more as the collector lets
+// be. If log-ins are rare, the collector has run by itself; under load clean runs it once for all
+// four slots.
 func (h *hasher) clean(s slot) {
 	isClean := func() bool {
 		// The cycle that was under way when the hash ended may have seen it alive.

@@ -37,7 +37,7 @@ func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
 	f.user(t, "ann")
 	for _, name := range []string{"ann", "bob"} {
 		if name == "bob" {
-			if _, err := f.Register(t.Context(), "bob", goodPassword, testDevice, Pace{}); err != nil {
+			if _, err := f.Register(t.Context(), "bob", goodPassword, testDevice, LoginLimits{}); err != nil {
 				t.Fatal(err)
 			}
 		} else if err := f.SetPassword(t.Context(), "operator", "ann", goodPassword); err != nil {
@@ -86,7 +86,7 @@ func TestAHashThatIsNoneIsRefused(t *testing.T) {
 }
 
 func FuzzPHC(f *testing.F) {
-	f.Add(nobodys.String())
+	f.Add(noHash.String())
 	f.Add("$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parsePHC(text)
@@ -215,8 +215,8 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	for range 20 {
 		turnedAway(map[string]func() error{
 			"a log-in":       func() error { return f.attempt(t, "ann", goodPassword, testDevice) },
-			"a registration": func() error { return second(f.Register(ctx, "new", goodPassword, testDevice, Pace{})) },
-			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}) },
+			"a registration": func() error { return second(f.Register(ctx, "new", goodPassword, testDevice, LoginLimits{})) },
+			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}) },
 		})
 	}
 	// Whoever is logged in finds a place, and it is his turn before theirs.
@@ -253,7 +253,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		t.Errorf("%d hashes of unauthenticated callers at once, of %d in all", n, atOnce)
 	}
 	refusedAs(t, "a log-in afterwards", f.attempt(t, "ann", goodPassword, testDevice), "")
-	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}); err != nil {
+	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}); err != nil {
 		t.Errorf("the reset code was used up by a refusal: %v", err)
 	}
 }

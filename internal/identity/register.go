@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -10,10 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Register makes a user who comes by himself, with a password. Whether that is
-// open to everybody is the caller's to know. Each attempt counts as one to log
-// in from its address.
-func (d *Directory) Register(ctx context.Context, name, password string, from Device, pace Pace) (User, error) {
+// Register makes a user with a password, for a caller without an account. The caller of Register
+// checks whether registration is open. An attempt counts as one to log in from the same address.
+func (d *Directory) Register(ctx context.Context, name, password string, from Device, limits LoginLimits) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
 		return User{}, refusal
@@ -23,7 +23,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 		return User{}, err
 	}
 	defer line.leave()
-	if err := d.countAttempts(ctx, pace.fromAddress(from)); err != nil {
+	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return User{}, err
 	}
 	err = d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
@@ -55,10 +55,9 @@ var setupCode = table.Key{"code"}
 
 const setupPurpose = "setup"
 
-// SetupCode returns a new one-time code by which the first administrator may be
-// made, in place of the one before. There is none once he was made, or an
-// operator has made a user; people who register by themselves do not end it. The
-// code is shown to whoever can read the log, and to nobody else.
+// SetupCode returns a new one-time code that makes the first administrator, and ends the one
+// before. It returns no code once there is an administrator or an operator has made a user; users
+// who register do not end it. The code is written to the log only.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
@@ -76,7 +75,7 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	return code, nil
 }
 
-// SetupDue tells whether the first administrator is still to be made.
+// SetupDue reports whether the first administrator is still to be made.
 func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 	err = d.store.View(ctx, func(r storage.Reader) error {
 		due, err = setupDue(r)
@@ -96,10 +95,9 @@ func setupDue(r storage.Reader) (bool, error) {
 	return true, nil
 }
 
-// Setup makes the first user, an administrator, by the one-time code in the log.
-// The code is used up in the transaction that makes him, so of two who come with
-// it one is the first. What is wrong with a name or a password does not use it
-// up.
+// Setup makes the first user, an administrator, by the one-time code in the log. The code is used
+// up in the transaction that makes the user, so that only one of two concurrent calls succeeds.
+// An invalid name or password does not use it up.
 func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
@@ -134,7 +132,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	return user.User, nil
 }
 
-// mayBeFirst refuses a code that is not the one in force, or that comes too late.
+// mayBeFirst fails unless the code is in force.
 func mayBeFirst(r storage.Reader, hash Hash) error {
 	due, err := setupDue(r)
 	if err != nil {
@@ -150,9 +148,9 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 	return err
 }
 
-// newName checks the name of a new user and returns the form by which it is
-// unique. One that could be read as an id is refused, as a flag of a command, or as
-// a step in a path: an operator could not name him.
+// newName checks the name of a new user and returns the form by which it is unique. It refuses a
+// name that could be read as an id, as a flag of a command, or as a step in a path, because an
+// operator could not name the user.
 func newName(name string) (string, *fault.Fault) {
 	folded, refusal := foldName(name)
 	switch {
@@ -173,7 +171,7 @@ func newPerson(name, password string) (folded string, refusal *fault.Fault) {
 	return folded, refusal
 }
 
-// free refuses a name that is taken, in any case.
+// free fails if a name is taken, in any case.
 func free(r storage.Reader, name, folded string) error {
 	taken, err := userTable.Find(r, &userNames, folded)
 	if err == nil && taken != nil {
@@ -188,4 +186,117 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 		return err
 	}
 	return userTable.Put(t, nil, &user)
+}
+
+// ResetCodeLife is how long an operator's one-time code for a new password is in force.
+const ResetCodeLife = 24 * time.Hour
+
+// resetRecord leads from a code to its user. The user's record names the code in force; a new
+// code or a new password ends it.
+type resetRecord struct {
+	Hash    []byte `json:"hash"` // of the code
+	UserID  string `json:"user_id"`
+	Expires int64  `json:"expires"` // Unix seconds
+}
+
+const resetPurpose = "reset"
+
+// IssueResetCode returns a one-time code by which a user may set a new password, and ends the
+// code before. The old password stays in force until then. A disabled user gets no code.
+func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
+	code := drawCode()
+	hash, _ := hashCode(resetPurpose, code.Reveal())
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) {
+			if user.Disabled {
+				return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
+			}
+			until := d.store.Now().Add(ResetCodeLife)
+			user.ResetHash = hash[:]
+			if err := resetTable.Put(t, nil, &resetRecord{Hash: hash[:], UserID: user.ID, Expires: until.Unix()}); err != nil {
+				return nil, err
+			}
+			return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, nil
+		})
+		return event, err
+	})
+	if err != nil {
+		return "", fault.OfStore(err)
+	}
+	return code, nil
+}
+
+// ResetPassword replaces the password of the user of a one-time code. It ends the user's sessions
+// and access token; the factors stay. The code is used up in the transaction that sets the
+// password; an invalid password does not use it up. An attempt counts as one to log in from the
+// same address.
+func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) error {
+	if refusal := CheckPassword("", password); refusal != nil {
+		return refusal
+	}
+	if code == "" {
+		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
+	}
+	line, err := d.hasher.enterAnonymous()
+	if err != nil {
+		return err
+	}
+	defer line.leave()
+	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
+		return err
+	}
+	hash, _ := hashCode(resetPurpose, code)
+	var user *userRecord
+	err = d.store.View(ctx, func(r storage.Reader) (err error) {
+		user, err = d.resetting(r, hash)
+		return err
+	})
+	if err != nil {
+		return fault.OfStore(err)
+	}
+	if refusal := CheckPassword(user.Name, password); refusal != nil {
+		return refusal
+	}
+	replacement, err := line.hash(ctx, password)
+	if err != nil {
+		return err
+	}
+	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		if _, err := d.resetting(t, hash); err != nil {
+			return nil, err
+		}
+		if err := resetTable.Delete(t, string(hash[:])); err != nil {
+			return nil, err
+		}
+		user.setPassword(replacement)
+		// Who has forgotten it has tried before, and may try the new one now.
+		byName := limits.byName(user.Name)
+		if err := byName.forgive(t); err != nil {
+			return nil, err
+		}
+		_, err := endAccess(t, user, nil, d.store.Now())
+		return &audit.Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}, err
+	})
+	return err
+}
+
+// resetting returns the user whose code in force this is. All other codes are refused without
+// distinction.
+func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) {
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", inWords(ResetCodeLife))
+	record, err := resetTable.Get(r, string(hash[:]))
+	if err != nil {
+		return nil, err
+	}
+	if record == nil {
+		return nil, refusal
+	}
+	user, err := userTable.Get(r, record.UserID)
+	if err != nil {
+		return nil, err
+	}
+	if user == nil || user.Disabled || string(user.ResetHash) != string(hash[:]) || d.store.Now().Unix() >= record.Expires {
+		return nil, refusal
+	}
+	return user, nil
 }

@@ -78,8 +78,8 @@ func resealing[R any](of *table.Table[R], fields func(*R) []sealedField) func(co
 	}
 }
 
-// reseal seals the fields anew that are sealed by an older master key, and reports whether
-// there was one.
+// reseal seals again the fields that are sealed by an older master key, and reports whether there
+// was one.
 func (d *Directory) reseal(id string, fields []sealedField) (changed bool, err error) {
 	for _, field := range fields {
 		if len(*field.at) == 0 {
@@ -100,10 +100,9 @@ func cannotReseal(record string, err error) error {
 	return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the record %q cannot be sealed anew, and the old master keys stay: %v", record, err), err)
 }
 
-// Reseal seals everything by the newest master key that is sealed by an older
-// one, and returns how many records that were. When it has returned without an
-// error, the older keys are no longer needed. It may be ended at any time and
-// run again: each record says by which key it is sealed.
+// Reseal seals by the newest master key everything that is sealed by an older one, and returns
+// how many records were. When it has returned without an error, the older keys are no longer
+// needed. It may be interrupted at any time and run again, because each record names its key.
 func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 	// From here on the newest key is needed as well, also if this is cut off.
 	if err := d.keyring.Check(ctx, d.store); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Sessions returns the sessions of a user that are in force, last used first.
-// Half-open ones are not among them: nobody is logged in by them.
+// Sessions returns the whole sessions of a user that are in force, last used first.
 func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error) {
 	if err := whole(a); err != nil {
 		return nil, err
@@ -37,8 +36,8 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 	return shown, fault.OfStore(err)
 }
 
-// Logout ends the session that asks, half-open or whole; or, for a program, its
-// access token. One that has ended already changes nothing.
+// Logout ends the session or access token of the account. One that has ended already changes
+// nothing.
 func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	if !a.Session {
 		return d.changeToken(ctx, a.UserID, func(user *userRecord) (*audit.Event, error) {
@@ -59,8 +58,8 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	}))
 }
 
-// EndSession ends a session of the user who asks. One of somebody else is not
-// there: NOT_FOUND, as for one that never was.
+// EndSession ends a session of the account's user. A session of another user is NOT_FOUND, as one
+// that never was.
 func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error {
 	if err := whole(a); err != nil {
 		return err
@@ -78,10 +77,9 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 	}))
 }
 
-// EndSessions ends the sessions of the user who asks: all of them, or all but
-// the one that asks. That one gets a new secret, which is returned. Where none was
-// ended there is no event: else whoever has a token could bury in them what he has
-// done before.
+// EndSessions ends all sessions of the account's user, or all but the one that asks. That one
+// gets a new secret, which is returned. If it ends none, it records no event, so that a thief of
+// a token cannot hide earlier events behind many of these.
 func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
 	if err := whole(a); err != nil {
 		return "", err
@@ -113,8 +111,7 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 	return renewed, fault.OfStore(err)
 }
 
-// othersInForce tells whether a user has a session in force beside the one to be
-// kept, if any.
+// othersInForce reports whether a user has a session in force besides kept, which may be nil.
 func (d *Directory) othersInForce(r storage.Reader, user *userRecord, kept *sessionRecord) (bool, error) {
 	sessions, err := sessionsOf(r, user.ID)
 	return slices.ContainsFunc(sessions, func(s *sessionRecord) bool {
@@ -122,8 +119,7 @@ func (d *Directory) othersInForce(r storage.Reader, user *userRecord, kept *sess
 	}), err
 }
 
-// SignOut ends all sessions of a user, and what was proved of his credentials.
-// His password, keys and access token stay.
+// SignOut ends all sessions and step-ups of a user. The password, keys and access token stay.
 func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
 	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) {
@@ -134,11 +130,10 @@ func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
 	}))
 }
 
-// endSessions ends all sessions of a user but the one to be kept, if any, and
-// returns the new secret of that one. Where none is kept, it ends what was proved
-// by his access token too. The user's record, which the caller
-// writes, is what ends them: whatever of them is still there is of an old epoch.
-// That it is removed besides only frees space.
+// endSessions ends all sessions of a user except kept, if that is not nil, and returns the new
+// secret of kept. If none is kept, it ends all step-ups too, also that of the access token.
+// Raising the epoch in the user's record, which the caller writes, is what ends the sessions;
+// removing them only frees space.
 func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	user.Epoch++
 	sessions, err := sessionsOf(t, user.ID)
@@ -154,13 +149,13 @@ func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.
 		}
 	}
 	if kept == nil {
-		return "", dropStamps(t, user.ID)
+		return "", endStepUps(t, user.ID)
 	}
 	kept.Epoch = user.Epoch
 	return moveSession(t, kept, now)
 }
 
-// endHalfOpen ends the sessions of a user in which the second factor is due.
+// endHalfOpen ends the half-open sessions of a user.
 func endHalfOpen(t storage.Txn, userID string) error {
 	sessions, err := sessionsOf(t, userID)
 	if err != nil {
@@ -177,17 +172,17 @@ func endHalfOpen(t storage.Txn, userID string) error {
 	return nil
 }
 
-// endAccess ends everything by which a user came in before: sessions but the one
-// to be kept, and the access token.
+// endAccess ends the access token of a user, and all sessions except kept, if that is not nil. It
+// returns the new secret of kept.
 func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	if user.Token != nil {
-		if err := dropStamp(t, user.Token.ID); err != nil {
+		if err := endStepUp(t, user.Token.ID); err != nil {
 			return "", err
 		}
 		user.Token, user.TokenHash = nil, nil
 	}
 	// What the kept session has proven, it has proven before the password changed.
-	if err := dropStamps(t, user.ID); err != nil {
+	if err := endStepUps(t, user.ID); err != nil {
 		return "", err
 	}
 	return endSessions(t, user, kept, now)

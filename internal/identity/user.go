@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/secure/precis"
@@ -19,26 +20,26 @@ type User struct {
 	Disabled bool   `json:"disabled,omitempty"`
 	Admin    bool   `json:"admin,omitempty"` // made by the first run's one-time code
 
-	// DisplayName is how he wants to be called. Nothing is found by it.
+	// DisplayName is a name that the user chooses. It identifies nothing.
 	DisplayName string `json:"display_name,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`
 	Token  *Token `json:"token,omitempty"` // nil when there is none
 }
 
-// userRecord is a user as it is stored: with the hashes of what he is known by.
+// userRecord is a user as it is stored: with the hashes of the user's secrets.
 type userRecord struct {
 	User
 	TokenHash []byte `json:"token_hash,omitempty"` // SHA-256 of the access token
 
-	// Password is a PHC string; empty while he has none.
+	// Password is a PHC string; empty if the user has no password.
 	Password string `json:"password,omitempty"`
 
-	// Epoch is what a session of his must have been opened or renewed in. A
-	// higher one ends all sessions by this one write.
+	// Epoch must equal that of a session for the session to be in force. Writing a higher one
+	// ends all sessions.
 	Epoch int64 `json:"epoch,omitempty"`
 
-	// ResetHash is of the operator's code in force, if one is.
+	// ResetHash is the hash of the operator's code in force, if there is one.
 	ResetHash []byte `json:"reset_hash,omitempty"`
 }
 
@@ -58,8 +59,8 @@ func foldName(name string) (string, *fault.Fault) {
 // idClass begins the ids of users.
 const idClass = "usr"
 
-// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one
-// that could be read as an id is refused.
+// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one that could be
+// read as an id is refused.
 func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
 	folded, refusal := newName(name)
 	if refusal != nil {
@@ -68,8 +69,8 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 	return d.createUser(ctx, actor, userRecord{User: User{Name: name}}, folded)
 }
 
-// CreateUserWithPassword makes a user as [Directory.CreateUser] does, who can log
-// in. He comes to be with his password or not at all.
+// CreateUserWithPassword is [Directory.CreateUser] with a password. There is never a user without
+// it in between.
 func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, password string) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
@@ -95,7 +96,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = newID(idClass), d.store.Now().Unix()
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		if err := setupTable.Delete(t, setupCode...); err != nil { // the operator has begun in his own way
+		if err := setupTable.Delete(t, setupCode...); err != nil { // an operator has begun without the code
 			return nil, err
 		}
 		event := &audit.Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
@@ -129,9 +130,8 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 	return user, fault.OfStore(err)
 }
 
-// SetUserDisabled shuts a user out, with all keys, the access token and all
-// sessions, or lets him in again, by what he had but for the sessions. It holds
-// from the next request on.
+// SetUserDisabled disables a user, with all keys, the access token and all sessions, or enables
+// the user again; the sessions do not come back. It acts on the next request.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
 	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled == disabled {
@@ -146,8 +146,8 @@ func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string,
 	})
 }
 
-// changeUser runs fn over a user in one transaction and brings all of his keys
-// and his token in memory up to it.
+// changeUser runs fn over a user in one transaction and updates the user's keys and token in
+// memory.
 func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var keys []string
 	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *audit.Event, err error) {
@@ -162,8 +162,7 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 	return user, err
 }
 
-// changeAccess runs fn over a user in one transaction and brings his access token
-// in memory up to it.
+// changeAccess runs fn over a user in one transaction and updates the user's token in memory.
 func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var user User
 	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
@@ -175,8 +174,8 @@ func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(s
 	return user, fault.OfStore(err)
 }
 
-// alterUser runs fn over the record of a user and, where it returns an event,
-// writes what it has made of it.
+// alterUser runs fn over the record of a user. If fn returns an event, alterUser writes the
+// record.
 func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*audit.Event, error)) (User, *audit.Event, error) {
 	before, err := findUserRecord(t, idOrName)
 	if err != nil {
@@ -190,8 +189,8 @@ func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*audit.Even
 	return user.User, event, userTable.Put(t, before, &user)
 }
 
-// FindUser returns the user with this id or name, in somebody's transaction. Ids
-// go first, in their exact case; one who is not there is NOT_FOUND.
+// FindUser returns the user with this id or name, in a transaction. It looks for ids first, in
+// their exact case. If there is none, it fails with NOT_FOUND.
 func FindUser(r storage.Reader, idOrName string) (User, error) {
 	record, err := findUserRecord(r, idOrName)
 	if err != nil {
@@ -211,4 +210,45 @@ func findUserRecord(r storage.Reader, idOrName string) (*userRecord, error) {
 		}
 	}
 	return nil, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
+}
+
+// Profile is what users say of themselves. Fields that are nil stay.
+type Profile struct {
+	// DisplayName has up to 64 printable characters. Empty: the user name is shown.
+	DisplayName *string `json:"display_name,omitempty"`
+}
+
+const maxDisplayName = 64
+
+// ChangeProfile changes the profile of the account's user. Setting a value that is there already
+// is no change.
+func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (User, error) {
+	if err := whole(a); err != nil {
+		return User{}, err
+	}
+	if p.DisplayName != nil {
+		name := strings.TrimSpace(*p.DisplayName)
+		n := utf8.RuneCountInString(name)
+		if n > maxDisplayName || !visible(name) {
+			return User{}, fault.At(fault.InvalidParameter, "display_name",
+				"a display name has at most %d characters that can be seen, this has %d", maxDisplayName, n)
+		}
+		p.DisplayName = &name
+	}
+	var user User
+	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
+		if _, _, err := d.own(t, a); err != nil {
+			return nil, err
+		}
+		user, event, err = alterUser(t, a.UserID, func(user *userRecord) (*audit.Event, error) {
+			before := user.DisplayName
+			replace(&user.DisplayName, p.DisplayName)
+			if user.DisplayName == before {
+				return nil, nil
+			}
+			return &audit.Event{Actor: a.UserID, Action: "profile.change", User: a.UserID, Detail: user.DisplayName, Address: a.Address}, nil
+		})
+		return event, err
+	})
+	return user, fault.OfStore(err)
 }

@@ -47,7 +47,7 @@ func (a *account) wait(begins bool, taken, units int64, concurrent bool) (wait t
 	return wait, what
 }
 
-// concurrentRetry is how long a caller is told to wait for an open request to end, since that time
+// concurrentRetry is how long a caller is asked to wait for an open request to end, since that time
 // is unknown.
 const concurrentRetry = time.Second
 
@@ -79,7 +79,7 @@ func (a *account) end(now, taken, used int64, concurrent bool) {
 	}
 }
 
-// idle tells whether a has nothing to remember: a new account would be equal.
+// idle reports whether a new account would be equal to a.
 func (a *account) idle(now int64) bool {
 	if a.open > 0 {
 		return false
