@@ -1,4 +1,5 @@
-// Package auth takes the credential from a request and asks who it is.
+// Package auth reads the credential of a request and returns its [identity.Principal] or
+// [identity.Account]. It has the directives modelgate_auth and modelgate_stepup.
 package auth
 
 import (

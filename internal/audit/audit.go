@@ -109,8 +109,8 @@ func (l *Log) OnAudit(e Event) {
 		zap.String("request_id", e.RequestID))
 }
 
-// Change runs fn in one transaction with the event that it returns, if one, and writes the event
-// to the audit log when both are durable.
+// Change runs fn in one transaction with the event that it returns, if it is not nil, and writes the
+// event to the audit log when both are durable. Its errors are those of [fault.OfStore].
 func (l *Log) Change(ctx context.Context, fn func(storage.Txn) (*Event, error)) error {
 	var recorded *Event
 	err := l.store.Update(ctx, func(t storage.Txn) error {
@@ -123,7 +123,7 @@ func (l *Log) Change(ctx context.Context, fn func(storage.Txn) (*Event, error)) 
 	if err == nil && recorded != nil {
 		l.OnAudit(*recorded)
 	}
-	return err
+	return fault.OfStore(err)
 }
 
 // You stands for the user where their activity names who did something.

@@ -2,11 +2,9 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -19,9 +17,6 @@ const (
 	backupDigits = 12
 	backupGroup  = 4
 )
-
-// crockford is Crockford's base 32: no letter that could be taken for another.
-const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 // backupPurpose is what the hashes of backup codes are sealed for, with the id of their user.
 // Without the seal, a stolen store could be searched for codes of 60 bit.
@@ -39,32 +34,13 @@ type backupRecord struct {
 func drawBackupCodes() []Secret {
 	codes := make([]Secret, backupCodes)
 	for i := range codes {
-		var draw [backupDigits]byte
-		_, _ = rand.Read(draw[:]) // never fails: it ends the process instead
-		var code strings.Builder
-		for n, b := range draw {
-			if n > 0 && n%backupGroup == 0 {
-				code.WriteByte('-')
-			}
-			code.WriteByte(crockford[b%32]) // 256 is a multiple of 32
-		}
-		codes[i] = Secret(code.String())
+		codes[i] = drawCrockford(backupDigits, backupGroup)
 	}
 	return codes
 }
 
-// readBackupCode returns the digits of a backup code as a person types it: in any case, with or
-// without dashes and spaces, with O for 0 and I or L for 1.
-func readBackupCode(text string) (string, bool) {
-	if len(text) > 4*backupDigits {
-		return "", false
-	}
-	code := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
-	if len(code) != backupDigits || strings.Trim(code, crockford) != "" {
-		return "", false
-	}
-	return code, true
-}
+// readBackupCode returns the digits of a backup code as a person types it.
+func readBackupCode(text string) (string, bool) { return readCrockford(text, backupDigits) }
 
 func hashBackupCode(userID, digits string) Hash {
 	return sha256.Sum256([]byte("backup code\x00" + userID + "\x00" + digits))
@@ -125,14 +101,8 @@ func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code strin
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}
-		if err := endStepUps(t, a.UserID); err != nil {
-			return nil, err
-		}
-		renewed, err = d.renewSession(t, a)
-		return &audit.Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID, Address: a.Address}, err
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("backup_codes.renew", ""), err
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	return codes, renewed, nil
+	return codes, renewed, err
 }

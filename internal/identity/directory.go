@@ -1,17 +1,22 @@
-// Package identity knows who calls: users, their API keys and access tokens, and
-// the limits of both. Records live in the store; what the hot path needs of them
-// stands in memory, in tables that are right on the next request after a change.
+// Package identity owns users and all by which they are authenticated: API keys, access tokens,
+// passwords, sessions and second factors; and the limits of users and keys. [Directory] has all
+// operations. A [Principal] is the caller of a model, by an API key; an [Account] is the caller of the
+// console, by a session or an access token. Records are in the store, in the tables of tables.go.
+// The keys and tokens in force are in memory too, and a change acts on the next request. It
+// imports no package that serves requests, and not the ledger.
 package identity
 
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -59,12 +64,9 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 			}
 			users[user.ID] = user
 		}
-		var keys []*keyRecord
-		for key, err := range keyTable.Scan(r, keyTable.Under()) {
-			if err != nil {
-				return err
-			}
-			keys = append(keys, key)
+		keys, err := collect(keyTable.Scan(r, keyTable.Under()))
+		if err != nil {
+			return err
 		}
 		d.keys.load(func(yield func(string, map[Hash]credential[Principal]) bool) {
 			for _, key := range keys {
@@ -108,20 +110,21 @@ func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
 	for _, id := range ids {
-		var key *keyRecord
-		var user *userRecord
-		err := d.store.View(context.Background(), func(r storage.Reader) (err error) {
-			if key, err = mustGet(r, &keyTable, id); err != nil {
-				return err
+		inForce, err := view(context.Background(), d, func(r storage.Reader) (map[Hash]credential[Principal], error) {
+			key, err := mustGet(r, &keyTable, id)
+			if err != nil {
+				return nil, err
 			}
-			user, err = mustGet(r, &userTable, key.UserID)
-			return err
+			user, err := mustGet(r, &userTable, key.UserID)
+			if err != nil {
+				return nil, err
+			}
+			return key.inForce(user), nil
 		})
 		if err != nil {
-			d.keys.put(id, nil)
-			continue
+			inForce = nil
 		}
-		d.keys.put(id, key.inForce(user))
+		d.keys.put(id, inForce)
 	}
 }
 
@@ -129,14 +132,31 @@ func (d *Directory) refreshKeys(ids ...string) {
 func (d *Directory) refreshToken(userID string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	var user *userRecord
-	err := d.store.View(context.Background(), func(r storage.Reader) (err error) {
-		user, err = mustGet(r, &userTable, userID)
-		return err
-	})
+	user, err := view(context.Background(), d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, userID) })
 	if err != nil {
 		d.tokens.put(userID, nil)
 		return
 	}
 	d.tokens.put(userID, user.inForce())
+}
+
+// view returns the result of fn in a read transaction. Its errors are those of [fault.OfStore].
+func view[T any](ctx context.Context, d *Directory, fn func(storage.Reader) (T, error)) (T, error) {
+	var got T
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		got, err = fn(r)
+		return err
+	})
+	return got, fault.OfStore(err)
+}
+
+// collect returns the records of a sequence.
+func collect[R any](records iter.Seq2[*R, error]) (all []*R, err error) {
+	for record, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, record)
+	}
+	return all, nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -50,24 +49,22 @@ func factorEpoch(r storage.Reader, userID string) (int64, error) {
 
 // Factors returns the factors of a user.
 func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
-	var has Factors
-	err := d.store.View(ctx, func(r storage.Reader) error {
+	return view(ctx, d, func(r storage.Reader) (has Factors, err error) {
 		totp, err := totpTable.GetOrZero(r, userID)
 		if err != nil {
-			return err
+			return has, err
 		}
 		codes, err := backupTable.GetOrZero(r, userID)
 		if err != nil {
-			return err
+			return has, err
 		}
 		has = Factors{TOTP: totp.Seed != nil, BackupCodes: codes.Left, Passkeys: []Passkey{}}
 		passkeys, err := passkeysOf(r, userID)
 		for _, passkey := range passkeys {
 			has.Passkeys = append(has.Passkeys, passkey.Passkey)
 		}
-		return err
+		return has, err
 	})
-	return has, fault.OfStore(err)
 }
 
 // factorsDue returns the names of the factors that a user has, one of which is due after the
@@ -105,22 +102,22 @@ func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (
 	if err := whole(a); err != nil {
 		return false, err
 	}
-	var due []string
-	err = d.store.View(ctx, func(r storage.Reader) (err error) {
-		if due, err = factorsDue(r, a.UserID); err != nil || due == nil {
-			return err
+	due, err := view(ctx, d, func(r storage.Reader) ([]string, error) {
+		due, err := factorsDue(r, a.UserID)
+		if err != nil || due == nil {
+			return due, err
 		}
-		return d.fresh(r, a)
+		return due, d.fresh(r, a)
 	})
 	switch {
 	case err != nil:
-		return false, fault.OfStore(err)
+		return false, err
 	case due != nil:
 		return false, nil
 	case password == "":
 		return false, fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
 	}
-	return true, d.provePassword(ctx, a, password)
+	return true, d.ProvePassword(ctx, a, password)
 }
 
 // mayAdd checks again in the transaction that adds a factor. An enrolment that began as the first
@@ -158,7 +155,7 @@ func locked(err error) error {
 // failures that were counted and all step-ups. The user logs in by the password alone and enrols
 // again. Half-open sessions end, because the factor that is due in them is gone.
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
-	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -177,39 +174,45 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 		if err != nil {
 			return nil, err
 		}
-		if err := endHalfOpen(t, user.ID); err != nil {
+		sessions, err := sessionsOf(t, user.ID)
+		if err != nil {
 			return nil, err
+		}
+		for _, s := range sessions {
+			if s.Half {
+				if err := removeSession(t, s); err != nil {
+					return nil, err
+				}
+			}
 		}
 		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, endStepUps(t, user.ID)
 	})
-	return fault.OfStore(err)
 }
 
-// handle returns the user handle of a user, and draws it the first time.
-func (d *Directory) handle(ctx context.Context, userID string) ([]byte, error) {
+// ensureHandle draws the user handle of a user the first time.
+func (d *Directory) ensureHandle(ctx context.Context, userID string) error {
+	has := func(r storage.Reader) (*factorRecord, error) { return factorTable.GetOrZero(r, userID) }
+	record, err := view(ctx, d, has)
+	if err != nil || record.Handle != nil {
+		return err
+	}
 	drawn := make([]byte, 64)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead
-	var handle []byte
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		record, err := factorTable.GetOrZero(r, userID)
-		if err == nil {
-			handle = record.Handle
-		}
-		return err
-	})
-	if err != nil || handle != nil {
-		return handle, err
-	}
-	err = d.store.Update(ctx, func(t storage.Txn) error {
-		record, err := factorTable.GetOrZero(t, userID)
-		if err != nil {
+	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error {
+		record, err := has(t)
+		if err != nil || record.Handle != nil {
 			return err
 		}
-		if handle = record.Handle; handle != nil {
-			return nil
-		}
-		handle = slices.Clone(drawn)
-		return factorTable.Put(t, nil, &factorRecord{UserID: userID, Handle: handle, Epoch: record.Epoch})
-	})
-	return handle, err
+		record.UserID, record.Handle = userID, drawn
+		return factorTable.Put(t, nil, record)
+	}))
+}
+
+// factorsChanged ends the step-ups of an account's user and returns the new secret of the session. It
+// belongs to every change of a factor by the user.
+func (d *Directory) factorsChanged(t storage.Txn, a *Account) (renewed Secret, err error) {
+	if err := endStepUps(t, a.UserID); err != nil {
+		return "", err
+	}
+	return d.renewSession(t, a)
 }

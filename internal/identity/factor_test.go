@@ -207,7 +207,7 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 		t.Errorf("one without a factor is asked for it: %v", err)
 	}
 	f.withTOTP(t, ann)
-	expect(t, "the stamp of a factor that was reset", f.Fresh(t.Context(), ann), fault.VerificationRequired)
+	expect(t, "the step-up of a factor that was reset", f.Fresh(t.Context(), ann), fault.VerificationRequired)
 	events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 100)
 	if err != nil {
 		t.Fatal(err)

@@ -214,34 +214,28 @@ func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName stri
 		return event, keyTable.Put(t, nil, key)
 	})
 	d.refreshKeys(append(dropped, key.ID)...)
-	if err != nil {
-		return Key{}, "", fault.OfStore(err)
-	}
-	return key.Key, secret, nil
+	return key.Key, secret, err
 }
 
 // Keys returns the keys of the user with this id or name, or of all users if it is empty.
 func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
-	keys := []Key{}
-	err := d.store.View(ctx, func(r storage.Reader) error {
+	return view(ctx, d, func(r storage.Reader) ([]Key, error) {
 		in := keyTable.Under()
 		if idOrName != "" {
 			user, err := FindUser(r, idOrName)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			in = userKeys.Under(user.ID)
 		}
-		for key, err := range keyTable.Scan(r, in) {
-			if err != nil {
-				return err
-			}
+		keys := []Key{}
+		all, err := collect(keyTable.Scan(r, in))
+		for _, key := range all {
 			keys = append(keys, key.Key)
 		}
-		return nil
+		slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
+		return keys, err
 	})
-	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
-	return keys, fault.OfStore(err)
 }
 
 // RevokeKey ends a key for good. Calls that have begun go on. Revoking a revoked key changes
@@ -286,10 +280,7 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 		key.take(secret)
 		return &audit.Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
 	})
-	if err != nil {
-		return Key{}, "", err
-	}
-	return key, secret, nil
+	return key, secret, err
 }
 
 // take replaces the secret of the key.
@@ -333,7 +324,7 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
 	d.refreshKeys(id)
-	return key.Key, fault.OfStore(err)
+	return key.Key, err
 }
 
 func findKey(r storage.Reader, id string) (*keyRecord, error) {

@@ -72,12 +72,7 @@ func (d *Directory) allowCallback(text string) *fault.Fault {
 
 // printable reports whether a text is printable ASCII, as an address on the wire is.
 func printable(text string) bool {
-	for i := range len(text) {
-		if text[i] <= ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // RenewCallbackSecret gives a key of the account's user a new secret that signs its callbacks,
@@ -109,22 +104,15 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 		key.CallbackSecret, key.CallbackSecretCreated = sealed, now.Unix()
 		return &audit.Event{Actor: a.UserID, Action: "key.callback_secret", User: a.UserID, Key: key.ID}, nil
 	})
-	if err != nil {
-		return Key{}, "", err
-	}
-	return key, secret, nil
+	return key, secret, err
 }
 
 // CallbackSecrets returns the secrets that sign a callback of a key now, newest first; none if it
 // has none.
 func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret, error) {
-	var key *keyRecord
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		key, err = findKey(r, keyID)
-		return err
-	})
+	key, err := view(ctx, d, func(r storage.Reader) (*keyRecord, error) { return findKey(r, keyID) })
 	if err != nil {
-		return nil, fault.OfStore(err)
+		return nil, err
 	}
 	return d.callbackSecrets(key)
 }

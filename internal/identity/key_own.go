@@ -68,15 +68,13 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 	if err := whole(a); err != nil {
 		return Key{}, err
 	}
-	var key Key
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		record, err := findOwnKey(r, a.UserID, id)
-		if err == nil {
-			key = record.ofOwner()
+	return view(ctx, d, func(r storage.Reader) (Key, error) {
+		key, err := findOwnKey(r, a.UserID, id)
+		if err != nil {
+			return Key{}, err
 		}
-		return err
+		return key.ofOwner(), nil
 	})
-	return key, fault.OfStore(err)
 }
 
 // ChangeOwnKey changes what the owner of a key decides about it. What the operator has set stays,
@@ -170,9 +168,6 @@ func (d *Directory) RevokeOwnKey(ctx context.Context, a *Account, id string) (Ke
 
 // changeOwnKey runs fn over a key of the account's user.
 func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
-	if err := whole(a); err != nil {
-		return Key{}, err
-	}
 	key, err := d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) {
 		if _, _, err := d.own(r, a); err != nil {
 			return nil, err
@@ -207,11 +202,6 @@ const (
 // ends returns when a key ends or has ended, in Unix seconds; zero: never.
 func (k *keyRecord) ends() int64 { return cmp.Or(k.Revoked, k.ExpiresAt()) }
 
-// userKeyIDs returns the ids of all keys of a user.
-func userKeyIDs(r storage.Reader, userID string) ([]string, error) {
-	return keyIDs(r, userKeys.Under(userID))
-}
-
 func keyIDs(r storage.Reader, in table.Range) (ids []string, err error) {
 	for id, err := range keyTable.PrimaryKeys(r, in) {
 		if err != nil {
@@ -225,7 +215,7 @@ func keyIDs(r storage.Reader, in table.Range) (ids []string, err error) {
 // dropEnded returns how many keys of a user are in force, and drops those that ended first if too
 // many have ended.
 func dropEnded(t storage.Txn, userID string, now time.Time) (inForce int, dropped []string, err error) {
-	all, err := userKeyIDs(t, userID)
+	all, err := keyIDs(t, userKeys.Under(userID))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -254,16 +244,9 @@ type consoleKey struct {
 // Composer returns the principal of a user who submits a task in the console, with the hidden
 // key. The key is made the first time.
 func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error) {
-	if err := whole(a); err != nil {
-		return nil, err
-	}
-	var p *Principal
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		p, err = d.composer(r, a)
-		return err
-	})
+	p, err := view(ctx, d, func(r storage.Reader) (*Principal, error) { return d.composer(r, a) })
 	if err != nil || p.KeyID != "" {
-		return p, fault.OfStore(err)
+		return p, err
 	}
 	key := consoleKey{UserID: a.UserID, ID: newID("key"), Created: d.store.Now().Unix()}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
@@ -274,10 +257,7 @@ func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error
 		event := &audit.Event{Actor: a.UserID, Action: "key.console", User: a.UserID, Key: key.ID, Address: a.Address}
 		return event, consoleKeyTable.Put(t, nil, &key)
 	})
-	if err != nil {
-		return nil, fault.OfStore(err)
-	}
-	return p, nil
+	return p, err
 }
 
 // composer returns the principal of a user with the hidden key; KeyID is empty if there is none

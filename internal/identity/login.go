@@ -58,10 +58,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		}
 		return event, err
 	})
-	if err != nil {
-		return Entry{}, fault.OfStore(err)
-	}
-	return entry, nil
+	return entry, err
 }
 
 // enter opens the session of a user whose password was right, if it is still the user's password.
@@ -119,26 +116,21 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 		})
 		return &audit.Event{Actor: half.UserID, Action: "login", User: half.UserID, Detail: "password, code", Address: address}, err
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return entry, nil
+	return entry, err
 }
 
 // named returns the user of this name and the hash of the user's password. If there is no such
 // user or no password, it returns a hash that matches no password.
 func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, error) {
-	var user *userRecord
-	folded, refusal := foldName(name)
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) {
+		folded, refusal := foldName(name)
 		if refusal != nil {
-			return nil
+			return nil, nil
 		}
-		user, err = userTable.Find(r, &userNames, folded)
-		return err
+		return userTable.Find(r, &userNames, folded)
 	})
 	if err != nil {
-		return nil, noHash, fault.OfStore(err)
+		return nil, noHash, err
 	}
 	if user == nil {
 		user = new(userRecord)
@@ -179,9 +171,12 @@ func (d *Directory) refused(ctx context.Context, event audit.Event) {
 	})
 }
 
-// provePassword checks the password of an authenticated user. A wrong one is VERIFICATION_FAILED,
-// too many are TOO_MANY_ATTEMPTS. It fails for a user without a password.
-func (d *Directory) provePassword(ctx context.Context, a *Account, password string) error {
+// ProvePassword checks the password of an authenticated user again. A wrong one is
+// VERIFICATION_FAILED, too many are TOO_MANY_ATTEMPTS. It fails for a user without a password.
+func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
+	if err := whole(a); err != nil {
+		return err
+	}
 	line, err := d.hasher.enter()
 	if err != nil {
 		return err
@@ -191,17 +186,13 @@ func (d *Directory) provePassword(ctx context.Context, a *Account, password stri
 	return err
 }
 
-// proved is provePassword in a place of the queue that the caller has. It returns the user as of
+// proved is ProvePassword in a place of the queue that the caller has. It returns the user as of
 // when the password was right.
 func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
-	var user *userRecord
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = mustGet(r, &userTable, a.UserID)
-		return err
-	})
+	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, a.UserID) })
 	switch {
 	case err != nil:
-		return user, fault.OfStore(err)
+		return user, err
 	case user.Password == "":
 		return user, fault.New(fault.Conflict, "this account has no password yet; ask an operator for a one-time code to set one")
 	case password == "":
@@ -223,12 +214,4 @@ func (d *Directory) proved(ctx context.Context, line place, a *Account, password
 		return user, fault.At(fault.VerificationFailed, "password", "the password is wrong")
 	}
 	return user, nil
-}
-
-// ProvePassword checks the password of an authenticated user again; see provePassword.
-func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
-	if err := whole(a); err != nil {
-		return err
-	}
-	return d.provePassword(ctx, a, password)
 }

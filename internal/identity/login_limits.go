@@ -210,7 +210,7 @@ func (g guard) forgive(t storage.Txn, userID string) error {
 // codes, of the password by name and by session, and the count of the user's changes of today. The
 // attempts from an address stay. The user has to prove the same factors as before.
 func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
-	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -226,7 +226,7 @@ func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 			}
 		}
 		return &audit.Event{Actor: actor, Action: "user.unblock", User: user.ID}, audit.Forgive(t, user.ID)
-	}))
+	})
 }
 
 // tooMany returns TOO_MANY_ATTEMPTS with the wait in whole seconds, rounded up.

@@ -54,15 +54,9 @@ const maxPasskeys = 20
 
 // passkeysOf returns the passkeys of a user, oldest first.
 func passkeysOf(r storage.Reader, userID string) ([]*passkeyRecord, error) {
-	var passkeys []*passkeyRecord
-	for passkey, err := range passkeyTable.Scan(r, passkeyTable.Under(userID)) {
-		if err != nil {
-			return nil, err
-		}
-		passkeys = append(passkeys, passkey)
-	}
+	passkeys, err := collect(passkeyTable.Scan(r, passkeyTable.Under(userID)))
 	slices.SortStableFunc(passkeys, func(a, b *passkeyRecord) int { return cmp.Compare(a.Created, b.Created) })
-	return passkeys, nil
+	return passkeys, err
 }
 
 // passkeyName checks the name that a user gives a passkey.
@@ -97,16 +91,10 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (r
 		if err := passkeyTable.Put(t, record, nil); err != nil {
 			return nil, err
 		}
-		if err := endStepUps(t, a.UserID); err != nil {
-			return nil, err
-		}
-		renewed, err = d.renewSession(t, a)
-		return &audit.Event{Actor: a.UserID, Action: "passkey.remove", User: a.UserID, Detail: record.ID, Address: a.Address}, err
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("passkey.remove", record.ID), err
 	})
-	if err != nil {
-		return "", fault.OfStore(err)
-	}
-	return renewed, nil
+	return renewed, err
 }
 
 // A ceremony is the exchange with a passkey: a challenge is given out, and one
@@ -184,7 +172,7 @@ func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 func (d *Directory) keepCeremony(ctx context.Context, purpose, owner string, ceremony ceremonyRecord) error {
 	until := d.store.Now().Add(CeremonyLife)
 	ceremony.Purpose, ceremony.Owner, ceremony.Expires = purpose, owner, until.UnixMilli()
-	return d.store.Update(ctx, func(t storage.Txn) error {
+	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error {
 		if ceremony.UserID != "" {
 			var err error
 			if ceremony.Epoch, err = factorEpoch(t, ceremony.UserID); err != nil {
@@ -192,7 +180,7 @@ func (d *Directory) keepCeremony(ctx context.Context, purpose, owner string, cer
 			}
 		}
 		return ceremonyTable.Put(t, nil, &ceremony)
-	})
+	}))
 }
 
 // takeCeremony deletes a ceremony and returns it for its one answer, before that is read. If
@@ -311,8 +299,8 @@ func (d *Directory) BeginPasskey(ctx context.Context, rp RelyingParty, a *Accoun
 }
 
 func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuthn, a *Account, name string, first bool) (options any, err error) {
-	if _, err := d.handle(ctx, a.UserID); err != nil {
-		return nil, fault.OfStore(err)
+	if err := d.ensureHandle(ctx, a.UserID); err != nil {
+		return nil, err
 	}
 	user, err := d.passkeyUser(ctx, a)
 	if err != nil {
@@ -326,21 +314,13 @@ func (d *Directory) askForPasskey(ctx context.Context, library *webauthn.WebAuth
 	if err != nil {
 		return nil, err
 	}
-	err = d.keepCeremony(ctx, purposeRegister, a.Credential, ceremonyRecord{UserID: a.UserID, Name: name, First: first, Session: *session})
-	if err != nil {
-		return nil, fault.OfStore(err)
-	}
-	return creation, nil
+	return creation, d.keepCeremony(ctx, purposeRegister, a.Credential, ceremonyRecord{UserID: a.UserID, Name: name, First: first, Session: *session})
 }
 
 var errManyPasskeys = fault.New(fault.Conflict, "an account has at most %d passkeys; remove one first", maxPasskeys)
 
 func (d *Directory) passkeyUser(ctx context.Context, a *Account) (user passkeyUser, err error) {
-	err = d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = findPasskeyUser(r, a.UserID, a.UserName)
-		return err
-	})
-	return user, fault.OfStore(err)
+	return view(ctx, d, func(r storage.Reader) (passkeyUser, error) { return findPasskeyUser(r, a.UserID, a.UserName) })
 }
 
 // FinishPasskey registers the passkey that was made by the options of [Directory.BeginPasskey],
@@ -396,19 +376,13 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 		case taken != nil:
 			return nil, errPasskeyRefused
 		}
-		if err := endStepUps(t, a.UserID); err != nil {
-			return nil, err
-		}
 		if err := passkeyTable.Put(t, nil, record); err != nil {
 			return nil, err
 		}
-		renewed, err = d.renewSession(t, a)
-		return &audit.Event{Actor: a.UserID, Action: "passkey.add", User: a.UserID, Detail: record.ID, Address: a.Address}, err
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("passkey.add", record.ID), err
 	})
-	if err != nil {
-		return Passkey{}, "", fault.OfStore(err)
-	}
-	return record.Passkey, renewed, nil
+	return record.Passkey, renewed, err
 }
 
 // newPasskey returns the record of a new passkey.

@@ -28,11 +28,7 @@ func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (opt
 		return nil, "", err
 	}
 	ceremony = Secret(appendRandom62(nil, randomDigits))
-	err = d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
-	if err != nil {
-		return nil, "", fault.OfStore(err)
-	}
-	return assertion, ceremony, nil
+	return assertion, ceremony, d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
 }
 
 // FinishPasskeyLogin opens a session for the owner of the passkey that has answered. No further
@@ -82,10 +78,7 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 		entry, err = d.openSession(t, owner, from, terms, false)
 		return &audit.Event{Actor: owner, Action: "login", User: owner, Detail: "passkey " + p.ID, Address: from.address()}, err
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return entry, nil
+	return entry, err
 }
 
 // BeginPasskeyVerify begins a verification by one of the user's passkeys, and returns the options
@@ -109,11 +102,7 @@ func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *
 	if err != nil {
 		return nil, err
 	}
-	err = d.keepCeremony(ctx, purposeVerify, a.Credential, ceremonyRecord{UserID: a.UserID, Session: *session})
-	if err != nil {
-		return nil, fault.OfStore(err)
-	}
-	return assertion, nil
+	return assertion, d.keepCeremony(ctx, purposeVerify, a.Credential, ceremonyRecord{UserID: a.UserID, Session: *session})
 }
 
 // FinishPasskeyVerify checks the answer of a passkey to the options of
@@ -150,10 +139,7 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 		renewed, err = d.renewSession(t, a)
 		return nil, err
 	})
-	if err != nil {
-		return "", err
-	}
-	return renewed, nil
+	return renewed, err
 }
 
 // usePasskey records that a passkey of a user has answered, and runs effect in the same
@@ -197,7 +183,7 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 	if err == nil && refused {
 		err = errPasskeyRefused
 	}
-	return fault.OfStore(err)
+	return err
 }
 
 // copied reports whether a counter did not rise. Zero twice means that the device does not count.

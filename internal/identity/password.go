@@ -47,12 +47,9 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		}
 		user.setPassword(hash)
 		renewed, err = endAccess(t, user, session, d.store.Now())
-		return &audit.Event{Actor: a.UserID, Action: "password.change", User: a.UserID, Address: a.Address}, err
+		return a.event("password.change", ""), err
 	})
-	if err != nil {
-		return "", err
-	}
-	return renewed, nil
+	return renewed, err
 }
 
 // mayChangePassword checks the old password, if there is one, and returns its user.

@@ -244,7 +244,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		refusedAs(t, "one of the known", <-proofs, "")
 	}
 	for range maxAnonymous {
-		refusedAs(t, "a stranger who waited", <-outcomes, fault.NotLoggedIn)
+		refusedAs(t, "an unauthenticated caller who waited", <-outcomes, fault.NotLoggedIn)
 	}
 	if n := int(most.Load()); n > atOnce || n > maxHashes {
 		t.Errorf("%d hashes at once, at most %d are allowed", n, atOnce)

@@ -3,6 +3,8 @@ package identity
 import (
 	"net/netip"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 )
 
 // Principal is who calls: one key of one user. It never changes; a change of the records makes a
@@ -112,6 +114,11 @@ type Account struct {
 	// since, the account is refused, so that a thief of the old secret gains neither the next one
 	// nor a later proof.
 	secret Hash
+}
+
+// event returns the event of a change of the user's own account.
+func (a *Account) event(action, detail string) *audit.Event {
+	return &audit.Event{Actor: a.UserID, Action: action, User: a.UserID, Detail: detail, Address: a.Address}
 }
 
 // Device is where a session was opened from, as far as it is known.

@@ -38,10 +38,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 		event := &audit.Event{Actor: user.ID, Action: "user.register", User: user.ID, Detail: user.Name, Address: from.address()}
 		return event, addUser(t, user, folded)
 	})
-	if err != nil {
-		return User{}, fault.OfStore(err)
-	}
-	return user.User, nil
+	return user.User, err
 }
 
 // setupRecord is the one-time code of the first run.
@@ -69,19 +66,12 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		hash, _ := hashCode(setupPurpose, code.Reveal())
 		return setupTable.Put(t, nil, &setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
 	})
-	if err != nil {
-		return "", fault.OfStore(err)
-	}
-	return code, nil
+	return code, fault.OfStore(err)
 }
 
 // SetupDue reports whether the first administrator is still to be made.
 func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
-	err = d.store.View(ctx, func(r storage.Reader) error {
-		due, err = setupDue(r)
-		return err
-	})
-	return due, fault.OfStore(err)
+	return view(ctx, d, setupDue)
 }
 
 func setupDue(r storage.Reader) (bool, error) {
@@ -126,10 +116,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 		}
 		return &audit.Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
 	})
-	if err != nil {
-		return User{}, fault.OfStore(err)
-	}
-	return user.User, nil
+	return user.User, err
 }
 
 // mayBeFirst fails unless the code is in force.
@@ -206,24 +193,15 @@ const resetPurpose = "reset"
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
 	code := drawCode()
 	hash, _ := hashCode(resetPurpose, code.Reveal())
-	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) {
-			if user.Disabled {
-				return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
-			}
-			until := d.store.Now().Add(ResetCodeLife)
-			user.ResetHash = hash[:]
-			if err := resetTable.Put(t, nil, &resetRecord{Hash: hash[:], UserID: user.ID, Expires: until.Unix()}); err != nil {
-				return nil, err
-			}
-			return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, nil
-		})
-		return event, err
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		if user.Disabled {
+			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
+		}
+		user.ResetHash = hash[:]
+		reset := &resetRecord{Hash: hash[:], UserID: user.ID, Expires: d.store.Now().Add(ResetCodeLife).Unix()}
+		return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, resetTable.Put(t, nil, reset)
 	})
-	if err != nil {
-		return "", fault.OfStore(err)
-	}
-	return code, nil
+	return code, err
 }
 
 // ResetPassword replaces the password of the user of a one-time code. It ends the user's sessions
@@ -246,13 +224,9 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		return err
 	}
 	hash, _ := hashCode(resetPurpose, code)
-	var user *userRecord
-	err = d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = d.resetting(r, hash)
-		return err
-	})
+	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return d.resetting(r, hash) })
 	if err != nil {
-		return fault.OfStore(err)
+		return err
 	}
 	if refusal := CheckPassword(user.Name, password); refusal != nil {
 		return refusal

@@ -127,13 +127,16 @@ const (
 	oneTimeGroup  = 5
 )
 
-// drawCode draws a new one-time code: XXXXX-XXXXX-XXXXX-XXXXX.
-func drawCode() Secret {
-	var draw [oneTimeDigits]byte
-	_, _ = rand.Read(draw[:]) // never fails: it ends the process instead
-	code := make([]byte, 0, oneTimeDigits+oneTimeDigits/oneTimeGroup)
+// crockford is Crockford's base 32, which has no letter that could be taken for another.
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// drawCrockford draws a code of random digits, in groups with dashes between them.
+func drawCrockford(digits, group int) Secret {
+	draw := make([]byte, digits)
+	_, _ = rand.Read(draw) // never fails: it ends the process instead
+	code := make([]byte, 0, digits+digits/group)
 	for i, b := range draw {
-		if i > 0 && i%oneTimeGroup == 0 {
+		if i > 0 && i%group == 0 {
 			code = append(code, '-')
 		}
 		code = append(code, crockford[b%32]) // 256 is a multiple of 32
@@ -141,15 +144,23 @@ func drawCode() Secret {
 	return Secret(code)
 }
 
-// hashCode returns the hash of a one-time code of a purpose, or false for a text that cannot be
-// one. It ignores case, spaces and dashes, and takes the letters O, I and L for the digits that
-// they look like.
-func hashCode(purpose, text string) (Hash, bool) {
-	if len(text) > 4*oneTimeDigits {
-		return Hash{}, false
+// readCrockford returns the digits of a code as a person types it, or false for a text that cannot be
+// one. It ignores case, spaces and dashes, and takes O for 0 and I and L for 1.
+func readCrockford(text string, digits int) (string, bool) {
+	if len(text) > 4*digits {
+		return "", false
 	}
-	digits := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
-	if len(digits) != oneTimeDigits || strings.Trim(digits, crockford) != "" {
+	code := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
+	return code, len(code) == digits && strings.Trim(code, crockford) == ""
+}
+
+// drawCode draws a new one-time code: XXXXX-XXXXX-XXXXX-XXXXX.
+func drawCode() Secret { return drawCrockford(oneTimeDigits, oneTimeGroup) }
+
+// hashCode returns the hash of a one-time code of a purpose, or false for a text that cannot be one.
+func hashCode(purpose, text string) (Hash, bool) {
+	digits, ok := readCrockford(text, oneTimeDigits)
+	if !ok {
 		return Hash{}, false
 	}
 	return sha256.Sum256([]byte(purpose + ":" + digits)), true

@@ -79,13 +79,8 @@ func drawSession() Secret { return Secret(appendRandom62(nil, sessionDigits)) }
 // hashSession returns the hash of a session's secret. Text that cannot be a secret is refused
 // without a look-up.
 func hashSession(secret string) (Hash, bool) {
-	if len(secret) != sessionDigits {
+	if len(secret) != sessionDigits || strings.Trim(secret, base62) != "" {
 		return Hash{}, false
-	}
-	for i := range len(secret) {
-		if !isBase62(secret[i]) {
-			return Hash{}, false
-		}
 	}
 	return sha256.Sum256([]byte(secret)), true
 }
@@ -129,17 +124,11 @@ func findSession(r storage.Reader, userID, id string) (*sessionRecord, error) {
 
 // sessionsOf returns all sessions of a user that are stored, in force or not, last used first.
 func sessionsOf(r storage.Reader, userID string) ([]*sessionRecord, error) {
-	var sessions []*sessionRecord
-	for s, err := range sessionTable.Scan(r, userSessions.Under(userID)) {
-		if err != nil {
-			return nil, err
-		}
-		sessions = append(sessions, s)
-	}
+	sessions, err := collect(sessionTable.Scan(r, userSessions.Under(userID)))
 	slices.SortStableFunc(sessions, func(a, b *sessionRecord) int {
 		return cmp.Or(cmp.Compare(b.Seen, a.Seen), cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
 	})
-	return sessions, nil
+	return sessions, err
 }
 
 // loggedOut is the answer if the session or token of a request has ended since the request began.
@@ -282,7 +271,7 @@ func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
 
 // renewEntry is renewSession with a change of the session.
 func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
-	session, user, err := d.own(t, a)
+	session, user, err := d.present(t, a)
 	if err != nil || !a.Session {
 		return Entry{}, err
 	}
@@ -293,9 +282,18 @@ func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRe
 	return session.entry(secret, user), err
 }
 
-// own returns the user of an account and the account's session. If the credential has ended or
-// has another secret since, it fails with NOT_LOGGED_IN. For an access token the session is nil.
+// own returns the user of an account and the account's session. It fails with
+// SECOND_FACTOR_REQUIRED if the account is half-open, and as present does.
 func (d *Directory) own(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
+	if err := whole(a); err != nil {
+		return nil, nil, err
+	}
+	return d.present(r, a)
+}
+
+// present returns the user of an account and the account's session. If the credential has ended or
+// has another secret since, it fails with NOT_LOGGED_IN. For an access token the session is nil.
+func (d *Directory) present(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
 	user, err := userTable.Get(r, a.UserID)
 	switch {
 	case err != nil:

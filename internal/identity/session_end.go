@@ -15,12 +15,12 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 	if err := whole(a); err != nil {
 		return nil, err
 	}
-	shown := []Session{}
-	err := d.store.View(ctx, func(r storage.Reader) error {
+	return view(ctx, d, func(r storage.Reader) ([]Session, error) {
 		user, err := mustGet(r, &userTable, a.UserID)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		shown := []Session{}
 		sessions, err := sessionsOf(r, a.UserID)
 		for _, s := range sessions {
 			if s.Half || !s.inForce(user, d.store.Now()) {
@@ -31,31 +31,30 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 				Address: s.Address, Agent: s.Agent, Current: a.Session && s.ID == a.Credential,
 			})
 		}
-		return err
+		return shown, err
 	})
-	return shown, fault.OfStore(err)
 }
 
 // Logout ends the session or access token of the account. One that has ended already changes
 // nothing.
 func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	if !a.Session {
-		return d.changeToken(ctx, a.UserID, func(user *userRecord) (*audit.Event, error) {
+		_, err := d.changeAccess(ctx, a.UserID, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
 			if user.Token == nil || user.Token.ID != a.Credential {
 				return nil, nil
 			}
 			user.Token, user.TokenHash = nil, nil
-			return &audit.Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential, Address: a.Address}, nil
+			return a.event("token.revoke", a.Credential), nil
 		})
+		return err
 	}
-	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, err := findSession(t, a.UserID, a.Credential)
 		if err != nil || session == nil {
 			return nil, err
 		}
-		return &audit.Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: a.Address},
-			removeSession(t, session)
-	}))
+		return a.event("logout", session.ID), removeSession(t, session)
+	})
 }
 
 // EndSession ends a session of the account's user. A session of another user is NOT_FOUND, as one
@@ -64,7 +63,7 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 	if err := whole(a); err != nil {
 		return err
 	}
-	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, err := findSession(t, a.UserID, id)
 		if err != nil {
 			return nil, err
@@ -72,18 +71,14 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 		if session == nil {
 			return nil, fault.At(fault.NotFound, "id", "there is no session %q", id)
 		}
-		return &audit.Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: a.Address},
-			removeSession(t, session)
-	}))
+		return a.event("session.end", session.ID), removeSession(t, session)
+	})
 }
 
 // EndSessions ends all sessions of the account's user, or all but the one that asks. That one
 // gets a new secret, which is returned. If it ends none, it records no event, so that a thief of
 // a token cannot hide earlier events behind many of these.
 func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
-	if err := whole(a); err != nil {
-		return "", err
-	}
 	var renewed Secret
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, before, err := d.own(t, a)
@@ -91,16 +86,18 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 			return nil, err
 		}
 		user := *before
-		event := &audit.Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID, Address: a.Address}
+		event := a.event("session.end_all", "")
 		var kept *sessionRecord
 		if !all && a.Session {
 			kept, event.Action, event.Detail = session, "session.end_others", session.ID
 		}
-		ended, err := d.othersInForce(t, before, kept)
+		sessions, err := sessionsOf(t, user.ID)
 		if err != nil {
 			return nil, err
 		}
-		if !ended {
+		if !slices.ContainsFunc(sessions, func(s *sessionRecord) bool {
+			return s.inForce(before, d.store.Now()) && (kept == nil || s.ID != kept.ID)
+		}) {
 			event = nil
 		}
 		if renewed, err = endSessions(t, &user, kept, d.store.Now()); err != nil {
@@ -108,26 +105,16 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		}
 		return event, userTable.Put(t, before, &user)
 	})
-	return renewed, fault.OfStore(err)
-}
-
-// othersInForce reports whether a user has a session in force besides kept, which may be nil.
-func (d *Directory) othersInForce(r storage.Reader, user *userRecord, kept *sessionRecord) (bool, error) {
-	sessions, err := sessionsOf(r, user.ID)
-	return slices.ContainsFunc(sessions, func(s *sessionRecord) bool {
-		return s.inForce(user, d.store.Now()) && (kept == nil || s.ID != kept.ID)
-	}), err
+	return renewed, err
 }
 
 // SignOut ends all sessions and step-ups of a user. The password, keys and access token stay.
 func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
-	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) {
-			_, err := endSessions(t, user, nil, d.store.Now())
-			return &audit.Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
-		})
-		return event, err
-	}))
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		_, err := endSessions(t, user, nil, d.store.Now())
+		return &audit.Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
+	})
+	return err
 }
 
 // endSessions ends all sessions of a user except kept, if that is not nil, and returns the new
@@ -141,11 +128,10 @@ func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.
 		return "", err
 	}
 	for _, s := range sessions {
-		if kept != nil && s.ID == kept.ID {
-			continue
-		}
-		if err := removeSession(t, s); err != nil {
-			return "", err
+		if kept == nil || s.ID != kept.ID {
+			if err := removeSession(t, s); err != nil {
+				return "", err
+			}
 		}
 	}
 	if kept == nil {
@@ -153,23 +139,6 @@ func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.
 	}
 	kept.Epoch = user.Epoch
 	return moveSession(t, kept, now)
-}
-
-// endHalfOpen ends the half-open sessions of a user.
-func endHalfOpen(t storage.Txn, userID string) error {
-	sessions, err := sessionsOf(t, userID)
-	if err != nil {
-		return err
-	}
-	for _, s := range sessions {
-		if !s.Half {
-			continue
-		}
-		if err := removeSession(t, s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // endAccess ends the access token of a user, and all sessions except kept, if that is not nil. It

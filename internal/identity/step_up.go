@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
@@ -45,9 +46,6 @@ const (
 // VERIFICATION_REQUIRED or VERIFICATION_EXPIRED. It fails with NOT_LOGGED_IN if the credential has
 // ended or has another secret since, so that an earlier secret gains nothing by a later proof.
 func (d *Directory) Fresh(ctx context.Context, a *Account) error {
-	if err := whole(a); err != nil {
-		return err
-	}
 	return fault.OfStore(d.store.View(ctx, func(r storage.Reader) error {
 		if _, _, err := d.own(r, a); err != nil {
 			return err
@@ -77,12 +75,7 @@ func (d *Directory) fresh(r storage.Reader, a *Account) error {
 	return nil
 }
 
-func either(methods []string) string {
-	if len(methods) == 1 {
-		return methods[0]
-	}
-	return methods[0] + " or " + methods[1]
-}
+func either(methods []string) string { return strings.Join(methods, " or ") }
 
 // grantStepUp grants the credential of an account a step-up that expires at a time in Unix seconds.
 func (d *Directory) grantStepUp(t storage.Txn, a *Account, method string, expires int64) error {
@@ -253,12 +246,12 @@ func (d *Directory) proveAssertion(ctx context.Context, a *Account, effect func(
 	if err != nil {
 		return fault.OfStore(err)
 	}
-	return fault.OfStore(d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := d.useAssertion(t, a); err != nil {
 			return nil, err
 		}
 		return effect(t)
-	}))
+	})
 }
 
 // Verify grants the credential of an account a step-up, by a code, or by the passkey assertion that
@@ -275,7 +268,7 @@ func (d *Directory) Verify(ctx context.Context, a *Account, method, code string,
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
-		return &audit.Event{Actor: a.UserID, Action: "verify", User: a.UserID, Detail: method, Address: a.Address}, err
+		return a.event("verify", method), err
 	}
 	switch method {
 	case methodCode:
@@ -287,8 +280,5 @@ func (d *Directory) Verify(ctx context.Context, a *Account, method, code string,
 	default:
 		err = fault.At(fault.InvalidParameter, "method", "the method is %s or %s", methodCode, methodPasskey)
 	}
-	if err != nil {
-		return 0, "", err
-	}
-	return expires, renewed, nil
+	return expires, renewed, err
 }

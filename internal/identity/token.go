@@ -26,9 +26,6 @@ func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secr
 
 // MintOwnToken is [Directory.MintToken] for the account's user. It needs a step-up.
 func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error) {
-	if err := whole(a); err != nil {
-		return "", err
-	}
 	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
@@ -52,15 +49,12 @@ func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName stri
 		user.Token, user.TokenHash = &token, hash[:]
 		return &audit.Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
 	})
-	if err != nil {
-		return "", err
-	}
-	return secret, nil
+	return secret, err
 }
 
 // RevokeToken ends the access token of a user. If there is none, it changes nothing.
 func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) error {
-	return d.changeToken(ctx, idOrName, func(user *userRecord) (*audit.Event, error) {
+	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Token == nil {
 			return nil, nil
 		}
@@ -68,6 +62,7 @@ func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) err
 		user.Token, user.TokenHash = nil, nil
 		return event, nil
 	})
+	return err
 }
 
 // AuthenticateToken returns the account of an access token. It returns false without distinction
@@ -79,12 +74,6 @@ func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
 		return nil, false
 	}
 	return d.tokens.find(hash, d.store.Now)
-}
-
-// changeToken runs fn over a user in one transaction and updates the token in memory.
-func (d *Directory) changeToken(ctx context.Context, idOrName string, fn func(*userRecord) (*audit.Event, error)) error {
-	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) { return fn(user) })
-	return err
 }
 
 // inForce returns the hash of the user's token, if it is in force.

@@ -66,15 +66,7 @@ func (d *Directory) SetTOTPSkew(steps int) { d.skew.Store(int32(min(max(steps, 0
 // isCode reports whether a text has the form of a TOTP code. It is called before the library,
 // which would trim.
 func isCode(text string) bool {
-	if len(text) != codeDigits {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return len(text) == codeDigits && strings.Trim(text, "0123456789") == ""
 }
 
 // acceptCode checks a TOTP code against a sealed seed of a user. If the code is right, it writes
@@ -209,10 +201,7 @@ func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string, fi
 		record.PendingFirst, record.PendingEpoch = first, epoch
 		return totpTable.Put(t, nil, record)
 	})
-	if err != nil {
-		return Enrolment{}, locked(err)
-	}
-	return enrolment, nil
+	return enrolment, locked(err)
 }
 
 var errTOTPOn = fault.New(fault.Conflict, "an authenticator app is set up already; disable it first")
@@ -235,9 +224,6 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 		if err != nil {
 			return nil, err
 		}
-		if err := endStepUps(t, a.UserID); err != nil {
-			return nil, err
-		}
 		record = &totpRecord{UserID: a.UserID, Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
 		if err := totpTable.Put(t, nil, record); err != nil {
 			return nil, err
@@ -245,13 +231,10 @@ func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (co
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}
-		renewed, err = d.renewSession(t, a)
-		return &audit.Event{Actor: a.UserID, Action: "totp.enable", User: a.UserID, Address: a.Address}, err
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("totp.enable", ""), err
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	return codes, renewed, nil
+	return codes, renewed, err
 }
 
 // enrolmentProof returns the proof of a code of the seed that is being enrolled.
@@ -309,14 +292,8 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (r
 		if err := backupTable.Delete(t, a.UserID); err != nil {
 			return nil, err
 		}
-		if err := endStepUps(t, a.UserID); err != nil {
-			return nil, err
-		}
-		renewed, err = d.renewSession(t, a)
-		return &audit.Event{Actor: a.UserID, Action: "totp.disable", User: a.UserID, Address: a.Address}, err
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("totp.disable", ""), err
 	})
-	if err != nil {
-		return "", err
-	}
-	return renewed, nil
+	return renewed, err
 }

@@ -102,32 +102,24 @@ func (d *Directory) createUser(ctx context.Context, actor string, user userRecor
 		event := &audit.Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
 		return event, addUser(t, user, folded)
 	})
-	return user.User, fault.OfStore(err)
+	return user.User, err
 }
 
 // Users returns all users, in the order of their ids.
 func (d *Directory) Users(ctx context.Context) ([]User, error) {
-	users := []User{}
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		for user, err := range userTable.Scan(r, userTable.Under()) {
-			if err != nil {
-				return err
-			}
+	return view(ctx, d, func(r storage.Reader) ([]User, error) {
+		all, err := collect(userTable.Scan(r, userTable.Under()))
+		users := make([]User, 0, len(all))
+		for _, user := range all {
 			users = append(users, user.User)
 		}
-		return nil
+		return users, err
 	})
-	return users, fault.OfStore(err)
 }
 
 // User returns the user with this id or name.
 func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
-	var user User
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = FindUser(r, idOrName)
-		return err
-	})
-	return user, fault.OfStore(err)
+	return view(ctx, d, func(r storage.Reader) (User, error) { return FindUser(r, idOrName) })
 }
 
 // SetUserDisabled disables a user, with all keys, the access token and all sessions, or enables
@@ -154,7 +146,7 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 		if event, err = fn(t, user); err != nil {
 			return nil, err
 		}
-		keys, err = userKeyIDs(t, user.ID)
+		keys, err = keyIDs(t, userKeys.Under(user.ID))
 		return event, err
 	})
 	// Also after an error: an unknown outcome must not leave a shut-out user in.
@@ -171,7 +163,7 @@ func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(s
 	})
 	// Also after an error: an unknown outcome must not leave a revoked token in.
 	d.refreshToken(user.ID)
-	return user, fault.OfStore(err)
+	return user, err
 }
 
 // alterUser runs fn over the record of a user. If fn returns an event, alterUser writes the
@@ -235,20 +227,15 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 		}
 		p.DisplayName = &name
 	}
-	var user User
-	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
+	return d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if _, _, err := d.own(t, a); err != nil {
 			return nil, err
 		}
-		user, event, err = alterUser(t, a.UserID, func(user *userRecord) (*audit.Event, error) {
-			before := user.DisplayName
-			replace(&user.DisplayName, p.DisplayName)
-			if user.DisplayName == before {
-				return nil, nil
-			}
-			return &audit.Event{Actor: a.UserID, Action: "profile.change", User: a.UserID, Detail: user.DisplayName, Address: a.Address}, nil
-		})
-		return event, err
+		before := user.DisplayName
+		replace(&user.DisplayName, p.DisplayName)
+		if user.DisplayName == before {
+			return nil, nil
+		}
+		return a.event("profile.change", user.DisplayName), nil
 	})
-	return user, fault.OfStore(err)
 }
