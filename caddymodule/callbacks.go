@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/task"
@@ -125,7 +126,7 @@ func (c *callbacks) Address(r storage.Reader, key string) (task.Address, bool, e
 }
 
 // Disable implements task.CallbackAddresses.
-func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error) {
+func (c *callbacks) Disable(t storage.Txn, now time.Time, key, url string) (*audit.Event, error) {
 	own, err := c.directory.KeyCallback(t, key)
 	if err != nil || own.URL == "" && c.url != url {
 		return nil, err

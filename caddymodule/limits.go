@@ -81,7 +81,7 @@ type Limits struct {
 
 // maxLogins bounds the limits of log-ins. More is refused here, rather than cut
 // where they are counted.
-const maxLogins = identity.MaxPace
+const maxLogins = identity.MaxLoginLimit
 
 // maxDetached bounds the limits of calls without their callers.
 const maxDetached = 1_000_000
@@ -139,14 +139,14 @@ func (l *Limits) validate() error {
 	return errors.Join(append(errs, validateBodyMemory(l.BodyMemory))...)
 }
 
-// OfKey returns the rates that hold for the key of a principal. Its operator's limits
+// OfKey returns the rates that hold for the key of a principal; their units are tokens. Its operator's limits
 // replace those of the configuration, and its owner's count where they are lower.
 func (l *Limits) OfKey(p *identity.Principal) limit.Rates {
 	operator, owner := &p.OperatorLimits, &p.OwnerLimits
 	return limit.Rates{
-		RequestsPerSecond: lower(cmp.Or(operator.RequestsPerSecond, l.RequestsPerSecond), owner.RequestsPerSecond),
-		TokensPerMinute:   lower(cmp.Or(operator.TokensPerMinute, l.TokensPerMinute), owner.TokensPerMinute),
-		Streams:           lower(cmp.Or(operator.Streams, l.Streams), owner.Streams),
+		Requests:   limit.PerSecond(lower(cmp.Or(operator.RequestsPerSecond, l.RequestsPerSecond), owner.RequestsPerSecond)),
+		Units:      limit.PerMinute(lower(cmp.Or(operator.TokensPerMinute, l.TokensPerMinute), owner.TokensPerMinute)),
+		Concurrent: lower(cmp.Or(operator.Streams, l.Streams), owner.Streams),
 	}
 }
 

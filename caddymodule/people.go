@@ -204,12 +204,12 @@ func (a *App) Cookie() (name string, secure bool) {
 // Terms returns how long sessions last that begin now, and how often one may try
 // to begin one.
 func (a *App) Terms() identity.Terms {
-	return identity.Terms{Idle: time.Duration(a.Session.Idle), Lifetime: time.Duration(a.Session.Lifetime), Pace: a.Pace()}
+	return identity.Terms{Idle: time.Duration(a.Session.Idle), Lifetime: time.Duration(a.Session.Lifetime), LoginLimits: a.LoginLimits()}
 }
 
-// Pace returns how often one may log in or register.
-func (a *App) Pace() identity.Pace {
-	return identity.Pace{PerUser: int(a.Limits.LoginPerUser), PerAddress: int(a.Limits.LoginPerAddress)}
+// LoginLimits returns how often log-ins and registrations may be tried.
+func (a *App) LoginLimits() identity.LoginLimits {
+	return identity.LoginLimits{PerUser: int(a.Limits.LoginPerUser), PerAddress: int(a.Limits.LoginPerAddress)}
 }
 
 // Issuer is what the apps that make codes call this gateway: its host.

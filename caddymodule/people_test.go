@@ -56,7 +56,7 @@ func TestTheCookieIsNamedByTheSchemeOfTheSite(t *testing.T) {
 func TestAPaceThatCannotBeKeptIsRefused(t *testing.T) {
 	t.Parallel()
 	app := mustProvision(t, `{"limits":{"login_per_user":1000,"login_per_address":1000}}`)
-	if pace := app.Pace(); pace != (identity.Pace{PerUser: identity.MaxPace, PerAddress: identity.MaxPace}) {
+	if pace := app.LoginLimits(); pace != (identity.LoginLimits{PerUser: identity.MaxLoginLimit, PerAddress: identity.MaxLoginLimit}) {
 		t.Errorf("%+v", pace)
 	}
 	for _, limit := range []string{"login_per_user", "login_per_address"} {

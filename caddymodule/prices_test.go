@@ -140,18 +140,18 @@ func TestTheOperatorsLimitsOfAKeyReplaceTheDefaultsAndItsOwnersAreOnlyLower(t *t
 		operator, owner identity.Limits
 		want            limit.Rates
 	}{
-		{identity.Limits{}, identity.Limits{}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 30, Streams: 20}},
-		{identity.Limits{RequestsPerSecond: 99}, identity.Limits{}, limit.Rates{RequestsPerSecond: 99, TokensPerMinute: 30, Streams: 20}},
-		{identity.Limits{Streams: 1, TokensPerMinute: 2}, identity.Limits{}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 2, Streams: 1}},
-		{identity.Limits{}, identity.Limits{RequestsPerSecond: 1_000_000, Streams: 3}, limit.Rates{RequestsPerSecond: 10, TokensPerMinute: 30, Streams: 3}},
-		{identity.Limits{RequestsPerSecond: 99}, identity.Limits{RequestsPerSecond: 50, Streams: 21}, limit.Rates{RequestsPerSecond: 50, TokensPerMinute: 30, Streams: 20}},
+		{identity.Limits{}, identity.Limits{}, limit.Rates{Requests: limit.PerSecond(10), Units: limit.PerMinute(30), Concurrent: 20}},
+		{identity.Limits{RequestsPerSecond: 99}, identity.Limits{}, limit.Rates{Requests: limit.PerSecond(99), Units: limit.PerMinute(30), Concurrent: 20}},
+		{identity.Limits{Streams: 1, TokensPerMinute: 2}, identity.Limits{}, limit.Rates{Requests: limit.PerSecond(10), Units: limit.PerMinute(2), Concurrent: 1}},
+		{identity.Limits{}, identity.Limits{RequestsPerSecond: 1_000_000, Streams: 3}, limit.Rates{Requests: limit.PerSecond(10), Units: limit.PerMinute(30), Concurrent: 3}},
+		{identity.Limits{RequestsPerSecond: 99}, identity.Limits{RequestsPerSecond: 50, Streams: 21}, limit.Rates{Requests: limit.PerSecond(50), Units: limit.PerMinute(30), Concurrent: 20}},
 	} {
 		p := &identity.Principal{OperatorLimits: c.operator, OwnerLimits: c.owner}
 		if got := limits.OfKey(p); got != c.want {
 			t.Errorf("%+v and %+v make %+v, want %+v", c.operator, c.owner, got, c.want)
 		}
 	}
-	if got := new(caddymodule.Limits).OfKey(&identity.Principal{OwnerLimits: identity.Limits{Streams: 7}}); got != (limit.Rates{Streams: 7}) {
+	if got := new(caddymodule.Limits).OfKey(&identity.Principal{OwnerLimits: identity.Limits{Streams: 7}}); got != (limit.Rates{Concurrent: 7}) {
 		t.Errorf("the owner's limits alone make %+v", got)
 	}
 }

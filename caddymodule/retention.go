@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
@@ -58,7 +58,7 @@ func (r *Retention) terms() []term {
 	return []term{
 		{"tasks", &r.Tasks, task.SessionWindow, task.DefaultKept},
 		{"calls", &r.Calls, leastCallsKept, ledger.CallsKept},
-		{"audit", &r.Audit, leastAuditKept, identity.AuditKept},
+		{"audit", &r.Audit, leastAuditKept, audit.Kept},
 	}
 }
 
@@ -94,7 +94,7 @@ func (rt *Runtime) keep(ctx context.Context) error {
 	}
 	return errors.Join(
 		rt.Ledger.KeepCalls(ctx, time.Duration(a.Retention.Calls)),
-		rt.Directory.KeepAudit(ctx, time.Duration(a.Retention.Audit)),
+		rt.Directory.Audit.Keep(ctx, time.Duration(a.Retention.Audit)),
 	)
 }
 

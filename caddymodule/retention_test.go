@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -44,7 +44,7 @@ func auditFor(t *testing.T) (kept time.Duration) {
 	runtime := gatetest.Runtime(t)
 	err := runtime.Store.Update(t.Context(), func(txn storage.Txn) error {
 		now := runtime.Store.Now()
-		return identity.Record(t.Context(), noting{txn, func(purge time.Time) { kept = purge.Sub(now) }}, now, &identity.Event{Actor: "operator", Action: "test"})
+		return audit.Record(t.Context(), noting{txn, func(purge time.Time) { kept = purge.Sub(now) }}, now, &audit.Event{Actor: "operator", Action: "test"})
 	})
 	if err != nil {
 		t.Fatal(err)

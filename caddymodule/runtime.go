@@ -32,7 +32,7 @@ type Runtime struct {
 	Billing   *billing.Service
 	Tasks     *task.Engine
 	Media     *media.Archive
-	Rates     *limit.Table
+	Rates     *limit.RateLimiter
 	Detached  limit.KeyedSemaphore // of calls that run on without their callers, by user
 	Keyring   *seal.Keyring
 
@@ -109,7 +109,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
-	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewTable()}
+	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewRateLimiter()}
 	runtime.Bodies.clock(store.Now)
 	runtime.life, runtime.end = context.WithCancelCause(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
@@ -129,7 +129,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	}
 	runtime.configure(a)
 	runtime.Billing = billing.NewService(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
-	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{OnAudit: runtime.Directory.Told, Logger: logger.Named("tasks")})
+	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{OnAudit: runtime.Directory.Audit.OnAudit, Logger: logger.Named("tasks")})
 	runtime.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
 	if err := runtime.drive(a, nil); err != nil { // who opens the runtime may have stopped already
 		runtime.closeTasks(ctx)

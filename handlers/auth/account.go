@@ -1,31 +1,28 @@
 package auth
 
 import (
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// Stranger is the one answer to whoever the console does not know: without a
-// credential, with one of another class, or with one that is malformed, unknown,
-// ended, replaced, revoked, or of a disabled user.
-var Stranger = fault.New(fault.NotLoggedIn, "nobody is logged in; log in, or send an access token as \"Authorization: Bearer mgat_...\"")
+// ErrUnauthenticated is the one answer of the console to a request that is not authenticated:
+// without a credential, with one of another class, or with one that is malformed, unknown, ended,
+// replaced, revoked, or of a disabled user.
+var ErrUnauthenticated = fault.New(fault.NotLoggedIn, "the request is not logged in: log in, or send an access token as \"Authorization: Bearer mgat_...\"")
 
-// HalfOpen is the answer to whoever has given his password and not yet his
-// second factor, wherever anything else than that is asked for.
+// HalfOpen is the answer to a half-open session if a request needs more than that. The session
+// has proved the password, and the second factor is due.
 var HalfOpen = fault.New(fault.SecondFactorRequired, "the second factor is still due: send its code to /api/user/login/2fa, or log in by passkey")
 
-// Account returns who uses the console: by the access token in Authorization, or
-// by the session in the cookie of this name. It is taken from nowhere else; an
-// API key opens nothing here. A session may be half-open, which the caller must
-// look at.
+// Account returns the account of a console request: by the access token in Authorization, or by
+// the session in the cookie of this name. It reads no other place, and an API key is not
+// accepted. The session may be half-open, which the caller checks.
 //
-// A Bearer token counts before the cookie, which browsers send by themselves.
-// Where both are in force and of different users, neither counts: whoever is
-// asked next might pick the other one.
+// A Bearer token counts before the cookie, which browsers send by themselves. If both are in
+// force and of different users, the request is refused, because software behind might pick the
+// other one.
 func Account(r *http.Request, directory *identity.Directory, cookie string) (*identity.Account, *fault.Fault) {
 	token, f := accessToken(r.Header)
 	if f != nil {
@@ -39,7 +36,7 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 	if secret != "" {
 		found, ok, err := directory.AuthenticateSession(r.Context(), secret)
 		if err != nil {
-			return nil, silent(err)
+			return nil, fault.FromStore(err)
 		}
 		if ok {
 			session = found
@@ -51,13 +48,13 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 		account, ok = directory.AuthenticateToken(token)
 		switch {
 		case !ok:
-			return nil, Stranger
+			return nil, ErrUnauthenticated
 		case session != nil && session.UserID != account.UserID:
 			return nil, twoUsers
 		}
 	}
 	if account == nil {
-		return nil, Stranger
+		return nil, ErrUnauthenticated
 	}
 	here := *account // that of a token is shared
 	if addr := Address(r); addr.IsValid() {
@@ -66,22 +63,11 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 	return &here, nil
 }
 
-// silent is what a caller hears of a store that does not tell who he is: an
-// outage, and never that he is not logged in.
-func silent(err error) *fault.Fault {
-	var f *fault.Fault
-	if errors.As(err, &f) {
-		return f
-	}
-	return fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
-}
-
 // twoUsers is the answer to a token and a cookie that name different users.
 var twoUsers = fault.At(fault.InvalidParameter, "Authorization", "the access token and the session's cookie are of different users; send one")
 
-// accessToken returns what was sent as an access token, of whatever class it is,
-// or "". Other schemes than Bearer are not ours: an operator may demand Basic of
-// everybody, in front.
+// accessToken returns the text that was sent as an access token, of any class, or "". Schemes
+// other than Bearer are ignored, because an operator may require Basic in front.
 func accessToken(header http.Header) (string, *fault.Fault) {
 	authorization, f := single(header, "Authorization")
 	if f != nil {
@@ -96,7 +82,7 @@ func accessToken(header http.Header) (string, *fault.Fault) {
 	case !ok && key == "":
 		return "", nil
 	case !ok || token == "":
-		return "", Stranger
+		return "", ErrUnauthenticated
 	case key != "" && key != token:
 		return "", differ
 	}

@@ -75,7 +75,7 @@ func TestTheConsoleIsOpenedByAnAccessTokenInOneHeaderAlone(t *testing.T) {
 			if f == nil || f.Code != c.code || account != nil {
 				t.Fatalf("answered %v, want %s", f, c.code)
 			}
-			if c.code == fault.NotLoggedIn && f != Stranger {
+			if c.code == fault.NotLoggedIn && f != ErrUnauthenticated {
 				t.Errorf("a text of its own: %v", f)
 			}
 		})
@@ -100,7 +100,7 @@ func TestAnAccessTokenThatHasEndedIsAnsweredAsNone(t *testing.T) {
 		if err := end(d); err != nil {
 			t.Fatal(err)
 		}
-		if account, f := Account(r, d, "modelgate_session"); f != Stranger {
+		if account, f := Account(r, d, "modelgate_session"); f != ErrUnauthenticated {
 			t.Errorf("%s: %+v, %v", what, account, f)
 		}
 	}

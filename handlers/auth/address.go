@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// Address is that of the caller as Caddy has determined it, with the operator's
-// trusted proxies; the zero Addr when there is none.
+// Address returns the address of the client as Caddy has determined it, with the operator's
+// trusted proxies; the zero Addr if there is none.
 func Address(r *http.Request) netip.Addr {
 	word, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	addr, _ := netip.ParseAddr(word)
@@ -29,8 +29,8 @@ func Network(r *http.Request) string {
 	return addr.String()
 }
 
-// Device is from where a caller comes. What his browser calls itself is a text
-// that anybody chose; it is cut where it is kept.
+// Device returns where a request comes from. The User-Agent is text of the client; it is cut when
+// it is stored.
 func Device(r *http.Request) identity.Device {
 	return identity.Device{Address: Address(r), Agent: r.UserAgent()}
 }

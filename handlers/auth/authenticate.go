@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// principalVar is the request variable in which modelgate_auth leaves who
-// calls, for directives behind it: the credential itself is gone by then.
+// principalVar is the request variable in which modelgate_auth leaves the principal for
+// directives behind it, since it removes the credential.
 const principalVar = "modelgate.principal"
 
-// Authenticate returns who calls r.
+// Authenticate returns the principal of a request.
 func Authenticate(r *http.Request, directory *identity.Directory) (*identity.Principal, *fault.Fault) {
 	if p, ok := caddyhttp.GetVar(r.Context(), principalVar).(*identity.Principal); ok {
 		return p, nil

@@ -7,9 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Cookie returns the value of the cookie of a name, or "". Cookies of one name
-// that differ come from different hosts or paths, and one of them may have been
-// planted: neither counts.
+// Cookie returns the value of the cookie of a name, or "". It refuses cookies of one name that
+// differ: they come from different hosts or paths, and one of them may have been planted.
 func Cookie(header http.Header, name string) (secret string, f *fault.Fault) {
 	for crumb, value := range crumbs(header) {
 		switch {
@@ -23,10 +22,9 @@ func Cookie(header http.Header, name string) (secret string, f *fault.Fault) {
 	return secret, nil
 }
 
-// crumbs are the cookies of a request, by name and value, as they were written:
-// a quoted value is not the value in quotes, and no name is skipped because it is
-// an odd one. Whoever comes behind may read them as he likes, but what was read
-// here is what [dropCookies] takes away.
+// crumbs yields the cookies of a request, by name and value, as they were written: it keeps
+// quotes and skips no unusual name. Software behind may read cookies in another way, but
+// [dropCookies] removes what was read here.
 func crumbs(header http.Header) func(yield func(name, value string) bool) {
 	return func(yield func(name, value string) bool) {
 		for _, line := range header["Cookie"] {
@@ -44,8 +42,8 @@ func cut(crumb string) (name, value string, ok bool) {
 	return strings.Trim(name, " \t"), strings.Trim(value, " \t"), ok
 }
 
-// dropCookies takes the cookies of these names out of a request and leaves the
-// others as they stand.
+// dropCookies removes the cookies of these names from a request and leaves the others as they
+// are.
 func dropCookies(header http.Header, names ...string) {
 	var lines []string
 	for _, line := range header["Cookie"] {
@@ -67,7 +65,7 @@ func dropCookies(header http.Header, names ...string) {
 	header["Cookie"] = lines
 }
 
-// isOneOf compares without case: a lenient reader behind might.
+// isOneOf ignores case, as software behind might.
 func isOneOf(name string, names []string) bool {
 	for _, n := range names {
 		if strings.EqualFold(name, n) {

@@ -1,4 +1,5 @@
-// Package auth takes the credential from a request and asks who it is.
+// Package auth reads the credential of a request and returns its [identity.Principal] or
+// [identity.Account]. It has the directives modelgate_auth and modelgate_stepup.
 package auth
 
 import (
@@ -8,15 +9,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// refusal is the one answer to a key that is unknown, malformed, revoked,
-// expired, or of a disabled user: equal in bytes, so that nothing can be
-// learned from it.
+// refusal is the one answer to a key that is unknown, malformed, revoked, expired, or of a
+// disabled user. Its bytes are equal, so that nothing can be learned from it.
 var refusal = fault.New(fault.Unauthorized, "the API key is missing or not valid; send it as \"Authorization: Bearer sk-...\" or \"x-api-key: sk-...\"")
 
-// Credential returns the API key of a request, from Authorization or x-api-key
-// and from nowhere else. Two that differ are INVALID_PARAMETER, because a
-// gateway that picks one lets the caller be somebody else to whoever picks the
-// other.
+// Credential returns the API key of a request, from Authorization or x-api-key only. Two that
+// differ are INVALID_PARAMETER: if the gateway picked one, software behind could pick the other
+// and see another caller.
 func Credential(header http.Header) (string, *fault.Fault) {
 	authorization, f := single(header, "Authorization")
 	if f != nil {
@@ -45,7 +44,7 @@ func Credential(header http.Header) (string, *fault.Fault) {
 	return token, nil
 }
 
-// differ is the answer to two credentials of which one would have to be picked.
+// differ is the answer to two credentials that differ.
 var differ = fault.At(fault.InvalidParameter, "Authorization", "Authorization and x-api-key hold different credentials; send one")
 
 // bearer returns the token in the value of an Authorization header, if it is of

@@ -23,10 +23,9 @@ func init() {
 	})
 }
 
-// Auth lets a request pass only with an API key in force, whatever its path. It
-// guards routes that have no gate of their own; the other modelgate directives
-// demand their credential themselves. The credential does not go further: not
-// upstream, and not into the logs of what comes behind.
+// Auth lets a request pass only with an API key in force, whatever its path. It guards routes that
+// have no check of their own; the other modelgate directives check their credential themselves. The
+// credential is removed from the request, so that neither upstreams nor logs behind see it.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -62,7 +61,7 @@ func (a *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return reply.Pass(w, r, next, a.app.VersionHeader)
 }
 
-// Name puts who calls into the placeholders of a request.
+// Name sets the placeholders that name the principal of a request.
 func Name(repl *caddy.Replacer, principal *identity.Principal) {
 	if repl != nil {
 		repl.Set("http.auth.user.id", principal.UserID)
@@ -75,7 +74,7 @@ func (a *Auth) principal(r *http.Request) (*identity.Principal, *fault.Fault) {
 	if f != nil {
 		return nil, f
 	}
-	// The runtime is needed for the look-up alone: what comes behind does not use it.
+	// Only the look-up needs the runtime.
 	defer leave()
 	return Authenticate(r, runtime.Directory)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// Payer is who pays for what a principal asks for, and under which budgets: of the key
-// the operator's and the owner's, and the user's. One that is not set has no limit.
+// Payer returns who pays for the requests of a principal, and under which budgets: of the key,
+// the operator's and the owner's, and the user's. A budget that is not set does not limit.
 func Payer(p *identity.Principal) ledger.Payer {
 	who := ledger.Payer{User: p.UserID}
 	if l := p.OperatorLimits; l.Budget > 0 {
@@ -37,7 +37,7 @@ func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.P
 	case err == nil:
 		return nil
 	case !errors.As(err, &short):
-		return silent(err)
+		return fault.FromStore(err)
 	}
 	return short.Fault("", "")
 }
@@ -48,6 +48,25 @@ func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.P
 func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limit.Subject) {
 	l := p.UserLimits
 	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{
-		RequestsPerSecond: l.RequestsPerSecond, TokensPerMinute: l.TokensPerMinute, Streams: l.Streams,
+		Requests: limit.PerSecond(l.RequestsPerSecond), Units: limit.PerMinute(l.TokensPerMinute), Concurrent: l.Streams,
 	}}
+}
+
+// RateLimited returns the answer to a principal whose rates [Subjects] returned: RATE_LIMITED. Units
+// are tokens.
+func RateLimited(r *limit.Refusal) *fault.Fault {
+	whose := "key"
+	if r.OfUser {
+		whose = "account"
+	}
+	one := 0
+	if r.Limit == 1 {
+		one = 1
+	}
+	words := [...][2]string{
+		limit.Requests:   {"requests per second", "request per second"},
+		limit.Units:      {"tokens per minute", "token per minute"},
+		limit.Concurrent: {"streams at once", "stream at once"},
+	}[r.What][one]
+	return fault.New(fault.RateLimited, "the limit of %d %s of your %s is reached", r.Limit, words, whose).After(r.RetryAfter)
 }

@@ -23,17 +23,14 @@ func init() {
 	})
 }
 
-// StepUp lets a request pass only if its user is logged in, by a session or an
-// access token, and has proved his second factor by this credential a short
-// while ago, at POST /api/verify. Who has no second factor does not pass: he has
-// nothing to prove it by. It guards what an operator serves beside the gateway;
-// the console's own routes know what they demand. Refusals are in the shape of
-// the console: 401 NOT_LOGGED_IN or SECOND_FACTOR_REQUIRED, 403
-// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+// StepUp lets a request pass only if its user is logged in, by a session or an access token, and
+// the credential has a step-up in force, granted at POST /api/verify. A user without a second
+// factor does not pass. The directive guards what an operator serves beside the gateway; the
+// console's routes have their own checks. Refusals have the form of the console: 401 NOT_LOGGED_IN
+// or SECOND_FACTOR_REQUIRED, 403 VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
 //
-// The credential does not go further: neither the gateway's cookies, nor
-// Authorization, nor X-Api-Key. What the page of another site has a browser
-// send with the cookie is refused, unless it only reads.
+// The gateway's cookies, Authorization and X-Api-Key are removed from the request. A request with a
+// session that another site's page may have sent is refused, unless it only reads.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -73,17 +70,17 @@ func (s *StepUp) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return reply.Pass(w, r, next, s.app.VersionHeader)
 }
 
-// CeremonyCookie is what the cookie is called that binds a log-in by passkey to
-// the browser in which it was begun, by the name of the session's.
+// CeremonyCookie returns the name of the cookie that binds a log-in by passkey to its browser, given
+// the name of the session's cookie.
 func CeremonyCookie(session string) string { return session + "_passkey" }
 
-// account returns who may pass.
+// account returns the account of a request that may pass.
 func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 	runtime, leave, f := s.app.Enter(r.Context())
 	if f != nil {
 		return nil, f
 	}
-	// The runtime is needed for the look-ups alone: what comes behind does not use it.
+	// Only the look-ups need the runtime.
 	defer leave()
 	cookie, _ := s.app.Cookie()
 	account, f := Account(r, runtime.Directory, cookie)
@@ -96,12 +93,12 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 		return nil, fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 	}
 	if err := runtime.Directory.Fresh(r.Context(), account); err != nil {
-		return nil, silent(err)
+		return nil, fault.FromStore(err)
 	}
-	// Fresh asks nothing of who has no factor.
+	// Fresh passes users without a factor.
 	factors, err := runtime.Directory.Factors(r.Context(), account.UserID)
 	if err != nil {
-		return nil, silent(err)
+		return nil, fault.FromStore(err)
 	}
 	if !factors.TOTP && len(factors.Passkeys) == 0 {
 		return nil, fault.New(fault.VerificationRequired, "this needs a second factor, and there is none on your account; set one up, then verify")
@@ -109,8 +106,8 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 	return account, nil
 }
 
-// acting is a request by what it may do: one that asks for another protocol, as a
-// WebSocket's does, only looks like one that reads.
+// acting returns the request as the cross-origin check must see it: a GET that asks for another
+// protocol, such as WebSocket, may do more than read.
 func acting(r *http.Request) *http.Request {
 	if r.Header.Get("Upgrade") == "" {
 		return r

@@ -28,13 +28,13 @@ type call struct {
 	id      string
 	started time.Time
 
-	runtime   *caddymodule.Runtime
-	principal *identity.Principal
-	standing  limit.Standing // of the caller's rates, when the call began
-	request   request
-	body      *body
-	answer    *answer
-	bill      bill
+	runtime    *caddymodule.Runtime
+	principal  *identity.Principal
+	rateLimits limit.RateLimitStatus // of the caller's rates, when the call began
+	request    request
+	body       *body
+	answer     *answer
+	bill       bill
 
 	ctx      context.Context // of the call to the backend; cancelled with a cause
 	cancel   context.CancelCauseFunc
@@ -142,7 +142,7 @@ func (c *call) mayUse(param, model string) *fault.Fault {
 // refuse answers what the gate decided.
 func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
-	c.showStanding(w.Header(), f)
+	c.showRateLimits(w.Header(), f)
 	if c.body == nil {
 		c.route.dialect.RefuseUnread(w, r, f, c.id)
 	} else {

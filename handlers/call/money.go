@@ -99,16 +99,16 @@ func (c *call) ask() catalog.Ask {
 func (c *call) admit(r *http.Request) *fault.Fault {
 	limits := &c.block.app.Limits
 	key, user := auth.Subjects(c.principal, limits)
-	grant, refused := c.runtime.Rates.Admit(c.started, limit.Call{Key: key, User: user, Tokens: usage.Estimate(max(r.ContentLength, 0))})
+	grant, refused := c.runtime.Rates.Admit(c.started, limit.Request{Key: key, User: user, Units: usage.Estimate(max(r.ContentLength, 0))})
 	if refused != nil {
-		c.standing = refused.Standing
-		return refused.Fault()
+		c.rateLimits = refused.Status
+		return auth.RateLimited(refused)
 	}
-	c.bill.grant, c.standing = grant, grant.Standing
+	c.bill.grant, c.rateLimits = grant, grant.Status
 	var f *fault.Fault
 	switch {
 	case c.route.free:
-		if refused = c.runtime.Rates.Spend(c.started, "count_tokens/"+c.principal.UserID, 1, limits.CountTokensPerMinute); refused != nil {
+		if refused = c.runtime.Rates.Take(c.started, "count_tokens/"+c.principal.UserID, 1, limit.PerMinute(limits.CountTokensPerMinute)); refused != nil {
 			f = fault.New(fault.RateLimited, "the limit of %d counts of tokens per minute of your account is reached", refused.Limit).After(refused.RetryAfter)
 		}
 	case c.block.app.CallsCost():
@@ -123,9 +123,9 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 // extend holds the caller to the rates that depend on the body.
 func (c *call) extend() *fault.Fault {
 	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.stream)
-	c.standing = c.bill.grant.Standing
+	c.rateLimits = c.bill.grant.Status
 	if refused != nil {
-		return refused.Fault()
+		return auth.RateLimited(refused)
 	}
 	return nil
 }
@@ -162,16 +162,13 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 		return nil
 	}
 	var short *ledger.Short
-	var f *fault.Fault
 	switch {
 	case errors.Is(err, ledger.ErrOneAtATime):
 		return oneAtATime
 	case errors.As(err, &short):
 		return c.unaffordable(short)
-	case errors.As(err, &f):
-		return f
 	}
-	return storeSilent
+	return fault.FromStore(err)
 }
 
 // oneAtATime refuses a call while another one is under way, if the user is restricted

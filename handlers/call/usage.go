@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
@@ -61,10 +60,10 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *cadd
 	budgets := auth.Payer(p).Budgets
 	var err error
 	if answer.Budget, err = leastLeft(r.Context(), runtime, p.UserID, budgets[:2]); err != nil {
-		return storeSilent
+		return fault.FromStore(err)
 	}
 	if answer.User.Budget, err = leastLeft(r.Context(), runtime, p.UserID, budgets[2:]); err != nil {
-		return storeSilent
+		return fault.FromStore(err)
 	}
 	now := runtime.Store.Now()
 	today := ledger.DayOf(now)
@@ -78,7 +77,7 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *cadd
 		return true
 	})
 	if err != nil {
-		return storeSilent
+		return fault.FromStore(err)
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, reply.DialectOf(r, b.app.VersionHeader), requestID, answer)
@@ -109,11 +108,8 @@ func leastLeft(ctx context.Context, runtime *caddymodule.Runtime, user string, b
 }
 
 func ratesOf(s limit.Subject) rates {
-	return rates{limited(s.Rates.RequestsPerSecond), limited(s.Rates.Streams), limited(s.Rates.TokensPerMinute)}
+	return rates{limited(s.Rates.Requests.Limit), limited(s.Rates.Concurrent), limited(s.Rates.Units.Limit)}
 }
-
-// storeSilent is what a caller hears of a store that does not answer.
-var storeSilent = fault.New(fault.StoreUnavailable, "the gateway cannot answer now; try again later").After(5 * time.Second)
 
 func limited(n int64) *int64 {
 	if n == 0 {

@@ -38,7 +38,7 @@ func register(req *request, in credentials) error {
 	if !req.console.app.OpenRegistration() {
 		return fault.New(fault.Forbidden, "accounts are made by the operator here; registration is closed")
 	}
-	made, err := req.runtime.Directory.Register(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Pace())
+	made, err := req.runtime.Directory.Register(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (in passwordReset) check() *fault.Fault {
 
 // resetPassword sets a password by the one-time code of an operator.
 func resetPassword(req *request, in passwordReset) error {
-	if err := req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.Pace()); err != nil {
+	if err := req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.LoginLimits()); err != nil {
 		return err
 	}
 	return req.answer(struct{}{})

@@ -44,25 +44,23 @@ func (c *Console) perMinute(class rate) int64 {
 // sender is unknown. A slow body holds one of them until it is read.
 const anonymousAtOnce = 32
 
-// admit counts the request. The limiter counts tokens by the minute, which are requests
-// here, and streams, which are open requests of unknown senders.
+// admit counts the request. Requests of unknown senders count as concurrent, too.
 func (req *request) admit(class rate) *fault.Fault {
-	whose, rates := auth.Network(req.r), limit.Rates{TokensPerMinute: req.console.perMinute(class), Streams: anonymousAtOnce}
+	whose, rates := auth.Network(req.r), limit.Rates{Requests: limit.PerMinute(req.console.perMinute(class)), Concurrent: anonymousAtOnce}
 	anonymous := req.account == nil
 	if !anonymous && class != logins {
 		whose = req.owner()
 	}
-	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Call{
-		User:   limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
-		Tokens: 1,
-		Stream: anonymous,
+	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Request{
+		User:       limit.Subject{ID: "console/" + string(class) + "/" + whose, Rates: rates},
+		Concurrent: anonymous,
 	})
 	switch {
 	case refused == nil:
-	case refused.What == limit.Streams:
+	case refused.What == limit.Concurrent:
 		return fault.New(fault.RateLimited, "%d %s of one address are read at once", anonymousAtOnce, class).After(refused.RetryAfter)
 	default:
-		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.TokensPerMinute, class).After(refused.RetryAfter)
+		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.Requests.Limit, class).After(refused.RetryAfter)
 	}
 	req.grant = grant
 	if !anonymous {
@@ -73,7 +71,7 @@ func (req *request) admit(class rate) *fault.Fault {
 
 // endGrant ends the count among the requests of unknown senders: the sender is known now,
 // or the request has ended.
-func (req *request) endGrant() { req.grant.End(req.runtime.Store.Now(), 1) }
+func (req *request) endGrant() { req.grant.End(req.runtime.Store.Now(), 0) }
 
 // owner returns the id for which the requests and bodies of an authenticated caller are
 // counted. A caller that has proved only the password is not counted for the user.

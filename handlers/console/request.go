@@ -79,7 +79,7 @@ func (req *request) run(rt *route, wrongMethod *fault.Fault) {
 		err = rt.serve(req, in)
 	}
 	if rt.event != "" {
-		req.console.app.Metrics().Auth(rt.event, req.fault(err))
+		req.console.app.Metrics().Auth(rt.event, fault.OrInternal(err, req.id))
 	}
 	if err != nil {
 		req.refuse(err)
@@ -171,19 +171,9 @@ func (req *request) identify(who reply.Credential) *fault.Fault {
 	return nil
 }
 
-// fault returns what the caller is told of an error: a fault as it is, and of any other
-// error only that it happened.
-func (req *request) fault(err error) *fault.Fault {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) {
-		return f
-	}
-	return reply.Internal(req.id)
-}
-
 // refuse answers an error, and logs one that is no fault.
 func (req *request) refuse(err error) {
-	f := unverified(req.fault(err))
+	f := unverified(fault.OrInternal(err, req.id))
 	if f.Code == fault.Internal && !errors.Is(err, context.Canceled) { // else the caller has disconnected
 		req.console.logger.Error("a console request failed", zap.String("request_id", req.id),
 			zap.String("path", req.r.URL.Path), zap.Error(err))

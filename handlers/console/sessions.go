@@ -1,6 +1,9 @@
 package console
 
-import "github.com/caddy-modelgate/modelgate/internal/identity"
+import (
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+)
 
 // listSessions answers where the user is logged in.
 func listSessions(req *request, _ query, p paging) ([]identity.Session, int64, error) {
@@ -43,6 +46,6 @@ func endSessions(req *request) error {
 }
 
 // listActivity answers what was done to the account, the latest first.
-func listActivity(req *request, _ query, p paging) ([]identity.Event, int64, error) {
-	return req.runtime.Directory.Activity(req.r.Context(), req.account.UserID, p.skip(), p.size)
+func listActivity(req *request, _ query, p paging) ([]audit.Event, int64, error) {
+	return req.runtime.Directory.Audit.Activity(req.r.Context(), req.account.UserID, p.skip(), p.size)
 }

@@ -83,9 +83,9 @@ func composeTask(req *request) error {
 		return err
 	}
 	key, user := auth.Subjects(composer, &req.console.app.Limits)
-	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Call{Key: key, User: user})
+	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Request{Key: key, User: user})
 	if refused != nil {
-		return refused.Fault()
+		return auth.RateLimited(refused)
 	}
 	defer func() { grant.End(req.runtime.Store.Now(), 0) }()
 

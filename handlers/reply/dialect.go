@@ -196,12 +196,6 @@ func Stamp(header http.Header, d Dialect, requestID string) {
 	}
 }
 
-// Internal returns the fault of a request that failed in the gateway. The log has the error
-// under the id of the request.
-func Internal(requestID string) *fault.Fault {
-	return fault.New(fault.Internal, "something went wrong; it has been logged under %s", requestID)
-}
-
 // RefuseRequest answers f to a request whose body was read to its end, or was not.
 func (d Dialect) RefuseRequest(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string, read bool) {
 	if read {

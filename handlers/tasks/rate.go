@@ -35,9 +35,9 @@ var (
 	// call without tokens.
 	calls = rate{"calls", func(req *request) (func(), *fault.Fault) {
 		key, user := auth.Subjects(req.principal, &req.tasks.app.Limits)
-		end, refused := req.count(limit.Call{Key: key, User: user})
+		end, refused := req.count(limit.Request{Key: key, User: user})
 		if refused != nil {
-			return nil, refused.Fault()
+			return nil, auth.RateLimited(refused)
 		}
 		return end, nil
 	}}
@@ -57,8 +57,8 @@ var (
 		if q.Fault != nil || req.wait == 0 {
 			return nil, q.Fault
 		}
-		end, refused := req.count(limit.Call{
-			User: limit.Subject{ID: "waits/" + req.principal.UserID, Rates: limit.Rates{Streams: maxWaits}}, Stream: true,
+		end, refused := req.count(limit.Request{
+			User: limit.Subject{ID: "waits/" + req.principal.UserID, Rates: limit.Rates{Concurrent: maxWaits}}, Concurrent: true,
 		})
 		if refused != nil {
 			return nil, fault.At(fault.RateLimited, "wait", "your account has %d requests with `wait` open; allowed: %d", maxWaits, maxWaits).After(refused.RetryAfter)
@@ -66,13 +66,11 @@ var (
 		return end, nil
 	}}
 
-	// notices are counted by address. The limiter counts tokens by the minute, which are
-	// requests here.
+	// notices are counted by address.
 	notices = rate{"notices", func(req *request) (func(), *fault.Fault) {
-		end, refused := req.count(limit.Call{
-			User:   limit.Subject{ID: "notice/" + auth.Network(req.r), Rates: limit.Rates{TokensPerMinute: noticesPerMinute, Streams: noticesAtOnce}},
-			Tokens: 1,
-			Stream: true,
+		end, refused := req.count(limit.Request{
+			User:       limit.Subject{ID: "notice/" + auth.Network(req.r), Rates: limit.Rates{Requests: limit.PerMinute(noticesPerMinute), Concurrent: noticesAtOnce}},
+			Concurrent: true,
 		})
 		if refused != nil {
 			return nil, fault.New(fault.RateLimited, "too many notices come from this address").After(refused.RetryAfter)
@@ -81,12 +79,13 @@ var (
 	}}
 )
 
-func (req *request) count(call limit.Call) (end func(), refused *limit.Refusal) {
-	grant, refused := req.runtime.Rates.Admit(time.Now(), call)
-	return func() { grant.End(time.Now(), call.Tokens) }, refused
+// count counts a request until end is called.
+func (req *request) count(counted limit.Request) (end func(), refused *limit.Refusal) {
+	grant, refused := req.runtime.Rates.Admit(time.Now(), counted)
+	return func() { grant.End(time.Now(), counted.Units) }, refused
 }
 
 // spend counts something of which a user may have so much in a minute, over all keys.
 func (req *request) spend(what string, n, perMinute int64) *limit.Refusal {
-	return req.runtime.Rates.Spend(time.Now(), what+"/"+req.principal.UserID, n, perMinute)
+	return req.runtime.Rates.Take(time.Now(), what+"/"+req.principal.UserID, n, limit.PerMinute(perMinute))
 }

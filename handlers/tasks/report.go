@@ -5,6 +5,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
 // report writes the log line of a submission. It has neither prompts nor links.
@@ -46,7 +48,7 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	case l.disconnected(l.err):
 		enc.AddInt("status", statusDisconnected)
 	default:
-		f := l.fault(l.err)
+		f := fault.OrInternal(l.err, l.id)
 		enc.AddInt("status", f.Status())
 		enc.AddString("code", string(f.Code))
 	}

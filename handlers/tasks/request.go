@@ -195,23 +195,13 @@ func (req *request) answer(what any) error {
 // statusDisconnected is the status in the access log if the client has disconnected.
 const statusDisconnected = 499
 
-// fault returns what the caller is told of an error: a fault as it is, and of any other
-// error only that it happened.
-func (req *request) fault(err error) *fault.Fault {
-	var f *fault.Fault
-	if errors.As(err, &f) {
-		return f
-	}
-	return reply.Internal(req.id)
-}
-
 // refuse answers an error, and logs the cause of a failure of the gateway.
 func (req *request) refuse(err error) {
 	if req.disconnected(err) {
 		req.w.WriteHeader(statusDisconnected)
 		return
 	}
-	f := req.fault(err)
+	f := fault.OrInternal(err, req.id)
 	if plain := error(f); err != plain && f.Status() >= http.StatusInternalServerError {
 		req.tasks.logger.Error("a request for a task failed", zap.String("request_id", req.id),
 			zap.String("path", req.route.path), zap.Error(err))

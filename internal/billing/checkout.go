@@ -202,7 +202,7 @@ func (b *Service) changeOrder(ctx context.Context, tradeNo string, fn func(stora
 			return fn(t, o)
 		})
 		if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) || try == unknownTries {
-			return ledger.Unavailable(err)
+			return fault.OfStore(err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"pgregory.net/rapid"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -171,7 +172,7 @@ func (h *history) end(r *rapid.T) {
 
 // calm uses up a fault that was planned and has not come.
 func (h *history) calm(r *rapid.T) {
-	h.refused(r, func() error { return ledger.Unavailable(h.store.Flush(h.t.Context())) })
+	h.refused(r, func() error { return fault.OfStore(h.store.Flush(h.t.Context())) })
 }
 
 func (h *history) call(r *rapid.T) {
@@ -314,7 +315,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	}
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
 		add := func(_, record []byte) bool {
-			var e identity.Event
+			var e audit.Event
 			if err := storage.DecodeRecord(record, &e); err != nil {
 				t.Error(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -15,7 +15,7 @@ import (
 
 // mismatchesKept is how long mismatches are listed, and how long a notice waits
 // for its payment.
-const mismatchesKept = identity.AuditKept
+const mismatchesKept = audit.Kept
 
 // Mismatch is a well-signed notice that fitted no order. It credited nothing.
 type Mismatch struct {
@@ -74,11 +74,11 @@ func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time,
 	if err := mismatches.Put(t, nil, m); err != nil {
 		return err
 	}
-	a.event = &identity.Event{
+	a.event = &audit.Event{
 		Actor: a.provider, Action: "topup.mismatch", User: user,
 		Detail: detail(string(m.Kind), m.Event, m.TradeNo, amountOf(m.Amount, m.Currency), m.Reason),
 	}
-	return identity.Record(ctx, t, now, a.event)
+	return audit.Record(ctx, t, now, a.event)
 }
 
 // awaited applies what was told of a payment before the payment itself, in the

@@ -8,7 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -64,7 +65,7 @@ type application struct {
 	currency string // of the ledger; empty: none is recorded
 
 	outcome Outcome
-	event   *identity.Event // to be told when it is durable
+	event   *audit.Event // to be told when it is durable
 }
 
 // errOvertaken means that another notice has changed the order since it was read. The
@@ -90,10 +91,10 @@ func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice)
 		err = a.try(ctx)
 	}
 	if err != nil {
-		return Outcome{}, ledger.Unavailable(err)
+		return Outcome{}, fault.OfStore(err)
 	}
 	if a.event != nil {
-		b.directory.Told(*a.event)
+		b.directory.Audit.OnAudit(*a.event)
 		if a.outcome.Result == Mismatched {
 			b.log.Warn("a payment notice fits no order", zap.String("provider", provider), zap.String("kind", string(n.Kind)),
 				zap.String("event", a.notice.Event), zap.String("trade_no", a.notice.TradeNo), zap.String("reason", a.outcome.Reason))
@@ -277,11 +278,11 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		return nil
 	}
 	a.outcome.Result = Applied
-	a.event = &identity.Event{
+	a.event = &audit.Event{
 		Actor: a.provider, Action: "topup." + string(a.notice.Kind), User: user,
 		Detail: detail("order "+order.TradeNo, amountOf(a.told(order), order.Currency), a.notice.Payment, a.notice.Dispute),
 	}
-	if err := identity.Record(ctx, t, now, a.event); err != nil {
+	if err := audit.Record(ctx, t, now, a.event); err != nil {
 		return err
 	}
 	return notices.Put(t, nil, a.record(a.notice, now, order))

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -67,16 +67,16 @@ func (b *Service) SetPreference(ctx context.Context, user string, p Preference) 
 		return fault.At(fault.InvalidParameter, "preference", "preference is %s, %s, %s or %s",
 			SubscriptionFirst, WalletFirst, SubscriptionOnly, WalletOnly)
 	}
-	var event *identity.Event
+	var event *audit.Event
 	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
 		account, err := readAccount(t, user)
 		if err != nil || account.preference() == p {
 			return err
 		}
 		account.Preference = p
-		event = &identity.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
+		event = &audit.Event{Actor: user, Action: "subscription.preference", User: user, Detail: string(p)}
 		now := b.store.Now()
-		if err := errors.Join(identity.Record(ctx, t, now, event), accounts.Put(t, nil, account)); err != nil {
+		if err := errors.Join(audit.Record(ctx, t, now, event), accounts.Put(t, nil, account)); err != nil {
 			return err
 		}
 		r, err := readSummary(t, user, now)
@@ -87,7 +87,7 @@ func (b *Service) SetPreference(ctx context.Context, user string, p Preference) 
 		return err
 	})
 	if err == nil && event != nil {
-		b.directory.Told(*event)
+		b.directory.Audit.OnAudit(*event)
 	}
 	return err
 }

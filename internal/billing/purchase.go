@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -48,7 +48,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 			}
 		}
 		return b.charge(ctx, user, x.plan, "plan_id")
-	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		return x.begin(t, now, user)
 	}))
 }
@@ -80,13 +80,13 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 		return Receipt{}, err
 	}
 	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
-	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		before, err := subscriptions.Find(t, &claimedPlans, user, planID)
 		if err != nil {
-			return Receipt{}, identity.Event{}, err
+			return Receipt{}, audit.Event{}, err
 		}
 		if before != nil {
-			return Receipt{}, identity.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before.ID)
+			return Receipt{}, audit.Event{}, fault.At(fault.AlreadyClaimed, "plan_id", "the plan %d was claimed before, as subscription %d", planID, before.ID)
 		}
 		return x.begin(t, now, user)
 	}))
@@ -116,10 +116,10 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 		}
 		x.price = x.plan.Price
 		return b.charge(ctx, user, x.plan, "subscription_id")
-	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		s, err := renewable(t, user, subscriptionID)
 		if err != nil {
-			return Receipt{}, identity.Event{}, err
+			return Receipt{}, audit.Event{}, err
 		}
 		return x.extend(t, now, s)
 	}))
@@ -159,7 +159,7 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 			return nil, fault.At(fault.PlanNotFound, "plan_id", "there is no plan %d", planID)
 		}
 		return nil, nil
-	}, func(t *ledger.Txn, now time.Time) (Receipt, identity.Event, error) {
+	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		return x.begin(t, now, user.ID)
 	}))
 }

@@ -348,7 +348,7 @@ func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 		if p == WalletOnly {
 			want++
 		}
-		if have := f.keys("activity"); have != want {
+		if have := f.keys("audit"); have != want {
 			t.Errorf("after change %d the audit has %d lines, want %d", i, have, want)
 		}
 	}

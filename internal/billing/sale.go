@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -53,27 +53,27 @@ var actions = map[saleKind]string{
 const maxLive = 1000
 
 // begin makes a new subscription of a deal.
-func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identity.Event, error) {
+func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.Event, error) {
 	r, err := readSummary(t, user, now)
 	if err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	if x.kind == bought {
 		if err := r.mayBuy(x.plan); err != nil {
-			return Receipt{}, identity.Event{}, err
+			return Receipt{}, audit.Event{}, err
 		}
 		r.countPurchase(x.plan.ID)
 	}
 	var id int64
 	if _, err := storage.GetRecord(t, counterKey, &id); err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	id++
 	s := &subscriptionRecord{
 		ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), Claimed: x.kind == claimed, First: &firstSale{x.kind, x.id},
 	}
 	if err := storage.SetRecord(t, counterKey, id); err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	receipt, event, err := x.sell(t, now, nil, s, r)
 	if err == nil && len(r.Running) > maxLive {
@@ -84,14 +84,14 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, identit
 
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
-func (x deal) extend(t *ledger.Txn, now time.Time, s *subscriptionRecord) (Receipt, identity.Event, error) {
+func (x deal) extend(t *ledger.Txn, now time.Time, s *subscriptionRecord) (Receipt, audit.Event, error) {
 	before := *s
 	r, err := readSummary(t, s.User, now)
 	if err == nil {
 		err = s.unfold(t)
 	}
 	if err != nil {
-		return Receipt{}, identity.Event{}, err
+		return Receipt{}, audit.Event{}, err
 	}
 	r.remove(s.ID)
 	return x.sell(t, now, &before, s, r)
@@ -99,8 +99,8 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s *subscriptionRecord) (Recei
 
 // sell moves the money and the quota, writes the sale and the subscription, and
 // puts it in the summary.
-func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, r *summary) (Receipt, identity.Event, error) {
-	event := identity.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
+func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, r *summary) (Receipt, audit.Event, error) {
+	event := audit.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
 	}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/keymutex"
@@ -41,21 +42,21 @@ func NewService(store *storage.Store, l *ledger.Ledger, d *identity.Directory, l
 // returns in the same transaction.
 func once[T any](ctx context.Context, b *Service, user string, c ledger.IdempotencyKey,
 	reserve func() (*ledger.Reservation, error),
-	do func(t *ledger.Txn, now time.Time) (T, identity.Event, error),
+	do func(t *ledger.Txn, now time.Time) (T, audit.Event, error),
 ) (answer T, replayed bool, err error) {
-	var event identity.Event
+	var event audit.Event
 	result, replayed, err := b.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (_ any, err error) {
 		now := b.store.Now()
 		if answer, event, err = do(t, now); err != nil {
 			return nil, err
 		}
-		return answer, identity.Record(ctx, t, now, &event)
+		return answer, audit.Record(ctx, t, now, &event)
 	})
 	switch {
 	case err != nil:
 		return *new(T), false, refusal(err)
 	case !replayed:
-		b.directory.Told(event)
+		b.directory.Audit.OnAudit(event)
 		return answer, false, nil
 	}
 	var before T
@@ -104,7 +105,7 @@ func checkReason(reason string, required bool) error {
 
 // view reads.
 func (b *Service) view(ctx context.Context, fn func(storage.Reader) error) error {
-	return ledger.Unavailable(b.store.View(ctx, fn))
+	return fault.OfStore(b.store.View(ctx, fn))
 }
 
 // refusal turns an error of the ledger into the fault of a purchase.
@@ -112,5 +113,5 @@ func refusal(err error) error {
 	if short, ok := errors.AsType[*ledger.Short](err); ok {
 		return short.PurchaseFault()
 	}
-	return ledger.Unavailable(err)
+	return fault.OfStore(err)
 }

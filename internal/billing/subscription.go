@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -225,8 +225,8 @@ func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason str
 	if err != nil {
 		return Subscription{}, err
 	}
-	shown, _, err := once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, identity.Event, error) {
-		e := identity.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(reference(id), reason)}
+	shown, _, err := once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, audit.Event, error) {
+		e := audit.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(reference(id), reason)}
 		s, err := readSubscription(t, user, id)
 		if err != nil {
 			return Subscription{}, e, err

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -35,7 +36,7 @@ func (b *Service) Sweep(ctx context.Context) error {
 		failed = append(failed, b.sweepUser(ctx, user))
 	}
 	if len(expired) > 0 {
-		failed = append(failed, ledger.Unavailable(b.store.Update(ctx, func(t storage.Txn) error {
+		failed = append(failed, fault.OfStore(b.store.Update(ctx, func(t storage.Txn) error {
 			for _, tradeNo := range expired {
 				o, err := readOrder(t, tradeNo)
 				if err == nil && o != nil && o.Status == Pending {

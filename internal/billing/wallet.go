@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -133,9 +133,9 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 		reserve = func() (*ledger.Reservation, error) { return c.reserve(user.ID) }
 	}
 	id := ledger.IDOf(user.ID, c.operation, own.Key)
-	done, replayed, err := once(ctx, b, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, identity.Event, error) {
+	done, replayed, err := once(ctx, b, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, audit.Event, error) {
 		x := WalletChange{User: user.ID, Order: id.String(), Amount: c.amount}
-		event := identity.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
+		event := audit.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
 		legs, err := c.legs(t, user.ID, &x)
 		if err != nil {
 			return x, event, err

@@ -4,6 +4,8 @@
 package fault
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -199,4 +201,34 @@ func (f *Fault) Status() int {
 		return status
 	}
 	return http.StatusInternalServerError
+}
+
+var errStoreUnavailable = New(StoreUnavailable, "the store does not answer").After(5 * time.Second)
+
+// OfStore returns what a caller is told of an error of the store: STORE_UNAVAILABLE, which wraps
+// it. Faults and the end of a context are returned as they are.
+func OfStore(err error) error {
+	if _, ok := errors.AsType[*Fault](err); err == nil || ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errStoreUnavailable, err)
+}
+
+// OrInternal returns the fault in an error of the request with this id, and INTERNAL, which names
+// only the id, if it has none. It returns nil for nil.
+func OrInternal(err error, requestID string) *Fault {
+	f, ok := errors.AsType[*Fault](err)
+	if !ok && err != nil {
+		f = New(Internal, "something went wrong; it has been logged under %s", requestID)
+	}
+	return f
+}
+
+// FromStore returns the fault in an error of an operation on the store, and STORE_UNAVAILABLE if
+// it has none. err is not nil.
+func FromStore(err error) *Fault {
+	if f, ok := errors.AsType[*Fault](err); ok {
+		return f
+	}
+	return errStoreUnavailable
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -21,7 +22,7 @@ func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
 		for _, user := range []User{ann, bob} {
 			err := f.store.Update(ctx, func(txn storage.Txn) error {
 				actor := []string{user.ID, "operator", "stripe"}[i%3]
-				return Record(t.Context(), txn, f.clock.Now(), &Event{Actor: actor, Action: fmt.Sprint("wallet.", i), User: user.ID, Detail: user.Name})
+				return audit.Record(t.Context(), txn, f.clock.Now(), &audit.Event{Actor: actor, Action: fmt.Sprint("wallet.", i), User: user.ID, Detail: user.Name})
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -30,7 +31,7 @@ func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
 	}
 	var got []string
 	for skip := int64(0); ; skip += 2 {
-		events, total, err := f.Activity(ctx, ann.ID, skip, 2)
+		events, total, err := f.Audit.Activity(ctx, ann.ID, skip, 2)
 		if err != nil || total != 6 {
 			t.Fatalf("%d, %v", total, err)
 		}
@@ -48,7 +49,7 @@ func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
 	if strings.Join(got, ", ") != want {
 		t.Errorf("%s", strings.Join(got, ", "))
 	}
-	if events, total, err := f.Activity(ctx, "usr_", 0, 10); err != nil || total != 0 || len(events) != 0 {
+	if events, total, err := f.Audit.Activity(ctx, "usr_", 0, 10); err != nil || total != 0 || len(events) != 0 {
 		t.Errorf("a part of an id has activity: %+v", events)
 	}
 }
@@ -87,7 +88,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	key, _ := f.key(t, "ann", KeySpec{Name: "0"})
 	events := func() int64 {
 		t.Helper()
-		_, total, err := f.Activity(ctx, user.ID, 0, 1)
+		_, total, err := f.Audit.Activity(ctx, user.ID, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	if got := events(); got != before {
 		t.Errorf("%d events of what changed nothing", got-before)
 	}
-	for i := range maxOwnChanges {
+	for i := range audit.MaxOwnChanges {
 		if err := []func() error{profile, rename}[i%2](); err != nil {
 			t.Fatalf("the %dth change: %v", i, err)
 		}
@@ -139,7 +140,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	if got := events(); got != full {
 		t.Errorf("%d events of what was refused", got-full)
 	}
-	if user := must(f.User(ctx, "ann"))(t); user.DisplayName != fmt.Sprint("Ann ", maxOwnChanges-1) || user.Token != nil {
+	if user := must(f.User(ctx, "ann"))(t); user.DisplayName != fmt.Sprint("Ann ", audit.MaxOwnChanges-1) || user.Token != nil {
 		t.Errorf("%+v: it was changed without its event", user)
 	}
 
@@ -153,7 +154,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	if err := f.Unblock(ctx, "operator", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	for range maxOwnChanges {
+	for range audit.MaxOwnChanges {
 		if err := profile(); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +182,7 @@ func TestARefusedProofTellsFromWhere(t *testing.T) {
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	events, _, err := f.Activity(t.Context(), user.ID, 0, 2)
+	events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 2)
 	if err != nil || len(events) != 2 || events[0].Action != "password.refuse" || events[1].Action != "code.refuse" {
 		t.Fatalf("%+v, %v", events, err)
 	}
@@ -198,9 +199,9 @@ func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {
 	user := f.user(t, "ann")
 	for range 11 {
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-			for range MaxActivity / 10 {
+			for range audit.MaxActivity / 10 {
 				f.clock.pass(time.Millisecond)
-				if err := Record(t.Context(), txn, f.clock.Now(), &Event{Actor: user.ID, Action: "x", User: user.ID}); err != nil {
+				if err := audit.Record(t.Context(), txn, f.clock.Now(), &audit.Event{Actor: user.ID, Action: "x", User: user.ID}); err != nil {
 					return err
 				}
 			}
@@ -213,9 +214,9 @@ func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {
 	for _, c := range []struct {
 		skip, limit int64
 		want        int
-	}{{0, 20, 20}, {MaxActivity - 5, 20, 5}, {MaxActivity, 20, 0}, {MaxActivity + 500, 20, 0}} {
-		events, total, err := f.Activity(t.Context(), user.ID, c.skip, c.limit)
-		if err != nil || total != MaxActivity || len(events) != c.want {
+	}{{0, 20, 20}, {audit.MaxActivity - 5, 20, 5}, {audit.MaxActivity, 20, 0}, {audit.MaxActivity + 500, 20, 0}} {
+		events, total, err := f.Audit.Activity(t.Context(), user.ID, c.skip, c.limit)
+		if err != nil || total != audit.MaxActivity || len(events) != c.want {
 			t.Errorf("after %d: %d of %d, %v", c.skip, len(events), total, err)
 		}
 	}

@@ -2,12 +2,11 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -19,11 +18,8 @@ const (
 	backupGroup  = 4
 )
 
-// crockford is Crockford's base 32: no letter that could be taken for another.
-const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-// backupPurpose is what the hashes of backup codes are sealed for, with the id
-// of their user: at 60 bit a stolen store could be searched for them otherwise.
+// backupPurpose is what the hashes of backup codes are sealed for, with the id of their user.
+// Without the seal, a stolen store could be searched for codes of 60 bit.
 const backupPurpose = "backup"
 
 // backupRecord is the backup codes that a user has left.
@@ -38,38 +34,19 @@ type backupRecord struct {
 func drawBackupCodes() []Secret {
 	codes := make([]Secret, backupCodes)
 	for i := range codes {
-		var draw [backupDigits]byte
-		_, _ = rand.Read(draw[:]) // never fails: it ends the process instead
-		var code strings.Builder
-		for n, b := range draw {
-			if n > 0 && n%backupGroup == 0 {
-				code.WriteByte('-')
-			}
-			code.WriteByte(crockford[b%32]) // 256 is a multiple of 32
-		}
-		codes[i] = Secret(code.String())
+		codes[i] = drawCrockford(backupDigits, backupGroup)
 	}
 	return codes
 }
 
-// readBackupCode returns the digits of a backup code as somebody types it: in
-// any case, with or without dashes and spaces, with O for 0 and I or L for 1.
-func readBackupCode(text string) (string, bool) {
-	if len(text) > 4*backupDigits {
-		return "", false
-	}
-	code := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
-	if len(code) != backupDigits || strings.Trim(code, crockford) != "" {
-		return "", false
-	}
-	return code, true
-}
+// readBackupCode returns the digits of a backup code as a person types it.
+func readBackupCode(text string) (string, bool) { return readCrockford(text, backupDigits) }
 
 func hashBackupCode(userID, digits string) Hash {
 	return sha256.Sum256([]byte("backup code\x00" + userID + "\x00" + digits))
 }
 
-// setBackupCodes gives a user these codes in place of those he had.
+// setBackupCodes replaces the backup codes of a user.
 func (d *Directory) setBackupCodes(t storage.Txn, userID string, codes []Secret) error {
 	hashes := make([]byte, 0, len(codes)*len(Hash{}))
 	for _, code := range codes {
@@ -88,8 +65,8 @@ func (d *Directory) putBackupCodes(t storage.Txn, record *backupRecord, hashes [
 	return backupTable.Put(t, nil, record)
 }
 
-// useBackupCode takes a code out of those that a user has left, and tells
-// whether it was among them. All of them are compared.
+// useBackupCode removes a code from those that a user has left, and reports whether it was one of
+// them. It compares all of them.
 func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
 	record, err := backupTable.Get(t, userID)
 	if err != nil || record == nil {
@@ -113,26 +90,19 @@ func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, e
 	return true, d.putBackupCodes(t, record, left)
 }
 
-// RenewBackupCodes gives a user ten new backup codes in place of those he had,
-// by a TOTP code or one of the old ones. It returns the new secret of the
-// session too.
+// RenewBackupCodes replaces the backup codes of a user by ten new ones. It needs a TOTP code or
+// an old backup code. It also returns the new secret of the session.
 func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
 	if err := whole(a); err != nil {
 		return nil, "", err
 	}
 	codes = drawBackupCodes()
-	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*Event, error) {
+	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*audit.Event, error) {
 		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
 			return nil, err
 		}
-		if err := dropStamps(t, a.UserID); err != nil {
-			return nil, err
-		}
-		renewed, err = d.renewSession(t, a)
-		return &Event{Actor: a.UserID, Action: "backup_codes.renew", User: a.UserID, Address: a.Address}, err
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("backup_codes.renew", ""), err
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	return codes, renewed, nil
+	return codes, renewed, err
 }

@@ -65,7 +65,7 @@ func TestAnAddressThatIsGoneIsUsedAgainWhenItIsGivenAgain(t *testing.T) {
 	if shown := must(f.OwnKey(ctx, a, key.ID))(t); shown.CallbackDisabled != at || shown.CallbackURL != address {
 		t.Errorf("shown is %+v", shown)
 	}
-	events, _, err := f.Activity(ctx, a.UserID, 0, 10)
+	events, _, err := f.Audit.Activity(ctx, a.UserID, 0, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,13 +99,13 @@ func TestACeremonyIsAnsweredOnceAlsoInParallel(t *testing.T) {
 		return by(renewed, err)
 	})
 	if ended["done"] != 1 || ended[fault.NotLoggedIn]+ended[fault.PasskeyNotCompleted] != 9 {
-		t.Errorf("one mark verified ten times at once: %v", ended)
+		t.Errorf("one assertion verified ten times at once: %v", ended)
 	}
 	program := f.program(t, User{ID: ann.UserID})
 	expect(t, "a token: finished", f.answered(t, program, v), "")
 	ended = tally(10, func(int) error { return f.verifyByPasskey(t, program) })
 	if ended["done"] != 1 || ended[fault.PasskeyNotCompleted] != 9 {
-		t.Errorf("the mark of a token verified ten times at once: %v", ended)
+		t.Errorf("the assertion of a token verified ten times at once: %v", ended)
 	}
 	options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
 	if err != nil {
@@ -144,7 +144,7 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 	}
 }
 
-// Whoever shares the cookie and has no passkey must not spend the mark that the
+// Whoever shares the cookie and has no passkey must not use the assertion that the
 // owner's has just left.
 func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
 	ann := f.comes(t, f.user(t, "ann"), false)
 	v, _ := f.withPasskey(t, ann)
 	thief := *ann
-	for n := range markPace {
+	for n := range maxAssertionAttempts {
 		expect(t, fmt.Sprintf("the %dth time in vain", n+1), f.verifyByPasskey(t, &thief), fault.PasskeyNotCompleted)
 	}
 	err := f.verifyByPasskey(t, &thief)
@@ -193,15 +193,15 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 		expect(t, fmt.Sprintf("after %v", passes), f.verifyByPasskey(t, ann), want)
 	}
 	expect(t, "a token: finished", f.answered(t, program, v), "")
-	expect(t, "a session by the mark of the token", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
+	expect(t, "a session by the assertion of the token", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 	expect(t, "the token", f.verifyByPasskey(t, program), "")
 
-	// What is dropped for all of a user's credentials takes the marks along.
+	// What is dropped for all of a user's credentials takes the assertions along.
 	expect(t, "finished", f.answered(t, ann, v), "")
-	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return dropStamps(txn, user.ID) }); err != nil {
+	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUps(txn, user.ID) }); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "after all stamps were dropped", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
+	expect(t, "after all step-ups were ended", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 	expect(t, "a token: finished", f.answered(t, program, v), "")
 	expect(t, "the token, verified", f.verifyByPasskey(t, program), "")
 

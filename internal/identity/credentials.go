@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// credentials is the table of what is in force of one class of credentials, and
-// of whom each lets in; it is read without a lock on every call. It is split by
-// the first byte of the hash into maps that are replaced whole, so that a
-// change copies one part in 256.
+// credentials is the table in memory of the credentials of one class that are in force, each with
+// its holder. Every call reads it without a lock. It is split by the first byte of the hash into
+// maps that are replaced whole, so that a change copies one part in 256.
 type credentials[Holder any] struct {
 	shards [256]atomic.Pointer[map[Hash]credential[Holder]]
 
-	mu       sync.Mutex        // held by whoever changes the table
+	mu       sync.Mutex        // guards changes
 	byRecord map[string][]Hash // the hashes in the table, by the id of their record
 }
 
-// credential is whom it lets in and the time from which it is no longer in
-// force; zero means never.
+// credential is the holder of a credential, and the time from which it is no longer in force; the
+// zero time means never.
 type credential[Holder any] struct {
 	holder *Holder
 	until  time.Time
 }
 
-// find returns whom a credential lets in. Most never end, so the clock is read
-// only where it matters.
+// find returns the holder of a credential that is in force. Most credentials never end, so it
+// reads the clock only for those that do.
 func (c *credentials[Holder]) find(hash Hash, now func() time.Time) (*Holder, bool) {
 	shard := c.shards[hash[0]].Load()
 	if shard == nil {
@@ -73,8 +72,7 @@ func (c *credentials[Holder]) load(records iter.Seq2[string, map[Hash]credential
 	}
 }
 
-// put replaces what the table holds of a record by what is in force of it now;
-// by nothing, if nothing is.
+// put replaces the entries of a record by those that are in force now.
 func (c *credentials[Holder]) put(id string, inForce map[Hash]credential[Holder]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,51 +1,55 @@
-// Package identity knows who calls: users, their API keys and access tokens, and
-// the limits of both. Records live in the store; what the hot path needs of them
-// stands in memory, in tables that are right on the next request after a change.
+// Package identity owns users and all by which they are authenticated: API keys, access tokens,
+// passwords, sessions and second factors; and the limits of users and keys. [Directory] has all
+// operations. A [Principal] is the caller of a model, by an API key; an [Account] is the caller of the
+// console, by a session or an access token. Records are in the store, in the tables of tables.go.
+// The keys and tokens in force are in memory too, and a change acts on the next request. It
+// imports no package that serves requests, and not the ledger.
 package identity
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Directory is the users, keys and tokens of one store.
+// Directory is the users, keys and tokens of one store. Its methods may be called concurrently.
 type Directory struct {
+	// Audit records the changes that are made here.
+	Audit *audit.Log
+
 	store   *storage.Store
 	keyring *seal.Keyring
-	audit   *zap.Logger
 	hasher  *hasher
 
 	// skew is how many steps of 30 s a TOTP code may be early or late.
 	skew atomic.Int32
 
-	// callbacks is what else is asked of a callback address. Nil: nothing.
+	// callbacks is the further check of a callback address. Nil: there is none.
 	callbacks atomic.Pointer[func(url string) error]
 
 	// One table for each class, so that no credential is taken for another.
 	keys   credentials[Principal]
 	tokens credentials[Account]
 
-	// refreshing orders the refreshes of the tables in memory: each reads what
-	// is committed, so the last one to run leaves the newest state.
+	// refreshing orders the refreshes of the tables in memory. Each reads what is committed, so
+	// that the last one leaves the newest state.
 	refreshing sync.Mutex
 }
 
-// Open loads the credentials of all users that are not disabled. What is changed
-// afterwards is told to the audit log, when it is durable. A keyring that is not
-// the store's is refused. Without one, nil, nothing that must be sealed can be
-// made or used: TOTP is closed.
-func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audit *zap.Logger) (*Directory, error) {
-	d := &Directory{store: store, keyring: keyring, audit: audit, hasher: newHasher()}
+// Open loads the credentials of all users that are not disabled. Changes are written to the
+// logger as audit events when they are durable. It refuses a keyring that is not the store's. If
+// keyring is nil, TOTP and callback secrets cannot be made or used.
+func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
+	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: newHasher()}
 	d.skew.Store(defaultSkew)
 	if keyring != nil {
 		if err := keyring.Verify(ctx, store); err != nil {
@@ -60,12 +64,9 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audi
 			}
 			users[user.ID] = user
 		}
-		var keys []*keyRecord
-		for key, err := range keyTable.Scan(r, keyTable.Under()) {
-			if err != nil {
-				return err
-			}
-			keys = append(keys, key)
+		keys, err := collect(keyTable.Scan(r, keyTable.Under()))
+		if err != nil {
+			return err
 		}
 		d.keys.load(func(yield func(string, map[Hash]credential[Principal]) bool) {
 			for _, key := range keys {
@@ -89,9 +90,9 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, audi
 	return d, nil
 }
 
-// Authenticate returns the principal of an API key. It answers false alike for
-// junk, unknown, revoked and expired keys and for keys of disabled users. It
-// reads memory only.
+// Authenticate returns the principal of an API key. It returns false without distinction for text
+// that is no key, for unknown, revoked and expired keys, and for keys of disabled users. It reads
+// only memory.
 func (d *Directory) Authenticate(key string) (*Principal, bool) {
 	hash, ok := keyForm.hash(key)
 	if !ok {
@@ -103,39 +104,35 @@ func (d *Directory) Authenticate(key string) (*Principal, bool) {
 // Count returns the number of credentials that are in force or will expire.
 func (d *Directory) Count() int { return d.keys.count() + d.tokens.count() }
 
-// refreshKeys brings the table in memory up to what is committed about the keys
-// with these ids. If that cannot be read, the keys are shut out: better a
-// caller refused than a revoked key let in.
+// refreshKeys updates the table in memory to what is committed about the keys with these ids. If
+// a key cannot be read, it is removed from the table, so that no revoked key is accepted.
 func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
 	for _, id := range ids {
-		var key *keyRecord
-		var user *userRecord
-		err := d.store.View(context.Background(), func(r storage.Reader) (err error) {
-			if key, err = mustGet(r, &keyTable, id); err != nil {
-				return err
+		inForce, err := view(context.Background(), d, func(r storage.Reader) (map[Hash]credential[Principal], error) {
+			key, err := mustGet(r, &keyTable, id)
+			if err != nil {
+				return nil, err
 			}
-			user, err = mustGet(r, &userTable, key.UserID)
-			return err
+			user, err := mustGet(r, &userTable, key.UserID)
+			if err != nil {
+				return nil, err
+			}
+			return key.inForce(user), nil
 		})
 		if err != nil {
-			d.keys.put(id, nil)
-			continue
+			inForce = nil
 		}
-		d.keys.put(id, key.inForce(user))
+		d.keys.put(id, inForce)
 	}
 }
 
-// refreshToken does the same for the access token of a user.
+// refreshToken is refreshKeys for the access token of a user.
 func (d *Directory) refreshToken(userID string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	var user *userRecord
-	err := d.store.View(context.Background(), func(r storage.Reader) (err error) {
-		user, err = mustGet(r, &userTable, userID)
-		return err
-	})
+	user, err := view(context.Background(), d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, userID) })
 	if err != nil {
 		d.tokens.put(userID, nil)
 		return
@@ -143,12 +140,23 @@ func (d *Directory) refreshToken(userID string) {
 	d.tokens.put(userID, user.inForce())
 }
 
-// unavailable turns an error of the store into what a caller may hear of it.
-// Faults pass as they are.
-func unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) {
+// view returns the result of fn in a read transaction. Its errors are those of [fault.OfStore].
+func view[T any](ctx context.Context, d *Directory, fn func(storage.Reader) (T, error)) (T, error) {
+	var got T
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		got, err = fn(r)
 		return err
+	})
+	return got, fault.OfStore(err)
+}
+
+// collect returns the records of a sequence.
+func collect[R any](records iter.Seq2[*R, error]) (all []*R, err error) {
+	for record, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, record)
 	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+	return all, nil
 }

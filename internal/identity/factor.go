@@ -5,14 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Factors is what a user has to prove himself by, beside his password.
+// Factors are the second factors of a user.
 type Factors struct {
 	TOTP        bool      `json:"totp"`
 	BackupCodes int       `json:"backup_codes"` // how many are left
@@ -29,12 +29,12 @@ const (
 type factorRecord struct {
 	UserID string `json:"user_id"`
 
-	// Handle is the user handle of WebAuthn: 64 random bytes, since passkeys
-	// keep it and show it to whoever holds them (WebAuthn section 14.6.1).
+	// Handle is the user handle of WebAuthn: 64 random bytes, because passkeys keep it and show
+	// it to their holder (WebAuthn section 14.6.1).
 	Handle []byte `json:"handle,omitempty"`
 
-	// Epoch is in every stamp, mark and ceremony of the user: a higher one ends
-	// them all by this one write.
+	// Epoch is in every step-up, passkey assertion and ceremony of the user. Writing a higher one
+	// ends all of them.
 	Epoch int64 `json:"epoch,omitempty"`
 }
 
@@ -47,30 +47,28 @@ func factorEpoch(r storage.Reader, userID string) (int64, error) {
 	return record.Epoch, nil
 }
 
-// Factors returns what a user has.
+// Factors returns the factors of a user.
 func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
-	var has Factors
-	err := d.store.View(ctx, func(r storage.Reader) error {
+	return view(ctx, d, func(r storage.Reader) (has Factors, err error) {
 		totp, err := totpTable.GetOrZero(r, userID)
 		if err != nil {
-			return err
+			return has, err
 		}
 		codes, err := backupTable.GetOrZero(r, userID)
 		if err != nil {
-			return err
+			return has, err
 		}
 		has = Factors{TOTP: totp.Seed != nil, BackupCodes: codes.Left, Passkeys: []Passkey{}}
 		passkeys, err := passkeysOf(r, userID)
 		for _, passkey := range passkeys {
 			has.Passkeys = append(has.Passkeys, passkey.Passkey)
 		}
-		return err
+		return has, err
 	})
-	return has, unavailable(err)
 }
 
-// factorsDue returns the names of the factors that a user has: what is still
-// due after his password.
+// factorsDue returns the names of the factors that a user has, one of which is due after the
+// password; nil if there is none.
 func factorsDue(r storage.Reader, userID string) ([]string, error) {
 	var due []string
 	totp, err := totpTable.GetOrZero(r, userID)
@@ -89,7 +87,7 @@ func factorsDue(r storage.Reader, userID string) ([]string, error) {
 	return due, nil
 }
 
-// whole refuses a session whose second factor is still due.
+// whole fails for a session whose second factor is still due.
 func whole(a *Account) error {
 	if a.HalfOpen {
 		return fault.New(fault.SecondFactorRequired, "the second factor of this log-in is still due")
@@ -97,35 +95,34 @@ func whole(a *Account) error {
 	return nil
 }
 
-// mayEnrol asks for what a new factor demands: the first one the password, so
-// that a stolen cookie does not become a key for ever; each further one a
-// verification by a factor that is there. It tells which of the two it was, for
-// [Directory.mayAdd].
+// mayEnrol fails unless a user may enrol a new factor. The first one needs the password, so that
+// a stolen cookie cannot set up a factor; each further one needs a step-up. It returns which of
+// the two it was, for [Directory.mayAdd].
 func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
 	if err := whole(a); err != nil {
 		return false, err
 	}
-	var due []string
-	err = d.store.View(ctx, func(r storage.Reader) (err error) {
-		if due, err = factorsDue(r, a.UserID); err != nil || due == nil {
-			return err
+	due, err := view(ctx, d, func(r storage.Reader) ([]string, error) {
+		due, err := factorsDue(r, a.UserID)
+		if err != nil || due == nil {
+			return due, err
 		}
-		return d.fresh(r, a)
+		return due, d.fresh(r, a)
 	})
 	switch {
 	case err != nil:
-		return false, unavailable(err)
+		return false, err
 	case due != nil:
 		return false, nil
 	case password == "":
 		return false, fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
 	}
-	return true, d.provePassword(ctx, a, password)
+	return true, d.ProvePassword(ctx, a, password)
 }
 
-// mayAdd judges what was begun anew, in the transaction that ends it: what a
-// password had begun as the first factor must not end beside one that its owner
-// has set up since, nor what a verification had begun after that has expired.
+// mayAdd checks again in the transaction that adds a factor. An enrolment that began as the first
+// factor fails if the user has set up another since, and any other fails if the step-up has
+// expired since.
 func (d *Directory) mayAdd(r storage.Reader, a *Account, first bool) error {
 	if first {
 		return onlyFactor(r, a.UserID)
@@ -133,8 +130,7 @@ func (d *Directory) mayAdd(r storage.Reader, a *Account, first bool) error {
 	return d.fresh(r, a)
 }
 
-// onlyFactor refuses what was begun while its user had no factor, and he has
-// one now.
+// onlyFactor fails if the user has a factor by now, for what was begun while there was none.
 func onlyFactor(r storage.Reader, userID string) error {
 	due, err := factorsDue(r, userID)
 	if err == nil && due != nil {
@@ -144,23 +140,22 @@ func onlyFactor(r storage.Reader, userID string) error {
 	return err
 }
 
-// locked turns an error of the store or of the master key into what a caller may
-// hear of it. The rest is for the log.
+// locked maps an error of the master key to INTERNAL, and an error of the store as
+// [fault.OfStore] does.
 func locked(err error) error {
 	for _, of := range []error{seal.ErrNoKey, seal.ErrBroken, seal.ErrWrongKey} {
 		if errors.Is(err, of) {
 			return fmt.Errorf("%w: %w", fault.New(fault.Internal, "what is sealed for this account cannot be used: the master key is missing or another one"), err)
 		}
 	}
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
-// ResetFactors takes away all that a user has lost: TOTP, backup codes,
-// passkeys, the attempts that were counted and what he has proven by them. He
-// logs in by his password alone and enrols anew. Half-open sessions end: the
-// factor that is due in them is gone.
+// ResetFactors removes TOTP, backup codes and passkeys of a user who has lost them, with the
+// failures that were counted and all step-ups. The user logs in by the password alone and enrols
+// again. Half-open sessions end, because the factor that is due in them is gone.
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -179,39 +174,45 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 		if err != nil {
 			return nil, err
 		}
-		if err := endHalfOpen(t, user.ID); err != nil {
+		sessions, err := sessionsOf(t, user.ID)
+		if err != nil {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, dropStamps(t, user.ID)
+		for _, s := range sessions {
+			if s.Half {
+				if err := removeSession(t, s); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, endStepUps(t, user.ID)
 	})
-	return unavailable(err)
 }
 
-// handle returns the user handle of a user, and draws it the first time.
-func (d *Directory) handle(ctx context.Context, userID string) ([]byte, error) {
+// ensureHandle draws the user handle of a user the first time.
+func (d *Directory) ensureHandle(ctx context.Context, userID string) error {
+	has := func(r storage.Reader) (*factorRecord, error) { return factorTable.GetOrZero(r, userID) }
+	record, err := view(ctx, d, has)
+	if err != nil || record.Handle != nil {
+		return err
+	}
 	drawn := make([]byte, 64)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead
-	var handle []byte
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		record, err := factorTable.GetOrZero(r, userID)
-		if err == nil {
-			handle = record.Handle
-		}
-		return err
-	})
-	if err != nil || handle != nil {
-		return handle, err
-	}
-	err = d.store.Update(ctx, func(t storage.Txn) error {
-		record, err := factorTable.GetOrZero(t, userID)
-		if err != nil {
+	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error {
+		record, err := has(t)
+		if err != nil || record.Handle != nil {
 			return err
 		}
-		if handle = record.Handle; handle != nil {
-			return nil
-		}
-		handle = slices.Clone(drawn)
-		return factorTable.Put(t, nil, &factorRecord{UserID: userID, Handle: handle, Epoch: record.Epoch})
-	})
-	return handle, err
+		record.UserID, record.Handle = userID, drawn
+		return factorTable.Put(t, nil, record)
+	}))
+}
+
+// factorsChanged ends the step-ups of an account's user and returns the new secret of the session. It
+// belongs to every change of a factor by the user.
+func (d *Directory) factorsChanged(t storage.Txn, a *Account) (renewed Secret, err error) {
+	if err := endStepUps(t, a.UserID); err != nil {
+		return "", err
+	}
+	return d.renewSession(t, a)
 }

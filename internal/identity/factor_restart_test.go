@@ -58,9 +58,9 @@ func TestFactorsOutliveARestart(t *testing.T) {
 	end()
 
 	f, end = restarted(t, dir, c)
-	expect(t, "a stamp from before", f.Fresh(t.Context(), ann), "")
+	expect(t, "a step-up from before", f.Fresh(t.Context(), ann), "")
 	expect(t, "a ceremony from before", f.answers(t, ann, v.get(t, begun)), "")
-	expect(t, "a mark", f.verifyByPasskey(t, ann), "")
+	expect(t, "an assertion", f.verifyByPasskey(t, ann), "")
 	expect(t, "a code that was used", f.verify(t, ann, used), fault.VerificationFailed)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), "")
 	for range 4 { // the used code was the first

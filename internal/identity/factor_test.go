@@ -73,7 +73,7 @@ func (f fixture) first(t testing.TB, a *Account) (first bool) {
 		if first = due == nil; err != nil || first {
 			return err
 		}
-		return f.setStamp(txn, a, due[0], f.clock.Now().Unix()+300)
+		return f.grantStepUp(txn, a, due[0], f.clock.Now().Unix()+300)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -207,8 +207,8 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 		t.Errorf("one without a factor is asked for it: %v", err)
 	}
 	f.withTOTP(t, ann)
-	expect(t, "the stamp of a factor that was reset", f.Fresh(t.Context(), ann), fault.VerificationRequired)
-	events, _, err := f.Activity(t.Context(), user.ID, 0, 100)
+	expect(t, "the step-up of a factor that was reset", f.Fresh(t.Context(), ann), fault.VerificationRequired)
+	events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		late := kinds[c.begun](f, thief)
 		// By a factor that is gone since.
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-			return f.setStamp(txn, thief, methodPasskey, f.clock.Now().Unix()+300)
+			return f.grantStepUp(txn, thief, methodPasskey, f.clock.Now().Unix()+300)
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -10,12 +10,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Key is an API key as it is shown: everything but itself.
+// Key is an API key as it is shown: without its secret.
 type Key struct {
 	ID      string `json:"id"`
 	UserID  string `json:"user_id"`
@@ -34,18 +35,18 @@ type Key struct {
 	// seconds; zero when there is none.
 	PreviousUntil int64 `json:"previous_until,omitempty"`
 
-	// CallbackURL is where the ends of this key's tasks are told.
+	// CallbackURL is the address to which the ends of this key's tasks are reported.
 	CallbackURL string `json:"callback_url,omitempty"`
 
-	// CallbackSecretCreated is since when the secret by which callbacks are
-	// signed is in force, and CallbackPreviousUntil when the one before it ends,
-	// in Unix seconds; zero when there is none.
+	// CallbackSecretCreated is when the secret that signs callbacks was made, and
+	// CallbackPreviousUntil when the one before it ends, in Unix seconds; zero when there is
+	// none.
 	CallbackSecretCreated int64 `json:"callback_secret_created,omitempty"`
 	CallbackPreviousUntil int64 `json:"callback_previous_until,omitempty"`
 
-	// CallbackDisabled is since when callbacks are not sent any more, because
-	// their receiver has said that the address is gone, in Unix seconds; zero:
-	// they are. Giving the key an address, be it the same, ends that.
+	// CallbackDisabled is when sending of callbacks stopped because their receiver answered that
+	// the address is gone, in Unix seconds; zero: they are sent. Giving the key an address, even
+	// the same one, starts sending again.
 	CallbackDisabled int64 `json:"callback_disabled,omitempty"`
 }
 
@@ -71,22 +72,21 @@ func (k Key) ExpiresAt() int64 {
 	return min(k.Expires, k.Operator.Expires)
 }
 
-// ofOwner returns the key as its owner is shown it: without what the operator has
-// set, but with when it expires.
+// ofOwner returns the key as its owner sees it: without what the operator has set, except when it
+// expires.
 func (k Key) ofOwner() Key {
 	k.Expires, k.Operator = k.ExpiresAt(), Scope{}
 	return k
 }
 
-// keyRecord is a key as it is stored: with the SHA-256 of its secret and, in a
-// rotation's grace, of the one before.
+// keyRecord is a key as it is stored: with the SHA-256 of its secret and, in the grace of a
+// rotation, of the secret before.
 type keyRecord struct {
 	Key
 	Hash     []byte `json:"hash"`
 	Previous []byte `json:"previous,omitempty"`
 
-	// The secrets by which callbacks are signed, sealed with the purpose
-	// "callback" and the key's id.
+	// The secrets that sign callbacks, sealed with the purpose "callback" and the key's id.
 	CallbackSecret   []byte `json:"callback_secret,omitempty"`
 	CallbackPrevious []byte `json:"callback_previous,omitempty"`
 
@@ -94,7 +94,7 @@ type keyRecord struct {
 	CallbackGone string `json:"callback_gone,omitempty"`
 }
 
-// KeySpec is what is decided about a key, by its owner or by the operator.
+// KeySpec is what its owner or the operator decides about a key.
 type KeySpec struct {
 	Name     string   `json:"name"`
 	Models   []string `json:"models"`    // patterns; none: every model
@@ -105,8 +105,7 @@ type KeySpec struct {
 	CallbackURL string `json:"callback_url"` // absolute, http or https; empty: none
 }
 
-// maxScope bounds the patterns and the ranges of one key: they are walked on
-// every call.
+// maxScope bounds the patterns and the ranges of one key, because every call walks them.
 const maxScope = 64
 
 // draft checks a spec and returns the key it describes, without a secret.
@@ -148,9 +147,8 @@ func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
 	return key, nil
 }
 
-// visible tells whether a text has nothing in it that cannot be seen or that
-// turns around how the rest is seen: letters, marks, digits, punctuation, symbols
-// and the common space.
+// visible reports whether a text has only characters that can be seen and that do not turn around
+// how the rest is shown: letters, marks, digits, punctuation, symbols and the common space.
 func visible(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
 }
@@ -167,16 +165,15 @@ func parseRange(word string) (netip.Prefix, bool) {
 	return r.Masked(), true
 }
 
-// CreateKey makes a key for a user, for an operator, and returns it with its secret,
-// which is shown this once. What the spec allows the key, its owner cannot extend. A
-// disabled user gets none.
+// CreateKey makes a key for a user, for an operator, and returns it with its secret, which is
+// shown only here. The owner cannot extend what the spec allows. A disabled user gets no key.
 func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec KeySpec) (Key, Secret, error) {
 	key, refusal := d.draft(spec)
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
 	key.Operator, key.Scope = key.Scope, Scope{}
-	return d.createKey(ctx, Event{Actor: actor}, idOrName, key, func(storage.Txn, int) error { return nil })
+	return d.createKey(ctx, audit.Event{Actor: actor}, idOrName, key, func(storage.Txn, int) error { return nil })
 }
 
 // draft checks a spec and returns the key it describes, without a secret.
@@ -188,16 +185,16 @@ func (d *Directory) draft(spec KeySpec) (*keyRecord, *fault.Fault) {
 	return key, refusal
 }
 
-// createKey makes the key of a draft for a user, unless may refuses it, which is told
-// how many keys the user has in force. by says who does it. It drops keys that ended
-// long ago.
-func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
+// createKey makes the key of a draft for a user, unless may fails, which is given the number of
+// keys that the user has in force. by is the actor of the event. It drops keys that ended long
+// ago.
+func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	secret := keyForm.draw()
 	key.ID, key.Created = newID("key"), now.Unix()
 	key.take(secret)
 	var dropped []string //nolint:prealloc // almost always none
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
 		if err != nil {
 			return nil, err
@@ -213,74 +210,66 @@ func (d *Directory) createKey(ctx context.Context, by Event, idOrName string, ke
 			return nil, err
 		}
 		key.UserID = user.ID
-		event := &Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
+		event := &audit.Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
 		return event, keyTable.Put(t, nil, key)
 	})
 	d.refreshKeys(append(dropped, key.ID)...)
-	if err != nil {
-		return Key{}, "", unavailable(err)
-	}
-	return key.Key, secret, nil
+	return key.Key, secret, err
 }
 
-// Keys returns the keys of the user with this id or name; of all users when it
-// is empty.
+// Keys returns the keys of the user with this id or name, or of all users if it is empty.
 func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
-	keys := []Key{}
-	err := d.store.View(ctx, func(r storage.Reader) error {
+	return view(ctx, d, func(r storage.Reader) ([]Key, error) {
 		in := keyTable.Under()
 		if idOrName != "" {
 			user, err := FindUser(r, idOrName)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			in = userKeys.Under(user.ID)
 		}
-		for key, err := range keyTable.Scan(r, in) {
-			if err != nil {
-				return err
-			}
+		keys := []Key{}
+		all, err := collect(keyTable.Scan(r, in))
+		for _, key := range all {
 			keys = append(keys, key.Key)
 		}
-		return nil
+		slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
+		return keys, err
 	})
-	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
-	return keys, unavailable(err)
 }
 
-// RevokeKey ends a key for good; calls that have begun run on. Revoking a
-// revoked key changes nothing.
+// RevokeKey ends a key for good. Calls that have begun go on. Revoking a revoked key changes
+// nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
-	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) { return d.revoke(actor, key) })
+	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) { return d.revoke(actor, key) })
 }
 
-func (d *Directory) revoke(actor string, key *keyRecord) (*Event, error) {
+func (d *Directory) revoke(actor string, key *keyRecord) (*audit.Event, error) {
 	if key.Revoked != 0 {
 		return nil, nil
 	}
 	key.Revoked = max(d.store.Now().Unix(), 1)
-	return &Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
+	return &audit.Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
 }
 
-// MaxGrace bounds how long a rotated key may live on.
+// MaxGrace bounds how long the secret before a rotation may stay in force.
 const MaxGrace = 30 * 24 * time.Hour
 
-// RotateKey gives a key a new secret and keeps its id, scope and limits. The
-// old secret works for grace longer, at most 30 days; one that was still in
-// grace from a rotation before ends now.
+// RotateKey gives a key a new secret. Id, scope and limits stay. The old secret stays in force
+// for grace, at most 30 days; one that is in the grace of an earlier rotation ends now.
 func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.Duration) (Key, Secret, error) {
-	return d.rotateKey(actor, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
+	return d.rotateKey(actor, grace, func(fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 		return d.changeKey(ctx, id, fn)
 	})
 }
 
 // rotateKey rotates the key that change finds.
-func (d *Directory) rotateKey(actor string, grace time.Duration, change func(func(*keyRecord) (*Event, error)) (Key, error)) (Key, Secret, error) {
+func (d *Directory) rotateKey(actor string, grace time.Duration, change func(func(*keyRecord) (*audit.Event, error)) (Key, error)) (Key, Secret, error) {
 	if grace < 0 || grace > MaxGrace {
 		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
 	}
 	secret := keyForm.draw()
-	key, err := change(func(key *keyRecord) (*Event, error) {
+	key, err := change(func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
@@ -289,21 +278,18 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
 		}
 		key.take(secret)
-		return &Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
+		return &audit.Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
 	})
-	if err != nil {
-		return Key{}, "", err
-	}
-	return key, secret, nil
+	return key, secret, err
 }
 
-// take makes secret the one by which the key is used.
+// take replaces the secret of the key.
 func (k *keyRecord) take(secret Secret) {
 	hash, _ := keyForm.hash(secret.Reveal())
 	k.Hash, k.Hint = hash[:], keyForm.hint(secret)
 }
 
-// ended says why there is nothing to change about a key any more, if so.
+// ended returns CONFLICT if the key is revoked or has expired.
 func (k *keyRecord) ended(now time.Time) *fault.Fault {
 	switch {
 	case k.Revoked != 0:
@@ -314,17 +300,17 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 	return nil
 }
 
-// changeKey runs fn over a key in one transaction and brings memory up to it.
-func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
+// changeKey runs fn over a key in one transaction and updates memory.
+func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	return d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) { return findKey(r, id) }, fn)
 }
 
-// changeKeyIn is changeKey for whoever finds the key in a way of his own.
+// changeKeyIn is changeKey for the key that find returns.
 func (d *Directory) changeKeyIn(ctx context.Context, id string,
-	find func(storage.Reader) (*keyRecord, error), fn func(*keyRecord) (*Event, error),
+	find func(storage.Reader) (*keyRecord, error), fn func(*keyRecord) (*audit.Event, error),
 ) (Key, error) {
 	var key keyRecord
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		before, err := find(t)
 		if err != nil {
 			return nil, err
@@ -338,7 +324,7 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 	})
 	// Also after an error: an unknown outcome must not leave a revoked key in.
 	d.refreshKeys(id)
-	return key.Key, unavailable(err)
+	return key.Key, err
 }
 
 func findKey(r storage.Reader, id string) (*keyRecord, error) {

@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -24,15 +26,15 @@ const (
 	// callbackPurpose is what the secrets are sealed for, with the id of the key.
 	callbackPurpose = "callback"
 
-	// CallbackGrace is how long a callback is signed by the secret before as
-	// well, so that whoever receives it has time to change his.
+	// CallbackGrace is how long callbacks are signed by the secret before as well, so that the
+	// receiver has time to change it.
 	CallbackGrace = 24 * time.Hour
 
 	maxCallbackURL = 2048
 )
 
-// checkCallbackURL refuses an address that callbacks could not be sent to.
-// Whether it may be reached is judged when they are, on the connected address.
+// checkCallbackURL refuses an address that callbacks could not be sent to. Whether it may be
+// reached is checked on the connected address when they are sent.
 func checkCallbackURL(text string) *fault.Fault {
 	if text == "" {
 		return nil
@@ -51,13 +53,12 @@ func checkCallbackURL(text string) *fault.Fault {
 	return nil
 }
 
-// SetCallbackCheck sets what else is asked of a callback address that is given,
-// from now on. The error of check says why it is refused, as the rest of a
-// sentence about the address.
+// SetCallbackCheck sets a further check of callback addresses that are given from now on. The
+// error of check continues a sentence about the address.
 func (d *Directory) SetCallbackCheck(check func(url string) error) { d.callbacks.Store(&check) }
 
-// allowCallback refuses an address that a key is given and that callbacks could
-// not go to as the gateway is configured. What was given before stays.
+// allowCallback refuses an address given to a key that the configuration does not allow.
+// Addresses that were given before stay.
 func (d *Directory) allowCallback(text string) *fault.Fault {
 	check := d.callbacks.Load()
 	if text == "" || check == nil {
@@ -69,31 +70,25 @@ func (d *Directory) allowCallback(text string) *fault.Fault {
 	return nil
 }
 
-// printable tells whether a text is ASCII that can be seen, as an address on the
-// wire is.
+// printable reports whether a text is printable ASCII, as an address on the wire is.
 func printable(text string) bool {
-	for i := range len(text) {
-		if text[i] <= ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// RenewCallbackSecret gives a key of the user who asks a new secret by which its
-// callbacks are signed, or its first, and returns it; it is shown this once. The
-// one before signs for 24 hours more; one that was still in grace ends now.
+// RenewCallbackSecret gives a key of the account's user a new secret that signs its callbacks,
+// and returns it; it is shown only here. The secret before signs for 24 hours more; one that was
+// still in grace ends now.
 func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id string) (Key, Secret, error) {
 	if d.keyring == nil {
 		return Key{}, "", fault.New(fault.Internal, "there is no master key to seal the secret with")
 	}
 	if err := d.keyring.Mark(ctx, d.store); err != nil {
-		return Key{}, "", unavailable(err)
+		return Key{}, "", fault.OfStore(err)
 	}
 	drawn := make([]byte, callbackBytes)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead
 	secret := Secret(callbackPrefix + base64.StdEncoding.EncodeToString(drawn))
-	key, err := d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
+	key, err := d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) {
 		now := d.store.Now()
 		if refusal := key.ended(now); refusal != nil {
 			return nil, refusal
@@ -107,24 +102,17 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 			key.CallbackPreviousUntil = now.Add(CallbackGrace).Unix()
 		}
 		key.CallbackSecret, key.CallbackSecretCreated = sealed, now.Unix()
-		return &Event{Actor: a.UserID, Action: "key.callback_secret", User: a.UserID, Key: key.ID}, nil
+		return &audit.Event{Actor: a.UserID, Action: "key.callback_secret", User: a.UserID, Key: key.ID}, nil
 	})
-	if err != nil {
-		return Key{}, "", err
-	}
-	return key, secret, nil
+	return key, secret, err
 }
 
-// CallbackSecrets returns the secrets by which a callback of a key is signed now,
-// newest first; none when it has none.
+// CallbackSecrets returns the secrets that sign a callback of a key now, newest first; none if it
+// has none.
 func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret, error) {
-	var key *keyRecord
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		key, err = findKey(r, keyID)
-		return err
-	})
+	key, err := view(ctx, d, func(r storage.Reader) (*keyRecord, error) { return findKey(r, keyID) })
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, err
 	}
 	return d.callbackSecrets(key)
 }
@@ -150,3 +138,75 @@ func (d *Directory) callbackSecrets(key *keyRecord) ([]Secret, error) {
 	}
 	return secrets, nil
 }
+
+// KeyCallback is what a key says about its callbacks.
+type KeyCallback struct {
+	// URL is the key's own address; empty: there is none.
+	URL string
+
+	// Gone is an address whose receiver has answered that it is gone; empty: there is none.
+	Gone string
+}
+
+// KeyCallback returns what a key says about its callbacks, also after it was revoked, because its
+// tasks go on. A key without a record says nothing: the key of the console, and one that ended
+// long ago.
+func (d *Directory) KeyCallback(r storage.Reader, id string) (KeyCallback, error) {
+	key, err := keyTable.GetOrZero(r, id)
+	if err != nil {
+		return KeyCallback{}, err
+	}
+	return KeyCallback{key.CallbackURL, key.CallbackGone}, nil
+}
+
+// CallbackKeys returns the bytes that sign what goes to a key's own address, newest first; none
+// if there are none.
+func (d *Directory) CallbackKeys(r storage.Reader, id string) ([][]byte, error) {
+	key, err := findKey(r, id)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := d.callbackSecrets(key)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([][]byte, len(secrets))
+	for i, secret := range secrets {
+		if keys[i], err = ParseCallbackSecret(secret.Reveal()); err != nil {
+			return nil, fmt.Errorf("the callback secret of %s: %w", id, err)
+		}
+	}
+	return keys, nil
+}
+
+// ParseCallbackSecret returns the signing bytes of a secret in the form in which it is shown:
+// "whsec_" and the base64 of 24 to 64 bytes. The error does not repeat the secret.
+func ParseCallbackSecret(text string) ([]byte, error) {
+	coded, found := strings.CutPrefix(text, callbackPrefix)
+	key, err := base64.StdEncoding.DecodeString(coded)
+	if !found || err != nil || len(key) < minCallbackBytes || len(key) > maxCallbackBytes {
+		return nil, fmt.Errorf("a callback secret is %s and the base64 of %d to %d random bytes", callbackPrefix, minCallbackBytes, maxCallbackBytes)
+	}
+	return key, nil
+}
+
+// DisableCallback records that the receiver of an address has answered that it is gone. It does
+// nothing if the key has another address of its own by now. The returned event is for
+// [audit.Log.OnAudit] when the transaction is durable; nil: there is none.
+func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) (*audit.Event, error) {
+	key, err := keyTable.Get(t, id)
+	if err != nil || key == nil || key.CallbackGone == url || key.CallbackURL != "" && key.CallbackURL != url {
+		return nil, err
+	}
+	after := *key
+	after.CallbackGone, after.CallbackDisabled = url, max(now.Unix(), 1)
+	if err := keyTable.Put(t, key, &after); err != nil {
+		return nil, err
+	}
+	event := &audit.Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID}
+	// A callback is sent after the request that ordered it.
+	return event, audit.Record(context.Background(), t, now, event)
+}
+
+// callbackActor is the actor of the event that ends the use of an address.
+const callbackActor = "callback receiver"

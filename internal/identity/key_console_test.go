@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
@@ -76,9 +77,9 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	made := 0
-	events, _, err := f.Activity(ctx, ann.UserID, 0, 100)
+	events, _, err := f.Audit.Activity(ctx, ann.UserID, 0, 100)
 	for _, e := range events {
-		if e.Action == "key.console" && e.Key == first.KeyID && e.Actor == You && e.Address == ann.Address {
+		if e.Action == "key.console" && e.Key == first.KeyID && e.Actor == audit.You && e.Address == ann.Address {
 			made++
 		}
 	}

@@ -90,7 +90,7 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 		t.Error("a key of another was dropped")
 	}
 	// The audit tells of what was dropped.
-	events, _, err := f.Activity(ctx, user.ID, 0, 100)
+	events, _, err := f.Audit.Activity(ctx, user.ID, 0, 100)
 	if err != nil || len(events) < 10 {
 		t.Errorf("%d events, %v", len(events), err)
 	}

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"reflect"
@@ -8,16 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// MaxKeys is how many keys in force a user may make by himself.
+// MaxKeys is how many keys in force a user may make.
 const MaxKeys = 1000
 
-// KeyChange changes what its owner decides about a key. What is nil stays as it
-// is; what is given stands in place of all that was there, but for the limits,
-// of which those that are nil stay.
+// KeyChange changes what its owner decides about a key. Fields that are nil stay. A field that is
+// given replaces all that was there, except that limits that are nil stay.
 type KeyChange struct {
 	Name        *string       `json:"name,omitempty"`
 	Models      *[]string     `json:"models,omitempty"`
@@ -27,8 +29,8 @@ type KeyChange struct {
 	CallbackURL *string       `json:"callback_url,omitempty"`
 }
 
-// CreateOwnKey makes a key for the user who asks and returns it with its secret,
-// which is shown this once.
+// CreateOwnKey makes a key for the account's user and returns it with its secret, which is shown
+// only here.
 func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) (Key, Secret, error) {
 	if err := whole(a); err != nil {
 		return Key{}, "", err
@@ -37,7 +39,7 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
-	return d.createKey(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
+	return d.createKey(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -48,7 +50,7 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 	})
 }
 
-// OwnKeys returns the keys of the user who asks.
+// OwnKeys returns the keys of the account's user.
 func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
 	if err := whole(a); err != nil {
 		return nil, err
@@ -60,28 +62,25 @@ func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
 	return keys, err
 }
 
-// OwnKey returns a key of the user who asks. One of somebody else is not there:
-// NOT_FOUND, as for one that never was; so it is in all that follows.
+// OwnKey returns a key of the account's user. A key of another user is NOT_FOUND, as one that
+// never was; so it is in all methods below.
 func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, error) {
 	if err := whole(a); err != nil {
 		return Key{}, err
 	}
-	var key Key
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		record, err := findOwnKey(r, a.UserID, id)
-		if err == nil {
-			key = record.ofOwner()
+	return view(ctx, d, func(r storage.Reader) (Key, error) {
+		key, err := findOwnKey(r, a.UserID, id)
+		if err != nil {
+			return Key{}, err
 		}
-		return err
+		return key.ofOwner(), nil
 	})
-	return key, unavailable(err)
 }
 
-// ChangeOwnKey changes what the owner of a key decides about it, for the owner. What the
-// operator has set stays, and counts where it is lower. Setting a value that is there
-// already is no change.
+// ChangeOwnKey changes what the owner of a key decides about it. What the operator has set stays,
+// and counts where it is lower. Setting a value that is there already is no change.
 func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
-	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) {
+	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) {
 		now := d.store.Now()
 		if refusal := key.ended(now); refusal != nil {
 			return nil, refusal
@@ -105,7 +104,7 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 			return nil, nil
 		}
 		changed := strings.Join(change.names(), ", ")
-		return &Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: changed}, nil
+		return &audit.Event{Actor: a.UserID, Action: "key.change", User: a.UserID, Key: key.ID, Detail: changed}, nil
 	})
 }
 
@@ -140,8 +139,8 @@ func (c KeyChange) of(spec *KeySpec) {
 	}
 }
 
-// names are what a change names, for the audit: who finds that his key was changed
-// has to know what to look at.
+// names returns the names of the fields that a change gives, for the audit, so that an owner
+// knows what to check.
 func (c KeyChange) names() (names []string) {
 	for name, given := range map[string]bool{
 		"name": c.Name != nil, "models": c.Models != nil, "ip_ranges": c.IPRanges != nil,
@@ -155,29 +154,26 @@ func (c KeyChange) names() (names []string) {
 	return names
 }
 
-// RotateOwnKey is [Directory.RotateKey] for the user who asks.
+// RotateOwnKey is [Directory.RotateKey] for the account's user.
 func (d *Directory) RotateOwnKey(ctx context.Context, a *Account, id string, grace time.Duration) (Key, Secret, error) {
-	return d.rotateKey(a.UserID, grace, func(fn func(*keyRecord) (*Event, error)) (Key, error) {
+	return d.rotateKey(a.UserID, grace, func(fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 		return d.changeOwnKey(ctx, a, id, fn)
 	})
 }
 
-// RevokeOwnKey is [Directory.RevokeKey] for the user who asks.
+// RevokeOwnKey is [Directory.RevokeKey] for the account's user.
 func (d *Directory) RevokeOwnKey(ctx context.Context, a *Account, id string) (Key, error) {
-	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*Event, error) { return d.revoke(a.UserID, key) })
+	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) { return d.revoke(a.UserID, key) })
 }
 
-// changeOwnKey runs fn over a key of the user who asks.
-func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn func(*keyRecord) (*Event, error)) (Key, error) {
-	if err := whole(a); err != nil {
-		return Key{}, err
-	}
+// changeOwnKey runs fn over a key of the account's user.
+func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	key, err := d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) {
 		if _, _, err := d.own(r, a); err != nil {
 			return nil, err
 		}
 		return findOwnKey(r, a.UserID, id)
-	}, func(key *keyRecord) (*Event, error) {
+	}, func(key *keyRecord) (*audit.Event, error) {
 		event, err := fn(key)
 		if event != nil {
 			event.Address = a.Address
@@ -187,12 +183,93 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 	return key.ofOwner(), err
 }
 
-// findOwnKey returns a key of a user. The owner is part of the look-up: what is
-// another's is not found.
+// findOwnKey returns a key of a user. A key of another user is NOT_FOUND.
 func findOwnKey(r storage.Reader, userID, id string) (*keyRecord, error) {
 	key, err := findKey(r, id)
 	if err == nil && key.UserID != userID {
 		return nil, noKey(id)
 	}
 	return key, err
+}
+
+// Of the keys of a user that have ended, maxEndedKeys are kept at most; the audit has them for
+// longer. Making a key drops those that ended first, at most dropAtOnce, so that it stays fast.
+const (
+	maxEndedKeys = 1000
+	dropAtOnce   = 100
+)
+
+// ends returns when a key ends or has ended, in Unix seconds; zero: never.
+func (k *keyRecord) ends() int64 { return cmp.Or(k.Revoked, k.ExpiresAt()) }
+
+func keyIDs(r storage.Reader, in table.Range) (ids []string, err error) {
+	for id, err := range keyTable.PrimaryKeys(r, in) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// dropEnded returns how many keys of a user are in force, and drops those that ended first if too
+// many have ended.
+func dropEnded(t storage.Txn, userID string, now time.Time) (inForce int, dropped []string, err error) {
+	all, err := keyIDs(t, userKeys.Under(userID))
+	if err != nil {
+		return 0, nil, err
+	}
+	ended, err := keyIDs(t, userKeys.Under(userID).From(userID, int64(1)).Before(userID, now.Unix()+1))
+	if err != nil {
+		return 0, nil, err
+	}
+	dropped = ended[:min(max(len(ended)-maxEndedKeys, 0), dropAtOnce)]
+	for _, id := range dropped {
+		if err := keyTable.Delete(t, id); err != nil {
+			return 0, nil, err
+		}
+	}
+	return len(all) - len(ended), dropped, nil
+}
+
+// consoleKey is the hidden key of a user. Every task belongs to a key, and the tasks that the
+// user makes in the console belong to this one. It has no secret, so that it cannot be used, it
+// is not listed, and it has neither a scope nor limits: only the user's limits apply.
+type consoleKey struct {
+	UserID  string `json:"user_id"`
+	ID      string `json:"id"`
+	Created int64  `json:"created"` // Unix seconds
+}
+
+// Composer returns the principal of a user who submits a task in the console, with the hidden
+// key. The key is made the first time.
+func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error) {
+	p, err := view(ctx, d, func(r storage.Reader) (*Principal, error) { return d.composer(r, a) })
+	if err != nil || p.KeyID != "" {
+		return p, err
+	}
+	key := consoleKey{UserID: a.UserID, ID: newID("key"), Created: d.store.Now().Unix()}
+	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
+		if p, err = d.composer(t, a); err != nil || p.KeyID != "" {
+			return nil, err
+		}
+		p.KeyID = key.ID
+		event := &audit.Event{Actor: a.UserID, Action: "key.console", User: a.UserID, Key: key.ID, Address: a.Address}
+		return event, consoleKeyTable.Put(t, nil, &key)
+	})
+	return p, err
+}
+
+// composer returns the principal of a user with the hidden key; KeyID is empty if there is none
+// yet.
+func (d *Directory) composer(r storage.Reader, a *Account) (*Principal, error) {
+	_, user, err := d.own(r, a)
+	if err != nil {
+		return nil, err
+	}
+	key, err := consoleKeyTable.GetOrZero(r, user.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &Principal{UserID: user.ID, UserName: user.Name, KeyID: key.ID, UserLimits: user.Limits}, nil
 }

@@ -36,10 +36,10 @@ func TestAKeyOfSomebodyElseIsNotThere(t *testing.T) {
 		"revoke":          func(id string) error { return second(f.RevokeOwnKey(ctx, bob, id)) },
 		"callback secret": func(id string) error { return third(f.RenewCallbackSecret(ctx, bob, id)) },
 	} {
-		nobodys := "key_0000000000000000"
-		his, none := op(anns.ID), op(nobodys)
+		noHash := "key_0000000000000000"
+		his, none := op(anns.ID), op(noHash)
 		refusedAs(t, what, his, fault.NotFound)
-		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", his), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), nobodys, "ID"); a != b {
+		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", his), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), noHash, "ID"); a != b {
 			t.Errorf("%s: another's %s, nobody's %s", what, a, b)
 		}
 	}

@@ -5,22 +5,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Limits bound what a key may take, or a user with all of his keys. Each is
-// zero where there is none; one who may take nothing at all is revoked or
-// disabled instead. Whoever spends and counts holds to them: here they are
-// data, right on the next request after a change.
+// Limits bound what a key may use, or a user with all keys together. A limit of zero is none; a
+// key or user that may use nothing is revoked or disabled instead. A change acts on the next
+// request. Budgets are enforced by the ledger, rates by internal/limit.
 type Limits struct {
 	// Budget is how much may be spent in each period of Reset.
 	Budget money.Amount `json:"budget,omitempty"`
 
-	// Reset is when the budget starts anew. It is never empty beside a budget,
-	// and always without one.
+	// Reset is when the budget starts anew. It is set if and only if there is a budget.
 	Reset calendar.Reset `json:"reset,omitempty"`
 
 	// RequestsPerSecond is how many calls may begin in a second, at most
@@ -70,8 +69,8 @@ func (l Limits) String() string {
 	return strings.Join(limits, ", ")
 }
 
-// checked returns the limits in the form in which they are kept, or why they
-// cannot be meant. The fault's param is the name of the limit.
+// checked returns the limits in the form in which they are stored, or a fault whose param is the
+// name of the limit that is wrong.
 func (l Limits) checked() (Limits, *fault.Fault) {
 	if l.Budget < 0 {
 		return l, fault.At(fault.InvalidParameter, "budget", "a budget is not negative; 0 means none")
@@ -111,8 +110,7 @@ type LimitsChange struct {
 	TokensPerMinute   *int64          `json:"tokens_per_minute,omitempty"`
 }
 
-// of returns what the change makes of limits. A budget that is taken away takes
-// its reset along.
+// of applies the change to limits. A budget that is removed takes its reset along.
 func (c LimitsChange) of(limits Limits) Limits {
 	if c.Budget != nil && *c.Budget == 0 {
 		limits.Reset = ""
@@ -131,8 +129,7 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// SetKeyLimits gives a key these limits, for an operator, in place of all that an
-// operator has set before. Those that its owner has set stay.
+// SetKeyLimits replaces the limits that operators have set for a key. Those of its owner stay.
 func (d *Directory) SetKeyLimits(ctx context.Context, actor, id string, limits Limits) (Key, error) {
 	return d.limitKey(ctx, actor, id, func(Limits) Limits { return limits })
 }
@@ -143,7 +140,7 @@ func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, chang
 }
 
 func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Limits) Limits) (Key, error) {
-	return d.changeKey(ctx, id, func(key *keyRecord) (*Event, error) {
+	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
@@ -151,12 +148,11 @@ func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Li
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String()}, nil
+		return &audit.Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String()}, nil
 	})
 }
 
-// SetUserLimits gives a user these limits in place of all that he had. They
-// bound what all of his keys take together.
+// SetUserLimits replaces the limits of a user, which bound all keys of the user together.
 func (d *Directory) SetUserLimits(ctx context.Context, actor, idOrName string, limits Limits) (User, error) {
 	return d.limitUser(ctx, actor, idOrName, func(Limits) Limits { return limits })
 }
@@ -167,17 +163,16 @@ func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string
 }
 
 func (d *Directory) limitUser(ctx context.Context, actor, idOrName string, next func(Limits) Limits) (User, error) {
-	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*Event, error) {
+	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
 		changed, err := user.Limits.become(next)
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String()}, nil
+		return &audit.Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String()}, nil
 	})
 }
 
-// become replaces limits by what next makes of them, and tells whether that is
-// a change.
+// become replaces limits by what next makes of them, and reports whether that is a change.
 func (l *Limits) become(next func(Limits) Limits) (changed bool, err error) {
 	limits, refusal := next(*l).checked()
 	if refusal != nil {

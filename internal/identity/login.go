@@ -3,30 +3,30 @@ package identity
 import (
 	"context"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// stranger is the one answer to a log-in with an unknown name, a wrong password,
-// or the name of a user who has none.
-var stranger = fault.New(fault.NotLoggedIn, "the user name or the password is wrong")
+// errWrongLogin is the one answer to a log-in with an unknown name, with a wrong password, or
+// with the name of a user without a password.
+var errWrongLogin = fault.New(fault.NotLoggedIn, "the user name or the password is wrong")
 
-// Login logs a user in by his name and password. Where he has a factor the
-// session is half-open, and Entry.Factors says which may be given next.
+// Login logs a user in by name and password. If the user has a factor, the session is half-open
+// and Entry.Factors names the factors of which one is due.
 //
-// The attempt is counted before anything is looked up. A hash is computed for
-// whatever name, so that neither the answer nor the time it takes tells whether
-// there is such a user. Only whoever has the right password learns that a user
-// is disabled.
+// The attempt is counted before anything is looked up. A hash is computed for every name, so that
+// neither the answer nor its time reveals whether there is such a user. Only a caller with the
+// right password learns that a user is disabled.
 func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return Entry{}, err
 	}
 	defer line.leave()
-	byName := terms.Pace.byName(name)
-	if err := d.countAttempts(ctx, terms.Pace.fromAddress(from), byName); err != nil {
+	byName := terms.LoginLimits.byName(name)
+	if err := d.countAttempts(ctx, terms.LoginLimits.fromAddress(from), byName); err != nil {
 		return Entry{}, err
 	}
 	user, want, err := d.named(ctx, name)
@@ -38,8 +38,8 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	case err != nil:
 		return Entry{}, err
 	case !right || user.Password == "":
-		d.refused(ctx, Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
-		return Entry{}, stranger
+		d.refused(ctx, audit.Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
+		return Entry{}, errWrongLogin
 	case user.Disabled:
 		return Entry{}, disabled()
 	}
@@ -50,31 +50,28 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		}
 	}
 	var entry Entry
-	err = d.change(ctx, func(t storage.Txn) (_ *Event, err error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
 		entry, err = d.enter(t, user, raised, from, terms, byName)
-		event := &Event{Actor: user.ID, Action: "login", User: user.ID, Detail: "password", Address: from.address()}
+		event := &audit.Event{Actor: user.ID, Action: "login", User: user.ID, Detail: "password", Address: from.address()}
 		if entry.Factors != nil {
 			event.Action = "login.half"
 		}
 		return event, err
 	})
-	if err != nil {
-		return Entry{}, unavailable(err)
-	}
-	return entry, nil
+	return entry, err
 }
 
-// enter opens the session of a user who has given his password, if it still is
-// his password, and stores the hash of it that costs more, if there is one.
+// enter opens the session of a user whose password was right, if it is still the user's password.
+// If raised is a costlier hash of it, enter stores that.
 func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempt) (Entry, error) {
 	user, err := mustGet(t, &userTable, known.ID)
 	if err != nil {
 		return Entry{}, err
 	}
 	if user.Password != known.Password && user.Epoch != known.Epoch {
-		// It was changed while this one was checked. One that was only hashed anew,
-		// by another log-in, is of the same epoch.
-		return Entry{}, stranger
+		// The password was changed while this one was checked. If another log-in only hashed it
+		// again, the epoch is the same.
+		return Entry{}, errWrongLogin
 	}
 	due, err := factorsDue(t, user.ID)
 	if err != nil {
@@ -88,7 +85,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 		}
 	}
 	if due == nil {
-		if err := byName.forgive(t, byName.whom); err != nil {
+		if err := byName.forgive(t); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -97,48 +94,43 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 	return entry, err
 }
 
-// LoginCode ends a half-open log-in by a TOTP code or a backup code. The session
-// gets a new secret and is whole.
+// LoginCode completes a half-open log-in by a TOTP code or a backup code. The session gets a new
+// secret and is whole.
 func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (Entry, error) {
 	if !half.HalfOpen {
 		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
 	}
 	var entry Entry
-	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *Event, err error) {
-		byName := Pace{}.byName(half.UserName)
-		if err := byName.forgive(t, byName.whom); err != nil {
+	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *audit.Event, err error) {
+		byName := LoginLimits{}.byName(half.UserName)
+		if err := byName.forgive(t); err != nil {
 			return nil, err
 		}
 		var address string
 		entry, err = d.renewEntry(t, half, func(s *sessionRecord) error {
 			if !s.Half {
-				return loggedOut() // another request was quicker: this secret is not its own any more
+				return loggedOut() // another request has completed the log-in
 			}
 			s.Half, address = false, s.Address
 			return nil
 		})
-		return &Event{Actor: half.UserID, Action: "login", User: half.UserID, Detail: "password, code", Address: address}, err
+		return &audit.Event{Actor: half.UserID, Action: "login", User: half.UserID, Detail: "password, code", Address: address}, err
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return entry, nil
+	return entry, err
 }
 
-// named returns the user of this name, and the hash that his password must have;
-// for one that is not there, or has no password, a hash that nothing has.
+// named returns the user of this name and the hash of the user's password. If there is no such
+// user or no password, it returns a hash that matches no password.
 func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, error) {
-	var user *userRecord
-	folded, refusal := foldName(name)
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) {
+		folded, refusal := foldName(name)
 		if refusal != nil {
-			return nil
+			return nil, nil
 		}
-		user, err = userTable.Find(r, &userNames, folded)
-		return err
+		return userTable.Find(r, &userNames, folded)
 	})
 	if err != nil {
-		return nil, nobodys, unavailable(err)
+		return nil, noHash, err
 	}
 	if user == nil {
 		user = new(userRecord)
@@ -147,43 +139,44 @@ func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, e
 	return user, want, err
 }
 
-// hash returns the hash that the password of a user must have.
+// hash returns the hash of the user's password, or one that matches no password.
 func (u *userRecord) hash() (phc, error) {
 	if u.Password == "" {
-		return nobodys, nil
+		return noHash, nil
 	}
 	want, err := parsePHC(u.Password)
 	if err != nil {
-		return nobodys, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
+		return noHash, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
 	}
 	return want, nil
 }
 
-// Unknown is who did something that needs no proof of who it was.
+// Unknown is the actor of an event whose actor is not proved.
 const Unknown = "unknown"
 
-// refused tells of a password that was wrong: the user whom it concerns, if there
-// is one, and the log. Nobody waits for the writing, which would tell that there
-// is such a user. A name that is nobody's is not told: it may be a password that
-// was typed in the wrong place.
-func (d *Directory) refused(ctx context.Context, event Event) {
+// refused records a wrong password for the user whom it concerns, if there is one, and in the
+// log. It does not wait for the write, since that time would reveal that there is such a user. A
+// name of no user is not recorded: it may be a password that was typed in the wrong place.
+func (d *Directory) refused(ctx context.Context, event audit.Event) {
 	if event.User == "" {
 		event.RequestID = requestid.Of(ctx)
-		d.Told(event)
+		d.Audit.OnAudit(event)
 		return
 	}
 	now := d.store.Now()
-	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return Record(ctx, t, now, &event) }, func(err error) {
+	_ = d.store.Post(context.WithoutCancel(ctx), func(t storage.Txn) error { return audit.Record(ctx, t, now, &event) }, func(err error) {
 		if err == nil {
-			d.Told(event)
+			d.Audit.OnAudit(event)
 		}
 	})
 }
 
-// provePassword asks a user who is logged in for his password again. One that is
-// wrong is VERIFICATION_FAILED, too many of them are TOO_MANY_ATTEMPTS. A user
-// without a password cannot be asked.
-func (d *Directory) provePassword(ctx context.Context, a *Account, password string) error {
+// ProvePassword checks the password of an authenticated user again. A wrong one is
+// VERIFICATION_FAILED, too many are TOO_MANY_ATTEMPTS. It fails for a user without a password.
+func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
+	if err := whole(a); err != nil {
+		return err
+	}
 	line, err := d.hasher.enter()
 	if err != nil {
 		return err
@@ -193,23 +186,19 @@ func (d *Directory) provePassword(ctx context.Context, a *Account, password stri
 	return err
 }
 
-// proved is provePassword for whoever has a place in the line, and returns the
-// user as he was when his password was right.
+// proved is ProvePassword in a place of the queue that the caller has. It returns the user as of
+// when the password was right.
 func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
-	var user *userRecord
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = mustGet(r, &userTable, a.UserID)
-		return err
-	})
+	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, a.UserID) })
 	switch {
 	case err != nil:
-		return user, unavailable(err)
+		return user, err
 	case user.Password == "":
 		return user, fault.New(fault.Conflict, "this account has no password yet; ask an operator for a one-time code to set one")
 	case password == "":
 		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
 	}
-	if err := d.countAttempts(ctx, attempt{ofProof, a.UserID}); err != nil {
+	if err := d.countAttempts(ctx, attempt{passwordAttempts, a.UserID}); err != nil {
 		return user, err
 	}
 	want, err := user.hash()
@@ -221,16 +210,8 @@ func (d *Directory) proved(ctx context.Context, line place, a *Account, password
 		return user, err
 	}
 	if !right {
-		d.refused(ctx, Event{Actor: a.UserID, Action: "password.refuse", User: a.UserID, Address: a.Address})
+		d.refused(ctx, audit.Event{Actor: a.UserID, Action: "password.refuse", User: a.UserID, Address: a.Address})
 		return user, fault.At(fault.VerificationFailed, "password", "the password is wrong")
 	}
 	return user, nil
-}
-
-// ProvePassword asks who is logged in for his password again; see provePassword.
-func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
-	if err := whole(a); err != nil {
-		return err
-	}
-	return d.provePassword(ctx, a, password)
 }

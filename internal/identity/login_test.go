@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -192,9 +193,9 @@ func TestLogInsAreCountedByAddress(t *testing.T) {
 				refusedAs(t, "a wrong one", f.attempt(t, fmt.Sprintf("name%d", n), otherPassword, device(c.from(n))), fault.NotLoggedIn)
 			}
 			refusedAs(t, "the 101st", f.attempt(t, "ann", goodPassword, device(c.from(101))), fault.TooManyAttempts)
-			_, err := f.Register(t.Context(), "new", goodPassword, device(c.from(102)), Pace{})
+			_, err := f.Register(t.Context(), "new", goodPassword, device(c.from(102)), LoginLimits{})
 			refusedAs(t, "a registration from there", err, fault.TooManyAttempts)
-			err = f.ResetPassword(t.Context(), "12345-12345-12345-12345", goodPassword, device(c.from(103)), Pace{})
+			err = f.ResetPassword(t.Context(), "12345-12345-12345-12345", goodPassword, device(c.from(103)), LoginLimits{})
 			refusedAs(t, "a reset code from there", err, fault.TooManyAttempts)
 			refusedAs(t, "from elsewhere", f.attempt(t, "ann", goodPassword, device(c.other)), "")
 			f.clock.pass(time.Hour)
@@ -203,12 +204,12 @@ func TestLogInsAreCountedByAddress(t *testing.T) {
 	}
 }
 
-func TestThePaceOfLogInsIsTheOperators(t *testing.T) {
+func TestTheLoginLimitsAreTheOperators(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.person(t, "ann")
 	terms := testTerms
-	terms.Pace = Pace{PerUser: 2, PerAddress: 3}
+	terms.LoginLimits = LoginLimits{PerUser: 2, PerAddress: 3}
 	tries := func(name string, from Device) error {
 		_, err := f.Login(t.Context(), name, otherPassword, from, terms)
 		return err
@@ -243,10 +244,10 @@ func TestCountersAreForgotten(t *testing.T) {
 	}
 	purges := purgesOf(t, f, func(txn storage.Txn) error {
 		now := f.clock.Now()
-		if err := (Pace{}).ofName().count(txn, now, "x", new(attemptRecord)); err != nil {
+		if err := (LoginLimits{}).byName("x").count(txn, now, new(attemptRecord)); err != nil {
 			return err
 		}
-		return (Pace{}).ofAddress().count(txn, now, "x", new(attemptRecord))
+		return LoginLimits{}.fromAddress(testDevice).count(txn, now, new(attemptRecord))
 	})
 	for _, c := range []struct {
 		key   string
@@ -292,7 +293,7 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	core, logs := observer.New(zapcore.InfoLevel)
-	f.audit = zap.New(core)
+	f.Audit = audit.New(f.store, zap.New(core))
 	ann := f.person(t, "ann")
 	f.clock.pass(time.Second)
 	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, address(1)), fault.NotLoggedIn)
@@ -310,11 +311,11 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 			t.Errorf("the log holds a password: %s", text)
 		}
 	}
-	events, total, err := f.Activity(t.Context(), ann.ID, 0, 2)
+	events, total, err := f.Audit.Activity(t.Context(), ann.ID, 0, 2)
 	if err != nil || total != 4 || len(events) != 2 {
 		t.Fatalf("%+v, %d, %v", events, total, err)
 	}
-	if e := events[0]; e.Action != "login" || e.Actor != You || e.Address != "192.0.2.7" || e.User != "" {
+	if e := events[0]; e.Action != "login" || e.Actor != audit.You || e.Address != "192.0.2.7" || e.User != "" {
 		t.Errorf("%+v", e)
 	}
 	if e := events[1]; e.Action != "login.refuse" || e.Actor != Unknown || e.Address != "203.0.0.1" {

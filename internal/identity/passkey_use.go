@@ -9,14 +9,15 @@ import (
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// BeginPasskeyLogin begins a log-in by passkey: it returns the options for
-// navigator.credentials.get(), which name no user and no passkey, and the secret
-// by which the same browser, and no other, finishes it within 2 minutes.
+// BeginPasskeyLogin begins a log-in by passkey. It returns the options for
+// navigator.credentials.get(), which name no user and no passkey, and the secret by which the
+// same browser finishes the log-in within 2 minutes.
 func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (options any, ceremony Secret, err error) {
 	library, err := rp.webAuthn()
 	if err != nil {
@@ -27,17 +28,13 @@ func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (opt
 		return nil, "", err
 	}
 	ceremony = Secret(appendRandom62(nil, randomDigits))
-	err = d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
-	if err != nil {
-		return nil, "", unavailable(err)
-	}
-	return assertion, ceremony, nil
+	return assertion, ceremony, d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
 }
 
-// FinishPasskeyLogin opens a session for the owner of the passkey that has
-// answered: it is possession, and PIN or body, so nothing else is due. Unknown
-// passkeys and wrong answers are one VERIFICATION_FAILED; a disabled user with a
-// right one is USER_DISABLED.
+// FinishPasskeyLogin opens a session for the owner of the passkey that has answered. No further
+// factor is due, because a passkey proves possession and a PIN or biometric. Unknown passkeys and
+// wrong answers are VERIFICATION_FAILED without distinction; a right answer of a disabled user is
+// USER_DISABLED.
 func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, ceremony string, response []byte, from Device, terms Terms) (Entry, error) {
 	library, err := rp.webAuthn()
 	if err != nil {
@@ -71,25 +68,21 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 	}, begun.Session, answer)
 	switch {
 	case broken != nil:
-		return Entry{}, unavailable(broken)
+		return Entry{}, fault.OfStore(broken)
 	case err != nil:
 		return Entry{}, d.refusePasskey(ctx, owner, err)
 	}
 	var entry Entry
-	err = d.usePasskey(ctx, owner, answer, func(t storage.Txn, p *passkeyRecord) (*Event, error) {
+	err = d.usePasskey(ctx, owner, answer, func(t storage.Txn, p *passkeyRecord) (*audit.Event, error) {
 		var err error
 		entry, err = d.openSession(t, owner, from, terms, false)
-		return &Event{Actor: owner, Action: "login", User: owner, Detail: "passkey " + p.ID, Address: from.address()}, err
+		return &audit.Event{Actor: owner, Action: "login", User: owner, Detail: "passkey " + p.ID, Address: from.address()}, err
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return entry, nil
+	return entry, err
 }
 
-// BeginPasskeyVerify begins a verification by one of the account's passkeys, and
-// returns the options for navigator.credentials.get(). A user without a passkey
-// is NO_FACTOR.
+// BeginPasskeyVerify begins a verification by one of the user's passkeys, and returns the options
+// for navigator.credentials.get(). A user without a passkey is NO_FACTOR.
 func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account) (options any, err error) {
 	if err := whole(a); err != nil {
 		return nil, err
@@ -109,18 +102,13 @@ func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *
 	if err != nil {
 		return nil, err
 	}
-	err = d.keepCeremony(ctx, purposeVerify, a.Credential, ceremonyRecord{UserID: a.UserID, Session: *session})
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	return assertion, nil
+	return assertion, d.keepCeremony(ctx, purposeVerify, a.Credential, ceremonyRecord{UserID: a.UserID, Session: *session})
 }
 
 // FinishPasskeyVerify checks the answer of a passkey to the options of
-// [Directory.BeginPasskeyVerify], by the same session or token. It leaves a mark
-// with that session or token, by which [Directory.Verify] succeeds once within
-// 60 s. The session gets a new secret, which it returns: else whoever shares the
-// one before could be first to spend the mark.
+// [Directory.BeginPasskeyVerify], with the same session or token. It records a passkey assertion
+// for that credential, by which [Directory.Verify] succeeds once within 60 s. It returns the new
+// secret of the session, so that a thief of the old one cannot use the assertion first.
 func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account, response []byte) (renewed Secret, err error) {
 	if err := whole(a); err != nil {
 		return "", err
@@ -144,31 +132,28 @@ func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a 
 	if _, err := library.ValidateLogin(user, begun.Session, answer); err != nil {
 		return "", d.refusePasskey(ctx, a.UserID, err)
 	}
-	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p *passkeyRecord) (_ *Event, err error) {
-		if err = d.setMark(t, a, begun.Epoch, p.ID); err != nil {
+	err = d.usePasskey(ctx, a.UserID, answer, func(t storage.Txn, p *passkeyRecord) (_ *audit.Event, err error) {
+		if err = d.setAssertion(t, a, begun.Epoch, p.ID); err != nil {
 			return nil, err
 		}
 		renewed, err = d.renewSession(t, a)
 		return nil, err
 	})
-	if err != nil {
-		return "", err
-	}
-	return renewed, nil
+	return renewed, err
 }
 
-// usePasskey takes note that a passkey of a user has answered, and runs effect
-// in the same transaction. The record is read anew: it may be gone, or its
-// counter may have been raised by another answer.
+// usePasskey records that a passkey of a user has answered, and runs effect in the same
+// transaction. It reads the record again, because it may be gone, or another answer may have
+// raised its counter.
 //
-// A counter that does not rise tells of a copy. A passkey that never leaves its
-// device is refused then; one that is kept on several has several counters, or
-// none (WebAuthn section 6.1.1).
+// A counter that does not rise reveals a copy. The answer is refused if the passkey never leaves
+// its device; a passkey that is kept on several devices has several counters, or none (WebAuthn
+// section 6.1.1).
 func (d *Directory) usePasskey(ctx context.Context, userID string, answer *protocol.ParsedCredentialAssertionData,
-	effect func(storage.Txn, *passkeyRecord) (*Event, error),
+	effect func(storage.Txn, *passkeyRecord) (*audit.Event, error),
 ) error {
 	var refused bool
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		refused = false
 		passkeys, err := passkeysOf(t, userID)
 		if err != nil {
@@ -183,7 +168,7 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 		if copied(used.Counter, data.Counter) {
 			if !data.Flags.HasBackupEligible() {
 				refused = true
-				return &Event{Actor: Unknown, Action: "passkey.copied", User: userID, Detail: used.ID}, nil
+				return &audit.Event{Actor: Unknown, Action: "passkey.copied", User: userID, Detail: used.ID}, nil
 			}
 		} else {
 			used.Counter = data.Counter
@@ -198,21 +183,20 @@ func (d *Directory) usePasskey(ctx context.Context, userID string, answer *proto
 	if err == nil && refused {
 		err = errPasskeyRefused
 	}
-	return unavailable(err)
+	return err
 }
 
-// copied tells whether a counter did not rise. Zero twice means that the device
-// does not count.
+// copied reports whether a counter did not rise. Zero twice means that the device does not count.
 func copied(last, now uint32) bool { return now <= last && (now != 0 || last != 0) }
 
-// refusePasskey tells the audit log why an answer was refused, and the caller
-// only that it was.
+// refusePasskey writes to the audit log why an answer was refused. The caller learns only that it
+// was.
 func (d *Directory) refusePasskey(ctx context.Context, userID string, why error) error {
 	detail := "not verified"
-	var told *protocol.Error
-	if errors.As(why, &told) {
-		detail = told.Details
+	var reason *protocol.Error
+	if errors.As(why, &reason) {
+		detail = reason.Details
 	}
-	d.Told(Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail, RequestID: requestid.Of(ctx)})
+	d.Audit.OnAudit(audit.Event{Actor: Unknown, Action: "passkey.refuse", User: userID, Detail: detail, RequestID: requestid.Of(ctx)})
 	return errPasskeyRefused
 }

@@ -51,7 +51,7 @@ func TestAWrongAnswerIsRefused(t *testing.T) {
 		_, err = f.entering(t, v)
 		expect(t, what+" logs in", err, fault.VerificationFailed)
 		expect(t, what+" verifies", f.answered(t, ann, v), fault.VerificationFailed)
-		expect(t, what+" leaves a mark", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
+		expect(t, what+" leaves an assertion", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 
 		good.cred.Counter = v.cred.Counter
 		if _, err := f.entering(t, &good); err != nil {
@@ -118,7 +118,7 @@ func TestACounterThatDoesNotRiseTellsOfACopyUnlessThePasskeyIsSynced(t *testing.
 		}
 		v.cred.Counter = 6
 		expect(t, "one that rises again", f.answered(t, ann, v), "")
-		events, _, err := f.Activity(t.Context(), user.ID, 0, 100)
+		events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,18 +2,20 @@ package identity
 
 import (
 	"context"
+	_ "embed"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// ChangePassword gives who is logged in a new password, by the old one. It ends
-// his other sessions and his access token; the session that asks gets a new
-// secret, which is returned.
+// ChangePassword replaces the password of an authenticated user, by the old one. It ends the
+// user's other sessions and access token, and returns the new secret of the session that asks.
 //
-// Whoever has no password yet, and came in by a passkey, sets one without. Who
-// has neither is sent to an operator: a stolen access token must not become a
-// password.
+// A user without a password who has a factor sets one by a step-up. A user with neither needs an
+// operator, so that a stolen access token cannot set a password.
 func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, replacement string) (Secret, error) {
 	if err := whole(a); err != nil {
 		return "", err
@@ -35,7 +37,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		return "", err
 	}
 	var renewed Secret
-	_, err = d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err = d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		session, _, err := d.own(t, a)
 		if err != nil {
 			return nil, err
@@ -45,16 +47,12 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		}
 		user.setPassword(hash)
 		renewed, err = endAccess(t, user, session, d.store.Now())
-		return &Event{Actor: a.UserID, Action: "password.change", User: a.UserID, Address: a.Address}, err
+		return a.event("password.change", ""), err
 	})
-	if err != nil {
-		return "", err
-	}
-	return renewed, nil
+	return renewed, err
 }
 
-// mayChangePassword asks for the old password, if there is one, and returns the
-// user whose it was.
+// mayChangePassword checks the old password, if there is one, and returns its user.
 func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
 	var user *userRecord
 	var due []string
@@ -66,7 +64,7 @@ func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Accoun
 		return err
 	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fault.OfStore(err)
 	}
 	if user.Password == "" && due != nil {
 		return user, d.Fresh(ctx, a)
@@ -74,8 +72,8 @@ func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Accoun
 	return d.proved(ctx, line, a, password)
 }
 
-// SetPassword gives a user a new password for an operator. It ends whatever the
-// user came in by before: his sessions and his access token.
+// SetPassword replaces the password of a user, for an operator. It ends the user's sessions and
+// access token.
 func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password string) error {
 	user, err := d.User(ctx, idOrName)
 	if err != nil {
@@ -93,16 +91,59 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	if err != nil {
 		return err
 	}
-	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		user.setPassword(hash)
 		_, err := endAccess(t, user, nil, d.store.Now())
-		return &Event{Actor: actor, Action: "password.set", User: user.ID}, err
+		return &audit.Event{Actor: actor, Action: "password.set", User: user.ID}, err
 	})
 	return err
 }
 
-// setPassword makes this the hash of a user's password. An operator's code that
-// is in force is for the one before, and ends.
+// setPassword replaces the hash of the user's password and ends the operator's code in force.
 func (u *userRecord) setPassword(hash string) {
 	u.Password, u.ResetHash = hash, nil
+}
+
+// The length of a password: code points, as NIST SP 800-63B counts them, and
+// bytes.
+const (
+	minPassword      = 8
+	maxPassword      = 128
+	maxPasswordBytes = 1024
+)
+
+// commonPasswords are the passwords that are tried first, one a line, in lower
+// case: those of the usual lists of leaked ones that would be long enough.
+//
+//go:embed common_passwords.txt
+var commonPasswords string
+
+// CheckPassword refuses a new password that is too short, too long, or easy to guess for the user
+// of this name; the name is empty if it is not known. A password is taken as it was typed: it is
+// not trimmed, folded or normalised, neither here nor when it is hashed.
+func CheckPassword(userName, password string) *fault.Fault {
+	n := utf8.RuneCountInString(password)
+	switch {
+	case password == "":
+		return fault.At(fault.MissingParameter, "password", "a password is required")
+	case !utf8.ValidString(password):
+		return fault.At(fault.InvalidParameter, "password", "a password is text in UTF-8")
+	case n < minPassword || n > maxPassword || len(password) > maxPasswordBytes:
+		return fault.At(fault.InvalidParameter, "password", "a password has %d to %d characters, this has %d", minPassword, maxPassword, n)
+	case isCommon(password):
+		return fault.At(fault.InvalidParameter, "password", "this password is among the first that are guessed; take another")
+	}
+	if folded, refusal := foldName(userName); refusal == nil && (strings.EqualFold(password, userName) || strings.EqualFold(password, folded)) {
+		return fault.At(fault.InvalidParameter, "password", "a password is not the name of its user")
+	}
+	return nil
+}
+
+// isCommon reports whether a password is on the list, in any case, or repeats one character.
+func isCommon(password string) bool {
+	first, _ := utf8.DecodeRuneInString(password)
+	if strings.Trim(password, string(first)) == "" {
+		return true
+	}
+	return strings.Contains(commonPasswords, "\n"+strings.ToLower(password)+"\n") && !strings.Contains(password, "\n")
 }

@@ -16,22 +16,23 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// cost is what one Argon2id hash costs (RFC 9106): passes over the memory, KiB
-// of memory, and threads.
+// cost is the cost of one Argon2id hash (RFC 9106): passes over the memory, KiB of memory, and
+// threads.
 type cost struct {
 	time    uint32
 	memory  uint32
 	threads uint8
 }
 
-// currentCost is the cost of new hashes. Those stored with less are raised when
-// their owner logs in.
+// currentCost is the cost of new hashes. A stored hash that costs less is replaced when its user
+// logs in.
 var currentCost = cost{time: 2, memory: 19 * 1024, threads: 1}
 
-// mostCost is the most that a stored hash may cost: beyond it, a damaged record
-// could take the memory of the whole process.
+// mostCost bounds the cost of a stored hash, so that a damaged record cannot take the memory of
+// the whole process.
 var mostCost = cost{time: 16, memory: 256 * 1024, threads: 16}
 
 // phc is a password's hash, in the PHC string format
@@ -74,58 +75,58 @@ func parsePHC(text string) (phc, error) {
 // errPHC does not say what is wrong: the text is a secret.
 var errPHC = fmt.Errorf("a stored password is not an argon2id hash in the PHC format")
 
-// nobodys is the hash that is compared where there is no user or no password, so
-// that it costs the same to be told so. No password has it.
-var nobodys = phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
+// noHash is compared if there is no user or no password, so that this answer takes as long. No
+// password matches it.
+var noHash = phc{cost: currentCost, salt: make([]byte, 16), sum: make([]byte, 32)}
 
-// weaker tells whether a hash costs less than a new one would.
+// weaker reports whether a hash costs less than another.
 func (c cost) weaker(than cost) bool {
 	return c.time < than.time || c.memory < than.memory || c.threads < than.threads
 }
 
-// The most hashes at once, and the most that wait for one of those to end. A
-// hash takes 19 MiB and some 20 ms of a core, so the last in line waits a quarter
-// of a second on a small machine, and nobody can make the process grow.
+// The most hashes at once, and the most that wait for one of those to end. A hash takes 19 MiB and
+// about 20 ms of a core. So the last in the queue waits a quarter of a second on a small machine, and
+// the memory is bounded.
 //
-// Of all places strangers have so many and no more, and one slot is never theirs:
-// however many come to log in, whoever is logged in still finds a place, and waits
-// for nobody but his like.
+// Unauthenticated callers have maxAnonymous of the places and all slots but one. However many of
+// them come to log in, an authenticated caller finds a place, and waits for other authenticated
+// callers at most.
 const (
 	maxHashes    = 4
 	maxWaiting   = 16
-	maxStrangers = 14
+	maxAnonymous = 14
 )
 
 // hasher computes the hashes of passwords, few at a time.
 type hasher struct {
-	places chan struct{} // one token for each that computes or waits
-	slots  chan slot     // those in which nothing is computed
+	places limit.Semaphore // of all that compute or wait
+	slots  chan slot       // those in which nothing is computed
 	derive func(password []byte, salt []byte, c cost, size int) []byte
 
-	strangers chan struct{} // one token for each stranger that computes or waits
-	theirs    chan struct{} // one token for each slot that a stranger has
+	anonymous      limit.Semaphore // of unauthenticated callers that compute or wait
+	anonymousSlots limit.Semaphore // of slots that unauthenticated callers have
 
 	collecting sync.Mutex
 	released   atomic.Uint64 // hashes that have ended
 	collected  atomic.Uint64 // of those, how many certainly have no memory any more
 }
 
-// slot is the right to the memory of one hash. What the hash before took in it
-// is garbage, and memory all the same until it is collected.
+// slot is the right to the memory of one hash. The memory of the hash before in it is garbage,
+// which still takes memory until it is collected.
 type slot struct {
 	ended uint64 // which hash, counted by those that have ended, was the last in it
 	cycle uint64 // of the garbage collector, at that time
 }
 
 func newHasher() *hasher {
-	// More than there are cores take memory and make none of them faster: strangers
-	// have no more than that, and whoever is logged in comes beside them.
+	// More hashes at once than cores take memory and end no sooner. Unauthenticated callers have as
+	// many slots as there are cores, and authenticated ones have one more.
 	atOnce := min(maxHashes, runtime.GOMAXPROCS(0)+1)
 	h := &hasher{
-		places:    make(chan struct{}, maxHashes+maxWaiting),
-		slots:     make(chan slot, atOnce),
-		strangers: make(chan struct{}, maxStrangers),
-		theirs:    make(chan struct{}, atOnce-1),
+		places:         limit.NewSemaphore(maxHashes + maxWaiting),
+		slots:          make(chan slot, atOnce),
+		anonymous:      limit.NewSemaphore(maxAnonymous),
+		anonymousSlots: limit.NewSemaphore(atOnce - 1),
 		derive: func(password, salt []byte, c cost, size int) []byte {
 			return argon2.IDKey(password, salt, c.time, c.memory, c.threads, uint32(size))
 		},
@@ -136,30 +137,30 @@ func newHasher() *hasher {
 	return h
 }
 
-// place is a place in the line, by which hashes are computed one after another.
+// place is a place in the queue of the hasher, in which hashes are computed one after another.
 type place struct {
 	*hasher
-	stranger bool
+	anonymous bool
 }
 
-// enter gives whoever is known a place in the line, or refuses: OVERLOADED. It
-// does not wait, so it comes before an attempt is counted: one that is turned away
-// at the door was none. Whoever entered must leave.
+// enter gives an authenticated caller a place in the queue, or refuses with OVERLOADED. It does not
+// wait and is called before an attempt is counted, so that a refusal here counts as none. The
+// caller leaves the place.
 func (h *hasher) enter() (place, error) {
-	if !take(h.places) {
+	if !h.places.TryAcquire() {
 		return place{}, errFull
 	}
 	return place{h, false}, nil
 }
 
-// enterStranger is enter for who is not known yet: who logs in, registers or has
-// forgotten his password.
-func (h *hasher) enterStranger() (place, error) {
-	if !take(h.strangers) {
+// enterAnonymous is enter for a caller that is not authenticated yet: one that logs in, registers or
+// has forgotten the password.
+func (h *hasher) enterAnonymous() (place, error) {
+	if !h.anonymous.TryAcquire() {
 		return place{}, errFull
 	}
-	if !take(h.places) {
-		<-h.strangers
+	if !h.places.TryAcquire() {
+		h.anonymous.Release()
 		return place{}, errFull
 	}
 	return place{h, true}, nil
@@ -167,25 +168,15 @@ func (h *hasher) enterStranger() (place, error) {
 
 var errFull = fault.New(fault.Overloaded, "too many passwords are being checked at this moment").After(time.Second)
 
-// take takes a token, if there is one.
-func take(tokens chan struct{}) bool {
-	select {
-	case tokens <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
 // leave gives the place back.
 func (p place) leave() {
-	<-p.places
-	if p.stranger {
-		<-p.strangers
+	p.places.Release()
+	if p.anonymous {
+		p.hasher.anonymous.Release()
 	}
 }
 
-// matches tells whether a password has a hash.
+// matches reports whether a password has a hash.
 func (p place) matches(ctx context.Context, password string, has phc) (bool, error) {
 	sum, err := p.sum(ctx, password, has)
 	return err == nil && subtle.ConstantTimeCompare(sum, has.sum) == 1, err
@@ -200,15 +191,13 @@ func (p place) hash(ctx context.Context, password string) (string, error) {
 	return has.String(), err
 }
 
-// sum computes a hash when its turn has come.
+// sum computes a hash as soon as a slot is free.
 func (p place) sum(ctx context.Context, password string, has phc) ([]byte, error) {
-	if p.stranger {
-		select {
-		case p.theirs <- struct{}{}:
-			defer func() { <-p.theirs }()
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	if p.anonymous {
+		if err := p.anonymousSlots.Acquire(ctx); err != nil {
+			return nil, err
 		}
+		defer p.anonymousSlots.Release()
 	}
 	return p.compute(ctx, password, has)
 }
@@ -224,10 +213,10 @@ func (h *hasher) compute(ctx context.Context, password string, p phc) ([]byte, e
 	}
 }
 
-// clean sees that the memory of the hash before in a slot is collected. Without
-// it a burst of log-ins would hold, beside the memory of four hashes, that of as
-// many more as the collector lets be. Where log-ins are rare it has come by
-// already; under load it is called once for all four slots.
+// clean ensures that the memory of the hash before in a slot is collected. Without it a burst of
+// log-ins would hold the memory of four hashes, and that of as many more as the collector lets
+// be. If log-ins are rare, the collector has run by itself; under load clean runs it once for all
+// four slots.
 func (h *hasher) clean(s slot) {
 	isClean := func() bool {
 		// The cycle that was under way when the hash ended may have seen it alive.

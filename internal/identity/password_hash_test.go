@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -35,7 +37,7 @@ func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
 	f.user(t, "ann")
 	for _, name := range []string{"ann", "bob"} {
 		if name == "bob" {
-			if _, err := f.Register(t.Context(), "bob", goodPassword, testDevice, Pace{}); err != nil {
+			if _, err := f.Register(t.Context(), "bob", goodPassword, testDevice, LoginLimits{}); err != nil {
 				t.Fatal(err)
 			}
 		} else if err := f.SetPassword(t.Context(), "operator", "ann", goodPassword); err != nil {
@@ -84,7 +86,7 @@ func TestAHashThatIsNoneIsRefused(t *testing.T) {
 }
 
 func FuzzPHC(f *testing.F) {
-	f.Add(nobodys.String())
+	f.Add(noHash.String())
 	f.Add("$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parsePHC(text)
@@ -103,9 +105,9 @@ func (f fixture) weakened(t testing.TB, user User) string {
 		t.Fatal(err)
 	}
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error {
-		_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*Event, error) {
+		_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*audit.Event, error) {
 			u.Password = weak.String()
-			return &Event{}, nil
+			return &audit.Event{}, nil
 		})
 		return err
 	})
@@ -139,7 +141,7 @@ func TestTwoWhoLogInAtOnceByAWeakerHashAreBothLetIn(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.weakened(t, f.user(t, "ann"))
-	f.hasher.theirs = make(chan struct{}, 2) // with one core strangers come one after another
+	f.hasher.anonymousSlots = limit.NewSemaphore(2) // with one core they would run one after another
 	var both sync.WaitGroup
 	both.Add(2)
 	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
@@ -169,7 +171,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	reset := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 
 	computing, release := make(chan struct{}), make(chan struct{})
-	var running, most, strangers, mostStrangers atomic.Int32
+	var running, most, anonymous, mostAnonymous atomic.Int32
 	raise := func(most *atomic.Int32, n int32) {
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
@@ -177,8 +179,8 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
 		raise(&most, running.Add(1))
 		if string(password) == otherPassword {
-			raise(&mostStrangers, strangers.Add(1))
-			defer strangers.Add(-1)
+			raise(&mostAnonymous, anonymous.Add(1))
+			defer anonymous.Add(-1)
 		}
 		computing <- struct{}{}
 		<-release
@@ -195,7 +197,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		}
 	}
 	outcomes, proofs := make(chan error), make(chan error)
-	for i := range maxStrangers {
+	for i := range maxAnonymous {
 		go func() {
 			_, err := f.Login(ctx, fmt.Sprint("name", i), otherPassword, address(i), testTerms)
 			outcomes <- err
@@ -205,25 +207,25 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	for range atOnce - 1 {
 		<-computing
 	}
-	for len(f.hasher.strangers) < maxStrangers {
+	for f.hasher.anonymous.Held() < maxAnonymous {
 		runtime.Gosched()
 	}
-	// All places of strangers are taken, those in line too: one who comes now is
+	// All places of unauthenticated callers are taken, those in line too: one who comes now is
 	// turned away at once, and his attempt does not count.
 	for range 20 {
 		turnedAway(map[string]func() error{
 			"a log-in":       func() error { return f.attempt(t, "ann", goodPassword, testDevice) },
-			"a registration": func() error { return second(f.Register(ctx, "new", goodPassword, testDevice, Pace{})) },
-			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}) },
+			"a registration": func() error { return second(f.Register(ctx, "new", goodPassword, testDevice, LoginLimits{})) },
+			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}) },
 		})
 	}
 	// Whoever is logged in finds a place, and it is his turn before theirs.
-	const known = maxHashes + maxWaiting - maxStrangers
+	const known = maxHashes + maxWaiting - maxAnonymous
 	for range known {
 		go func() { proofs <- f.ProvePassword(ctx, ann, goodPassword) }()
 	}
 	<-computing
-	for len(f.hasher.places) < maxHashes+maxWaiting {
+	for f.hasher.places.Held() < maxHashes+maxWaiting {
 		runtime.Gosched()
 	}
 	for range 20 {
@@ -241,17 +243,17 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	for range known {
 		refusedAs(t, "one of the known", <-proofs, "")
 	}
-	for range maxStrangers {
-		refusedAs(t, "a stranger who waited", <-outcomes, fault.NotLoggedIn)
+	for range maxAnonymous {
+		refusedAs(t, "an unauthenticated caller who waited", <-outcomes, fault.NotLoggedIn)
 	}
 	if n := int(most.Load()); n > atOnce || n > maxHashes {
 		t.Errorf("%d hashes at once, at most %d are allowed", n, atOnce)
 	}
-	if n := int(mostStrangers.Load()); n >= atOnce {
-		t.Errorf("%d hashes of strangers at once, of %d in all", n, atOnce)
+	if n := int(mostAnonymous.Load()); n >= atOnce {
+		t.Errorf("%d hashes of unauthenticated callers at once, of %d in all", n, atOnce)
 	}
 	refusedAs(t, "a log-in afterwards", f.attempt(t, "ann", goodPassword, testDevice), "")
-	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, Pace{}); err != nil {
+	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}); err != nil {
 		t.Errorf("the reset code was used up by a refusal: %v", err)
 	}
 }

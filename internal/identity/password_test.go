@@ -112,7 +112,7 @@ func TestChangingAPasswordEndsWhateverWasBefore(t *testing.T) {
 	f.open(t, "somebody else's session", bobs.Secret, true)
 	refusedAs(t, "the old password", f.attempt(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
 	refusedAs(t, "the new password", f.attempt(t, "ann", otherPassword, testDevice), "")
-	err := f.ResetPassword(ctx, code, goodPassword, testDevice, Pace{})
+	err := f.ResetPassword(ctx, code, goodPassword, testDevice, LoginLimits{})
 	refusedAs(t, "a reset code from before", err, fault.VerificationFailed)
 	_, err = f.ChangePassword(ctx, other.Account, otherPassword, goodPassword)
 	refusedAs(t, "a change by a session that has ended", err, fault.NotLoggedIn)
@@ -169,7 +169,7 @@ func TestAPasswordIsProvedAFewTimesOnly(t *testing.T) {
 	f.person(t, "ann")
 	entry := f.login(t, "ann")
 	// Right ones count too: each costs a hash.
-	for range provePace / 2 {
+	for range maxPasswordAttempts / 2 {
 		refusedAs(t, "a wrong one", f.ProvePassword(ctx, entry.Account, otherPassword), fault.VerificationFailed)
 		refusedAs(t, "the right one", f.ProvePassword(ctx, entry.Account, goodPassword), "")
 	}

@@ -49,7 +49,7 @@ func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 	for from := 0; from < users; from += together {
 		err := store.Update(context.Background(), func(txn storage.Txn) error {
 			for i := from; i < min(from+together, users); i++ {
-				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: nobodys.String()}
+				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: noHash.String()}
 				key := keyRecord{Key: Key{ID: "key_" + strconv.Itoa(i), UserID: user.ID, Created: 1}}
 				key.take(keyForm.draw())
 				if err := addUser(txn, user, user.Name); err != nil {
@@ -156,9 +156,9 @@ func BenchmarkLogin(b *testing.B) {
 	f := newFixture(b)
 	f.person(b, "ann")
 	terms := testTerms
-	terms.Pace = Pace{PerUser: MaxPace, PerAddress: MaxPace}
+	terms.LoginLimits = LoginLimits{PerUser: MaxLoginLimit, PerAddress: MaxLoginLimit}
 	var most atomic.Uint64
-	b.SetParallelism(maxStrangers / runtime.GOMAXPROCS(0))
+	b.SetParallelism(maxAnonymous / runtime.GOMAXPROCS(0))
 	b.RunParallel(func(pb *testing.PB) {
 		for n := 0; pb.Next(); n++ {
 			if _, err := f.Login(b.Context(), "ann", goodPassword, address(n), terms); err != nil {

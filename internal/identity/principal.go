@@ -3,18 +3,20 @@ package identity
 import (
 	"net/netip"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 )
 
-// Principal is who calls, as one key of one user. It never changes; a change
-// of the records makes a new one.
+// Principal is who calls: one key of one user. It never changes; a change of the records makes a
+// new one.
 type Principal struct {
 	UserID   string
 	UserName string
 	KeyID    string
 	KeyName  string
 
-	// What this key may take, by its owner and by the operator, and what the user may
-	// with all keys together, by the operator.
+	// What the owner and the operator allow this key, and the operator allows the user with all
+	// keys.
 	OwnerLimits    Limits
 	OperatorLimits Limits
 	UserLimits     Limits
@@ -52,7 +54,7 @@ func (s *Scope) allowsAddress(addr netip.Addr) bool {
 	return false
 }
 
-// inForce returns the hashes by which a key may be used, now or until a time.
+// inForce returns the hashes of the key's secrets that are in force, now or until a time.
 func (k *keyRecord) inForce(user *userRecord) map[Hash]credential[Principal] {
 	if user.Disabled || k.Revoked != 0 {
 		return nil
@@ -81,4 +83,46 @@ func unixTime(seconds int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(seconds, 0)
+}
+
+// Account is an authenticated user of the console, with the credential of the request. It never
+// changes; a change of the records makes a new one.
+type Account struct {
+	UserID   string
+	UserName string
+
+	// Credential is the id of the session (ses_…) or of the access token (tok_…) of the request.
+	// A step-up is granted to the credential and ends with it.
+	Credential string
+
+	// Session is false for an access token.
+	Session bool
+
+	// Opened is when the session was opened by a log-in, in Unix seconds; zero for an access
+	// token.
+	Opened int64
+
+	// Address is where the request comes from, as text; empty if it is not known. It is recorded
+	// in events.
+	Address string
+
+	// HalfOpen means that the password was right and the second factor is due. Such a session may
+	// give that factor and log out, and nothing else.
+	HalfOpen bool
+
+	// secret is the hash of the session's secret in the request. If the secret was replaced
+	// since, the account is refused, so that a thief of the old secret gains neither the next one
+	// nor a later proof.
+	secret Hash
+}
+
+// event returns the event of a change of the user's own account.
+func (a *Account) event(action, detail string) *audit.Event {
+	return &audit.Event{Actor: a.UserID, Action: action, User: a.UserID, Detail: detail, Address: a.Address}
+}
+
+// Device is where a session was opened from, as far as it is known.
+type Device struct {
+	Address netip.Addr // the zero Addr when it is not known
+	Agent   string     // what the browser calls itself
 }

@@ -3,44 +3,42 @@ package identity
 import (
 	"context"
 	"strings"
+	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Register makes a user who comes by himself, with a password. Whether that is
-// open to everybody is the caller's to know. Each attempt counts as one to log
-// in from its address.
-func (d *Directory) Register(ctx context.Context, name, password string, from Device, pace Pace) (User, error) {
+// Register makes a user with a password, for a caller without an account. The caller of Register
+// checks whether registration is open. An attempt counts as one to log in from the same address.
+func (d *Directory) Register(ctx context.Context, name, password string, from Device, limits LoginLimits) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
 		return User{}, refusal
 	}
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
 	defer line.leave()
-	if err := d.countAttempts(ctx, pace.fromAddress(from)); err != nil {
+	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return User{}, err
 	}
 	err = d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
 	if user.Password, err = line.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
-		event := &Event{Actor: user.ID, Action: "user.register", User: user.ID, Detail: user.Name, Address: from.address()}
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		event := &audit.Event{Actor: user.ID, Action: "user.register", User: user.ID, Detail: user.Name, Address: from.address()}
 		return event, addUser(t, user, folded)
 	})
-	if err != nil {
-		return User{}, unavailable(err)
-	}
-	return user.User, nil
+	return user.User, err
 }
 
 // setupRecord is the one-time code of the first run.
@@ -54,10 +52,9 @@ var setupCode = table.Key{"code"}
 
 const setupPurpose = "setup"
 
-// SetupCode returns a new one-time code by which the first administrator may be
-// made, in place of the one before. There is none once he was made, or an
-// operator has made a user; people who register by themselves do not end it. The
-// code is shown to whoever can read the log, and to nobody else.
+// SetupCode returns a new one-time code that makes the first administrator, and ends the one
+// before. It returns no code once there is an administrator or an operator has made a user; users
+// who register do not end it. The code is written to the log only.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
@@ -69,19 +66,12 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		hash, _ := hashCode(setupPurpose, code.Reveal())
 		return setupTable.Put(t, nil, &setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
 	})
-	if err != nil {
-		return "", unavailable(err)
-	}
-	return code, nil
+	return code, fault.OfStore(err)
 }
 
-// SetupDue tells whether the first administrator is still to be made.
+// SetupDue reports whether the first administrator is still to be made.
 func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
-	err = d.store.View(ctx, func(r storage.Reader) error {
-		due, err = setupDue(r)
-		return err
-	})
-	return due, unavailable(err)
+	return view(ctx, d, setupDue)
 }
 
 func setupDue(r storage.Reader) (bool, error) {
@@ -95,10 +85,9 @@ func setupDue(r storage.Reader) (bool, error) {
 	return true, nil
 }
 
-// Setup makes the first user, an administrator, by the one-time code in the log.
-// The code is used up in the transaction that makes him, so of two who come with
-// it one is the first. What is wrong with a name or a password does not use it
-// up.
+// Setup makes the first user, an administrator, by the one-time code in the log. The code is used
+// up in the transaction that makes the user, so that only one of two concurrent calls succeeds.
+// An invalid name or password does not use it up.
 func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
@@ -107,9 +96,9 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	hash, _ := hashCode(setupPurpose, code)
 	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.enterStranger()
+	line, err := d.hasher.enterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
@@ -118,22 +107,19 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if user.Password, err = line.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	err = d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := mayBeFirst(t, hash); err != nil {
 			return nil, err
 		}
 		if err := setupTable.Delete(t, setupCode...); err != nil {
 			return nil, err
 		}
-		return &Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
+		return &audit.Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
 	})
-	if err != nil {
-		return User{}, unavailable(err)
-	}
-	return user.User, nil
+	return user.User, err
 }
 
-// mayBeFirst refuses a code that is not the one in force, or that comes too late.
+// mayBeFirst fails unless the code is in force.
 func mayBeFirst(r storage.Reader, hash Hash) error {
 	due, err := setupDue(r)
 	if err != nil {
@@ -149,9 +135,9 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 	return err
 }
 
-// newName checks the name of a new user and returns the form by which it is
-// unique. One that could be read as an id is refused, as a flag of a command, or as
-// a step in a path: an operator could not name him.
+// newName checks the name of a new user and returns the form by which it is unique. It refuses a
+// name that could be read as an id, as a flag of a command, or as a step in a path, because an
+// operator could not name the user.
 func newName(name string) (string, *fault.Fault) {
 	folded, refusal := foldName(name)
 	switch {
@@ -172,7 +158,7 @@ func newPerson(name, password string) (folded string, refusal *fault.Fault) {
 	return folded, refusal
 }
 
-// free refuses a name that is taken, in any case.
+// free fails if a name is taken, in any case.
 func free(r storage.Reader, name, folded string) error {
 	taken, err := userTable.Find(r, &userNames, folded)
 	if err == nil && taken != nil {
@@ -187,4 +173,104 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 		return err
 	}
 	return userTable.Put(t, nil, &user)
+}
+
+// ResetCodeLife is how long an operator's one-time code for a new password is in force.
+const ResetCodeLife = 24 * time.Hour
+
+// resetRecord leads from a code to its user. The user's record names the code in force; a new
+// code or a new password ends it.
+type resetRecord struct {
+	Hash    []byte `json:"hash"` // of the code
+	UserID  string `json:"user_id"`
+	Expires int64  `json:"expires"` // Unix seconds
+}
+
+const resetPurpose = "reset"
+
+// IssueResetCode returns a one-time code by which a user may set a new password, and ends the
+// code before. The old password stays in force until then. A disabled user gets no code.
+func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
+	code := drawCode()
+	hash, _ := hashCode(resetPurpose, code.Reveal())
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		if user.Disabled {
+			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
+		}
+		user.ResetHash = hash[:]
+		reset := &resetRecord{Hash: hash[:], UserID: user.ID, Expires: d.store.Now().Add(ResetCodeLife).Unix()}
+		return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, resetTable.Put(t, nil, reset)
+	})
+	return code, err
+}
+
+// ResetPassword replaces the password of the user of a one-time code. It ends the user's sessions
+// and access token; the factors stay. The code is used up in the transaction that sets the
+// password; an invalid password does not use it up. An attempt counts as one to log in from the
+// same address.
+func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) error {
+	if refusal := CheckPassword("", password); refusal != nil {
+		return refusal
+	}
+	if code == "" {
+		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
+	}
+	line, err := d.hasher.enterAnonymous()
+	if err != nil {
+		return err
+	}
+	defer line.leave()
+	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
+		return err
+	}
+	hash, _ := hashCode(resetPurpose, code)
+	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return d.resetting(r, hash) })
+	if err != nil {
+		return err
+	}
+	if refusal := CheckPassword(user.Name, password); refusal != nil {
+		return refusal
+	}
+	replacement, err := line.hash(ctx, password)
+	if err != nil {
+		return err
+	}
+	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		if _, err := d.resetting(t, hash); err != nil {
+			return nil, err
+		}
+		if err := resetTable.Delete(t, string(hash[:])); err != nil {
+			return nil, err
+		}
+		user.setPassword(replacement)
+		// Who has forgotten it has tried before, and may try the new one now.
+		byName := limits.byName(user.Name)
+		if err := byName.forgive(t); err != nil {
+			return nil, err
+		}
+		_, err := endAccess(t, user, nil, d.store.Now())
+		return &audit.Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}, err
+	})
+	return err
+}
+
+// resetting returns the user whose code in force this is. All other codes are refused without
+// distinction.
+func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) {
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", inWords(ResetCodeLife))
+	record, err := resetTable.Get(r, string(hash[:]))
+	if err != nil {
+		return nil, err
+	}
+	if record == nil {
+		return nil, refusal
+	}
+	user, err := userTable.Get(r, record.UserID)
+	if err != nil {
+		return nil, err
+	}
+	if user == nil || user.Disabled || string(user.ResetHash) != string(hash[:]) || d.store.Now().Unix() >= record.Expires {
+		return nil, refusal
+	}
+	return user, nil
 }

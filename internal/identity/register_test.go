@@ -14,7 +14,7 @@ func TestWhoRegistersCanLogIn(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	user := must(f.Register(ctx, "Ann", goodPassword, testDevice, Pace{}))(t)
+	user := must(f.Register(ctx, "Ann", goodPassword, testDevice, LoginLimits{}))(t)
 	if user.Name != "Ann" || user.Admin || user.Disabled || !strings.HasPrefix(user.ID, "usr_") {
 		t.Errorf("%+v", user)
 	}
@@ -34,7 +34,7 @@ func TestWhoRegistersCanLogIn(t *testing.T) {
 		{"his name as his password", "bobbobbob", "BobBobBob", fault.InvalidParameter, "password"},
 		{"no password", "bob", "", fault.MissingParameter, "password"},
 	} {
-		_, err := f.Register(ctx, c.name, c.password, testDevice, Pace{})
+		_, err := f.Register(ctx, c.name, c.password, testDevice, LoginLimits{})
 		if codeOf(err) != c.want || paramOf(err) != c.param {
 			t.Errorf("%s: %v", c.what, err)
 		}
@@ -49,9 +49,9 @@ func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
 	f := newPeople(t)
 	var wg sync.WaitGroup
 	var made atomic.Int32
-	for i := range maxStrangers {
+	for i := range maxAnonymous {
 		wg.Go(func() {
-			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), Pace{}); codeOf(err) {
+			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), LoginLimits{}); codeOf(err) {
 			case "":
 				made.Add(1)
 			case fault.Conflict:
@@ -130,7 +130,7 @@ func TestWhoRegistersByHimselfDoesNotEndTheSetUp(t *testing.T) {
 	f := newPeople(t)
 	ctx := t.Context()
 	must(f.SetupCode(ctx))(t)
-	if _, err := f.Register(ctx, "eve", goodPassword, testDevice, Pace{}); err != nil {
+	if _, err := f.Register(ctx, "eve", goodPassword, testDevice, LoginLimits{}); err != nil {
 		t.Fatal(err)
 	}
 	code := must(f.SetupCode(ctx))(t) // after a restart
@@ -171,7 +171,7 @@ func TestANameIsNoFlagAndNoStepInAPath(t *testing.T) {
 			"created with a password": func() error {
 				return second(f.CreateUserWithPassword(ctx, "operator", bad, goodPassword))
 			},
-			"registered": func() error { return second(f.Register(ctx, bad, goodPassword, testDevice, Pace{})) },
+			"registered": func() error { return second(f.Register(ctx, bad, goodPassword, testDevice, LoginLimits{})) },
 		} {
 			if err := make(); codeOf(err) != fault.InvalidParameter || paramOf(err) != "name" {
 				t.Errorf("%q is %s: %v", bad, what, err)

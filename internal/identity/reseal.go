@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -77,8 +78,8 @@ func resealing[R any](of *table.Table[R], fields func(*R) []sealedField) func(co
 	}
 }
 
-// reseal seals the fields anew that are sealed by an older master key, and reports whether
-// there was one.
+// reseal seals again the fields that are sealed by an older master key, and reports whether there
+// was one.
 func (d *Directory) reseal(id string, fields []sealedField) (changed bool, err error) {
 	for _, field := range fields {
 		if len(*field.at) == 0 {
@@ -99,10 +100,9 @@ func cannotReseal(record string, err error) error {
 	return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the record %q cannot be sealed anew, and the old master keys stay: %v", record, err), err)
 }
 
-// Reseal seals everything by the newest master key that is sealed by an older
-// one, and returns how many records that were. When it has returned without an
-// error, the older keys are no longer needed. It may be ended at any time and
-// run again: each record says by which key it is sealed.
+// Reseal seals by the newest master key everything that is sealed by an older one, and returns
+// how many records were. When it has returned without an error, the older keys are no longer
+// needed. It may be interrupted at any time and run again, because each record names its key.
 func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 	// From here on the newest key is needed as well, also if this is cut off.
 	if err := d.keyring.Check(ctx, d.store); err != nil {
@@ -112,14 +112,14 @@ func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 		resealed, err := reseal(ctx, d)
 		records += resealed
 		if err != nil {
-			return records, unavailable(err)
+			return records, fault.OfStore(err)
 		}
 	}
 	if err := d.keyring.Renew(ctx, d.store); err != nil {
-		return records, unavailable(err)
+		return records, fault.OfStore(err)
 	}
-	err = d.change(ctx, func(storage.Txn) (*Event, error) {
-		return &Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed anew", records)}, nil
+	err = d.Audit.Change(ctx, func(storage.Txn) (*audit.Event, error) {
+		return &audit.Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed anew", records)}, nil
 	})
-	return records, unavailable(err)
+	return records, fault.OfStore(err)
 }

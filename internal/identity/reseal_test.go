@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -80,7 +82,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), f.store, newest, f.audit)
+	d, err := Open(t.Context(), f.store, newest, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Directory, err = Open(t.Context(), f.store, alone, f.audit); err != nil {
+	if f.Directory, err = Open(t.Context(), f.store, alone, zap.NewNop()); err != nil {
 		t.Fatalf("the new key alone: %v", err)
 	}
 	expect(t, "a TOTP code by the new key", f.verify(t, last, f.code(t, seed, 0)), "")
@@ -102,7 +104,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	if secrets, err := f.CallbackSecrets(t.Context(), key.ID); err != nil || len(secrets) != 1 || secrets[0] != callback {
 		t.Errorf("a callback secret by the new key: %d, %v", len(secrets), err)
 	}
-	if _, err := Open(t.Context(), f.store, testKeyring, f.audit); err == nil {
+	if _, err := Open(t.Context(), f.store, testKeyring, zap.NewNop()); err == nil {
 		t.Error("the old key opens the store still")
 	}
 	var kept *totpRecord
@@ -133,7 +135,7 @@ func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
 		if err := seals(f, ann); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(t.Context(), f.store, seal.Random(), f.audit); !errors.Is(err, seal.ErrWrongKey) {
+		if _, err := Open(t.Context(), f.store, seal.Random(), zap.NewNop()); !errors.Is(err, seal.ErrWrongKey) {
 			t.Errorf("after %s, opened by another key: %v", what, err)
 		}
 	}
@@ -157,7 +159,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Directory, err = Open(t.Context(), f.store, ring, f.audit); err != nil {
+		if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
 			t.Fatal(err)
 		}
 		if err := ring.Rotate(); err != nil {
@@ -172,7 +174,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 			if ring, err = seal.FromFile(t.Context(), f.store, path); err != nil {
 				t.Fatal(err)
 			}
-			if f.Directory, err = Open(t.Context(), f.store, ring, f.audit); err != nil {
+			if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
 				t.Fatal(err)
 			}
 			f.clock.pass(stepSeconds * time.Second)

@@ -18,7 +18,9 @@ func TestAnOperatorsCodeSetsANewPasswordOnce(t *testing.T) {
 	f.person(t, "ann")
 	entry, token := f.login(t, "ann"), f.token(t, "ann")
 	_, key := f.key(t, "ann", KeySpec{})
-	reset := func(code, password string) error { return f.ResetPassword(ctx, code, password, testDevice, Pace{}) }
+	reset := func(code, password string) error {
+		return f.ResetPassword(ctx, code, password, testDevice, LoginLimits{})
+	}
 
 	replaced := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 	code := must(f.IssueResetCode(ctx, "operator", "ANN"))(t).Reveal()
@@ -51,9 +53,9 @@ func TestAResetCodeIsUsedOnceByManyAtOnce(t *testing.T) {
 	code := must(f.IssueResetCode(t.Context(), "operator", "ann"))(t).Reveal()
 	var wg sync.WaitGroup
 	var set atomic.Int32
-	for i := range maxStrangers {
+	for i := range maxAnonymous {
 		wg.Go(func() {
-			switch err := f.ResetPassword(t.Context(), code, goodPassword, address(i), Pace{}); codeOf(err) {
+			switch err := f.ResetPassword(t.Context(), code, goodPassword, address(i), LoginLimits{}); codeOf(err) {
 			case "":
 				set.Add(1)
 			case fault.VerificationFailed:
@@ -74,7 +76,7 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 	f := newPeople(t)
 	ctx := t.Context()
 	f.user(t, "ann")
-	reset := func(code string) error { return f.ResetPassword(ctx, code, goodPassword, testDevice, Pace{}) }
+	reset := func(code string) error { return f.ResetPassword(ctx, code, goodPassword, testDevice, LoginLimits{}) }
 
 	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 	f.clock.pass(24 * time.Hour)
@@ -124,7 +126,7 @@ func TestAResetPasswordMayBeTriedAtOnce(t *testing.T) {
 	}
 	refusedAs(t, "once more", f.attempt(t, "ann", goodPassword, testDevice), fault.TooManyAttempts)
 	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
-	if err := f.ResetPassword(ctx, code, otherPassword, testDevice, Pace{}); err != nil {
+	if err := f.ResetPassword(ctx, code, otherPassword, testDevice, LoginLimits{}); err != nil {
 		t.Fatal(err)
 	}
 	refusedAs(t, "the new one", f.attempt(t, "ann", otherPassword, testDevice), "")

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"hash/crc32"
+	"strings"
 )
 
 // form is the form of a class of credentials: its prefix, 43 base62 digits drawn
@@ -27,8 +28,8 @@ const (
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Secret is a credential in clear. It prints as REDACTED everywhere; Reveal is
-// the one way to its text, for the single answer that shows it to its owner.
+// Secret is a credential in clear. It prints as REDACTED. Reveal returns its text, for the one
+// answer that shows it to its owner.
 type Secret string
 
 // String implements fmt.Stringer.
@@ -55,8 +56,8 @@ func (f form) draw() Secret {
 	return Secret(appendSum62(secret, crc32.ChecksumIEEE(secret)))
 }
 
-// hash checks the form of a credential and returns its hash. One of another
-// prefix, length, alphabet or checksum is refused without a look-up.
+// hash checks the form of a credential and returns its hash. One of another prefix, length,
+// alphabet or checksum is refused without a look-up.
 func (f form) hash(secret string) (Hash, bool) {
 	if len(secret) != len(f)+randomDigits+sumDigits || secret[:len(f)] != string(f) {
 		return Hash{}, false
@@ -76,7 +77,8 @@ func (f form) hash(secret string) (Hash, bool) {
 	return sha256.Sum256(buf[:n]), true
 }
 
-// hint returns what a credential may be recognised by: prefix and last four.
+// hint returns the prefix, the next four characters and the last four, by which a person
+// recognises a credential.
 func (f form) hint(secret Secret) string {
 	text := secret.Reveal()
 	return text[:len(f)+4] + "…" + text[len(text)-4:]
@@ -95,8 +97,8 @@ func appendSum62(dst []byte, sum uint32) []byte {
 	return append(dst, digits[:]...)
 }
 
-// appendRandom62 appends n base62 digits, each equally likely: bytes that
-// would favour some of them are drawn again.
+// appendRandom62 appends n base62 digits, each equally likely: bytes that would favour some of
+// them are drawn again.
 func appendRandom62(dst []byte, n int) []byte {
 	var draw [64]byte
 	for n > 0 {
@@ -115,4 +117,51 @@ func appendRandom62(dst []byte, n int) []byte {
 // digits (95 bit).
 func newID(kind string) string {
 	return string(appendRandom62([]byte(kind+"_"), 16))
+}
+
+// One-time codes are what a person reads to another or copies out of a log: 20
+// digits of Crockford's base 32 (100 bit), in groups. They are stored as a hash;
+// a fast one is enough for so many random bits.
+const (
+	oneTimeDigits = 20
+	oneTimeGroup  = 5
+)
+
+// crockford is Crockford's base 32, which has no letter that could be taken for another.
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// drawCrockford draws a code of random digits, in groups with dashes between them.
+func drawCrockford(digits, group int) Secret {
+	draw := make([]byte, digits)
+	_, _ = rand.Read(draw) // never fails: it ends the process instead
+	code := make([]byte, 0, digits+digits/group)
+	for i, b := range draw {
+		if i > 0 && i%group == 0 {
+			code = append(code, '-')
+		}
+		code = append(code, crockford[b%32]) // 256 is a multiple of 32
+	}
+	return Secret(code)
+}
+
+// readCrockford returns the digits of a code as a person types it, or false for a text that cannot be
+// one. It ignores case, spaces and dashes, and takes O for 0 and I and L for 1.
+func readCrockford(text string, digits int) (string, bool) {
+	if len(text) > 4*digits {
+		return "", false
+	}
+	code := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
+	return code, len(code) == digits && strings.Trim(code, crockford) == ""
+}
+
+// drawCode draws a new one-time code: XXXXX-XXXXX-XXXXX-XXXXX.
+func drawCode() Secret { return drawCrockford(oneTimeDigits, oneTimeGroup) }
+
+// hashCode returns the hash of a one-time code of a purpose, or false for a text that cannot be one.
+func hashCode(purpose, text string) (Hash, bool) {
+	digits, ok := readCrockford(text, oneTimeDigits)
+	if !ok {
+		return Hash{}, false
+	}
+	return sha256.Sum256([]byte(purpose + ":" + digits)), true
 }

@@ -2,29 +2,31 @@ package identity
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Terms are how long sessions last. They are pinned in a session when it is
-// opened, in whole seconds.
+// Terms are how long sessions last, in whole seconds, and how often log-ins may be tried. A
+// session keeps the terms with which it was opened.
 type Terms struct {
 	// Idle is how long a session lasts without a request. Default: 24 hours.
 	//
-	// When it was last used is written down at most once in a tenth of Idle, or
-	// in 5 minutes if that is less, so a session may end that much earlier. It
-	// never ends later.
+	// The last use is written at most once in a tenth of Idle, or in 5 minutes if that is less.
+	// So a session may end that much earlier, and never ends later.
 	Idle time.Duration
 
 	// Lifetime is how long a session lasts at most. Default: 30 days.
 	Lifetime time.Duration
 
-	// Pace is how often one may log in.
-	Pace Pace
+	// LoginLimits are how often log-ins may be tried.
+	LoginLimits LoginLimits
 }
 
 const (
@@ -35,9 +37,9 @@ const (
 	halfLife = 10 * time.Minute
 )
 
-// The most sessions that one user has. One more ends the one that was not used
-// for the longest time. Half-open ones are counted apart: who knows a password
-// and no more must not be able to end the sessions of whoever knows it all.
+// The most sessions that one user has. One more ends the least recently used one. Half-open
+// sessions are counted separately, so that a caller who knows only the password cannot end whole
+// sessions.
 const (
 	maxSessions     = 100
 	maxHalfSessions = 10
@@ -74,21 +76,16 @@ const sessionDigits = 43
 
 func drawSession() Secret { return Secret(appendRandom62(nil, sessionDigits)) }
 
-// hashSession returns the hash of a session's secret. What cannot be one is
-// refused without a look-up.
+// hashSession returns the hash of a session's secret. Text that cannot be a secret is refused
+// without a look-up.
 func hashSession(secret string) (Hash, bool) {
-	if len(secret) != sessionDigits {
+	if len(secret) != sessionDigits || strings.Trim(secret, base62) != "" {
 		return Hash{}, false
-	}
-	for i := range len(secret) {
-		if !isBase62(secret[i]) {
-			return Hash{}, false
-		}
 	}
 	return sha256.Sum256([]byte(secret)), true
 }
 
-// until is the second in which the session is over, if it is not used before.
+// until returns the second in which the session ends if it is not used before.
 func (s *sessionRecord) until() int64 {
 	if s.Half {
 		return min(s.Created+int64(halfLife/time.Second), s.last())
@@ -96,23 +93,23 @@ func (s *sessionRecord) until() int64 {
 	return min(s.Seen+s.Idle, s.last())
 }
 
-// last is the second in which the session is over however it is used.
+// last returns the second in which the session ends however it is used.
 func (s *sessionRecord) last() int64 { return s.Created + s.Lifetime }
 
-// inForce tells whether a session lets in its user, as he is now.
+// inForce reports whether a session admits its user, given the user's record.
 func (s *sessionRecord) inForce(user *userRecord, now time.Time) bool {
 	return user.ID == s.UserID && !user.Disabled && user.Epoch == s.Epoch && now.Unix() < s.until()
 }
 
-// removeSession ends a session, with what was proved in it.
+// removeSession ends a session, with its step-up.
 func removeSession(t storage.Txn, s *sessionRecord) error {
 	if err := sessionTable.Put(t, s, nil); err != nil {
 		return err
 	}
-	return dropStamp(t, s.ID)
+	return endStepUp(t, s.ID)
 }
 
-// account is who comes by the secret that a session has.
+// account returns the account of a request with the secret that a session has.
 func (s *sessionRecord) account(user *userRecord) *Account {
 	return &Account{
 		UserID: user.ID, UserName: user.Name, Credential: s.ID,
@@ -125,24 +122,235 @@ func findSession(r storage.Reader, userID, id string) (*sessionRecord, error) {
 	return sessionTable.Find(r, &userSessions, userID, id)
 }
 
-// sessionsOf returns all sessions of a user that are there, in force or not,
-// last used first.
+// sessionsOf returns all sessions of a user that are stored, in force or not, last used first.
 func sessionsOf(r storage.Reader, userID string) ([]*sessionRecord, error) {
-	var sessions []*sessionRecord
-	for s, err := range sessionTable.Scan(r, userSessions.Under(userID)) {
-		if err != nil {
-			return nil, err
-		}
-		sessions = append(sessions, s)
-	}
+	sessions, err := collect(sessionTable.Scan(r, userSessions.Under(userID)))
 	slices.SortStableFunc(sessions, func(a, b *sessionRecord) int {
 		return cmp.Or(cmp.Compare(b.Seen, a.Seen), cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
 	})
-	return sessions, nil
+	return sessions, err
 }
 
-// loggedOut is the answer to whoever held a session or a token that has ended
-// since his request began.
+// loggedOut is the answer if the session or token of a request has ended since the request began.
 func loggedOut() *fault.Fault {
 	return fault.New(fault.NotLoggedIn, "this session or access token has ended; log in again")
+}
+
+// AuthenticateSession returns the account of a session, by the secret in the cookie. It returns
+// false without distinction for text that is no secret, for unknown, expired and ended sessions,
+// and for those of disabled users. It reads the store at every request, so that an ended session
+// is refused at once. An error means that the store does not answer.
+func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Account, bool, error) {
+	hash, ok := hashSession(secret)
+	if !ok {
+		return nil, false, nil
+	}
+	now := d.store.Now()
+	var session *sessionRecord
+	var user *userRecord
+	err := d.store.View(ctx, func(r storage.Reader) (err error) {
+		if session, err = sessionTable.Get(r, string(hash[:])); err != nil || session == nil {
+			return err
+		}
+		user, err = userTable.Get(r, session.UserID)
+		return err
+	})
+	if err != nil {
+		return nil, false, fault.OfStore(err)
+	}
+	if session == nil || user == nil || !session.inForce(user, now) {
+		return nil, false, nil
+	}
+	d.see(ctx, session, now)
+	return session.account(user), true, nil
+}
+
+// see records from time to time that a session is in use. It does not wait for the write; if a
+// crash loses it, the session ends a little earlier.
+func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Time) {
+	every := min(session.Idle/10, int64(5*time.Minute/time.Second))
+	if session.Half || now.Unix() < session.Seen+max(every, 1) {
+		return
+	}
+	_ = d.store.Post(ctx, func(t storage.Txn) error {
+		_, err := sessionTable.Change(t, table.Key{string(session.Hash)}, func(have *sessionRecord) bool {
+			if have.Seen >= now.Unix() {
+				return false // another request was quicker
+			}
+			have.Seen = now.Unix()
+			return true
+		})
+		return err // none: it was ended or renewed meanwhile
+	}, nil)
+}
+
+// Entry is the result of a log-in.
+type Entry struct {
+	// Secret is the new value of the cookie.
+	Secret Secret
+
+	// Account is the account that has logged in, half-open or whole.
+	Account *Account
+
+	// Expires is when the session is over if it is not used, in Unix seconds.
+	Expires int64
+
+	// Factors are the factors of which one is still due, "2fa" and "passkey";
+	// empty when the log-in is whole.
+	Factors []string
+}
+
+func (s *sessionRecord) entry(secret Secret, user *userRecord) Entry {
+	return Entry{Secret: secret, Account: s.account(user), Expires: s.until()}
+}
+
+// openSession opens a session of a user in a transaction. Its id and secret are drawn here and do
+// not depend on what the client sent. A disabled user gets no session.
+func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms Terms, half bool) (Entry, error) {
+	user, err := mustGet(t, &userTable, userID)
+	if err != nil {
+		return Entry{}, err
+	}
+	if user.Disabled {
+		return Entry{}, disabled()
+	}
+	now := d.store.Now()
+	if err := makeRoom(t, user, now, half); err != nil {
+		return Entry{}, err
+	}
+	secret := drawSession()
+	hash, _ := hashSession(secret.Reveal())
+	session := &sessionRecord{
+		Hash: hash[:], ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
+		Created: now.Unix(), Seen: now.Unix(),
+		Idle:     seconds(terms.Idle, defaultIdle),
+		Lifetime: seconds(terms.Lifetime, defaultLifetime),
+		Half:     half, Address: from.address(), Agent: from.agent(),
+	}
+	return session.entry(secret, user), sessionTable.Put(t, nil, session)
+}
+
+// makeRoom removes the sessions of a user that have ended, and the least recently used ones if
+// one more would be too many.
+func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
+	sessions, err := sessionsOf(t, user.ID)
+	if err != nil {
+		return err
+	}
+	room := maxSessions
+	if half {
+		room = maxHalfSessions
+	}
+	for _, s := range sessions { // last used first
+		keep := s.inForce(user, now)
+		if keep && s.Half == half {
+			room--
+			keep = room > 0
+		}
+		if keep {
+			continue
+		}
+		if err := removeSession(t, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renewSession gives the session of an account a new secret and returns it, after a proof or a
+// change from which a thief of the old secret must not profit. The session's id and all that is
+// bound to it stay. For an access token it only checks that the token is in force, and returns no
+// secret.
+func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	entry, err := d.renewEntry(t, a, func(*sessionRecord) error { return nil })
+	return entry.Secret, err
+}
+
+// renewEntry is renewSession with a change of the session.
+func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
+	session, user, err := d.present(t, a)
+	if err != nil || !a.Session {
+		return Entry{}, err
+	}
+	if err := change(session); err != nil {
+		return Entry{}, err
+	}
+	secret, err := moveSession(t, session, d.store.Now())
+	return session.entry(secret, user), err
+}
+
+// own returns the user of an account and the account's session. It fails with
+// SECOND_FACTOR_REQUIRED if the account is half-open, and as present does.
+func (d *Directory) own(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
+	if err := whole(a); err != nil {
+		return nil, nil, err
+	}
+	return d.present(r, a)
+}
+
+// present returns the user of an account and the account's session. If the credential has ended or
+// has another secret since, it fails with NOT_LOGGED_IN. For an access token the session is nil.
+func (d *Directory) present(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
+	user, err := userTable.Get(r, a.UserID)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case user == nil || user.Disabled:
+		return nil, nil, loggedOut()
+	case !a.Session:
+		if user.Token == nil || user.Token.ID != a.Credential {
+			return nil, nil, loggedOut()
+		}
+		return nil, user, nil
+	}
+	session, err := findSession(r, a.UserID, a.Credential)
+	if err == nil && (session == nil || Hash(session.Hash) != a.secret || !session.inForce(user, d.store.Now())) {
+		err = loggedOut()
+	}
+	return session, user, err
+}
+
+// moveSession writes a session under a new secret and removes it from the old one.
+func moveSession(t storage.Txn, session *sessionRecord, now time.Time) (Secret, error) {
+	if err := sessionTable.Put(t, session, nil); err != nil {
+		return "", err
+	}
+	secret := drawSession()
+	hash, _ := hashSession(secret.Reveal())
+	session.Hash, session.Seen = hash[:], now.Unix()
+	return secret, sessionTable.Put(t, nil, session)
+}
+
+// maxAgent is how many bytes of the User-Agent header are kept.
+const maxAgent = 256
+
+func (d Device) agent() string {
+	agent := d.Agent
+	if len(agent) > maxAgent {
+		agent = agent[:maxAgent]
+	}
+	return strings.ToValidUTF8(agent, "") // a character cut in two goes whole
+}
+
+func (d Device) address() string {
+	if !d.Address.IsValid() {
+		return ""
+	}
+	return d.Address.Unmap().String()
+}
+
+// seconds returns a duration in whole seconds, or the default if it is not above zero.
+func seconds(d, byDefault time.Duration) int64 {
+	if d <= 0 {
+		d = byDefault
+	}
+	return max(int64(d/time.Second), 1)
+}
+
+// disabled is the answer to a disabled user whose proofs were right.
+func disabled() *fault.Fault {
+	return fault.New(fault.UserDisabled, "this account is disabled; ask an operator")
 }

@@ -5,22 +5,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Sessions returns the sessions of a user that are in force, last used first.
-// Half-open ones are not among them: nobody is logged in by them.
+// Sessions returns the whole sessions of a user that are in force, last used first.
 func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error) {
 	if err := whole(a); err != nil {
 		return nil, err
 	}
-	shown := []Session{}
-	err := d.store.View(ctx, func(r storage.Reader) error {
+	return view(ctx, d, func(r storage.Reader) ([]Session, error) {
 		user, err := mustGet(r, &userTable, a.UserID)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		shown := []Session{}
 		sessions, err := sessionsOf(r, a.UserID)
 		for _, s := range sessions {
 			if s.Half || !s.inForce(user, d.store.Now()) {
@@ -31,40 +31,39 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 				Address: s.Address, Agent: s.Agent, Current: a.Session && s.ID == a.Credential,
 			})
 		}
-		return err
+		return shown, err
 	})
-	return shown, unavailable(err)
 }
 
-// Logout ends the session that asks, half-open or whole; or, for a program, its
-// access token. One that has ended already changes nothing.
+// Logout ends the session or access token of the account. One that has ended already changes
+// nothing.
 func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	if !a.Session {
-		return d.changeToken(ctx, a.UserID, func(user *userRecord) (*Event, error) {
+		_, err := d.changeAccess(ctx, a.UserID, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
 			if user.Token == nil || user.Token.ID != a.Credential {
 				return nil, nil
 			}
 			user.Token, user.TokenHash = nil, nil
-			return &Event{Actor: user.ID, Action: "token.revoke", User: user.ID, Detail: a.Credential, Address: a.Address}, nil
+			return a.event("token.revoke", a.Credential), nil
 		})
+		return err
 	}
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, err := findSession(t, a.UserID, a.Credential)
 		if err != nil || session == nil {
 			return nil, err
 		}
-		return &Event{Actor: a.UserID, Action: "logout", User: a.UserID, Detail: session.ID, Address: a.Address},
-			removeSession(t, session)
-	}))
+		return a.event("logout", session.ID), removeSession(t, session)
+	})
 }
 
-// EndSession ends a session of the user who asks. One of somebody else is not
-// there: NOT_FOUND, as for one that never was.
+// EndSession ends a session of the account's user. A session of another user is NOT_FOUND, as one
+// that never was.
 func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error {
 	if err := whole(a); err != nil {
 		return err
 	}
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
+	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, err := findSession(t, a.UserID, id)
 		if err != nil {
 			return nil, err
@@ -72,36 +71,33 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 		if session == nil {
 			return nil, fault.At(fault.NotFound, "id", "there is no session %q", id)
 		}
-		return &Event{Actor: a.UserID, Action: "session.end", User: a.UserID, Detail: session.ID, Address: a.Address},
-			removeSession(t, session)
-	}))
+		return a.event("session.end", session.ID), removeSession(t, session)
+	})
 }
 
-// EndSessions ends the sessions of the user who asks: all of them, or all but
-// the one that asks. That one gets a new secret, which is returned. Where none was
-// ended there is no event: else whoever has a token could bury in them what he has
-// done before.
+// EndSessions ends all sessions of the account's user, or all but the one that asks. That one
+// gets a new secret, which is returned. If it ends none, it records no event, so that a thief of
+// a token cannot hide earlier events behind many of these.
 func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
-	if err := whole(a); err != nil {
-		return "", err
-	}
 	var renewed Secret
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		session, before, err := d.own(t, a)
 		if err != nil {
 			return nil, err
 		}
 		user := *before
-		event := &Event{Actor: a.UserID, Action: "session.end_all", User: a.UserID, Address: a.Address}
+		event := a.event("session.end_all", "")
 		var kept *sessionRecord
 		if !all && a.Session {
 			kept, event.Action, event.Detail = session, "session.end_others", session.ID
 		}
-		ended, err := d.othersInForce(t, before, kept)
+		sessions, err := sessionsOf(t, user.ID)
 		if err != nil {
 			return nil, err
 		}
-		if !ended {
+		if !slices.ContainsFunc(sessions, func(s *sessionRecord) bool {
+			return s.inForce(before, d.store.Now()) && (kept == nil || s.ID != kept.ID)
+		}) {
 			event = nil
 		}
 		if renewed, err = endSessions(t, &user, kept, d.store.Now()); err != nil {
@@ -109,35 +105,22 @@ func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secr
 		}
 		return event, userTable.Put(t, before, &user)
 	})
-	return renewed, unavailable(err)
+	return renewed, err
 }
 
-// othersInForce tells whether a user has a session in force beside the one to be
-// kept, if any.
-func (d *Directory) othersInForce(r storage.Reader, user *userRecord, kept *sessionRecord) (bool, error) {
-	sessions, err := sessionsOf(r, user.ID)
-	return slices.ContainsFunc(sessions, func(s *sessionRecord) bool {
-		return s.inForce(user, d.store.Now()) && (kept == nil || s.ID != kept.ID)
-	}), err
-}
-
-// SignOut ends all sessions of a user, and what was proved of his credentials.
-// His password, keys and access token stay.
+// SignOut ends all sessions and step-ups of a user. The password, keys and access token stay.
 func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
-	return unavailable(d.change(ctx, func(t storage.Txn) (*Event, error) {
-		_, event, err := alterUser(t, idOrName, func(user *userRecord) (*Event, error) {
-			_, err := endSessions(t, user, nil, d.store.Now())
-			return &Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
-		})
-		return event, err
-	}))
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		_, err := endSessions(t, user, nil, d.store.Now())
+		return &audit.Event{Actor: actor, Action: "user.sign_out", User: user.ID}, err
+	})
+	return err
 }
 
-// endSessions ends all sessions of a user but the one to be kept, if any, and
-// returns the new secret of that one. Where none is kept, it ends what was proved
-// by his access token too. The user's record, which the caller
-// writes, is what ends them: whatever of them is still there is of an old epoch.
-// That it is removed besides only frees space.
+// endSessions ends all sessions of a user except kept, if that is not nil, and returns the new
+// secret of kept. If none is kept, it ends all step-ups too, also that of the access token.
+// Raising the epoch in the user's record, which the caller writes, is what ends the sessions;
+// removing them only frees space.
 func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	user.Epoch++
 	sessions, err := sessionsOf(t, user.ID)
@@ -145,48 +128,30 @@ func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.
 		return "", err
 	}
 	for _, s := range sessions {
-		if kept != nil && s.ID == kept.ID {
-			continue
-		}
-		if err := removeSession(t, s); err != nil {
-			return "", err
+		if kept == nil || s.ID != kept.ID {
+			if err := removeSession(t, s); err != nil {
+				return "", err
+			}
 		}
 	}
 	if kept == nil {
-		return "", dropStamps(t, user.ID)
+		return "", endStepUps(t, user.ID)
 	}
 	kept.Epoch = user.Epoch
 	return moveSession(t, kept, now)
 }
 
-// endHalfOpen ends the sessions of a user in which the second factor is due.
-func endHalfOpen(t storage.Txn, userID string) error {
-	sessions, err := sessionsOf(t, userID)
-	if err != nil {
-		return err
-	}
-	for _, s := range sessions {
-		if !s.Half {
-			continue
-		}
-		if err := removeSession(t, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// endAccess ends everything by which a user came in before: sessions but the one
-// to be kept, and the access token.
+// endAccess ends the access token of a user, and all sessions except kept, if that is not nil. It
+// returns the new secret of kept.
 func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	if user.Token != nil {
-		if err := dropStamp(t, user.Token.ID); err != nil {
+		if err := endStepUp(t, user.Token.ID); err != nil {
 			return "", err
 		}
 		user.Token, user.TokenHash = nil, nil
 	}
 	// What the kept session has proven, it has proven before the password changed.
-	if err := dropStamps(t, user.ID); err != nil {
+	if err := endStepUps(t, user.ID); err != nil {
 		return "", err
 	}
 	return endSessions(t, user, kept, now)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -90,12 +91,12 @@ func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
 		{"those of whom a token has", program, true},
 		{"none, by a token", program, false},
 	} {
-		_, before, err := f.Activity(ctx, user.ID, 0, 1)
+		_, before, err := f.Audit.Activity(ctx, user.ID, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.by.goesOn(must(f.EndSessions(ctx, c.by, false))(t))
-		_, after, err := f.Activity(ctx, user.ID, 0, 1)
+		_, after, err := f.Audit.Activity(ctx, user.ID, 0, 1)
 		if err != nil || (after-before == 1) != c.event || after-before > 1 {
 			t.Errorf("%s: %d events, %v", c.what, after-before, err)
 		}
@@ -104,7 +105,7 @@ func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
 	own = f.login(t, "ann").Account
 	f.clock.pass(time.Second)
 	own.goesOn(must(f.EndSessions(ctx, own, false))(t))
-	events, _, err := f.Activity(ctx, user.ID, 0, 1)
+	events, _, err := f.Audit.Activity(ctx, user.ID, 0, 1)
 	if err != nil || events[0].Action != "session.end_others" {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -153,9 +154,9 @@ func TestTheUsersRecordEndsASessionThatIsStillThere(t *testing.T) {
 			user := f.person(t, "ann")
 			entry := f.login(t, "ann")
 			err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-				_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*Event, error) {
+				_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*audit.Event, error) {
 					change(u)
-					return &Event{}, nil
+					return &audit.Event{}, nil
 				})
 				return err
 			})

@@ -77,16 +77,16 @@ var (
 		Expires: func(c *ceremonyRecord) time.Time { return time.UnixMilli(c.Expires) },
 	}
 
-	stampTable = table.Table[stampRecord]{
-		Name:    "stamp",
-		Key:     func(s *stampRecord) table.Key { return table.Key{s.Credential} },
-		Expires: func(s *stampRecord) time.Time { return time.Unix(s.Expires, 0).Add(stampKept) },
+	stepUpTable = table.Table[stepUpRecord]{
+		Name:    "step_up",
+		Key:     func(s *stepUpRecord) table.Key { return table.Key{s.Credential} },
+		Expires: func(s *stepUpRecord) time.Time { return time.Unix(s.Expires, 0).Add(stepUpKept) },
 	}
 
-	markTable = table.Table[markRecord]{
-		Name:    "mark",
-		Key:     func(m *markRecord) table.Key { return table.Key{m.Credential} },
-		Expires: func(m *markRecord) time.Time { return time.Unix(m.Expires, 0).Add(time.Second) },
+	assertionTable = table.Table[assertionRecord]{
+		Name:    "passkey_assertion",
+		Key:     func(m *assertionRecord) table.Key { return table.Key{m.Credential} },
+		Expires: func(m *assertionRecord) time.Time { return time.Unix(m.Expires, 0).Add(time.Second) },
 	}
 
 	resetTable = table.Table[resetRecord]{
@@ -99,8 +99,8 @@ var (
 
 	attemptTable = table.Table[attemptRecord]{
 		Name:    "attempts",
-		Key:     func(a *attemptRecord) table.Key { return table.Key{a.What, a.Whom} },
-		Expires: func(a *attemptRecord) time.Time { return time.UnixMilli(a.Forgotten) },
+		Key:     func(a *attemptRecord) table.Key { return table.Key{a.What, a.Subject} },
+		Expires: func(a *attemptRecord) time.Time { return time.UnixMilli(a.Expires) },
 	}
 
 	failureTable = table.Table[failureRecord]{Name: "failures", Key: func(f *failureRecord) table.Key { return table.Key{f.What, f.UserID} }}

@@ -4,31 +4,29 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Token is a user's access token as it is shown: everything but itself. It
-// opens the console to programs, as a session does to a browser, and never a
-// model: API keys and access tokens do not stand in for each other.
+// Token is a user's access token as it is shown: without its secret. It opens the console to
+// programs, as a session does to a browser, and no model: API keys and access tokens do not
+// replace each other.
 type Token struct {
 	ID      string `json:"id"`
 	Hint    string `json:"hint"`    // prefix and last four, to recognise it by
 	Created int64  `json:"created"` // Unix seconds
 }
 
-// MintToken makes the access token of a user and returns it, which is done this
-// once. The token before it ends at once. A disabled user gets none.
+// MintToken makes the access token of a user and returns it; it is shown only here. The token
+// before it ends at once. A disabled user gets none.
 func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secret, error) {
-	return d.mintToken(ctx, Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
+	return d.mintToken(ctx, audit.Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
 }
 
-// MintOwnToken is [Directory.MintToken] for the user who asks.
+// MintOwnToken is [Directory.MintToken] for the account's user. It needs a step-up.
 func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error) {
-	if err := whole(a); err != nil {
-		return "", err
-	}
-	return d.mintToken(ctx, Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
+	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -36,12 +34,12 @@ func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error
 	})
 }
 
-// mintToken makes a token, unless may refuses it. by says who does it.
-func (d *Directory) mintToken(ctx context.Context, by Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
+// mintToken makes a token, unless may fails. by has the actor and the address of the event.
+func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
 	secret := tokenForm.draw()
 	hash, _ := tokenForm.hash(secret.Reveal())
 	token := Token{ID: newID("tok"), Hint: tokenForm.hint(secret), Created: d.store.Now().Unix()}
-	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*Event, error) {
+	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if err := may(t); err != nil {
 			return nil, err
 		}
@@ -49,30 +47,27 @@ func (d *Directory) mintToken(ctx context.Context, by Event, idOrName string, ma
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
 		user.Token, user.TokenHash = &token, hash[:]
-		return &Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
+		return &audit.Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
 	})
-	if err != nil {
-		return "", err
-	}
-	return secret, nil
+	return secret, err
 }
 
-// RevokeToken ends the access token of a user. Where there is none it changes
-// nothing.
+// RevokeToken ends the access token of a user. If there is none, it changes nothing.
 func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) error {
-	return d.changeToken(ctx, idOrName, func(user *userRecord) (*Event, error) {
+	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Token == nil {
 			return nil, nil
 		}
-		event := &Event{Actor: actor, Action: "token.revoke", User: user.ID, Detail: user.Token.ID}
+		event := &audit.Event{Actor: actor, Action: "token.revoke", User: user.ID, Detail: user.Token.ID}
 		user.Token, user.TokenHash = nil, nil
 		return event, nil
 	})
+	return err
 }
 
-// AuthenticateToken returns whose access token this is. It answers false alike
-// for junk, unknown, replaced and revoked tokens and for those of disabled
-// users. It reads memory only.
+// AuthenticateToken returns the account of an access token. It returns false without distinction
+// for text that is no token, for unknown, replaced and revoked tokens, and for those of disabled
+// users. It reads only memory.
 func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
 	hash, ok := tokenForm.hash(token)
 	if !ok {
@@ -81,14 +76,7 @@ func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
 	return d.tokens.find(hash, d.store.Now)
 }
 
-// changeToken runs fn over a user in one transaction and brings the token in
-// memory up to it.
-func (d *Directory) changeToken(ctx context.Context, idOrName string, fn func(*userRecord) (*Event, error)) error {
-	_, err := d.changeAccess(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*Event, error) { return fn(user) })
-	return err
-}
-
-// inForce returns the hash by which the token of a user is taken, if it is.
+// inForce returns the hash of the user's token, if it is in force.
 func (u *userRecord) inForce() map[Hash]credential[Account] {
 	if u.Disabled || u.Token == nil {
 		return nil

@@ -3,9 +3,11 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -183,8 +185,8 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			event := Event{Actor: user.ID, Action: fmt.Sprintf("wallet.%v", outcome), User: user.ID, Detail: "9.90"}
-			if err := Record(t.Context(), txn, now, &event); err != nil {
+			event := audit.Event{Actor: user.ID, Action: fmt.Sprintf("wallet.%v", outcome), User: user.ID, Detail: "9.90"}
+			if err := audit.Record(t.Context(), txn, now, &event); err != nil {
 				return err
 			}
 			return outcome
@@ -193,7 +195,7 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := Event{Time: now.Unix(), Actor: ann.ID, Action: "wallet.<nil>", User: ann.ID, Detail: "9.90"}
+	want := audit.Event{Time: now.Unix(), Actor: ann.ID, Action: "wallet.<nil>", User: ann.ID, Detail: "9.90"}
 	if got := f.events(t); len(got) != 2 || got[0] != want {
 		t.Errorf("recorded %+v, want %+v before the user's creation", got, want)
 	}
@@ -201,13 +203,14 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 
 // events returns the audit: of each user, newest first, then of what concerns
 // none.
-func (f fixture) events(t testing.TB) []Event {
+func (f fixture) events(t testing.TB) []audit.Event {
 	t.Helper()
-	var events []Event
+	var events []audit.Event
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
-		for _, prefix := range []string{"activity/", auditPrefix} {
-			err := r.Scan([]byte(prefix), storage.PrefixEnd([]byte(prefix)), func(_, val []byte) bool {
-				var e Event
+		for _, bounds := range []string{"audit/0 audit0", "audit// audit/0"} {
+			lo, hi, _ := strings.Cut(bounds, " ")
+			err := r.Scan([]byte(lo), []byte(hi), func(_, val []byte) bool {
+				var e audit.Event
 				if err := storage.DecodeRecord(val, &e); err != nil {
 					t.Error(err)
 				}

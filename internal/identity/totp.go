@@ -2,6 +2,8 @@ package identity
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/base64"
@@ -17,6 +19,8 @@ import (
 	"github.com/pquerna/otp"
 	"github.com/pquerna/otp/hotp"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -41,8 +45,8 @@ type totpRecord struct {
 	Seed    []byte `json:"seed,omitempty"`    // sealed; none: TOTP is off
 	Created int64  `json:"created,omitempty"` // Unix seconds
 
-	// LastStep is the step of the last code that was accepted, for whatever
-	// purpose. It stays when TOTP is disabled: no code is ever accepted again.
+	// LastStep is the step of the last code that was accepted, for any purpose. It stays when
+	// TOTP is disabled, so that no code is ever accepted again.
 	LastStep int64 `json:"last_step,omitempty"`
 
 	// The enrolment under way: its seed, sealed, when it ends, in Unix seconds,
@@ -55,26 +59,18 @@ type totpRecord struct {
 	PendingEpoch int64  `json:"pending_epoch,omitempty"`
 }
 
-// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late, from
-// now on. One step is usual; none demands exact clocks.
+// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: none or
+// one. None requires exact clocks.
 func (d *Directory) SetTOTPSkew(steps int) { d.skew.Store(int32(min(max(steps, 0), 1))) }
 
-// isCode tells whether a text has the form of a TOTP code. It is asked before
-// the library, which would trim.
+// isCode reports whether a text has the form of a TOTP code. It is called before the library,
+// which would trim.
 func isCode(text string) bool {
-	if len(text) != codeDigits {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return len(text) == codeDigits && strings.Trim(text, "0123456789") == ""
 }
 
-// acceptCode checks a TOTP code against a sealed seed of a user, and where it is
-// right uses up its step in record, which it writes.
+// acceptCode checks a TOTP code against a sealed seed of a user. If the code is right, it writes
+// record with the code's step as used.
 func (d *Directory) acceptCode(t storage.Txn, record *totpRecord, sealed []byte, code string) (bool, error) {
 	seed, err := d.keyring.For(totpPurpose).Open(record.UserID, sealed)
 	if err != nil {
@@ -88,10 +84,9 @@ func (d *Directory) acceptCode(t storage.Txn, record *totpRecord, sealed []byte,
 	return true, totpTable.Put(t, nil, record)
 }
 
-// matchStep returns the step of which this is the code: the one of the time
-// now, or of up to skew steps around it. All of them are compared, in the same
-// time whichever matches; of two that happen to have the same code the later
-// one counts, so that the code is used up for both. A seed that is none never
+// matchStep returns the step of which this is the code: the step of the time now, or up to skew
+// steps around it. It compares all of them, in constant time. If two have the same code, it
+// returns the later one, so that the code is used up for both. A seed of another length never
 // matches: the library would compute codes of an empty one.
 func matchStep(seed []byte, code string, now time.Time, skew int64) (step int64, ok bool) {
 	if len(seed) != seedSize || !isCode(code) {
@@ -146,4 +141,159 @@ func picture(uri string) (string, error) {
 		return "", err
 	}
 	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(file.Bytes()), nil
+}
+
+// EnrolmentLife is how long a TOTP enrolment waits for its first code.
+const EnrolmentLife = 10 * time.Minute
+
+// Enrolment is a TOTP enrolment under way. It is shown only here. All of it is secret, the
+// picture too.
+type Enrolment struct {
+	Secret  Secret // the seed as base32, to be typed
+	URI     Secret // otpauth://…
+	QR      Secret // of the URI: a PNG as a data: URL
+	Expires int64  // Unix seconds
+}
+
+// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force after [Directory.EnableTOTP]
+// got a code of it, with the same session or token, within 10 minutes. A first factor needs the
+// password, a second one a step-up. An enrolment that began as the first factor fails if the user
+// has set up another since. It replaces an enrolment under way. If TOTP is on, it fails with
+// CONFLICT.
+func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer string) (Enrolment, error) {
+	first, err := d.mayEnrol(ctx, a, password)
+	if err != nil {
+		return Enrolment{}, err
+	}
+	return d.enrolTOTP(ctx, a, issuer, first)
+}
+
+func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string, first bool) (Enrolment, error) {
+	if err := d.keyring.Mark(ctx, d.store); err != nil {
+		return Enrolment{}, locked(err)
+	}
+	seed := make([]byte, seedSize)
+	_, _ = rand.Read(seed) // never fails: it ends the process instead
+	uri := enrolmentURI(issuer, a.UserName, seed)
+	qr, err := picture(uri)
+	if err != nil {
+		return Enrolment{}, err
+	}
+	enrolment := Enrolment{Secret(seedText(seed)), Secret(uri), Secret(qr), d.store.Now().Add(EnrolmentLife).Unix()}
+	err = d.store.Update(ctx, func(t storage.Txn) error {
+		record, err := totpTable.GetOrZero(t, a.UserID)
+		if err != nil {
+			return err
+		}
+		if record.Seed != nil {
+			return errTOTPOn
+		}
+		sealed, err := d.keyring.For(totpPurpose).Seal(a.UserID, seed)
+		if err != nil {
+			return err
+		}
+		epoch, err := factorEpoch(t, a.UserID)
+		if err != nil {
+			return err
+		}
+		record.UserID = a.UserID
+		record.Pending, record.PendingUntil, record.PendingBy = sealed, enrolment.Expires, a.Credential
+		record.PendingFirst, record.PendingEpoch = first, epoch
+		return totpTable.Put(t, nil, record)
+	})
+	return enrolment, locked(err)
+}
+
+var errTOTPOn = fault.New(fault.Conflict, "an authenticator app is set up already; disable it first")
+
+// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It
+// returns the backup codes, which are shown only here, and the new secret of the session.
+func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
+	if err := whole(a); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case code == "":
+		return nil, "", errNoCode
+	case !isCode(code):
+		return nil, "", fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
+	}
+	codes = drawBackupCodes()
+	err = d.prove(ctx, a, d.enrolmentProof(a, code), func(t storage.Txn) (*audit.Event, error) {
+		record, err := mustGet(t, &totpTable, a.UserID)
+		if err != nil {
+			return nil, err
+		}
+		record = &totpRecord{UserID: a.UserID, Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
+		if err := totpTable.Put(t, nil, record); err != nil {
+			return nil, err
+		}
+		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
+			return nil, err
+		}
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("totp.enable", ""), err
+	})
+	return codes, renewed, err
+}
+
+// enrolmentProof returns the proof of a code of the seed that is being enrolled.
+func (d *Directory) enrolmentProof(a *Account, code string) proof {
+	find := func(r storage.Reader) (*totpRecord, error) {
+		record, err := totpTable.GetOrZero(r, a.UserID)
+		if err != nil {
+			return nil, err
+		}
+		epoch, err := factorEpoch(r, a.UserID)
+		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", inWords(EnrolmentLife))
+		switch {
+		case err != nil:
+			return nil, err
+		case record.Seed != nil:
+			return nil, errTOTPOn
+		case record.Pending == nil || record.PendingBy != a.Credential || d.store.Now().Unix() >= record.PendingUntil:
+			return nil, none
+		}
+		if err := d.mayAdd(r, a, record.PendingFirst); err != nil {
+			return nil, err
+		}
+		if record.PendingEpoch != epoch {
+			return nil, none
+		}
+		return record, nil
+	}
+	return proof{
+		guard: totpGuard,
+		due:   func(r storage.Reader) error { _, err := find(r); return err },
+		check: func(t storage.Txn) (bool, error) {
+			record, err := find(t)
+			if err != nil {
+				return false, err
+			}
+			return d.acceptCode(t, record, record.Pending, code)
+		},
+	}
+}
+
+// DisableTOTP turns TOTP off, by a TOTP code or a backup code, and deletes the backup codes. It
+// returns the new secret of the session.
+func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (renewed Secret, err error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*audit.Event, error) {
+		record, err := mustGet(t, &totpTable, a.UserID)
+		if err != nil {
+			return nil, err
+		}
+		if err := totpTable.Put(t, nil, &totpRecord{UserID: a.UserID, LastStep: record.LastStep}); err != nil {
+			return nil, err
+		}
+		if err := backupTable.Delete(t, a.UserID); err != nil {
+			return nil, err
+		}
+		renewed, err = d.factorsChanged(t, a)
+		return a.event("totp.disable", ""), err
+	})
+	return renewed, err
 }

@@ -2,10 +2,12 @@ package identity
 
 import (
 	"context"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/secure/precis"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -18,26 +20,26 @@ type User struct {
 	Disabled bool   `json:"disabled,omitempty"`
 	Admin    bool   `json:"admin,omitempty"` // made by the first run's one-time code
 
-	// DisplayName is how he wants to be called. Nothing is found by it.
+	// DisplayName is a name that the user chooses. It identifies nothing.
 	DisplayName string `json:"display_name,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`
 	Token  *Token `json:"token,omitempty"` // nil when there is none
 }
 
-// userRecord is a user as it is stored: with the hashes of what he is known by.
+// userRecord is a user as it is stored: with the hashes of the user's secrets.
 type userRecord struct {
 	User
 	TokenHash []byte `json:"token_hash,omitempty"` // SHA-256 of the access token
 
-	// Password is a PHC string; empty while he has none.
+	// Password is a PHC string; empty if the user has no password.
 	Password string `json:"password,omitempty"`
 
-	// Epoch is what a session of his must have been opened or renewed in. A
-	// higher one ends all sessions by this one write.
+	// Epoch must equal that of a session for the session to be in force. Writing a higher one
+	// ends all sessions.
 	Epoch int64 `json:"epoch,omitempty"`
 
-	// ResetHash is of the operator's code in force, if one is.
+	// ResetHash is the hash of the operator's code in force, if there is one.
 	ResetHash []byte `json:"reset_hash,omitempty"`
 }
 
@@ -57,8 +59,8 @@ func foldName(name string) (string, *fault.Fault) {
 // idClass begins the ids of users.
 const idClass = "usr"
 
-// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one
-// that could be read as an id is refused.
+// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one that could be
+// read as an id is refused.
 func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
 	folded, refusal := newName(name)
 	if refusal != nil {
@@ -67,8 +69,8 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 	return d.createUser(ctx, actor, userRecord{User: User{Name: name}}, folded)
 }
 
-// CreateUserWithPassword makes a user as [Directory.CreateUser] does, who can log
-// in. He comes to be with his password or not at all.
+// CreateUserWithPassword is [Directory.CreateUser] with a password. There is never a user without
+// it in between.
 func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, password string) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
@@ -76,7 +78,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	}
 	err := d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
 	if err != nil {
-		return User{}, unavailable(err)
+		return User{}, fault.OfStore(err)
 	}
 	line, err := d.hasher.enter()
 	if err != nil {
@@ -93,67 +95,58 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 // createUser makes the user of a record that lacks its id and its time.
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = newID(idClass), d.store.Now().Unix()
-	err := d.change(ctx, func(t storage.Txn) (*Event, error) {
-		if err := setupTable.Delete(t, setupCode...); err != nil { // the operator has begun in his own way
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		if err := setupTable.Delete(t, setupCode...); err != nil { // an operator has begun without the code
 			return nil, err
 		}
-		event := &Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
+		event := &audit.Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
 		return event, addUser(t, user, folded)
 	})
-	return user.User, unavailable(err)
+	return user.User, err
 }
 
 // Users returns all users, in the order of their ids.
 func (d *Directory) Users(ctx context.Context) ([]User, error) {
-	users := []User{}
-	err := d.store.View(ctx, func(r storage.Reader) error {
-		for user, err := range userTable.Scan(r, userTable.Under()) {
-			if err != nil {
-				return err
-			}
+	return view(ctx, d, func(r storage.Reader) ([]User, error) {
+		all, err := collect(userTable.Scan(r, userTable.Under()))
+		users := make([]User, 0, len(all))
+		for _, user := range all {
 			users = append(users, user.User)
 		}
-		return nil
+		return users, err
 	})
-	return users, unavailable(err)
 }
 
 // User returns the user with this id or name.
 func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
-	var user User
-	err := d.store.View(ctx, func(r storage.Reader) (err error) {
-		user, err = FindUser(r, idOrName)
-		return err
-	})
-	return user, unavailable(err)
+	return view(ctx, d, func(r storage.Reader) (User, error) { return FindUser(r, idOrName) })
 }
 
-// SetUserDisabled shuts a user out, with all keys, the access token and all
-// sessions, or lets him in again, by what he had but for the sessions. It holds
-// from the next request on.
+// SetUserDisabled disables a user, with all keys, the access token and all sessions, or enables
+// the user again; the sessions do not come back. It acts on the next request.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
-	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*Event, error) {
+	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled == disabled {
 			return nil, nil
 		}
 		user.Disabled = disabled
 		if !disabled {
-			return &Event{Actor: actor, Action: "user.enable", User: user.ID}, nil
+			return &audit.Event{Actor: actor, Action: "user.enable", User: user.ID}, nil
 		}
 		_, err := endSessions(t, user, nil, d.store.Now())
-		return &Event{Actor: actor, Action: "user.disable", User: user.ID}, err
+		return &audit.Event{Actor: actor, Action: "user.disable", User: user.ID}, err
 	})
 }
 
-// changeUser runs fn over a user in one transaction and brings all of his keys
-// and his token in memory up to it.
-func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
+// changeUser runs fn over a user in one transaction and updates the user's keys and token in
+// memory.
+func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var keys []string
-	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *Event, err error) {
+	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *audit.Event, err error) {
 		if event, err = fn(t, user); err != nil {
 			return nil, err
 		}
-		keys, err = userKeyIDs(t, user.ID)
+		keys, err = keyIDs(t, userKeys.Under(user.ID))
 		return event, err
 	})
 	// Also after an error: an unknown outcome must not leave a shut-out user in.
@@ -161,22 +154,21 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 	return user, err
 }
 
-// changeAccess runs fn over a user in one transaction and brings his access token
-// in memory up to it.
-func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*Event, error)) (User, error) {
+// changeAccess runs fn over a user in one transaction and updates the user's token in memory.
+func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var user User
-	err := d.change(ctx, func(t storage.Txn) (event *Event, err error) {
-		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*Event, error) { return fn(t, user) })
+	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
+		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) { return fn(t, user) })
 		return event, err
 	})
 	// Also after an error: an unknown outcome must not leave a revoked token in.
 	d.refreshToken(user.ID)
-	return user, unavailable(err)
+	return user, err
 }
 
-// alterUser runs fn over the record of a user and, where it returns an event,
-// writes what it has made of it.
-func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*Event, error)) (User, *Event, error) {
+// alterUser runs fn over the record of a user. If fn returns an event, alterUser writes the
+// record.
+func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*audit.Event, error)) (User, *audit.Event, error) {
 	before, err := findUserRecord(t, idOrName)
 	if err != nil {
 		return User{}, nil, err
@@ -189,8 +181,8 @@ func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*Event, err
 	return user.User, event, userTable.Put(t, before, &user)
 }
 
-// FindUser returns the user with this id or name, in somebody's transaction. Ids
-// go first, in their exact case; one who is not there is NOT_FOUND.
+// FindUser returns the user with this id or name, in a transaction. It looks for ids first, in
+// their exact case. If there is none, it fails with NOT_FOUND.
 func FindUser(r storage.Reader, idOrName string) (User, error) {
 	record, err := findUserRecord(r, idOrName)
 	if err != nil {
@@ -210,4 +202,40 @@ func findUserRecord(r storage.Reader, idOrName string) (*userRecord, error) {
 		}
 	}
 	return nil, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
+}
+
+// Profile is what users say of themselves. Fields that are nil stay.
+type Profile struct {
+	// DisplayName has up to 64 printable characters. Empty: the user name is shown.
+	DisplayName *string `json:"display_name,omitempty"`
+}
+
+const maxDisplayName = 64
+
+// ChangeProfile changes the profile of the account's user. Setting a value that is there already
+// is no change.
+func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (User, error) {
+	if err := whole(a); err != nil {
+		return User{}, err
+	}
+	if p.DisplayName != nil {
+		name := strings.TrimSpace(*p.DisplayName)
+		n := utf8.RuneCountInString(name)
+		if n > maxDisplayName || !visible(name) {
+			return User{}, fault.At(fault.InvalidParameter, "display_name",
+				"a display name has at most %d characters that can be seen, this has %d", maxDisplayName, n)
+		}
+		p.DisplayName = &name
+	}
+	return d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		if _, _, err := d.own(t, a); err != nil {
+			return nil, err
+		}
+		before := user.DisplayName
+		replace(&user.DisplayName, p.DisplayName)
+		if user.DisplayName == before {
+			return nil, nil
+		}
+		return a.event("profile.change", user.DisplayName), nil
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -285,5 +286,5 @@ func (l *Ledger) Entries(ctx context.Context, a Account, skip uint64, limit int)
 		}
 		return err
 	})
-	return lines, total, Unavailable(err)
+	return lines, total, fault.OfStore(err)
 }

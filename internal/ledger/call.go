@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -201,7 +202,7 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 	if !f.Until.IsZero() {
 		lo = binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), uint64(math.MaxInt64-f.Until.UnixMilli()+1))
 	}
-	return Unavailable(l.store.View(ctx, func(r storage.Reader) error {
+	return fault.OfStore(l.store.View(ctx, func(r storage.Reader) error {
 		kept, err := readKeeping(r)
 		if err != nil {
 			return err
@@ -234,7 +235,7 @@ func (l *Ledger) ScanUsage(ctx context.Context, user string, from, to Day, fn fu
 	if user != "" {
 		in = usages.Under(user).From(user, string(from))
 	}
-	return Unavailable(l.store.View(ctx, func(r storage.Reader) error {
+	return fault.OfStore(l.store.View(ctx, func(r storage.Reader) error {
 		for u, err := range usages.Scan(r, in) {
 			if err != nil {
 				return err

@@ -53,7 +53,7 @@ func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used
 		used = record != nil
 		return err
 	})
-	return used, Unavailable(err)
+	return used, fault.OfStore(err)
 }
 
 // idempotencyRecord is what was answered to an idempotency key. It is kept for ever.
@@ -99,7 +99,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 			return err
 		})
 		if err != nil {
-			return nil, false, Unavailable(err)
+			return nil, false, fault.OfStore(err)
 		}
 		if found {
 			return have.answer(c)

@@ -133,7 +133,7 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 			l.balanceCache.of(user).install(found, nil)
 		}
 	})
-	return Unavailable(err)
+	return fault.OfStore(err)
 }
 
 // unknownTries is how often a change is run again whose outcome the store does
@@ -176,28 +176,18 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 		if err != nil && try > 0 {
 			l.balanceCache.forget(user) // an earlier run may have happened: look before anything is spent
 		}
-		return Unavailable(err)
+		return fault.OfStore(err)
 	}
-}
-
-// Unavailable returns the error that a caller gets for an error of the store.
-// Faults pass as they are, and so does a context's end.
-func Unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
 }
 
 // stuck returns why nothing more may be spent: the store does not take what was
 // spent already.
 func (l *Ledger) stuck() error {
 	if err := l.store.Err(); err != nil {
-		return Unavailable(err)
+		return fault.OfStore(err)
 	}
 	if err := l.settler.failing(); err != nil {
-		return Unavailable(err)
+		return fault.OfStore(err)
 	}
 	return nil
 }
@@ -253,7 +243,7 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 		f.Owed = -owed.Balance
 		return err
 	})
-	return f, Unavailable(err)
+	return f, fault.OfStore(err)
 }
 
 // BudgetUsed returns what has been spent in a budget's present period, as far
@@ -266,5 +256,5 @@ func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used mo
 		used = state.Held - state.Balance
 		return err
 	})
-	return used, b.Reset.Next(l.store.Now()), Unavailable(err)
+	return used, b.Reset.Next(l.store.Now()), fault.OfStore(err)
 }

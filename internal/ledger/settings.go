@@ -62,7 +62,7 @@ func (k keeping) become(kept time.Duration, now time.Time) keeping {
 // that were written before keep the time that was set then. Calls that are older than the new
 // time are not listed any more.
 func (l *Ledger) KeepCalls(ctx context.Context, kept time.Duration) error {
-	return Unavailable(l.store.Update(ctx, func(t storage.Txn) error {
+	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
 		have, err := readKeeping(t)
 		if err != nil || have.Kept == kept {
 			return err
@@ -79,7 +79,7 @@ func (l *Ledger) CallsFrom(ctx context.Context) (from time.Time, err error) {
 		from = k.from(l.store.Now())
 		return err
 	})
-	return from, Unavailable(err)
+	return from, fault.OfStore(err)
 }
 
 var currencyKey = []byte("meta/currency")
@@ -88,7 +88,7 @@ var currencyKey = []byte("meta/currency")
 // a conflict if money of another currency has moved: the same figures would mean
 // something else.
 func (l *Ledger) UseCurrency(ctx context.Context, code string) error {
-	return Unavailable(l.store.Update(ctx, func(t storage.Txn) error {
+	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
 		recorded, err := hasCurrency(t, code)
 		if err != nil || recorded {
 			return err
@@ -111,7 +111,7 @@ func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool,
 		recorded, err = hasCurrency(r, code)
 		return err
 	})
-	return recorded, Unavailable(err)
+	return recorded, fault.OfStore(err)
 }
 
 // hasCurrency reports whether code is the recorded currency. It returns a conflict

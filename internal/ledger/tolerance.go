@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -147,5 +148,5 @@ func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []s
 		}
 		p.mu.Unlock()
 	}
-	return users, Unavailable(err)
+	return users, fault.OfStore(err)
 }

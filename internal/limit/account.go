@@ -4,133 +4,101 @@ import "time"
 
 // account is what one subject has used. The lock of its shard guards it.
 type account struct {
-	shard    *shard
-	rates    Rates // as of the last call
-	requests bucket
-	tokens   bucket
-	streams  int64 // open
-	calls    int64 // to be decided, or begun and not ended
+	shard      *shard
+	rates      Rates // as of the last request
+	requests   bucket
+	units      bucket
+	concurrent int64 // open
+	open       int64 // requests to be decided, or begun and not ended
 }
 
 // fill brings both buckets to the time now.
 func (a *account) fill(now int64) {
-	if a.rates.RequestsPerSecond > 0 {
-		a.requests.fill(now, a.rates.RequestsPerSecond, time.Second)
+	if a.rates.Requests.Limit > 0 {
+		a.requests.fill(now, a.rates.Requests)
 	}
-	if a.rates.TokensPerMinute > 0 {
-		a.tokens.fill(now, a.rates.TokensPerMinute, time.Minute)
+	if a.rates.Units.Limit > 0 {
+		a.units.fill(now, a.rates.Units)
 	}
 }
 
-// wait returns how long a call has to wait, and for what most; zero when it may
-// begin. The buckets have been filled.
-func (a *account) wait(tokens int64, stream bool) (wait time.Duration, what Kind) {
-	if rate := a.rates.RequestsPerSecond; rate > 0 {
-		wait, what = a.requests.until(1, rate, time.Second), Requests
+// wait returns how long a request has to wait, and which limit has it wait longest; zero if it
+// need not wait. The request begins, or has begun and taken some units, and wants units in all. The
+// buckets have been filled.
+func (a *account) wait(begins bool, taken, units int64, concurrent bool) (wait time.Duration, what Kind) {
+	if w := a.rates.Requests; begins && w.Limit > 0 {
+		wait, what = a.requests.until(1, w), Requests
 	}
-	if rate := a.rates.TokensPerMinute; rate > 0 {
-		// A call larger than a whole minute's tokens begins with a full bucket
-		// and leaves a debt; else it could never begin.
-		if w := a.tokens.until(min(max(tokens, 1), rate), rate, time.Minute); w > wait {
-			wait, what = w, Tokens
+	if w := a.rates.Units; w.Limit > 0 {
+		if begins {
+			units = max(units, 1)
+		}
+		// A request of more units than the limit begins with a full bucket and leaves a debt. Else it
+		// could never begin.
+		if more := min(units, w.Limit) - taken; more > 0 {
+			if d := a.units.until(more, w); d > wait {
+				wait, what = d, Units
+			}
 		}
 	}
-	if stream && a.rates.Streams > 0 && a.streams >= a.rates.Streams && wait < streamPatience {
-		wait, what = streamPatience, Streams
+	if concurrent && a.rates.Concurrent > 0 && a.concurrent >= a.rates.Concurrent && wait < concurrentRetry {
+		wait, what = concurrentRetry, Concurrent
 	}
 	return wait, what
 }
 
-// streamPatience is what a caller is told to wait for a stream of his to end:
-// nobody knows when that will be.
-const streamPatience = time.Second
+// concurrentRetry is how long a caller is asked to wait for an open request to end, since that time
+// is unknown.
+const concurrentRetry = time.Second
 
-// begin takes what a call is foreseen to use, and returns the tokens that were
-// taken for it.
-func (a *account) begin(tokens int64, stream bool) (taken int64) {
-	if stream {
-		a.streams++
+// take takes requests and units, or gives them back if they are negative. It returns the units that
+// were taken, none without a limit.
+func (a *account) take(requests, units int64, concurrent bool) int64 {
+	if concurrent {
+		a.concurrent++
 	}
-	if a.rates.RequestsPerSecond > 0 {
-		a.requests.take(1)
+	if a.rates.Requests.Limit > 0 {
+		a.requests.take(requests)
 	}
-	if a.rates.TokensPerMinute > 0 {
-		taken = max(tokens, 0)
-		a.tokens.take(taken)
+	if a.rates.Units.Limit <= 0 {
+		return 0
 	}
-	return taken
+	a.units.take(units)
+	return units
 }
 
-// waitMore returns how long a call that has begun and taken some tokens has to wait to
-// use so many in all, as a stream or not. The buckets have been filled.
-func (a *account) waitMore(taken, tokens int64, stream bool) (wait time.Duration, what Kind) {
-	if rate := a.rates.TokensPerMinute; rate > 0 {
-		if more := min(tokens, rate) - taken; more > 0 { // beyond a whole minute's it leaves a debt
-			wait, what = a.tokens.until(more, rate, time.Minute), Tokens
-		}
+// end settles a request for which units were taken and which used others.
+func (a *account) end(now, taken, used int64, concurrent bool) {
+	a.open--
+	if concurrent {
+		a.concurrent--
 	}
-	if stream && a.rates.Streams > 0 && a.streams >= a.rates.Streams && wait < streamPatience {
-		wait, what = streamPatience, Streams
-	}
-	return wait, what
-}
-
-// extend takes what a call that has begun uses beyond the tokens taken, and returns how
-// many tokens that is.
-func (a *account) extend(taken, tokens int64, stream bool) (more int64) {
-	if stream {
-		a.streams++
-	}
-	if a.rates.TokensPerMinute > 0 {
-		more = max(tokens, 0) - taken
-		a.tokens.take(more)
-	}
-	return more
-}
-
-// cancel ends a call, which was no stream, as if it had not begun.
-func (a *account) cancel(taken int64) {
-	a.calls--
-	if a.rates.RequestsPerSecond > 0 {
-		a.requests.take(-1)
-	}
-	if a.rates.TokensPerMinute > 0 {
-		a.tokens.take(-taken)
-	}
-}
-
-// end settles a call for which tokens were taken and which used others.
-func (a *account) end(now, taken, used int64, stream bool) {
-	a.calls--
-	if stream {
-		a.streams--
-	}
-	if a.rates.TokensPerMinute > 0 {
+	if a.rates.Units.Limit > 0 {
 		a.fill(now)
-		a.tokens.take(max(used, 0) - taken)
+		a.units.take(max(used, 0) - taken)
 	}
 }
 
-// idle tells whether a has nothing to remember: a new account would be equal.
+// idle reports whether a new account would be equal to a.
 func (a *account) idle(now int64) bool {
-	if a.calls > 0 {
+	if a.open > 0 {
 		return false
 	}
 	a.fill(now)
-	return (a.rates.RequestsPerSecond == 0 || a.requests.level >= a.rates.RequestsPerSecond) &&
-		(a.rates.TokensPerMinute == 0 || a.tokens.level >= a.rates.TokensPerMinute)
+	return (a.rates.Requests.Limit == 0 || a.requests.level >= a.rates.Requests.Limit) &&
+		(a.rates.Units.Limit == 0 || a.units.level >= a.rates.Units.Limit)
 }
 
-// standing returns how a stands.
-func (a *account) standing() (s Standing) {
-	if rate := a.rates.RequestsPerSecond; rate > 0 {
-		s.Requests = Room{rate, max(a.requests.level, 0), a.requests.until(rate, rate, time.Second)}
+// status returns what is left of the limits of a.
+func (a *account) status() (s RateLimitStatus) {
+	if w := a.rates.Requests; w.Limit > 0 {
+		s.Requests = WindowStatus{w.Limit, max(a.requests.level, 0), a.requests.until(w.Limit, w)}
 	}
-	if rate := a.rates.TokensPerMinute; rate > 0 {
-		s.Tokens = Room{rate, max(a.tokens.level, 0), a.tokens.until(rate, rate, time.Minute)}
+	if w := a.rates.Units; w.Limit > 0 {
+		s.Units = WindowStatus{w.Limit, max(a.units.level, 0), a.units.until(w.Limit, w)}
 	}
-	if rate := a.rates.Streams; rate > 0 {
-		s.Streams = Room{Limit: rate, Remaining: max(rate-a.streams, 0)}
+	if limit := a.rates.Concurrent; limit > 0 {
+		s.Concurrent = WindowStatus{Limit: limit, Remaining: max(limit-a.concurrent, 0)}
 	}
 	return s
 }

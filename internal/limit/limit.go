@@ -1,146 +1,130 @@
-// Package limit holds callers to their rates: requests per second, tokens per
-// minute, streams at once. It counts in the memory of one node and forgets when
-// that ends; money is not its concern.
+// Package limit bounds how often something is done and how much at once. A [RateLimiter] counts,
+// for each subject, requests and units in windows of time, and requests that are open at once.
+// What a unit is, its caller decides: a token, a byte. A [Semaphore] bounds what runs at once, and
+// a [KeyedSemaphore] does so for each key and in all. Everything is counted in the memory of one
+// process and forgotten when that ends. The package imports nothing of this module.
 package limit
 
-import (
-	"time"
+import "time"
 
-	"github.com/caddy-modelgate/modelgate/internal/fault"
-)
-
-// Rates are the limits of one subject. Zero, or less, is no limit.
-type Rates struct {
-	RequestsPerSecond int64 // calls that begin; as many may begin at once
-	TokensPerMinute   int64 // tokens of all kinds; as many may be used at once
-	Streams           int64 // streaming calls that are open at once
+// Window allows a number of something in each period of time. As many may be had at once. The zero
+// Window, and any whose limit is not above zero, allows any number.
+type Window struct {
+	Limit  int64
+	Period time.Duration
 }
 
-func (r Rates) none() bool {
-	return r.RequestsPerSecond <= 0 && r.TokensPerMinute <= 0 && r.Streams <= 0
+// PerSecond returns the window of n in each second; the zero Window where n is not above zero.
+func PerSecond(n int64) Window { return per(n, time.Second) }
+
+// PerMinute returns the window of n in each minute; the zero Window where n is not above zero.
+func PerMinute(n int64) Window { return per(n, time.Minute) }
+
+func per(n int64, period time.Duration) Window {
+	if n <= 0 {
+		return Window{}
+	}
+	return Window{n, period}
+}
+
+// Rates are the limits of one subject.
+type Rates struct {
+	Requests   Window // requests that begin
+	Units      Window // units that requests use
+	Concurrent int64  // concurrent requests that are open; zero, or less, is no limit
+}
+
+func (r *Rates) none() bool {
+	return r.Requests.Limit <= 0 && r.Units.Limit <= 0 && r.Concurrent <= 0
 }
 
 // bounded returns r with numbers that can be counted with.
 func (r Rates) bounded() Rates {
-	bound := func(rate int64) int64 { return min(max(rate, 0), most) }
-	return Rates{bound(r.RequestsPerSecond), bound(r.TokensPerMinute), bound(r.Streams)}
-}
-
-// of returns the limit of a kind.
-func (r Rates) of(what Kind) int64 {
-	switch what {
-	case Requests:
-		return r.RequestsPerSecond
-	case Tokens:
-		return r.TokensPerMinute
-	default:
-		return r.Streams
-	}
+	r.Requests.Limit = min(max(r.Requests.Limit, 0), most)
+	r.Units.Limit = min(max(r.Units.Limit, 0), most)
+	r.Concurrent = min(max(r.Concurrent, 0), most)
+	return r
 }
 
 // Subject is who is limited.
 type Subject struct {
-	ID    string // unique over keys and users
-	Rates Rates  // as they are now; a change acts on the next call
+	ID    string // unique among all subjects of a limiter
+	Rates Rates  // as they are now; a change acts on the next request
 }
 
-// Call is what wants to begin. Both of its subjects must have room for it.
-type Call struct {
-	Key, User Subject
-	Tokens    int64 // that it will use, as far as can be foreseen
-	Stream    bool
+// Request is what wants to begin. Both of its subjects must have room for it; one without limits
+// always has.
+type Request struct {
+	Key, User  Subject
+	Units      int64 // units that it will use, as far as can be foreseen
+	Concurrent bool  // whether it counts as concurrent while it is open
 }
 
-// Kind is what there is too much of.
+// Kind names a limit of [Rates].
 type Kind uint8
 
 // The kinds.
 const (
 	Requests Kind = iota
-	Tokens
-	Streams
+	Units
+	Concurrent
 )
 
-// kinds has a row for each kind: the name of its limit, and what is said of it,
-// where that is one and where it is more.
-var kinds = [...]struct{ name, one, more string }{
-	Requests: {"requests_per_second", "request per second", "requests per second"},
-	Tokens:   {"tokens_per_minute", "token per minute", "tokens per minute"},
-	Streams:  {"streams", "stream at once", "streams at once"},
-}
-
-// String returns the name of the kind's limit, as configurations have it.
-func (k Kind) String() string { return kinds[k].name }
-
-// Room is what is left of one limit.
-type Room struct {
+// WindowStatus is what is left of one limit.
+type WindowStatus struct {
 	Limit     int64         // zero: there is none
 	Remaining int64         // what may be had at once
-	Reset     time.Duration // until all of it may be had again; zero for streams: nobody knows
+	Reset     time.Duration // until all of it may be had again; zero for concurrent requests: unknown
 }
 
-// Standing is what is left of each limit: for each, of the subject that has less
-// of it left.
-type Standing struct {
-	Requests, Tokens, Streams Room
+// RateLimitStatus is what is left of each limit: for each, of the subject that has less of it left.
+type RateLimitStatus struct {
+	Requests, Units, Concurrent WindowStatus
 }
 
 // tighter returns, of each limit, what is less.
-func (s Standing) tighter(other Standing) Standing {
-	less := func(a, b Room) Room {
+func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
+	less := func(a, b WindowStatus) WindowStatus {
 		if a.Limit == 0 || b.Limit > 0 && b.Remaining < a.Remaining {
 			return b
 		}
 		return a
 	}
-	return Standing{less(s.Requests, other.Requests), less(s.Tokens, other.Tokens), less(s.Streams, other.Streams)}
+	return RateLimitStatus{less(s.Requests, other.Requests), less(s.Units, other.Units), less(s.Concurrent, other.Concurrent)}
 }
 
-// Refusal is why a call may not begin. It has cost the caller nothing.
+// Refusal is why a request may not begin. The request has used nothing.
 type Refusal struct {
 	What       Kind
-	OfUser     bool          // it is the user's limit, not the key's
+	OfUser     bool          // the limit is the user's, not the key's
 	Limit      int64         // how many are allowed
-	RetryAfter time.Duration // after which the call may begin, if none does before
-	Standing   Standing
+	RetryAfter time.Duration // after which the request may begin, if no other does before
+	Status     RateLimitStatus
 }
 
-// Fault returns the refusal in the words of a caller: RATE_LIMITED.
-func (r *Refusal) Fault() *fault.Fault {
-	whose := "key"
-	if r.OfUser {
-		whose = "account"
-	}
-	words := kinds[r.What].more
-	if r.Limit == 1 {
-		words = kinds[r.What].one
-	}
-	return fault.New(fault.RateLimited, "the limit of %d %s of your %s is reached", r.Limit, words, whose).After(r.RetryAfter)
-}
-
-// Grant is a call's leave to run. Whoever has it ends it. The zero Grant is that
-// of a call without limits.
+// Grant is the permission of a request to run. Its holder ends it. The zero Grant is that of a
+// request without limits.
 type Grant struct {
-	// Standing is what was left when the call had begun.
-	Standing Standing
+	// Status is what was left when the request had begun.
+	Status RateLimitStatus
 
-	accounts [2]*account
-	shards   [2]int   // of the accounts
-	taken    [2]int64 // tokens
-	tokens   int64    // that were foreseen
-	stream   bool
+	accounts   [2]*account
+	shards     [2]int   // of the accounts
+	taken      [2]int64 // units
+	units      int64    // that were foreseen
+	concurrent bool
 }
 
-// End tells what the call has used: what was foreseen beyond that is given back,
-// and what was not foreseen is owed. It acts once.
-func (g *Grant) End(now time.Time, tokens int64) {
+// End reports how many units the request has used. Units that were foreseen beyond that are given
+// back, and units that were not foreseen are taken. It acts once.
+func (g *Grant) End(now time.Time, units int64) {
 	for i, a := range g.accounts {
 		if a == nil {
 			continue
 		}
 		g.accounts[i] = nil
 		a.shard.Lock()
-		a.end(now.UnixNano(), g.taken[i], tokens, g.stream)
+		a.end(now.UnixNano(), g.taken[i], units, g.concurrent)
 		a.shard.Unlock()
 	}
 }

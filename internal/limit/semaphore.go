@@ -1,6 +1,41 @@
 package limit
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
+
+// Semaphore bounds how many units are held at once. It is safe for concurrent use.
+type Semaphore struct{ held chan struct{} }
+
+// NewSemaphore returns a semaphore of n units.
+func NewSemaphore(n int) Semaphore { return Semaphore{make(chan struct{}, n)} }
+
+// Acquire takes a unit, and waits for one until ctx ends. It returns an error only if ctx ends.
+func (s Semaphore) Acquire(ctx context.Context) error {
+	select {
+	case s.held <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TryAcquire takes a unit if one is free. It does not wait.
+func (s Semaphore) TryAcquire() bool {
+	select {
+	case s.held <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Release gives back a unit that was taken.
+func (s Semaphore) Release() { <-s.held }
+
+// Held returns how many units are held.
+func (s Semaphore) Held() int { return len(s.held) }
 
 // KeyedSemaphore bounds how many units are held at once, for each key and in all.
 // It remembers only keys that hold some. The zero value is ready; it is safe for

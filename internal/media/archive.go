@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/egress"
+	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -93,8 +94,8 @@ type Archive struct {
 	log   *zap.Logger
 
 	config atomic.Pointer[config]
-	hands  hands
-	work   busy
+	slots  sync.Map            // of copies: name of a backend → limit.Semaphore
+	work   keymutex.KeyedMutex // of the files of tasks
 	round  round
 
 	// Bounds that tests make smaller.
@@ -172,46 +173,3 @@ func (a *Archive) Check(ctx context.Context) error {
 }
 
 var errNoPlace = errors.New("no place for copies of media is configured")
-
-// busy are the tasks whose files somebody works on.
-type busy struct {
-	mu    sync.Mutex
-	tasks map[string]chan struct{} // closed when the work is done
-}
-
-// enter waits until nobody else works on the files of a task, and returns what
-// ends the work.
-func (b *busy) enter(ctx context.Context, task string) (leave func(), err error) {
-	for {
-		leave, others := b.try(task)
-		if others == nil {
-			return leave, nil
-		}
-		select {
-		case <-others:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// try is enter that does not wait: where somebody is at work it returns what is
-// closed when that ends.
-func (b *busy) try(task string) (leave func(), others <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if others, at := b.tasks[task]; at {
-		return nil, others
-	}
-	if b.tasks == nil {
-		b.tasks = make(map[string]chan struct{})
-	}
-	done := make(chan struct{})
-	b.tasks[task] = done
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.tasks, task)
-		close(done)
-	}, nil
-}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -33,7 +34,7 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	if c.Place == nil {
 		return nil, errNoPlace
 	}
-	leave, err := a.work.enter(ctx, k.Task)
+	leave, err := a.work.Lock(ctx, k.Task)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +104,10 @@ func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record,
 	return results, err
 }
 
+// mostCopies is how many results of one backend are copied at once, over all tasks. A backend that
+// sends slowly does not delay the copies of others.
+const mostCopies = 16
+
 // keep sees to it that one result is kept, and returns its record.
 func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
 	if rec.kept() {
@@ -111,11 +116,12 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 		}
 		return rec, nil
 	}
-	free, err := a.hands.take(ctx, k.Backend)
-	if err != nil {
+	ofBackend, _ := a.slots.LoadOrStore(k.Backend, limit.NewSemaphore(mostCopies))
+	slots := ofBackend.(limit.Semaphore)
+	if err := slots.Acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer free()
+	defer slots.Release()
 	next, err := a.copy(ctx, c, k, rec)
 	if err != nil {
 		a.failures.Add(1)

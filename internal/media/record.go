@@ -2,11 +2,7 @@ package media
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -97,25 +93,13 @@ func resultsOf(r storage.Reader, task string) (list []*record, err error) {
 	return list, nil
 }
 
-// view and update are those of the store, whose failure is a fault.
+// view and update are those of the store; see [fault.OfStore] for their errors.
 func (a *Archive) view(ctx context.Context, fn func(storage.Reader) error) error {
-	return a.silent(ctx, a.store.View(ctx, fn))
+	return fault.OfStore(a.store.View(ctx, fn))
 }
 
 func (a *Archive) update(ctx context.Context, fn func(storage.Txn) error) error {
-	return a.silent(ctx, a.store.Update(ctx, fn))
-}
-
-// silent tells a caller that the store does not answer, and not why.
-func (a *Archive) silent(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
-	if _, refused := errors.AsType[*fault.Fault](err); refused {
-		return err
-	}
-	a.log.Error("the store of media does not answer", zap.Error(err))
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+	return fault.OfStore(a.store.Update(ctx, fn))
 }
 
 func milliseconds(t time.Time) int64 { return t.UnixMilli() }

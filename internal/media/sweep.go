@@ -146,11 +146,11 @@ func (a *Archive) idle(list []*record) (idle []*record, leave func()) {
 	ours := make(map[string]func())
 	for _, rec := range list {
 		if ours[rec.Task] == nil {
-			leave, others := a.work.try(rec.Task)
-			if others != nil {
+			unlock := a.work.TryLock(rec.Task)
+			if unlock == nil {
 				continue
 			}
-			ours[rec.Task] = leave
+			ours[rec.Task] = unlock
 		}
 		idle = append(idle, rec)
 	}

@@ -157,7 +157,7 @@ func TestDraftsThatNobodyGoesOnWith(t *testing.T) {
 			t.Fatal("the draft is gone too early")
 		}
 		w.sleep(time.Millisecond)
-		leave, err := w.work.enter(t.Context(), "task_a")
+		leave, err := w.work.Lock(t.Context(), "task_a")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -260,8 +260,8 @@ func (s *sender) attempt(config *config, v *eventRecord) {
 			return // it was not the receiver's fault
 		}
 	}
-	var after *eventRecord   // nil: another engine has claimed the callback
-	var gone *identity.Event // nil: its address is used further
+	var after *eventRecord // nil: another engine has claimed the callback
+	var gone *audit.Event  // nil: its address is used further
 	noted := e.durably("noting a callback", v.Task, func(ctx context.Context) error {
 		return e.update(ctx, func(t storage.Txn) error {
 			mine := false
@@ -354,7 +354,7 @@ func (e *Engine) Test(ctx context.Context, actor, user, key string) (Callback, e
 	config := e.config.Load()
 	var address Address
 	var has bool
-	err := e.audited(ctx, &identity.Event{Actor: actor, Action: "callback.test", User: user, Key: key}, func(t storage.Txn) (bool, error) {
+	err := e.audited(ctx, &audit.Event{Actor: actor, Action: "callback.test", User: user, Key: key}, func(t storage.Txn) (bool, error) {
 		if config.Callbacks == nil || config.Client == nil {
 			return false, nil
 		}
@@ -388,7 +388,7 @@ const redeliveryFor = 7 * 24 * time.Hour
 // is so for 7 days after it was delivered or given up.
 func (e *Engine) Redeliver(ctx context.Context, actor string, owner Owner, task string) (Callback, error) {
 	var after *eventRecord
-	event := identity.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
+	event := audit.Event{Actor: actor, Action: "callback.redeliver", Detail: task}
 	err := e.audited(ctx, &event, func(t storage.Txn) (bool, error) {
 		v, err := readEvent(t, task)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -13,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -168,7 +167,7 @@ func (e *Engine) update(ctx context.Context, fn func(storage.Txn) error) error {
 			break
 		}
 	}
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
 // move carries out a transition of a known task in a transaction of its own, and tells those who
@@ -176,7 +175,7 @@ func (e *Engine) update(ctx context.Context, fn func(storage.Txn) error) error {
 // whether the transition was carried out.
 func (e *Engine) move(ctx context.Context, tr *transition, c change) (after *record, done bool, err error) {
 	var was *record // before the first run
-	var event *identity.Event
+	var event *audit.Event
 	run := func(t storage.Txn) (err error) {
 		this := c
 		if this.before, err = tasks.Reread(t, c.known); err != nil {
@@ -226,17 +225,7 @@ func (e *Engine) note(tr *transition, c change) (after *record, noted bool) {
 
 // view reads.
 func (e *Engine) view(ctx context.Context, fn func(storage.Reader) error) error {
-	return unavailable(e.store.View(ctx, fn))
-}
-
-// unavailable converts an error of the store to a fault for callers. Faults and the end of a
-// context pass as they are.
-func unavailable(err error) error {
-	var f *fault.Fault
-	if err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", fault.New(fault.StoreUnavailable, "the store does not answer").After(5*time.Second), err)
+	return fault.OfStore(e.store.View(ctx, fn))
 }
 
 // durably runs a change until it is durable or the engine ends: only this process knows what it
@@ -285,13 +274,13 @@ type cursors struct {
 }
 
 // audited makes a change together with its audit event. fn may complete the event.
-func (e *Engine) audited(ctx context.Context, event *identity.Event, fn func(t storage.Txn) (changed bool, err error)) error {
+func (e *Engine) audited(ctx context.Context, event *audit.Event, fn func(t storage.Txn) (changed bool, err error)) error {
 	var changed bool
 	err := e.update(ctx, func(t storage.Txn) (err error) {
 		if changed, err = fn(t); err != nil || !changed {
 			return err
 		}
-		return identity.Record(ctx, t, e.store.Now(), event)
+		return audit.Record(ctx, t, e.store.Now(), event)
 	})
 	if err == nil && changed {
 		e.opts.OnAudit(*event)

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -98,7 +98,7 @@ func (e *Engine) Enable(ctx context.Context, actor, backend string) error {
 
 func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained bool, action string) error {
 	defer e.nudge(backend)
-	return e.audited(ctx, &identity.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
+	return e.audited(ctx, &audit.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
 		l, err := readLoad(t, backend)
 		if err != nil {
 			return false, err

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -19,7 +20,7 @@ import (
 func (w *world) audit() (actions []string) {
 	w.t.Helper()
 	add := func(_, val []byte) bool {
-		var e identity.Event
+		var e audit.Event
 		if err := storage.DecodeRecord(val, &e); err != nil {
 			w.t.Error(err)
 		}
@@ -31,9 +32,9 @@ func (w *world) audit() (actions []string) {
 		return true
 	}
 	if err := w.view(w.t.Context(), func(r storage.Reader) error {
-		for _, prefix := range []string{"activity", "audit"} {
-			lo, hi := storage.Below(prefix)
-			if err := r.Scan(lo, hi, add); err != nil {
+		for _, bounds := range []string{"audit/0 audit0", "audit// audit/0"} {
+			lo, hi, _ := strings.Cut(bounds, " ")
+			if err := r.Scan([]byte(lo), []byte(hi), add); err != nil {
 				return err
 			}
 		}

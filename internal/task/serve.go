@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -17,7 +17,7 @@ import (
 // Options connect an [Engine] with the other packages.
 type Options struct {
 	// OnAudit is called with audit events when they are durable. Default: they are not reported.
-	OnAudit func(identity.Event)
+	OnAudit func(audit.Event)
 
 	// Logger logs what an operator must know. Default: nothing is logged.
 	Logger *zap.Logger
@@ -26,7 +26,7 @@ type Options struct {
 // Open returns the engine of a store. It does nothing until [Engine.Serve] configures it.
 func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 	if opts.OnAudit == nil {
-		opts.OnAudit = func(identity.Event) {}
+		opts.OnAudit = func(audit.Event) {}
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()

@@ -225,7 +225,7 @@ func unaffordable(err error) error {
 	if short, ok := errors.AsType[*ledger.Short](err); ok {
 		return short.Fault("this task", "")
 	}
-	return unavailable(err)
+	return fault.OfStore(err)
 }
 
 // DuplicateSession is why a submission is refused whose session id is in use. It

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -319,7 +319,7 @@ type change struct {
 	ctx   context.Context
 	now   time.Time
 	after *record // the task as it is then; before, if the transition is not carried out
-	event *identity.Event
+	event *audit.Event
 }
 
 // transitions carries out the transitions of the tasks of an engine.
@@ -362,8 +362,8 @@ func (e *transitions) apply(ctx context.Context, t storage.Txn, tr *transition, 
 		return false, err
 	}
 	if tr.audit != "" && c.actor != "" {
-		c.event = &identity.Event{Actor: c.actor, Action: tr.audit, User: next.User, Key: next.Key, Detail: next.ID}
-		if err := identity.Record(ctx, t, c.now, c.event); err != nil {
+		c.event = &audit.Event{Actor: c.actor, Action: tr.audit, User: next.User, Key: next.Key, Detail: next.ID}
+		if err := audit.Record(ctx, t, c.now, c.event); err != nil {
 			return false, err
 		}
 	}
@@ -637,7 +637,7 @@ type CallbackAddresses interface {
 	// Disable ends the use of an address, whose receiver has said that it is
 	// gone. It does nothing when the key has another by now. The event is what was
 	// recorded of it; nil: nothing.
-	Disable(t storage.Txn, now time.Time, key, url string) (*identity.Event, error)
+	Disable(t storage.Txn, now time.Time, key, url string) (*audit.Event, error)
 }
 
 // Address is where callbacks go.

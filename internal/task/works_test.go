@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -205,7 +205,7 @@ func (c *receiver) Address(_ storage.Reader, key string) (Address, bool, error) 
 	return a, ok, nil
 }
 
-func (c *receiver) Disable(_ storage.Txn, _ time.Time, key, url string) (*identity.Event, error) {
+func (c *receiver) Disable(_ storage.Txn, _ time.Time, key, url string) (*audit.Event, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disabled = append(c.disabled, key+" "+url)

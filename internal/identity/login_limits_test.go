@@ -21,7 +21,7 @@ func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	wrong := f.wrong(t, seed)
 	byName := func(n int, password string) error { return f.attempt(t, "Ann", password, address(n)) }
 	byProof := func(a *Account, password string) error { return f.ProvePassword(ctx, a, password) }
-	for n := range provePace {
+	for n := range maxPasswordAttempts {
 		_ = f.verify(t, a, wrong)
 		_ = f.verify(t, a, "0000-0000-0000")
 		_ = byName(n, otherPassword)
@@ -48,7 +48,7 @@ func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
 		t.Errorf("his factors are %+v, %v", has, err)
 	}
-	events, _, err := f.Activity(ctx, a.UserID, 0, 100)
+	events, _, err := f.Audit.Activity(ctx, a.UserID, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A step-up tells that the person had the factors and the password of then.
-func TestAStampEndsWhenAFactorOrThePasswordChanges(t *testing.T) {
+func TestAStepUpEndsWhenAFactorOrThePasswordChanges(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(t *testing.T, f fixture, a *Account, codes []string) error{
 		"new backup codes": func(t *testing.T, f fixture, a *Account, codes []string) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestAStampIsInForceForItsTimeAndItsCredential(t *testing.T) {
+func TestAStepUpIsInForceForItsTimeAndItsCredential(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -37,7 +37,7 @@ func TestAStampIsInForceForItsTimeAndItsCredential(t *testing.T) {
 	}
 }
 
-func TestAStampStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
+func TestAStepUpStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -58,7 +58,7 @@ func TestAStampStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
 }
 
 // Whoever was let in by a secret that was replaced since, by a step-up of its
-// owner, is not handed the next, and earns nothing by the stamp.
+// owner, is not handed the next, and earns nothing by the step-up.
 func TestAReplacedSecretEarnsNothingByWhatWasProvedSince(t *testing.T) {
 	t.Parallel()
 	for what, try := range map[string]func(f fixture, a *Account, code string) error{
@@ -93,7 +93,7 @@ func TestAReplacedSecretEarnsNothingByWhatWasProvedSince(t *testing.T) {
 	}
 }
 
-func TestAStampDiesWithItsCredential(t *testing.T) {
+func TestAStepUpEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -112,19 +112,19 @@ func TestAStampDiesWithItsCredential(t *testing.T) {
 	mixed := &Account{UserID: bob.UserID, Credential: session.Credential, Session: true}
 	expect(t, "another user by the same credential", f.Fresh(t.Context(), mixed), fault.NotLoggedIn)
 	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.fresh(r, mixed) })
-	expect(t, "the stamp of another user's credential", err, fault.VerificationRequired)
-	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return dropStamps(txn, user.ID) })
+	expect(t, "the step-up of another user's credential", err, fault.VerificationRequired)
+	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUps(txn, user.ID) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "after all stamps were dropped", f.Fresh(t.Context(), session), fault.VerificationRequired)
+	expect(t, "after all step-ups were ended", f.Fresh(t.Context(), session), fault.VerificationRequired)
 	f.clock.pass(30 * time.Second)
 	expect(t, "verified", f.verify(t, session, f.code(t, seed, 0)), "")
-	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return dropStamp(txn, session.Credential) })
+	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUp(txn, session.Credential) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "after its stamp was dropped", f.Fresh(t.Context(), session), fault.VerificationRequired)
+	expect(t, "after its step-up was ended", f.Fresh(t.Context(), session), fault.VerificationRequired)
 }
 
 func TestAHalfOpenSessionIsNeverVerified(t *testing.T) {

@@ -1,0 +1,152 @@
+// Package audit records who did what to whom. An [Event] is written by [Record] in the transaction
+// of the change that it reports, so neither exists without the other; a [Log] writes it to the
+// audit log when the transaction is durable, lists the events of a user, and says how long events
+// are kept. The domains (identity, billing, tasks) and the admin API import this package; it
+// imports storage, faults and request ids alone.
+package audit
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+// Event is one line of the audit: who did what to whom.
+type Event struct {
+	Time   int64  `json:"time"`             // Unix seconds
+	Actor  string `json:"actor"`            // "operator", or the id of a user
+	Action string `json:"action"`           // "key.revoke"
+	User   string `json:"user,omitempty"`   // whose account it concerns
+	Key    string `json:"key,omitempty"`    // which key, if one
+	Detail string `json:"detail,omitempty"` // never a secret
+
+	// Address is where the request came from, where that is useful to the user.
+	Address string `json:"address,omitempty"`
+
+	// RequestID is the id of the request that did it, as in X-Request-Id; empty if
+	// the gateway did it by itself.
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// record is an event as it is stored.
+type record struct {
+	Event
+	Nano int64         `json:"nano"` // the time in Unix nanoseconds
+	ID   string        `json:"id"`   // random, for events of the same nanosecond
+	Kept time.Duration `json:"kept"` // how long events were kept when it was recorded
+}
+
+// events are listed by the user whom they concern, newest first. Those that concern no user are
+// listed under the empty one.
+var events = table.Table[record]{
+	Name:    "audit",
+	Key:     func(e *record) table.Key { return table.Key{e.User, storage.Inverted(e.Nano), e.ID} },
+	Expires: func(e *record) time.Time { return time.Unix(0, e.Nano).Add(e.Kept) },
+}
+
+// Kept is how long events are kept unless it is configured otherwise.
+const Kept = 400 * 24 * time.Hour
+
+// keptKey is where a store says how long it keeps events, if not for [Kept]. It is in the
+// store so that a caller of Record need not know it.
+var keptKey = []byte("meta/audit")
+
+func keptFor(r storage.Reader) (time.Duration, error) {
+	kept := Kept
+	_, err := storage.GetRecord(r, keptKey, &kept)
+	return kept, err
+}
+
+// Record writes an event of the time now, in the transaction of the change that it
+// reports. It sets the event's time and the id of the request that ctx belongs to. When the
+// transaction is durable, the caller passes the event to [Log.OnAudit]. If a user makes too many
+// changes of their own account in a day, it fails with RATE_LIMITED.
+func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
+	if err := countOwn(t, now, *e); err != nil {
+		return err
+	}
+	keep, err := keptFor(t)
+	if err != nil {
+		return err
+	}
+	e.Time, e.RequestID = now.Unix(), requestid.Of(ctx)
+	return events.Put(t, nil, &record{*e, now.UnixNano(), rand.Text()[:10], keep})
+}
+
+// Log is the audit of one store. Its methods may be called concurrently.
+type Log struct {
+	store *storage.Store
+	log   *zap.Logger
+}
+
+// New returns the audit of a store, whose events are written to a logger when they are durable.
+func New(store *storage.Store, logger *zap.Logger) *Log { return &Log{store, logger} }
+
+// Keep sets how long events are kept that are recorded from now on. The expiry of earlier
+// events stays.
+func (l *Log) Keep(ctx context.Context, kept time.Duration) error {
+	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
+		have, err := keptFor(t)
+		if err != nil || have == kept {
+			return err
+		}
+		return storage.SetRecord(t, keptKey, kept)
+	}))
+}
+
+// OnAudit writes a recorded event to the audit log. It is called after the commit, so that the
+// log reports nothing that did not happen.
+func (l *Log) OnAudit(e Event) {
+	l.log.Info(e.Action, zap.String("actor", e.Actor), zap.String("user_id", e.User),
+		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("address", e.Address),
+		zap.String("request_id", e.RequestID))
+}
+
+// Change runs fn in one transaction with the event that it returns, if it is not nil, and writes the
+// event to the audit log when both are durable. Its errors are those of [fault.OfStore].
+func (l *Log) Change(ctx context.Context, fn func(storage.Txn) (*Event, error)) error {
+	var recorded *Event
+	err := l.store.Update(ctx, func(t storage.Txn) error {
+		e, err := fn(t)
+		if recorded = e; err != nil || e == nil {
+			return err
+		}
+		return Record(ctx, t, l.store.Now(), e)
+	})
+	if err == nil && recorded != nil {
+		l.OnAudit(*recorded)
+	}
+	return fault.OfStore(err)
+}
+
+// You stands for the user where their activity names who did something.
+const You = "you"
+
+// MaxActivity is how many events of a user are counted and listed at most.
+const MaxActivity = 10_000
+
+// Activity returns what was done to the account of a user, by the user or by others,
+// newest first: limit events after the first skip, and how many there are in
+// all, at most [MaxActivity]. The actor is "you", "operator", or a provider of payments.
+func (l *Log) Activity(ctx context.Context, userID string, skip, limit int64) (list []Event, total int64, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		page, n, err := events.Page(r, events.Under(userID), skip, limit, MaxActivity)
+		list, total = make([]Event, len(page)), n
+		for i, e := range page {
+			list[i] = e.Event
+			if e.Actor == userID {
+				list[i].Actor = You
+			}
+			list[i].User = ""
+		}
+		return err
+	})
+	return list, total, fault.OfStore(err)
+}

@@ -1,0 +1,65 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+// ownActions are the changes that a user may make to their own account without limit or cost
+// otherwise. Actions that end an access, or prove who the user is, are not among them: they are
+// never refused.
+var ownActions = map[string]bool{
+	"profile.change": true, "key.create": true, "key.change": true, "key.rotate": true,
+	"key.callback_secret": true, "token.mint": true, "subscription.preference": true,
+}
+
+// MaxOwnChanges is how many of these changes a user makes in a day (UTC), so that nobody fills
+// the store and the audit.
+//
+// One more is refused, rather than made without its event: an operator who reads
+// the audit log relies on it to report every change, and an attacker who has stolen an account
+// must not be able to make changes that leave no event.
+const MaxOwnChanges = 1000
+
+const day = int64(24 * time.Hour / time.Second)
+
+// ownRecord is how many changes a user has made on a day.
+type ownRecord struct {
+	UserID string `json:"user_id"`
+	Day    int64  `json:"day"` // since 1970
+	Made   int    `json:"made"`
+}
+
+func (o *ownRecord) end() time.Time { return time.Unix((o.Day+1)*day, 0) }
+
+var ownChanges = table.Table[ownRecord]{
+	Name:    "changes",
+	Key:     func(o *ownRecord) table.Key { return table.Key{o.UserID} },
+	Expires: (*ownRecord).end,
+}
+
+// countOwn counts an event if it is such a change by the user. One too many is RATE_LIMITED.
+func countOwn(t storage.Txn, now time.Time, e Event) error {
+	if e.Actor != e.User || !ownActions[e.Action] {
+		return nil
+	}
+	have, err := ownChanges.GetOrZero(t, e.User)
+	if err != nil {
+		return err
+	}
+	if today := now.Unix() / day; have.Day != today {
+		have = &ownRecord{UserID: e.User, Day: today}
+	}
+	if have.Made >= MaxOwnChanges {
+		return fault.New(fault.RateLimited, "an account makes at most %d changes of its keys, token, profile and preference in a day (UTC)", MaxOwnChanges).
+			After(have.end().Sub(now).Truncate(time.Second) + time.Second)
+	}
+	have.Made++
+	return ownChanges.Put(t, nil, have)
+}
+
+// Forgive forgets the changes that a user has made today.
+func Forgive(t storage.Txn, userID string) error { return ownChanges.Delete(t, userID) }

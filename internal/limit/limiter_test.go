@@ -1,0 +1,170 @@
+package limit
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestTheTableStaysSmallWhileSubjectsComeAndGo(t *testing.T) {
+	t.Parallel()
+	limiter := NewRateLimiter()
+	now := start
+	for i := range 200_000 {
+		now = now.Add(time.Millisecond)
+		c := ofKey(Rates{Requests: PerSecond(10), Units: PerMinute(60_000), Concurrent: 1})
+		c.Key.ID = "key_" + strconv.Itoa(i)
+		c.Units, c.Concurrent = 1000, true
+		g := admit(t, limiter, now, c)
+		g.End(now, 1000) // idle again after a second, when some 1000 others have come
+	}
+	if n := limiter.Len(); n > 4000 {
+		t.Errorf("%d subjects are remembered, of which 1000 have used something", n)
+	}
+}
+
+func TestWhoIsRefusedIsForgottenToo(t *testing.T) {
+	t.Parallel()
+	limiter := NewRateLimiter()
+	user := Subject{"usr_1", Rates{Concurrent: 1}}
+	admit(t, limiter, start, Request{User: user, Concurrent: true})
+	for i := range 20_000 {
+		newcomer := Subject{"key_" + strconv.Itoa(i), Rates{Requests: PerSecond(1)}}
+		refuse(t, limiter, start, Request{Key: newcomer, User: user, Concurrent: true}, Concurrent, time.Second)
+	}
+	if n := limiter.Len(); n > 1000 {
+		t.Errorf("%d subjects are remembered, of which one is busy", n)
+	}
+}
+
+func TestWhoIsBusyIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	limiter := NewRateLimiter()
+	open := ofKey(Rates{Concurrent: 1})
+	open.Concurrent = true
+	g := admit(t, limiter, start, open)
+	owing := ofKey(Rates{Units: PerMinute(1)})
+	owing.Key.ID, owing.Units = "key_owing", 1000 // of which a minute gives one
+	admitted := admit(t, limiter, start, owing)
+	admitted.End(start, 1000)
+
+	now := start.Add(time.Minute)
+	for i := range 50_000 {
+		other := ofKey(Rates{Requests: PerSecond(1000)})
+		other.Key.ID = fmt.Sprint("other ", i)
+		now = now.Add(time.Microsecond)
+		passing := admit(t, limiter, now, other)
+		passing.End(now, 0)
+	}
+	refuse(t, limiter, now, open, Concurrent, time.Second)
+	refuse(t, limiter, now, owing, Units, start.Add(1000*time.Minute).Sub(now))
+	g.End(now, 0)
+	admit(t, limiter, now, open)
+}
+
+// TestANewcomerIsNotSweptByItsOwnUser holds the two accounts of one call in one
+// shard: the second to be made sweeps, and must leave the first.
+func TestANewcomerIsNotSweptByItsOwnUser(t *testing.T) {
+	t.Parallel()
+	for i := range 2000 {
+		limiter := NewRateLimiter()
+		r := Rates{Requests: PerSecond(1)}
+		c := Request{Key: Subject{"key_" + strconv.Itoa(i), r}, User: Subject{"usr_" + strconv.Itoa(i), r}}
+		admit(t, limiter, start, c)
+		if n := limiter.Len(); n != 2 {
+			t.Fatalf("%d of a key and its user are remembered", n)
+		}
+		refuse(t, limiter, start, c, Requests, time.Second)
+	}
+}
+
+func TestManyAtOnceGetNoMoreThanOneByOne(t *testing.T) {
+	t.Parallel()
+	limiter := NewRateLimiter()
+	const limit, keys = 100, 4
+	user := Subject{"usr_1", Rates{Requests: PerSecond(limit), Units: PerMinute(10 * limit), Concurrent: limit}}
+	var admitted atomic.Int64
+	grants := make(chan Grant, limit+1)
+	var callers sync.WaitGroup
+	for caller := range 8 {
+		callers.Go(func() {
+			for i := range limit {
+				// Key and user stand on either side of each other's lock.
+				c := Request{Key: Subject{"key_" + strconv.Itoa((caller+i)%keys), Rates{Requests: PerSecond(limit)}}, User: user, Units: 10, Concurrent: true}
+				if caller%2 == 0 {
+					c.Key, c.User = c.User, c.Key
+				}
+				if g, refused := limiter.Admit(start, c); refused == nil {
+					if admitted.Add(1) <= limit {
+						grants <- g
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := admitted.Load(); n != limit {
+		t.Fatalf("%d calls were admitted, want %d", n, limit)
+	}
+	close(grants)
+	var enders sync.WaitGroup
+	for range 8 {
+		enders.Go(func() {
+			for g := range grants {
+				g.End(start, 0)
+			}
+		})
+	}
+	enders.Wait()
+	got := admit(t, limiter, start.Add(time.Second), Request{User: user, Concurrent: true}).Status
+	if got.Concurrent.Remaining != limit-1 || got.Units.Remaining != 10*limit || got.Requests.Remaining != limit-1 {
+		t.Errorf("after all have ended, stands at %+v", got)
+	}
+}
+
+func full(id string) Subject {
+	return Subject{id, Rates{Requests: PerSecond(1_000_000), Units: PerMinute(1_000_000_000), Concurrent: 1000}}
+}
+
+func TestAdmittingASubjectThatExistsAllocatesNothing(t *testing.T) {
+	limiter := NewRateLimiter()
+	c := Request{Key: full("key_1"), User: full("usr_1"), Units: 10, Concurrent: true}
+	now := start
+	if n := testing.AllocsPerRun(100, func() {
+		now = now.Add(time.Millisecond)
+		g, refused := limiter.Admit(now, c)
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		g.End(now, 5)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		call Request
+	}{
+		{"no limits", Request{Key: Subject{ID: "key_1"}, User: Subject{ID: "usr_1"}}},
+		{"a key's requests", Request{Key: Subject{"key_1", Rates{Requests: PerSecond(1_000_000)}}, User: Subject{ID: "usr_1"}}},
+		{"all of both", Request{Key: full("key_1"), User: full("usr_1"), Units: 10, Concurrent: true}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			limiter, now := NewRateLimiter(), start
+			b.ReportAllocs()
+			for b.Loop() {
+				now = now.Add(time.Millisecond)
+				g, refused := limiter.Admit(now, c.call)
+				if refused != nil {
+					b.Fatal(refused)
+				}
+				g.End(now, 5)
+			}
+		})
+	}
+}
