@@ -24,6 +24,31 @@ type Opener interface {
 	Open(ctx context.Context) (Engine, error)
 }
 
+// KeyFiler is an optional interface of an [Opener] whose store lies on this
+// machine.
+type KeyFiler interface {
+	// KeyFile returns the absolute path of the file that holds the master keys of
+	// the store. It lies outside the store, so that a copy of the store does not
+	// contain its keys.
+	KeyFile() string
+}
+
+// MediaDirer is an optional interface of an [Opener] whose store lies on this
+// machine.
+type MediaDirer interface {
+	// MediaDir returns the absolute path of the default directory for the media
+	// files of the store, and the free space in bytes that these files must leave
+	// on the disk. Zero selects the default of the media package.
+	MediaDir() (path string, minFree int64)
+}
+
+// Clocker is an optional interface of an [Opener] with a clock of its own, for
+// tests. Without it, records expire by [time.Now].
+type Clocker interface {
+	// Now returns the time by which records expire.
+	Now() time.Time
+}
+
 // Engine is one open store.
 type Engine interface {
 	// View runs fn over a consistent snapshot.

@@ -192,4 +192,6 @@ var (
 	_ caddy.Validator       = (*Badger)(nil)
 	_ caddyfile.Unmarshaler = (*Badger)(nil)
 	_ storage.Opener        = (*Badger)(nil)
+	_ storage.KeyFiler      = (*Badger)(nil)
+	_ storage.MediaDirer    = (*Badger)(nil)
 )
