@@ -17,7 +17,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/caddy-modelgate/modelgate/payments"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

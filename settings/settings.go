@@ -1,7 +1,12 @@
-// Package settings is what the configurations of guest modules, payment
-// services and task backends, have in common: a block of words with one value
-// each, and values whose placeholders are resolved once, when the configuration
-// is provisioned.
+// Package settings reads the configuration that payment services and task
+// backends have in common: a Caddyfile block of words with one value each, and
+// values with placeholders, which are resolved once, when Caddy provisions the
+// module.
+//
+// [Words] and [Pairs] describe a block and read it. [Secret] is a value that
+// prints as REDACTED. [Resolve] replaces placeholders and [CheckURL] checks an
+// address of a service. The package imports Caddy and nothing else of this
+// module, so that modules of third parties can use it.
 package settings
 
 import (
