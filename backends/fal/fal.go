@@ -1,6 +1,8 @@
 // Package fal runs tasks at the queue of fal.
 //
-// This file is the module a configuration names; queue.go is the API.
+// The file fal.go is the Caddy module modelgate.backends.fal, a
+// backends.Backend; queue.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package fal
 
 import (

@@ -1,7 +1,9 @@
-// Package generations runs tasks at a service that has the generic endpoint
-// /v1/video/generations, as many gateways do.
+// Package generations runs tasks at a service with the generic endpoint
+// /v1/video/generations, which many gateways have.
 //
-// This file is the module a configuration names; tasks.go is the endpoint.
+// The file generations.go is the Caddy module modelgate.backends.generations, a
+// backends.Backend; tasks.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package generations
 
 import (

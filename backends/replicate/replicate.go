@@ -1,6 +1,8 @@
 // Package replicate runs tasks at Replicate.
 //
-// This file is the module a configuration names; predictions.go is the API.
+// The file replicate.go is the Caddy module modelgate.backends.replicate, a
+// backends.Backend; predictions.go has the API calls. The package imports
+// backends, backends/wire, settings and Caddy.
 package replicate
 
 import (

@@ -1,8 +1,10 @@
-// Package vod runs tasks at the generation service of Tencent VOD, of which the
-// platform's fields are the twins.
+// Package vod runs tasks at the generation service of Tencent VOD, whose fields
+// have the same meaning as those of the platform.
 //
-// This file is the module a configuration names; sign.go signs its calls,
-// request.go says a job in its words, tasks.go is the API.
+// The file vod.go is the Caddy module modelgate.backends.vod, a
+// backends.Backend; sign.go signs its calls, request.go maps a job to a
+// request, tasks.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package vod
 
 import (
