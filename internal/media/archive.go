@@ -93,7 +93,7 @@ type Archive struct {
 	log   *zap.Logger
 
 	config atomic.Pointer[config]
-	hands  hands
+	slots  copySlots
 	work   busy
 	round  round
 

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// keepFor bounds one Keep. What it has copied by then is gone on with by the
-	// next.
+	// keepFor is the longest duration of one Keep. The next Keep continues what
+	// it has copied.
 	keepFor = time.Hour
 
-	// draftFor is how long a draft is kept: longer than the engine goes on trying,
-	// which is for an hour and the Keep that then is under way.
+	// draftFor is how long a draft is kept. It is longer than the task engine
+	// retries: an hour, and the Keep that is running then.
 	draftFor = 4 * time.Hour
 )
 
 // Keep copies the results of a task and returns the links to the copies. It
 // implements [task.Keeper]. Its error is for the operator's log: it may name
-// hosts, and holds no link.
+// hosts, and contains no link.
 func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	c := a.config.Load()
 	if c.Place == nil {
@@ -60,8 +60,8 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	return links, nil
 }
 
-// claim returns the records of a task's results, one for each, and makes those
-// that there are not.
+// claim returns the records of a task's results, one for each, and creates
+// those that are missing.
 func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record, err error) {
 	complete := func(r storage.Reader) (bool, error) {
 		have, err := resultsOf(r, k.Task)
@@ -103,7 +103,7 @@ func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record,
 	return results, err
 }
 
-// keep sees to it that one result is kept, and returns its record.
+// keep copies one result, unless it is kept already, and returns its record.
 func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
 	if rec.kept() {
 		if a.now() >= rec.GoneAt {
@@ -111,7 +111,7 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 		}
 		return rec, nil
 	}
-	free, err := a.hands.take(ctx, k.Backend)
+	free, err := a.slots.acquire(ctx, k.Backend)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 	return next, nil
 }
 
-// copy makes the file of a record, unless it is there already: then the process
-// ended between that and its note.
+// copy makes the file of a record. If the file exists already, because the
+// process ended before the record was updated, copy only updates the record.
 func (a *Archive) copy(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
 	size, err := c.Place.Size(ctx, rec.Name)
 	switch {
