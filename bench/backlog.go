@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // atService is the number of tasks of a backlog that run at the mock service;

@@ -1,6 +1,6 @@
 package ledger
 
-import "github.com/caddy-modelgate/modelgate/internal/money"
+import "github.com/caddy-modelgate/modelgate/money"
 
 // sum adds up amounts without an end to its range, so that those that should come
 // to nothing do not do so by going around it.
