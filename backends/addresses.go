@@ -10,15 +10,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
-// withheld stands in messages for an address that is not the caller's concern.
+// withheld replaces an address that the caller must not see.
 const withheld = "[address]"
 
-// internalNames end the names of hosts in networks that are not public, beside those
-// that package egress knows.
+// internalNames are suffixes of host names in private networks, in addition to
+// those of package egress.
 var internalNames = []string{"svc", "lan", "corp", "intranet", "private", "consul", "docker", "localnet", "invalid"}
 
-// addresses are texts that may be addresses: links of any scheme, IP addresses and
-// names of internal hosts, with a port or without.
+// addresses matches text that may be an address: links of any scheme, IP
+// addresses and names of internal hosts, with or without a port.
 var addresses = regexp.MustCompile(
 	`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>]+` +
 		`|\[[0-9a-fA-F:.]+\](:[0-9]+)?` +
@@ -26,9 +26,9 @@ var addresses = regexp.MustCompile(
 		`|[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*(:[0-9]+)?`)
 
 // RedactAddresses returns a service's text without internal addresses: links to
-// hosts that are not public or are one of own, links that have a user or are not http,
-// special IP addresses, and names of internal hosts. Other links lose their query,
-// which may be a signature.
+// hosts that are not public or are listed in own, links that contain a user or
+// are not http, special IP addresses, and names of internal hosts. Other links
+// lose their query, which may contain a signature.
 func RedactAddresses(text string, own ...string) string {
 	return addresses.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.Contains(found, "://") {
@@ -55,7 +55,7 @@ func RedactAddresses(text string, own ...string) string {
 	})
 }
 
-// isInternal tells whether a host is not public, or one of own.
+// isInternal reports whether a host is not public or is listed in own.
 func isInternal(host string, own []string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if slices.Contains(own, host) || !strings.Contains(host, ".") {

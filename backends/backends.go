@@ -1,11 +1,14 @@
-// Package backends is what a generation service must be able to do to have
-// tasks run there: take a job, and tell by its own reference what became of it.
-// Adapters live below, each a guest module modelgate.backends.<adapter>.
+// Package backends defines what a generation service must do to run tasks:
+// accept a job, and report its state by the service's own reference.
 //
-// A third party adds a service as a Caddy module of its own in that namespace
-// whose type is a [Backend]. The suite of package backendstest tells whether it
-// keeps what is promised here; package wire holds the HTTP of adapters, which
-// tells what is safe to send again from what is not.
+// A service implements [Backend] and, if it can, [Canceler], [Fetcher],
+// [Reconciler], [Checker] and [Notified]. It receives a [Job], returns a [Ref]
+// and a [Status], and reports errors as [Error], whose [Kind] says what the
+// error means for the job. Each adapter is a Caddy module
+// modelgate.backends.<adapter>, in a package below this one or of a third
+// party: see docs/backends.md. Package backendstest tests adapters; package
+// wire has HTTP for adapters that knows which requests may be sent again. This
+// package imports package egress alone.
 package backends
 
 import (
@@ -20,89 +23,88 @@ import (
 	"time"
 )
 
-// Backend is one configured generation service. Its methods are called by many
-// goroutines at once. They return within a second of the end of their context,
-// and bound their own time besides.
+// Backend is one configured generation service. Its methods may be called
+// concurrently. They return within a second after their context ends, and limit
+// their own time as well.
 //
-// A configuration that is replaced cleans its modules up (caddy.CleanerUpper)
-// while calls are still under way, of which one may be followed by another: what
-// a poll has found is fetched. Cleanup therefore lets go of what is idle, and
-// breaks nothing: calls after it are answered as before.
+// When a configuration is replaced, Caddy calls Cleanup (caddy.CleanerUpper)
+// while calls are still running, and a running call may lead to another one:
+// after a poll reports success, the result is fetched. Cleanup must therefore
+// only release idle resources, and later calls must still work.
 type Backend interface {
-	// Submit hands a job over, once: it sends no second submission, whatever the
-	// first one comes to. What its error says about the job is its [Kind], and
-	// one that is no [Error] is [Doubtful].
+	// Submit submits a job, once: it never sends a second submission, whatever
+	// the outcome of the first. The [Kind] of its error says what became of the
+	// job. An error that is not an [Error] is [Doubtful].
 	Submit(ctx context.Context, job Job) (Ref, error)
 
-	// Poll tells the state of a job. An error never tells it: the job is as it
-	// was. One that is [Gone] says that the service does not know the job, or
-	// not any more; once may be a fault on the way there, so that it counts when
-	// it is said again and again.
+	// Poll returns the state of a job. After an error the state is unchanged.
+	// [Gone] means that the service does not know the job; a single such answer
+	// may be a fault on the way, so the gateway acts only on repeated ones.
 	Poll(ctx context.Context, ref Ref) (Status, error)
 }
 
 // Canceler is a backend that can end a job early.
 type Canceler interface {
-	// Cancel returns nil when the service has confirmed that the job ends
-	// without a result. [Refused] says that it runs on or is over.
+	// Cancel returns nil if the service has confirmed that the job ends without
+	// a result. [Refused] means that the job continues or has ended.
 	Cancel(ctx context.Context, ref Ref) error
 }
 
-// Fetcher is a backend that gives bytes for results without an address.
+// Fetcher is a backend that returns the bytes of results that have no URL.
 type Fetcher interface {
-	// OnlyBytes tells whether no result ever has an address, so that a gateway
-	// which keeps no media cannot use the backend.
+	// OnlyBytes reports whether no result ever has a URL. A gateway that keeps
+	// no media cannot use such a backend.
 	OnlyBytes() bool
 
 	// Fetch opens the result with this index in [Status.Results]. The caller
-	// closes it, and bounds how much is read. The context holds until then.
+	// closes it and limits how much it reads. The context is valid until then.
 	Fetch(ctx context.Context, ref Ref, index int) (io.ReadCloser, Content, error)
 }
 
-// Content says what [Fetcher.Fetch] opens.
+// Content describes what [Fetcher.Fetch] opens.
 type Content struct {
-	Type string // the media type; empty if it is not told
-	Size int64  // in bytes; -1 if it is not told
+	Type string // the media type; empty if unknown
+	Size int64  // in bytes; -1 if unknown
 }
 
-// Reconciler is a backend that can find out what became of a submission that
-// ended [Doubtful].
+// Reconciler is a backend that can find out what became of a [Doubtful]
+// submission.
 type Reconciler interface {
-	// Reconcile returns the job with the token of this one. [Gone] says that
-	// there surely is none, so that the task may fail at once; any other error,
-	// that it is still not known. A service that takes a token only once may be
-	// sent the job again, since either way there is one job.
+	// Reconcile returns the job with the token of this one. [Gone] means that
+	// there is certainly no such job, so the task may fail at once; after any
+	// other error it is still unknown. If a service accepts a token only once,
+	// Reconcile may send the job again, because there is one job in either
+	// case.
 	Reconcile(ctx context.Context, job Job) (Ref, error)
 }
 
-// Checker is a backend that can be asked, at no cost and without a job, whether
-// its service would take one. A service that has no such question has no Checker:
-// then only the next task tells.
+// Checker is a backend that can check, without cost and without a job, whether
+// its service would accept one. A service without such a request has no
+// Checker; then only the next task shows it.
 type Checker interface {
-	// Check returns nil when the service is there, is the one that the adapter
-	// is for, and takes the credential. It only reads.
+	// Check returns nil if the service is reachable, is of the kind that the
+	// adapter expects, and accepts the credential. It only reads.
 	Check(ctx context.Context) error
 }
 
-// Notified is a backend whose service calls an address of ours when a job has
-// changed.
+// Notified is a backend whose service calls the gateway when a job has changed.
 type Notified interface {
-	// CheckHead returns an error for a call that Notice would refuse whatever its
-	// body is, so that the body of such a call is not read: [ErrNoNotices] if no
-	// secret is configured to check it by. n has no Body.
+	// CheckHead returns an error for a call that Notice would reject whatever
+	// its body is, so that its body is not read. It returns [ErrNoNotices] if
+	// no secret is configured. n has no Body.
 	CheckHead(n Notification) error
 
-	// Notice returns the [Ref.ID] of the job that a call is about. It does no more
-	// than wake the poll, and what the call says about the job is not believed.
-	// An error refuses the call.
+	// Notice returns the [Ref.ID] of the job that a call concerns. The call
+	// only triggers a poll; its other content is not trusted. An error rejects
+	// the call.
 	Notice(n Notification) (id string, err error)
 }
 
-// ErrNoNotices is the error of CheckHead if the backend has no secret to check notices
-// by.
+// ErrNoNotices is the error of CheckHead if the backend has no secret to verify
+// notices.
 var ErrNoNotices = errors.New("notices cannot be checked: no secret is configured for the backend")
 
-// Notification is a request of the service, read whole.
+// Notification is a request of the service with its whole body.
 type Notification struct {
 	Method string
 	Header http.Header
@@ -111,31 +113,31 @@ type Notification struct {
 	Now    time.Time
 }
 
-// Ref is how a service knows a job. It is written down with the task, and
-// whatever configuration comes later, the job is asked for where it was sent.
+// Ref identifies a job at its service. It is stored with the task, so that a
+// job is polled where it was submitted, whatever the configuration is later.
 type Ref struct {
-	// ID is the service's own id of the job, as [IsID] allows.
+	// ID is the service's id of the job, in the form of [IsID].
 	ID string `json:"id"`
 
-	// Kind is how the job was submitted, in words of the adapter, where that
-	// decides how it is asked for.
+	// Kind is how the job was submitted, in words of the adapter, if polling
+	// depends on it.
 	Kind string `json:"kind,omitempty"`
 
 	// Base is the address of the service at submission.
 	Base string `json:"base,omitempty"`
 
-	// Account is the fingerprint of the credential at submission. Another base
-	// than that of today is asked only if the credential is still the same:
-	// a new one is not sent to an old address.
+	// Account is the fingerprint of the credential at submission. If Base is
+	// not the configured address, the job is polled only if the credential is
+	// unchanged: a new credential is never sent to an old address.
 	Account string `json:"account,omitempty"`
 
-	// Links are addresses that the service named for this job, by the adapter's
-	// word for each. They lie at Base.
+	// Links are URLs that the service returned for this job, by names of the
+	// adapter. They lie below Base.
 	Links map[string]string `json:"links,omitempty"`
 }
 
-// IsID tells whether text can be a service's id of a job: 1 to 255 characters
-// of printable ASCII, without a space.
+// IsID reports whether text can be a service's id of a job: 1 to 255 characters
+// of printable ASCII without spaces.
 func IsID(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {
@@ -145,11 +147,11 @@ func IsID(text string) bool {
 	return text != "" && len(text) <= 255
 }
 
-// tokenBytes is how much of the hash a token has: 160 bits.
+// tokenBytes is how many bytes of the hash a token contains: 160 bits.
 const tokenBytes = 20
 
-// Token returns the [Job.Token] of a task: 32 characters of [a-z2-7]. It
-// is the same for one task at all times, and tells nothing of the task's id.
+// Token returns the [Job.Token] of a task: 32 characters of [a-z2-7]. It is
+// always the same for one task and does not reveal the task's id.
 func Token(taskID string) string {
 	sum := sha256.Sum256([]byte("modelgate backend token\x00" + taskID))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:tokenBytes]))

@@ -6,55 +6,55 @@ import (
 	"time"
 )
 
-// Kind is what an error says about a job.
+// Kind is what an error means for a job.
 type Kind string
 
 // The kinds.
 const (
-	// Refused: the service has surely not done it and will not. A submission so
-	// refused is no job anywhere.
+	// Refused: the service has certainly not done it and will not. There is no
+	// job after a refused submission.
 	Refused Kind = "refused"
 
-	// Busy: the service has surely not done it now, and may later. The same may
-	// be sent again, after RetryAfter where it is set.
+	// Busy: the service has certainly not done it now, and may do it later. The
+	// same request may be sent again, after RetryAfter if that is set.
 	Busy Kind = "busy"
 
-	// Doubtful: it may have been done. A submission so ended is not sent again.
+	// Doubtful: it may have been done. Such a submission is not sent again.
 	Doubtful Kind = "doubtful"
 
-	// Gone: the service knows no such job.
+	// Gone: the service does not know the job.
 	Gone Kind = "gone"
 )
 
-// Error is why a backend did not do what it was asked.
+// Error is the error of a backend.
 type Error struct {
 	Kind Kind
 
-	// Reason is what a task says that fails of this.
+	// Reason is the reason of a task that fails because of this error.
 	Reason Reason
 
-	// Message is for the caller: what was wrong and what is allowed, at most
-	// 1 KiB, without secrets.
+	// Message is for the caller: what is wrong and what is allowed, at most 1
+	// KiB, without secrets.
 	Message string
 
-	// Param is the path of the field at fault in the caller's body, such as
-	// "output.duration". Empty when no single field is.
+	// Param is the path of the invalid field in the caller's body, such as
+	// "output.duration". It is empty if no single field is invalid.
 	Param string
 
-	// RetryAfter is how long the service asks to wait. Zero: it does not say.
+	// RetryAfter is how long the service asks to wait; zero if it does not say.
 	RetryAfter time.Duration
 
-	// Status and Code are what the service answered with, where it answered: the
-	// HTTP status, and its own code. The log of an operator has them at all times.
+	// Status and Code are the HTTP status of the service's answer and its own
+	// error code, if it answered. They are always logged.
 	Status int
 	Code   string
 
 	// Detail is for an operator who looks for a fault: the service's own words,
-	// which may repeat the caller's. Without secrets.
+	// which may repeat the caller's, without secrets.
 	Detail string
 }
 
-// Error implements error. It is text for operators.
+// Error implements error. The text is for operators.
 func (e *Error) Error() string {
 	var text strings.Builder
 	text.WriteString(string(e.Kind))
@@ -68,8 +68,7 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// KindOf returns what err says about the job. An error without a kind says
-// nothing: it is Doubtful.
+// KindOf returns the kind of err. An error without a kind is Doubtful.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -77,8 +76,8 @@ func KindOf(err error) Kind {
 	return Doubtful
 }
 
-// Invalid returns the error of a job that this service cannot be asked for:
-// nothing has been sent. Message says what was given and what is allowed.
+// Invalid returns the error of a job that this service does not support;
+// nothing has been sent. message says what was given and what is allowed.
 func Invalid(param, message string) *Error {
 	return &Error{Kind: Refused, Reason: InvalidInput, Param: param, Message: message}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// JobKind is which of our endpoints took a job.
+// JobKind is the endpoint that accepted a job.
 type JobKind string
 
 // The kinds of job.
@@ -17,7 +17,7 @@ const (
 	Generations JobKind = "generations" // POST /v1/video/generations
 )
 
-// Makes returns the type of file that a job of this kind ends with.
+// Makes returns the type of file that a job of this kind produces.
 func (k JobKind) Makes() MediaType {
 	if k == Image {
 		return ImageFile
@@ -25,35 +25,37 @@ func (k JobKind) Makes() MediaType {
 	return VideoFile
 }
 
-// The values of fields that switch something. Empty leaves it to the service.
+// The values of fields that switch something on or off. Empty leaves it to the
+// service.
 const (
 	Enabled  = "enabled"
 	Disabled = "disabled"
 )
 
-// The usages of an input. It is always set: its default differs between
-// services.
+// The usages of an input. The usage is always set, because its default differs
+// between services.
 const (
 	FirstFrame = "firstFrame"
 	LastFrame  = "lastFrame"
 	Reference  = "reference"
 )
 
-// Job is what a service is asked to generate, in the words of
-// docs/reference/tasks.md#platform-body and docs/reference/tasks.md#video-generations.
-// It is valid when it gets here, and its defaults are filled in. What it says of the caller is left out: session_id,
-// session_context and all keys.
+// Job is what a service is asked to generate, with the fields of
+// docs/reference/tasks.md#platform-body and
+// docs/reference/tasks.md#video-generations. It is valid, and its defaults are
+// set. It contains nothing that identifies the caller: no session_id,
+// session_context or keys.
 type Job struct {
-	// Token stands for the task at services that take an id from their client:
-	// see [Token].
+	// Token identifies the task at services that accept an id from their
+	// client: see [Token].
 	Token string `json:"token"`
 
-	// NotifyURL is where a [Notified] service may call when the job has changed.
-	// Empty: nowhere.
+	// NotifyURL is where a [Notified] service may call when the job has
+	// changed. It is empty if the service must not call.
 	NotifyURL string `json:"notify_url,omitempty"`
 
 	Kind           JobKind         `json:"kind"`
-	Model          string          `json:"model"` // as the caller gave it
+	Model          string          `json:"model"` // the name in the caller's request
 	Prompt         string          `json:"prompt,omitempty"`
 	NegativePrompt string          `json:"negative_prompt,omitempty"`
 	EnhancePrompt  string          `json:"enhance_prompt,omitempty"` // Enabled, Disabled or empty
@@ -64,24 +66,23 @@ type Job struct {
 	SceneType      string          `json:"scene_type,omitempty"`
 	InputRegion    string          `json:"input_region,omitempty"` // "mainland", "oversea" or empty
 	Seed           *int64          `json:"seed,omitempty"`
-	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, passed on as it was given
+	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, passed on unchanged
 
-	// Fields are the members of a body of /v1/video/generations as they were
-	// written, unknown ones too, without the image, which is Inputs[0]; nil for
-	// other kinds. What the fields above say, which have the defaults, goes before
-	// them.
+	// Fields are the members of a body of /v1/video/generations, including
+	// unknown ones, without the image, which is Inputs[0]. It is nil for other
+	// kinds. The fields above include the defaults and take precedence.
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 
-	// Adopted are the paths of those members of Fields and ExtInfo that the fields
-	// above repeat, such as "seconds" or "metadata.duration": an adapter that
-	// passes the fields above has passed these too.
+	// Adopted are the paths of the members of Fields and ExtInfo that the
+	// fields above repeat, such as "seconds" or "metadata.duration". An adapter
+	// that passes the fields above on has passed these on too.
 	Adopted []string `json:"adopted,omitempty"`
 }
 
 // Input is a reference image, reference video or frame.
 type Input struct {
-	// URL is where the service gets the input. In a job of kind Generations it may
-	// be a data URL, or Base64 alone.
+	// URL is where the service reads the input. In a job of kind Generations it
+	// may be a data URL or plain Base64.
 	URL string `json:"url"`
 
 	Category          string `json:"category,omitempty"` // "image" or "video"; set on video jobs
@@ -93,17 +94,18 @@ type Input struct {
 	Text              string `json:"text,omitempty"`
 }
 
-// SubjectInput is an image of a subject that is to look the same throughout.
+// SubjectInput is an image of a subject that must look the same throughout the
+// video.
 type SubjectInput struct {
 	URL  string `json:"url"`
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// Output says what the result is to be like. A zero value leaves a thing to the
+// Output describes the wanted result. A zero value leaves the choice to the
 // service.
 type Output struct {
-	Duration         float64 `json:"duration,omitempty"`     // seconds; whole but for the kind Generations
+	Duration         float64 `json:"duration,omitempty"`     // seconds; an integer, except for the kind Generations
 	Resolution       string  `json:"resolution,omitempty"`   // as "720P" or "2K"
 	AspectRatio      string  `json:"aspect_ratio,omitempty"` // as "16:9"
 	AudioGeneration  string  `json:"audio_generation,omitempty"`
@@ -121,7 +123,7 @@ type Output struct {
 	FPS    int `json:"fps,omitempty"`
 }
 
-// Frame returns the address of the first input with this usage, or "".
+// Frame returns the URL of the first input with this usage, or "".
 func (j Job) Frame(usage string) string {
 	for _, input := range j.Inputs {
 		if input.Usage == usage {
@@ -134,11 +136,11 @@ func (j Job) Frame(usage string) string {
 // Choices returns how many results the job asks for: at least one.
 func (j Job) Choices() int { return max(1, j.Output.Count) }
 
-// maxDecimals is how precisely a duration is passed on: to the millisecond.
+// maxDecimals is the precision of a duration that is passed on: milliseconds.
 const maxDecimals = 3
 
-// Seconds returns the duration as a decimal number without more digits than it
-// needs, or "" where the job says none.
+// Seconds returns the duration as the shortest decimal number, or "" if it is
+// not set.
 func (o Output) Seconds() string {
 	if o.Duration <= 0 {
 		return ""
@@ -147,8 +149,8 @@ func (o Output) Seconds() string {
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
-// Named returns the error of a submission with the path of the field as the
-// caller of this job wrote it: /v1/video/generations has its fields at the top.
+// Named returns the error of a submission with the field path as the caller
+// wrote it: the fields of /v1/video/generations are at the top level.
 func (j Job) Named(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || j.Kind != Generations || e.Param == "" {
@@ -162,8 +164,8 @@ func (j Job) Named(err error) error {
 	return &named
 }
 
-// fieldsOf are the fields of /v1/video/generations that have another name on
-// the platform.
+// fieldsOf maps fields of the platform to the fields of /v1/video/generations
+// with another name.
 var fieldsOf = map[string]string{
 	"inputs":       "image",
 	"inputs[0]":    "image",

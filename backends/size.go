@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// ShortEdges are the short edges of the resolutions that families name, in pixels.
+// ShortEdges maps the resolutions of model families to their short edge in
+// pixels.
 var ShortEdges = map[string]int{
 	"540P": 540, "720P": 720, "768P": 768, "1080P": 1080,
 	"1K": 1024, "2K": 1440, "4K": 2160,
 }
 
-// Size returns the width and height in pixels that the output asks for: those
-// it names, or those of its resolution and ratio, which are 720P and 16:9 where
-// it says nothing. Both are even, as video wants them.
+// Size returns the width and height in pixels: those of the output, or those of
+// its resolution and ratio, with the defaults 720P and 16:9. Both are even,
+// which video encoders require.
 func (o Output) Size() (width, height int) {
 	if o.Width > 0 && o.Height > 0 {
 		return o.Width, o.Height
@@ -29,8 +30,7 @@ func (o Output) Size() (width, height int) {
 	return short, even(short * h / w)
 }
 
-// maxRatio is the greatest number in a ratio: no picture is a hundred times as
-// wide as it is high.
+// maxRatio is the largest number in an aspect ratio.
 const maxRatio = 99
 
 func ratio(text string) (w, h int) {

@@ -7,25 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// State is where a job is.
+// State is the state of a job.
 type State string
 
 // The states.
 const (
-	Queued    State = "queued"    // waits at the service
-	Running   State = "running"   // is worked on
+	Queued    State = "queued"    // waiting at the service
+	Running   State = "running"   // in progress
 	Succeeded State = "succeeded" // has results
-	Failed    State = "failed"    // ended without; Failure says why
+	Failed    State = "failed"    // ended without a result; Failure says why
 
-	// Unknown is a word of the service that the adapter has never heard: new, or
-	// none at all. It tells nothing: the job keeps the state it had.
+	// Unknown is a status word that the adapter does not know, or none at all.
+	// The job keeps its previous state.
 	Unknown State = "unknown"
 )
 
-// Words are a service's words for states, in lower case.
+// Words maps a service's status words, in lower case, to states.
 type Words map[string]State
 
-// State returns what a word means, in whatever case it is written.
+// State returns the state of a word, in any case.
 func (words Words) State(word string) State {
 	if state, known := words[strings.ToLower(strings.TrimSpace(word))]; known {
 		return state
@@ -33,32 +33,32 @@ func (words Words) State(word string) State {
 	return Unknown
 }
 
-// Status is what a service tells about a job.
+// Status is a service's report about a job.
 type Status struct {
 	State State
 
-	// Word is the service's own word for the state, as [Text] leaves it.
+	// Word is the service's own status word, as [Text] returns it.
 	Word string
 
-	// Progress is a percentage, 0 to 100. A service that tells none has 0.
+	// Progress is a percentage, 0 to 100; 0 if the service does not report it.
 	Progress int
 
-	// Results is not empty exactly if the job succeeded.
+	// Results is not empty if and only if the job succeeded.
 	Results []Result
 
-	// Failure is set exactly if the job failed.
+	// Failure is set if and only if the job failed.
 	Failure *Failure
 
-	// RetryAfter is how long the service asks to wait before the next poll.
-	// Zero: it does not say.
+	// RetryAfter is how long the service asks to wait before the next poll;
+	// zero if it does not say.
 	RetryAfter time.Duration
 
-	// Cost is what the service says the job cost the operator. It is recorded
-	// and never charged.
+	// Cost is what the job cost the operator, according to the service. It is
+	// recorded and never charged.
 	Cost Cost
 }
 
-// MediaType is what a file is.
+// MediaType is the type of a file.
 type MediaType string
 
 // The types of file.
@@ -67,11 +67,11 @@ const (
 	VideoFile MediaType = "video"
 )
 
-// Result is one generated file. What the service does not tell is zero.
+// Result is one generated file. What the service does not report is zero.
 type Result struct {
-	// URL is an absolute http or https address which anyone can follow, for as
-	// long as the service keeps it. Empty: the bytes come by [Fetcher.Fetch] with
-	// the result's index.
+	// URL is an absolute http or https URL that needs no credential and is
+	// valid for as long as the service keeps the file. If it is empty,
+	// [Fetcher.Fetch] returns the bytes.
 	URL string
 
 	Type     MediaType
@@ -81,17 +81,16 @@ type Result struct {
 	Format   string  // as "mp4" or "png"
 }
 
-// Cost is a figure in a unit of the service's own, as "12.5" "credits".
+// Cost is an amount in the service's own unit, such as "12.5" "credits".
 type Cost struct {
-	Amount string // a decimal number as the service wrote it; empty if it told none
+	Amount string // a decimal number as the service wrote it; empty if it reported none
 	Unit   string
 }
 
-// Reason is why a job failed, among the few causes that a caller can act on.
+// Reason is why a job failed, reduced to the causes that a caller can act on.
 type Reason string
 
-// The reasons. The first three are those of the caller's words, of the moment
-// and of the model; the last is anything that concerns the gateway and its
+// The reasons. UpstreamError covers everything that concerns the gateway and its
 // operator.
 const (
 	ContentRejected Reason = "CONTENT_REJECTED" // a safety check refused the input or the result
@@ -110,9 +109,9 @@ type Failure struct {
 	Detail  string // for the operator's log, of the same form
 }
 
-// reasons are all reasons, with what is said to a caller where the service says
-// nothing, and whether the service's own words reach the caller: those about
-// the operator's account do not concern him.
+// reasons maps each reason to the default message for the caller, and to
+// whether the caller sees the service's own words. Words about the operator's
+// account are not for the caller.
 var reasons = map[Reason]struct {
 	message string
 	told    bool
@@ -126,8 +125,9 @@ var reasons = map[Reason]struct {
 	UpstreamError:   {"the generation service failed", false},
 }
 
-// Fail returns the failure for a reason and the service's own words for it. A
-// reason that is none of ours is UpstreamError. The message has no internal addresses.
+// Fail returns the failure for a reason with the service's own code and words.
+// An unknown reason becomes UpstreamError. The message contains no internal
+// addresses.
 func Fail(reason Reason, code, words string) *Failure {
 	row, known := reasons[reason]
 	if !known {
@@ -140,11 +140,11 @@ func Fail(reason Reason, code, words string) *Failure {
 	return f
 }
 
-// MaxText is the greatest length of a text of a service that is kept, in bytes.
+// MaxText is the maximum length in bytes of a service's text that is kept.
 const MaxText = 1 << 10
 
-// Text returns what a service wrote as valid UTF-8 on one line, without
-// control characters, at most [MaxText] bytes long.
+// Text returns a service's text as valid UTF-8 on one line, without control
+// characters, at most [MaxText] bytes long.
 func Text(s string) string {
 	// What is far too long is cut before it is looked at.
 	if len(s) > 4*MaxText {

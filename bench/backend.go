@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// wantHeader tells the backend how to answer; without it, with JSON. The
-// gateway passes it because its configuration says so.
+// wantHeader tells the backend how to answer. Without it, the answer is JSON.
+// The gateway passes the header because its configuration allows it.
 const (
 	wantHeader = "Bench-Want"
 	wantStream = "stream" // events at eventPace
 	wantIdle   = "idle"   // the head and one event, then silence
 )
 
-// serveBackend is the process behind the proxies: a plain net/http server that
-// costs as little as one can. It prints its address and serves until it is
-// killed.
+// serveBackend runs the process behind the proxies: a plain net/http server
+// that uses as little CPU as possible. It prints its address and serves until
+// it is killed.
 func serveBackend(_ io.Reader, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,21 +33,21 @@ func serveBackend(_ io.Reader, out io.Writer) error {
 	return server.Serve(listener)
 }
 
-// backend answers every call like a model.
+// backend answers every call like a model, and serves the [mockService].
 type backend struct {
-	choir  *choir
-	studio http.Handler
+	eventClock  *eventClock
+	mockService http.Handler
 }
 
 func newBackend() *backend {
-	studio := http.NewServeMux()
-	newStudio().routes(studio)
-	return &backend{newChoir(), studio}
+	mockService := http.NewServeMux()
+	newMockService().routes(mockService)
+	return &backend{newEventClock(), mockService}
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if isStudio(r.URL.Path) {
-		b.studio.ServeHTTP(w, r)
+	if isMockService(r.URL.Path) {
+		b.mockService.ServeHTTP(w, r)
 		return
 	}
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
@@ -71,10 +71,10 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream sends events until the caller leaves.
+// stream sends events until the client disconnects.
 func (b *backend) stream(w http.ResponseWriter, r *http.Request) {
-	s := b.choir.join()
-	defer b.choir.leave(s)
+	s := b.eventClock.join()
+	defer b.eventClock.leave(s)
 	if !send(w, eventStart) {
 		return
 	}
@@ -102,59 +102,60 @@ const (
 	streamCount = 20                   // streams at once
 )
 
-// choir gives each stream its turn, evenly over the pace: with timers of their
-// own the streams would bunch by chance, differently each time, and several
-// events at once cost less than the same ones apart.
-type choir struct {
-	seats [streamCount]*seat
-	free  chan *seat // holds those that are not taken
+// eventClock spreads the events of all streams evenly over eventPace. With a
+// timer of its own for each stream, events would coincide by chance,
+// differently in each run, and several events at once cost less than the same
+// events apart.
+type eventClock struct {
+	slots [streamCount]*slot
+	free  chan *slot // the slots that are not taken
 
 	mu      sync.Mutex
-	singing bool
+	running bool
 }
 
-type seat struct {
-	due chan struct{} // an event is to be sent now
+type slot struct {
+	due chan struct{} // receives when an event must be sent
 }
 
-func newChoir() *choir {
-	c := &choir{free: make(chan *seat, streamCount)}
-	for i := range c.seats {
-		c.seats[i] = &seat{make(chan struct{}, 1)}
-		c.free <- c.seats[i]
+func newEventClock() *eventClock {
+	c := &eventClock{free: make(chan *slot, streamCount)}
+	for i := range c.slots {
+		c.slots[i] = &slot{make(chan struct{}, 1)}
+		c.free <- c.slots[i]
 	}
 	return c
 }
 
-// join takes a seat, once one is free.
-func (c *choir) join() *seat {
+// join takes a slot. It blocks until one is free.
+func (c *eventClock) join() *slot {
 	s := <-c.free
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.singing {
-		c.singing = true
+	if !c.running {
+		c.running = true
 		go metronome(eventPace/streamCount, c.beat)
 	}
 	return s
 }
 
-func (c *choir) leave(s *seat) { c.free <- s }
+func (c *eventClock) leave(s *slot) { c.free <- s }
 
-// beat calls the next seat. It returns false when all are free.
-func (c *choir) beat(beat int, _ time.Time) bool {
+// beat signals the next slot. It returns false if all slots are free.
+func (c *eventClock) beat(beat int, _ time.Time) bool {
 	select {
-	case c.seats[beat%streamCount].due <- struct{}{}:
+	case c.slots[beat%streamCount].due <- struct{}{}:
 	default: // free or late; the count of events will tell
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.singing = len(c.free) < streamCount
-	return c.singing
+	c.running = len(c.free) < streamCount
+	return c.running
 }
 
-// metronome calls fn at even times from now on, until it returns false, and
-// tells it when its time was. It does not skip beats: after a late one the next
-// come at once, with the times that were theirs.
+// metronome calls fn at even intervals from now on with the time that was due,
+// until fn returns false. It does not skip intervals: after a late call it
+// makes the missed calls at once, each with its own due time.
 func metronome(every time.Duration, fn func(beat int, due time.Time) bool) {
 	takeThread() // which ends with this goroutine
 	start := time.Now()

@@ -7,32 +7,33 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// atStudio is how many tasks of a backlog are at the studio; the others wait.
-const atStudio = 8
+// atService is the number of tasks of a backlog that run at the mock service;
+// the others wait.
+const atService = 8
 
-// waiting is a gateway with so many tasks that are not over.
+// waiting returns a gateway with this many unfinished tasks.
 func waiting(tasks int64) side {
-	return side{name: fmt.Sprintf("waiting-%d", tasks), caddyfile: tasksCaddyfile, backlog: int(tasks), running: atStudio}
+	return side{name: fmt.Sprintf("waiting-%d", tasks), caddyfile: tasksCaddyfile, backlog: int(tasks), running: atService}
 }
 
-// backlogOrder is what must be known to fill a store with tasks.
-type backlogOrder struct{ Tasks int }
+// taskSeed is the order of the role that fills a store with tasks.
+type taskSeed struct{ Tasks int }
 
-// backlogKey is an API key, and one of the tasks that were submitted with it.
+// backlogKey is an API key and one of the tasks that were submitted with it.
 type backlogKey struct{ Secret, Task string }
 
-// backlogKeys is how many API keys the tasks of a backlog are of, in turn.
+// backlogKeys is the number of API keys that own the tasks, in turn.
 const backlogKeys = 100
 
-// fillBacklog gives a site the store of a gateway with tasks that wait, and hands
-// the first of them over to the studio.
-func (b *bench) fillBacklog(ctx context.Context, s *site) error {
+// seedTasks gives a site the store of a gateway with waiting tasks, and submits
+// the first of them to the mock service.
+func (b *bench) seedTasks(ctx context.Context, s *site) error {
 	var keys []backlogKey
-	if err := b.fill(ctx, s, roleBacklog, backlogOrder{s.backlog}, &keys); err != nil {
+	if err := b.fill(ctx, s, roleSeedTasks, taskSeed{s.backlog}, &keys); err != nil {
 		return err
 	}
 	for _, key := range keys {
@@ -46,7 +47,7 @@ func (b *bench) fillBacklog(ctx context.Context, s *site) error {
 	if err := g.awaitAdmin(ctx); err != nil {
 		return err
 	}
-	if _, err := g.post(ctx, "/modelgate/backends/"+studioName+"/enable", struct{}{}); err != nil {
+	if _, err := g.post(ctx, "/modelgate/backends/"+serviceName+"/enable", struct{}{}); err != nil {
 		return err
 	}
 	for ends := time.Now().Add(startPatience); ; {
@@ -59,8 +60,8 @@ func (b *bench) fillBacklog(ctx context.Context, s *site) error {
 	}
 }
 
-// waits makes sure that all tasks of a side are there, the first of them at the
-// studio.
+// waits returns an error unless all tasks of a side exist and the first of them
+// run at the mock service.
 func (g *gateway) waits(ctx context.Context, s side) error {
 	answer, err := g.get(ctx, "/modelgate/backends")
 	if err != nil {
@@ -75,15 +76,15 @@ func (g *gateway) waits(ctx context.Context, s side) error {
 	if err := json.Unmarshal(answer, &list); err != nil {
 		return err
 	}
-	if len(list.Items) != 1 || list.Items[0].Running != atStudio || list.Items[0].Waiting != s.backlog-atStudio {
-		return fmt.Errorf("of %d tasks %d were to be at the studio: %s", s.backlog, atStudio, answer)
+	if len(list.Items) != 1 || list.Items[0].Running != atService || list.Items[0].Waiting != s.backlog-atService {
+		return fmt.Errorf("of %d tasks, %d should run at the mock service: %s", s.backlog, atService, answer)
 	}
 	return nil
 }
 
-// fill submits the tasks, each with its money, to a backend that is drained.
-func (o backlogOrder) fill(ctx context.Context, b *books) (keys []backlogKey, err error) {
-	directory, err := identity.Open(ctx, b.store, nil, unread())
+// fill submits the tasks, each with its hold, to a drained backend.
+func (o taskSeed) fill(ctx context.Context, b *testStore) (keys []backlogKey, err error) {
+	directory, err := identity.Open(ctx, b.store, nil, discardLogger())
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +104,15 @@ func (o backlogOrder) fill(ctx context.Context, b *books) (keys []backlogKey, er
 	if err := b.creditEach(ctx, "wallets", len(users), users, 10_000*money.Unit); err != nil {
 		return nil, err
 	}
-	engine := task.Open(b.store, b.ledger, task.Options{Logger: unread()})
+	engine := task.Open(b.store, b.ledger, task.Options{Logger: discardLogger()})
 	defer engine.Close(ctx)
-	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: studioName, Backend: obliging{}}}}); err != nil {
+	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: serviceName, Backend: acceptingBackend{}}}}); err != nil {
 		return nil, err
 	}
-	if err := engine.Drain(ctx, "operator", studioName); err != nil {
+	if err := engine.Drain(ctx, "operator", serviceName); err != nil {
 		return nil, err
 	}
-	c := &crew{hands: 64, do: func(n int64) error {
+	c := &workers{concurrency: 64, do: func(n int64) error {
 		who := int(n) % backlogKeys
 		s := submission(users[who])
 		s.Key, s.Job.Prompt = ids[who], endless
@@ -121,12 +122,11 @@ func (o backlogOrder) fill(ctx context.Context, b *books) (keys []backlogKey, er
 		}
 		return err
 	}}
-	return keys, c.workOff(int64(o.Tasks))
+	return keys, c.doTimes(int64(o.Tasks))
 }
 
-// resting is the trial of two gateways at which nothing happens but that the
-// studio is asked for the tasks that are there: one with few tasks that wait and
-// one with many.
+// resting is the trial of two idle gateways, one with few waiting tasks and one
+// with many. Only the tasks at the mock service are polled.
 type resting struct{ few, many int64 }
 
 // pair implements trial.
@@ -143,8 +143,8 @@ func (r resting) pair(ctx context.Context, b *bench, _ string) (p pair, err erro
 	return p, nil
 }
 
-// rest starts a gateway, waits until it has come to rest, and looks at it for a
-// while. Its memory is the most that it was since the start.
+// rest starts a gateway, waits until it is idle, and observes it for a while.
+// Its memory is the maximum since the start.
 func (b *bench) rest(ctx context.Context, s *site) (p sample, err error) {
 	g, err := b.start(ctx, s)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 type bench struct {
 	pairs    int // of each measure
 	turns    turns
-	entries  int64         // of the ledger that is verified
-	lasts    time.Duration // how long a load lasts that is to show what memory comes to
+	entries  int64         // in the ledger that is verified
+	lasts    time.Duration // duration of the load that shows the peak of memory
 	profiles string        // directory for CPU profiles; empty for none
 	free     bool          // calls have no price
 
@@ -32,20 +32,20 @@ type bench struct {
 	sites   map[string]*site
 }
 
-// turns says how the two of a pair alternate, so that what else goes on in the
-// machine meets both alike.
+// turns says how the two sides of a pair alternate, so that other activity of
+// the machine affects both equally.
 type turns struct {
-	Warm   time.Duration // how long each works before anything counts
-	Slice  time.Duration // how long each works at a time
-	Rounds int           // how often each has its turn
+	Warm   time.Duration // warm-up of each side, which does not count
+	Slice  time.Duration // duration of one turn
+	Rounds int           // number of turns of each side
 }
 
-// length is how long all turns of both take.
+// length returns the duration of all turns of both sides.
 func (t turns) length() time.Duration {
 	return 2 * (t.Warm + time.Duration(t.Rounds)*t.Slice)
 }
 
-// build makes the one Caddy that all gateways run.
+// build builds the one Caddy binary that all gateways run.
 func (b *bench) build(ctx context.Context) (err error) {
 	if b.self, err = os.Executable(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (b *bench) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// measureAll goes through the table of measures.
+// measureAll runs the measures of the table and adds their rows to the report.
 func (b *bench) measureAll(ctx context.Context, only string, r *report) error {
 	stop, err := b.startBackend(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *bench) measureAll(ctx context.Context, only string, r *report) error {
 	return nil
 }
 
-// role is a command that starts this program again.
+// role returns a command that starts this program again in a role.
 func (b *bench) role(ctx context.Context, role string) *exec.Cmd {
 	return exec.CommandContext(ctx, b.self, "-role", role) //nolint:gosec // this very program
 }
@@ -126,9 +126,9 @@ func (b *bench) startBackend(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// hire runs this program in a role until it has carried out an order, and reads
-// what it answers. What it says on the way is shown when it fails.
-func (b *bench) hire(ctx context.Context, role string, on cores, order, answer any) error {
+// runRole starts this program in a role, sends it an order as JSON and reads
+// its answer. The error includes what the process wrote to standard error.
+func (b *bench) runRole(ctx context.Context, role string, on cores, order, answer any) error {
 	var out, said bytes.Buffer
 	cmd := b.role(ctx, role)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(marshal(order)), &out, &said
@@ -141,7 +141,7 @@ func (b *bench) hire(ctx context.Context, role string, on cores, order, answer a
 	return json.Unmarshal(out.Bytes(), answer)
 }
 
-// serveOrder is the other end of hire: it reads an order, carries it out and
+// serveOrder is the other end of runRole: it reads an order, carries it out and
 // writes the answer.
 func serveOrder[Order, Answer any](in io.Reader, out io.Writer, carryOut func(context.Context, Order) (Answer, error)) error {
 	var order Order
@@ -155,7 +155,7 @@ func serveOrder[Order, Answer any](in io.Reader, out io.Writer, carryOut func(co
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// progress shows how far the run is, on a terminal.
+// progress shows on a terminal how far the run is.
 func progress(format string, args ...any) {
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		_, _ = io.WriteString(os.Stderr, "\r\x1b[K"+fmt.Sprintf(format, args...))

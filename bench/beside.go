@@ -10,15 +10,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// besideCommits is the trial of something durable beside commits of one small
-// record, in one process and one store.
+// besideCommits is the trial that compares a durable operation with commits of
+// one small record, in one process and one store.
 type besideCommits struct {
-	role  string // of the process in which it is done
-	Hands int    // that do it at once
-	Users int    // for whom it is done, in turn
+	role        string // of the process that runs the operation
+	Concurrency int    // goroutines
+	Users       int    // whose operations they are, in turn
 }
 
-// besideOrder is what that process must know.
+// besideOrder is the order of that process.
 type besideOrder struct {
 	besideCommits
 	Turns   turns
@@ -35,12 +35,12 @@ func (c besideCommits) pair(ctx context.Context, b *bench, name string) (p pair,
 	if b.profiles != "" {
 		o.Profile = filepath.Join(b.profiles, name+".pprof")
 	}
-	err = b.hire(ctx, c.role, b.one, storeOrder[besideOrder]{dir, o}, &p)
+	err = b.runRole(ctx, c.role, b.one, storeOrder[besideOrder]{dir, o}, &p)
 	return p, err
 }
 
 // commit commits one small record.
-func (b *books) commit(ctx context.Context, n int64) error {
+func (b *testStore) commit(ctx context.Context, n int64) error {
 	return b.store.Update(ctx, func(t storage.Txn) error {
 		return t.Set(fmt.Appendf(nil, "bench/%012d", n), []byte("a small record"), time.Time{})
 	})

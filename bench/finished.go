@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// The sides of measures of tasks. As many have succeeded as there are
-// connections that ask for them.
+// The sides of measures of tasks. There are as many succeeded tasks as
+// connections that query them.
 var (
 	respondTask = side{name: "respond-task", caddyfile: respondTaskCaddyfile, finished: 64}
 	finished    = side{name: "finished", caddyfile: tasksCaddyfile, users: 1, keys: 1, finished: 64}
@@ -28,12 +28,12 @@ const (
 	tasksPath  = "/v1/platform/tasks/"
 )
 
-// taskJSON is a task such as the gateway shows, in shape and size.
+// taskJSON has the shape and size of a task as the gateway shows it.
 const taskJSON = `{"task_id":"task_OOCUWHTHHFV4AB26LMUFVYCKIP","object":"video_task","model":"` + videoModel + `","status":"success","progress":"100%",` +
 	`"created_at":1797898858,"completed_at":1797898863,"result":{"url":"` + videoURL + `","urls":["` + videoURL + `"],"type":"video"}}`
 
-// respondTaskCaddyfile is Caddy's respond with a text as long as a task: one that
-// nothing has to be looked for in, as in JSON, whose braces may be placeholders.
+// respondTaskCaddyfile is Caddy's respond with a text as long as a task. The
+// text has no braces, because respond would look for placeholders in them.
 var respondTaskCaddyfile = template.Must(template.New("respond-task").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -46,8 +46,8 @@ http://{{.Address}} {
 }
 `))
 
-// tasksCaddyfile is a gateway whose videos are made at the studio. Their links
-// are passed on.
+// tasksCaddyfile is a gateway whose videos come from the mock service, and
+// which passes their links on.
 var tasksCaddyfile = template.Must(template.New("tasks").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -61,14 +61,14 @@ var tasksCaddyfile = template.Must(template.New("tasks").Parse(`{
 		price video-bench-* {
 			second 0.02
 		}
-		backend ` + studioName + ` {
+		backend ` + serviceName + ` {
 			models video-bench-*
 {{- if .Running}}
 			max_running {{.Running}}
 {{- end}}
 			adapter platform {
 				url http://{{.Backend}}
-				key ` + studioKey + `
+				key ` + serviceKey + `
 			}
 		}
 	}
@@ -79,16 +79,17 @@ http://{{.Address}} {
 }
 `))
 
-// submissionJSON is a video that a caller asks for.
+// submissionJSON is the body of a video submission.
 var submissionJSON = marshal(map[string]any{
 	"model": videoModel, "prompt": videoPrompt,
 	"output": map[string]any{"duration": 8, "resolution": "720P", "aspect_ratio": "16:9"},
 })
 
-// client is of the benchmark's own calls of a gateway, which are not measured.
+// client sends the benchmark's own requests to a gateway, which are not
+// measured.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-// ask makes a call with an API key and reads the answer.
+// ask sends a request with an API key and decodes the answer.
 func (g *gateway) ask(ctx context.Context, key, method, path string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+g.address+path, bytes.NewReader(body))
 	if err != nil {
@@ -103,13 +104,13 @@ func (g *gateway) ask(ctx context.Context, key, method, path string, body []byte
 	return json.Unmarshal(text, answer)
 }
 
-// made is a task from its submission to its success.
+// made is a task that has succeeded.
 type made struct {
 	ID      string
-	Success time.Time // when its caller heard of it
+	Success time.Time // when the caller received the answer
 }
 
-// makeOne submits a task and waits until it has succeeded, as a caller does.
+// makeOne submits a task and waits until it has succeeded, as a client does.
 func (g *gateway) makeOne(ctx context.Context, key string) (m made, err error) {
 	var task struct {
 		ID     string `json:"task_id"`
@@ -129,7 +130,7 @@ func (g *gateway) makeOne(ctx context.Context, key string) (m made, err error) {
 	return made{task.ID, time.Now()}, nil
 }
 
-// makeAll makes so many tasks at once.
+// makeAll runs this many tasks at once.
 func (g *gateway) makeAll(ctx context.Context, key string, tasks int) ([]made, error) {
 	all, errs := make([]made, tasks), make([]error, tasks)
 	var wait sync.WaitGroup
@@ -140,8 +141,8 @@ func (g *gateway) makeAll(ctx context.Context, key string, tasks int) ([]made, e
 	return all, cmp.Or(errs...)
 }
 
-// finishTasks gives a site tasks that have succeeded, and the paths at which
-// they are asked for.
+// finishTasks gives a site succeeded tasks and the paths at which they are
+// queried.
 func (b *bench) finishTasks(ctx context.Context, s *site) error {
 	g, err := b.start(ctx, s)
 	if err != nil {
@@ -158,17 +159,16 @@ func (b *bench) finishTasks(ctx context.Context, s *site) error {
 	return err
 }
 
-// prompting is the trial of how soon a success is told: what stands beside it is
-// the time that the poll interval allows.
+// prompting is the trial of how soon the gateway reports a success. Its
+// reference is the longest poll interval.
 type prompting struct{ Tasks int }
 
 // longestInterval is the longest pause between two polls of a job that the
-// backend has had for less than half a minute: two seconds, and a fifth.
+// backend has had for less than half a minute: two seconds plus a fifth.
 const longestInterval = 2400 * time.Millisecond
 
-// pair implements trial. Jobs are complete as soon as they were polled once, so
-// that all of an interval passes until the next poll tells. Of the tasks, the one
-// counts that was the longest on its way.
+// pair implements trial. A job is complete after its first poll, so a whole
+// interval passes until the next poll. The slowest task counts.
 func (t prompting) pair(ctx context.Context, b *bench, _ string) (p pair, err error) {
 	s, err := b.prepare(ctx, finished)
 	if err != nil {
@@ -199,7 +199,7 @@ func (t prompting) pair(ctx context.Context, b *bench, _ string) (p pair, err er
 	return p, nil
 }
 
-// workOf returns the job of a task at the studio.
+// workOf returns the job of a task from the mock service.
 func (b *bench) workOf(ctx context.Context, task string) (job work, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.backend+workPath+backends.Token(task), nil)
 	if err != nil {
@@ -210,7 +210,7 @@ func (b *bench) workOf(ctx context.Context, task string) (job work, err error) {
 		return job, err
 	}
 	if err = json.Unmarshal(text, &job); err == nil && job.Told == 0 {
-		err = errors.New("the studio does not know the task " + strings.TrimPrefix(task, "task_"))
+		err = errors.New("the mock service does not know the task " + strings.TrimPrefix(task, "task_"))
 	}
 	return job, err
 }

@@ -23,11 +23,11 @@ type gateway struct {
 	start   time.Duration
 }
 
-// startPatience is how long a gateway may take to its first answer.
+// startPatience is the longest time until a gateway's first answer.
 const startPatience = 30 * time.Second
 
-// start runs a gateway on one core and waits for its first answer, from a call
-// that went to the backend and back.
+// start runs a gateway on one core and waits until the backend has answered a
+// first call through it.
 func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	addresses, err := freeAddresses(2)
 	if err != nil {
@@ -59,8 +59,8 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	return g, nil
 }
 
-// await returns when the gateway has answered a call, or listens where there is
-// no key yet to call with, or no task to ask for.
+// await returns when the gateway has answered a call. If there is no key to
+// call with or no task to query yet, it returns when the gateway listens.
 func (g *gateway) await(ctx context.Context, s *site) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

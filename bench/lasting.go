@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// lasting is the trial of one gateway under a load that does not end: long
-// enough that its store merges its tables again and again. Both samples of a pair
-// are of that gateway: the first of the seconds in which no table was written or
-// removed, the second of those in which some were.
+// lasting is the trial of one gateway under a long load, long enough that its
+// store merges tables many times. Both samples of a pair are of that gateway:
+// the first covers the seconds in which no table was written or removed, the
+// second the others.
 type lasting struct {
 	gateway side
 	job     job
@@ -33,18 +33,17 @@ func (l lasting) pair(ctx context.Context, b *bench, _ string) (p pair, err erro
 	defer g.stop()
 	o := order{Job: l.job, Lasts: b.lasts, Store: filepath.Join(s.dir, "store")}
 	o.Targets[1] = target{Address: g.address, PID: g.cmd.Process.Pid, Keys: s.keys}
-	if err := b.hire(ctx, roleLoad, b.others, o, &p); err != nil {
+	if err := b.runRole(ctx, roleLoad, b.others, o, &p); err != nil {
 		return p, err
 	}
 	return p, g.charged(ctx, l.gateway)
 }
 
-// memoryInterval is the time between two readings of a gateway's memory under a lasting
-// load.
+// memoryInterval is the time between two readings of a gateway's memory.
 const memoryInterval = 50 * time.Millisecond
 
-// last loads the gateway for a long time. Memory is the most that was seen in any
-// second. It fails when no tables were merged: then nothing was measured.
+// last loads the gateway for a long time. Memory is the maximum of any second.
+// It fails if no tables were merged, because then nothing was measured.
 func (o order) last(ctx context.Context) (p pair, err error) {
 	l := &load{order: o, target: o.Targets[1], timed: true}
 	defer l.hangUp()
@@ -102,7 +101,7 @@ func (o order) last(ctx context.Context) (p pair, err error) {
 	return p, nil
 }
 
-// peakOf returns the most memory that a process has, until the context ends.
+// peakOf returns the maximum memory of a process until the context ends.
 func peakOf(ctx context.Context, pid int) (p sample) {
 	for {
 		all, err := resident(pid)
@@ -116,7 +115,7 @@ func peakOf(ctx context.Context, pid int) (p sample) {
 	}
 }
 
-// tablesIn returns the names of the tables of a store, in order.
+// tablesIn returns the sorted names of the tables of a store.
 func tablesIn(dir string) (tables []string, err error) {
 	files, err := os.ReadDir(dir)
 	for _, file := range files {

@@ -12,16 +12,16 @@ import (
 )
 
 // line is one connection to a gateway. It speaks HTTP by itself, with one
-// goroutine and two system calls a call, so that the load generator is not what
-// is slow.
+// goroutine and two system calls per request, so that the load generator is not
+// the bottleneck.
 type line struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	request []byte
-	others  [][]byte       // requests that are sent in turn with it
-	size    int64          // of the answers, in bytes; or anySize
+	others  [][]byte       // requests that alternate with it
+	size    int64          // of each answer in bytes, or anySize
 	events  *bufio.Reader  // the body of the answer, when it is a stream
-	sent    chan time.Time // when calls were due, in the order in which they were sent; for paced
+	sent    chan time.Time // due times of the requests, in the order sent; for paced
 }
 
 func dial(ctx context.Context, address string, request []byte) (*line, error) {
@@ -32,13 +32,13 @@ func dial(ctx context.Context, address string, request []byte) (*line, error) {
 	return &line{conn: conn, in: bufio.NewReader(conn), request: request, size: int64(len(answerJSON))}, nil
 }
 
-// anySize is the size of answers that are not all alike.
+// anySize allows answers of different sizes.
 const anySize = -1
 
 func (l *line) close() { _ = l.conn.Close() }
 
-// request is a whole call as it goes over the wire, with the headers that the
-// vendor's own libraries send.
+// request returns a whole call with the headers that the vendor's own libraries
+// send.
 func request(address, key, want string, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\n", address)
@@ -64,23 +64,23 @@ func request(address, key, want string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// reading is the request by which a browser reads a path of the console.
+// reading returns the request by which a browser reads a path of the console.
 func reading(address, path, session string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n"+
 		"Accept-Language: en-US,en;q=0.9\r\nCookie: modelgate_session=%s\r\nSec-Fetch-Dest: empty\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Site: same-origin\r\n"+
 		"User-Agent: %s\r\n\r\n", path, address, session, browserName)
 }
 
-// asking is the request by which a program asks for a path with an API key.
+// asking returns the request by which a program reads a path with an API key.
 func asking(address, path, key string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"+
 		"Authorization: Bearer %s\r\nUser-Agent: python-requests/2.32.5\r\n\r\n", path, address, key)
 }
 
-// browserName is what a common browser calls itself.
+// browserName is the User-Agent of a common browser.
 const browserName = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
 
-// call makes a call and reads its answer to the end.
+// call sends a request and reads its answer to the end.
 func (l *line) call() error {
 	if err := l.send(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (l *line) send() error {
 	return err
 }
 
-// answer reads an answer to its end, and makes sure that it is whole.
+// answer reads an answer to its end and checks its size.
 func (l *line) answer() error {
 	resp, err := l.head()
 	if err != nil {
@@ -107,15 +107,15 @@ func (l *line) answer() error {
 	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
 	if err == nil && l.size != anySize && n != l.size {
-		err = fmt.Errorf("an answer of %d bytes came with %d", l.size, n)
+		err = fmt.Errorf("want an answer of %d bytes, got %d", l.size, n)
 	}
 	return err
 }
 
-// post is the request that answers are read for.
+// post is the request that [http.ReadResponse] needs to read an answer.
 var post = &http.Request{Method: http.MethodPost}
 
-// head reads the head of an answer, which must be 200.
+// head reads the head of an answer. Any status but 200 is an error.
 func (l *line) head() (*http.Response, error) {
 	resp, err := http.ReadResponse(l.in, post)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *line) head() (*http.Response, error) {
 	return resp, nil
 }
 
-// open makes a call that is streamed, and reads its first event.
+// open sends a request for a stream and reads its first event.
 func (l *line) open() error {
 	if err := l.send(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// job is what the load generator does, as a row of the table of measures names
+// job is what the load generator does. A row of the table of measures names
 // it.
 type job struct {
 	Kind        kind

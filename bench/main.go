@@ -1,11 +1,16 @@
 // Command bench measures the gateway side by side with Caddy's bare
-// reverse_proxy, and its ledger by itself, in one run on one machine, and prints
-// a table of what must hold, what is aimed at and what was measured. See
-// README.md.
+// reverse_proxy, and its store, ledger, purchases and tasks by themselves, in
+// one run on one machine. It prints a table with the bound, the goal and the
+// figure of each row. README.md explains the rows.
 //
 //	go run .
 //	go run . -quick
 //	go run . -write
+//
+// The table of measures.go declares each measure: a [trial] returns a [pair] of
+// samples, one of the reference and one of the gateway. The program starts
+// itself again in several roles, so that the load and the backend are processes
+// of their own. It may import all packages of the gateway.
 package main
 
 import (
@@ -24,22 +29,22 @@ import (
 
 // Roles in which this program starts itself again.
 const (
-	roleBackend = "backend" // answers like a model
-	roleLoad    = "load"    // calls gateways
-	roleShop    = "shop"    // sells plans
-	roleClerk   = "clerk"   // fills a ledger
-	roleUsher   = "usher"   // fills a store with people
+	roleBackend      = "backend"       // answers calls like a model, and tasks like a generation service
+	roleLoad         = "load"          // sends load to gateways
+	rolePurchases    = "purchases"     // buys plans
+	roleSeedLedger   = "seed_ledger"   // fills a ledger with entries
+	roleSeedSessions = "seed_sessions" // fills a store with users and sessions
 
-	roleReception = "reception" // takes tasks
-	roleBacklog   = "backlog"   // fills a store with tasks
+	roleTasks     = "tasks"      // submits tasks
+	roleSeedTasks = "seed_tasks" // fills a store with tasks
 )
 
-// ledgerEntries is how many entries the ledger has that is verified; a quick run
-// takes a tenth.
+// ledgerEntries is the number of entries in the ledger that is verified. A
+// quick run uses a tenth of it.
 const ledgerEntries = 1_000_000
 
-// lastingLoad is how long a load lasts that is to show what memory comes to; in a
-// quick run it is lastingQuick.
+// lastingLoad is the duration of the load that shows the peak of memory. A
+// quick run uses lastingQuick.
 const (
 	lastingLoad  = 10 * time.Minute
 	lastingQuick = 30 * time.Second
@@ -60,7 +65,7 @@ func main() {
 	}
 }
 
-// run is the program. It returns false when something that must hold does not.
+// run is the program. It returns false if a bound is not met.
 func run(ctx context.Context) (met bool, err error) {
 	quick := flag.Bool("quick", false, "fewer and shorter samples, about four minutes, judged with some leeway for noise")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
@@ -105,7 +110,7 @@ func run(ctx context.Context) (met bool, err error) {
 	return r.met(), err
 }
 
-// serve is this program in one of its roles.
+// serve runs this program in one of its roles.
 func serve(role string) error {
 	switch role {
 	case roleBackend, roleLoad:
@@ -115,8 +120,8 @@ func serve(role string) error {
 	}
 	roles := map[string]func(io.Reader, io.Writer) error{
 		roleBackend: serveBackend, roleLoad: serveLoad,
-		roleShop: inStore(besideOrder.sell), roleReception: inStore(besideOrder.take),
-		roleClerk: filling(clerkOrder.fill), roleUsher: filling(crowd.fill), roleBacklog: filling(backlogOrder.fill),
+		rolePurchases: inStore(besideOrder.buyPlans), roleTasks: inStore(besideOrder.submitTasks),
+		roleSeedLedger: filling(ledgerSeed.fill), roleSeedSessions: filling(sessionSeed.fill), roleSeedTasks: filling(taskSeed.fill),
 	}
 	if roles[role] == nil {
 		return fmt.Errorf("there is no role %q", role)
@@ -124,7 +129,7 @@ func serve(role string) error {
 	return roles[role](os.Stdin, os.Stdout)
 }
 
-// report measures everything, or the one measure that is named.
+// report measures everything, or only the named measure.
 func (b *bench) report(ctx context.Context, only string, quick bool) (*report, error) {
 	if only != "" && !slices.Contains(names(), only) {
 		return nil, fmt.Errorf("there is no measure %q: there are %s", only, strings.Join(names(), ", "))
@@ -155,7 +160,8 @@ func (b *bench) report(ctx context.Context, only string, quick bool) (*report, e
 	return r, r.finish()
 }
 
-// divideCores gives gateways the last core, and everything else the others.
+// divideCores reserves the last core for gateways; everything else runs on the
+// others.
 func (b *bench) divideCores() error {
 	all, err := allowedCores()
 	if err != nil {

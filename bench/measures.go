@@ -7,37 +7,36 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// measure is a trial of two, and what is read from it. A new measure is a new
-// row of the table below.
+// measure is a trial and the rows that are read from its samples. To add a
+// measure, add a row to the table below.
 type measure struct {
 	name  string // for -only, and in file names of profiles
 	trial trial
 	rows  []row
 }
 
-// trial is a way to come by the samples of a measure.
+// trial takes the samples of a measure.
 type trial interface {
-	// pair takes a sample of what stands beside the gateway and one of the
-	// gateway, both from fresh processes.
+	// pair takes one sample of the reference and one of the gateway, both from
+	// fresh processes.
 	pair(ctx context.Context, b *bench, name string) (pair, error)
 }
 
-// sample is what came out for one of two.
+// sample is the result of one side.
 type sample struct {
-	Units    int64         // what was done: calls, events, streams, commits, purchases, entries
-	CPU      time.Duration // of the gateway, for them
-	Took     time.Duration // by the clock on the wall, for them
-	Told     time.Duration // the part of that after a backend had told
-	P50, P99 time.Duration // from when a call was due to the end of its answer
+	Units    int64         // calls, events, streams, commits, purchases or entries
+	CPU      time.Duration // of the gateway, for these units
+	Took     time.Duration // wall-clock time for these units
+	Told     time.Duration // the part of Took after a poll reported success
+	P50, P99 time.Duration // from the due time of a call to the end of its answer
 	Resident int64         // memory of the gateway at the end, in bytes
-	Grown    int64         // by how much that is more than before
-	Mapped   int64         // by how much pages of mapped files are more than before
-	Own      int64         // by how much all other memory is
+	Grown    int64         // growth of Resident
+	Mapped   int64         // growth of the pages of mapped files
+	Own      int64         // growth of all other memory
 	Start    time.Duration // from the start of the process to its first answer
 }
 
-// pair are the samples of one trial: of what stands beside the gateway, and of
-// the gateway.
+// pair has the samples of one trial: of the reference and of the gateway.
 type pair [2]sample
 
 // row is one line of the report.
@@ -46,20 +45,20 @@ type row struct {
 	figure    func(sample) float64
 	unit      unit
 	compare   comparison
-	must, aim float64 // zero: nothing must hold, the figures are there to be read
-	atLeast   bool    // must and aim are the least, not the most
+	must, aim float64 // zero: no bound, the figures are only shown
+	atLeast   bool    // must and aim are minimums
 }
 
 // comparison is how a figure of the gateway is judged.
 type comparison uint8
 
 const (
-	ratio comparison = iota // as a multiple of the other
-	added                   // by what it is more than the other
+	ratio comparison = iota // as a multiple of the reference
+	added                   // by its difference from the reference
 	byItself
 )
 
-// unit is how a figure is written: in so many of what it is measured in.
+// unit is the unit in which a figure is printed.
 type unit struct {
 	name   string
 	scale  float64
@@ -96,8 +95,8 @@ var (
 	untilAnswer   = func(s sample) float64 { return float64(s.Start) }
 )
 
-// measures are all that is measured, in the order of the report, with a ledger
-// of so many entries to verify, and a lasting load that lasts so long.
+// measures returns all measures in the order of the report. entries is the size
+// of the ledger to verify, lasts the duration of the long load.
 func measures(entries int64, lasts time.Duration) []measure {
 	few, many := humanize.Comma(entries/10), humanize.Comma(entries)
 	return []measure{
@@ -144,14 +143,14 @@ func measures(entries int64, lasts time.Duration) []measure {
 		{"logins", loggingIn{Few: 4, Many: 64}, []row{
 			{"Growth of memory by log-ins, 64 at once", memoryGrown, mebibytes, byItself, 4 * 19 << 20, 4 * 19 << 20, false},
 		}},
-		{"people", underLoad{crowded(entries / 100), crowded(entries), job{Kind: saturate, Connections: 64}}, []row{
+		{"people", underLoad{withSessions(entries / 100), withSessions(entries), job{Kind: saturate, Connections: 64}}, []row{
 			{"Start to first answer, " + humanize.Comma(entries/sessionsEach) + " users with " + many + " sessions", untilAnswer, seconds, byItself, ms(2000), ms(1000), false},
 			{"CPU per console read there, beside a hundredth of them", cpuEach, fine, ratio, 1.10, 1.00, false},
 		}},
-		{"purchases", besideCommits{roleShop, 64, 10_000}, []row{
+		{"purchases", besideCommits{rolePurchases, 64, 10_000}, []row{
 			{"Purchases of a plan, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
 		}},
-		{"submissions", besideCommits{roleReception, 64, 10_000}, []row{
+		{"submissions", besideCommits{roleTasks, 64, 10_000}, []row{
 			{"Submissions of a task, 64 at once, beside commits of one small record", eachSecond, perSecond, ratio, 0.10, 0.25, true},
 			{label: "CPU of these, each", figure: cpuEach, unit: fine, compare: ratio},
 			{label: "Latency p99 of these, beside one commit alone", figure: tailLatency, unit: microseconds, compare: ratio},
@@ -176,8 +175,8 @@ func measures(entries int64, lasts time.Duration) []measure {
 	}
 }
 
-// withoutMoney is the measure with calls that cost nothing. It is not ok when
-// calls are not what it is about.
+// withoutMoney returns the measure with calls that have no price. It is not ok
+// if the measure is not about calls.
 func (m measure) withoutMoney() (_ measure, ok bool) {
 	u, ok := m.trial.(underLoad)
 	if !ok || u.gateway.name != gate.name {
@@ -188,7 +187,7 @@ func (m measure) withoutMoney() (_ measure, ok bool) {
 	return m, true
 }
 
-// names are what -only takes.
+// names returns the names that -only accepts.
 func names() (all []string) {
 	for _, m := range measures(ledgerEntries, lastingLoad) {
 		all = append(all, m.name)

@@ -73,12 +73,12 @@ http://{{.Address}} {
 // password is that of everybody.
 const password = "of a benchmark, and long enough"
 
-// credentials are by what a user logs in.
+// credentials returns the body of a user's log-in.
 func credentials(n int) map[string]any {
 	return map[string]any{"username": userName(n), "password": password}
 }
 
-// logIn makes people with a password, as an operator does, and logs them in.
+// logIn creates users with a password, as an operator does, and logs them in.
 func (b *bench) logIn(ctx context.Context, s *site) error {
 	g, err := b.start(ctx, s)
 	if err != nil {
@@ -101,19 +101,19 @@ func (b *bench) logIn(ctx context.Context, s *site) error {
 	return nil
 }
 
-// errBusy means that a gateway checks as many passwords as it does at once.
+// errBusy means that the gateway already checks as many passwords as it allows.
 var errBusy = errors.New("the gateway checks too many passwords")
 
-// logIn returns the secret of a session that it opens. Log-ins of one address are
-// bounded to fewer than are made here, so each comes from another, by the word of
-// a proxy that the gateway trusts.
+// logIn logs a user in and returns the secret of the session. The gateway
+// limits log-ins per address, so each request names another address in
+// X-Forwarded-For, which the gateway trusts here.
 func (g *gateway) logIn(ctx context.Context, n int) (session string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.address+"/api/user/login", bytes.NewReader(marshal(credentials(n))))
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Forwarded-For", netip.AddrFrom4([4]byte{198, 18, byte(rand.N(256)), byte(rand.N(256))}).String()) //nolint:gosec // nobody gains by knowing it
+	req.Header.Set("X-Forwarded-For", netip.AddrFrom4([4]byte{198, 18, byte(rand.N(256)), byte(rand.N(256))}).String()) //nolint:gosec // the address is not a secret
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
@@ -134,12 +134,12 @@ func (g *gateway) logIn(ctx context.Context, n int) (session string, err error) 
 	return "", fmt.Errorf("a log-in was answered %s: %s %s", resp.Status, answer.Code, answer.Message)
 }
 
-// loggingIn is the trial of people who log in again and again, few at once and
-// many. Each of them uses a password hash of 19 MiB, so what is read is by how
-// much the memory of the gateway grows.
+// loggingIn is the trial of users who log in repeatedly, few at once and many.
+// Each log-in computes a password hash of 19 MiB, so the figure is the growth
+// of the gateway's memory.
 type loggingIn struct{ Few, Many int }
 
-// afterBusy is how long somebody waits who was told that too many log in.
+// afterBusy is the pause of a user after the gateway answered that it is busy.
 const afterBusy = 50 * time.Millisecond
 
 // pair implements trial.
@@ -148,17 +148,17 @@ func (l loggingIn) pair(ctx context.Context, b *bench, _ string) (p pair, err er
 	if err != nil {
 		return p, err
 	}
-	for n, hands := range [2]int{l.Few, l.Many} {
-		if p[n], err = b.logInAtOnce(ctx, s, hands); err != nil {
+	for n, concurrency := range [2]int{l.Few, l.Many} {
+		if p[n], err = b.logInAtOnce(ctx, s, concurrency); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
 }
 
-// logInAtOnce lets so many people log in for a while. What has grown is the most
-// that the gateway's memory was meanwhile, over what it was at rest, after a
-// little traffic of another kind.
+// logInAtOnce lets this many users log in for a while. The growth is the
+// maximum of the gateway's memory over its memory at rest, after some other
+// traffic.
 func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample, err error) {
 	g, err := b.start(ctx, s)
 	if err != nil {
@@ -176,7 +176,7 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 	if err := atRest(ctx, pid); err != nil {
 		return p, err
 	}
-	c := &crew{hands: people, do: func(n int64) error {
+	c := &workers{concurrency: people, do: func(n int64) error {
 		for {
 			_, err := g.logIn(ctx, int(n)%s.logins)
 			if !errors.Is(err, errBusy) {
@@ -192,7 +192,7 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 	}
 	p.Units, p.Took = c.sample.Units, c.sample.Took
 	if p.Units == 0 {
-		return p, errors.New("nobody was let in")
+		return p, errors.New("no log-in succeeded")
 	}
 	return p, nil
 }

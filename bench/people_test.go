@@ -47,11 +47,11 @@ func TestConnectionsReadByTheirShareOfTheSessionsInTurn(t *testing.T) {
 	}
 }
 
-// The sessions that the usher writes are such as the gateway takes.
-func TestACrowdIsLetIn(t *testing.T) {
+// The gateway accepts the sessions that openSessions writes.
+func TestSeededSessionsAuthenticate(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	b, err := openBooks(ctx, filepath.Join(t.TempDir(), "store"))
+	b, err := openTestStore(ctx, filepath.Join(t.TempDir(), "store"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +60,16 @@ func TestACrowdIsLetIn(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	c := crowd{Users: 3, Sessions: 30}
-	users, err := c.enrol(ctx, b.store)
+	c := sessionSeed{Users: 3, Sessions: 30}
+	users, err := c.createUsers(ctx, b.store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets, err := c.letIn(ctx, b.store, users)
+	secrets, err := c.openSessions(ctx, b.store, users)
 	if err != nil || len(secrets) != 30 {
 		t.Fatalf("%d secrets, %v", len(secrets), err)
 	}
-	directory, err := identity.Open(ctx, b.store, nil, unread())
+	directory, err := identity.Open(ctx, b.store, nil, discardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestACrowdIsLetIn(t *testing.T) {
 	for _, secret := range secrets {
 		account, ok, err := directory.AuthenticateSession(ctx, secret)
 		if err != nil || !ok {
-			t.Fatalf("the session %s does not let in: %v", secret, err)
+			t.Fatalf("the session %s is not accepted: %v", secret, err)
 		}
 		in[account.UserName]++
 	}
 	if in["bench-0"] != 10 || in["bench-1"] != 10 || in["bench-2"] != 10 {
-		t.Errorf("let in: %v", in)
+		t.Errorf("accepted: %v", in)
 	}
 }

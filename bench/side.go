@@ -11,26 +11,26 @@ import (
 	"text/template"
 )
 
-// side is one of two that are compared: the same build of Caddy with a
-// Caddyfile and, where it is the gateway, with accounts.
+// side is one of two configurations that are compared: the same build of Caddy
+// with a Caddyfile and, if it is the gateway, with accounts.
 type side struct {
 	name      string
 	caddyfile *template.Template
-	users     int    // who may call
-	keys      int    // of each of them
-	entries   int64  // of the ledger that it finds
-	memory    string // the store's word for it; empty: the default
+	users     int    // number of users
+	keys      int    // number of keys of each user
+	entries   int64  // in its ledger at the start
+	memory    string // the word `memory` of the store; empty: the default
 	free      bool   // calls have no price, and keys no limits
 
-	// A side whose console is read, instead of its models called.
-	reads  string // the path
-	logins int    // how many people log in to read it, one session each
-	crowd  crowd  // or who is logged in, in the store that it finds
+	// A side whose load reads the console.
+	reads       string      // the path
+	logins      int         // users who log in, with one session each
+	sessionSeed sessionSeed // or users and sessions in its store at the start
 
-	// A side whose tasks are asked for.
-	finished int // how many have succeeded
-	backlog  int // how many are not over, in the store that it finds
-	running  int // how many may be at the studio at once; zero: any number
+	// A side whose load queries tasks.
+	finished int // number of succeeded tasks
+	backlog  int // number of unfinished tasks in its store at the start
+	running  int // limit of running tasks at the mock service; zero: none
 }
 
 // The sides of measures under load.
@@ -75,8 +75,8 @@ http://{{.Address}} {
 `))
 
 // gateCaddyfile is the same proxy behind the gateway, with a store on disk.
-// Calls are charged, unless the side is free: each is a line of its log and a
-// record of its ledger.
+// Calls are charged, unless the side is free: each writes a log line and a
+// ledger record.
 var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -110,29 +110,30 @@ http://{{.Address}} {
 }
 `))
 
-// bareKey is what callers of the bare proxy send, which asks for no key, so that
-// their requests are as long as the others.
+// bareKey is the key that clients send to the bare proxy, which checks none, so
+// that their requests are as long as those of the other side.
 var bareKey = "sk-" + strings.Repeat("0", 49)
 
-// fortune is what each user has, and what each key may spend in a month: more
-// than a run can.
+// fortune is the balance of each user and the monthly budget of each key. It is
+// more than a run can spend.
 const fortune = "1000000"
 
-// keyLimits are the limits of each key: all that there are, far above the load.
+// keyLimits are the limits of each key: every kind, far above the load.
 var keyLimits = map[string]any{
 	"budget": fortune, "reset": "month",
 	"requests_per_second": 1_000_000, "streams": 1_000_000, "tokens_per_minute": 1_000_000_000,
 }
 
-// site is a side that is ready to be started.
+// site is a side that is ready to start.
 type site struct {
 	side
-	dir  string   // all that its processes keep
-	keys []string // API keys in force; where the console is read, the secrets of sessions
+	dir  string   // of all files of its processes
+	keys []string // valid API keys, or the secrets of sessions if the console is read
 	asks []string // paths of tasks
 }
 
-// prepare makes the site of a side, unless this run has it already.
+// prepare makes the site of a side, or returns the one that this run already
+// has.
 func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	if have := b.sites[s.name]; have != nil {
 		return have, nil
@@ -145,13 +146,13 @@ func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	switch {
 	case s.entries > 0:
 		progress("%s: filling the ledger", s.name)
-		err = b.fillLedger(ctx, at)
-	case s.crowd.Sessions > 0:
+		err = b.seedLedger(ctx, at)
+	case s.sessionSeed.Sessions > 0:
 		progress("%s: filling the store", s.name)
-		err = b.fillCrowd(ctx, at)
+		err = b.seedSessions(ctx, at)
 	case s.backlog > 0:
 		progress("%s: filling the store", s.name)
-		err = b.fillBacklog(ctx, at)
+		err = b.seedTasks(ctx, at)
 	case s.logins > 0:
 		err = b.logIn(ctx, at)
 	case s.users > 0:
@@ -173,7 +174,7 @@ func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	return at, nil
 }
 
-// openAccounts makes the users of a side with their keys and their money, as an
+// openAccounts creates the users of a side with their keys and balances, as an
 // operator does.
 func (b *bench) openAccounts(ctx context.Context, s *site) error {
 	g, err := b.start(ctx, s)
@@ -216,8 +217,8 @@ func (b *bench) openAccounts(ctx context.Context, s *site) error {
 
 func userName(n int) string { return fmt.Sprintf("bench-%d", n) }
 
-// charged makes sure that calls have cost their caller something, or nothing on
-// a side that is free: that what was measured is what was meant.
+// charged returns an error unless the calls were charged or, if the side is
+// free, were not. It proves that the run measured what it claims.
 func (g *gateway) charged(ctx context.Context, s side) error {
 	answer, err := g.get(ctx, "/modelgate/wallets/"+userName(0))
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 )
 
-// books are a store on disk and its ledger, opened as a gateway opens them.
-type books struct {
+// testStore is a store on disk and its ledger, opened as a gateway opens them.
+type testStore struct {
 	store  *storage.Store
 	ledger *ledger.Ledger
 }
 
-// openBooks opens the store in a directory, which is made if need be. Posts are
-// committed without waiting for more of them.
-func openBooks(ctx context.Context, dir string) (*books, error) {
+// openTestStore opens the store in a directory, which it creates if necessary.
+// Posts are committed without waiting for more of them.
+func openTestStore(ctx context.Context, dir string) (*testStore, error) {
 	guest, cancel := caddy.NewContext(caddy.Context{Context: ctx})
 	defer cancel()
 	module := &badger.Badger{Path: dir}
@@ -43,24 +43,24 @@ func openBooks(ctx context.Context, dir string) (*books, error) {
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	l, err := ledger.Open(ctx, store, ledger.Options{Sources: billing.Sources(store.Now), Logger: unread()})
+	l, err := ledger.Open(ctx, store, ledger.Options{Sources: billing.Sources(store.Now), Logger: discardLogger()})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &books{store, l}, nil
+	return &testStore{store, l}, nil
 }
 
-// withBooks does something with the store in a directory, and closes it.
-func withBooks(ctx context.Context, dir string, do func(b *books) error) error {
-	b, err := openBooks(ctx, dir)
+// withTestStore opens the store in a directory, calls do with it and closes it.
+func withTestStore(ctx context.Context, dir string, do func(b *testStore) error) error {
+	b, err := openTestStore(ctx, dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(b), b.close())
 }
 
-// close waits until all is settled, and closes the store.
-func (b *books) close() error {
+// close waits until all calls are settled, and closes the store.
+func (b *testStore) close() error {
 	b.ledger.Close(context.Background())
 	return b.store.Close()
 }
@@ -71,11 +71,11 @@ type storeOrder[What any] struct {
 	What What
 }
 
-// inStore is a process that carries out such an order.
-func inStore[What, Answer any](carryOut func(What, context.Context, *books) (Answer, error)) func(io.Reader, io.Writer) error {
+// inStore returns a role that carries out such an order.
+func inStore[What, Answer any](carryOut func(What, context.Context, *testStore) (Answer, error)) func(io.Reader, io.Writer) error {
 	return func(in io.Reader, out io.Writer) error {
 		return serveOrder(in, out, func(ctx context.Context, o storeOrder[What]) (answer Answer, err error) {
-			err = withBooks(ctx, o.Dir, func(b *books) (err error) {
+			err = withTestStore(ctx, o.Dir, func(b *testStore) (err error) {
 				answer, err = carryOut(o.What, ctx, b)
 				return err
 			})
@@ -84,19 +84,19 @@ func inStore[What, Answer any](carryOut func(What, context.Context, *books) (Ans
 	}
 }
 
-// filling is a process that fills a store for somebody else. It opens the store
-// once more and waits, so that whoever opens it then finds nothing left to merge:
-// what is in memory is written as one more table when a store is closed, and that
-// may be the one with which merging begins.
-func filling[What, Answer any](fill func(What, context.Context, *books) (Answer, error)) func(io.Reader, io.Writer) error {
+// filling returns a role that fills a store for another process. After filling,
+// it opens the store once more and waits until it is idle. Closing a store
+// writes one more table, which may start a merge; without the wait, that merge
+// would run during the measurement.
+func filling[What, Answer any](fill func(What, context.Context, *testStore) (Answer, error)) func(io.Reader, io.Writer) error {
 	return func(in io.Reader, out io.Writer) error {
 		return serveOrder(in, out, func(ctx context.Context, o storeOrder[What]) (answer Answer, err error) {
-			err = withBooks(ctx, o.Dir, func(b *books) (err error) {
+			err = withTestStore(ctx, o.Dir, func(b *testStore) (err error) {
 				answer, err = fill(o.What, ctx, b)
 				return err
 			})
 			if err == nil {
-				err = withBooks(ctx, o.Dir, func(*books) error { return atRest(ctx, os.Getpid()) })
+				err = withTestStore(ctx, o.Dir, func(*testStore) error { return atRest(ctx, os.Getpid()) })
 			}
 			return answer, err
 		})
@@ -105,15 +105,15 @@ func filling[What, Answer any](fill func(What, context.Context, *books) (Answer,
 
 // fill gives a site a store that a process in a role fills.
 func (b *bench) fill(ctx context.Context, s *site, role string, what, answer any) error {
-	return b.hire(ctx, role, slices.Concat(b.others, b.one), storeOrder[any]{filepath.Join(s.dir, "store"), what}, answer)
+	return b.runRole(ctx, role, slices.Concat(b.others, b.one), storeOrder[any]{filepath.Join(s.dir, "store"), what}, answer)
 }
 
-// creditsTogether is how many credits are one transaction.
+// creditsTogether is the number of credits in one transaction.
 const creditsTogether = 256
 
-// credit gives users money in turn, in so many credits. It is done before
-// anything is spent: no balances in memory follow it.
-func (b *books) credit(ctx context.Context, round string, credits, users int, amount money.Amount) error {
+// credit gives users money in turn, in this many credits. It must run before
+// anything is spent, because it does not update balances in memory.
+func (b *testStore) credit(ctx context.Context, round string, credits, users int, amount money.Amount) error {
 	names := make([]string, users)
 	for n := range names {
 		names[n] = userName(n)
@@ -121,8 +121,8 @@ func (b *books) credit(ctx context.Context, round string, credits, users int, am
 	return b.creditEach(ctx, round, credits, names, amount)
 }
 
-// creditEach is credit for users of these ids.
-func (b *books) creditEach(ctx context.Context, round string, credits int, users []string, amount money.Amount) error {
+// creditEach is credit for users with these ids.
+func (b *testStore) creditEach(ctx context.Context, round string, credits int, users []string, amount money.Amount) error {
 	for from := 0; from < credits; from += creditsTogether {
 		err := b.store.Update(ctx, func(t storage.Txn) error {
 			for n := from; n < min(from+creditsTogether, credits); n++ {
@@ -144,8 +144,9 @@ func (b *books) creditEach(ctx context.Context, round string, credits int, users
 	return nil
 }
 
-// unread is a log that is written like a gateway's, and read by nobody.
-func unread() *zap.Logger {
+// discardLogger returns a logger that encodes lines like a gateway's and
+// discards them.
+func discardLogger() *zap.Logger {
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zapcore.InfoLevel))
 }

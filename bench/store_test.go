@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// newBooks are the books of a new store.
-func newBooks(t *testing.T) *books {
+// newTestStore opens a new store.
+func newTestStore(t *testing.T) *testStore {
 	t.Helper()
-	b, err := openBooks(t.Context(), filepath.Join(t.TempDir(), "store"))
+	b, err := openTestStore(t.Context(), filepath.Join(t.TempDir(), "store"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,8 +25,8 @@ func newBooks(t *testing.T) *books {
 	return b
 }
 
-// addsUp verifies the books, and returns what was looked at.
-func addsUp(t *testing.T, b *books) (r ledger.Report) {
+// addsUp verifies the store, and returns what was looked at.
+func addsUp(t *testing.T, b *testStore) (r ledger.Report) {
 	t.Helper()
 	b.ledger.Close(t.Context())
 	now := b.store.Now()
@@ -43,33 +43,33 @@ func addsUp(t *testing.T, b *books) (r ledger.Report) {
 	return r
 }
 
-func TestAFilledLedgerHasTheEntriesAskedForAndAddsUp(t *testing.T) {
+func TestSeededLedgerAddsUp(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newTestStore(t)
 	const entries = 12_345
-	if _, err := (clerkOrder{entries}).fill(t.Context(), b); err != nil {
+	if _, err := (ledgerSeed{entries}).fill(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	r := addsUp(t, b)
 	if r.Entries < entries || r.Entries > entries+1 {
 		t.Errorf("the ledger has %d entries, want %d or one more", r.Entries, entries)
 	}
-	if calls, transfers := int64(entries*3/8), int64(entries/4); r.Calls < calls || r.Transfers <= transfers || r.Users != clerkUsers {
-		t.Errorf("%+v, want %d calls, more than %d transfers, %d users", r, calls, transfers, clerkUsers)
+	if calls, transfers := int64(entries*3/8), int64(entries/4); r.Calls < calls || r.Transfers <= transfers || r.Users != seededUsers {
+		t.Errorf("%+v, want %d calls, more than %d transfers, %d users", r, calls, transfers, seededUsers)
 	}
 }
 
-func TestAShopSellsAndCommitsInTurns(t *testing.T) {
+func TestPurchasesAndCommitsTakeTurns(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	o := besideOrder{besideCommits: besideCommits{Hands: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
-	p, err := o.sell(t.Context(), b)
+	b := newTestStore(t)
+	o := besideOrder{besideCommits: besideCommits{Concurrency: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
+	p, err := o.buyPlans(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n, s := range p {
-		if s.Units < int64(o.Turns.Rounds*o.Hands) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice {
-			t.Errorf("crew %d has done %d in %v", n, s.Units, s.Took)
+		if s.Units < int64(o.Turns.Rounds*o.Concurrency) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice {
+			t.Errorf("group %d has done %d in %v", n, s.Units, s.Took)
 		}
 	}
 	if r := addsUp(t, b); r.IdempotencyKeys < p[1].Units {

@@ -26,20 +26,20 @@ func TestConnectionsAskForOneTaskEach(t *testing.T) {
 	}
 }
 
-// told is what a studio says of a job, and what it has noted about it.
-func told(t *testing.T, studio http.Handler, id string) (status string, noted work) {
+// told is what a mockService says of a job, and what it has noted about it.
+func jobStatus(t *testing.T, mockService http.Handler, id string) (status string, noted work) {
 	t.Helper()
 	var job struct{ Status string }
-	answered(t, studio, http.MethodGet, tasksPath+id, "", &job)
-	answered(t, studio, http.MethodGet, workPath+id, "", &noted)
+	answered(t, mockService, http.MethodGet, tasksPath+id, "", &job)
+	answered(t, mockService, http.MethodGet, workPath+id, "", &noted)
 	return job.Status, noted
 }
 
-// answered reads what a studio answers a request.
-func answered(t *testing.T, studio http.Handler, method, path, body string, into any) {
+// answered reads what a mockService answers a request.
+func answered(t *testing.T, mockService http.Handler, method, path, body string, into any) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	studio.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	mockService.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%s %s: %d %s: %v", method, path, w.Code, w.Body, err)
 	}
@@ -47,43 +47,43 @@ func answered(t *testing.T, studio http.Handler, method, path, body string, into
 
 func TestAJobIsCompleteOnceItWasAskedForAndToldTheNextTime(t *testing.T) {
 	t.Parallel()
-	studio := newBackend()
+	mockService := newBackend()
 	var taken struct {
 		ID string `json:"task_id"`
 	}
-	answered(t, studio, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
+	answered(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
 	before := time.Now().UnixNano()
-	status, first := told(t, studio, taken.ID)
+	status, first := jobStatus(t, mockService, taken.ID)
 	if status != "in_progress" || first.Completed < before || first.Told != 0 {
 		t.Errorf("%s, %+v", status, first)
 	}
-	status, second := told(t, studio, taken.ID)
+	status, second := jobStatus(t, mockService, taken.ID)
 	if status != "success" || second.Completed != first.Completed || second.Told <= first.Completed {
 		t.Errorf("%s, %+v", status, second)
 	}
-	answered(t, studio, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
-	if status, again := told(t, studio, taken.ID); status != "success" || again != second {
+	answered(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
+	if status, again := jobStatus(t, mockService, taken.ID); status != "success" || again != second {
 		t.Errorf("submitted twice: %s, %+v", status, again)
 	}
 }
 
 func TestAnEndlessJobIsNeverComplete(t *testing.T) {
 	t.Parallel()
-	studio := newBackend()
+	mockService := newBackend()
 	var taken struct {
 		ID string `json:"task_id"`
 	}
-	answered(t, studio, http.MethodPost, submitPath, string(marshal(map[string]any{"prompt": endless, "session_id": "job"})), &taken)
+	answered(t, mockService, http.MethodPost, submitPath, string(marshal(map[string]any{"prompt": endless, "session_id": "job"})), &taken)
 	for range 3 {
-		if status, noted := told(t, studio, taken.ID); status != "in_progress" || noted.Completed != 0 {
+		if status, noted := jobStatus(t, mockService, taken.ID); status != "in_progress" || noted.Completed != 0 {
 			t.Errorf("%s, %+v", status, noted)
 		}
 	}
 }
 
-// tasksAddUp verifies the tasks of books, and returns what was looked at of the
+// tasksAddUp verifies the tasks of a store, and returns what was looked at of the
 // money.
-func tasksAddUp(t *testing.T, b *books) (r ledger.Report) {
+func tasksAddUp(t *testing.T, b *testStore) (r ledger.Report) {
 	t.Helper()
 	now := b.store.Now()
 	err := b.store.View(t.Context(), func(reader storage.Reader) error {
@@ -95,20 +95,20 @@ func tasksAddUp(t *testing.T, b *books) (r ledger.Report) {
 	return addsUp(t, b)
 }
 
-func TestAReceptionTakesTasksAndCommitsInTurns(t *testing.T) {
+func TestSubmissionsAndCommitsTakeTurns(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	o := besideOrder{besideCommits: besideCommits{Hands: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
-	p, err := o.take(t.Context(), b)
+	b := newTestStore(t)
+	o := besideOrder{besideCommits: besideCommits{Concurrency: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
+	p, err := o.submitTasks(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n, s := range p {
-		if s.Units < int64(o.Turns.Rounds*o.Hands) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice || s.CPU <= 0 {
-			t.Errorf("crew %d has done %d in %v, by %v of a core", n, s.Units, s.Took, s.CPU)
+		if s.Units < int64(o.Turns.Rounds*o.Concurrency) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice || s.CPU <= 0 {
+			t.Errorf("group %d has done %d in %v, by %v of a core", n, s.Units, s.Took, s.CPU)
 		}
 		if s.P50 <= 0 || s.P99 < s.P50 {
-			t.Errorf("crew %d took %v each, %v at most", n, s.P50, s.P99)
+			t.Errorf("group %d took %v each, %v at most", n, s.P50, s.P99)
 		}
 	}
 	if r := tasksAddUp(t, b); r.Transfers < p[1].Units {
@@ -120,13 +120,13 @@ func TestAReceptionTakesTasksAndCommitsInTurns(t *testing.T) {
 func TestABacklogWaitsAndCanBeAskedFor(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	b := newBooks(t)
+	b := newTestStore(t)
 	const tasks = 3*backlogKeys + 7
-	keys, err := backlogOrder{Tasks: tasks}.fill(ctx, b)
+	keys, err := taskSeed{Tasks: tasks}.fill(ctx, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	directory, err := identity.Open(ctx, b.store, nil, unread())
+	directory, err := identity.Open(ctx, b.store, nil, discardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// underLoad is the trial of two sides that are put to the same job.
+// underLoad is the trial that runs the same job against two sides.
 type underLoad struct {
 	beside, gateway side
 	job             job
 }
 
-// pair implements trial: it starts both sides and a load generator.
+// pair implements trial. It starts both sides and a load generator.
 func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err error) {
 	o := order{Job: u.job, Turns: b.turns}
 	var (
@@ -44,7 +44,7 @@ func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err
 			})
 		}
 	}
-	err = b.hire(ctx, roleLoad, b.others, o, &p)
+	err = b.runRole(ctx, roleLoad, b.others, o, &p)
 	profiles.Wait()
 	for n := range p {
 		p[n].Start = starts[n]

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// verifying is the trial of two gateways that verify their ledgers, one of few
-// entries and one of many.
+// verifying is the trial of two gateways that verify their ledgers, one with
+// few entries and one with many.
 type verifying struct{ few, many int64 }
 
 // pair implements trial.
@@ -26,10 +26,10 @@ func (v verifying) pair(ctx context.Context, b *bench, _ string) (p pair, err er
 	return p, nil
 }
 
-// lookEvery is how often memory is read while something goes on.
+// lookEvery is the interval at which memory is read.
 const lookEvery = 5 * time.Millisecond
 
-// verify starts a gateway and has it verify its ledger, as an operator does.
+// verify starts a gateway and lets it verify its ledger, as an operator does.
 func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 	g, err := b.start(ctx, s)
 	if err != nil {
@@ -49,9 +49,8 @@ func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 	return p, err
 }
 
-// watch does something, and notes the most that the memory of a process was
-// meanwhile, and by how much that is more than before; so also of pages of mapped
-// files, and of what is none of these.
+// watch runs do, and records the maximum of a process's memory meanwhile and
+// its growth: in all, of pages of mapped files, and of everything else.
 func (s *sample) watch(pid int, do func() error) error {
 	var before sample
 	if err := before.look(pid); err != nil {
@@ -76,7 +75,7 @@ func (s *sample) watch(pid int, do func() error) error {
 	}
 }
 
-// look notes the memory of a process, where it is more than was noted.
+// look raises the recorded memory of a process to its present value.
 func (s *sample) look(pid int) error {
 	all, err := resident(pid)
 	if err != nil {
@@ -87,20 +86,20 @@ func (s *sample) look(pid int) error {
 	return err
 }
 
-// restPatience is how long a process may take to come to rest.
+// restPatience is the longest time that a process may take to become idle.
 const restPatience = time.Minute
 
-// atRest returns when a process has done next to nothing for a while: when its
-// store has written and merged its tables. The while is longer than Badger draws
-// to wait after it was opened, up to a second, before it looks whether there is
-// anything to merge.
+// atRest returns when a process has used almost no CPU for a while, which means
+// that its store has written and merged its tables. After it opens a store,
+// Badger waits up to a second before it looks for tables to merge, so the while
+// is longer than that.
 func atRest(ctx context.Context, pid int) error {
 	const (
 		look  = 250 * time.Millisecond
 		most  = look / 20 // of processor time, in between
 		while = 5         // looks
 	)
-	ctx, cancel := context.WithTimeoutCause(ctx, restPatience, errors.New("the process does not come to rest"))
+	ctx, cancel := context.WithTimeoutCause(ctx, restPatience, errors.New("the process does not become idle"))
 	defer cancel()
 	before, err := cpuTime(pid)
 	for calm := 0; err == nil && calm < while; {
@@ -118,8 +117,8 @@ func atRest(ctx context.Context, pid int) error {
 	return err
 }
 
-// verify returns when the gateway has found that everything adds up in a ledger
-// of at least so many entries.
+// verify returns an error unless the gateway finds no problem in a ledger of at
+// least this many entries.
 func (g *gateway) verify(ctx context.Context, entries int64) error {
 	answer, err := g.post(ctx, "/modelgate/verify", struct{}{})
 	if err != nil {

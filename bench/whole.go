@@ -2,9 +2,10 @@ package main
 
 import "context"
 
-// wholeProcess is the trial that counts all processor time of a process, from its first request
-// until it is at rest again. Slices of a load leave out what a process does later for the
-// requests that it has answered, such as merging the tables of its store.
+// wholeProcess is the trial that counts all CPU time of a process, from its
+// first request until it is idle again. Turns of a load do not include work
+// that a process does after its answers, such as merging the tables of its
+// store.
 type wholeProcess struct {
 	beside, gateway side
 	job             job
@@ -17,7 +18,7 @@ func (w wholeProcess) pair(ctx context.Context, b *bench, name string) (pair, er
 	return u.pair(ctx, b, name)
 }
 
-// loadWhole loads one target after the other, each until it is at rest again.
+// loadWhole loads one target after the other, each until it is idle again.
 func (o order) loadWhole(ctx context.Context) (p pair, err error) {
 	for n, t := range o.Targets {
 		l := &load{order: o, target: t}

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/task"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 

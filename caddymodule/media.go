@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 	"github.com/caddy-modelgate/modelgate/internal/media"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -158,9 +158,7 @@ func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 		m.place = media.Dir(m.Path, 0)
 		return nil
 	}
-	if beside, ok := opener.(interface {
-		MediaDir() (path string, minFree int64)
-	}); ok {
+	if beside, ok := opener.(storage.MediaDirer); ok {
 		path, minFree := beside.MediaDir()
 		if _, err := os.Stat(path); err == nil || needed && !m.Off {
 			m.place = media.Dir(path, minFree)

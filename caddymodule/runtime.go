@@ -144,7 +144,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 // clockOf returns the clock of a store that has one of its own, as one that
 // several machines share would; nil is the clock of this machine.
 func clockOf(opener storage.Opener) func() time.Time {
-	if own, ok := opener.(interface{ Now() time.Time }); ok {
+	if own, ok := opener.(storage.Clocker); ok {
 		return own.Now
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/seal"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -46,7 +46,7 @@ func (keys masterKeys) ring() (*seal.Keyring, error) {
 // keyFile is where the key of a store is kept that has a place on this machine;
 // empty where it has none.
 func keyFile(opener storage.Opener) string {
-	if kept, ok := opener.(interface{ KeyFile() string }); ok {
+	if kept, ok := opener.(storage.KeyFiler); ok {
 		return kept.KeyFile()
 	}
 	return ""

@@ -70,8 +70,8 @@ func (g *gateway) wallet(user string) (w wallet) {
 	return w
 }
 
-// walletAtRest returns what a user has when no call of his is under way: a call
-// is settled a little after its caller has the answer.
+// walletAtRest returns the wallet of a user after all their calls have settled:
+// a call settles a little after its caller has the answer.
 func (g *gateway) walletAtRest(user string) wallet {
 	g.t.Helper()
 	for deadline := time.Now().Add(patience); ; {

@@ -27,7 +27,7 @@ func TestWhoWaitsForAChangeIsLeftAloneByAReloadAndDoesNotHoldUpTheEnd(t *testing
 	waits := func() <-chan resource {
 		got := make(chan resource, 1)
 		go func() { got <- c.look(o.task, 60) }()
-		receive(t, u.cue.await(running, 2), "the second poll from now, by which he waits")
+		receive(t, u.cue.await(running, 2), "the second poll from now, while the caller waits")
 		return got
 	}
 	before := waits()
@@ -38,7 +38,7 @@ func TestWhoWaitsForAChangeIsLeftAloneByAReloadAndDoesNotHoldUpTheEnd(t *testing
 	after := waits()
 	select {
 	case task := <-before:
-		t.Errorf("the reload had him told %s", task.text)
+		t.Errorf("the reload made the gateway answer %s", task.text)
 	default:
 	}
 

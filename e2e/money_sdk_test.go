@@ -98,7 +98,7 @@ func TestTheSDKsReadThatAKeyIsTooFastAndTryAgainInTime(t *testing.T) {
 	patient := g.openaiClient(openaioption.WithAPIKey(slow()), openaioption.WithMaxRetries(2))
 	for range 3 {
 		if _, err := patient.Chat.Completions.New(t.Context(), chat("Hi")); err != nil {
-			t.Errorf("who waits as he is told is refused: %v", err)
+			t.Errorf("a caller who waits for Retry-After is refused: %v", err)
 		}
 	}
 	g.walletAtRest("payer")

@@ -29,9 +29,8 @@ func peopled(b *backend) site {
 	return s
 }
 
-// A person is somebody with a program that keeps cookies, as a browser does. His
-// console shows secrets, each once: what it answers is not looked at by the
-// witness.
+// A person is a user with a client that keeps cookies, as a browser does. Their
+// console shows secrets, each once, so the witness ignores its answers.
 type person struct {
 	*belongings
 	g    *gateway
@@ -39,11 +38,11 @@ type person struct {
 	http *http.Client
 }
 
-// belongings are what somebody has with him at every browser.
+// belongings are the credentials that a person uses in every browser.
 type belongings struct {
 	name     string
 	password string
-	seen     map[string]bool // every secret that there was
+	seen     map[string]bool // every secret so far
 
 	seed   string   // of the authenticator app; base32
 	step   int64    // of the last code that it has shown
@@ -54,7 +53,7 @@ type belongings struct {
 	passkey virtualwebauthn.Credential
 }
 
-// newPerson makes up somebody who is not known to the gateway yet.
+// newPerson returns a person who is not known to the gateway yet.
 func (g *gateway) newPerson(name string) *person {
 	g.t.Helper()
 	p := &person{g: g, belongings: &belongings{

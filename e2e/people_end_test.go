@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// program is the same person's program, which has his access token and no
+// program is a client of the same person that has their access token and no
 // cookies.
 type program struct {
 	*person

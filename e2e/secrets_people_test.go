@@ -33,8 +33,8 @@ func TestNoSecretOfAPersonIsFoundInClear(t *testing.T) {
 	g := newGateway(t, s, b)
 	g.start()
 
-	// The first administrator. His code stands in the log, since nobody could be
-	// told it otherwise; and nowhere else.
+	// The setup code of the first administrator is in the log, because there is
+	// no other way to deliver it, and nowhere else.
 	root := g.newPerson("root")
 	code := g.setupCode()
 	root.isRefused(http.MethodPost, "/api/setup", map[string]string{"code": "not-" + code, "username": "root", "password": root.password}, http.StatusForbidden, "VERIFICATION_FAILED")

@@ -205,7 +205,7 @@ func TestNoCallbackLeadsToASpecialAddress(t *testing.T) {
 	g := newGateway(t, s, u.backend, r.backend)
 	g.start()
 
-	// The console has a person try his password but some twenty times.
+	// The console lets a person try a password only about twenty times.
 	const each = 12
 	unset := 0
 	for links, name := links, 'a'; len(links) > 0; name++ {

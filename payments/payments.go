@@ -1,7 +1,12 @@
-// Package payments is what a payment service must be able to do to fill
-// wallets: open a page on which a person pays an order, and tell in a signed
-// webhook what became of it. Adapters live below, each a guest module
-// modelgate.payments.<provider>.
+// Package payments defines what a payment service must do to fill wallets: open
+// a page on which a user pays an order, and report the outcome in a signed
+// webhook.
+//
+// A service implements [Provider] and, if it needs them, [Undated],
+// [HeadChecker] and [Pager]. It receives an [Order] and a [Webhook], and
+// returns a [Page] and a [Notice]. Each adapter is a Caddy module
+// modelgate.payments.<provider>, in a package below this one or of a third
+// party. The package imports package money alone.
 package payments
 
 import (
@@ -11,78 +16,79 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Provider is one configured payment service.
 type Provider interface {
 	// Checkout opens the payment of an order at the service. It is called once
-	// for an order; an error means that nobody has been sent to pay it.
+	// for an order. An error means that no user has been sent to pay it.
 	Checkout(ctx context.Context, o Order) (Page, error)
 
-	// Read checks a webhook and says what it tells. An error that is
-	// [ErrSignature] means that it is not proved to come from the service, or is
-	// older or newer than the service allows; any other error, that it is signed
-	// well and cannot be read.
+	// Read verifies a webhook and decodes it. An [ErrSignature] means that the
+	// webhook is not proved to come from the service, or that its time is
+	// outside [Tolerance]. Any other error means that it is signed correctly
+	// and cannot be decoded.
 	Read(w Webhook) (Notice, error)
 
-	// Acknowledgement is the body that tells the service not to send a webhook
-	// again, with its content type. The status is 200.
+	// Acknowledgement returns the body that tells the service not to send a
+	// webhook again, and its content type. The status is 200.
 	Acknowledgement() (body, contentType string)
 
-	// Methods are those by which the service calls the webhook.
+	// Methods returns the HTTP methods by which the service calls the webhook.
 	Methods() []string
 }
 
-// Undated is a provider whose notices may carry no time, so that nothing but the
-// life of the order itself keeps an old one from being credited.
+// Undated is an optional interface of a [Provider] whose notices may carry no
+// time. Only the expiry of the order then prevents an old notice from being
+// credited.
 type Undated interface {
 	Undated() bool
 }
 
-// HeadChecker is a provider that can tell by the head of some webhooks that they
-// are not from the service, so that nothing of their body need be read.
+// HeadChecker is an optional interface of a [Provider] that can reject some
+// webhooks by their head, so that their body is not read.
 type HeadChecker interface {
-	// CheckHead returns an error that is [ErrSignature] for a webhook that Read
-	// would refuse whatever its body is. w has no Body.
+	// CheckHead returns [ErrSignature] for a webhook that Read would reject
+	// whatever its body is. w has no Body.
 	CheckHead(w Webhook) error
 }
 
-// Pager is a provider that serves the page of an order itself, at
-// /api/user/<provider>/page/<trade_no>.
+// Pager is an optional interface of a [Provider] that serves the page of an
+// order itself, at /api/user/<provider>/page/<trade_no>.
 type Pager interface {
 	ServePage(w http.ResponseWriter, r *http.Request, o Order)
 }
 
-// ErrSignature is why a webhook without a good and timely signature is refused.
+// ErrSignature is the error of a webhook without a valid and timely signature.
 var ErrSignature = errors.New("the signature is missing, wrong or out of time")
 
-// ErrAmount is why an order is not opened that the service cannot take for its
-// amount: too small, or no multiple of what it counts in.
+// ErrAmount is the error of Checkout if the service does not accept the amount
+// of the order: it is too small, or not a multiple of the service's unit.
 var ErrAmount = errors.New("the payment service does not take this amount")
 
-// Order is what a person is to pay.
+// Order is a payment that a user is to make.
 type Order struct {
-	TradeNo   string       // ours, unique over all providers: 32 characters of [0-9A-Za-z]
+	TradeNo   string       // id of the order, unique over all providers: 32 characters of [0-9A-Za-z]
 	Amount    money.Amount // more than zero
 	Currency  string       // ISO 4217, upper case
-	Title     string       // for the page
-	NotifyURL string       // of the webhook
-	ReturnURL string       // where the page sends people afterwards; it credits nothing
-	Expires   time.Time    // after which the page should not take money any more
+	Title     string       // shown on the page
+	NotifyURL string       // address of the webhook
+	ReturnURL string       // where the page sends the user afterwards; a visit credits nothing
+	Expires   time.Time    // the page should accept no payment after this
 
-	// Told is what has become of the order, for the page of a [Pager]: Paid,
-	// Failed, Refunded or Disputed; empty while it waits to be paid.
+	// Told is the outcome of the order so far, for the page of a [Pager]: Paid,
+	// Failed, Refunded or Disputed. It is empty while the order is unpaid.
 	Told Kind
 }
 
-// Page is where the person pays.
+// Page is where the user pays.
 type Page struct {
 	URL       string // absolute
-	Reference string // the service's own id of what it opened; a notice may name the payment by another
+	Reference string // the service's id of the checkout; a notice may use another id for the payment
 }
 
-// Webhook is a request of the service, read whole.
+// Webhook is a request of the service with its whole body.
 type Webhook struct {
 	Method string
 	Header http.Header
@@ -91,48 +97,49 @@ type Webhook struct {
 	Now    time.Time
 }
 
-// Tolerance is how far from now a signature with a time may lie, in the past
-// and in the future.
+// Tolerance is the largest difference between the time of a signature and now,
+// in the past and in the future.
 const Tolerance = 300 * time.Second
 
-// Timely tells whether what was signed at a moment may be read now.
+// Timely reports whether a signature of this time is within [Tolerance].
 func (w Webhook) Timely(signed time.Time) bool {
 	age := w.Now.Sub(signed)
 	return -Tolerance <= age && age <= Tolerance
 }
 
-// Kind is what a notice tells.
+// Kind is the kind of a notice.
 type Kind string
 
-// The kinds. Whatever else a service says is Ignored: acknowledged and nothing
-// more.
+// The kinds. Everything else that a service reports is Ignored: it is
+// acknowledged and has no effect.
 const (
 	Ignored  Kind = "ignored"
 	Paid     Kind = "paid"     // the order has been paid in full
-	Failed   Kind = "failed"   // it will not be paid: declined for good, or expired
-	Refunded Kind = "refunded" // Amount has been given back to the payer so far, in all
-	Disputed Kind = "disputed" // Amount has been taken from the operator, over the dispute Event names
-	Restored Kind = "restored" // Amount of a dispute has come back to the operator
+	Failed   Kind = "failed"   // it will not be paid: finally declined, or expired
+	Refunded Kind = "refunded" // Amount is the total refunded to the payer so far
+	Disputed Kind = "disputed" // the service has taken Amount from the operator for the dispute Dispute
+	Restored Kind = "restored" // the service has returned Amount of a dispute to the operator
 )
 
-// Notice is what a well-signed webhook tells.
+// Notice is the content of a correctly signed webhook.
 type Notice struct {
 	Kind     Kind
-	Event    string       // the service's id of the event, at most 255 characters; what came once is not done again
-	TradeNo  string       // the order; empty when the service names only Payment
-	Payment  string       // the service's id of the payment, by which refunds and disputes name it
+	Event    string       // the service's id of the event, at most 255 characters; an event takes effect once
+	TradeNo  string       // the order; empty if the service names only Payment
+	Payment  string       // the service's id of the payment, which refunds and disputes use
 	Dispute  string       // the service's id of the dispute, for Disputed and Restored
-	Amount   money.Amount // in all, for Paid and Refunded
+	Amount   money.Amount // the total, for Paid and Refunded
 	Currency string       // ISO 4217, upper case
 
-	// Mismatch is why the notice cannot concern us though its signature is good:
-	// it comes from the service's test mode and we are live, or the reverse, or
-	// it is for another merchant. It is acknowledged, listed and credits nothing.
+	// Mismatch says why the notice cannot concern this gateway although its
+	// signature is valid: it comes from the service's test mode and the gateway
+	// is live, or the reverse, or it is for another merchant. It is
+	// acknowledged and listed, and credits nothing.
 	Mismatch string
 }
 
-// IsTradeNo tells whether text has the form of [Order.TradeNo]. What a service
-// sends back and is not of that form is no order of ours.
+// IsTradeNo reports whether text has the form of [Order.TradeNo]. A service may
+// send back other text, which names no order.
 func IsTradeNo(text string) bool {
 	if len(text) != 32 {
 		return false
@@ -145,8 +152,8 @@ func IsTradeNo(text string) bool {
 	return true
 }
 
-// IsReference tells whether text can be an id of a service's own: 1 to 255
-// characters of printable ASCII, without a space.
+// IsReference reports whether text can be an id of a service: 1 to 255
+// characters of printable ASCII without spaces.
 func IsReference(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// batch collects the writes of closures that run one after another over what
-// base has. The engine sees nothing before the end, when every key is written
-// once: so rolling back one closure costs the engine nothing, and a key that a
-// hundred closures change costs it one write.
+// batch collects the writes of closures that run one after another on top of
+// base. The engine receives them at the end, each key once. So rolling back one
+// closure costs the engine nothing, and a key that a hundred closures change
+// costs one write.
 type batch struct {
 	layer
-	jobs []*job // whose closures have run, or need not any more
-	undo []undo // what the closure that runs has replaced
+	jobs []*job // whose closures have run or were abandoned
+	undo []undo // what the running closure has replaced
 
-	readErr error // the first error of base in the closure that ran last
+	readErr error // the first error of base in the last closure
 }
 
 // undo restores the state of a key before a write.
@@ -30,7 +30,8 @@ func newBatch(base Reader) *batch {
 	return &batch{layer: layer{base, newPending()}}
 }
 
-// again makes a batch over base of one that nobody needs any more.
+// again returns an empty batch over base that reuses the memory of b, which may
+// be nil.
 func (b *batch) again(base Reader) *batch {
 	if b == nil {
 		return newBatch(base)
@@ -45,8 +46,8 @@ func (b *batch) again(base Reader) *batch {
 	return b
 }
 
-// add runs the closure of a job, unless its caller has left. It returns
-// ErrConflict when the engine says that what it reads is void.
+// add runs the closure of a job, unless its caller has given up. It returns
+// ErrConflict if the engine reports that what the closure read is invalid.
 func (b *batch) add(j *job) error {
 	b.jobs = append(b.jobs, j)
 	if !j.begin() {
@@ -59,8 +60,8 @@ func (b *batch) add(j *job) error {
 	return nil
 }
 
-// run runs fn and keeps its writes if it returns nil. A closure that could not
-// read what it asked for is rolled back even when it made nothing of it.
+// run runs fn and keeps its writes if it returns nil. If a read failed, fn is
+// rolled back even if it ignored the error.
 func (b *batch) run(fn func(Txn) error) error {
 	b.readErr = nil
 	err := guard(fn, b)
@@ -106,36 +107,36 @@ func (b *batch) Delete(key []byte) error {
 	return nil
 }
 
-// put records a write and how to take it back.
+// put records a write and how to undo it.
 func (b *batch) put(w write) {
 	have := b.pending.of(w.key)
 	b.undo = append(b.undo, undo{have, *have})
 	*have = w
 }
 
-// note keeps the first error that the engine answered a read with.
+// note keeps the first error of a read.
 func (b *batch) note(err error) {
 	if b.readErr == nil {
 		b.readErr = err
 	}
 }
 
-// PanicError is what the caller of a closure gets when the closure panics.
+// PanicError is the error of a closure that panicked.
 type PanicError struct {
-	Value any    // what the closure panicked with
-	Stack []byte // where
+	Value any    // the argument of panic
+	Stack []byte // the stack of the panic
 }
 
 // Error implements error.
 func (e *PanicError) Error() string { return fmt.Sprintf("storage: closure panicked: %v", e.Value) }
 
-// Unwrap returns Value when it is an error.
+// Unwrap returns Value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// guard runs fn and turns a panic into an error.
+// guard runs fn and converts a panic to an error.
 func guard(fn func(Txn) error, t Txn) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

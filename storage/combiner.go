@@ -11,25 +11,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// conflictTries is how often a batch runs before its callers hear of a conflict.
+// conflictTries is how often a batch runs before its callers get ErrConflict.
 const conflictTries = 8
 
-// turns is how often a batch lets others run before it begins, at most: where
-// much else is to run, such as calls, each turn takes time.
+// turns is the largest number of times that a batch yields to other goroutines
+// before it begins. On a busy machine each yield takes time.
 const turns = 4
 
-// errGoexit is why the store stops when a closure ends the combiner's goroutine.
+// errGoexit stops the store when a closure ends the goroutine of combine.
 var errGoexit = errors.New("a closure called runtime.Goexit")
 
-// job is one closure on its way through the combiner.
+// job is one queued closure.
 type job struct {
 	fn     func(Txn) error
-	done   func(error) // told the outcome, once; may be nil
-	urgent bool        // somebody waits: do not gather
+	done   func(error) // receives the outcome, once; may be nil
+	urgent bool        // a caller waits for the outcome: do not wait for more Posts
 
 	state atomic.Int32 // waiting, then begun or abandoned
 	err   error        // of fn, in its last run
-	ended bool         // the outcome has been told
+	ended bool         // done has been called
 }
 
 const (
@@ -38,16 +38,16 @@ const (
 	abandoned
 )
 
-// begin reports whether the closure may run: its caller has not left.
+// begin reports whether the closure may run: its caller has not given up.
 func (j *job) begin() bool {
 	return j.state.CompareAndSwap(waiting, begun) || j.state.Load() == begun
 }
 
-// abandon reports whether the caller may leave: the closure has not begun.
+// abandon reports whether the caller may give up: the closure has not begun.
 func (j *job) abandon() bool { return j.state.CompareAndSwap(waiting, abandoned) }
 
 // combine runs all closures, batch by batch, until the queue is closed and
-// empty. Only one goroutine does so at a time.
+// empty. It runs on one goroutine at a time.
 func (s *Store) combine() {
 	defer func() {
 		if s.taken == nil {
@@ -55,8 +55,8 @@ func (s *Store) combine() {
 			return
 		}
 		// A closure called runtime.Goexit, as t.FailNow does, or the engine
-		// panicked, which ends the process. What came of the transaction is
-		// unknown, but nobody shall wait for ever.
+		// panicked, which ends the process. The outcome of the transaction is
+		// unknown, but no caller may wait forever.
 		s.fail(errGoexit)
 		defer func() { go s.combine() }()
 		s.finishAll(s.taken, s.inDoubt())
@@ -71,8 +71,8 @@ func (s *Store) combine() {
 	}
 }
 
-// gather waits for work and returns the next batch, which begins with jobs; nil
-// at the end of the queue.
+// gather waits for work and returns the next batch, which begins with jobs. It
+// returns nil when the queue is closed and empty.
 func (s *Store) gather(jobs []*job) []*job {
 	if len(jobs) == 0 {
 		first, ok := <-s.queue
@@ -115,12 +115,13 @@ func (s *Store) gather(jobs []*job) []*job {
 	return jobs
 }
 
-// full is how many jobs a batch has at most: more than Queue can never come.
+// full returns the largest number of jobs in a batch; no more than Queue can
+// ever arrive.
 func (s *Store) full() int { return min(s.opts.MaxBatch, s.opts.Queue) }
 
-// letCome lets those run whom the last batch woke, while more of them come than
-// before, up to so many: they are about to ask again, and that nearly fills the
-// batch.
+// letCome yields to the callers that the last batch woke, as long as more of
+// them queue new closures, up to most. They call again at once, and that nearly
+// fills the batch.
 func (s *Store) letCome(most int) {
 	for turn, came := 0, -1; turn < turns && came < len(s.queue) && len(s.queue) < most; turn++ {
 		came = len(s.queue)
@@ -128,7 +129,7 @@ func (s *Store) letCome(most int) {
 	}
 }
 
-// commit runs jobs in one engine transaction and tells each its outcome.
+// commit runs jobs in one engine transaction and gives each its outcome.
 func (s *Store) commit(jobs []*job) {
 	if err := s.Err(); err != nil {
 		s.finish(jobs, err)
@@ -138,9 +139,9 @@ func (s *Store) commit(jobs []*job) {
 	s.conclude(jobs, refused, err)
 }
 
-// attempt runs jobs once in one engine transaction, in which the engine may run
-// them more than once. It reports whether the error is that of a write which
-// the engine did not take, so that nothing has happened.
+// attempt runs jobs once in one engine transaction; the engine may run them
+// more than once. refused reports that the engine refused a write, so that
+// nothing has happened.
 func (s *Store) attempt(jobs []*job) (refused bool, err error) {
 	// Many callers share the transaction: no single context may end it.
 	err = s.engine.Update(context.Background(), func(t Txn) error {
@@ -158,10 +159,10 @@ func (s *Store) attempt(jobs []*job) (refused bool, err error) {
 	return refused, err
 }
 
-// conclude does what is left to do after the first attempt at jobs, and tells
-// each its outcome. After a conflict they run again. A batch that the engine does
-// not take is run again in halves, so that a closure that cannot be taken ends up
-// alone with its error.
+// conclude handles the result of the first attempt at jobs and gives each job
+// its outcome. After a conflict it runs them again. If the engine refuses the
+// batch, conclude runs it again in halves, so that a closure that the engine
+// cannot accept ends up alone with its error.
 func (s *Store) conclude(jobs []*job, refused bool, err error) {
 	for try := 1; errors.Is(err, ErrConflict) && try < conflictTries; try++ {
 		s.count(func(stats *Stats) { stats.Conflicts++ })
@@ -192,10 +193,10 @@ func (s *Store) conclude(jobs []*job, refused bool, err error) {
 	s.finish(jobs, err)
 }
 
-// finish tells jobs the outcome of their batch. When the batch failed, a
-// closure that failed alone is told so too: its reason may rest on writes that
-// were never committed. Each is counted before it is told: who has heard finds
-// himself in the counts.
+// finish gives jobs the outcome of their batch. If the batch failed, a closure
+// that had failed alone gets the error of the batch as well, because its own
+// reason may depend on writes that were never committed. Each job is counted
+// before its callback runs, so a caller finds its own call in the counts.
 func (s *Store) finish(jobs []*job, err error) {
 	for _, j := range jobs {
 		if j.ended {
@@ -219,7 +220,7 @@ func (s *Store) finish(jobs []*job, err error) {
 	}
 }
 
-// finishAll is finish, whichever done calls runtime.Goexit.
+// finishAll is finish that continues after a callback calls runtime.Goexit.
 func (s *Store) finishAll(jobs []*job, err error) {
 	all := false
 	defer func() {
@@ -231,8 +232,8 @@ func (s *Store) finishAll(jobs []*job, err error) {
 	all = true
 }
 
-// tell hands a job's outcome to its caller. A panic of done is logged: it
-// concerns nobody else.
+// tell calls the callback of a job. It logs a panic of the callback, which
+// affects no other job.
 func (s *Store) tell(j *job, outcome error) {
 	var p *PanicError
 	if errors.As(outcome, &p) {
@@ -259,8 +260,8 @@ func (s *Store) fail(cause error) {
 	s.log.Error("storage failed: no more work is taken until a restart", zap.Error(cause))
 }
 
-// inDoubt is what the callers of the batch that stopped the store are told: it
-// may or may not be found committed after the restart.
+// inDoubt returns the error of the batch that stopped the store: after a
+// restart its writes may or may not be there.
 func (s *Store) inDoubt() error {
 	return fmt.Errorf("%w: %w: %w", ErrStopped, ErrUnknown, s.cause)
 }

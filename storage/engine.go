@@ -1,8 +1,16 @@
-// Package storage is the seam between what modelgate means and where it is
-// kept. An [Engine] is a small ordered key-value store with serialisable
-// transactions; [Store] stands above one engine and is all the domain sees: it
-// commits many small changes together, owns the clock by which records expire,
-// and stops for good when the engine can no longer be trusted.
+// Package storage stores keys and values for the domain packages and defines
+// the interface of storage engines.
+//
+// An [Engine] is a small ordered key-value store with serializable
+// transactions; an [Opener] is the Caddy module that opens one. [Store] wraps
+// one engine and is the only part that domain packages use: it commits many
+// small changes together, owns the clock by which records expire, and stops for
+// good when it can no longer trust the engine. [Key] builds keys; package table
+// declares records on top of them.
+//
+// The package imports no other package of this module and does not know Caddy,
+// so a third party can implement Opener and Engine. Package storagetest tests
+// engines.
 package storage
 
 import (
@@ -12,44 +20,71 @@ import (
 	"time"
 )
 
-// Opener is what a storage module implements: it knows where an engine lives
-// and opens it. Opening belongs to the start of a configuration, never to its
-// provisioning, because `caddy validate` must work beside a running server.
+// Opener is implemented by storage modules: it knows where an engine keeps its
+// data and opens it. Provisioning must not open anything, because `caddy
+// validate` must work beside a running server.
 type Opener interface {
-	// Key names the place, so that two configurations that name the same place
-	// share one open engine. For Badger it is the real path of the directory.
+	// Key returns an identifier of the location. Two configurations with the
+	// same key share one open engine. For Badger it is the real path of the
+	// directory.
 	Key() string
 
-	// Open opens the engine. It fails when another process holds the place.
+	// Open opens the engine. It fails if another process uses the location.
 	Open(ctx context.Context) (Engine, error)
+}
+
+// KeyFiler is an optional interface of an [Opener] whose store lies on this
+// machine.
+type KeyFiler interface {
+	// KeyFile returns the absolute path of the file that holds the master keys of
+	// the store. It lies outside the store, so that a copy of the store does not
+	// contain its keys.
+	KeyFile() string
+}
+
+// MediaDirer is an optional interface of an [Opener] whose store lies on this
+// machine.
+type MediaDirer interface {
+	// MediaDir returns the absolute path of the default directory for the media
+	// files of the store, and the free space in bytes that these files must leave
+	// on the disk. Zero selects the default of the media package.
+	MediaDir() (path string, minFree int64)
+}
+
+// Clocker is an optional interface of an [Opener] with a clock of its own, for
+// tests. Without it, records expire by [time.Now].
+type Clocker interface {
+	// Now returns the time by which records expire.
+	Now() time.Time
 }
 
 // Engine is one open store.
 type Engine interface {
-	// View runs fn over a consistent snapshot.
+	// View runs fn with a consistent snapshot.
 	View(ctx context.Context, fn func(Reader) error) error
 
-	// Update runs fn in one serialisable transaction and commits it durably.
-	// An error of fn rolls everything back and is returned as it is. Besides:
-	// ErrConflict and ErrTooLarge, after which nothing has happened, and
-	// ErrUnknown, after which it may or may not have. fn may run more than once.
+	// Update runs fn in one serializable transaction and commits it durably. fn
+	// may run more than once. If fn returns an error, Update rolls everything
+	// back and returns that error unchanged. Other errors: after ErrConflict
+	// and ErrTooLarge nothing has happened; after ErrUnknown the commit may or
+	// may not have happened.
 	Update(ctx context.Context, fn func(Txn) error) error
 
-	// Close ends the engine. Everything committed is durable already. From then
-	// on transactions get ErrClosed; closing again does no harm.
+	// Close closes the engine. Everything committed is durable already. Later
+	// transactions return ErrClosed, and closing again has no effect.
 	Close() error
 }
 
-// Reader reads inside a transaction. What it returns is valid until the
+// Reader reads inside a transaction. Returned slices are valid until the
 // transaction ends and must not be changed.
 type Reader interface {
-	// Get returns the value of key, or nil, nil when there is none. A value
-	// that was set empty is returned as an empty, non-nil slice.
+	// Get returns the value of key, or nil, nil if there is none. An empty
+	// value is returned as an empty, non-nil slice.
 	Get(key []byte) ([]byte, error)
 
-	// Scan calls fn for every key in [lo, hi), ascending, until fn returns
-	// false. A nil hi means: to the end. Writes of the same transaction are
-	// seen as they were when Scan began; fn may read, scan and write meanwhile.
+	// Scan calls fn for every key in [lo, hi) in ascending order until fn
+	// returns false. A nil hi means the end. It sees the writes of the same
+	// transaction as they were when Scan began. fn may read, scan and write.
 	Scan(lo, hi []byte, fn func(key, val []byte) bool) error
 }
 
@@ -57,13 +92,13 @@ type Reader interface {
 type Txn interface {
 	Reader
 
-	// Set writes key. After purge the engine may drop it to free space; the
-	// zero time means never. Expiry that matters is a field of the value,
-	// judged by Store.Now. Neither slice may be changed before the
-	// transaction ends.
+	// Set writes key. The engine may drop it after purge to free space; the
+	// zero time means never. Code that depends on expiry must store it in the
+	// value and compare it with Store.Now. Neither slice may be changed before
+	// the transaction ends.
 	Set(key, val []byte, purge time.Time) error
 
-	// Delete removes key; removing an absent key is no error.
+	// Delete removes key. Removing an absent key is not an error.
 	Delete(key []byte) error
 }
 
@@ -78,19 +113,19 @@ type Backuper interface {
 
 // The errors of engines and of Store.
 var (
-	// ErrConflict: another transaction came between. Nothing happened.
+	// ErrConflict: another transaction changed what this one read. Nothing happened.
 	ErrConflict = errors.New("storage: transaction conflict")
 
-	// ErrTooLarge: the transaction is larger than the engine takes. Nothing happened.
+	// ErrTooLarge: the transaction exceeds a limit of the engine. Nothing happened.
 	ErrTooLarge = errors.New("storage: transaction too large")
 
-	// ErrUnknown: the commit may or may not have happened; look again.
+	// ErrUnknown: the commit may or may not have happened; read again to find out.
 	ErrUnknown = errors.New("storage: commit outcome unknown")
 
 	// ErrLowSpace: the medium is too full to write safely. Nothing happened.
 	ErrLowSpace = errors.New("storage: not enough free space")
 
-	// ErrStopped: the store failed and takes no more work until a restart.
+	// ErrStopped: the store failed and refuses all calls until a restart.
 	ErrStopped = errors.New("storage: stopped after a failure")
 
 	// ErrClosed: the store was closed.

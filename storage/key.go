@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// Key joins fields to a key, with a slash between them. Text stands as it is, so
-// what others wrote comes last, or as a hash. An int64 is eight bytes,
-// big-endian: keys lie in the order of those that are not below zero. Key panics
-// at a field of another type, which is a mistake in the code.
+// Key joins fields with slashes. A string is copied as it is, so text from
+// outside must come last or as a hash. An int64 is eight bytes, big-endian, so
+// keys sort by number if it is not negative. Key panics if a field has another
+// type, which is a programming error.
 func Key(fields ...any) []byte {
-	key := make([]byte, 0, 96) // few are longer
+	key := make([]byte, 0, 96) // most keys are shorter
 	if len(fields) == 0 {
 		return key
 	}
@@ -32,16 +32,16 @@ func appendField(key []byte, field any) []byte {
 	case int64:
 		return binary.BigEndian.AppendUint64(key, uint64(field))
 	}
-	panic("storage: a key has fields of type string and int64 alone") // without saying which: fields then stay on the stack of the caller
+	panic("storage: a key has fields of type string and int64 alone") // the field is not printed, so that fields do not escape to the heap
 }
 
-// Below returns the bounds, as [Reader] scans them, of all keys that begin with
-// these fields and have more of them.
+// Below returns the bounds for [Reader].Scan of all keys that begin with these
+// fields and have more.
 func Below(fields ...any) (lo, hi []byte) {
 	lo = append(Key(fields...), '/')
 	return lo, PrefixEnd(lo)
 }
 
-// Inverted counts down from the greatest integer, for keys that begin with the
-// latest: what is inverted twice is what it was.
+// Inverted maps larger numbers to smaller ones, for keys that list the latest
+// first. Inverting twice returns the original number.
 func Inverted(n int64) int64 { return math.MaxInt64 - n }

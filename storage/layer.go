@@ -2,7 +2,7 @@ package storage
 
 import "bytes"
 
-// layer is a reader with writes upon it that it does not know of.
+// layer is a reader with pending writes on top of base.
 type layer struct {
 	base Reader
 	pending
@@ -16,12 +16,13 @@ func (l *layer) Get(key []byte) ([]byte, error) {
 	return l.base.Get(key)
 }
 
-// Scan implements [Reader]: it merges the keys of the base with those of the
-// layer, of which it takes a copy first, so that fn may write.
+// Scan implements [Reader]. It merges the keys of the base with those of the
+// layer, which it copies first, so that fn may write.
 func (l *layer) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	own := l.between(lo, hi)
 
-	// ownBelow hands out the layer's keys below limit, all when limit is nil.
+	// ownBelow passes the keys of the layer below limit to fn; all of them if
+	// limit is nil.
 	more := true
 	ownBelow := func(limit []byte) {
 		for more && len(own) > 0 && (limit == nil || own[0].compare(limit) < 0) {

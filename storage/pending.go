@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// pending are the writes of a batch, found by key and in the order of keys. A
-// key that has come stays: taking a write back leaves it absent.
+// pending holds the writes of a batch, accessible by key and in key order. A
+// key stays once it is there: undoing its write marks it absent.
 //
-// The order is made when somebody asks for it, and most batches never do. Then
-// only what has come since is sorted, and moved in between the rest in one go:
-// so closures that scan and write in turn pay for what they write, and not for
-// what their neighbours have written.
+// The order is built on demand, because most batches never need it. Only new
+// keys are sorted then, and merged with the others in one pass. So closures
+// that scan and write in turn pay for their own writes, not for those of other
+// closures.
 type pending struct {
 	byKey map[string]*write
-	all   [][]write // as they came, in pieces that stay where they are
-	used  int       // how many writes there are in them
+	all   [][]write // in order of arrival, in pieces that never move
+	used  int       // number of writes in them
 	order []*write  // ascending by key
-	fresh []*write  // those that are not in order yet
+	fresh []*write  // not yet in order
 }
 
-// piece is how many writes are made room for at once.
+// piece is the number of writes that are allocated at once.
 const piece = 64
 
 // write is the last change of a key.
@@ -34,16 +34,16 @@ type write struct {
 type writeKind byte
 
 const (
-	absent  writeKind = iota // taken back: the engine's version holds
-	set                      // to val
-	deleted                  // from the engine, if it is there
+	absent  writeKind = iota // undone: the value of the engine applies
+	set                      // set to val
+	deleted                  // deleted
 )
 
 func (w *write) compare(key []byte) int { return bytes.Compare(w.key, key) }
 
 func newPending() pending { return pending{byKey: make(map[string]*write)} }
 
-// find returns the write of a key, nil when there is none.
+// find returns the write of a key, or nil if there is none.
 func (p *pending) find(key []byte) *write {
 	if w := p.byKey[string(key)]; w != nil && w.kind != absent {
 		return w
@@ -51,7 +51,7 @@ func (p *pending) find(key []byte) *write {
 	return nil
 }
 
-// of returns the write of a key for a change, absent when there was none.
+// of returns the write of a key for a change; its kind is absent if it is new.
 func (p *pending) of(key []byte) *write {
 	w := p.byKey[string(key)]
 	if w == nil {
@@ -72,11 +72,11 @@ func (p *pending) add(key []byte) *write {
 	return w
 }
 
-// mostKept is how many writes a pending has room for at most when it is used
-// again.
+// mostKept is the largest number of writes for which a reused pending keeps its
+// memory.
 const mostKept = 1 << 14
 
-// clear forgets the writes, and keeps the room that they took.
+// clear removes the writes and keeps their memory.
 func (p *pending) clear() {
 	if len(p.byKey) > mostKept {
 		*p = newPending()
@@ -106,8 +106,8 @@ func (p *pending) between(lo, hi []byte) (found []write) {
 	return found
 }
 
-// sort brings the order up to date. It places the fresh ones from the last to
-// the first, so that each of the others moves once at most.
+// sort updates the order. It inserts the new keys from the last to the first,
+// so that each of the others moves at most once.
 func (p *pending) sort() {
 	slices.SortFunc(p.fresh, func(x, y *write) int { return x.compare(y.key) })
 	left := len(p.order) // of the others, those that have not been placed
@@ -121,7 +121,7 @@ func (p *pending) sort() {
 	p.fresh = p.fresh[:0]
 }
 
-// apply hands the writes to the engine. Others may read meanwhile.
+// apply passes the writes to the engine. Other goroutines may read p meanwhile.
 func (p *pending) apply(t Txn) (err error) {
 	for i := range p.used {
 		switch w := &p.all[i/piece][i%piece]; w.kind {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Sole is implemented by engines that nobody but one [Store] writes to, and
-// whose reads stay valid beyond their transaction. Over such an engine a batch
-// runs while the one before it is being made durable.
+// Sole is implemented by engines to which only one [Store] writes, and whose
+// reads stay valid after their transaction. With such an engine, the next batch
+// runs while the previous one is being made durable.
 type Sole interface {
-	// Sole tells whether the engine is such a one.
+	// Sole reports whether the engine has these two properties.
 	Sole() bool
 }
 
@@ -18,18 +18,18 @@ func isSole(e Engine) bool {
 	return ok && s.Sole()
 }
 
-// enough is how many closures share the cost of a commit well.
+// enough is the number of closures that share the cost of one commit well.
 const enough = 8
 
-// pipeline commits jobs and those that come meanwhile, until nobody comes any
-// more. It returns those that have come and are still to be gathered.
+// pipeline commits jobs and those that arrive meanwhile, until no more arrive.
+// It returns jobs that have arrived and must wait for more Posts.
 //
-// A batch runs over a snapshot from before the batch that is being made durable,
-// and over the writes of that one, so that it sees what it would see after it.
-// What rests on those writes is made durable after them and told after them. If
-// they fail, it runs again.
+// A batch reads a snapshot from before the commit in progress and, on top of
+// it, the writes of that commit, so it sees what it would see after the commit.
+// It becomes durable after that commit, and its callers get their outcome after
+// it. If that commit fails, the batch runs again.
 func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
-	var ready, spare *batch // has run, and has been told
+	var ready, spare *batch // ready has run; spare is finished and can be reused
 	for {
 		var sent *flight // of ready
 		var next *batch
@@ -48,7 +48,7 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 			return s.runAhead(next, sent)
 		})
 		switch {
-		case sent == nil: // nothing could be read
+		case sent == nil: // the snapshot could not be read
 			s.conclude(s.taken, false, err)
 			return nil
 		case sent.err != nil:
@@ -73,16 +73,17 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 	}
 }
 
-// flight is a batch on its way to the medium.
+// flight is a commit in progress.
 type flight struct {
 	jobs    int
 	began   time.Time
-	landed  chan struct{} // closed when its jobs have been told, or when it has failed
+	landed  chan struct{} // closed when its jobs have their outcome, or when it has failed
 	refused bool          // as attempt returns it
 	err     error         // why it has failed
 }
 
-// launch makes a batch durable, and tells its jobs, on a goroutine of its own.
+// launch commits a batch and gives its jobs their outcome, on a goroutine of
+// its own.
 func (s *Store) launch(b *batch) *flight {
 	f := &flight{jobs: len(b.jobs), began: time.Now(), landed: make(chan struct{})}
 	go func() {
@@ -107,13 +108,13 @@ func (s *Store) launch(b *batch) *flight {
 	return f
 }
 
-// runAhead takes jobs while a flight is on its way, and those that have come
-// when it lands, and runs them. Jobs that are not urgent, and that nobody urgent
-// joins, it takes and does not run: they are to be gathered.
+// runAhead takes and runs jobs while a commit is in progress, and those that
+// have arrived when it ends. If all of them are Posts, it takes them without
+// running them: they wait for more Posts.
 func (s *Store) runAhead(b *batch, f *flight) error {
 	defer func() { <-f.landed }() // also when a closure ends the goroutine
 	var (
-		waiting []*job // taken, and not run
+		waiting []*job // taken but not run
 		busy    time.Duration
 		urgent  = s.opts.Gather <= 0
 		queue   = s.queue
@@ -156,10 +157,11 @@ func (s *Store) runAhead(b *batch, f *flight) error {
 	if f.err != nil || !urgent {
 		return nil
 	}
-	// Others wait already, and whom this flight has woken are about to ask again.
-	// Where their closures take little time beside a commit, the next one takes them
-	// along. Else the medium would idle meanwhile: the next one begins with what has
-	// run, if that is enough to share what each commit costs.
+	// More callers are already waiting, and those that this commit has woken
+	// are about to call again. If their closures take little time compared with
+	// a commit, the next commit includes them. Otherwise the disk would be idle
+	// meanwhile, so the next commit starts with the closures that have run, if
+	// they are enough to share its cost.
 	ran := max(len(b.jobs), 1)
 	each, more := busy/time.Duration(ran), len(s.queue)+f.jobs
 	switch {

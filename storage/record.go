@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// RecordVersion is the first byte of every JSON record. Fields are only ever
-// added; when the meaning of one changes, the byte rises and DecodeRecord
-// learns to read the old form.
+// RecordVersion is the first byte of every JSON record. It rises when the
+// meaning of a field changes; adding a field does not change it.
 const RecordVersion = 1
 
-// EncodeRecord returns v as a record: one version byte and JSON. It panics
-// when v cannot be written as JSON, which is a mistake in the code.
+// EncodeRecord returns v as a record: one version byte and JSON. It panics if v
+// cannot be encoded, which is a programming error.
 func EncodeRecord(v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -24,7 +23,7 @@ func EncodeRecord(v any) []byte {
 	return slices.Insert(body, 0, RecordVersion)
 }
 
-// DecodeRecord reads a record that EncodeRecord wrote into v.
+// DecodeRecord decodes a record of EncodeRecord into v.
 func DecodeRecord(record []byte, v any) error {
 	if len(record) == 0 {
 		return errors.New("storage: empty record")
@@ -35,11 +34,11 @@ func DecodeRecord(record []byte, v any) error {
 	return json.Unmarshal(record[1:], v)
 }
 
-// ErrUnreadable is a record that is there and cannot be read.
+// ErrUnreadable is the error of a record that exists and cannot be decoded.
 var ErrUnreadable = errors.New("its record cannot be read")
 
-// GetRecord reads the record at key into v and tells whether there is one. It
-// fails as ErrUnreadable when there is one that v cannot be read from.
+// GetRecord decodes the record at key into v and reports whether there is one.
+// It returns ErrUnreadable if the record cannot be decoded.
 func GetRecord(r Reader, key []byte, v any) (bool, error) {
 	record, err := r.Get(key)
 	if err != nil || record == nil {
@@ -51,13 +50,13 @@ func GetRecord(r Reader, key []byte, v any) (bool, error) {
 	return true, nil
 }
 
-// SetRecord writes v as the record at key, kept for ever.
+// SetRecord writes v as the record at key, without expiry.
 func SetRecord(t Txn, key []byte, v any) error {
 	return t.Set(key, EncodeRecord(v), time.Time{})
 }
 
-// PrefixEnd returns the first key after all keys that begin with prefix, nil
-// when there is none.
+// PrefixEnd returns the first key after all keys that begin with prefix, or nil
+// if there is none.
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {
@@ -69,8 +68,8 @@ func PrefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// format is the layout of keys and records that this build writes. It rises when
-// a build from before would misread what this one writes.
+// format is the layout of keys and records that this build writes. It rises
+// when an earlier build would misread it.
 const format = 1
 
 type formatRecord struct {
@@ -80,7 +79,7 @@ type formatRecord struct {
 
 var formatKey = []byte("meta/format")
 
-// CheckReadable refuses a store that a newer build has written to.
+// CheckReadable returns an error if a newer build has written to the store.
 func CheckReadable(r Reader) error {
 	_, err := readFormat(r)
 	return err
@@ -94,8 +93,8 @@ func readFormat(r Reader) (have formatRecord, err error) {
 	return have, err
 }
 
-// CheckFormat marks a store with the format of this build, and refuses one that a
-// newer build has written to.
+// CheckFormat writes the format of this build to the store. It returns an error
+// if a newer build has written to it.
 func CheckFormat(ctx context.Context, s *Store) error {
 	return s.Update(ctx, func(t Txn) error {
 		have, err := readFormat(t)

@@ -13,81 +13,83 @@ import (
 
 // Options are the settings of a [Store]. The zero value is ready to use.
 type Options struct {
-	// Clock tells the time by which records expire. Default: [time.Now].
+	// Clock returns the time by which records expire. Default: [time.Now].
 	Clock func() time.Time
 
-	// Queue is how many closures may be queued or running. Whoever comes to a
-	// full queue waits. It bounds what a crash can forget of Posts. Default: 4096.
+	// Queue is the largest number of closures that may be queued or running.
+	// Update and Post wait while the queue is full. It bounds how many Posts a
+	// crash can lose. Default: 4096.
 	Queue int
 
-	// MaxBatch is how many closures are committed together at most. Default: 512.
+	// MaxBatch is the largest number of closures in one commit. Default: 512.
 	MaxBatch int
 
-	// Gather is how long a batch made only of Posts waits for more of them. An
+	// Gather is how long a batch of Posts alone waits for more of them. An
 	// Update or a full batch ends the wait. Default: 100 ms; negative: no wait.
 	Gather time.Duration
 
-	// Logger is told of failures. Default: none.
+	// Logger receives failures. Default: none.
 	Logger *zap.Logger
 }
 
-// Store is all the domain sees of storage. It runs the closures given to
-// Update and Post one after another, so that they are serialisable whatever the
-// engine checks, and commits many of them in one engine transaction, so that
-// they share its cost.
+// Store is the interface of storage to the domain packages. It runs the
+// closures of Update and Post one after another, so that they are serializable
+// whatever the engine checks. It commits many of them in one engine
+// transaction, so that they share its cost.
 //
-// A closure is rolled back alone when it returns an error or panics; its
-// neighbours are committed. It sees the writes of every closure before it and
-// none of a closure that failed.
+// If a closure returns an error or panics, only that closure is rolled back;
+// the others of its batch are committed. A closure sees the writes of every
+// closure before it, except those that failed.
 //
-// A closure may run more than once, so it must have no effect but on its Txn
+// A closure may run more than once, so it must have no effect except on its Txn
 // and on variables that it sets anew each time. It must not block, use the
-// store itself, or keep what it read beyond its return. What it hands to Set
-// belongs to the store from then on: closures that run later may read it.
+// store, or keep what it read beyond its return. What it passes to Set belongs
+// to the store from then on, because later closures may read it.
 //
-// An error that the engine cannot vouch for, such as a failed sync, stops the
-// Store for good: see [Store.Failed].
+// An error after which the state of the engine is unknown, such as a failed
+// sync, stops the Store for good: see [Store.Failed]. All methods may be called
+// concurrently.
 type Store struct {
 	engine Engine
 	opts   Options
 	log    *zap.Logger
 	sole   bool   // the engine is [Sole]
-	taken  []*job // by the combiner from the queue, and not told
+	taken  []*job // jobs that combine has taken from the queue and not finished
 
 	slots chan struct{} // one token per closure that is queued or running
-	queue chan *job     // as large as slots, so that a sender never waits
-	hurry chan struct{} // a token ends the gathering of a batch
-	idle  chan struct{} // closed when the combiner has ended
+	queue chan *job     // as large as slots, so that sending never blocks
+	hurry chan struct{} // a token ends the wait of a batch for more Posts
+	idle  chan struct{} // closed when combine has returned
 
-	failed chan struct{}      // closed by the fail stop
+	failed chan struct{}      // closed by fail
 	life   context.Context    // ends when Close begins
 	end    context.CancelFunc // of life
 
 	mu     sync.Mutex
 	cause  error          // why the store failed
-	closed bool           // no call may enter any more
-	users  sync.WaitGroup // Views and Backups under way
-	askers sync.WaitGroup // calls on their way into the queue
+	closed bool           // new calls are refused
+	users  sync.WaitGroup // running Views and Backups
+	askers sync.WaitGroup // calls that are about to send to the queue
 	stats  Stats
 
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// Stats counts what a [Store] has done.
+// Stats counts what a [Store] has done since New.
 type Stats struct {
-	Queued     int    `json:"queued"`      // closures queued or running at this moment
+	Queued     int    `json:"queued"`      // closures queued or running now
 	Batches    uint64 `json:"batches"`     // engine transactions that committed
 	Committed  uint64 `json:"committed"`   // closures that committed
 	RolledBack uint64 `json:"rolled_back"` // closures that failed alone, by error or panic
-	Cancelled  uint64 `json:"cancelled"`   // closures whose caller left before they began
-	Conflicts  uint64 `json:"conflicts"`   // batches that met ErrConflict
+	Cancelled  uint64 `json:"cancelled"`   // closures whose context ended before they began
+	Conflicts  uint64 `json:"conflicts"`   // batches that ended in ErrConflict
 	Splits     uint64 `json:"splits"`      // batches run again in halves
 	Unknown    uint64 `json:"unknown"`     // batches that ended in ErrUnknown
 	LowSpace   uint64 `json:"low_space"`   // batches refused with ErrLowSpace
 }
 
-// New returns a Store over engine, which it owns from now on. Close ends both.
+// New returns a Store that owns engine. Close closes both.
 func New(engine Engine, opts Options) *Store {
 	if opts.Clock == nil {
 		opts.Clock = time.Now
@@ -120,15 +122,15 @@ func New(engine Engine, opts Options) *Store {
 	return s
 }
 
-// Sole reports whether this store alone writes to its engine, so that every change of a
-// record is made in this process.
+// Sole reports whether only this store writes to its engine, so that every
+// change of a record is made in this process.
 func (s *Store) Sole() bool { return s.sole }
 
 // Now returns the time by which records expire.
 func (s *Store) Now() time.Time { return s.opts.Clock() }
 
-// View runs fn over a consistent snapshot of what has been committed. What fn
-// reads is valid until fn returns.
+// View runs fn with a consistent snapshot of all commits. What fn reads is
+// valid until fn returns.
 func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 	if err := s.enter(&s.users); err != nil {
 		return err
@@ -142,22 +144,22 @@ func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 }
 
 // Update runs fn and waits until its writes are durable. An error of fn rolls
-// back and is returned as it is; a panic comes back as a [*PanicError].
+// fn back and is returned unchanged; a panic is returned as a [*PanicError].
 //
-// When ctx ends before fn has begun, fn does not run and Update returns ctx's
-// error; afterwards Update waits for the outcome. An error that is ErrUnknown
-// means that fn may or may not have been committed: look again. The batch that
-// stops the store gets one that is both ErrUnknown and ErrStopped. After any
-// other error nothing has happened.
+// If ctx ends before fn begins, fn does not run and Update returns the error of
+// ctx. After that, Update waits for the outcome. After ErrUnknown, fn may or
+// may not have been committed: read again to find out. The batch that stops the
+// store gets an error that is both ErrUnknown and ErrStopped. After any other
+// error nothing has happened.
 func (s *Store) Update(ctx context.Context, fn func(Txn) error) error {
 	return s.UpdateThen(ctx, fn, nil)
 }
 
-// UpdateThen is Update with a done that is told the outcome before UpdateThen
-// returns. It runs as that of Post does: one after another, in the order in which
-// closures ran, so that what stands in memory can follow the store step by step.
-// Closures that ran later have run before it, or run beside it. It is not called for an fn that did not run because its
-// caller left, nor when UpdateThen could not queue it.
+// UpdateThen is Update with a callback that receives the outcome before
+// UpdateThen returns. As in Post, callbacks run one after another in the order
+// of their closures, so that state in memory can follow the store step by step.
+// A callback may run beside closures of later calls. It is not called if fn did
+// not run because ctx ended, or if fn could not be queued.
 func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	outcome := make(chan error, 1)
 	j := &job{fn: fn, urgent: true, done: func(err error) {
@@ -181,18 +183,19 @@ func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(er
 }
 
 // Post queues fn and returns without waiting for it. done is called once: with
-// nil after fn's writes are durable, else with an error as Update returns it.
-// A full queue makes Post wait. An error of Post itself, ctx's among them,
-// means that neither fn nor done will be called; once queued, ctx has no say.
+// nil after the writes of fn are durable, or with an error as Update returns
+// it. Post waits while the queue is full. If Post itself returns an error,
+// which may be that of ctx, neither fn nor done is called. Once fn is queued,
+// ctx has no effect.
 //
-// done runs between two commits, beside closures of the next batch: it must be
+// done runs between two commits, beside closures of the next batch. It must be
 // quick and must not call the store. It may be nil.
 func (s *Store) Post(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	return s.put(ctx, &job{fn: fn, done: done})
 }
 
-// Hurry ends the wait of a batch that gathers Posts. It does not wait itself,
-// and may be called by closures and their done.
+// Hurry ends the wait of a batch for more Posts. It does not block, and
+// closures and their callbacks may call it.
 func (s *Store) Hurry() {
 	select {
 	case s.hurry <- struct{}{}:
@@ -200,16 +203,16 @@ func (s *Store) Hurry() {
 	}
 }
 
-// Flush waits until every closure queued before it has had its outcome. It
-// hurries Posts that gather. Each failure is told to its own caller or done;
-// the error of Flush tells of the batch that it closed.
+// Flush waits until every closure queued before it has its outcome. It ends the
+// wait of a batch for more Posts. Each failure goes to its own caller or
+// callback; the error of Flush is that of the last batch.
 func (s *Store) Flush(ctx context.Context) error {
 	return s.Update(ctx, func(Txn) error { return nil })
 }
 
 // Backup writes a consistent copy of everything durable to w. It returns
-// [errors.ErrUnsupported] when the engine cannot be copied while in use, and
-// ends early when the store is closed.
+// [errors.ErrUnsupported] if the engine cannot be copied while in use. Closing
+// the store ends it early.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	backuper, ok := s.engine.(Backuper)
 	if !ok {
@@ -242,9 +245,10 @@ func (s *Store) Err() error {
 	}
 }
 
-// Failed is closed when the store has failed: it takes no more work, reading
-// included, until a restart. A commit that failed may be visible without being
-// durable: nothing may build on it, and no retry can repair it.
+// Failed returns a channel that is closed when the store has failed. A failed
+// store refuses all calls, including reads, until a restart: a commit that
+// failed may be visible without being durable, so nothing may depend on it, and
+// no retry can repair it.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Stats returns the counts since New.
@@ -256,16 +260,16 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// Close refuses new work, waits until everything that came before has had its
-// outcome and every View has ended, and closes the engine. A Backup under way
-// is ended. Further calls wait for the first and return its error.
+// Close refuses new calls, waits until every queued closure has its outcome and
+// every View has ended, and closes the engine. It ends a running Backup.
+// Further calls wait for the first and return its error.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()
 		s.closed = true
 		s.mu.Unlock()
 		s.end()
-		s.askers.Wait() // from here on nobody sends to the queue
+		s.askers.Wait() // after this no goroutine sends to the queue
 		close(s.queue)
 		<-s.idle
 		s.users.Wait()
@@ -274,7 +278,8 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// enter counts a call in group, for Close to wait for, or refuses it.
+// enter registers a call in group, which Close waits for. It returns an error
+// if the store is closed or failed.
 func (s *Store) enter(group *sync.WaitGroup) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +293,7 @@ func (s *Store) enter(group *sync.WaitGroup) error {
 	return nil
 }
 
-// put waits for a place in the queue and puts j there.
+// put waits for a slot and queues j.
 func (s *Store) put(ctx context.Context, j *job) error {
 	if err := s.enter(&s.askers); err != nil {
 		return err

@@ -1,6 +1,7 @@
-// Package backendstest holds what every adapter to a generation service must
-// prove, against a double of its service: [Run]. [Sound] and [SoundError] are
-// what holds of every status and every error, whatever a service wrote.
+// Package backendstest tests adapters of generation services against a mock of
+// their service: see [Run]. [Sound] and [SoundError] check what holds for every
+// status and error, whatever the service sent. Only tests import it; it imports
+// backends.
 package backendstest
 
 import (

@@ -20,7 +20,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/demo/film"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

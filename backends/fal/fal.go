@@ -1,6 +1,8 @@
 // Package fal runs tasks at the queue of fal.
 //
-// This file is the module a configuration names; queue.go is the API.
+// The file fal.go is the Caddy module modelgate.backends.fal, a
+// backends.Backend; queue.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package fal
 
 import (
@@ -14,7 +16,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/wire"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

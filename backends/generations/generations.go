@@ -1,7 +1,9 @@
-// Package generations runs tasks at a service that has the generic endpoint
-// /v1/video/generations, as many gateways do.
+// Package generations runs tasks at a service with the generic endpoint
+// /v1/video/generations, which many gateways have.
 //
-// This file is the module a configuration names; tasks.go is the endpoint.
+// The file generations.go is the Caddy module modelgate.backends.generations, a
+// backends.Backend; tasks.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package generations
 
 import (
@@ -13,7 +15,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/wire"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

@@ -1,7 +1,9 @@
-// Package openai runs tasks at a server with the videos API that OpenAI had until
-// 2026-09-24, such as vLLM-Omni or SGLang.
+// Package openai runs tasks at a server with the videos API that OpenAI had
+// until 2026-09-24, such as vLLM-Omni or SGLang.
 //
-// This file is the module a configuration names; videos.go is the API.
+// The file openai.go is the Caddy module modelgate.backends.openai, a
+// backends.Backend; videos.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package openai
 
 import (
@@ -13,7 +15,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/wire"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

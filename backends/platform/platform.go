@@ -1,7 +1,9 @@
-// Package platform runs tasks at another service of this very interface, so
-// that gateways can be chained.
+// Package platform runs tasks at another service with the platform interface of
+// this gateway, so that gateways can be chained.
 //
-// This file is the module a configuration names; tasks.go is the interface.
+// The file platform.go is the Caddy module modelgate.backends.platform, a
+// backends.Backend; tasks.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package platform
 
 import (
@@ -13,7 +15,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/wire"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

@@ -1,6 +1,8 @@
 // Package replicate runs tasks at Replicate.
 //
-// This file is the module a configuration names; predictions.go is the API.
+// The file replicate.go is the Caddy module modelgate.backends.replicate, a
+// backends.Backend; predictions.go has the API calls. The package imports
+// backends, backends/wire, settings and Caddy.
 package replicate
 
 import (
@@ -13,7 +15,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/wire"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // The words of a TC3 signature.

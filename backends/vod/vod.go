@@ -1,8 +1,10 @@
-// Package vod runs tasks at the generation service of Tencent VOD, of which the
-// platform's fields are the twins.
+// Package vod runs tasks at the generation service of Tencent VOD, whose fields
+// have the same meaning as those of the platform.
 //
-// This file is the module a configuration names; sign.go signs its calls,
-// request.go says a job in its words, tasks.go is the API.
+// The file vod.go is the Caddy module modelgate.backends.vod, a
+// backends.Backend; sign.go signs its calls, request.go maps a job to a
+// request, tasks.go has the API calls. The package imports backends,
+// backends/wire, settings and Caddy.
 package vod
 
 import (
@@ -18,7 +20,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/backends/wire"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

@@ -2,15 +2,15 @@ package wire
 
 import "io"
 
-// longest is how much of a string in an answer is read, in bytes as they are
-// written. Nothing of an answer is used that is longer: six bytes may stand for
-// one, and what is cut here is still too long for a link.
+// longest is how much of a string in an answer is read, in bytes of its JSON
+// form. No longer string of an answer is used: an escape may take six bytes for
+// one, and a string that is cut here is still too long for a link.
 const longest = 6 * (maxLink + 1)
 
-// brief reads JSON and leaves out what is beyond the longest of each string.
-// Services repeat in their answers what they were sent, prompts and pictures in
-// Base64 among it, and an answer that could not be read for that would leave a
-// job that runs in doubt.
+// brief reads JSON and cuts each string after longest bytes. Services repeat in
+// their answers what they were sent, including prompts and pictures in Base64.
+// If such an answer could not be read, the outcome of a running job would be
+// unknown.
 type brief struct {
 	from io.Reader
 
@@ -20,7 +20,7 @@ type brief struct {
 	escape  int  // what is still to come of an escape: its letter, or digits
 }
 
-// letter says that the letter of an escape is still to come.
+// letter is the state in which the letter of an escape follows.
 const letter = -1
 
 // Read implements io.Reader.
@@ -44,7 +44,7 @@ func (b *brief) cut(p []byte) int {
 	return len(read)
 }
 
-// takes tells whether the next byte is read. No escape is cut in two.
+// takes reports whether the next byte is kept. It never cuts an escape.
 func (b *brief) takes(c byte) bool {
 	if !b.inside {
 		b.inside, b.length, b.cutting = c == '"', 0, false

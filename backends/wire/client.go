@@ -1,8 +1,8 @@
-// Package wire is the HTTP between adapters and generation services: calls
-// that are sent once, answers that are bounded and never believed, and the one
-// table that tells from how a call ended what it means for the job.
-//
-// This file sends, outcome.go judges, read.go reads what services wrote.
+// Package wire sends the HTTP requests of adapters to generation services. A
+// [Client] sends each [Call] once and limits its [Answer], which is untrusted
+// input. One table in outcome.go maps how a call ended to what that means for
+// the job. client.go sends, outcome.go classifies, read.go decodes and input.go
+// maps fields of a job. The package imports backends and settings.
 package wire
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // MaxAnswer is the greatest answer that is read, in bytes, but for long strings,
@@ -46,32 +46,33 @@ const (
 
 // Client calls one service with one credential.
 type Client struct {
-	// Service is the name of the service in what operators read.
+	// Service is the name of the service in logs.
 	Service string
 
-	// Base is the address that paths follow, without a slash at its end.
+	// Base is the base URL, without a slash at its end.
 	Base string
 
-	// Secret is the credential. It is taken out of every text of the service.
+	// Secret is the credential. It is removed from every text of the service.
 	Secret settings.Secret
 
-	// Authorize puts the credential on a request whose other headers and body
+	// Authorize adds the credential to a request whose other headers and body
 	// are complete.
 	Authorize func(r *http.Request, body []byte)
 
-	// Explain reads the body of an answer that is an error. Nil: it is not read.
+	// Explain decodes the body of an error. If it is nil, the body is not read.
 	Explain func(status int, body []byte) Explanation
 
-	// Params are the paths of our fields by the service's names for them.
+	// Params maps the service's names of fields to the paths of the gateway's
+	// fields.
 	Params map[string]string
 
 	submit, ask *http.Client
 }
 
-// Connect returns c with connections of its own, for Close to close. No proxy of the
-// environment is used and no redirect followed: the credential goes to Base and
-// nowhere else. Each submission has a new connection, since Go sends again what
-// failed on a kept one.
+// Connect returns c with connections of its own, which Close closes. It uses no
+// proxy of the environment and follows no redirect, so the credential goes to
+// Base alone. Each submission has a new connection, because Go repeats requests
+// that fail on a kept one.
 func Connect(c Client) *Client {
 	c.Base = strings.TrimRight(c.Base, "/")
 	c.submit = &http.Client{Transport: transport(true), CheckRedirect: stay}
@@ -91,7 +92,7 @@ func transport(once bool) *http.Transport {
 
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Close closes the connections that are kept. It may be called on nil.
+// Close closes idle connections. c may be nil.
 func (c *Client) Close() {
 	if c != nil {
 		c.submit.CloseIdleConnections()
@@ -99,8 +100,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Bearer is an Authorize for services that take the credential as a bearer
-// token.
+// Bearer is an Authorize for services with a bearer token.
 func Bearer(secret settings.Secret) func(*http.Request, []byte) {
 	return func(r *http.Request, _ []byte) { r.Header.Set("Authorization", "Bearer "+secret.Reveal()) }
 }
@@ -108,10 +108,10 @@ func Bearer(secret settings.Secret) func(*http.Request, []byte) {
 // Call is one request.
 type Call struct {
 	Act    Act
-	Method string // GET without a body, POST with one, if empty
+	Method string // if empty: GET without a body, POST with one
 	URL    string // absolute
 	Header http.Header
-	Body   []byte // JSON unless the header says else
+	Body   []byte // JSON, unless the header says otherwise
 }
 
 // Answer is a whole answer.
@@ -121,8 +121,8 @@ type Answer struct {
 	Body   []byte
 }
 
-// Do sends a call and reads its answer. An answer whose status is not 2xx
-// comes back with its error, which is a [backends.Error].
+// Do sends a call and reads its answer. If the status is not 2xx, it returns
+// the answer with a [backends.Error].
 func (c *Client) Do(ctx context.Context, call Call) (Answer, error) {
 	within := askTimeout
 	if call.Act == Submitting {
@@ -165,8 +165,8 @@ func readAnswer(body io.Reader, most int) ([]byte, error) {
 	return answer, err
 }
 
-// Open sends a call whose answer is a file. The caller closes it; what is not
-// 2xx is an error, as of Do.
+// Open sends a call whose answer is a file, which the caller closes. A status
+// other than 2xx is an error, as in Do.
 func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, backends.Content, error) {
 	response, err := c.send(ctx, call)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	if call.Method == "" && call.Body != nil {
 		method = http.MethodPost
 	}
-	// Without a connection nothing can have been sent. With one, nobody knows.
+	// Without a connection nothing can have been sent. With one, the outcome is unknown.
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
@@ -225,8 +225,8 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	return response, nil
 }
 
-// accountBytes is how much of the fingerprint of a credential is written down:
-// enough to tell two apart.
+// accountBytes is how much of the fingerprint of a credential is stored, enough
+// to tell two apart.
 const accountBytes = 8
 
 // account is the fingerprint of the credential.
@@ -236,8 +236,9 @@ func (c *Client) account() string {
 	return hex.EncodeToString(mac.Sum(nil)[:accountBytes])
 }
 
-// Ref returns the reference of a job that has just been accepted. An id that is
-// none is an error, which is Doubtful: there is a job, and nobody can ask for it.
+// Ref returns the reference of a job that was just accepted. If the id is
+// invalid, it returns a Doubtful error: there is a job, and it cannot be
+// polled.
 func (c *Client) Ref(kind, id string) (backends.Ref, error) {
 	if !backends.IsID(id) {
 		return backends.Ref{}, c.broken(Submitting, "the answer names no job")
@@ -245,9 +246,8 @@ func (c *Client) Ref(kind, id string) (backends.Ref, error) {
 	return backends.Ref{ID: id, Kind: kind, Base: c.Base, Account: c.account()}, nil
 }
 
-// At returns the base address at which a job is asked for: that of its
-// submission. One that is not today's is used only with the credential that was
-// used there.
+// At returns the base URL at which a job is polled: that of its submission. If
+// it differs from the configured one, the credential must be unchanged.
 func (c *Client) At(ref backends.Ref) (string, error) {
 	if ref.Base == c.Base || ref.Base == "" {
 		return c.Base, nil

@@ -13,7 +13,7 @@ import (
 // Names are the names that a model's input has for what a job says, by our
 // words for it: those of [jobFields], and "ext_info.<member>" and
 // "metadata.<member>" for what callers may hand through. What has no name is
-// not sent, so that nobody changes by a member of his own what was priced. A
+// not sent, so that a caller cannot change what was priced with a member of their own. A
 // name that ends in ":string" takes a number as a string.
 type Names map[string]string
 

@@ -5,11 +5,11 @@ import "strings"
 // prefixes are what names of models begin with here and nowhere else.
 var prefixes = []string{"video-", "image-"}
 
-// Models are the services' names for models, by ours.
+// Models maps the gateway's model names to the service's.
 type Models map[string]string
 
-// Name returns the service's name for a model: the one that is written down
-// for it, or else what follows "video-" or "image-" in ours.
+// Name returns the service's name for a model: the configured one, or else what
+// follows "video-" or "image-".
 func (m Models) Name(model string) string {
 	if name, written := m[model]; written {
 		return name

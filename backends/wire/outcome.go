@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Act is what a call is for.
+// Act is the purpose of a call.
 type Act int
 
 // The acts.
@@ -110,17 +110,17 @@ func outcome(act Act, status int) backends.Kind {
 	return acts[act].begun
 }
 
-// Explanation is what a service says about an error of its own.
+// Explanation is what a service says about one of its errors.
 type Explanation struct {
 	Code    string
 	Message string
 	Param   string // the service's name of the field at fault
 
-	// Reason is what the code means; empty: what the status means.
+	// Reason is the meaning of the code; if it is empty, the status decides.
 	Reason backends.Reason
 
-	// Kind is what the code means for the job, where it says more than the
-	// status does.
+	// Kind is what the code means for the job, if it says more than the status
+	// does.
 	Kind backends.Kind
 }
 
@@ -147,7 +147,7 @@ var statusReasons = map[int]backends.Reason{
 	http.StatusRequestEntityTooLarge: backends.InvalidInput,
 }
 
-// judge returns the error of an answer that is not 2xx.
+// judge returns the error of an answer whose status is not 2xx.
 func (c *Client) judge(act Act, answer Answer) *backends.Error {
 	var said Explanation
 	if c.Explain != nil && len(answer.Body) <= MaxAnswer {
@@ -156,8 +156,8 @@ func (c *Client) judge(act Act, answer Answer) *backends.Error {
 	return c.Judge(act, answer, said)
 }
 
-// Judge returns the error of an answer with what the service says about it,
-// also for services whose errors come with status 200.
+// Judge returns the error of an answer and its explanation. It also serves
+// services that report errors with status 200.
 func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error {
 	kind := cmp.Or(said.Kind, outcome(act, answer.Status))
 	reason := said.Reason
@@ -200,14 +200,14 @@ func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error
 	return e
 }
 
-// broken returns the error of a 2xx answer that cannot be read. A submission so
-// answered has most likely been accepted.
+// broken returns the error of a 2xx answer that cannot be decoded. A submission
+// with such an answer was probably accepted.
 func (c *Client) broken(act Act, why string) *backends.Error {
 	return c.failed(act, acts[act].begun, fmt.Sprintf("%s: %s: %s", c.Service, acts[act].name, why))
 }
 
-// Unreadable returns the error of a 2xx answer that is not what the service
-// answers. It does not tell what it was: that is the service's.
+// Unreadable returns the error of a 2xx answer that does not have the expected
+// form. The error does not quote the answer, which belongs to the service.
 func (c *Client) Unreadable(act Act, why string) *backends.Error {
 	return c.broken(act, "the answer cannot be read: "+why)
 }
@@ -243,8 +243,8 @@ func (c *Client) failed(act Act, kind backends.Kind, detail string) *backends.Er
 	return e
 }
 
-// Failure is [backends.Fail] without the credential, should a service repeat it, and
-// with a message that does not name the host of the service.
+// Failure is [backends.Fail] with the credential removed, and with a message
+// that does not name the host of the service.
 func (c *Client) Failure(reason backends.Reason, code, words string) *backends.Failure {
 	f := backends.Fail(reason, c.clean(code), c.clean(words))
 	if base, err := url.Parse(c.Base); err == nil {
@@ -253,8 +253,9 @@ func (c *Client) Failure(reason backends.Reason, code, words string) *backends.F
 	return f
 }
 
-// clean returns a service's text as [backends.Text] leaves it, without the
-// credential. That is taken out first: half of it may be left by a cut.
+// clean returns a service's text as [backends.Text] does, without the
+// credential. The credential is removed first, because cutting the text could
+// leave half of it.
 func (c *Client) clean(text string) string {
 	if secret := c.Secret.Reveal(); secret != "" {
 		text = strings.ReplaceAll(text, secret, c.Secret.String())
@@ -265,9 +266,9 @@ func (c *Client) clean(text string) string {
 // maxRetryAfter is the longest wait that a service can ask for.
 const maxRetryAfter = time.Hour
 
-// RetryAfter reads the header of that name (RFC 9110, section 10.2.3): seconds,
-// or a date, which is counted from the answer's own. Zero: it is absent or
-// cannot be read. It is at most an hour.
+// RetryAfter reads the Retry-After header (RFC 9110, section 10.2.3): seconds,
+// or a date relative to that of the answer. It returns zero if the header is
+// absent or invalid, and at most an hour.
 func RetryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(text, 10, 63); err == nil {

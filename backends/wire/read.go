@@ -11,12 +11,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// maxLink is the greatest length of a result's address: those of signed links
-// reach some KiB.
+// maxLink is the maximum length of a result's URL. Signed links have up to some
+// KiB.
 const maxLink = 8192
 
-// Decode reads the JSON object of a 2xx answer. Members that nobody asked for
-// are left alone: services add some at any time.
+// Decode decodes the JSON object of a 2xx answer. It ignores unknown members,
+// because services add some at any time.
 func (c *Client) Decode(act Act, answer Answer, into any) error {
 	body := bytes.TrimSpace(answer.Body)
 	if len(body) == 0 || body[0] != '{' {
@@ -28,7 +28,7 @@ func (c *Client) Decode(act Act, answer Answer, into any) error {
 	return nil
 }
 
-// Encode writes a request's body. HTML characters stay as they are.
+// Encode returns the body of a request. It does not escape HTML characters.
 func Encode(body any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -39,8 +39,8 @@ func Encode(body any) ([]byte, error) {
 	return bytes.TrimRight(text.Bytes(), "\n"), nil
 }
 
-// Text is a string in an answer that must not make the rest unreadable: what
-// is no string is "".
+// Text is a string in an answer. A value of another type is decoded as "", so
+// that it does not make the rest unreadable.
 type Text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -53,9 +53,9 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Number is a number in an answer that must not make the rest unreadable. It
-// may be written as a string, and with a percent sign, as "50%"; what is no
-// finite number is 0.
+// Number is a number in an answer. It may be written as a string, also with a
+// percent sign such as "50%". Anything but a finite number is decoded as 0, so
+// that it does not make the rest unreadable.
 type Number float64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -103,8 +103,8 @@ func Cost(raw json.RawMessage, unit string) backends.Cost {
 	return backends.Cost{Amount: amount, Unit: unit}
 }
 
-// Link returns the address of a result, or "" for what is no absolute http or
-// https address without credentials.
+// Link returns the URL of a result, or "" if text is not an absolute http or
+// https URL without credentials.
 func Link(text string) string {
 	if len(text) > maxLink || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
@@ -182,8 +182,8 @@ func Strings(texts []Text) []string {
 	return list
 }
 
-// Object is an object in an answer that must not make the rest unreadable: what
-// is no object is empty.
+// Object is an object in an answer. A value of another type is decoded as
+// empty, so that it does not make the rest unreadable.
 type Object map[string]json.RawMessage
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -11,20 +11,19 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// Tolerance is how far from now a signed notification may lie, in the past and
-// in the future.
+// Tolerance is the largest difference between the time of a signed notification
+// and now, in the past and in the future.
 const Tolerance = 300 * time.Second
 
-// errUnsigned is why a notification is refused. It does not say which check
-// failed.
+// errUnsigned rejects a notification. It does not say which check failed.
 var errUnsigned = errors.New("the notification is not signed, or not in time")
 
-// CheckWebhook checks a notification that is signed as Standard Webhooks has it:
-// HMAC-SHA256 over id, time and body, any one of several signatures being
-// enough. Without a secret none is good.
+// CheckWebhook verifies a notification that is signed as Standard Webhooks
+// defines: HMAC-SHA256 over id, time and body. One valid signature of several
+// is enough. Without a secret it rejects everything.
 func CheckWebhook(n backends.Notification, secret settings.Secret) error {
 	key, signatures, err := webhookHead(n, secret)
 	if err != nil {
@@ -42,8 +41,8 @@ func CheckWebhook(n backends.Notification, secret settings.Secret) error {
 	return errUnsigned
 }
 
-// CheckWebhookHead checks what [CheckWebhook] checks without the body. Without a secret it
-// returns [backends.ErrNoNotices].
+// CheckWebhookHead makes the checks of [CheckWebhook] that do not need the
+// body. Without a secret it returns [backends.ErrNoNotices].
 func CheckWebhookHead(n backends.Notification, secret settings.Secret) error {
 	_, _, err := webhookHead(n, secret)
 	return err
@@ -79,7 +78,7 @@ func webhookHead(n backends.Notification, secret settings.Secret) (key []byte, s
 	return key, signatures, nil
 }
 
-// CheckSecret refuses a secret that can sign no webhook.
+// CheckSecret returns an error if the secret cannot sign webhooks.
 func CheckSecret(secret settings.Secret) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
 	if err != nil || len(key) < 16 {

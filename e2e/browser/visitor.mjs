@@ -1,4 +1,4 @@
-// A visitor is somebody at a browser of his own: a context without cookies, one
+// A visitor is a user with a browser of their own: a context without cookies, one
 // page, and an authenticator in the device.
 
 export class Visitor {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 func TestAStreamThatBreaksOffIsChargedOnlyIfContentCame(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // reported is a call with its answer, what it costs at prices, and on what the bill

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // loggedCall is a call as its user sees it.

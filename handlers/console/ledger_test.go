@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // line is a line of an account.

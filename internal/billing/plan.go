@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Plan is what is sold as a subscription: so much money to spend on calls, for

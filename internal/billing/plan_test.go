@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // starter is a plan with every field that has no default.

@@ -1,5 +1,6 @@
-// Package calendar counts in the units in which plans are sold and budgets
-// start anew: days, weeks, months and years of the calendar, in UTC.
+// Package calendar computes the periods of plans and budgets: days, weeks,
+// months and years of the calendar, in UTC. It imports the standard library
+// alone.
 package calendar
 
 import (

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// OnDisconnect is what becomes of a call whose caller disconnects before the end
-// of the answer: the call to the backend is cancelled, or finishes without the
-// caller. Its text is `cancel`, or `finish` and the longest time for which the
-// call may run on, as in `finish 5m`. The zero value leaves the decision to the
-// level above: of a price to the global option, of that to the defaults of
+// OnDisconnect says what happens to a call whose client disconnects before the
+// end of the answer: the call to the backend is cancelled, or finishes without
+// the client. Its text is `cancel`, or `finish` and the longest time for which
+// the call may continue, such as `finish 5m`. The zero value of a price selects
+// the global option, and that of the global option the defaults of
 // [Price.FinishFor].
 type OnDisconnect struct {
 	set    bool
@@ -24,10 +24,11 @@ const (
 	finishUnseen = 30 * time.Second // of streams that have, where their content does not show the whole cost
 )
 
-// maxFinish bounds the time for which a call may run on without its caller.
+// maxFinish is the longest time for which a call may continue without its
+// client.
 const maxFinish = 24 * time.Hour
 
-// ParseOnDisconnect reads the words of a configuration.
+// ParseOnDisconnect parses the words of a configuration.
 func ParseOnDisconnect(words ...string) (OnDisconnect, error) {
 	switch {
 	case len(words) == 1 && words[0] == "cancel":
@@ -56,13 +57,14 @@ func (d OnDisconnect) MarshalText() ([]byte, error) {
 	return []byte("finish " + d.finish.String()), nil
 }
 
-// FinishFor returns for how long a call at the price p may run on after its
-// caller has disconnected; zero means that it is cancelled. The price's own word
-// counts before the global one. Without either, a call runs on as long as it is
-// no stream or its stream has shown no content; with content it is cancelled,
-// unless a part of its cost is unseen until the final usage report: because
-// p has a price of reasoning, or because the request or the answer has something
-// that the delivered text does not measure; see [Ask.CostsUnseen].
+// FinishFor returns for how long a call at price p may continue after its
+// client has disconnected; zero means that it is cancelled. The price's own
+// setting takes precedence over the global one. Without either, a call
+// continues if it is no stream or its stream has shown no content. With content
+// it is cancelled, unless a part of its cost is unknown until the final usage
+// report: because p has a price of reasoning, or because the request or the
+// answer contains something that the delivered text does not measure; see
+// [Ask.CostsUnseen].
 func (p *Price) FinishFor(global OnDisconnect, stream, shown, unseen bool) time.Duration {
 	switch {
 	case p.OnDisconnect.set:

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Models finds what belongs to a model that generates, by its name with or
-// without the word of its kind: `video-wan-2.2` is `wan-2.2` for videos. A pattern
-// that begins with `video-` or `image-` names models of that kind, any other one
-// what follows these in the names of both. An exact name goes before a prefix, a
-// longer prefix before a shorter one, and one kind before both. The zero value is
-// empty and ready to use.
+// Models maps generation models to values, by name with or without the word of
+// the kind: `video-wan-2.2` is `wan-2.2` for videos. A pattern that begins with
+// `video-` or `image-` matches models of that kind; any other pattern matches
+// the rest of the name for both kinds. An exact name takes precedence over a
+// prefix, a longer prefix over a shorter one, and one kind over both. The zero
+// value is empty and ready to use.
 type Models[T any] struct {
 	entries []entry[T] // the one that goes first is first
 }
 
-// entry is one pattern, without the word of its kind.
+// entry is one pattern without the word of its kind.
 type entry[T any] struct {
 	kind    Kind // empty: both
 	pattern Pattern
 	of      T
 }
 
-// Add adds what belongs to the models of a pattern, and returns false when there
-// is something for the same models already, which it then returns.
+// Add adds the value of a pattern. If there is already a value for the same
+// models, Add returns that value and false.
 func (m *Models[T]) Add(p Pattern, of T) (before T, ok bool) {
 	e := entry[T]{pattern: p, of: of}
 	e.kind, e.pattern = split(p)
@@ -36,7 +36,8 @@ func (m *Models[T]) Add(p Pattern, of T) (before T, ok bool) {
 	return before, true
 }
 
-// split takes the word of its kind from a pattern; empty when it has none.
+// split separates the word of the kind from a pattern; it is empty if there is
+// none.
 func split(p Pattern) (Kind, Pattern) {
 	for _, kind := range []Kind{Video, Image} {
 		if rest, ok := strings.CutPrefix(string(p), string(kind)+"-"); ok {
@@ -57,7 +58,7 @@ func (e entry[T]) compare(o entry[T]) int {
 	)
 }
 
-// Find returns what belongs to a model of a kind; false when nothing does.
+// Find returns the value of a model of a kind, or false if there is none.
 func (m *Models[T]) Find(kind Kind, model string) (of T, ok bool) {
 	name := bareName(kind, model)
 	for _, e := range m.entries {
@@ -76,7 +77,7 @@ func (m *Models[T]) Bars(kind Kind, model string) bool {
 	})
 }
 
-// bareName is the name of a model without the word of its kind.
+// bareName returns the name of a model without the word of its kind.
 func bareName(kind Kind, model string) string { return strings.TrimPrefix(model, string(kind)+"-") }
 
 // Len returns the number of patterns.

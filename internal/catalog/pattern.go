@@ -1,4 +1,8 @@
-// Package catalog maps the names of models to what is known about them.
+// Package catalog knows models by their name patterns: their families, prices
+// and estimates. A [Pattern] matches names; the other types map a name to the
+// family that says which options a model has, to the [Price] of a call or task,
+// and to the greatest amount that a call can cost before it begins. The package
+// computes, and stores nothing.
 package catalog
 
 import (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Price is what calls of the models it names cost, in the configured currency.

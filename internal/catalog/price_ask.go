@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// Ask is what a call asks for, as far as it decides the greatest price.
+// Ask describes what a call requests, as far as it decides the greatest price.
 type Ask struct {
 	Model        string // as the body names it
 	BodyBytes    int64  // of the request body, without what the following two count

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Bounds are the limits within which a call is reserved for and charged,

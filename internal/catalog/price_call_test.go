@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Charge is what a call costs by the report of its backend.

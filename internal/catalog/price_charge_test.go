@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // gpt is a price with all words. A token of input costs a nano-unit, one of

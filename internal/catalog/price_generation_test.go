@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // units is a price in thousandths, so that a test reads them as whole numbers.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Above are the prices of a whole call whose prompt has more than Tokens tokens,

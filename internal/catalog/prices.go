@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Prices is a set of prices by which models are looked up. It never changes,
-// so that a call may keep the price it began with.
+// Prices is an immutable set of prices, looked up by model. A call may keep the
+// price that it began with.
 type Prices struct {
 	exact    map[string]*Price
 	prefixes []prefix // sorted
@@ -21,8 +21,8 @@ type prefix struct {
 	parent int // the longest other prefix that text begins with; -1: none
 }
 
-// NewPrices makes a set of rows that are valid each, and refuses two for the
-// same pattern.
+// NewPrices returns a set of valid rows. Two rows for the same pattern are an
+// error.
 func NewPrices(rows []Price) (*Prices, error) {
 	ps := &Prices{exact: make(map[string]*Price)}
 	seen := make(map[Pattern]bool, len(rows))
@@ -50,8 +50,8 @@ func NewPrices(rows []Price) (*Prices, error) {
 	return ps, nil
 }
 
-// Find returns the price of a model: that of its exact name, else that of the
-// longest prefix. A model that this prefix bars has no price.
+// Find returns the price of a model: that of its exact name, or else of the
+// longest matching prefix. A model that this prefix bars has no price.
 func (ps *Prices) Find(model string) (*Price, bool) {
 	if p, ok := ps.exact[model]; ok {
 		return p, true
@@ -64,7 +64,7 @@ func (ps *Prices) Find(model string) (*Price, bool) {
 }
 
 // Bars reports whether model has no price because a prefix bars it; see
-// [Pattern.Bars]. Such a model is not free, even where models without a price are.
+// [Pattern.Bars]. Such a model is not free, even if models without a price are.
 func (ps *Prices) Bars(model string) bool {
 	if _, ok := ps.exact[model]; ok {
 		return false

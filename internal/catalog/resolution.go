@@ -21,11 +21,11 @@ const widest = 24
 // tolerance is by how much a side may differ, in a hundred.
 const tolerance = 3
 
-// ResolutionOf names the resolution of a video of so many pixels, and returns
-// false when it is not one of the common ones. Its shorter side may differ by
-// three in a hundred: encoders want multiples of 16, so that 1080 lines are often
-// 1088, and 720 are 704. One that is longer than the common shapes of its
-// resolution has more pixels than what is meant by the name, and has none.
+// ResolutionOf returns the name of a video's resolution, or false if its size
+// is not a common one. The shorter side may differ by 3 %, because encoders
+// require multiples of 16: 1080 lines are often 1088, and 720 are 704. A video
+// that is longer than the common shapes of its resolution has more pixels than
+// the name means, so it has no name.
 func ResolutionOf(width, height int) (string, bool) {
 	lines, longer := min(width, height), max(width, height)
 	for _, r := range resolutions {
@@ -42,8 +42,8 @@ func ResolutionOf(width, height int) (string, bool) {
 // longest is the longer side of the widest common shape of so many lines.
 func longest(lines int) int { return lines * widest * (100 + tolerance) / 1000 }
 
-// NameSize names any size in pixels: by its resolution where it is a common one,
-// else by the number of its lines, as 600P, and by both sides where it is longer
+// NameSize names any size in pixels: by its resolution if that is a common one,
+// else by the number of lines, such as 600P, and by both sides if it is longer
 // than any common shape.
 func NameSize(width, height int) string {
 	if name, ok := ResolutionOf(width, height); ok {
@@ -56,8 +56,7 @@ func NameSize(width, height int) string {
 	return fmt.Sprintf("%dP", lines)
 }
 
-// CommonResolution tells whether name is one that [ResolutionOf] returns, in any
-// case.
+// CommonResolution reports whether [ResolutionOf] returns name, in any case.
 func CommonResolution(name string) bool {
 	for _, r := range resolutions {
 		if strings.EqualFold(r.name, name) {

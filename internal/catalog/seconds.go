@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Seconds is the length of a video in millionths of a second, so that parts of
-// a second are priced without a float. In JSON it is a number of seconds: 8 or
+// Seconds is the length of a video in microseconds, so that parts of a second
+// are priced without floating point. In JSON it is a number of seconds: 8 or
 // 5.5.
 type Seconds int64
 
@@ -18,11 +18,11 @@ const (
 	// Second is one second.
 	Second Seconds = 1_000_000
 
-	// MaxSeconds is the longest video that anybody can ask for: a day.
+	// MaxSeconds is the longest video that a caller can request: a day.
 	MaxSeconds = 24 * 60 * 60 * Second
 )
 
-// errSeconds is what a length must be: the rest of a sentence about a parameter.
+// errSeconds describes a valid length; it ends a sentence about a parameter.
 var errSeconds = fault.New(fault.InvalidParameter, "must be a number of seconds greater than 0 and up to 86400, with at most six decimal places")
 
 // ParseSeconds reads a JSON number of seconds, within [MaxSeconds] and exact.
@@ -56,7 +56,8 @@ func (s Seconds) String() string {
 	return strings.TrimRight(fmt.Sprintf("%d.%06d", whole, part), "0")
 }
 
-// Whole tells how many seconds s is, and false when there is a part of one left.
+// Whole returns the number of seconds, or false if s is not a whole number of
+// them.
 func (s Seconds) Whole() (int, bool) { return int(s / Second), s%Second == 0 }
 
 // MarshalJSON writes a number of seconds.

@@ -1,6 +1,6 @@
-// Package egress holds what the gateway asks of an address that a user gave,
-// before and while it is dialled. The way in is a text check, [CheckURL], that
-// needs no network; the way out is the client of a [Guard], which looks at the
+// Package egress protects the operator's network when the gateway connects to
+// an address that a user gave. [CheckURL] checks the text of the address before
+// it is stored and needs no network. The client of a [Guard] checks the IP
 // address of the connection itself, so that no name, redirect, proxy or second
 // answer of a resolver leads to the operator's own network.
 package egress

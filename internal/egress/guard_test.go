@@ -156,7 +156,7 @@ func TestANameThatChangesItsAddressIsJudgedByTheOneDialled(t *testing.T) {
 	tr := newTrap(t, ok)
 	rebinding := answering(func(n int64) string {
 		if n == 1 {
-			return "8.8.8.8" // for whoever looks before he dials
+			return "8.8.8.8" // the answer to a look-up before the connection
 		}
 		return "127.0.0.1"
 	})

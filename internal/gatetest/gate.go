@@ -1,11 +1,11 @@
-// Package gatetest runs the gate as it is in production, for tests: a real
-// Caddy in this process, started from a Caddyfile, over a store in memory,
-// before a backend that does what a test tells it and remembers what it was
-// sent.
+// Package gatetest runs the gateway in tests as in production: a real Caddy in
+// this process, started from a Caddyfile, with a store in memory and a backend
+// that answers as the test says and records what it receives.
 //
-// Caddy is one for the process, so one Gate runs at a time: [Start] waits for
-// the test that has it. Subtests of one test share their Gate and may be
-// parallel; what they send is told apart by the model and the key they use.
+// Caddy is a process-wide singleton, so one Gate runs at a time: [Start] waits
+// until the previous test has ended. Subtests of one test share their Gate and
+// may be parallel; their requests are distinguished by model and key. Only
+// tests import this package.
 package gatetest
 
 import (

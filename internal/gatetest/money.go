@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Wallet is what a user has, as the admin endpoint shows it.
@@ -29,8 +29,8 @@ func (g *Gate) Wallet(t testing.TB, user string) (w Wallet) {
 	return w
 }
 
-// WalletAtRest returns what a user has when no call of his is under way: a call
-// is settled a little after its caller has the answer.
+// WalletAtRest returns the wallet of a user after all their calls have settled:
+// a call settles a little after its caller has the answer.
 func (g *Gate) WalletAtRest(t testing.TB, user string) Wallet {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; {

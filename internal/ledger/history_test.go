@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // The history that Verify is tried on has a bit of everything, in whole units of

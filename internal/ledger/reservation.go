@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Budget is a cap on what is spent under a scope in a period. It is never a

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 var harmsToAccounts = []harm{

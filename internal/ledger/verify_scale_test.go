@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 var verifyEntries = flag.Int64("verify.entries", 3000, "how many entries the large store has that Verify is tried on")

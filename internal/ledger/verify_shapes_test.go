@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 

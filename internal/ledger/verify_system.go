@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // systemAccounts are the system accounts, each with what the legs of all transfers

@@ -22,16 +22,17 @@ const draftSuffix = ".part"
 
 // directory is a [Place] in the file system: <path>/<a>/<b>/<name>, where a and
 // b are the first characters of the name, so that a million files are about a
-// thousand to a folder.
+// thousand per folder.
 type directory struct {
 	path  string
 	min   uint64 // bytes that stay free; 0: see minimum
 	space func(path string) (free, size uint64, err error)
 }
 
-// Dir returns the place in the directory at path, of which at least minFree
-// bytes stay free. Zero is 1 GiB or a fiftieth of the disk, whichever is more: a
-// store beside it needs room still when there is none for copies.
+// Dir returns the place in the directory at path, which leaves at least minFree
+// bytes of the disk free. Zero selects 1 GiB or a fiftieth of the disk,
+// whichever is more, because a store on the same disk still needs space when
+// copies do not fit.
 func Dir(path string, minFree int64) Place {
 	return &directory{path: path, min: uint64(max(0, minFree)), space: spaceAt}
 }
@@ -40,13 +41,14 @@ func (d *directory) String() string { return "the directory " + d.path }
 
 const leastFree = 1 << 30
 
-// minimum is how much stays free on a disk of a size.
+// minimum returns how much of a disk of this size must stay free.
 func (d *directory) minimum(size uint64) uint64 {
 	return cmp.Or(d.min, max(leastFree, size/50))
 }
 
-// Prepare makes the directory, and closes it to other users. One that holds
-// anything else was named by mistake, and is left alone.
+// Prepare creates the directory and removes the access of other users. It
+// refuses a directory that holds anything else, because its name was probably a
+// mistake.
 func (d *directory) Prepare() error {
 	if err := makeDirectory(d.path); err != nil {
 		return err
@@ -70,14 +72,14 @@ func (d *directory) Prepare() error {
 	return nil
 }
 
-// isFolder tells whether a name is that of a folder of ours: one character of a
-// file's name.
+// isFolder reports whether a name is that of a folder of the place: one
+// character of a file's name.
 func isFolder(name string) bool {
 	return len(name) == 1 && IsName(strings.Repeat(name, nameDigits))
 }
 
-// makeDirectory makes a directory and what is missing above it. A name is
-// durable when the directory it stands in has been synced.
+// makeDirectory creates a directory and its missing parents. A name is durable
+// after the directory that contains it has been synced.
 func makeDirectory(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -141,8 +143,8 @@ func (d *directory) Open(_ context.Context, name string) (io.ReadSeekCloser, err
 	return file, nil
 }
 
-// absent is [fs.ErrNotExist] for a file that is not there. Where the whole place
-// is missing, as on a disk that is not mounted, nothing can be said of a file.
+// absent returns [fs.ErrNotExist] for a missing file. If the whole place is
+// missing, as on a disk that is not mounted, the state of the file is unknown.
 func (d *directory) absent(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -195,7 +197,8 @@ func (d *directory) List(ctx context.Context, after string, limit int) (list []E
 	return list, "", nil
 }
 
-// listFolder adds what lies in one folder, whole: it is about a thousand files.
+// listFolder adds the whole content of one folder, which is about a thousand
+// files.
 func (d *directory) listFolder(list []Entry, folder, after string) ([]Entry, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -218,7 +221,7 @@ func (d *directory) listFolder(list []Entry, folder, after string) ([]Entry, err
 	return list, nil
 }
 
-// fileDraft is a file beside the one that it will be.
+// fileDraft is a draft beside its future file.
 type fileDraft struct {
 	directory *directory
 	name      string
@@ -226,7 +229,7 @@ type fileDraft struct {
 	closed    bool
 }
 
-// cut leaves the first from bytes.
+// cut truncates the draft to from bytes.
 func (f *fileDraft) cut(from int64) error {
 	info, err := f.file.Stat()
 	if err != nil {

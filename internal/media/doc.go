@@ -1,24 +1,22 @@
-// Package media keeps copies of what generation tasks have made, since the links
-// of a service may end within the hour, and gives them out for seven days.
-//
-// # A file
+// Package media keeps copies of the results of generation tasks, because the
+// links of a service may expire within an hour, and serves them for seven days.
+// An [Archive] owns the files and their records; a [Place] stores the bytes, in
+// a directory ([Dir]) or in a bucket ([S3]).
 //
 // A file has a name of 128 random bits, which is its only secret. The name is
-// drawn once for each result of a task and is in the store before the first byte
-// is asked for, so that a copy which was broken off, by an error or by the end of
-// the process, is made under the same name. The bytes go to a draft, which a
-// [Place] makes the file in one durable step; only then does the record say that
-// it is kept. So nothing is told as kept that a power cut could take.
+// stored before the first byte is requested, so that a copy which an error or
+// the end of the process interrupts continues under the same name. The bytes go
+// to a draft, which the place turns into the file in one durable step; only
+// then does the record say that the file is kept. So a power failure cannot
+// take a file that was reported as kept.
 //
-// A draft is gone on with where the service can serve the rest of what it served
-// before (RFC 9110, section 13.1.5), else it is begun anew. How much of it is
-// durable stands in the record.
+// If the service can serve the rest of the same content (RFC 9110, section
+// 13.1.5), a draft is continued, otherwise it is begun again. The record says
+// how much of it is durable.
 //
-// # Its end
-//
-// Seven days after it was kept a file is refused as gone, and [Archive.Sweep]
-// removes it. The record stays as long as tasks do, so that an old link says
-// what has happened. Drafts that nobody goes on with are removed within hours.
-// A file that no record knows, as a store has that was restored from a backup, is
-// left alone until it is older than any file is kept: then it is nobody's.
+// Seven days after it was kept, a file is refused as gone, and [Archive.Sweep]
+// removes it. The record stays as long as the task, so that an old link can say
+// what has happened. Abandoned drafts are removed within hours. A file without
+// a record, such as one from before the store was restored from a backup, is
+// removed only when it is older than any file is kept.
 package media

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// keepFor bounds one Keep. What it has copied by then is gone on with by the
-	// next.
+	// keepFor is the longest duration of one Keep. The next Keep continues what
+	// it has copied.
 	keepFor = time.Hour
 
-	// draftFor is how long a draft is kept: longer than the engine goes on trying,
-	// which is for an hour and the Keep that then is under way.
+	// draftFor is how long a draft is kept. It is longer than the task engine
+	// retries: an hour, and the Keep that is running then.
 	draftFor = 4 * time.Hour
 )
 
 // Keep copies the results of a task and returns the links to the copies. It
 // implements [task.Keeper]. Its error is for the operator's log: it may name
-// hosts, and holds no link.
+// hosts, and contains no link.
 func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	c := a.config.Load()
 	if c.Place == nil {
@@ -61,8 +61,8 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	return links, nil
 }
 
-// claim returns the records of a task's results, one for each, and makes those
-// that there are not.
+// claim returns the records of a task's results, one for each, and creates
+// those that are missing.
 func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record, err error) {
 	complete := func(r storage.Reader) (bool, error) {
 		have, err := resultsOf(r, k.Task)
@@ -130,8 +130,8 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 	return next, nil
 }
 
-// copy makes the file of a record, unless it is there already: then the process
-// ended between that and its note.
+// copy makes the file of a record. If the file exists already, because the
+// process ended before the record was updated, copy only updates the record.
 func (a *Archive) copy(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
 	size, err := c.Place.Size(ctx, rec.Name)
 	switch {

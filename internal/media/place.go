@@ -9,56 +9,57 @@ import (
 	"time"
 )
 
-// Place is where files lie: see [Dir] and [S3]. A file has a name as [IsName]
-// knows it, is written once and never changed. Methods are called by many
-// goroutines at once, those for one name by one at a time, but that a file may
-// be read by any number.
+// Place stores files: see [Dir] and [S3]. A file has a name as [IsName] allows,
+// is written once and never changed. Methods may be called concurrently, but
+// for one name by one goroutine at a time, except that any number may read a
+// file.
 type Place interface {
-	// String tells an operator where it is.
+	// String returns the location, for operators.
 	String() string
 
-	// Prepare makes the place ready. It is called by each configuration.
+	// Prepare makes the place ready. Each configuration calls it.
 	Prepare() error
 
-	// Room returns an error where there is no room for so many bytes more.
+	// Room returns an error if there is no space for this many more bytes.
 	Room(size int64) error
 
-	// Draft begins the file of a name, or goes on with the draft that there is
-	// behind its first from bytes. Its error wraps [errNoDraft] when it has not
-	// that many. Writes end with the context.
+	// Draft begins the file of a name, or continues its draft after the first
+	// from bytes. It returns an error that wraps [errNoDraft] if the draft is
+	// shorter. Writes fail when ctx ends.
 	Draft(ctx context.Context, name string, from int64) (Draft, error)
 
-	// Size returns the size of a file. The error is [fs.ErrNotExist] where there
-	// is none; a draft is none.
+	// Size returns the size of a file. The error is [fs.ErrNotExist] if there
+	// is none; a draft does not count.
 	Size(ctx context.Context, name string) (int64, error)
 
-	// Open opens a file. The context holds as long as it is read. The error is
-	// [fs.ErrNotExist] where there is none.
+	// Open opens a file. ctx is valid as long as the file is read. The error is
+	// [fs.ErrNotExist] if there is none.
 	Open(ctx context.Context, name string) (io.ReadSeekCloser, error)
 
-	// Remove removes the file and the draft of a name, where they are.
+	// Remove removes the file and the draft of a name, if they exist.
 	Remove(ctx context.Context, name string) error
 
-	// List returns files and drafts that come after a name or a next of an earlier
-	// List, about limit of them, and what comes next: empty at the end. It may name
-	// twice what has a file and a draft, and may return none before the end.
+	// List returns about limit files and drafts after a name or after the next
+	// of an earlier List, and a cursor, which is empty at the end. It may
+	// return a name twice if it has a file and a draft, and may return none
+	// before the end.
 	List(ctx context.Context, after string, limit int) (list []Entry, next string, err error)
 }
 
-// Draft is a file that is being written. It is used by one goroutine.
+// Draft is a file that is being written, by one goroutine.
 type Draft interface {
-	// Write adds to the draft. It returns an error that wraps [errNoRoom] rather
-	// than to take the room that others need.
+	// Write adds to the draft. It returns an error that wraps [errNoRoom] if
+	// the bytes would use space that must stay free.
 	io.Writer
 
-	// Sync makes durable what it can of what was written, and returns up to
-	// where one may go on.
+	// Sync makes durable what it can, and returns the offset from which the
+	// draft can be continued.
 	Sync() (int64, error)
 
-	// Commit makes the draft the file, durably.
+	// Commit durably turns the draft into the file.
 	Commit() error
 
-	// Close leaves the draft as it is. It does no harm after Commit.
+	// Close leaves the draft as it is. It has no effect after Commit.
 	Close() error
 }
 
@@ -99,7 +100,7 @@ func probe(ctx context.Context, place Place, name string) (err error) {
 	defer file.Close()
 	read, err := io.ReadAll(io.LimitReader(file, 1<<10))
 	if err == nil && !bytes.Equal(read, content) {
-		err = errors.New("it reads otherwise than it was written")
+		err = errors.New("its content differs from what was written")
 	}
 	if err != nil {
 		return fmt.Errorf("reading a file: %w", err)

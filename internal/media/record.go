@@ -13,44 +13,45 @@ import (
 type record struct {
 	Name    string `json:"name"`
 	Task    string `json:"task"`
-	Index   int    `json:"index"` // of the result among those of the task
+	Index   int    `json:"index"` // of the result in the task
 	Key     string `json:"key"`
 	User    string `json:"user"`
-	Created int64  `json:"created"` // when the name was drawn
+	Created int64  `json:"created"` // when the name was generated
 
-	// Draft is how far the copy is; the zero value when it is made.
+	// Draft is how far the copy is; the zero value when it is complete.
 	Draft progress `json:"draft,omitzero"`
 
-	// What follows is set when the file is kept.
+	// The fields below are set when the file is kept.
 	MediaName string `json:"media_name,omitempty"`
 	Type      string `json:"type,omitempty"`
 	Size      int64  `json:"size,omitempty"`
 	Kept      int64  `json:"kept,omitempty"`
-	GoneAt    int64  `json:"gone_at,omitempty"` // from then on it is refused
+	GoneAt    int64  `json:"gone_at,omitempty"` // from then on requests are refused
 
-	// End is when the file, or the draft, is to be removed; zero when it has been.
+	// End is when the file, or the draft, must be removed; zero after it has
+	// been.
 	End int64 `json:"end,omitempty"`
 
-	fresh bool // the name was drawn just now: nothing lies there
+	fresh bool // the name is new: the place has no file or draft of it
 }
 
-// progress is what it takes to go on with a draft.
+// progress is the state that is needed to continue a draft.
 type progress struct {
-	Durable   int64  `json:"durable,omitempty"`   // bytes that are there
+	Durable   int64  `json:"durable,omitempty"`   // bytes that are durable
 	Source    string `json:"source,omitempty"`    // hash of the address they came from
 	Validator string `json:"validator,omitempty"` // of If-Range
-	Total     int64  `json:"total,omitempty"`     // size of the result; -1: not told
+	Total     int64  `json:"total,omitempty"`     // size of the result; -1: unknown
 	Type      string `json:"type,omitempty"`      // the media type, by the first bytes
 
-	// Refused is the bound that the result was larger than. It is not asked for
-	// again unless the bound is another.
+	// Refused is the size limit that the result exceeded. The result is not
+	// requested again unless the limit changes.
 	Refused int64 `json:"refused,omitempty"`
 }
 
-// kept tells whether the file is there for good, until it is gone.
+// kept reports whether the file is complete.
 func (r *record) kept() bool { return r.Kept != 0 }
 
-// files are the records of files, and what leads to them.
+// files is the table of file records.
 var files = table.Table[record]{
 	Name:    "media",
 	Key:     func(r *record) table.Key { return table.Key{r.Name} },
@@ -59,13 +60,13 @@ var files = table.Table[record]{
 }
 
 var (
-	// ofTask holds the results of a task in their order.
+	// ofTask lists the results of a task in their order.
 	ofTask = table.Index[record]{
 		Name:   "mediatask",
 		Fields: func(r *record) table.Key { return table.Key{r.Task, int64(r.Index)} },
 	}
 
-	// ending holds what is to be removed, by when.
+	// ending lists what must be removed, by time.
 	ending = table.Index[record]{Name: "mediaend", Fields: func(r *record) table.Key {
 		if r.End == 0 {
 			return nil
@@ -73,7 +74,7 @@ var (
 		return table.Key{r.End}
 	}}
 
-	// past holds the kept files that were removed, by when they were kept.
+	// past lists the kept files that were removed, by the time they were kept.
 	past = table.Index[record]{Name: "mediapast", Fields: func(r *record) table.Key {
 		if r.End != 0 || !r.kept() {
 			return nil

@@ -31,34 +31,34 @@ const (
 	sweepFor  = 5 * time.Second
 	removeFor = 20 * time.Second
 
-	// removeAgain is when the removal of a file is tried again that failed.
+	// removeAgain is when a failed removal is tried again.
 	removeAgain = time.Hour
 
-	// strangeAfter is how old a file without a record must be to be removed: older
-	// than any store keeps one, so that it is not another's, nor one of a store that
-	// will be put back.
+	// strangeAfter is how old a file without a record must be to be removed. It
+	// is older than any store keeps a file, so the file cannot belong to
+	// another store, or to one that will be restored.
 	strangeAfter = Retention + 24*time.Hour
 
-	// roundEvery is how often all files are looked at.
+	// roundEvery is how often all files are checked.
 	roundEvery = 24 * time.Hour
 )
 
-// round is how far the present round over all files is.
+// round is the position of the current pass over all files.
 type round struct {
 	mu    sync.Mutex
-	after string // where to go on; empty: at the beginning
-	next  int64  // before this no round begins
+	after string // cursor; empty: at the beginning
+	next  int64  // no pass begins before this time
 }
 
-// Sweep removes the files whose time is over, and the drafts that nobody goes on
-// with; forgets the records of files that are kept no longer; and removes files
-// that nobody knows. It is called now and then and does a bounded part of it.
+// Sweep removes expired files and abandoned drafts, deletes the records of
+// files that are no longer kept, and removes files without a record. It is
+// called periodically and does a limited part of the work.
 func (a *Archive) Sweep(ctx context.Context) error {
 	c := a.config.Load()
 	return errors.Join(a.sweepFiles(ctx, c), a.sweepRecords(ctx, c), a.sweepStrangers(ctx, c))
 }
 
-// sweepFiles removes files and drafts that are due, for a while.
+// sweepFiles removes expired files and drafts, for a limited time.
 func (a *Archive) sweepFiles(ctx context.Context, c *config) error {
 	if c.Place == nil {
 		return nil
@@ -71,8 +71,8 @@ func (a *Archive) sweepFiles(ctx context.Context, c *config) error {
 	}
 }
 
-// sweepSome removes some of the files and drafts that are due, and returns how
-// many it looked after.
+// sweepSome removes some of the expired files and drafts, and returns how many
+// it processed.
 func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 	due, unread, err := a.due(ctx)
 	if err != nil || len(due) == 0 {
@@ -108,9 +108,10 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 	return len(due), a.noteRemoved(ctx, due, again)
 }
 
-// readable returns the first records of a range, at most limit of them, beside an
-// error that counts the unreadable ones that it passed over. It gives up after
-// mostUnreadable of these. The error does not name them: a name is a way in.
+// readable returns the first records of a range, at most limit, and an error
+// that counts the unreadable records that it skipped. It stops after
+// mostUnreadable of these. The error does not name them, because a name gives
+// access to the file.
 func readable(r storage.Reader, in table.Range, limit int) (list []*record, unread, err error) {
 	bad := 0
 	for rec, err := range files.Scan(r, in) {
@@ -130,8 +131,8 @@ func readable(r storage.Reader, in table.Range, limit int) (list []*record, unre
 	return list, unread, nil
 }
 
-// due returns the records of files and drafts whose end has come, beside an error
-// of those that cannot be read.
+// due returns the records of expired files and drafts, and an error for those
+// that cannot be read.
 func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	err = a.view(ctx, func(r storage.Reader) error {
 		due, unread, err = readable(r, ending.Under().Before(a.now()+1), mostFiles)
@@ -140,8 +141,8 @@ func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	return due, unread, err
 }
 
-// idle returns those of the records on whose tasks nobody else works, and keeps
-// others from it until leave is called.
+// idle returns the records whose tasks have no other work in progress, and
+// blocks such work until leave is called.
 func (a *Archive) idle(list []*record) (idle []*record, leave func()) {
 	ours := make(map[string]func())
 	for _, rec := range list {
@@ -161,8 +162,8 @@ func (a *Archive) idle(list []*record) (idle []*record, leave func()) {
 	}
 }
 
-// noteRemoved writes down that files were removed, or are to be removed again.
-// The record of a draft goes with it: nobody was told its name.
+// noteRemoved records that files were removed, or must be removed again. The
+// record of a draft is deleted with it, because its name was never published.
 func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[string]bool) error {
 	err := a.update(ctx, func(t storage.Txn) error {
 		for _, rec := range removed {
@@ -195,8 +196,8 @@ func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[
 	return err
 }
 
-// sweepRecords forgets files that were removed, as long after they were kept as
-// tasks are kept after their end, for a while.
+// sweepRecords deletes the records of removed files, after the time for which
+// tasks are kept, for a limited time.
 func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 	before := a.now() - c.Kept.Milliseconds()
 	if before < 0 {
@@ -210,8 +211,8 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 	}
 }
 
-// forgetSome forgets some of the files that were kept until then, and returns how
-// many, beside an error of those that cannot be read.
+// forgetSome deletes some records of files that were kept until before, and
+// returns how many, and an error for those that cannot be read.
 func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, err error) {
 	err = a.update(ctx, func(t storage.Txn) (err error) {
 		var list []*record
@@ -229,8 +230,8 @@ func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, 
 	return n, unread, err
 }
 
-// sweepStrangers looks at some files of the place, and removes those that no
-// record knows.
+// sweepStrangers checks some files of the place, and removes those without a
+// record.
 func (a *Archive) sweepStrangers(ctx context.Context, c *config) error {
 	r := &a.round
 	r.mu.Lock()
@@ -263,8 +264,8 @@ func (a *Archive) sweepStrangers(ctx context.Context, c *config) error {
 	return nil
 }
 
-// strangers returns which of these no record knows, or one whose file was
-// removed, of those that are old enough to be nobody's.
+// strangers returns the entries that have no record, or one whose file was
+// removed, and that are old enough to be removed.
 func (a *Archive) strangers(ctx context.Context, entries []Entry) (list []string, err error) {
 	before := a.store.Now().Add(-strangeAfter)
 	err = a.view(ctx, func(r storage.Reader) error {
@@ -275,7 +276,7 @@ func (a *Archive) strangers(ctx context.Context, entries []Entry) (list []string
 			}
 			rec, err := files.Get(r, entry.Name)
 			if errors.Is(err, storage.ErrUnreadable) {
-				continue // somebody's
+				continue // it has a record
 			}
 			if err != nil {
 				return err

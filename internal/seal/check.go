@@ -25,7 +25,7 @@ const (
 // ErrWrongKey means that a store was sealed by a key that the keyring lacks.
 var ErrWrongKey = errors.New("the store was sealed by another master key: put that one back, after the new one if you want to change it")
 
-// Sealed tells whether a store may hold anything sealed.
+// Sealed reports whether a store may contain encrypted secrets.
 func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) {
 	err = store.View(ctx, func(r storage.Reader) error {
 		record, err := r.Get(checkKey)
@@ -35,8 +35,8 @@ func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) 
 	return sealed, err
 }
 
-// Verify returns [ErrWrongKey] if the keyring lacks a key by which the store may
-// have been sealed. It changes nothing.
+// Verify returns [ErrWrongKey] if the keyring lacks a key that may have
+// encrypted something in the store. It changes nothing.
 func (k *Keyring) Verify(ctx context.Context, store *storage.Store) error {
 	return store.View(ctx, func(r storage.Reader) error {
 		_, _, err := k.verify(r)
@@ -44,9 +44,9 @@ func (k *Keyring) Verify(ctx context.Context, store *storage.Store) error {
 	})
 }
 
-// Check refuses a keyring that lacks a key by which the store may have been
-// sealed, with [ErrWrongKey]. In a store that holds something sealed, the
-// keyring's newest key is one of those from now on.
+// Check returns [ErrWrongKey] if the keyring lacks a key that may have
+// encrypted something in the store. If the store contains encrypted secrets,
+// Check also registers the newest key.
 func (k *Keyring) Check(ctx context.Context, store *storage.Store) error {
 	return store.Update(ctx, func(t storage.Txn) error {
 		record, marked, err := k.verify(t)
@@ -57,9 +57,9 @@ func (k *Keyring) Check(ctx context.Context, store *storage.Store) error {
 	})
 }
 
-// Mark says that the store holds something sealed by the newest key. It belongs
-// before the first secret is sealed: a store that never had one may be opened
-// with any key, such as a backup that is restored elsewhere.
+// Mark registers the newest key as one that encrypts secrets of the store. It
+// must run before the first secret is encrypted. A store that never had a
+// secret, such as a restored backup, may be opened with any key.
 func (k *Keyring) Mark(ctx context.Context, store *storage.Store) error {
 	var marked bool
 	err := store.View(ctx, func(r storage.Reader) (err error) {
@@ -95,9 +95,9 @@ func (k *Keyring) verify(r storage.Reader) (record checkRecord, marked bool, err
 	return record, marked, nil
 }
 
-// Renew leaves only the newest master key as one by which the store is sealed.
-// It belongs after all other records were sealed by that: from then on a start
-// needs it alone. A store without anything sealed stays so.
+// Renew leaves only the newest master key registered. It must run after all
+// other records were encrypted with that key; from then on a start needs only
+// that one. A store without encrypted secrets stays unchanged.
 func (k *Keyring) Renew(ctx context.Context, store *storage.Store) error {
 	return store.Update(ctx, func(t storage.Txn) error {
 		if before, err := t.Get(checkKey); err != nil || before == nil {
@@ -116,9 +116,9 @@ func (k *Keyring) mark(t storage.Txn, before [][]byte) error {
 	return storage.SetRecord(t, checkKey, checkRecord{append([][]byte{sealed}, before...)})
 }
 
-// Become takes over the keys of other, as a reload of the configuration brings
-// them, for all who hold this keyring. Keys that are not the store's are refused
-// with [ErrWrongKey], and nothing changes.
+// Become replaces the keys by those of other, after a reload of the
+// configuration, for every user of this keyring. If other lacks a key of the
+// store, it returns [ErrWrongKey] and changes nothing.
 func (k *Keyring) Become(ctx context.Context, store *storage.Store, other *Keyring) error {
 	if err := other.Check(ctx, store); err != nil {
 		return err

@@ -20,12 +20,11 @@ const fileHead = `# The master key of modelgate, newest first. It seals what the
 # without this file those secrets are lost. Back it up apart from the store.
 `
 
-// FromFile reads the keys of the key file at path, newest first, one a line. It
-// makes the file, once, where there is none and the store has never been sealed.
-// A store whose key file is gone is refused, since a new key would silently lose
-// what is sealed, and so is a file that others on this machine may read.
-//
-// What a crash has left of a key file that was being written is removed.
+// FromFile reads the keys of the key file at path, newest first, one per line.
+// If there is no file and the store never had encrypted secrets, it creates the
+// file. It refuses a store whose key file is missing, since a new key would
+// silently lose its secrets, and a file that other users of the machine may
+// read. It removes key files that a crash left incomplete.
 func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
 	removeStale(path)
 	k, err := ReadFile(ctx, store, path)
@@ -39,8 +38,8 @@ func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring,
 	return ReadFile(ctx, store, path)
 }
 
-// ReadFile returns the keyring that [FromFile] would return, and changes nothing.
-// It returns nil without an error if FromFile would make the file.
+// ReadFile returns the keyring that [FromFile] would return, and changes
+// nothing. It returns nil without an error if FromFile would create the file.
 func ReadFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
 	keys, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,9 +63,9 @@ func fileKeyring(path string, texts []string) (*Keyring, error) {
 	return newKeyring(k.all(), path), nil
 }
 
-// CheckFile tells whether the file at path may be used as a key file: a plain
-// file that only its owner may read. Its error wraps [fs.ErrNotExist] when there
-// is none.
+// CheckFile returns an error unless the file at path may be used as a key file:
+// a plain file that only its owner may read. The error wraps [fs.ErrNotExist]
+// if there is none.
 func CheckFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -141,7 +140,7 @@ func writeFile(path string, keys []masterKey, place func(temp string) error) err
 // the one that it will replace, and has a number between their names.
 const unfinished = ".new"
 
-// staleAfter is how old one must be that nobody is writing any more.
+// staleAfter is the age at which an incomplete key file is abandoned.
 const staleAfter = time.Minute
 
 // removeStale removes what a crash has left of key files that were being written:

@@ -13,11 +13,12 @@ import (
 	"sync/atomic"
 )
 
-// Keyring is the master keys: the first seals, all of them open. A nil Keyring
-// has none: what needs one is closed. It may be used by many at once.
+// Keyring holds the master keys: the first encrypts, all of them decrypt. A nil
+// Keyring has none, and everything that needs one fails. It may be used
+// concurrently.
 type Keyring struct {
 	now      atomic.Pointer[keys]
-	changing sync.Mutex // held by whoever replaces the keys
+	changing sync.Mutex // held while the keys are replaced
 }
 
 // keys is what a keyring holds at one time.
@@ -30,9 +31,9 @@ type keys struct {
 // a secret that was mistyped.
 var errForm = errors.New("a master key is 32 random bytes as base64 or hex, such as `openssl rand -base64 32` prints")
 
-// FromTexts makes a keyring of keys that stand in a configuration, newest first:
-// 32 bytes each, as base64 of any kind or as hex. Empty ones are refused, those
-// of one byte repeated, and those given twice.
+// FromTexts returns a keyring of configured keys, newest first: 32 bytes each,
+// as base64 of any kind or as hex. It refuses empty keys, keys of one repeated
+// byte, and duplicates.
 func FromTexts(texts ...string) (*Keyring, error) {
 	if len(texts) == 0 {
 		return nil, errForm
@@ -53,8 +54,8 @@ func FromTexts(texts ...string) (*Keyring, error) {
 	return newKeyring(list, ""), nil
 }
 
-// Random makes a keyring of a key that lives as long as the process, for a store
-// that does too.
+// Random returns a keyring with a key that exists only in this process, for a
+// store that does too.
 func Random() *Keyring { return newKeyring([]masterKey{drawKey()}, "") }
 
 func newKeyring(list []masterKey, path string) *Keyring {
@@ -82,7 +83,7 @@ func drawKey() masterKey {
 	return newMasterKey(secret)
 }
 
-// parseKey reads the text of a master key.
+// parseKey decodes the text of a master key.
 func parseKey(text string) (masterKey, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// ErrConfigured means that the keys stand in the configuration: the operator
-// writes a new one before the old ones there.
+// ErrConfigured means that the keys are in the configuration, where the
+// operator adds a new one before the old ones.
 var ErrConfigured = errors.New("the master key stands in the configuration: put a new one before it there")
 
-// Path returns where the key file is, or the link to it; it is empty when the keys stand in the
-// configuration or only in memory.
+// Path returns the path of the key file, or of the link to it. It is empty if
+// the keys are in the configuration or only in memory.
 func (k *Keyring) Path() string {
 	if k == nil {
 		return ""
@@ -21,22 +21,23 @@ func (k *Keyring) Path() string {
 	return k.now.Load().path
 }
 
-// Count returns how many master keys there are: more than one while a rotation
-// has not ended.
+// Count returns the number of master keys: more than one during a rotation.
 func (k *Keyring) Count() int { return len(k.all()) }
 
-// Rotate draws a new master key and puts it first in the key file, durably,
-// before anything is sealed by it. The keys before it still open. When all
-// records are sealed by it, [Keyring.DropOld] ends the rotation. After a failure
-// nothing has changed, or the file holds one key more, which does no harm.
+// Rotate generates a new master key and durably writes it to the key file as
+// the first one, before anything is encrypted with it. The earlier keys still
+// decrypt. After all records were encrypted again, [Keyring.DropOld] ends the
+// rotation. After an error, either nothing has changed or the file has one more
+// key, which is harmless.
 func (k *Keyring) Rotate() error {
 	return k.rewrite(func(keys []masterKey) []masterKey {
 		return slices.Insert(slices.Clone(keys), 0, drawKey())
 	})
 }
 
-// DropOld takes all keys but the first out of the key file. What is still sealed
-// by them is lost, so it belongs after a reseal that left nothing.
+// DropOld removes all keys but the first from the key file. Secrets that are
+// still encrypted with them are lost, so it must run after all were encrypted
+// again.
 func (k *Keyring) DropOld() error {
 	return k.rewrite(func(keys []masterKey) []masterKey { return slices.Clone(keys[:1]) })
 }

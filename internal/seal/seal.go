@@ -1,7 +1,7 @@
-// Package seal keeps secrets that must be read again, such as TOTP seeds, under
-// a master key that does not lie in the store: who takes the store alone has
-// nothing. A [Keyring] holds the master key, and in a rotation those before it;
-// a [Box] of it seals for one purpose.
+// Package seal encrypts secrets that must be read again, such as TOTP seeds,
+// under a master key that is not in the store, so that a stolen store reveals
+// none of them. A [Keyring] holds the master key and, during a rotation, its
+// predecessors; a [Box] of a keyring encrypts for one purpose.
 package seal
 
 import (
@@ -35,8 +35,8 @@ var (
 	ErrBroken = errors.New("the sealed secret cannot be opened")
 )
 
-// Box seals and opens the secrets of one purpose. Each purpose has a key of its
-// own, so that what was sealed for one is never opened for another.
+// Box encrypts and decrypts the secrets of one purpose. Each purpose has its
+// own key, so that a secret of one purpose is never decrypted for another.
 type Box struct {
 	ring    *Keyring
 	purpose string

@@ -10,7 +10,7 @@ import (
 // `output["a b"]`.
 type path string
 
-// maxQuoted is how much of a name that the caller made up is repeated to him.
+// maxQuoted is the largest part of an unknown name that an error repeats, in bytes.
 const maxQuoted = 64
 
 func (p path) member(name string) path {

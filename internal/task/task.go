@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Task is the resource that callers see (docs/reference/tasks.md#task-resource). One is

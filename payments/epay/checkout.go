@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 

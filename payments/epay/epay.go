@@ -1,14 +1,16 @@
-// Package epay takes payments by the signed form that consoles of this kind
-// have in common (易支付, "epay"): services of many names take a person to
-// Alipay, WeChat Pay and others by it, and tell of the payment in a request
-// signed with MD5 and a shared key.
+// Package epay accepts payments by the signed form that many Chinese payment
+// services share (易支付, "epay"). Services of various names send the user to
+// Alipay, WeChat Pay and others, and report the payment in a request signed
+// with MD5 and a shared key.
 //
-// The protocol has no time in its signatures, and no refunds. The life of the
-// order bounds how long a notice of it is good, and that an order is credited
-// once makes a second one harmless.
+// The protocol has no time in its signatures, and no refunds. The expiry of the
+// order limits how long a notice is accepted, and a second notice has no effect
+// because an order is credited once.
 //
-// This file is the module a configuration names; checkout.go writes the form,
-// notice.go reads what the service says, signature.go is what both sign.
+// The file epay.go is the Caddy module modelgate.payments.epay, a
+// payments.Provider; checkout.go builds the form, notice.go decodes notices,
+// signature.go signs and verifies. The package imports payments, settings,
+// money and Caddy.
 package epay
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-modelgate/modelgate/payments"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

@@ -1,5 +1,5 @@
-// Package paymentstest is what the tests of payment services stand on: an
-// order, configurations, and what must hold of every notice.
+// Package paymentstest supports the tests of payment services: it has an order,
+// configurations, and checks that hold for every notice. Only tests import it.
 package paymentstest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 

@@ -3,7 +3,7 @@ package stripe
 import (
 	"fmt"
 
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 

@@ -1,8 +1,10 @@
-// Package stripe takes payments by Stripe Checkout: a page of Stripe's for each
-// order, and signed events that tell what became of it.
+// Package stripe accepts payments by Stripe Checkout: Stripe shows a page for
+// each order and reports the outcome in signed events.
 //
-// This file is the module a configuration names; checkout.go opens the page,
-// signature.go and events.go read what Stripe says.
+// The file stripe.go is the Caddy module modelgate.payments.stripe, a
+// payments.Provider; checkout.go opens the page, signature.go and events.go
+// verify and decode events. The package imports payments, settings, money and
+// Caddy.
 package stripe
 
 import (
@@ -17,7 +19,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/caddy-modelgate/modelgate/payments"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
-	"github.com/caddy-modelgate/modelgate/payments/settings"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // header returns what Stripe sends with a body that it signs at a time.

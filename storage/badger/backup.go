@@ -19,12 +19,12 @@ import (
 //	"modelgate backup 1\n"
 //	for each key, ascending: byte 1, uvarint key length, uvarint value length,
 //	                         uvarint expiry (seconds since 1970; 0: never), key, value
-//	byte 0, uvarint number of keys, SHA-256 of all that came before
+//	byte 0, uvarint number of keys, SHA-256 of everything before
 //
-// Badger has a format and a writer of its own. They are not used because the
-// writer reads in several transactions, each a little later than the one
-// before, and leaves out silently what it cannot read; and because a file in
-// that format that was cut between two blocks restores without an error.
+// Badger's own format is not used. Its writer reads in several transactions,
+// each a little later than the one before, and silently omits what it cannot
+// read; and a file in that format that was cut between two blocks restores
+// without an error.
 const backupHead = "modelgate backup 1\n"
 
 const (
@@ -32,8 +32,8 @@ const (
 	backupEntry = 1
 )
 
-// Backup implements storage.Backuper. It reads one snapshot while updates go
-// on; space that they free is kept until it ends.
+// Backup implements storage.Backuper. It reads one snapshot while updates
+// continue; space that they free is released after it ends.
 func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 	return e.View(ctx, func(r storage.Reader) error {
 		sum := sha256.New()
@@ -50,7 +50,7 @@ func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 			head = binary.AppendUvarint(head, expires)
 			buf.Write(head)
 			buf.Write(key)
-			_, failed = buf.Write(val) // an error of the writer stays
+			_, failed = buf.Write(val) // bufio.Writer keeps its first error
 			return failed == nil
 		})
 		if err := errors.Join(err, failed); err != nil {
@@ -68,8 +68,8 @@ func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// Restore implements storage.Backuper. It commits as it reads; after an error
-// the store holds a part of the copy and must be thrown away.
+// Restore implements storage.Backuper. It commits while it reads; after an
+// error the store holds a part of the copy and must be deleted.
 func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -86,7 +86,8 @@ func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// restore reads a backup into the engine, in transactions as large as it takes.
+// restore reads a backup into the engine, in transactions as large as the
+// engine accepts.
 func (e *engine) restore(ctx context.Context, r *summer) error {
 	head := make([]byte, len(backupHead))
 	if _, err := io.ReadFull(r, head); err != nil || string(head) != backupHead {
@@ -132,10 +133,10 @@ func (e *engine) restore(ctx context.Context, r *summer) error {
 	}
 }
 
-// errDamaged is a backup that was cut or changed.
+// errDamaged is the error of a backup that was cut or changed.
 var errDamaged = errors.New("the backup is damaged")
 
-// summer reads a backup and sums what it reads.
+// summer reads a backup and computes its checksum.
 type summer struct {
 	r   *bufio.Reader
 	sum hash.Hash
@@ -157,8 +158,8 @@ func (s *summer) ReadByte() (byte, error) {
 	return b, err
 }
 
-// entry reads the next entry. Its error is io.EOF at the mark of the end, and
-// never at a cut.
+// entry reads the next entry. It returns io.EOF at the end mark, and never if
+// the backup was cut.
 func (s *summer) entry() (key, val []byte, expires uint64, err error) {
 	kind, err := s.ReadByte()
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *summer) entry() (key, val []byte, expires uint64, err error) {
 	return key, val, head[2], nil
 }
 
-// end reads what follows the mark of the end and holds it against what was read.
+// end reads what follows the end mark and compares it with what was read.
 func (s *summer) end(count uint64) error {
 	promised, err := binary.ReadUvarint(s)
 	if err != nil {
@@ -206,8 +207,7 @@ func (s *summer) end(count uint64) error {
 	return nil
 }
 
-// damaged turns the end of the file, where there should be more, into what it
-// means.
+// damaged translates the end of the file in the middle of a backup.
 func damaged(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: it ends too early", errDamaged)

@@ -1,12 +1,12 @@
-// Package badger keeps a modelgate store in a directory on this machine, in
-// the embedded database Badger. It is the default engine: no other process is
-// needed, and one process at a time may have the directory open.
+// Package badger stores a modelgate store in a directory on this machine, in
+// the embedded database Badger. It is the default engine: it needs no other
+// process, and one process at a time may have the directory open.
 //
-// What was acknowledged survives the end of the process at any moment, and a
-// power cut as far as the system's sync does: on macOS the sync that Badger uses
-// (msync) leaves data in the cache of the drive.
-//
-// This file is the module a configuration names; engine.go is what it opens.
+// [Badger] is the Caddy module modelgate.storage.badger; opening it returns a
+// storage.Engine. Committed data survives the end of the process at any moment,
+// and a power failure as far as the system's sync does: on macOS the sync that
+// Badger uses (msync) leaves data in the cache of the drive. The package
+// imports Caddy and package storage, and is the only one that knows Badger.
 package badger
 
 import (
@@ -27,25 +27,27 @@ func init() {
 	caddy.RegisterModule(new(Badger))
 }
 
-// Badger keeps the store in a directory on this machine. What was acknowledged
-// has been synced to the medium. The directory belongs to one process at a
-// time; a second one is refused and told who holds it. It is closed to other
-// users of the machine (mode 0700), and so are its files (0600).
+// Badger stores data in a directory on this machine. Committed data has been
+// synced to disk. The directory belongs to one process at a time; the error of
+// a second process names the first. Other users of the machine have no access
+// to the directory (mode 0700) or its files (0600).
 type Badger struct {
-	// Path is the directory, which is made when the configuration starts and
-	// not before. It must be new, empty or a store already, and on a local
-	// medium. Placeholders are resolved, such as `{env.STORE}`. Default:
+	// Path is the directory. It is created when the configuration starts, not
+	// before. It must be new, empty or a store, and on a local disk.
+	// Placeholders such as `{env.STORE}` are resolved. Default:
 	// `modelgate/store` in Caddy's data directory.
 	Path string `json:"path,omitempty"`
 
-	// Memory is how much memory the engine may use for speed: `small`, `normal` or
-	// `large`. It sets the sizes of memtables (1.75, 7 or 28 MiB), tables, buffers
-	// and caches. One transaction may be 15 % of a memtable. Default: `normal`.
+	// Memory selects how much memory the engine uses for speed: `small`,
+	// `normal` or `large`. It sets the sizes of memtables (1.75, 7 or 28 MiB),
+	// tables, buffers and caches. One transaction may be 15 % of a memtable.
+	// Default: `normal`.
 	Memory string `json:"memory,omitempty"`
 
-	// MinFree is the free space in bytes below which writes are refused,
-	// because a full disk would kill the process. It can be no less than 18, 80 or
-	// 320 MiB, by the word of Memory. Default: that or 256 MiB, whichever is more.
+	// MinFree is the free disk space in bytes below which writes are refused,
+	// because a full disk would kill the process. The minimum is 18, 80 or 320
+	// MiB, depending on Memory. Default: that minimum or 256 MiB, whichever is
+	// more.
 	MinFree int64 `json:"min_free,omitempty"`
 
 	dir    string // the real path
@@ -60,8 +62,9 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves the path and fills in the defaults. It neither makes nor
-// opens anything, so that a configuration can be validated beside a server.
+// Provision resolves the path and sets the defaults. It neither creates nor
+// opens anything, so that a configuration can be validated beside a running
+// server.
 func (b *Badger) Provision(ctx caddy.Context) error {
 	b.logger = ctx.Logger()
 	if b.Memory == "" {
@@ -85,7 +88,7 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Validate checks the words and bounds of the configuration.
+// Validate checks the values of the configuration.
 func (b *Badger) Validate() error {
 	size, ok := sizings[b.Memory]
 	if !ok {
@@ -148,21 +151,22 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// Key implements storage.Opener: the real path of the directory, whether or
-// not it exists yet, so that two names of one place are one engine.
+// Key implements [storage.Opener]. It returns the real path of the directory,
+// whether or not it exists yet, so that two paths to one directory share one
+// engine.
 func (b *Badger) Key() string {
 	return "badger:" + b.dir
 }
 
-// KeyFile returns where the key of this store is kept: beside the directory, not
-// inside, so that a copy of the store is not also a copy of its key.
+// KeyFile implements [storage.KeyFiler]. The file lies beside the directory,
+// not inside, so that a copy of the store does not contain its key.
 func (b *Badger) KeyFile() string {
 	return b.dir + ".key"
 }
 
-// MediaDir returns where files lie that go with this store, beside the
-// directory, and how much of the disk they leave free: so much that writes to the
-// store are not refused for their sake; zero is as much as they leave anyway.
+// MediaDir implements [storage.MediaDirer]. The directory lies beside that of
+// the store. Media files leave twice MinFree if that is more than their usual
+// minimum, so that they do not cause writes to the store to be refused.
 func (b *Badger) MediaDir() (path string, minFree int64) {
 	const usual = 512 << 20
 	if b.MinFree > usual {
@@ -192,4 +196,6 @@ var (
 	_ caddy.Validator       = (*Badger)(nil)
 	_ caddyfile.Unmarshaler = (*Badger)(nil)
 	_ storage.Opener        = (*Badger)(nil)
+	_ storage.KeyFiler      = (*Badger)(nil)
+	_ storage.MediaDirer    = (*Badger)(nil)
 )

@@ -17,8 +17,8 @@ const (
 	valueLog    = ".vlog"
 )
 
-// realPath returns the absolute path without symbolic links, also when the end
-// of it does not exist yet.
+// realPath returns the absolute path without symbolic links, even if the end of
+// it does not exist yet.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -39,9 +39,9 @@ func realPath(path string) (string, error) {
 	}
 }
 
-// prepareDirectory makes dir if need be and closes it to other users. A
-// directory that holds anything but a store is left alone: it was named by
-// mistake.
+// prepareDirectory creates dir if necessary and removes the access of other
+// users. It refuses a directory that holds anything but a store, because its
+// name was probably a mistake.
 func prepareDirectory(dir string) error {
 	if err := makeDirectory(dir); err != nil {
 		return err
@@ -63,8 +63,8 @@ func prepareDirectory(dir string) error {
 	return nil
 }
 
-// makeDirectory makes dir and what is missing above it. A name is durable when
-// the directory it stands in has been synced.
+// makeDirectory creates dir and its missing parents. A name is durable after
+// the directory that contains it has been synced.
 func makeDirectory(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -78,8 +78,8 @@ func makeDirectory(dir string) error {
 	return syncDirectory(filepath.Dir(dir))
 }
 
-// holdsStore tells whether a directory is one of Badger's: the first file it
-// makes is its manifest, or the draft of it.
+// holdsStore reports whether a directory belongs to Badger: the first file that
+// Badger creates is its manifest or the draft of it.
 func holdsStore(entries []fs.DirEntry) bool {
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), "MANIFEST") || entry.Name() == lockFile {
@@ -89,9 +89,10 @@ func holdsStore(entries []fs.DirEntry) bool {
 	return false
 }
 
-// removeEmptyLogs removes log files of no length, which a process killed
-// between making and sizing one leaves behind. Badger refuses to open with
-// them. The directory must be locked: a running engine may be at that point.
+// removeEmptyLogs removes log files of length zero, which a process leaves
+// behind if it is killed between creating a file and setting its size. Badger
+// refuses to open with them. The directory must be locked, because a running
+// engine may be at that point.
 func removeEmptyLogs(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -116,13 +117,14 @@ func removeEmptyLogs(dir string) error {
 	return nil
 }
 
-// files makes the names of new log files durable. Badger syncs what it writes
-// to them but not the directory, and a file without a name is lost with all
-// that was acknowledged in it. Log files are numbered, so whether there is a
-// new one is asked by name.
+// files makes the names of new log files durable. Badger syncs the content of
+// log files but not their directory, and a file without a name is lost with all
+// data that was acknowledged in it. Log files are numbered, so a new one is
+// found by its name.
 //
-// It also closes new files to other users, tables too. Those Badger makes when it
-// likes, but it names each in its manifest, which becomes longer by that.
+// It also removes the access of other users to new files, including tables.
+// Badger creates tables at any time, but names each in its manifest, which
+// becomes longer.
 type files struct {
 	dir      string
 	memtable int // number of the log in use
@@ -130,7 +132,8 @@ type files struct {
 	manifest int64 // bytes
 }
 
-// watchFiles syncs the directory as it is and watches it from there on.
+// watchFiles syncs the directory as it is and returns a files that detects
+// later changes.
 func watchFiles(dir string) (*files, error) {
 	f := &files{dir: dir}
 	f.noteManifest() // before the tables in it are looked at
@@ -155,7 +158,7 @@ func watchFiles(dir string) (*files, error) {
 }
 
 // syncNew syncs the directory if there is a new file. It must be called after
-// each transaction, before a second one can begin.
+// each transaction, before the next one begins.
 func (f *files) syncNew() error {
 	found := f.noteManifest()
 	for f.exists("%05d"+memtableLog, f.memtable+1) {
@@ -172,8 +175,8 @@ func (f *files) syncNew() error {
 	return f.secure()
 }
 
-// secure closes the files that there are to other users, and makes their names
-// durable.
+// secure removes the access of other users to the existing files and makes
+// their names durable.
 func (f *files) secure() error {
 	if err := closeToOthers(f.dir); err != nil {
 		return err
@@ -181,7 +184,7 @@ func (f *files) secure() error {
 	return syncDirectory(f.dir)
 }
 
-// noteManifest tells whether the manifest has changed since it was last asked.
+// noteManifest reports whether the manifest has changed since the last call.
 func (f *files) noteManifest() (changed bool) {
 	info, err := os.Lstat(filepath.Join(f.dir, badger.ManifestFilename))
 	if err != nil || info.Size() == f.manifest {

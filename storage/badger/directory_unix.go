@@ -13,16 +13,16 @@ import (
 	"syscall"
 )
 
-// lockFile names the holder of the lock, for the one who is refused.
+// lockFile contains the process id of the lock's owner, for error messages.
 const lockFile = "LOCK"
 
-// lock is the exclusive right to a directory. It is a lock on the directory
-// itself, as Badger's own tools take it, and ends with the process.
+// lock is an exclusive lock on a directory, as Badger's own tools take it. It
+// ends with the process.
 type lock struct {
 	dir *os.File
 }
 
-// lockDirectory locks dir, or says which process has it.
+// lockDirectory locks dir. Its error names the process that holds the lock.
 func lockDirectory(dir string) (*lock, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -60,9 +60,9 @@ func syncDirectory(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// closeToOthers closes the files in dir to other users, as dir is. Badger
-// makes most of them with mode 0644 and can be told no other. One that is gone
-// meanwhile was a table that has been merged with others.
+// closeToOthers removes the access of other users to the files in dir. Badger
+// creates most of them with mode 0644, which cannot be configured. A file that
+// disappears meanwhile was a table that has been merged.
 func closeToOthers(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// config is what it takes to open an engine.
+// config has the parameters of open.
 type config struct {
 	dir     string
 	size    sizing
@@ -21,13 +21,14 @@ type config struct {
 	logger  *zap.Logger
 }
 
-// engine is an open store. Updates run one after another under writer, which
-// is what makes them serialisable; views run beside them on snapshots.
+// engine is an open store. Updates run one after another while they hold the
+// writer's token, which makes them serializable; views run beside them on
+// snapshots.
 //
-// The outcome of a commit is never storage.ErrUnknown. That error invites the
-// caller to look again, but a write whose sync failed can be seen until the
-// process ends and may be gone afterwards. So such a failure is returned as it
-// is, Store stops on it, and only the next start tells what has remained.
+// A commit never returns storage.ErrUnknown. That error tells the caller to
+// read again, but a write whose sync failed is visible until the process ends
+// and may be gone afterwards. So such a failure is returned as it is, Store
+// stops on it, and only the next start shows what is durable.
 type engine struct {
 	db     *badger.DB
 	log    *logger
@@ -37,18 +38,18 @@ type engine struct {
 	rows   *rows
 	inline int           // the largest value in bytes that is kept in the tree
 	writer chan struct{} // holds a token while an update runs
-	spare  []change      // room for the changes of the next; whoever has the token uses it
+	spare  []change      // memory for the changes of the next transaction; protected by the token
 
 	reserve []byte // see sizing.reserve
 
-	mu      sync.Mutex // guards closed, and running against it
+	mu      sync.Mutex // guards closed, and calls of running.Add against it
 	closed  bool
 	running sync.WaitGroup
 	ended   chan struct{} // closed by the first Close
 	close   func() error
 }
 
-// open locks, clears and opens the directory.
+// open locks, cleans up and opens the directory.
 func open(c config) (_ *engine, err error) {
 	defer func() {
 		if err != nil {
@@ -70,7 +71,8 @@ func open(c config) (_ *engine, err error) {
 	if err := removeEmptyLogs(c.dir); err != nil {
 		return nil, err
 	}
-	// Opening writes: a log for a memtable and the tables of those found.
+	// Opening writes a log for a memtable, and the tables of the memtables that
+	// it finds.
 	opening := space{dir: c.dir, min: 2 * uint64(c.size.memtable), free: c.free}
 	if err := opening.check(); err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func open(c config) (_ *engine, err error) {
 }
 
 // View implements storage.Engine. A view that begins during a commit waits for
-// it, so that it never shows what is not durable.
+// it, so that it never shows data that is not durable.
 func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -121,7 +123,7 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 	return fn(&view{reader: reader{ctx: ctx, txn: t}, rows: e.rows, era: era})
 }
 
-// Update implements storage.Engine. The context counts until the commit begins.
+// Update implements storage.Engine. ctx has no effect after the commit begins.
 func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -146,8 +148,8 @@ func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return e.commit(tx)
 }
 
-// Sole implements [storage.Sole]: the directory is locked, and what is read is a
-// copy.
+// Sole implements [storage.Sole]: the directory is locked, and values that were
+// read are copies.
 func (e *engine) Sole() bool { return true }
 
 // acquire waits for the writer's token.
@@ -163,20 +165,21 @@ func (e *engine) acquire(ctx context.Context) error {
 	}
 }
 
-// yield gives the writer's token back.
+// yield returns the writer's token.
 func (e *engine) yield() { <-e.writer }
 
-// begin begins a transaction, for end; the caller holds the writer's token.
+// begin begins a transaction, which end must end. The caller holds the writer's
+// token.
 func (e *engine) begin(ctx context.Context) *txn {
 	tx := &txn{reader: reader{ctx: ctx, txn: e.db.NewTransaction(true)}, rows: e.rows, changes: e.spare, inline: e.inline}
 	e.spare = nil
 	return tx
 }
 
-// mostSpared is for how many changes room is kept.
+// mostSpared is the largest number of changes for which memory is kept.
 const mostSpared = 1 << 14
 
-// end ends a transaction; the caller holds the writer's token.
+// end ends a transaction. The caller holds the writer's token.
 func (e *engine) end(tx *txn) {
 	tx.txn.Discard()
 	if clear(tx.changes); cap(tx.changes) <= mostSpared {
@@ -214,7 +217,7 @@ func (e *engine) commit(tx *txn) error {
 }
 
 // after returns the time of the first snapshot that sees a commit with this
-// outcome; zero when there may be none.
+// outcome; zero if there may be none.
 func (e *engine) after(outcome error) uint64 {
 	if outcome != nil {
 		return 0
@@ -224,8 +227,8 @@ func (e *engine) after(outcome error) uint64 {
 	return t.ReadTs()
 }
 
-// Close implements storage.Engine. It waits for the transactions that run, so
-// it must not be called within one; later ones are refused.
+// Close implements storage.Engine. It waits for running transactions, so it
+// must not be called within one. Later ones are refused.
 func (e *engine) Close() error { return e.close() }
 
 func (e *engine) shutdown() error {
@@ -237,7 +240,7 @@ func (e *engine) shutdown() error {
 	return errors.Join(e.db.Close(), closeToOthers(e.files.dir), e.lock.release())
 }
 
-// enter counts a transaction as running, unless the engine is closed.
+// enter registers a running transaction, unless the engine is closed.
 func (e *engine) enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

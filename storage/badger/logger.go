@@ -10,18 +10,18 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// syncFailed is how Badger begins the log line about a failed sync of the value
-// log. The error goes nowhere else: the commit is reported as done.
+// syncFailed is the beginning of Badger's log line about a failed sync of the
+// value log. Badger reports that error nowhere else: the commit succeeds.
 const syncFailed = "Error while curlf sync"
 
-// logger hands Badger's messages to zap, its everyday ones at debug level, and
-// listens for the one failure that Badger tells nobody else.
+// logger passes Badger's messages to zap, the routine ones at debug level, and
+// detects the failure that Badger reports only in its log.
 type logger struct {
 	zap  *zap.Logger
 	lost atomic.Bool
 }
 
-// failure returns an error once a large value may not have reached the medium.
+// failure returns an error once a large value may not be on disk.
 func (l *logger) failure() error {
 	if l.lost.Load() {
 		return errors.New("badger: commit: the value log could not be synced")

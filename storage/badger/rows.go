@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// rows are values that were read lately, by key. A read of the tree looks into
-// every level that may have the key, and there are the more of them the more is
-// stored; a read from here costs the same whatever is.
+// rows caches values that were read recently, by key. Reading the tree searches
+// every level that may contain the key, and the number of levels grows with the
+// store; reading the cache always costs the same.
 //
-// A commit takes the keys out that it writes before it gets its time, and puts
-// those back that were there, as it has written them. So what a snapshot finds
-// here is what it would find in the tree, if only it is not earlier than the one
-// in which that was read or written. What was read is kept only while no commit
-// has begun to write it since before its snapshot: else it could be what that one
-// took out.
+// Before a commit gets its timestamp, it removes the keys that it writes from
+// the cache; afterwards it puts back the new values of those that were there.
+// So a snapshot finds here what it would find in the tree, unless it is older
+// than the entry, which get checks. A value that was read is cached only if no
+// commit that writes its key has begun since before the snapshot: otherwise it
+// could be the value that this commit removed.
 type rows struct {
 	begun  atomic.Uint64           // commits
-	ended  atomic.Uint64           // commits: a snapshot that is taken now sees them
-	last   [rowSlots]atomic.Uint64 // the last commit that has written a key of the slot
+	ended  atomic.Uint64           // commits that a snapshot taken now sees
+	last   [rowSlots]atomic.Uint64 // the last commit that wrote a key of the slot
 	listed families
 	seed   maphash.Seed
 	shards [rowShards]rowShard
@@ -32,29 +32,31 @@ type rows struct {
 const (
 	rowShards = 64
 
-	// rowSlots is in how many slots it is noted which keys were written: more
-	// than a commit has keys by far, so that few are taken for others.
+	// rowSlots is the number of slots that record which keys were written. It
+	// is much larger than the number of keys in a commit, so that few keys are
+	// mistaken for written ones.
 	rowSlots = 1 << 16
 
-	// rowCost is about what a row takes beside its key and value, in bytes.
+	// rowCost is the approximate size of a row beside its key and value, in
+	// bytes.
 	rowCost = 128
 )
 
 // rowShard holds two generations. When the young one is full it becomes the old
-// one, whose rows go but for those that were asked for meanwhile.
+// one, whose rows are dropped except those that were read meanwhile.
 type rowShard struct {
 	mu         sync.Mutex
 	young, old map[string]row
-	used       int // by the young ones, in bytes
+	used       int // bytes in young
 	most       int
 }
 
-// row is a value, nil where the key is absent, or a list. It is never changed.
+// row is a value, nil if the key is absent, or a list. It is never changed.
 type row struct {
 	val     []byte
 	list    []pair
 	expires uint64 // Unix seconds; zero: never
-	at      uint64 // the time of the snapshot in which it was read
+	at      uint64 // timestamp of the snapshot in which it was read
 }
 
 // pair is a key and its value.
@@ -76,14 +78,14 @@ func newRows(most int64) *rows {
 	return r
 }
 
-// place returns where a key is kept, and where its commits are noted.
+// place returns the shard of a key and the slot that records its commits.
 func (r *rows) place(key []byte) (*rowShard, *atomic.Uint64) {
 	hash := maphash.Bytes(r.seed, key)
 	return &r.shards[hash%rowShards], &r.last[hash>>8%rowSlots]
 }
 
-// get returns what a key has in the snapshot of a time, and whether that is
-// known. Of an expired one nothing is.
+// get returns the value of a key in the snapshot of a time, and whether it is
+// known. Expired values are unknown.
 func (r *rows) get(key []byte, at uint64) (one row, known bool) {
 	s, _ := r.place(key)
 	s.mu.Lock()
@@ -101,8 +103,8 @@ func (r *rows) get(key []byte, at uint64) (one row, known bool) {
 	return found, true
 }
 
-// keep keeps what was read, where era is how many commits had ended before the
-// snapshot. It must not be changed any more.
+// keep caches what was read. era is the number of commits that had ended before
+// the snapshot. The row must not be changed afterwards.
 func (r *rows) keep(key []byte, one row, era uint64) {
 	s, last := r.place(key)
 	s.mu.Lock()
@@ -112,7 +114,7 @@ func (r *rows) keep(key []byte, one row, era uint64) {
 	}
 }
 
-// keepList keeps what a scan of a folder has found, where no commit has begun
+// keepList caches the result of scanning a folder, unless a commit has begun
 // since.
 func (r *rows) keepList(folder []byte, list row, era uint64) {
 	r.listed.add(folder)
@@ -120,12 +122,12 @@ func (r *rows) keepList(folder []byte, list row, era uint64) {
 	s, _ := r.place(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.begun.Load() == era { // a later one will find that there are lists of this family
+	if r.begun.Load() == era { // later commits see that this family has lists
 		s.put(string(name), list)
 	}
 }
 
-// put puts a row among the young ones; the caller holds the lock.
+// put adds a row to the young generation. The caller holds the lock.
 func (s *rowShard) put(key string, one row) {
 	size := len(key) + one.size()
 	if size > s.most/8 {
@@ -139,16 +141,16 @@ func (s *rowShard) put(key string, one row) {
 
 // change is a key that a commit writes.
 type change struct {
-	key, val []byte // val is nil when it is deleted
+	key, val []byte // val is nil if the key is deleted
 	expires  uint64 // Unix seconds; zero: never
-	known    bool   // its value was among the rows
+	known    bool   // its value was cached
 }
 
 // begin begins a commit that makes these changes.
 func (r *rows) begin(changes []change) {
 	commit := r.begun.Add(1)
 	var name []byte
-	for i := range slices.Backward(changes) { // of a key that is written twice the last counts
+	for i := range slices.Backward(changes) { // if a key is written twice, the last write counts
 		c := &changes[i]
 		c.known = r.drop(c.key, commit)
 		if !r.listed.have(c.key) {
@@ -163,7 +165,8 @@ func (r *rows) begin(changes []change) {
 	}
 }
 
-// drop takes a key out for a commit, and tells whether a value was there.
+// drop removes a key from the cache for a commit and reports whether a value
+// was there.
 func (r *rows) drop(key []byte, commit uint64) (known bool) {
 	s, last := r.place(key)
 	last.Store(commit)
@@ -178,9 +181,9 @@ func (r *rows) drop(key []byte, commit uint64) (known bool) {
 	return known
 }
 
-// end ends it. at is the time of the first snapshot that sees the changes, and
-// zero when there may be none. What was asked for is kept as it is now; what was
-// not there before is mostly a record that is made once and read by nobody soon.
+// end ends the commit. at is the timestamp of the first snapshot that sees the
+// changes, or zero if there may be none. It caches the new values of keys that
+// were cached. Other keys are mostly new records, which are rarely read soon.
 func (r *rows) end(changes []change, at uint64) {
 	for _, c := range changes {
 		if at != 0 && c.known && c.val != nil {
@@ -198,10 +201,12 @@ func (r *rows) end(changes []change, at uint64) {
 // it writes lies in, if there have been lists of such keys: of most there never
 // are.
 
-// families are what the keys begin with, up to the first slash, that there have
-// been lists of.
+// families are the prefixes of keys, up to the first slash, for which lists
+// have been cached. A list is the result of scanning a folder: all keys that
+// begin with a path up to a slash. A commit removes the lists of all folders
+// that contain a key which it writes; for most families there are never any.
 type families struct {
-	mu    sync.Mutex // held by whoever adds one
+	mu    sync.Mutex // held while one is added
 	known atomic.Pointer[map[string]bool]
 }
 
@@ -225,15 +230,15 @@ func (f *families) add(key []byte) {
 	f.known.Store(&more)
 }
 
-// mostListed is how much a list holds at most, in bytes.
+// mostListed is the largest size of a cached list in bytes.
 const mostListed = 4 << 10
 
-// isFolder tells whether the keys in [lo, hi) are those of a folder.
+// isFolder reports whether [lo, hi) covers exactly the keys of a folder.
 func isFolder(lo, hi []byte) bool {
 	last := len(lo) - 1
 	return last >= 0 && len(hi) == len(lo) && lo[last] == '/' && hi[last] == '/'+1 && string(hi[:last]) == string(lo[:last])
 }
 
-// appendListName appends by what name a list stands among the rows. No key of
-// the store begins so.
+// appendListName appends the key under which a list is cached. No key of the
+// store begins with 0xFF.
 func appendListName(name, folder []byte) []byte { return append(append(name, 0xFF), folder...) }

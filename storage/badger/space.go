@@ -8,18 +8,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// space refuses writes while too little of the medium is free. Badger writes
-// its logs through memory maps, and a page that finds no room kills the process
-// (SIGBUS), so the end must never be reached. Asking the system costs about a
-// microsecond, a hundredth of a sync, so every commit asks.
+// space refuses writes when the disk is nearly full. Badger writes its logs
+// through memory maps, and a page that cannot be allocated kills the process
+// (SIGBUS). Asking the system takes about a microsecond, a hundredth of a sync,
+// so every commit asks.
 type space struct {
 	dir  string
 	min  uint64
 	free func(dir string) (uint64, error)
 }
 
-// check returns storage.ErrLowSpace when less than the minimum is free, or when
-// nobody can tell.
+// check returns storage.ErrLowSpace if less than the minimum is free, or if the
+// free space is unknown.
 func (s *space) check() error {
 	free, err := s.free(s.dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// reader reads in one transaction of Badger's.
+// reader reads in one Badger transaction.
 type reader struct {
 	ctx context.Context
 	txn *badger.Txn
@@ -46,8 +46,8 @@ func (r *reader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return r.each(lo, hi, func(key, val []byte, _ uint64) bool { return fn(key, val) })
 }
 
-// each is Scan with the time of expiry, in seconds. It looks at the context at
-// first, since many scans are short, and every few hundred keys.
+// each is Scan with the time of expiry in seconds. It checks the context first,
+// because many scans are short, and then every few hundred keys.
 func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bool) error {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return nil
@@ -56,7 +56,7 @@ func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bo
 		return err
 	}
 	opts := badger.DefaultIteratorOptions
-	opts.PrefetchValues = false // it costs a goroutine a value, and most lie beside the key
+	opts.PrefetchValues = false // it starts a goroutine per value, and most values lie beside their key
 	opts.Prefix = commonPrefix(lo, hi)
 	it := r.txn.NewIterator(opts)
 	defer it.Close()
@@ -72,8 +72,9 @@ func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bo
 				return err
 			}
 		}
-		// Badger uses its buffers again for the next item; ours must last until
-		// the transaction ends. One allocation holds the key and the value.
+		// Badger reuses its buffers for the next item, and the caller needs the
+		// slices until the transaction ends. One allocation holds the key and
+		// the value.
 		buf := make([]byte, 0, len(item.Key())+int(item.ValueSize()))
 		key := item.KeyCopy(buf)
 		val, err := valueOf(item, key[len(key):])
@@ -87,12 +88,13 @@ func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bo
 	return nil
 }
 
-// errUnreadable is a large value that the value log does not give.
+// errUnreadable is the error of a large value that cannot be read from the
+// value log.
 var errUnreadable = errors.New("badger: value cannot be read from the value log")
 
-// valueOf copies an item's value to dst. Badger only logs that a value in the
-// value log cannot be read and returns an empty one; but values that are empty
-// are never there.
+// valueOf copies an item's value to dst. If a value in the value log cannot be
+// read, Badger only logs it and returns an empty value; but empty values are
+// never in the value log.
 func valueOf(item *badger.Item, dst []byte) ([]byte, error) {
 	val, err := item.ValueCopy(dst)
 	if err != nil {
@@ -104,7 +106,7 @@ func valueOf(item *badger.Item, dst []byte) ([]byte, error) {
 	return val, nil
 }
 
-// commonPrefix is what all keys in [lo, hi) begin with.
+// commonPrefix returns the prefix of all keys in [lo, hi).
 func commonPrefix(lo, hi []byte) []byte {
 	n := 0
 	for n < len(lo) && n < len(hi) && lo[n] == hi[n] {
@@ -113,7 +115,7 @@ func commonPrefix(lo, hi []byte) []byte {
 	return lo[:n]
 }
 
-// view is a transaction that only reads. What it has read it keeps for others.
+// view is a read-only transaction. It adds what it reads to the cache.
 type view struct {
 	reader
 	rows *rows
@@ -121,11 +123,12 @@ type view struct {
 	kept int    // so far
 }
 
-// mostKept is how many rows and lists one view keeps for others. One that reads
-// more goes through the store, and would leave nothing of what others ask for.
+// mostKept is the largest number of values and lists that one view caches. A
+// view that reads more walks through the store, and would displace everything
+// that others need.
 const mostKept = 1024
 
-// may tells whether the view may keep one more.
+// may counts one more and reports whether the view may cache it.
 func (v *view) may() bool {
 	v.kept++
 	return v.kept <= mostKept
@@ -176,26 +179,27 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return err
 }
 
-// txn writes, too. What it reads is often about to be written, and not kept.
+// txn also writes. It does not cache what it reads, which is often about to be
+// written.
 type txn struct {
 	reader
 	rows    *rows
 	changes []change
 	writes  bool
-	inline  int   // the largest value that is kept in the tree, in bytes
+	inline  int   // the largest value in bytes that is stored in the tree
 	large   int   // bytes of values that go to the value log
-	refused error // of the first write refused: the rest must not be committed
+	refused error // error of the first refused write: the rest must not be committed
 }
 
-// Set implements storage.Txn. Badger counts expiry in seconds and shows nothing
-// that has expired, so purge is rounded up: until then the key is surely there.
+// Set implements storage.Txn. Badger counts expiry in seconds and hides expired
+// keys, so purge is rounded up: until then the key is visible.
 func (t *txn) Set(key, val []byte, purge time.Time) error {
 	return t.set(key, val, expiry(purge))
 }
 
 // Get implements storage.Reader.
 func (t *txn) Get(key []byte) ([]byte, error) {
-	if !t.writes { // else it may be one of its own
+	if !t.writes { // otherwise the key may have been written in this transaction
 		if one, known := t.rows.get(key, t.txn.ReadTs()); known && one.list == nil {
 			return one.val, nil
 		}
@@ -212,7 +216,7 @@ func (t *txn) set(key, val []byte, expires uint64) error {
 		return t.written(badger.ErrTxnTooBig)
 	}
 	err := t.txn.SetEntry(&badger.Entry{Key: key, Value: val, ExpiresAt: expires})
-	if err == nil { // what was refused is not in the commit, if there is one
+	if err == nil { // a refused write is not part of a commit
 		t.changes = append(t.changes, change{key: key, val: val, expires: expires})
 	}
 	return t.written(err)
@@ -230,7 +234,7 @@ func (t *txn) Delete(key []byte) error {
 	return t.written(err)
 }
 
-// written notes what became of a write and translates the error.
+// written records the outcome of a write and translates its error.
 func (t *txn) written(err error) error {
 	t.writes = true
 	switch {
@@ -247,8 +251,8 @@ func (t *txn) written(err error) error {
 	return err
 }
 
-// expiry returns the first full second since 1970 that is not before purge, and
-// 0, Badger's never, for the zero time.
+// expiry returns the first full second since 1970 that is not before purge, or
+// 0, Badger's value for never, for the zero time.
 func expiry(purge time.Time) uint64 {
 	if purge.IsZero() {
 		return 0

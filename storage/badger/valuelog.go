@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// garbageInterval is how often value-log files are looked at. Finding none
-	// worth the work, the usual case, costs a look at a table in memory.
+	// garbageInterval is how often value-log files are checked. Usually none is
+	// worth rewriting, and the check is a look-up in memory.
 	garbageInterval = 10 * time.Minute
 
 	// garbageRatio is the part of a value-log file that must be garbage before
-	// the rest is written anew; a half writes every large value twice at most.
+	// the rest is rewritten. With a half, each large value is rewritten at most
+	// once on average.
 	garbageRatio = 0.5
 )
 
-// collectGarbage frees what large values have left behind, until Close.
+// collectGarbage frees the space of deleted large values, until Close.
 func (e *engine) collectGarbage() {
 	ticker := time.NewTicker(garbageInterval)
 	defer ticker.Stop()
@@ -33,10 +34,9 @@ func (e *engine) collectGarbage() {
 	}
 }
 
-// rewriteValueLog frees one value-log file, if one is worth it, and tells
-// whether it did. It runs in the place of an update: then nothing is written or
-// deleted under the rewriting, and the update after it syncs the names of new
-// files.
+// rewriteValueLog frees one value-log file, if one is worth it, and reports
+// whether it did. It holds the writer's token, so that nothing is written or
+// deleted meanwhile, and syncs the names of new files.
 func (e *engine) rewriteValueLog() bool {
 	select {
 	case e.writer <- struct{}{}:

@@ -1,5 +1,6 @@
-// Package memory is a storage engine that keeps everything in memory and
-// nothing beyond the process: the small, real engine that tests run on.
+// Package memory is a storage engine that keeps everything in memory, for tests
+// and for trying the gateway out. [New] returns an [Engine]; its data ends with
+// the process. The package imports package storage alone.
 package memory
 
 import (
@@ -16,10 +17,11 @@ import (
 )
 
 // Engine is a [storage.Engine] in memory. Updates run one at a time; a View
-// holds a snapshot and neither waits for writers nor holds them up.
+// reads a snapshot and neither waits for updates nor delays them.
 //
-// It never purges: what expires is judged by the store's clock, so code that
-// passes its tests only because a key has vanished would be wrong.
+// It never drops expired keys: the clock of the store decides what has expired,
+// so code that passes its tests only because a key has disappeared would be
+// wrong.
 type Engine struct {
 	root   atomic.Pointer[tree]
 	writer chan struct{} // holds one token while an Update runs
@@ -73,7 +75,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// usable returns the reason why no transaction may begin, or nil.
+// usable returns why no transaction may begin, or nil.
 func (e *Engine) usable(ctx context.Context) error {
 	if e.closed.Load() {
 		return storage.ErrClosed
@@ -116,7 +118,8 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader) error {
 	})
 }
 
-// txn is a transaction: a root of its own, published by Update when it commits.
+// txn is a transaction with a root of its own, which Update publishes at
+// commit.
 type txn struct{ root *tree }
 
 func (t *txn) Get(key []byte) ([]byte, error) { return t.root.get(key), nil }
@@ -128,7 +131,7 @@ func (t *txn) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 
 func (t *txn) Set(key, val []byte, _ time.Time) error {
 	if val == nil {
-		val = []byte{} // nil is the answer for an absent key
+		val = []byte{} // nil would mean an absent key
 	}
 	t.root = t.root.set(bytes.Clone(key), bytes.Clone(val))
 	return nil

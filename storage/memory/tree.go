@@ -7,14 +7,14 @@ import (
 
 // tree is an immutable ordered map: a treap whose changes copy the path from
 // the root to the changed node. An older root therefore stays a valid snapshot
-// for as long as anyone holds it, and needs no lock. The nil tree is empty.
+// and needs no lock. The nil tree is empty.
 type tree struct {
 	key, val    []byte
 	priority    uint64 // heap order; random, so that depth stays logarithmic
 	left, right *tree
 }
 
-// get returns the value of key, or nil when there is none.
+// get returns the value of key, or nil if there is none.
 func (t *tree) get(key []byte) []byte {
 	for t != nil {
 		switch c := bytes.Compare(key, t.key); {
@@ -38,7 +38,7 @@ func (t *tree) set(key, val []byte) *tree {
 	switch c := bytes.Compare(key, t.key); {
 	case c < 0:
 		n.left = t.left.set(key, val)
-		if l := n.left; l.priority > n.priority { // l is fresh: nobody else holds it
+		if l := n.left; l.priority > n.priority { // l is new, so no other tree shares it
 			n.left, l.right = l.right, &n
 			return l
 		}
@@ -71,7 +71,8 @@ func (t *tree) remove(key []byte) *tree {
 	return &n
 }
 
-// join returns the union of two trees, every key of l being less than any of r.
+// join returns the union of two trees. Every key of l is less than any key of
+// r.
 func join(l, r *tree) *tree {
 	switch {
 	case l == nil:
@@ -89,8 +90,8 @@ func join(l, r *tree) *tree {
 	}
 }
 
-// scan calls fn for the keys in [lo, hi), ascending, until fn returns false. A
-// nil hi means: to the end. It reports whether fn wanted more.
+// scan calls fn for the keys in [lo, hi) in ascending order until fn returns
+// false. A nil hi means the end. It reports whether fn wanted more.
 func (t *tree) scan(lo, hi []byte, fn func(key, val []byte) bool) bool {
 	if t == nil {
 		return true

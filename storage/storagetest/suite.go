@@ -1,6 +1,7 @@
-// Package storagetest holds what every storage engine must prove: [Run] for the
-// engine alone, [RunPersistent] for one that outlives its process, [RunStore]
-// for a [storage.Store] above it. [Faulty] makes an engine fail on purpose.
+// Package storagetest tests storage engines: [Run] tests an engine,
+// [RunPersistent] one that outlives its process, and [RunStore] a
+// [storage.Store] on top of it. [Faulty] makes an engine fail on purpose. Only
+// tests import it; it imports package storage.
 package storagetest
 
 import (

@@ -39,7 +39,7 @@ type Table[R any] struct {
 	// time, mean never.
 	Expires func(*R) time.Time
 
-	// Encode and Decode replace JSON. Both are set or none.
+	// Encode and Decode replace JSON. Either both are set or neither.
 	Encode func(*R) []byte
 	Decode func([]byte) (*R, error)
 
@@ -65,7 +65,7 @@ type Index[R any] struct {
 	// the index leaves out.
 	Fields func(*R) Key
 
-	// Fixed tells that the fields are the same for as long as the record exists, so that a
+	// Fixed says that the fields are the same for as long as the record exists, so that a
 	// change of the record leaves the index alone.
 	Fixed bool
 
@@ -110,7 +110,7 @@ func (t *Table[R]) Has(r storage.Reader, key ...any) (bool, error) {
 }
 
 // Reread is Get for a record that the caller knows. If the store has the bytes that were written
-// of it last, they are not decoded again: Reread returns the very record, which nobody may change.
+// of it last, they are not decoded again: Reread returns known itself, which must not be changed.
 func (t *Table[R]) Reread(r storage.Reader, known *R) (*R, error) {
 	stored, err := r.Get(t.primary(known))
 	if err != nil || stored == nil {

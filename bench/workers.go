@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// crew are goroutines that do one thing again and again.
-type crew struct {
-	hands  int                 // how many do it at once
-	do     func(n int64) error // n is different each time
-	timed  bool                // note how long each time takes
-	users  int                 // for whom it is done, in turn; zero: it is for nobody
-	last   atomic.Int64
-	sample sample
+// workers are goroutines that repeat one operation.
+type workers struct {
+	concurrency int                 // how many goroutines run
+	do          func(n int64) error // n is different each time
+	timed       bool                // record the duration of each operation
+	users       int                 // the operations are for this many users, in turn; zero: for no user
+	last        atomic.Int64
+	sample      sample
 
 	mu   sync.Mutex
 	took []time.Duration // in no order
 }
 
-// forget begins anew after warming up.
-func (c *crew) forget() { c.sample, c.took = sample{}, nil }
+// forget discards the samples of the warm-up.
+func (c *workers) forget() { c.sample, c.took = sample{}, nil }
 
-// workOff has it done so many times in all.
-func (c *crew) workOff(times int64) error {
+// doTimes runs the operation this many times in all.
+func (c *workers) doTimes(times int64) error {
 	var (
-		crew   sync.WaitGroup
+		group  sync.WaitGroup
 		failed atomic.Pointer[error]
 	)
-	for range c.hands {
-		crew.Go(func() {
+	for range c.concurrency {
+		group.Go(func() {
 			for n := c.last.Add(1) - 1; n < times && failed.Load() == nil; n = c.last.Add(1) - 1 {
 				if err := c.do(n); err != nil {
 					failed.Store(&err)
@@ -40,18 +40,18 @@ func (c *crew) workOff(times int64) error {
 			}
 		})
 	}
-	crew.Wait()
+	group.Wait()
 	if err := failed.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// work has it done for a while, and counts what was done until the last hand has
-// ended.
-func (c *crew) work(d time.Duration) error {
+// work repeats the operation for a duration, and counts what was done until the
+// last goroutine has ended.
+func (c *workers) work(d time.Duration) error {
 	var (
-		crew   sync.WaitGroup
+		group  sync.WaitGroup
 		failed atomic.Pointer[error]
 		before = c.last.Load()
 		began  = time.Now()
@@ -60,8 +60,8 @@ func (c *crew) work(d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for range c.hands {
-		crew.Go(func() {
+	for range c.concurrency {
+		group.Go(func() {
 			var took []time.Duration
 			for last := began; last.Sub(began) < d && failed.Load() == nil; {
 				if err := c.do(c.last.Add(1)); err != nil {
@@ -78,7 +78,7 @@ func (c *crew) work(d time.Duration) error {
 			c.took = append(c.took, took...)
 		})
 	}
-	crew.Wait()
+	group.Wait()
 	if err := failed.Load(); err != nil {
 		return *err
 	}
@@ -89,11 +89,11 @@ func (c *crew) work(d time.Duration) error {
 	return err
 }
 
-// alternate lets crews take turns, after each has warmed up, and has been at work
-// for everybody once: what is done for somebody the first time reads the books of
-// his, which are in memory from then on. A CPU profile of all of that goes to a
-// file, unless its name is empty.
-func alternate(t turns, profile string, crews ...*crew) error {
+// alternate runs groups of workers in turns. Before anything counts, each group
+// runs its operation once for each user, because the first operation of a user
+// loads their balances into memory, and then warms up. A CPU profile of all of
+// it goes to the file profile, unless that is empty.
+func alternate(t turns, profile string, groups ...*workers) error {
 	if profile != "" {
 		file, err := os.Create(profile)
 		if err != nil {
@@ -105,8 +105,8 @@ func alternate(t turns, profile string, crews ...*crew) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	for _, c := range crews {
-		if err := c.workOff(int64(c.users)); err != nil {
+	for _, c := range groups {
+		if err := c.doTimes(int64(c.users)); err != nil {
 			return err
 		}
 		if err := c.work(t.Warm); err != nil {
@@ -115,7 +115,7 @@ func alternate(t turns, profile string, crews ...*crew) error {
 		c.forget()
 	}
 	for range t.Rounds {
-		for _, c := range crews {
+		for _, c := range groups {
 			if err := c.work(t.Slice); err != nil {
 				return err
 			}
@@ -124,8 +124,7 @@ func alternate(t turns, profile string, crews ...*crew) error {
 	return nil
 }
 
-// percentiles are the median of some times, and that which one of a hundred
-// exceeds.
+// percentiles returns the median of durations and their 99th percentile.
 func percentiles(times []time.Duration) (p50, p99 time.Duration) {
 	n := len(times)
 	if n == 0 {

@@ -6,29 +6,29 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
-	"github.com/caddy-modelgate/modelgate/internal/money"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// take lets commits and submissions take turns. Of the commits, those of many
-// hands tell how many there are in a second, and those of one hand how long one
-// takes. The backend takes each job at once, and finishes none.
-func (o besideOrder) take(ctx context.Context, b *books) (p pair, err error) {
+// submitTasks alternates commits and submissions. Commits by many goroutines
+// give the throughput, commits by one goroutine the latency. The backend
+// accepts each job at once and finishes none.
+func (o besideOrder) submitTasks(ctx context.Context, b *testStore) (p pair, err error) {
 	if err := b.credit(ctx, "wallets", o.Users, o.Users, 10_000*money.Unit); err != nil {
 		return p, err
 	}
-	engine := task.Open(b.store, b.ledger, task.Options{Logger: unread()})
+	engine := task.Open(b.store, b.ledger, task.Options{Logger: discardLogger()})
 	defer engine.Close(ctx)
-	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: studioName, Backend: obliging{}}}}); err != nil {
+	if err := engine.Serve(task.Config{Unfinished: unbounded, Backends: []task.Backend{{Name: serviceName, Backend: acceptingBackend{}}}}); err != nil {
 		return p, err
 	}
 	submit := func(n int64) error {
 		_, _, err := engine.Submit(ctx, submission(userName(int(n)%o.Users)))
 		return err
 	}
-	commits := &crew{hands: o.Hands, do: func(n int64) error { return b.commit(ctx, n) }}
-	alone := &crew{hands: 1, do: func(n int64) error { return b.commit(ctx, -n) }, timed: true}
-	submissions := &crew{hands: o.Hands, do: submit, timed: true, users: o.Users}
+	commits := &workers{concurrency: o.Concurrency, do: func(n int64) error { return b.commit(ctx, n) }}
+	alone := &workers{concurrency: 1, do: func(n int64) error { return b.commit(ctx, -n) }, timed: true}
+	submissions := &workers{concurrency: o.Concurrency, do: submit, timed: true, users: o.Users}
 	if err := alternate(o.Turns, o.Profile, commits, alone, submissions); err != nil {
 		return p, err
 	}
@@ -38,16 +38,16 @@ func (o besideOrder) take(ctx context.Context, b *books) (p pair, err error) {
 	return p, nil
 }
 
-// unbounded is how many tasks an API key may have unfinished here.
+// unbounded is the number of unfinished tasks that an API key may have here.
 const unbounded = 1 << 30
 
 // taskPrice is held for each task.
 const taskPrice = money.Unit / 10
 
-// submission is a video that a user asks for, with the fields that most have.
+// submission returns a video request of a user, with the usual fields.
 func submission(user string) task.Submission {
 	return task.Submission{
-		Payer: ledger.Payer{User: user}, Key: "key_" + user, Backend: studioName,
+		Payer: ledger.Payer{User: user}, Key: "key_" + user, Backend: serviceName,
 		Quote: catalog.Quote{
 			Hold: taskPrice, Rule: "0.10 a generation", Kind: catalog.Video, Request: taskPrice,
 			Asked: catalog.Work{Count: 1, Duration: 8 * catalog.Second},
@@ -59,13 +59,14 @@ func submission(user string) task.Submission {
 	}
 }
 
-// obliging is a backend that takes each job at once and never finishes one.
-type obliging struct{}
+// acceptingBackend is a backend that accepts each job at once and never
+// finishes one.
+type acceptingBackend struct{}
 
-func (obliging) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
+func (acceptingBackend) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
 	return backends.Ref{ID: "job-" + job.Token}, nil
 }
 
-func (obliging) Poll(context.Context, backends.Ref) (backends.Status, error) {
+func (acceptingBackend) Poll(context.Context, backends.Ref) (backends.Status, error) {
 	return backends.Status{State: backends.Running, Progress: 50}, nil
 }

@@ -1,7 +1,12 @@
-// Package settings is what the configurations of guest modules, payment
-// services and task backends, have in common: a block of words with one value
-// each, and values whose placeholders are resolved once, when the configuration
-// is provisioned.
+// Package settings reads the configuration that payment services and task
+// backends have in common: a Caddyfile block of words with one value each, and
+// values with placeholders, which are resolved once, when Caddy provisions the
+// module.
+//
+// [Words] and [Pairs] describe a block and read it. [Secret] is a value that
+// prints as REDACTED. [Resolve] replaces placeholders and [CheckURL] checks an
+// address of a service. The package imports Caddy and nothing else of this
+// module, so that modules of third parties can use it.
 package settings
 
 import (
@@ -16,10 +21,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Words are the words of a block, each with what takes its value.
+// Words maps the words of a block to the functions that take their values.
 type Words map[string]func(value string) error
 
-// Text takes a value as it stands.
+// Text returns a function that stores a value unchanged.
 func Text[T ~string](into *T) func(string) error {
 	return func(value string) error {
 		*into = T(value)
@@ -27,11 +32,10 @@ func Text[T ~string](into *T) func(string) error {
 	}
 }
 
-// Pairs are the words of a block that name something and give it a value, and
-// may be there for each name once.
+// Pairs maps words that take a name and a value. Each name may appear once.
 type Pairs map[string]func(name, value string) error
 
-// Entries takes pairs into a map.
+// Entries returns a function that adds pairs to a map.
 func Entries(into *map[string]string) func(name, value string) error {
 	return func(name, value string) error {
 		if *into == nil {
@@ -43,14 +47,14 @@ func Entries(into *map[string]string) func(name, value string) error {
 }
 
 // Unmarshal reads a module's segment of a Caddyfile: its name, without
-// arguments, and a block in which each word is there at most once and has one
-// value that is not empty. Anything else is refused with file and line, and
-// without the value: it may be a secret.
+// arguments, and a block in which each word appears at most once and has one
+// value that is not empty. Its errors name file and line, but not the value,
+// which may be a secret.
 func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
 	return words.UnmarshalWith(d, nil)
 }
 
-// UnmarshalWith is Unmarshal for a block that has pairs as well.
+// UnmarshalWith is Unmarshal for a block that also has pairs.
 func (words Words) UnmarshalWith(d *caddyfile.Dispenser, pairs Pairs) error {
 	d.Next() // the module's name
 	name := d.Val()
@@ -106,9 +110,9 @@ func takePair(d *caddyfile.Dispenser, word string, take func(name, value string)
 	return nil
 }
 
-// Secret is a value that signs or opens something. It prints as REDACTED;
-// Reveal is the one way to its text. JSON has it as it is, because
-// configuration is JSON.
+// Secret is a value that signs or decrypts something. It prints as REDACTED;
+// only Reveal returns its text. JSON contains the text, because configuration
+// is JSON.
 type Secret string
 
 // String implements fmt.Stringer.
@@ -121,9 +125,9 @@ func (Secret) GoString() string { return "REDACTED" }
 func (s Secret) Reveal() string { return string(s) }
 
 // Resolve replaces the placeholders in a value, such as `{env.X}` and
-// `{file./path}`, and takes the white space off its ends. It refuses a
-// placeholder that is unknown or empty, a value that is then empty, and
-// control characters; word is how the error calls the value.
+// `{file./path}`, and trims white space. It returns an error for an unknown or
+// empty placeholder, an empty result and control characters. word names the
+// value in the error.
 func Resolve[T ~string](word string, value *T) error {
 	if *value == "" {
 		return fmt.Errorf("%s is missing", word)
@@ -143,8 +147,8 @@ func Resolve[T ~string](word string, value *T) error {
 	return nil
 }
 
-// CheckURL refuses what is no absolute http or https address, and what has
-// credentials, a query or a fragment.
+// CheckURL returns an error unless address is an absolute http or https URL
+// without credentials, query and fragment.
 func CheckURL(address string) error {
 	u, err := url.Parse(address)
 	switch {

@@ -1,7 +1,11 @@
-// Package money counts in whole nano-units of one currency: a billionth of a
-// dollar, a euro or a yuan. No float exists here. Amounts are decimal strings
-// wherever people or JSON see them, and every operation that could leave the
-// range says so instead of wrapping around.
+// Package money represents sums of money and prices as integers: nano-units, a
+// billionth of one dollar, euro or yuan. It uses no floating point.
+//
+// [Amount] is a sum and [Rate] a price; [Cost] multiplies counts by rates and
+// rounds up once. In JSON and in all text an amount is a decimal string. Every
+// operation that could leave the range reports it instead of wrapping around.
+// The package imports the standard library alone, so that payment services of
+// third parties can use it.
 package money
 
 import (

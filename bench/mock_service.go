@@ -8,42 +8,42 @@ import (
 	"time"
 )
 
-// The generation service of this benchmark, which the backend is, too.
+// The generation service of this benchmark. The backend process serves it.
 const (
-	studioName  = "studio"
-	studioKey   = "sk-00000000000000000000000000000000000000000000studio"
+	serviceName = "mock_service"
+	serviceKey  = "sk-00000000000000000000000000000000000000000000studio"
 	videoModel  = "video-bench-1"
 	videoPrompt = "a cat that goes for a walk through a town in the rain, in the colours of an old film"
 	videoURL    = "https://files.example.com/results/01XFDUDYJgAACzvnptvVoYEL.mp4"
 
-	// endless is a prompt whose job is never finished.
+	// endless is the prompt of a job that never finishes.
 	endless = "the same, without an end"
 )
 
-// studio is a service of the platform interface. A job is complete as soon as it
-// was asked for the first time, which is the worst moment: nobody hears of it
-// before the whole of a poll interval has passed.
-type studio struct {
+// mockService serves the platform interface. A job is complete as soon as it
+// was polled once, which is the worst moment: the gateway learns of it only
+// after a whole poll interval.
+type mockService struct {
 	mu   sync.Mutex
 	jobs map[string]*work
 }
 
-// work is a job of a studio. Its times are Unix nanoseconds; zero is not yet.
+// work is a job of the mock service. Its times are Unix nanoseconds; zero means
+// not yet.
 type work struct {
 	Completed int64 `json:"completed"`
-	Told      int64 `json:"told"` // when somebody asked who heard of it
+	Told      int64 `json:"told"` // when a poll was first answered with success
 
 	endless bool
 }
 
-func newStudio() *studio { return &studio{jobs: make(map[string]*work)} }
+func newMockService() *mockService { return &mockService{jobs: make(map[string]*work)} }
 
-// Where the studio tells of the times of a job, for the benchmark itself.
-const workPath = "/studio/"
+// workPath is where the service reports the times of a job to the benchmark.
+const workPath = "/mock_service/"
 
-// routes adds what the studio serves. Its ids of jobs are the tokens that tasks
-// have there.
-func (s *studio) routes(mux *http.ServeMux) {
+// routes adds the routes of the service. A job id is the token of its task.
+func (s *mockService) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/platform/video", s.take)
 	mux.HandleFunc("GET /v1/platform/tasks/{id}", s.show)
 	mux.HandleFunc("GET "+workPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -53,13 +53,13 @@ func (s *studio) routes(mux *http.ServeMux) {
 	})
 }
 
-func (s *studio) take(w http.ResponseWriter, r *http.Request) {
+func (s *mockService) take(w http.ResponseWriter, r *http.Request) {
 	var job struct {
 		Prompt    string `json:"prompt"`
 		SessionID string `json:"session_id"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&job); err != nil || job.SessionID == "" {
-		http.Error(w, "that is no submission", http.StatusBadRequest)
+		http.Error(w, "this is not a submission", http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (s *studio) take(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, map[string]any{"task_id": job.SessionID, "status": "queued"})
 }
 
-func (s *studio) show(w http.ResponseWriter, r *http.Request) {
+func (s *mockService) show(w http.ResponseWriter, r *http.Request) {
 	now := time.Now().UnixNano()
 	id := r.PathValue("id")
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func answerWith(w http.ResponseWriter, what any) {
 	_, _ = w.Write(marshal(what))
 }
 
-// isStudio tells whether a path is the studio's.
-func isStudio(path string) bool {
+// isMockService reports whether a path belongs to the mock service.
+func isMockService(path string) bool {
 	return strings.HasPrefix(path, "/v1/platform/") || strings.HasPrefix(path, workPath)
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// plan is what is sold: a quota for a month.
+// plan is the plan that is bought: a quota for a month.
 var plan = billing.Plan{
 	ID: 1, Title: "Starter", Price: 9_900_000_000, Quota: 12 * money.Unit,
 	Duration: calendar.Duration{Count: 1, Unit: calendar.Months}, QuotaReset: calendar.Month,
 }
 
-// sell lets commits and purchases take turns. Each purchase is made under a key
-// of its own.
-func (o besideOrder) sell(ctx context.Context, b *books) (p pair, err error) {
-	directory, err := identity.Open(ctx, b.store, nil, unread())
+// buyPlans alternates commits and purchases. Each purchase has an idempotency
+// key of its own.
+func (o besideOrder) buyPlans(ctx context.Context, b *testStore) (p pair, err error) {
+	directory, err := identity.Open(ctx, b.store, nil, discardLogger())
 	if err != nil {
 		return p, err
 	}
@@ -30,13 +30,13 @@ func (o besideOrder) sell(ctx context.Context, b *books) (p pair, err error) {
 	if err := b.credit(ctx, "wallets", o.Users, o.Users, 10_000*money.Unit); err != nil {
 		return p, err
 	}
-	service := billing.NewService(b.store, b.ledger, directory, unread())
+	plansService := billing.NewService(b.store, b.ledger, directory, discardLogger())
 	buy := func(n int64) error {
-		_, err := service.Buy(ctx, plans, "USD", userName(int(n)%o.Users), plan.ID, strconv.FormatInt(n, 10))
+		_, err := plansService.Buy(ctx, plans, "USD", userName(int(n)%o.Users), plan.ID, strconv.FormatInt(n, 10))
 		return err
 	}
-	commits := &crew{hands: o.Hands, do: func(n int64) error { return b.commit(ctx, n) }}
-	purchases := &crew{hands: o.Hands, do: buy, users: o.Users}
+	commits := &workers{concurrency: o.Concurrency, do: func(n int64) error { return b.commit(ctx, n) }}
+	purchases := &workers{concurrency: o.Concurrency, do: buy, users: o.Users}
 	if err := alternate(o.Turns, o.Profile, commits, purchases); err != nil {
 		return p, err
 	}
