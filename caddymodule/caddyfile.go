@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -164,15 +165,15 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Block reads the lines of a block, each by the function of its first word. A
-// word that is unknown is refused with file and line, and so is one that is
-// there twice, unless it is among rows, the words that have a row in each line.
+// word that is unknown is refused with file, line and the words that are allowed, and so
+// is one that is there twice, unless it is among rows, the words that have a row in each line.
 func Block(d *caddyfile.Dispenser, words map[string]func(*caddyfile.Dispenser) error, rows ...string) error {
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		word := d.Val()
 		read, ok := words[word]
 		if !ok {
-			return d.Errf("unknown word %q", word)
+			return d.Errf("unknown word %q; allowed: %s", word, strings.Join(slices.Sorted(maps.Keys(words)), ", "))
 		}
 		if seen[word] && !slices.Contains(rows, word) {
 			return d.Errf("%q is there twice", word)

@@ -83,6 +83,7 @@ func (a *App) findFree() {
 //		context        <tokens>
 //		max_output     <tokens>
 //		on_disconnect  finish <duration> | cancel
+//		charge_failed_input [on|off]
 //		image  [<resolution>] <amount>
 //		second [<resolution>] [audio] <amount>
 //		above <tokens> { the words from input to image_output }
@@ -112,12 +113,16 @@ func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 		"context":       func(d *caddyfile.Dispenser) error { return count(d, &p.Context, catalog.MaxTokens) },
 		"max_output":    func(d *caddyfile.Dispenser) error { return count(d, &p.MaxOutput, catalog.MaxTokens) },
 		"on_disconnect": onDisconnect(&p.OnDisconnect),
-		"image":         func(d *caddyfile.Dispenser) error { return variant(d, &p.Image) },
-		"second":        func(d *caddyfile.Dispenser) error { return variant(d, &p.Second) },
-		"above":         func(d *caddyfile.Dispenser) error { return above(d, &p.Above) },
-		"tier":          func(d *caddyfile.Dispenser) error { return tier(d, &p.Tier) },
-		"geo":           func(d *caddyfile.Dispenser) error { return geo(d, &p.Geo) },
-		"call":          func(d *caddyfile.Dispenser) error { return toolPrice(d, &p.Call) },
+		"charge_failed_input": func(d *caddyfile.Dispenser) error {
+			p.ChargeFailedInput = new(bool)
+			return onOff(p.ChargeFailedInput)(d)
+		},
+		"image":  func(d *caddyfile.Dispenser) error { return variant(d, &p.Image) },
+		"second": func(d *caddyfile.Dispenser) error { return variant(d, &p.Second) },
+		"above":  func(d *caddyfile.Dispenser) error { return above(d, &p.Above) },
+		"tier":   func(d *caddyfile.Dispenser) error { return tier(d, &p.Tier) },
+		"geo":    func(d *caddyfile.Dispenser) error { return geo(d, &p.Geo) },
+		"call":   func(d *caddyfile.Dispenser) error { return toolPrice(d, &p.Call) },
 	})
 	if err = Block(d, words, "image", "second", "above", "tier", "geo", "call"); err != nil {
 		return err

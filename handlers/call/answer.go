@@ -38,7 +38,7 @@ type answer struct {
 	told    bool         // a head has gone on to the caller
 	lost    bool         // the caller has disconnected, or takes nothing more
 
-	stream  bool // an event stream, by its media type or by how it begins
+	stream  bool // an event stream, by how it begins; until then by its media type
 	json    bool // a JSON document
 	encoded bool // under a Content-Encoding
 	meter   *usage.Reader
@@ -258,8 +258,10 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	a.stream = a.stream || a.meter != nil && a.meter.Stream()
-	if a.stream && a.meter != nil {
+	if a.meter != nil {
+		a.stream = a.meter.Stream()
+	}
+	if a.meter != nil && (a.stream || a.call.request.stream) {
 		if out := a.call.pay(now); out != nil {
 			a.call.cancel(out)
 			return len(p), out

@@ -379,10 +379,14 @@ func TestWhatABackendRefusesOrNeverHadIsFreeForACallerWhoDisconnects(t *testing.
 func TestAFailureBeforeContentIsChargedItsInputIfTheOperatorSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
 		word string
+		own  string       // of the price
 		want money.Amount // of the input
-	}{"by default": {"", 0}, "off": {"charge_failed_input off\n", 0}, "on": {"charge_failed_input on\n", 2}} { // of "hello"
+	}{
+		"by default": {"", "", 0}, "off": {"charge_failed_input off\n", "", 0}, "on": {"charge_failed_input on\n", "", 2}, // of "hello"
+		"on in the price": {"", "charge_failed_input", 2}, "off in the price": {"charge_failed_input\n", "charge_failed_input off", 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			g := gatetest.Start(t, gatetest.Config{App: c.word + "limits {\n first_byte 300ms\n idle 300ms\n}\n" + prices, Site: `
+			g := gatetest.Start(t, gatetest.Config{App: c.word + "limits {\n first_byte 300ms\n idle 300ms\n}\n" + strings.Replace(prices, "input", c.own+"\ninput", 1), Site: `
 				modelgate_messages {
 					@retried modelgate_model priced-retried-*
 					reverse_proxy @retried BACKEND 127.0.0.1:1 {

@@ -210,6 +210,9 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 	o = usage.Outcome{Ended: ended, Whole: c.whole}
 	if c.bill.price != nil {
 		o.Sent, o.FailedInput = c.answer.sent(), c.block.app.ChargeFailedInput
+		if own := c.bill.price.ChargeFailedInput; own != nil {
+			o.FailedInput = *own
+		}
 	}
 	if meter := c.answer.meter; meter != nil {
 		report = meter.Report()

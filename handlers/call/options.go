@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,13 +134,13 @@ func (q *request) describe(body []byte, a *catalog.Ask) {
 				switch strings.ToLower(textOf(raw)) {
 				case "text":
 				case "audio":
-					a.Audio = true
+					a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "modalities")
 				default:
 					a.Image, a.ImageOut = true, true
 				}
 			}
 		case noteSpeech:
-			a.Audio = true
+			a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "audio")
 		case noteReasoning:
 			a.Thinking = a.Thinking || n.Kind == strictjson.Object
 		case noteCompaction:

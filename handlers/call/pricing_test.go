@@ -257,3 +257,33 @@ func TestModelsThatACallNamesArePaidAtTheirOwnPrices(t *testing.T) {
 		})
 	}
 }
+
+func TestTheRefusalOfAudioNamesTheMemberThatAskedForIt(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	for param, body := range map[string]string{
+		"modalities": bodyFor(chat, "priced", `,"modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}`),
+		"audio":      bodyFor(chat, "priced", `,"audio":{"voice":"a","format":"wav"}`),
+		"messages":   `{"model":"priced","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}}]}]}`,
+	} {
+		got := g.Do(t, http.MethodPost, chat, headersFor(chat, key.Secret), body)
+		if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, `"param":"`+param+`"`) || !strings.Contains(got.Body, "`"+param+"`: audio") ||
+			!strings.Contains(got.Body, "allowed: text") || !strings.Contains(got.Body, "audio_output") {
+			t.Errorf("%s: answered %d %s", param, got.Status, got.Body)
+		}
+	}
+}
+
+func TestTheScopeOfAnAsteriskAllowsEveryModel(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "price llama:* {\nrequest 0.01\n}\nunpriced allow", Site: gatetest.Proxied})
+	key, narrow := g.NewKey(t, map[string]any{"models": []string{"*"}}), g.NewKey(t, map[string]any{"models": []string{"llama*"}})
+	g.Credit(t, key.UserID, "1.00")
+	g.Backend.On("llama:8b", gatetest.JSON(200, chatAnswer))
+	if got := post(t, g, chat, key.Secret, "llama:8b", ""); got.Status != http.StatusOK {
+		t.Errorf("answered %d %s", got.Status, got.Body)
+	}
+	if got := post(t, g, chat, narrow.Secret, "llama:8b", ""); got.Status != http.StatusForbidden {
+		t.Errorf("another pattern: answered %d %s", got.Status, got.Body)
+	}
+}

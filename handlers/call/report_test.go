@@ -27,7 +27,7 @@ func charges(t *testing.T, g *gatetest.Gate, calls map[string]reported) {
 			t.Parallel()
 			key := g.NewKey(t, nil)
 			g.Credit(t, key.UserID, "1.00")
-			model := "priced " + t.Name()
+			model := modelName("priced " + t.Name())
 			g.Backend.On(model, c.script)
 			got := post(t, g, c.path, key.Secret, model, c.more)
 			if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "complete" || line.Text("usage") != c.basis {
@@ -190,7 +190,7 @@ func TestAStreamUnderAnotherMediaTypeIsReadAsAStream(t *testing.T) {
 				t.Parallel()
 				key := g.NewKey(t, nil)
 				g.Credit(t, key.UserID, "1.00")
-				model := "priced " + t.Name()
+				model := modelName("priced " + t.Name())
 				g.Backend.On(model, c.script)
 				got := post(t, g, c.path, key.Secret, model, c.more)
 				if got.Body != c.body || got.Err != nil {

@@ -37,6 +37,10 @@ type Price struct {
 	// app's on_disconnect says: `cancel`, or `finish` and a duration.
 	OnDisconnect OnDisconnect `json:"on_disconnect,omitzero"`
 
+	// Whether a call that failed at its backend before any content is charged its
+	// input. Default: as the app's charge_failed_input says.
+	ChargeFailedInput *bool `json:"charge_failed_input,omitempty"`
+
 	// Per generated image, by resolution.
 	Image []Variant `json:"image,omitempty"`
 

@@ -35,6 +35,7 @@ type Ask struct {
 	Geo        Option       // inference_geo
 	Tools      []ServerTool // server-side tools
 	Audio      bool         // the body asks for audio or carries it
+	AudioParam string       // the member that does so first; empty: content of a message
 	Image      bool         // the body asks for images or carries them
 	ImageOut   bool         // the body asks for images
 	Compaction bool         // the body lets the backend compact the context, which is one more pass

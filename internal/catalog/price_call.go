@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -276,9 +277,10 @@ func (p *Price) unpriced(a *Ask) *fault.Fault {
 	}
 	switch {
 	case a.Audio && p.AudioInput == nil && p.AudioOutput == nil:
-		return fault.At(fault.UnpricedOption, "modalities", "audio has no price for this model, neither as content nor in `modalities`; leave it out")
+		param := cmp.Or(a.AudioParam, "messages")
+		return fault.At(fault.UnpricedOption, param, "`%s`: audio has no price for this model; allowed: text; the operator can price it: audio_input <amount>, audio_output <amount>", param)
 	case a.ImageOut && p.ImageOutput == nil:
-		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: images as output have no price for this model; leave them out")
+		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: images as output have no price for this model; allowed: text; the operator can price them: image_output <amount>")
 	}
 	return nil
 }

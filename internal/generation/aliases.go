@@ -42,19 +42,34 @@ var deciders = []decider{
 		"numberofseconds", "secs", "sec", "lengthseconds", "lengthsec", "lengthinseconds", "length", "videolength", "videolengthseconds",
 		"videoseconds", "cliplength", "cliplengthseconds", "clipduration", "clipseconds", "totalseconds", "totalduration", "totallength",
 		"outputduration", "outputlength", "targetduration", "targetlength", "generationduration", "extendduration", "extendseconds",
-		"extensionduration", "extensionseconds",
+		"extensionduration", "extensionseconds", "extendby", "extendbyseconds", "extendlength", "extensionlength", "additionalseconds", "addseconds",
+		"runtime", "runtimeseconds", "runningtime", "playtime", "screentime", "timelength", "videotime", "videosec", "videosecs", "videolen", "cliplen",
+		"clipsec", "outputseconds", "generateseconds", "generatedseconds", "generateduration", "requestedduration", "desiredduration", "finalduration",
+		"durations", "totaltime", "nseconds", "secondscount", "sceneduration", "shotduration", "sceneseconds", "shotseconds",
 	}},
-	{means: "`duration` in milliseconds", adopt: adoptMilliseconds, deep: true, names: []string{
+	{means: "`duration` in minutes", adopt: adoptUnits(60 * catalog.Second), deep: true, names: []string{
+		"minutes", "mins", "numminutes", "durationminutes", "durationmins", "durationinminutes", "durationmin", "videominutes", "videodurationminutes",
+		"lengthminutes", "lengthinminutes", "videolengthminutes", "totalminutes", "extendminutes", "runtimeminutes",
+	}},
+	{means: "`duration` in hours", adopt: adoptUnits(3600 * catalog.Second), deep: true, names: []string{"hours", "durationhours", "durationinhours", "lengthhours"}},
+	{means: "`duration` in milliseconds", adopt: adoptUnits(catalog.Second / 1000), deep: true, names: []string{
+		"msec", "msecs", "millis", "runtimems", "clipdurationms", "extendms", "outputdurationms", "totalms", "totaldurationms",
 		"durationms", "durationmillis", "durationmilliseconds", "durationinmilliseconds", "milliseconds", "videodurationms", "lengthms", "videolengthms",
 	}},
 	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), deep: true, names: []string{
 		"n", "count", "samplecount", "numsamples", "numvideos", "numberofvideos", "videocount", "numoutputs", "numresults", "numberresults", "numberofresults", "batchsize",
 		"numclips", "nvideos", "nsamples", "noutputs", "nresults", "numgenerations", "videosperprompt", "numvideosperprompt", "outputcount", "resultcount",
 		"numimages", "numberofimages", "imagecount", "nimages", "maximages", "imagesperprompt", "numimagesperprompt",
-		"candidatecount", "numcandidates", "repeatcount", "variantcount", "numvariants", "numvariations", "quantity",
+		"candidatecount", "numcandidates", "repeatcount", "variantcount", "numvariants", "numvariations", "quantity", "variationcount",
+		"generatecount", "gencount", "generationcount", "generatenum", "gennum", "generatenumber", "takecount", "numtakes", "numberoftakes",
+		"loopcount", "numloops", "numberofloops", "copycount", "numcopies", "numberofcopies", "numrepeats", "numrepetitions", "numberofrepetitions",
+		"batchcount", "numbatches", "batchnum", "niter", "numreturn", "numreturnimages", "numreturnsequences", "imagenum", "imagesnum", "imgnum", "imgcount",
+		"numimgs", "picturecount", "numpictures", "photocount", "numphotos", "videonum", "videosnum", "outputnum", "outputsnum", "resultnum", "outputsperprompt",
+		"numoutputsperprompt", "samplesperprompt", "numsamplesperprompt", "clipcount", "ncandidates", "nvariations", "nimgs", "bestof",
 	}},
 	{means: "`n`", adopt: adoptInto(func(o *Output) **int { return &o.Count }), deep: true, counts: true, names: []string{
 		"outputs", "samples", "videos", "images", "clips", "results", "candidates", "variants", "variations", "generations", "amount", "repeat",
+		"num", "takes", "loops", "loop", "copies", "repeats", "repetitions", "times", "batch", "batches", "pictures", "photos", "replicas",
 	}},
 	{means: "`width`", adopt: adoptInto(func(o *Output) **int { return &o.Width }), names: []string{"width", "videowidth"}},
 	{means: "`height`", adopt: adoptInto(func(o *Output) **int { return &o.Height }), names: []string{"height", "videoheight"}},
@@ -268,20 +283,20 @@ func adoptDuration(r *Request, a *alias) bool {
 	return refused == nil && *r.Output.Duration == n
 }
 
-// adoptMilliseconds is adoptDuration for a whole number of milliseconds.
-func adoptMilliseconds(r *Request, a *alias) bool {
-	n, err := strconv.ParseInt(a.text, 10, 64)
-	if err != nil || !decimalText.MatchString(a.text) || n <= 0 || n > int64(catalog.MaxSeconds/millisecond) {
-		return false
+// adoptUnits is adoptDuration for a whole number of units.
+func adoptUnits(unit catalog.Seconds) func(*Request, *alias) bool {
+	return func(r *Request, a *alias) bool {
+		n, err := strconv.ParseInt(a.text, 10, 64)
+		if err != nil || !decimalText.MatchString(a.text) || n <= 0 || n > int64(catalog.MaxSeconds/unit) {
+			return false
+		}
+		length := catalog.Seconds(n) * unit
+		if r.Output.Duration == nil {
+			r.Output.Duration = &length
+		}
+		return *r.Output.Duration == length
 	}
-	length := catalog.Seconds(n) * millisecond
-	if r.Output.Duration == nil {
-		r.Output.Duration = &length
-	}
-	return *r.Output.Duration == length
 }
-
-const millisecond = catalog.Second / 1000
 
 // adoptInto is adopt for a whole number of the output.
 func adoptInto(of func(*Output) **int) func(*Request, *alias) bool {

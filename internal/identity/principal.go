@@ -2,6 +2,7 @@ package identity
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
@@ -30,8 +31,12 @@ func (p *Principal) MayUse(model string) bool {
 	return p.owner.allowsModel(model) && p.operator.allowsModel(model)
 }
 
+// anyModel allows every model, also names that the * of a longer pattern does not stand
+// for: as a scope without models does.
+const anyModel = "*"
+
 func (s *Scope) allowsModel(model string) bool {
-	return len(s.Models) == 0 || s.Models.Match(model)
+	return len(s.Models) == 0 || slices.Contains(s.Models, anyModel) || s.Models.Match(model)
 }
 
 // MayCallFrom reports whether the key may be used from addr, by its owner and by the

@@ -1,23 +1,24 @@
 package usage
 
+import "slices"
+
 // delivered counts what reached the client.
 type delivered struct {
-	text             int64 // bytes of text
-	reasoning        int64 // bytes under the name reasoning
-	reasoningContent int64 // the same under its older name; some backends send both
-	media            int64 // bytes of speech and images
-	names            int64 // bytes of the names of tools
-	sealed           int64 // bytes of signatures of thoughts
-	block            bool  // a content block was opened, if only an empty one
-	element          bool  // the content of a messages answer has an element
-	other            bool  // a content block was opened that is neither text nor a thought
-	unseen           bool  // a content block was opened whose text does not show its cost
+	text    int64          // bytes of text
+	beside  [besides]int64 // bytes of text beside the content, by place: some backends send one text in several
+	media   int64          // bytes of speech and images
+	names   int64          // bytes of the names of tools
+	sealed  int64          // bytes of signatures of thoughts, and of encrypted ones
+	block   bool           // a content block was opened, if only an empty one
+	element bool           // the content of a messages answer has an element
+	other   bool           // a content block was opened that is neither text nor a thought
+	unseen  bool           // a content block was opened whose text does not show its cost
 }
 
 // bytes is what the output is estimated by.
 func (d *delivered) bytes() int64 { return d.said() + d.names }
 
-func (d *delivered) said() int64 { return d.text + max(d.reasoning, d.reasoningContent) }
+func (d *delivered) said() int64 { return d.text + slices.Max(d.beside[:]) }
 
 // any reports whether content came. An empty block of text, or of a thought, is none.
 func (d *delivered) any() bool {

@@ -2,7 +2,8 @@ package usage
 
 import "math"
 
-// document follows one JSON text as its bytes pass, cut anywhere. It descends
+// document follows a JSON text as its bytes pass, cut anywhere, and any texts that
+// stand behind it, such as the lines of application/x-ndjson. It descends
 // only where the table of places leads and counts brackets elsewhere, so what
 // it needs to remember is small and fixed. It is no validator: it accepts some
 // texts that are not JSON, but it never loses its place in one that is.
@@ -15,7 +16,7 @@ type document struct {
 	naming bool  // the string being read is a name
 	raw    bool  // the part being passed over is the JSON of a tool's input
 	saw    saw
-	depth  int // open objects and arrays, those passed over not counted
+	depth  uint8 // open objects and arrays, those passed over not counted
 	stack  [maxDepth]frame
 	skip   int   // open brackets of the part being passed over
 	number int64 // the plain integer being read; -1 when it is none
@@ -63,7 +64,7 @@ const (
 	inUnicode                 // the digits after \u
 	inScalar                  // the rest of a number, true, false or null
 	inSkipped                 // the rest of an object or array of no interest
-	ended                     // nothing but white space
+	ended                     // white space, or another text
 	broken                    // anything: the text is not JSON
 )
 
@@ -76,6 +77,7 @@ const (
 	sawChoice                    // a choice
 	sawFault                     // an error
 	sawNoUsage                   // a usage at the top that is no object, such as null
+	sawSeveral                   // the end of another text before this one
 )
 
 // reset makes d ready for the next text of the same answer.
@@ -229,8 +231,10 @@ func (d *document) structure(c byte) {
 		default:
 			d.state = broken
 		}
-	case ended:
-		d.state = broken
+	case ended: // the next text of the answer, as in a list of lines
+		d.reset()
+		d.saw = sawSeveral
+		d.structure(c)
 	default: // a value
 		switch {
 		case c == '"':

@@ -36,8 +36,10 @@ const (
 	// Strings of text, or arrays and objects that hold such.
 	text
 	askedText // in a request, where blocks may hold blocks
-	reasoning
+	reasoning // and its other names
 	reasoningContent
+	reasoningDetails
+	otherText // of a member of a reply that is not known
 
 	// Scalars, and objects whose insides are of no interest.
 	toolInput    // arguments of a tool, as a string or as JSON
@@ -67,9 +69,12 @@ const (
 	firstFigure
 )
 
+// besides is the number of places of text beside the content.
+const besides = otherText - reasoning + 1
+
 // holds reports whether an object or array at p is looked into.
 func (p place) holds() bool {
-	return top <= p && p <= reasoningContent
+	return top <= p && p <= otherText
 }
 
 // word reports whether a string at p is compared or kept.
@@ -176,6 +181,8 @@ func (p place) member(name []byte) place {
 			return reply
 		case "text":
 			return text
+		case "reasoning", "reasoning_content", "reasoning_details":
+			return reply.member(name)
 		case "error":
 			return fault
 		case "usage":
@@ -183,16 +190,21 @@ func (p place) member(name []byte) place {
 		}
 	case reply:
 		switch string(name) {
+		case "role":
 		case "content", "refusal":
 			return text
 		case "reasoning":
 			return reasoning
 		case "reasoning_content":
 			return reasoningContent
+		case "reasoning_details":
+			return reasoningDetails
 		case "tool_calls", "function_call":
 			return toolCall
 		case "audio", "images":
 			return media
+		default:
+			return otherText.member(name)
 		}
 	case toolCall:
 		switch string(name) {
@@ -218,12 +230,16 @@ func (p place) member(name []byte) place {
 			return blockKind
 		case "name":
 			return blockName
+		case "content": // what a tool of the backend has found
+			return nothing
 		}
 		return text.member(name)
 	case text:
 		switch string(name) {
-		case "text", "thinking", "partial_json", "refusal":
+		case "text", "thinking", "partial_json", "refusal", "content":
 			return text
+		case "reasoning", "reasoning_content", "reasoning_details":
+			return reply.member(name)
 		case "input":
 			return toolInput
 		case "signature":
@@ -231,8 +247,11 @@ func (p place) member(name []byte) place {
 		case "stop_reason":
 			return stopReason
 		}
-	case reasoning, reasoningContent:
-		if string(name) == "text" {
+	case reasoning, reasoningContent, reasoningDetails, otherText:
+		switch {
+		case string(name) == "data" || bytes.HasSuffix(name, []byte("signature")):
+			return signature
+		case !isLabel(name):
 			return p
 		}
 	case usageReport, openingUsage:
@@ -291,6 +310,16 @@ func (p place) member(name []byte) place {
 		}
 	}
 	return nothing
+}
+
+// isLabel reports whether a member of this name describes a text and has none.
+func isLabel(name []byte) bool {
+	for _, label := range [...]string{"type", "id", "role", "name", "object", "status", "format", "index", "url", "logprobs", "model", "opaque", "reason"} {
+		if rest, ok := bytes.CutSuffix(name, []byte(label)); ok && (len(rest) == 0 || rest[len(rest)-1] == '_') {
+			return true
+		}
+	}
+	return bytes.HasPrefix(name, []byte("encrypted"))
 }
 
 // usageMember is the part of the table for usage objects.

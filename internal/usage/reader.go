@@ -18,7 +18,10 @@
 // the same, no figure leaves [0, 2^53], and a malformed event is lost alone.
 package usage
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // MaxLine is the longest line, in bytes, that a stream may have. The Reader
 // keeps nothing of a line, so that the bound is not one of memory: a longer line
@@ -42,7 +45,7 @@ const (
 type Reader struct {
 	dialect Dialect
 	stream  bool
-	sniff   sniffer // what it was not declared as
+	sniff   sniffer // whether it is one
 	events  events
 	packed  *unpacker // nil unless the body is compressed
 	blind   bool      // bytes can not, or no longer, be read
@@ -54,15 +57,15 @@ type Reader struct {
 var pool = sync.Pool{New: func() any { return new(Reader) }}
 
 // New returns a Reader for an answer in dialect. Stream says that it is declared as
-// a text/event-stream. Else it is one, too, if it begins as one, and otherwise one
-// JSON text: some servers send their streams under another media type. Encoding is
-// the answer's Content-Encoding; gzip and zstd are read, any other makes the Reader
-// blind.
+// a text/event-stream. How the answer begins decides: it is an event stream, or JSON
+// texts behind each other, since some servers send either under another media type.
+// Encoding is the answer's Content-Encoding; gzip and zstd are read, any other makes
+// the Reader blind.
 //
 // The caller calls Release at the end.
 func New(dialect Dialect, stream bool, encoding string) *Reader {
 	r := pool.Get().(*Reader)
-	*r = Reader{dialect: dialect, stream: stream, sniff: sniffer{done: stream}}
+	*r = Reader{dialect: dialect, stream: stream}
 	r.events.reports.dialect = dialect
 	r.events.reset()
 	format, known := formatOf(encoding)
@@ -178,11 +181,11 @@ func (r *Reader) Shown() bool { return r.unread || r.events.delivered.shown() }
 // show: reasoning, media, and content blocks beside text and the caller's tools.
 func (r *Reader) CostsUnseen() bool {
 	d := &r.events.delivered
-	return d.unseen || d.media > 0 || d.reasoning > 0 || d.reasoningContent > 0
+	return d.unseen || d.media > 0 || d.sealed > 0 || slices.Max(d.beside[:]) > 0
 }
 
 // Finished reports whether a proper end was seen: the dialect's end of a
-// stream, or the end of the JSON text with nothing but white space after it.
+// stream, or the end of a JSON text with nothing but white space after it.
 func (r *Reader) Finished() bool {
 	e := &r.events
 	switch {
@@ -204,7 +207,8 @@ func (r *Reader) Failed() bool {
 // stream, or nothing passed yet: an event or comment of the gateway's own may
 // be written here. It is false for what is no stream, and for a compressed one.
 func (r *Reader) AtBoundary() bool {
-	return r.plainStream() && r.events.atBoundary()
+	inMark := int(r.sniff.n)%len(byteOrderMark) != 0 // what the sniffer keeps of a declared stream is a mark
+	return r.plainStream() && !inMark && r.events.atBoundary()
 }
 
 // TooLong reports whether a line of the stream was longer than [MaxLine].
@@ -213,10 +217,11 @@ func (r *Reader) TooLong() bool {
 }
 
 // Blind reports whether the answer cannot be read, or not to its end: its
-// encoding is unknown, its compression is damaged, or it unpacks to more than
-// an answer can be. What was read before remains valid.
+// encoding is unknown, its compression is damaged, it unpacks to more than
+// an answer can be, or it is neither an event stream nor JSON. What was read before
+// remains valid.
 func (r *Reader) Blind() bool {
-	return r.blind
+	return r.blind || !r.stream && r.events.document.state == broken
 }
 
 // plainStream reports whether the passing bytes themselves are the events.

@@ -103,8 +103,8 @@ type report struct {
 	tool    Name // whose uses come next
 	refused bool
 	counted bool      // a count of tool uses came
-	tools   []ToolUse // those that ran, as counted; at most maxTools
 	ran     bool      // the content block is the use of a tool that the backend runs
+	tools   []ToolUse // those that ran, as counted; at most maxTools
 	begun   []ToolUse // the uses whose blocks came; at most maxTools
 	passes  *passes   // nil: the answer lists no iterations
 }

@@ -1,18 +1,21 @@
 package usage
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // streamFields begin an event stream: the fields of the HTML standard, and a
 // comment. No JSON text begins so.
 var streamFields = [...]string{"data:", "event:", "id:", "retry:", ":"}
 
-const longestField = len("event:")
+const longestHead = len(byteOrderMark) + len("event:")
 
 // sniffer finds out whether an answer is an event stream.
 type sniffer struct {
 	done bool
-	n    uint8              // bytes of head
-	head [longestField]byte // what has come of a field's name; nothing else was read
+	n    uint8             // bytes of head
+	head [longestHead]byte // what has come of a byte order mark and a field's name; nothing else was read
 }
 
 // knows reports whether it is known what the answer is, with the bytes p that come
@@ -22,23 +25,40 @@ func (r *Reader) knows(p []byte) bool {
 	if s.done {
 		return true
 	}
-	if s.n == 0 {
+	if s.n == 0 && !r.stream {
 		p = bytes.TrimLeft(p, "\r\n")
 	}
-	var start [longestField]byte
+	var start [longestHead]byte
 	n := copy(start[:], s.head[:s.n])
 	n += copy(start[n:], p)
+	stream, known := beginsStream(string(start[:n]), r.stream)
+	if !known {
+		s.n = uint8(copy(s.head[:], start[:n]))
+		return false
+	}
+	r.stream, s.done = stream, true
+	r.read(s.head[:s.n])
+	s.n = 0
+	return true
+}
+
+// beginsStream reports whether an answer that begins so is an event stream, and whether
+// that is known. One that is declared as a stream is one unless it begins as JSON.
+func beginsStream(start string, declared bool) (stream, known bool) {
+	start, marked := strings.CutPrefix(start, byteOrderMark)
+	if start == "" || !marked && strings.HasPrefix(byteOrderMark, start) {
+		return declared, false
+	}
+	if declared {
+		return start[0] != '{' && start[0] != '[', true
+	}
 	for _, field := range streamFields {
-		if n >= len(field) && string(start[:len(field)]) == field {
-			r.stream = true
-			break
-		}
-		if n < len(field) && string(start[:n]) == field[:n] {
-			s.n = uint8(copy(s.head[:], start[:n]))
-			return false
+		switch {
+		case strings.HasPrefix(start, field):
+			return true, true
+		case strings.HasPrefix(field, start):
+			return false, false
 		}
 	}
-	s.done = true
-	r.read(s.head[:s.n])
-	return true
+	return false, true
 }

@@ -121,10 +121,8 @@ func (d *document) deliver(n int) {
 	switch d.place {
 	case text, blocks, askedText, toolInput:
 		d.delivered.text += int64(n)
-	case reasoning:
-		d.delivered.reasoning += int64(n)
-	case reasoningContent:
-		d.delivered.reasoningContent += int64(n)
+	case reasoning, reasoningContent, reasoningDetails, otherText:
+		d.delivered.beside[d.place-reasoning] += int64(n)
 	case toolName:
 		d.delivered.names += int64(n)
 	case signature:
