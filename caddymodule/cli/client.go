@@ -53,40 +53,27 @@ func newClient(cmd *cobra.Command) (*client, error) {
 	return c, nil
 }
 
-// call sends one request and decodes the answer into out, unless that is nil.
-// What the server refuses comes back with its exit code.
+// call sends one request and decodes the answer into out. If the server refuses the
+// request, the error has the exit code.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	resp, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if out == nil {
-		return nil
-	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return errExit{exitUnreachable, errors.New("what answers at this address is not Caddy's admin endpoint")}
+		return errNotAdmin
 	}
 	return nil
 }
 
-// request sends one request to the admin endpoint that --address names, and prints
-// the answer: as JSON with --json, else by words.
-func request[T any](cmd *cobra.Command, method, path string, in any, words func(io.Writer, *T)) error {
-	c, err := newClient(cmd)
+// ask sends one request without a body to the admin endpoint that --address names.
+func (c *call) ask(method, path string, out any) error {
+	client, err := newClient(c.Command)
 	if err != nil {
 		return err
 	}
-	var answer T
-	if err := c.call(cmd.Context(), method, path, in, &answer); err != nil {
-		return err
-	}
-	return printed(cmd, answer, func(w io.Writer) { words(w, &answer) })
-}
-
-// items is the answer to a request for a list that has one page.
-type items[T any] struct {
-	Items []T `json:"items"`
+	return client.call(c.Context(), method, path, nil, out)
 }
 
 // send sends one request and returns the answer to a successful one.

@@ -48,9 +48,9 @@ func (r *receiver) address() string { return r.listener.Addr().String() }
 // url is where callbacks go.
 func (r *receiver) url() string { return "http://" + r.address() + "/callbacks" }
 
-// serve has the callbacks of a user's keys come to the receiver, signed by secrets
-// that it knows.
-func (r *receiver) serve(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
+// register sets the callback URL of a user's keys to the receiver, and renews their
+// secrets, so that the receiver knows them.
+func (r *receiver) register(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
 	keys, err := directory.OwnKeys(ctx, account)
 	if err != nil {
 		return err
@@ -145,29 +145,4 @@ func (r *receiver) verify(header http.Header, body []byte, now time.Time) error 
 		}
 	}
 	return errors.New("its signature is wrong")
-}
-
-// introduceTasks tells a person how to make an image and a video.
-func (d demoRun) introduceTasks(w io.Writer) {
-	type generation struct {
-		Model   string         `json:"model"`
-		Prompt  string         `json:"prompt"`
-		Output  map[string]any `json:"output,omitempty"`
-		Context string         `json:"session_context"`
-	}
-	for _, task := range []struct {
-		what, path, file string
-		body             generation
-	}{
-		{"An image", "image", "modelgate-demo.png", generation{"image-demo-1", "a lighthouse at dusk", nil, "my first image"}},
-		{"A video", "video", "modelgate-demo.mp4", generation{"video-demo-1", "waves under a lighthouse", map[string]any{"duration": 4}, "my first video"}},
-	} {
-		body, _ := json.Marshal(task.body)
-		fmt.Fprintf(w, "\n%s, as %s in this directory: submit it, wait for it, fetch it:\n\n", task.what, task.file)
-		fmt.Fprintf(w, "  task=$(curl -s %s/v1/platform/%s -H 'authorization: Bearer %s' -H 'content-type: application/json' -d '%s' | sed 's/.*\"task_id\":\"\\([^\"]*\\)\".*/\\1/')\n",
-			d.BaseURL, task.path, d.APIKey, body)
-		fmt.Fprintf(w, "  until curl -s \"%s/v1/platform/tasks/$task?wait=60\" -H 'authorization: Bearer %s' | tee modelgate-demo.json | grep completed_at; do sleep 1; done\n",
-			d.BaseURL, d.APIKey)
-		fmt.Fprintf(w, "  curl -s -o %s \"$(sed 's/.*\"url\":\"\\([^\"]*\\)\".*/\\1/' modelgate-demo.json)\"\n", task.file)
-	}
 }
