@@ -3,11 +3,9 @@ package adminapi
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"runtime"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/media"
@@ -15,11 +13,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// verifyStore checks the open store, and tells the metrics what it found.
-func verifyStore(rt *caddymodule.Runtime, r *http.Request) (any, error) {
-	v, err := Verify(r.Context(), rt.Store)
+// verifyStore checks the open store and sets the metric of problems.
+func verifyStore(c *call) (any, error) {
+	v, err := Verify(c.ctx(), c.Store)
 	if err == nil {
-		rt.SetMismatches(v.Report.Problems)
+		c.SetMismatches(v.Report.Problems)
 	}
 	return v, err
 }
