@@ -100,15 +100,21 @@ func (d *Demo) Validate() error {
 type endpoint struct {
 	suffix  string // how the path ends
 	dialect *dialect
-	answer  func(body []byte) (*answer, error) // every error is a *refusal
+	roles   []string // that messages can have; nil: there is a prompt instead
+	compose func(*request, rehearsal) (*answer, error)
 }
 
-var endpoints = []endpoint{
-	{"/v1/messages", messagesDialect, answerMessages},
-	{"/v1/messages/count_tokens", messagesDialect, answerCountTokens},
-	{"/v1/completions", completionsDialect, answerCompletions},
-	{"/v1/chat/completions", completionsDialect, answerChat},
-}
+var (
+	messagesRoles = []string{"user", "assistant"}
+	chatRoles     = []string{"system", "developer", "user", "assistant", "tool", "function"}
+
+	endpoints = []endpoint{
+		{"/v1/messages", messagesDialect, messagesRoles, answerMessages},
+		{"/v1/messages/count_tokens", messagesDialect, messagesRoles, answerCountTokens},
+		{"/v1/completions", completionsDialect, nil, answerCompletions},
+		{"/v1/chat/completions", completionsDialect, chatRoles, answerChat},
+	}
+)
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler. Its own errors are those of
 // a client that left before the first byte, with status 499.
@@ -117,16 +123,16 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if !strings.HasSuffix(r.URL.Path, e.suffix) {
 			continue
 		}
-		p := &performance{ctx: r.Context(), w: w, dialect: e.dialect, pace: d.pace()}
+		s := &sender{ctx: r.Context(), w: w, dialect: e.dialect, pace: d.pace()}
 		a, err := e.hear(w, r)
 		if refused, ok := errors.AsType[*refusal](err); ok {
-			p.refuse(refused)
+			s.refuse(refused)
 			return nil
 		}
 		if err != nil {
 			return gone(err)
 		}
-		return p.give(a)
+		return s.give(a)
 	}
 	return next.ServeHTTP(w, r)
 }
