@@ -38,8 +38,7 @@ func (API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.modelgate", New: func() caddy.Module { return new(API) }}
 }
 
-// Operator is the actor of what is done over the admin endpoint, as the audit
-// names it.
+// Operator is the actor of changes over the admin endpoint, as the audit names it.
 const Operator = "operator"
 
 // call is one request, with the runtime and the app of the configuration that serves it.
@@ -87,7 +86,7 @@ func taking[T any](handle func(*call, T) (any, error)) handler {
 	}
 }
 
-// Routes returns the one prefix that is ours.
+// Routes implements caddy.AdminRouter with one prefix.
 func (API) Routes() []caddy.AdminRoute {
 	mux := http.NewServeMux()
 	for _, route := range routes {
@@ -144,7 +143,7 @@ func writeAnswer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// Error is how the admin routes write a fault.
+// Error is the JSON of a fault.
 type Error struct {
 	Code    fault.Code `json:"code"`
 	Message string     `json:"message"`

@@ -35,7 +35,7 @@ func newTask(t *task.Task, names map[string]string) Task {
 	}
 }
 
-// State is where a task stands, in a word that changes with it.
+// State returns the status and the progress of a task, which watchers compare.
 func (t *Task) State() string { return stateOf(&t.Task) }
 
 func stateOf(t *task.Task) string { return string(t.Status) + " " + t.Progress }
@@ -113,24 +113,24 @@ func listUnfinishedTasks(c *call) (any, error) {
 	return listed(c.shownTasks(tasks))
 }
 
-// WatchRequest is what a watcher knows of tasks.
+// WatchRequest asks for tasks whose state is not the known one.
 type WatchRequest struct {
-	Known map[string]string `json:"known"` // the state of each, by task; empty: nothing
+	Known map[string]string `json:"known"` // the state of each, by task; empty: unknown
 	Wait  int64             `json:"wait"`  // seconds
 }
 
-// WatchResponse is what a watcher is told.
+// WatchResponse has the tasks that have changed.
 type WatchResponse struct {
-	Items []Task   `json:"items"`          // whose state is another
-	Gone  []string `json:"gone,omitempty"` // that are not there, or not any more
+	Items []Task   `json:"items"`          // whose state has changed
+	Gone  []string `json:"gone,omitempty"` // that do not exist, or no longer
 }
 
 // MaxWatched bounds the tasks that one request watches.
 const MaxWatched = 500
 
-// watchTasks answers as soon as one of the tasks is not as the watcher knows
-// it, and at the end of his wait anyway. A change in the very moment in which the
-// wait begins is told by the next request.
+// watchTasks answers as soon as the state of a task is not the known one, and at the
+// latest when the wait is over. It may miss a change at the moment when the wait begins;
+// the next request then returns it.
 func watchTasks(c *call, in WatchRequest) (any, error) {
 	if len(in.Known) == 0 || len(in.Known) > MaxWatched {
 		return nil, fault.At(fault.InvalidParameter, "known", "known has 1 to %d tasks, this has %d", MaxWatched, len(in.Known))
@@ -146,7 +146,7 @@ func watchTasks(c *call, in WatchRequest) (any, error) {
 	return c.changes(in.Known)
 }
 
-// changes are the tasks whose state is not the known one.
+// changes returns the tasks whose state is not the known one.
 func (c *call) changes(known map[string]string) (WatchResponse, error) {
 	news, changed := WatchResponse{}, []*task.Task(nil)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
@@ -166,7 +166,7 @@ func (c *call) changes(known map[string]string) (WatchResponse, error) {
 	return news, err
 }
 
-// awaitChange returns when one of the tasks has changed, or the time is over.
+// awaitChange returns when a task has changed, or after most.
 func (c *call) awaitChange(tasks map[string]string, most time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx(), most)
 	defer cancel()
@@ -196,8 +196,8 @@ func listDeliveries(c *call) (any, error) {
 	return Page[task.Delivery]{list, next}, err
 }
 
-// Backend is a backend with what the configuration says of it. Since when
-// the oldest task waits is shown in Unix seconds, as all times are.
+// Backend is the state of a backend with its adapter and models of the configuration.
+// Oldest is when the task was submitted that has waited longest.
 type Backend struct {
 	task.BackendStatus
 	Oldest  int64             `json:"oldest,omitempty"` // Unix seconds
@@ -246,7 +246,7 @@ const (
 	CheckSkipped = "unchecked"
 )
 
-// BackendCheck is what came of asking a backend whether it would take a job.
+// BackendCheck is the result of asking a backend whether it would take a job.
 type BackendCheck struct {
 	Name   string `json:"name"`
 	State  string `json:"state"`            // "ok", "failed" or "unchecked"
@@ -271,7 +271,7 @@ func checkBackend(c *call) (any, error) {
 	return check, nil
 }
 
-// inWords says an error of a backend to an operator.
+// inWords returns the text of a backend's error for an operator.
 func inWords(err error) string {
 	e, ok := errors.AsType[*backends.Error](err)
 	switch {

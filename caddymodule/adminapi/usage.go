@@ -10,7 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// UsageRow is a line of the usage report: what is not grouped by is empty.
+// UsageRow is a row of the usage report. Fields that the report is not grouped by are
+// empty.
 type UsageRow struct {
 	Day    ledger.Day   `json:"day,omitempty"`
 	UserID string       `json:"user_id,omitempty"`
@@ -24,7 +25,7 @@ type UsageRow struct {
 	Lost   money.Amount `json:"uncollected,omitempty"`
 }
 
-// groups are what a usage report can be broken down by.
+// groups are the fields by which a usage report can be grouped.
 var groups = map[string]func(row *UsageRow, u *ledger.Usage){
 	"day":   func(row *UsageRow, u *ledger.Usage) { row.Day = u.Day },
 	"user":  func(row *UsageRow, u *ledger.Usage) { row.UserID = u.User },

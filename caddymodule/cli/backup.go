@@ -37,8 +37,8 @@ func backup(c *call) error {
 	})
 }
 
-// writeWhole writes r to a new file, readable by its owner only, which gets its
-// name when all of it is on the disk.
+// writeWhole writes r to a new file that only its owner can read. The file gets its name
+// when all of it is on the disk.
 func writeWhole(name string, r io.Reader) (n int64, err error) {
 	if _, err := os.Lstat(name); err == nil {
 		return 0, errExit{exitRefused, fmt.Errorf("%s is there already", name)}
@@ -71,7 +71,7 @@ func restore(c *call) error {
 }
 
 // restoreInto opens a fresh store by its module, as a configuration would, and
-// reads the backup into it. What a failed restore has left there is removed.
+// reads the backup into it. If that fails, it removes the directory.
 func restoreInto(ctx context.Context, engine, file, directory string) (err error) {
 	backup, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {

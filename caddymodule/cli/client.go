@@ -18,14 +18,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// client speaks to the admin endpoint of a running Caddy.
+// client sends requests to the admin endpoint of a running Caddy.
 type client struct {
 	http   http.Client
 	origin string
 }
 
-// socketOrigin is the origin of requests over a socket: their host means
-// nothing, but must be one.
+// socketOrigin is the origin of requests over a socket. They need a host, which has no
+// meaning.
 const socketOrigin = "http://127.0.0.1"
 
 // newClient returns a client for the address that --address names.
@@ -92,8 +92,8 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.origin != socketOrigin {
-		// A server that enforces origins demands one, but over a socket it
-		// refuses every one.
+		// A server that enforces origins requires the header, but refuses it over a
+		// socket.
 		req.Header.Set("Origin", c.origin)
 	}
 	resp, err := c.http.Do(req)

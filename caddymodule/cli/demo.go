@@ -31,7 +31,7 @@ var demoCommand = command{
 	},
 }
 
-// demoCaddyfile is what the demo runs. The key never stands in a log.
+// demoCaddyfile is the configuration of the demo.
 var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -113,7 +113,7 @@ var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
 }
 `))
 
-// demoRun is what the demo says of itself, as --json prints it.
+// demoRun is the address and the credentials of a running demo, as --json prints them.
 type demoRun struct {
 	BaseURL     string `json:"base_url"`
 	Admin       string `json:"admin"` // for --address

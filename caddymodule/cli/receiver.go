@@ -19,15 +19,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// receiver is what the demo's callbacks go to: a server of this machine alone,
-// which does what a receiver of callbacks should, and writes a line for each.
+// receiver is a server on the loopback interface for the demo's callbacks. It verifies
+// each, as a receiver should, and writes a line for it.
 type receiver struct {
 	listener net.Listener
 	lines    io.Writer
-	keys     atomic.Pointer[[][]byte] // that sign; nil: nothing is believed yet
+	keys     atomic.Pointer[[][]byte] // that sign; nil: every callback is refused
 }
 
-// newReceiver listens at a port that is free.
+// newReceiver starts a receiver at a free port. It runs until the process ends.
 func newReceiver(lines io.Writer) (*receiver, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +39,7 @@ func newReceiver(lines io.Writer) (*receiver, error) {
 	return r, nil
 }
 
-// callbackPatience is how long a callback may take to come.
+// callbackPatience bounds how long a callback may take to arrive.
 const callbackPatience = 10 * time.Second
 
 // address is host:port of the receiver.
@@ -92,12 +92,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	fmt.Fprintln(r.lines, told(body))
+	fmt.Fprintln(r.lines, summary(body))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// told is the line of a callback.
-func told(body []byte) string {
+// summary returns the line for a callback.
+func summary(body []byte) string {
 	var event struct {
 		Type string `json:"type"`
 		Data struct {
@@ -117,12 +117,11 @@ func told(body []byte) string {
 		event.Type, event.Data.ID, event.Data.Result.URL, event.Data.Error.Message))
 }
 
-// tolerance is how old a callback may be, so that one that was overheard is of no
-// use later.
+// tolerance bounds the age of a callback, so that a copy cannot be replayed later.
 const tolerance = 5 * time.Minute
 
-// verify refuses a callback that was not signed by the secret, as Standard
-// Webhooks has it: one of the signatures is that of id, time and body.
+// verify refuses a callback that no known secret has signed. Standard Webhooks signs id,
+// time and body; one of several signatures is enough.
 func (r *receiver) verify(header http.Header, body []byte, now time.Time) error {
 	keys := r.keys.Load()
 	if keys == nil {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxWatch is how long tasks can be followed: by then every one is over.
+	// maxWatch bounds --timeout: by then every task is over.
 	maxWatch = 72 * time.Hour
 
-	// watchWait is how long one request waits for a change. It is short of what
-	// Caddy gives requests of its admin endpoint to end on a reload.
+	// watchWait is how long one request waits for a change. It is shorter than the time
+	// that Caddy gives requests of its admin endpoint to end on a reload.
 	watchWait = 5 * time.Second
 )
 
@@ -74,13 +74,13 @@ type watcher struct {
 	asJSON bool
 	end    time.Time
 
-	next  []string          // that are followed when there is room
-	known map[string]string // that are followed, with the state that was printed last
+	next  []string          // tasks to follow when there is room
+	known map[string]string // tasks that are followed, with the state that was printed last
 
 	tasks, failed, gone int
 }
 
-// follow prints every change of the tasks until they are over, or time is.
+// follow prints every change of the tasks until all are over or the time is.
 func (w *watcher) follow(ctx context.Context) error {
 	for {
 		for len(w.known) < adminapi.MaxWatched && len(w.next) > 0 {
@@ -91,7 +91,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		if len(w.known) == 0 || left <= 0 {
 			return nil
 		}
-		// Part of a second is one, so that the last request waits as well.
+		// Round up to a second, so that the last request waits as well.
 		wait := min(left+time.Second-1, watchWait) / time.Second
 		var news adminapi.WatchResponse
 		if err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &news); err != nil {
@@ -109,7 +109,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// saw notes the state of a task and prints it.
+// saw records the state of a task and prints it.
 func (w *watcher) saw(t *adminapi.Task) error {
 	w.known[t.ID] = t.State()
 	if t.CompletedAt != 0 {

@@ -60,8 +60,8 @@ func printUsage(w *tabwriter.Writer, c *call, answer []byte) error {
 	return nil
 }
 
-// writeUsageCSV writes every column, whether the report is broken down by it or
-// not, so that what reads it need not care.
+// writeUsageCSV writes every column, whatever the report is grouped by, so that programs
+// can rely on the columns.
 func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 	w := csv.NewWriter(out)
 	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected", "tasks"))
@@ -80,7 +80,7 @@ func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 	return w.Error()
 }
 
-// plain keeps a spreadsheet from taking a name for a formula.
+// plain keeps a spreadsheet from reading a name as a formula.
 func plain(name string) string {
 	if name != "" && slices.Contains([]byte("=+-@\t\r"), name[0]) {
 		return "'" + name

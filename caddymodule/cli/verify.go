@@ -33,8 +33,7 @@ func verify(c *call) (err error) {
 	return nil
 }
 
-// verifyBackup reads a backup into a store of its own beside it, which is
-// removed afterwards, and checks that.
+// verifyBackup restores a backup into a temporary store beside it, and checks that.
 func verifyBackup(ctx context.Context, engine, file string) (v adminapi.Verification, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".modelgate-verify-*")
 	if err != nil {
@@ -65,7 +64,7 @@ func printVerified(w *tabwriter.Writer, v *adminapi.Verification) {
 	for _, p := range v.Problems {
 		fmt.Fprintf(w, "%s: %s\n", p.Where, p.What)
 	}
-	if told := int64(len(v.Problems)); told < v.Report.Problems {
-		fmt.Fprintf(w, "and %d more\n", v.Report.Problems-told)
+	if listed := int64(len(v.Problems)); listed < v.Report.Problems {
+		fmt.Fprintf(w, "and %d more\n", v.Report.Problems-listed)
 	}
 }

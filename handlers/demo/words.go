@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rehearsal is what a prompt asked to be rehearsed; the zero value is a good day.
+// rehearsal is what a prompt asks to be simulated; the zero value is no failure.
 type rehearsal struct {
 	status   int           // answer with this error
 	html     bool          // answer with a page of HTML
@@ -37,8 +37,8 @@ type word struct {
 	pause     time.Duration // a *time.Duration without a value is this
 }
 
-// table is every word that can follow "demo:". The documentation of Demo lists
-// the same words; a test keeps the two together.
+// table has every word that can follow "demo:". The documentation of Demo lists the same
+// words; a test compares them.
 var table = []word{
 	{name: "401", meaning: "a vendor refuses the operator's key", field: func(r *rehearsal) any { return &r.status }, otherwise: http.StatusUnauthorized},
 	{name: "429", meaning: "too many requests, with Retry-After", field: func(r *rehearsal) any { return &r.status }, otherwise: http.StatusTooManyRequests},
