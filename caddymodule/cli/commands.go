@@ -20,17 +20,10 @@ var commands = []command{
 		},
 		{
 			use: "token <user>", short: "Makes the access token of a user, for programs that use the console, and shows it, this once; the one before ends",
-			request: "POST /modelgate/users/{user}/token", edit: revokeToken, print: printToken,
-			flags: []flag{{name: "revoke", value: false, help: "Only end the one there is", local: true}},
+			request: "POST /modelgate/users/{user}/token", edit: revokeToken, print: printToken, flags: []flag{{name: "revoke", value: false, help: "Only end the one there is", local: true}},
 		},
-		{
-			use: "disable <user>", short: "Shuts a user out, with all keys and the access token, from the next request on",
-			request: "POST /modelgate/users/{user}/disable", print: printUsers,
-		},
-		{
-			use: "reset-password <user>", short: "Makes a one-time code by which a user sets a new password, and shows it, this once",
-			request: "POST /modelgate/users/{user}/reset-password", print: printResetCode,
-		},
+		{use: "disable <user>", short: "Shuts a user out, with all keys and the access token, from the next request on", request: "POST /modelgate/users/{user}/disable", print: printUsers},
+		{use: "reset-password <user>", short: "Makes a one-time code by which a user sets a new password, and shows it, this once", request: "POST /modelgate/users/{user}/reset-password", print: printResetCode},
 		{
 			use: "reset-2fa <user>", short: "Takes the authenticator app, the backup codes and the passkeys of a user away, and the count of his failures",
 			request: "DELETE /modelgate/users/{user}/factors", print: says("user", "has no second factor now"),
@@ -40,10 +33,7 @@ var commands = []command{
 			use: "unblock <user>", short: "Forgives the failures of a user, by which codes, log-ins and the password are held up, and what he has changed today",
 			request: "POST /modelgate/users/{user}/unblock", print: says("user", "may try again; a password and factors stay as they are"),
 		},
-		{
-			use: "sign-out <user>", short: "Ends all sessions of a user; an access token is ended by token --revoke",
-			request: "POST /modelgate/users/{user}/sign-out", print: says("user", "is signed out everywhere"),
-		},
+		{use: "sign-out <user>", short: "Ends all sessions of a user; an access token is ended by token --revoke", request: "POST /modelgate/users/{user}/sign-out", print: says("user", "is signed out everywhere")},
 		{use: "enable <user>", short: "Lets a disabled user in again", request: "POST /modelgate/users/{user}/enable", print: printUsers},
 	}},
 	{use: "key", short: "API keys", subcommands: []command{
@@ -57,41 +47,25 @@ var commands = []command{
 				{name: "expires", value: "", help: "When it ends: a duration as 30d, or a time as 2027-01-31T00:00:00Z (default: never)", parse: parseExpiry},
 			}, limitFlags("limits.")...),
 		},
-		{
-			use: "list", short: "Lists the API keys", request: "GET /modelgate/keys", print: printKeys,
-			flags: []flag{{name: "user", value: "", help: "Only those of this user"}},
-		},
-		{
-			use: "limit <key>", short: "Limits what a key may take; what is not given stays as it is",
-			request: "POST /modelgate/keys/{key}/limits", flags: append(limitFlags(""), noLimits), edit: changeLimits, print: printKeys,
-		},
+		{use: "list", short: "Lists the API keys", request: "GET /modelgate/keys", print: printKeys, flags: []flag{{name: "user", value: "", help: "Only those of this user"}}},
+		{use: "limit <key>", short: "Limits what a key may take; what is not given stays as it is", request: "POST /modelgate/keys/{key}/limits", flags: append(limitFlags(""), noLimits), edit: changeLimits, print: printKeys},
 		{
 			use: "rotate <key>", short: "Gives a key a new secret and shows it, this once; id and scope stay",
 			request: "POST /modelgate/keys/{key}/rotate", print: both(printKeys, printSecret),
 			flags: []flag{{name: "grace", value: "0s", help: "How long the old secret goes on working, at most 30d; one from a rotation before ends at once", parse: parseGrace}},
 		},
-		{
-			use: "revoke <key>", short: "Ends a key for good, from the next request on",
-			request: "POST /modelgate/keys/{key}/revoke", question: "Revoke key {key} for good?", print: printKeys,
-		},
+		{use: "revoke <key>", short: "Ends a key for good, from the next request on", request: "POST /modelgate/keys/{key}/revoke", question: "Revoke key {key} for good?", print: printKeys},
 	}},
 	{use: "secret", short: "The master key, by which secrets in the store are sealed", subcommands: []command{
 		{
 			use: "rotate", short: "Seals the secrets of the store by a new master key: one that is drawn into the key file, or the first of the configuration",
-			request: "POST /modelgate/secret/rotate", print: printRotation,
-			question: "Change the master key? A copy of the one before no longer opens this store.",
+			request: "POST /modelgate/secret/rotate", print: printRotation, question: "Change the master key? A copy of the one before no longer opens this store.",
 		},
 	}},
 	{use: "wallet", short: "Prepaid money", subcommands: []command{
 		{use: "show <user>", short: "Shows what a user has", request: "GET /modelgate/wallets/{user}", print: printWallet},
-		{
-			use: "credit <user> <amount>", short: "Gives a user money",
-			request: "POST /modelgate/wallets/{user}/credit", flags: changeFlags, print: both(printReplayed, printWalletChange),
-		},
-		{
-			use: "debit <user> <amount>", short: "Takes money from a user; never more than is available",
-			request: "POST /modelgate/wallets/{user}/debit", flags: changeFlags, print: both(printReplayed, printWalletChange),
-		},
+		{use: "credit <user> <amount>", short: "Gives a user money", request: "POST /modelgate/wallets/{user}/credit", flags: changeFlags, print: both(printReplayed, printWalletChange)},
+		{use: "debit <user> <amount>", short: "Takes money from a user; never more than is available", request: "POST /modelgate/wallets/{user}/debit", flags: changeFlags, print: both(printReplayed, printWalletChange)},
 		{
 			use: "clear <user>", short: "Ends a receivable: takes what the wallet has of it, writes off the rest, and lets the user spend again; both stand in ledger --account receivable",
 			request: "POST /modelgate/wallets/{user}/clear", flags: changeFlags, print: both(printReplayed, printClearing),
@@ -105,28 +79,20 @@ var commands = []command{
 				{name: "skip", value: uint64(0), help: "How many of the newest lines to leave out"},
 			},
 		},
-		{
-			use: "mismatches", short: "Lists what payment services have signed and what fitted no order: it credited nothing",
-			request: "GET /modelgate/mismatches", print: printMismatches,
-		},
+		{use: "mismatches", short: "Lists what payment services have signed and what fitted no order: it credited nothing", request: "GET /modelgate/mismatches", print: printMismatches},
 	}},
 	{use: "plan", short: "Plans on sale", subcommands: []command{
 		{use: "list", short: "Lists the plans of the configuration", request: "GET /modelgate/plans", print: printPlans},
 	}},
 	{use: "subscription", short: "Plans that users have", subcommands: []command{
-		{
-			use: "list", short: "Lists subscriptions", request: "GET /modelgate/subscriptions", print: printSubscriptions,
-			flags: []flag{{name: "user", value: "", help: "Only those of this user"}},
-		},
+		{use: "list", short: "Lists subscriptions", request: "GET /modelgate/subscriptions", print: printSubscriptions, flags: []flag{{name: "user", value: "", help: "Only those of this user"}}},
 		{
 			use: "grant <user> <plan>", short: "Gives a user a plan without charging him",
-			request: "POST /modelgate/subscriptions", edit: numberPlan, print: both(printReplayed, printSubscriptions),
-			flags: []flag{reasonFlag("audit log"), idempotencyKey},
+			request: "POST /modelgate/subscriptions", edit: numberPlan, print: both(printReplayed, printSubscriptions), flags: []flag{reasonFlag("audit log"), idempotencyKey},
 		},
 		{
 			use: "cancel <id>", short: "Ends a subscription now; what is left of its quota is lost",
-			request: "POST /modelgate/subscriptions/{id}/cancel", question: "End subscription {id} for good?", print: printSubscriptions,
-			flags: []flag{reasonFlag("audit log")},
+			request: "POST /modelgate/subscriptions/{id}/cancel", question: "End subscription {id} for good?", print: printSubscriptions, flags: []flag{reasonFlag("audit log")},
 		},
 	}},
 	{use: "usage", short: "What calls came to", subcommands: []command{
@@ -151,10 +117,7 @@ var commands = []command{
 			}, pageFlags("The last task of the list before: goes on behind it")...),
 		},
 		{use: "show <task>", short: "Shows a task", request: "GET /modelgate/tasks/{task}", print: printTask},
-		{
-			use: "retry <task>", short: "Has a backend asked now for a task that it has, however long it was to wait",
-			request: "POST /modelgate/tasks/{task}/retry", print: printTask,
-		},
+		{use: "retry <task>", short: "Has a backend asked now for a task that it has, however long it was to wait", request: "POST /modelgate/tasks/{task}/retry", print: printTask},
 		{
 			use: "cancel <task>", short: "Ends a task without a charge: at once while it waits, later if its backend confirms that it makes nothing",
 			request: "POST /modelgate/tasks/{task}/cancel", question: "Cancel task {task} for good?", print: printTask,
@@ -171,21 +134,14 @@ var commands = []command{
 	{use: "callback", short: "What receivers are told of tasks that are over", subcommands: []command{
 		{
 			use: "deliveries <user>", short: "Lists the callbacks of a user's tasks, latest first",
-			request: "GET /modelgate/callbacks", paged: true, print: printDeliveries,
-			flags: pageFlags("The task of the last callback of the list before: goes on behind it"),
+			request: "GET /modelgate/callbacks", paged: true, print: printDeliveries, flags: pageFlags("The task of the last callback of the list before: goes on behind it"),
 		},
-		{
-			use: "redeliver <task>", short: "Sends the callback of a task again, in a new round of attempts; for 7 days after it was delivered or given up",
-			request: "POST /modelgate/callbacks/{task}/redeliver", print: printDeliveries,
-		},
+		{use: "redeliver <task>", short: "Sends the callback of a task again, in a new round of attempts; for 7 days after it was delivered or given up", request: "POST /modelgate/callbacks/{task}/redeliver", print: printDeliveries},
 	}},
 	{use: "backend", short: "Services that generate images and videos", subcommands: []command{
 		{use: "list", short: "Lists the backends, and what they have to do", request: "GET /modelgate/backends", print: printBackends},
 		{use: "check [backend]", short: "Asks a backend, or each that is configured, whether it would take a task; this costs nothing", run: checkBackends},
-		{
-			use: "drain <backend>", short: "Gives a backend no more tasks, over restarts too: they wait; those that it has run on",
-			request: "POST /modelgate/backends/{backend}/drain", print: printBackends,
-		},
+		{use: "drain <backend>", short: "Gives a backend no more tasks, over restarts too: they wait; those that it has run on", request: "POST /modelgate/backends/{backend}/drain", print: printBackends},
 		{use: "enable <backend>", short: "Gives a drained backend tasks again", request: "POST /modelgate/backends/{backend}/enable", print: printBackends},
 	}},
 	{use: "status", short: "Shows whether the gateway takes calls, and how its store is", run: showStatus},
@@ -212,8 +168,8 @@ of results: these lie beside the store, in its directory .media or the configure
 place, for 7 days. Where they are not restored, their links answer 410.`,
 	},
 	{
-		use: "restore <file> <directory>", short: "Reads a backup into a fresh store directory; the server that will use it must not run", run: restore,
-		flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
+		use: "restore <file> <directory>", short: "Reads a backup into a fresh store directory; the server that will use it must not run",
+		run: restore, flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
 	},
 	demoCommand,
 }

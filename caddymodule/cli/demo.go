@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/rand"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -31,87 +32,11 @@ var demoCommand = command{
 	},
 }
 
-// demoCaddyfile is the configuration of the demo.
-var demoCaddyfile = template.Must(template.New("Caddyfile").Parse(`{
-	admin {{.Admin}}
-	persist_config off
-	auto_https off
-	grace_period 5s
-	servers {
-		protocols h1
-	}
-	storage file_system "{{.Data}}/caddy"
-	log default {
-		output stderr
-		level WARN
-		format modelgate_redact {
-			wrap console
-		}
-	}
-	log calls {
-		output stderr
-		format console
-		include http.handlers.modelgate_messages http.handlers.modelgate_completions http.handlers.modelgate_tasks
-	}
-	modelgate {
-		base_url {{.BaseURL}}
-		registration open
-		storage badger "{{.Data}}/store" {
-			memory small
-		}
-		price demo-* {
-			input 3.00
-			output 15.00
-			cache_read 0.30
-			cache_write 3.75
-			context 200000
-			max_output 64000
-		}
-		family E demo-*
-		price image-demo-* {
-			image 0.02
-		}
-		price video-demo-* {
-			second 0.05
-			second audio 0.08
-		}
-		backend demo {
-			models image-demo-* video-demo-*
-			adapter demo
-		}
-		default_model video-demo-1
-		callback {
-			allow {{.Receiver}}
-		}
-		plan 1 Starter {
-			price 9.90
-			quota 12.00
-			duration 1 month
-		}
-		plan 2 "A first look" {
-			price 0
-			quota 0.50
-			duration 7 days
-		}
-		payment demo
-	}
-}
+//go:embed demo_caddyfile.tmpl demo_introduction.tmpl
+var demoFiles embed.FS
 
-{{.Sites}} {
-	bind {{.Host}}
-	modelgate_health
-	modelgate_console
-	modelgate_messages {
-		models demo-1
-		modelgate_demo
-	}
-	modelgate_completions {
-		models demo-1
-		modelgate_demo
-	}
-	modelgate_tasks
-}
-`))
+// demoCaddyfile is the configuration of the demo.
+var demoCaddyfile = template.Must(template.ParseFS(demoFiles, "demo_caddyfile.tmpl"))
 
 // demoRun is the address and the credentials of a running demo, as --json prints them.
 type demoRun struct {
@@ -261,57 +186,4 @@ func (d *demoRun) provide(ctx context.Context, callbacks *receiver) error {
 }
 
 // introduction says what there is to try. JSON stands as it is sent.
-var introduction = template.Must(template.New("introduction").Parse(`modelgate demo
-
-  base URL      {{.BaseURL}}
-  user          {{.User}}
-  password      {{.Password}}
-  API key       {{.APIKey}}
-  access token  {{.AccessToken}}
-  admin         {{.Admin}}
-
-A message, as JSON:
-
-  curl -s {{.BaseURL}}/v1/messages -H 'x-api-key: {{.APIKey}}' -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' -d '{"model":"demo-1","max_tokens":64,"messages":[{"role":"user","content":"Hello, who is there?"}]}'
-
-A chat, as a stream:
-
-  curl -sN {{.BaseURL}}/v1/chat/completions -H 'authorization: Bearer {{.APIKey}}' -H 'content-type: application/json' -d '{"model":"demo-1","max_tokens":64,"stream":true,"messages":[{"role":"user","content":"Hello, who is there?"}]}'
-
-An image, as modelgate-demo.png in this directory: submit it, wait for it, fetch it:
-
-  task=$(curl -s {{.BaseURL}}/v1/platform/image -H 'authorization: Bearer {{.APIKey}}' -H 'content-type: application/json' -d '{"model":"image-demo-1","prompt":"a lighthouse at dusk","session_context":"my first image"}' | sed 's/.*"task_id":"\([^"]*\)".*/\1/')
-{{template "wait" .}}
-  curl -s -o modelgate-demo.png "$(sed 's/.*"url":"\([^"]*\)".*/\1/' modelgate-demo.json)"
-
-A video, as modelgate-demo.mp4 in this directory: submit it, wait for it, fetch it:
-
-  task=$(curl -s {{.BaseURL}}/v1/platform/video -H 'authorization: Bearer {{.APIKey}}' -H 'content-type: application/json' -d '{"model":"video-demo-1","prompt":"waves under a lighthouse","output":{"duration":4},"session_context":"my first video"}' | sed 's/.*"task_id":"\([^"]*\)".*/\1/')
-{{template "wait" .}}
-  curl -s -o modelgate-demo.mp4 "$(sed 's/.*"url":"\([^"]*\)".*/\1/' modelgate-demo.json)"
-
-A log-in, as a browser does it, and what it opens:
-
-  curl -s -c modelgate-demo.cookies {{.BaseURL}}/api/user/login -H 'content-type: application/json' -d '{"username":"{{.User}}","password":"{{.Password}}"}'
-  curl -s -b modelgate-demo.cookies {{.BaseURL}}/api/user/self
-
-What the calls have cost:
-
-  curl -s {{.BaseURL}}/api/log/self -H 'authorization: Bearer {{.AccessToken}}'
-
-More money; open the pay_url of the answer in a browser:
-
-  curl -s {{.BaseURL}}/api/user/demo/pay -H 'authorization: Bearer {{.AccessToken}}' -X POST -H 'content-type: application/json' -d '{"amount":"10.00"}'
-
-A plan, paid from the wallet, once for its key:
-
-  curl -s {{.BaseURL}}/api/subscription/wallet/pay -H 'authorization: Bearer {{.AccessToken}}' -X POST -H 'content-type: application/json' -d '{"plan_id":1,"idempotency_key":"first"}'
-
-The operator's side, from another terminal:
-
-  go run ./cmd/caddy modelgate wallet show {{.User}} --address {{.Admin}}
-  go run ./cmd/caddy modelgate verify --address {{.Admin}}
-
-Each call and each callback is a line below. Stop with Ctrl-C.
-
-{{define "wait"}}  until curl -s "{{.BaseURL}}/v1/platform/tasks/$task?wait=60" -H 'authorization: Bearer {{.APIKey}}' | tee modelgate-demo.json | grep completed_at; do sleep 1; done{{end}}`))
+var introduction = template.Must(template.ParseFS(demoFiles, "demo_introduction.tmpl"))

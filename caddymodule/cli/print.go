@@ -263,58 +263,38 @@ var printTasks = rows("TASK\tUSER\tMODEL\tBACKEND\tSTATUS\tPROGRESS\tSUBMITTED\t
 
 // printTask prints what is known of a task, a line for each thing.
 var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.Task) {
-	line := func(name string, value any) { fmt.Fprintf(w, "%s\t%v\n", name, value) }
-	some := func(name, value string) {
-		if value != "" {
-			line(name, value)
+	known := func(is bool, value string) string { // an empty value has no line
+		if !is {
+			return ""
 		}
+		return value
 	}
-	at := func(name string, seconds int64) {
-		if seconds != 0 {
-			line(name, moment(seconds))
-		}
-	}
-	line("task", t.ID)
-	line("status", t.State())
-	line("model", dash(t.Model))
-	line("user", dash(t.User)+", key "+t.Key)
-	some("backend", t.Backend)
-	some("hand-over", string(t.Handover))
+	at := func(seconds int64) string { return known(seconds != 0, moment(seconds)) }
+	job, failed, over := "", "", t.CompletedAt != 0
 	if t.Ref != nil {
-		line("job there", dash(t.Ref.ID))
-	}
-	if t.SessionID != "" {
-		line("session id", dash(t.SessionID))
-	}
-	at("submitted", t.CreatedAt)
-	at("completed", t.CompletedAt)
-	at("asked last", t.Polled)
-	if t.Failing > 0 {
-		line("without an answer", counted(t.Failing, "time", "times"))
-	}
-	if t.Word != "" {
-		line("unknown word", dash(t.Word))
-	}
-	at("made, not copied since", t.Made)
-	if t.CompletedAt == 0 {
-		if t.Due != t.Deadline { // what waits for its slot is not looked at before
-			at("looked at next", t.Due)
-		}
-		at("fails if not over", t.Deadline)
-		line("held", t.Held)
-	} else {
-		line("charged", t.Charged)
-	}
-	if t.VendorCost.Amount != "" {
-		line("its backend took", dash(t.VendorCost.Amount+" "+t.VendorCost.Unit))
+		job = dash(t.Ref.ID)
 	}
 	if t.Error != nil {
-		line("failed", string(t.Error.Reason)+": "+dash(t.Error.Message))
+		failed = string(t.Error.Reason) + ": " + dash(t.Error.Message)
 	}
-	some("loss", t.Loss)
+	lines := [][2]string{
+		{"task", t.ID}, {"status", t.State()}, {"model", dash(t.Model)}, {"user", dash(t.User) + ", key " + t.Key},
+		{"backend", t.Backend}, {"hand-over", string(t.Handover)}, {"job there", job}, {"session id", known(t.SessionID != "", dash(t.SessionID))},
+		{"submitted", at(t.CreatedAt)}, {"completed", at(t.CompletedAt)}, {"asked last", at(t.Polled)},
+		{"without an answer", known(t.Failing > 0, counted(t.Failing, "time", "times"))}, {"unknown word", known(t.Word != "", dash(t.Word))},
+		{"made, not copied since", at(t.Made)},
+		{"looked at next", known(!over && t.Due != t.Deadline, at(t.Due))}, // a task that waits for its slot is not polled before
+		{"fails if not over", known(!over, at(t.Deadline))}, {"held", known(!over, t.Held.String())}, {"charged", known(over, t.Charged.String())},
+		{"its backend took", known(t.VendorCost.Amount != "", dash(t.VendorCost.Amount+" "+t.VendorCost.Unit))}, {"failed", failed}, {"loss", t.Loss},
+	}
 	if t.Result != nil {
 		for _, link := range t.Result.URLs {
-			line("result", dash(link))
+			lines = append(lines, [2]string{"result", dash(link)})
+		}
+	}
+	for _, line := range lines {
+		if line[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 		}
 	}
 })
