@@ -15,9 +15,9 @@ import (
 // started may still fail, for instance because a port is busy; then the one before it
 // goes on with the same store. Caddy has no event for a configuration that becomes
 // live: "started" comes before that, and the apps of the configuration before are
-// stopped after it in random order, the servers after a grace period. So the active
-// configuration is looked at: by each call until the runtime has adopted it, and with
-// growing pauses, for what happens without a call.
+// stopped after it in random order, the servers after a grace period. So the runtime
+// polls the active configuration: at each call until it has adopted it, and with growing
+// pauses, for changes that need no call.
 
 // adoption is how far a runtime has taken over the settings of a configuration.
 type adoption struct {

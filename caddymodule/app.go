@@ -2,10 +2,9 @@
 // the directives, and the running instance behind it.
 //
 // [App] is a configuration as Caddy provisions, starts and stops it. [Runtime] is the
-// open store with the services over it, which configurations with the same store
-// share; a handler enters it by [App.Enter] for each call. The commands, the admin
-// routes, the doctor and the log encoder are packages below this one and import it;
-// the metrics are below it and are imported.
+// open store with its services; configurations with the same store share it. A handler
+// gets it from [App.Enter] for each call. The sub-packages cli, adminapi and doctor import
+// this package; it imports the sub-package metrics.
 package caddymodule
 
 import (
@@ -41,13 +40,12 @@ const AppID = "modelgate"
 // ModulePath is the path of this Go module.
 const ModulePath = "github.com/caddy-modelgate/modelgate"
 
-// App is the account side of the gateway: where users, keys and money are kept,
-// and what holds for every model call. The directives of a site are its doors.
+// App is the configuration of the gateway: the store of users, keys and money, and the
+// settings of all model calls and tasks. The directives of sites use it.
 //
-// Without a word of configuration it keeps its records in Badger below Caddy's
-// data directory.
+// Without configuration it keeps its records in Badger below Caddy's data directory.
 type App struct {
-	// Where everything is kept. Default: `badger`.
+	// The storage engine. Default: `badger`.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=modelgate.storage inline_key=engine"`
 
 	// The request header that names the version of the messages dialect; it is
@@ -55,8 +53,8 @@ type App struct {
 	// Default: `anthropic-version`.
 	VersionHeader string `json:"version_header,omitempty"`
 
-	// Where the site is reached from outside, as `https://ai.example.com`: scheme
-	// and host, without a path. Links, payment pages and callbacks are made of it.
+	// The public address of the site, as `https://ai.example.com`: scheme and host,
+	// without a path. Links, payment pages and callbacks begin with it.
 	BaseURL string `json:"base_url,omitempty"`
 
 	// The one currency of all money, by ISO 4217. Default: `USD`.
@@ -65,12 +63,12 @@ type App struct {
 	// What models cost. Without any price no call is charged.
 	PriceRows []catalog.Price `json:"prices,omitempty"`
 
-	// What becomes of calls of a model without a price, where other models have
-	// one: `refuse`, or `allow`, free of charge. Default: `refuse`.
+	// How calls of a model without a price are handled, if other models have one:
+	// `refuse`, or `allow`, free of charge. Default: `refuse`.
 	Unpriced string `json:"unpriced,omitempty"`
 
-	// What becomes of a call with a price whose caller disconnects before the end
-	// of the answer: `cancel`, or `finish` and how long the call to the backend may
+	// How a call with a price is handled whose caller disconnects before the end of
+	// the answer: `cancel`, or `finish` and how long the call to the backend may
 	// run on, as in `finish 5m`. Default: `finish 5m` for calls without stream and
 	// for streams that have shown no content; for streams with content `finish
 	// 30s` if a part of the cost is unseen until the end: the price has
@@ -106,7 +104,7 @@ type App struct {
 	// such a request is refused.
 	DefaultModel string `json:"default_model,omitempty"`
 
-	// Where the ends of tasks are told.
+	// The receiver of callbacks about ended tasks.
 	Callback Callback `json:"callback,omitzero"`
 
 	// Where the results of tasks are kept.
@@ -115,33 +113,32 @@ type App struct {
 	// How long records are kept.
 	Retention Retention `json:"retention,omitzero"`
 
-	// What is sold as subscriptions, in the order in which buyers see it.
+	// The plans on sale, in the order in which buyers see them.
 	PlanRows []billing.Plan `json:"plans,omitempty"`
 
-	// The services by which people pay into their wallets, each at most once.
-	// They need base_url. Default: none, so that only operators credit wallets.
+	// The services with which users pay into their wallets, each at most once. They
+	// need base_url. Default: none, so that only operators credit wallets.
 	PaymentsRaw []json.RawMessage `json:"payments,omitempty" caddy:"namespace=modelgate.payments inline_key=provider"`
 
-	// How much may be paid in at once.
+	// The bounds of one payment into a wallet.
 	TopUp TopUp `json:"topup,omitzero"`
 
-	// Who may make an account: with `open`, whoever reaches the console; with
-	// `closed`, operators alone. Default: `closed`.
+	// Who may create an account: with `open`, everybody who reaches the console; with
+	// `closed`, operators only. Default: `closed`.
 	Registration string `json:"registration,omitempty"`
 
-	// How long people stay logged in.
+	// How long users stay logged in.
 	Session Session `json:"session,omitzero"`
 
-	// When people must prove their second factor anew.
+	// When users must prove their second factor again.
 	Verification Verification `json:"verification,omitzero"`
 
 	// For which site passkeys are made. Without it they are made for base_url, if
 	// that is https with a name, or http://localhost; else there are none.
 	Passkey Passkey `json:"passkey,omitzero"`
 
-	// The master keys, by which the secrets in the store are sealed: 32 random
-	// bytes each, in base64 or hexadecimal. The first one seals, all of them
-	// open. Placeholders are resolved, such as `{env.MODELGATE_SECRET}` and
+	// The master keys, which seal the secrets in the store: 32 random bytes each, in
+	// base64 or hexadecimal. The first one seals, all of them open. Placeholders are resolved, such as `{env.MODELGATE_SECRET}` and
 	// `{file./path}`. Default: a key that is made once, in a file beside the
 	// store, `<directory of the store>.key`. Without its key a store does not
 	// open: keep a copy, and not with the backups of the store.
@@ -165,7 +162,7 @@ type App struct {
 	sender           *http.Client // of callbacks
 
 	started int64 // Unix seconds of this configuration's provisioning
-	console bool  // somebody can be logged in: a site has the console
+	console bool  // a site has the console, so users can log in
 
 	offers *offers
 	lease  *lease
@@ -257,8 +254,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Validate refuses words that are not what they should be, and limits that no
-// call could keep.
+// Validate refuses unknown words and limits that no call could satisfy.
 func (a *App) Validate() error {
 	errs := []error{
 		a.Limits.validate(),
@@ -275,7 +271,7 @@ func (a *App) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateBaseURL refuses what a path cannot simply be put behind.
+// validateBaseURL refuses a URL to which a path cannot be appended.
 func validateBaseURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || text != u.Scheme+"://"+u.Host {
@@ -284,16 +280,15 @@ func validateBaseURL(text string) error {
 	return nil
 }
 
-// Start opens the runtime, or joins the one that the configuration before this
-// one has open. It returns an error if the money there has another currency, or if
+// Start opens the runtime, or joins the one of the previous configuration. It returns an error if the money there has another currency, or if
 // the master keys do not open what is sealed there. It changes no setting of the
 // store: see [Runtime.adopt].
 func (a *App) Start() error {
 	return a.lease.start()
 }
 
-// Stop lets go of the runtime. It stays open while calls of this configuration
-// run, which on a reload is as long as their streams last.
+// Stop releases the runtime. It stays open while calls of this configuration run; after
+// a reload their streams may last.
 func (a *App) Stop() error {
 	a.lease.stop()
 	return nil

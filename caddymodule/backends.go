@@ -16,13 +16,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// backendsNamespace is where generation services are among Caddy's modules.
+// backendsNamespace is the namespace of the Caddy modules for generation services.
 const backendsNamespace = "modelgate.backends"
 
-// Backend is a generation service, by which tasks are run.
+// Backend is a generation service that runs tasks.
 type Backend struct {
-	// What its tasks know it by, as long as they live: 1 to 64 characters of a-z,
-	// 0-9, `-` and `_`. A backend of another name is another one.
+	// The name that its tasks refer to: 1 to 64 characters of a-z, 0-9, `-` and `_`. A
+	// renamed backend is another backend.
 	Name string `json:"name"`
 
 	// The models that it runs: an exact name, or a prefix and `*`. One that begins
@@ -36,8 +36,7 @@ type Backend struct {
 	// served. Default: any number.
 	MaxRunning int `json:"max_running,omitempty"`
 
-	// How often it is asked in a second what has become of its tasks, at most.
-	// Default: 50.
+	// How many polls per second it gets at most. Default: 50.
 	PollsPerSecond int `json:"polls_per_second,omitempty"`
 
 	// How long it may refuse one task as busy (429), or with 403, while it takes others
@@ -45,7 +44,7 @@ type Backend struct {
 	// Default: 30m.
 	BusyTimeout caddy.Duration `json:"busy_timeout,omitempty"`
 
-	// How the service is spoken to.
+	// The adapter, which implements the interface of the service.
 	AdapterRaw json.RawMessage `json:"adapter,omitempty" caddy:"namespace=modelgate.backends inline_key=adapter"`
 
 	adapter backends.Backend
@@ -75,13 +74,13 @@ func (b *Backend) validate() error {
 	return nil
 }
 
-// isBackendName tells whether text can name a backend: it is part of keys, of
-// paths and of metrics.
+// isBackendName reports whether text can name a backend. Names are part of keys of the
+// store, of paths and of metrics.
 func isBackendName(text string) bool {
 	return text != "" && len(text) <= 64 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// provisionBackends loads the adapters, and finds out which models go where.
+// provisionBackends loads the adapters and builds the routes of the models.
 func (a *App) provisionBackends(ctx caddy.Context) error {
 	names := make(map[string]bool, len(a.BackendRows))
 	for _, b := range a.BackendRows {
@@ -108,8 +107,8 @@ func (a *App) provisionBackends(ctx caddy.Context) error {
 	return a.checkDefaultModel()
 }
 
-// Notified returns the adapter of the backend with this name whose service calls
-// us when a job has changed; false when there is none.
+// Notified returns the adapter of the backend with this name if its service sends
+// webhooks; false otherwise.
 func (a *App) Notified(backend string) (backends.Notified, bool) {
 	for _, b := range a.BackendRows {
 		if b.Name == backend {
@@ -120,12 +119,11 @@ func (a *App) Notified(backend string) (backends.Notified, bool) {
 	return nil, false
 }
 
-// noticesPath is where services tell us that a job has changed, before the name
-// of the backend.
+// noticesPath is the path for webhooks of services; the name of the backend follows.
 const noticesPath = "/v1/notices/"
 
-// notifyURL is where the service of b may tell us that a job has changed; empty
-// where it does not, or we do not know our own address.
+// notifyURL returns the URL for webhooks of the service of b. It is empty if the service
+// sends none, or if there is no base_url.
 func (a *App) notifyURL(b *Backend) string {
 	if _, notified := b.adapter.(backends.Notified); !notified || a.BaseURL == "" {
 		return ""
@@ -133,7 +131,7 @@ func (a *App) notifyURL(b *Backend) string {
 	return a.BaseURL + noticesPath + b.Name
 }
 
-// driven are the backends as the task engine takes them.
+// driven returns the backends for the task engine.
 func (a *App) driven() []task.Backend {
 	all := make([]task.Backend, len(a.BackendRows))
 	for i, b := range a.BackendRows {
@@ -227,7 +225,7 @@ func routesOf(rows []*Backend) (catalog.Models[*Backend], error) {
 	return routes, nil
 }
 
-// AdapterName returns the word by which a configuration names the adapter.
+// AdapterName returns the name of the adapter in a configuration.
 func (b *Backend) AdapterName() string {
 	module, _ := b.adapter.(caddy.Module)
 	return module.CaddyModule().ID.Name()

@@ -16,7 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Callback says where the ends of tasks are told, and what callbacks may reach.
+// Callback configures the callbacks about ended tasks, and which addresses they may
+// reach.
 type Callback struct {
 	// Where callbacks of API keys go that have no address of their own, an absolute
 	// http or https URL. Placeholders are resolved. Default: nowhere.

@@ -30,8 +30,8 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 	})
 }
 
-// counting is the last count of what is not over: it reads every such task, and
-// scrapes may come more often than is good for that.
+// counting caches the last count of unfinished tasks: it reads every such task, and
+// scrapes may be frequent.
 type counting struct {
 	sync.Mutex
 	at   time.Time // of the store
@@ -66,8 +66,8 @@ func (rt *Runtime) counted() (metrics.Census, bool) {
 	return c, true
 }
 
-// abandoned returns how many tasks wait for backends that are not configured any
-// more, by backend.
+// abandoned returns how many tasks wait for backends that are no longer configured, by
+// backend.
 func (rt *Runtime) abandoned(ctx context.Context) (map[string]int64, error) {
 	all, err := rt.Tasks.Backends(ctx)
 	if err != nil {

@@ -2,9 +2,9 @@ package caddymodule
 
 import "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-// The order of our directives in a site. Each registers its own parser; the
-// order of all stands here, because the doors must come before anything that
-// answers and after what only prepares (header, request_header, encode).
+// The order of the gateway's directives in a site. Each registers its own parser; the
+// order of all is here, because they must come before any directive that answers and
+// after those that only prepare (header, request_header, encode).
 //
 // modelgate_stepup and modelgate_auth come last: the directives before them demand
 // their credential themselves, what comes behind them has none of its own.

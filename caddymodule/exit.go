@@ -11,13 +11,13 @@ import (
 // exiting ends when the process begins to exit, which it does once.
 var exiting, beginExit = context.WithCancel(context.Background())
 
-// OnExit arranges that fn is called when the process begins to exit, unless stop
-// is called first. It is for requests that wait: the servers stop only when all
-// of theirs are answered, and Caddy's own hook comes after that. Handlers that use
-// it call [WatchExit] when they are provisioned.
+// OnExit calls fn when the process begins to exit, unless stop is called first. It is
+// for requests that wait: the servers stop only when all requests are answered, and
+// Caddy's own hook comes after that. Handlers that use it call [WatchExit] when they are
+// provisioned.
 func OnExit(fn func()) (stop func() bool) { return context.AfterFunc(exiting, fn) }
 
-// WatchExit has Caddy tell when the configuration that is being provisioned stops.
+// WatchExit subscribes to the stop of the configuration that is being provisioned.
 func WatchExit(ctx caddy.Context) error {
 	events, err := ctx.App("events")
 	if err != nil {
@@ -26,8 +26,8 @@ func WatchExit(ctx caddy.Context) error {
 	return events.(*caddyevents.App).On("stopping", exitWatch{})
 }
 
-// exitWatch is told that a configuration stops. It is empty, because Caddy logs
-// it at debug level.
+// exitWatch handles the event that a configuration stops. It is empty, because Caddy
+// logs it at debug level.
 type exitWatch struct{}
 
 // Handle implements caddyevents.Handler.

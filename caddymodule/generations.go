@@ -10,15 +10,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// Generation is what somebody asks to be generated, as it will be done: checked,
-// with the backend that runs it and what it costs.
+// Generation is a checked request for an image or a video, with its backend and its
+// price.
 type Generation struct {
 	generation.Checked
 
 	// Backend is the name of the backend that runs it.
 	Backend string
 
-	// Price is what it is charged by; nil where it is free.
+	// Price is the price of its model; nil if it is free.
 	Price *catalog.Price
 
 	// Quote is what is held for it, and by which rule.
@@ -30,8 +30,8 @@ type Generation struct {
 // Families returns what models take, by their names.
 func (a *App) Families() *catalog.Families { return a.families }
 
-// Generation checks what somebody asks for against the family of its model,
-// finds the backend that runs it, and prices it. A model without a backend, and
+// Generation checks a request against the family of its model, finds the backend that
+// runs it, and prices it. A model without a backend, and
 // one without a price where others have one and the configuration does not say
 // unpriced allow, is MODEL_NOT_FOUND.
 func (a *App) Generation(r generation.Request) (Generation, *fault.Fault) {
@@ -91,7 +91,7 @@ func (g *Generation) Submission(payer ledger.Payer, key string) task.Submission 
 	}
 }
 
-// checkDefaultModel refuses a default that nobody could use.
+// checkDefaultModel refuses a default that no backend runs.
 func (a *App) checkDefaultModel() error {
 	if a.DefaultModel == "" {
 		return nil
@@ -105,7 +105,7 @@ func (a *App) checkDefaultModel() error {
 	return nil
 }
 
-// validateDefaultModel refuses what is no name of one model.
+// validateDefaultModel refuses a default that is not the name of one model.
 func validateDefaultModel(name string) error {
 	if p, err := catalog.ParsePattern(name); err != nil || !p.Exact() {
 		return fmt.Errorf("default_model %q: it is the name of one model", name)

@@ -64,7 +64,7 @@ func (l *lease) take() (*Runtime, error) {
 	return value.(*Runtime), nil
 }
 
-// stop gives back the configuration's own hold. Caddy calls it twice, as Stop
+// stop releases the configuration's own hold. Caddy calls it twice, as Stop
 // and as Cleanup, and also when the start has failed. When the process ends it
 // does nothing: apps stop in random order, servers may still be serving, and
 // the hook above closes the store after all of them.
@@ -103,7 +103,7 @@ func (l *lease) giveBack() {
 // start in random order, so the server may listen before the store is open.
 const openPatience = 10 * time.Second
 
-// hold returns the runtime with a hold on it, and how to give that back.
+// hold returns the runtime with a hold on it, and the function that releases it.
 func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
 	select {
 	case <-l.opened:
@@ -135,9 +135,9 @@ func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
 	}
 }
 
-// Enter lets a call in: it returns the runtime, which stays open until leave is
-// called. While the store is opened it waits; when the store has failed or the
-// process ends it refuses.
+// Enter admits a call: it returns the runtime, which stays open until leave is called.
+// It waits while the store is being opened. If the store has failed or the process ends,
+// it refuses the call.
 func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refused *fault.Fault) {
 	runtime, release, err := a.InForce(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refuse
 	return runtime, leave, nil
 }
 
-// closedNow is all that a caller hears of a store that is not there.
+// closedNow is the fault for callers if the store is not open.
 var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
 
 // InForce returns the runtime as [App.Runtime] does, as soon as what the configuration

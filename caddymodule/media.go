@@ -74,7 +74,7 @@ type S3 struct {
 	PathStyle bool `json:"path_style,omitempty"`
 }
 
-// place checks the words; nobody is asked.
+// place checks the settings; it sends no request.
 func (s *S3) place() (media.Place, error) {
 	for _, word := range []struct {
 		name  string
@@ -96,8 +96,8 @@ func (s *S3) place() (media.Place, error) {
 	})
 }
 
-// provisionMedia finds out where files lie, and refuses what would leave callers
-// without their results.
+// provisionMedia determines where files are kept, and refuses settings with which callers
+// would not get their results.
 func (a *App) provisionMedia() (err error) {
 	m := &a.Media
 	if m.allowed, err = egress.ParseAllowed(m.Allow); err != nil {
@@ -123,7 +123,7 @@ func (a *App) provisionMedia() (err error) {
 	return a.mediaConfig().Validate()
 }
 
-// mediaURL is what links to files begin with.
+// mediaURL returns the beginning of links to files.
 func (a *App) mediaURL() string { return cmp.Or(a.Media.BaseURL, a.BaseURL) }
 
 // mediaConfig is what the configuration says of files. Without an address there
@@ -167,8 +167,7 @@ func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 	return nil
 }
 
-// refuseBytes refuses backends whose results have no links that could be passed
-// on.
+// refuseBytes refuses backends whose results have no links to pass on.
 func (a *App) refuseBytes() error {
 	for _, b := range a.BackendRows {
 		if f, is := b.adapter.(backends.Fetcher); is && f.OnlyBytes() {
@@ -242,7 +241,7 @@ func maxFile(d *caddyfile.Dispenser, into *int64) error {
 	return located(d, media.Config{MaxFile: *into}.Validate())
 }
 
-// secretArg reads a secret, which stands in no error.
+// secretArg reads a secret. Its errors do not contain it.
 func secretArg(d *caddyfile.Dispenser, into *settings.Secret) error {
 	word := d.Val()
 	var secret string

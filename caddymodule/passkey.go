@@ -27,9 +27,9 @@ type Passkey struct {
 	Origins []string `json:"origins,omitempty"`
 }
 
-// Complete fills in what base_url tells, and checks that browsers would make
-// passkeys for what comes out. Where neither says a site that can have them,
-// there are none: that is no mistake, because nobody asked for them.
+// Complete derives missing settings from base_url and checks that browsers would make
+// passkeys for the result. If neither names a site that can have passkeys, there are
+// none, which is no error.
 func (p *Passkey) Complete(baseURL string) error {
 	if p.RPID == "" && len(p.Origins) == 0 {
 		u, err := url.Parse(baseURL)
@@ -74,7 +74,7 @@ func (p *Passkey) validate() error {
 	return nil
 }
 
-// on tells whether there are passkeys.
+// on reports whether there are passkeys.
 func (p *Passkey) on() bool { return p.RPID != "" }
 
 // checkOrigin refuses what no browser calls an origin, in the spelling in which
@@ -116,15 +116,15 @@ func isLocalhost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// registrable tells whether a domain, or one above it, belongs to somebody: it is
-// not itself a suffix below which anybody may register, as com or github.io. By
-// the same list browsers decide for whom they make passkeys.
+// registrable reports whether a domain is more than a public suffix such as com or
+// github.io, below which everybody can register names. Browsers use the same list for
+// passkeys.
 func registrable(domain string) bool {
 	_, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	return err == nil
 }
 
-// RelyingParty returns for whom passkeys are made, or why there are none.
+// RelyingParty returns the site of passkeys, or a fault if there are none.
 func (a *App) RelyingParty() (identity.RelyingParty, *fault.Fault) {
 	if !a.Passkey.on() {
 		return identity.RelyingParty{}, fault.New(fault.NotFound, "there are no passkeys here: the operator has configured no site for them (base_url with https and a name, or passkey)")

@@ -15,10 +15,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// paymentsNamespace is where payment services are among Caddy's modules.
+// paymentsNamespace is the namespace of the Caddy modules for payment services.
 const paymentsNamespace = "modelgate.payments"
 
-// TopUp bounds what is paid in at once.
+// TopUp has the bounds of one payment into a wallet.
 type TopUp struct {
 	// The least amount of one order; more than zero. Default: 1.00.
 	Min money.Amount `json:"min,omitempty"`

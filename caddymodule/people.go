@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Who may make an account.
+// The values of registration.
 const (
 	openRegistration   = "open"
 	closedRegistration = "closed"
 )
 
-// Session says how long people stay logged in. What is changed here holds for
-// log-ins after it: a session keeps the terms under which it began.
+// Session configures how long users stay logged in. A change applies to later log-ins: a
+// session keeps the terms under which it began.
 type Session struct {
 	// After how long without a request a session ends. Default: 24h.
 	Idle caddy.Duration `json:"idle,omitempty"`
@@ -37,7 +37,7 @@ type Session struct {
 	Cookie string `json:"cookie,omitempty"`
 }
 
-// Verification says when people must prove their second factor anew.
+// Verification configures when users must prove their second factor again.
 type Verification struct {
 	// How long a proof holds, for the session or the access token by which it was
 	// given: from 30s to 1h. Default: 5m.
@@ -112,7 +112,7 @@ func (v *Verification) validate() error {
 	return errors.Join(errs...)
 }
 
-// setPeopleDefaults fills in what is not said about people.
+// setPeopleDefaults sets the defaults of sessions, verification and registration.
 func (a *App) setPeopleDefaults() error {
 	a.Registration = cmp.Or(a.Registration, closedRegistration)
 	a.Session.setDefaults()
@@ -181,19 +181,21 @@ func (v *Verification) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	})
 }
 
-// ServePeople is called by what lets people log in, while it is provisioned.
+// ServePeople notes that a site has the console. The console calls it while it is
+// provisioned.
 func (a *App) ServePeople() { a.console = true }
 
-// OpenRegistration tells whether whoever reaches the console may make an account.
+// OpenRegistration reports whether everybody who reaches the console may create an
+// account.
 func (a *App) OpenRegistration() bool { return a.Registration == openRegistration }
 
-// hostPrefix has browsers keep a cookie only where it came encrypted, from this
-// very host and for all its paths (RFC 6265bis, section 4.1.3.2): neither a
-// neighbouring host nor somebody on the way can plant one.
+// hostPrefix makes browsers keep a cookie only if it came encrypted, from this host and
+// for all its paths (RFC 6265bis, section 4.1.3.2). Neither another host nor an attacker
+// on the network can set one.
 const hostPrefix = "__Host-"
 
-// Cookie returns what the cookie of sessions is called, and whether browsers may
-// send it encrypted alone. That is for base_url to say, never for a request.
+// Cookie returns the name of the session cookie, and whether browsers may send it only
+// encrypted. That depends on base_url, never on a request.
 func (a *App) Cookie() (name string, secure bool) {
 	if strings.HasPrefix(a.BaseURL, "https://") {
 		return hostPrefix + a.Session.Cookie, true
@@ -201,8 +203,7 @@ func (a *App) Cookie() (name string, secure bool) {
 	return a.Session.Cookie, false
 }
 
-// Terms returns how long sessions last that begin now, and how often one may try
-// to begin one.
+// Terms returns how long sessions last that begin now, and the limits of log-ins.
 func (a *App) Terms() identity.Terms {
 	return identity.Terms{Idle: time.Duration(a.Session.Idle), Lifetime: time.Duration(a.Session.Lifetime), LoginLimits: a.LoginLimits()}
 }
@@ -212,7 +213,7 @@ func (a *App) LoginLimits() identity.LoginLimits {
 	return identity.LoginLimits{PerUser: int(a.Limits.LoginPerUser), PerAddress: int(a.Limits.LoginPerAddress)}
 }
 
-// Issuer is what the apps that make codes call this gateway: its host.
+// Issuer returns the name of this gateway in authenticator apps: its host.
 func (a *App) Issuer() string {
 	if u, err := url.Parse(a.BaseURL); err == nil && u.Hostname() != "" {
 		return u.Hostname()

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 )
 
-// Plans returns what is sold as subscriptions.
+// Plans returns the plans on sale.
 func (a *App) Plans() *billing.Plans { return a.plans }
 
 // unmarshalPlan reads one plan:

@@ -13,15 +13,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// What becomes of calls of a model that has no price.
+// The values of unpriced.
 const (
-	// AllowUnpriced lets them pass, free of charge.
+	// AllowUnpriced allows calls of models without a price, free of charge.
 	AllowUnpriced = "allow"
 
 	refuseUnpriced = "refuse"
 )
 
-// Prices returns what models cost.
+// Prices returns the prices of models.
 func (a *App) Prices() *catalog.Prices { return a.prices }
 
 // PriceOf returns what calls of a model cost, nil where they are free, and
@@ -228,7 +228,7 @@ func factor(d *caddyfile.Dispenser, word string, into *money.Amount) error {
 	return nil
 }
 
-// onDisconnect reads what follows the word of that name.
+// onDisconnect reads the arguments of on_disconnect.
 func onDisconnect(into *catalog.OnDisconnect) func(*caddyfile.Dispenser) error {
 	return func(d *caddyfile.Dispenser) error {
 		var err error

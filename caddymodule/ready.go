@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// usable is what the backends of a configuration answered when they were last
-// asked whether they would take a job.
+// usable caches which backends of a configuration would take a job, as they last
+// answered.
 type usable struct {
 	sync.Mutex
 	app    *App // whose backends these are
@@ -21,23 +21,21 @@ type usable struct {
 	failed map[string]int // by name, how often they would not, in a row
 }
 
-// mostFailed is how often a backend may fail to answer well until it counts: once
-// may be a fault on the way there.
+// mostFailed is how many failures in a row make a backend unusable: a single one may be
+// a fault of the network.
 const mostFailed = 2
 
 const (
-	// askEvery is how often backends are asked at most, whoever wants to know.
+	// askEvery is the least time between two checks of the backends.
 	askEvery = 30 * time.Second
 
-	// askPatience bounds how long that takes.
+	// askPatience bounds how long a check takes.
 	askPatience = 10 * time.Second
 )
 
-// Unusable returns why none of the backends can be used that the configuration
-// has, or nil: because there are none, or one of them can. One that is drained
-// cannot, and one whose service was asked twice in a row, half a minute apart,
-// whether it would take a task, and would not. Until then, and where it cannot be
-// asked, it can.
+// Unusable returns an error if the configuration has backends and none of them can be
+// used. A backend cannot be used if it is drained, or if two checks in a row, half a
+// minute apart, have failed. A backend that cannot be checked can be used.
 func (a *App) Unusable(ctx context.Context, runtime *Runtime) error {
 	if len(a.BackendRows) == 0 {
 		return nil
@@ -65,9 +63,9 @@ func (a *App) Unusable(ctx context.Context, runtime *Runtime) error {
 	return errors.New(strings.Join(reasons, "; "))
 }
 
-// asked returns how often each backend would take nothing, and has them asked
-// again when it is time. It does not wait for their answers: a probe must not be
-// late because a service is.
+// asked returns how often each backend has failed in a row, and starts the next check
+// when it is due. It does not wait for the answers: a slow service must not delay a
+// probe.
 func (rt *Runtime) asked(a *App) map[string]int {
 	rt.usable.Lock()
 	defer rt.usable.Unlock()
@@ -81,7 +79,7 @@ func (rt *Runtime) asked(a *App) map[string]int {
 	return rt.usable.failed
 }
 
-// ask asks all backends of a configuration at once.
+// ask checks all backends of a configuration at once.
 func (rt *Runtime) ask(a *App) {
 	ctx, cancel := context.WithTimeout(rt.life, askPatience)
 	defer cancel()

@@ -18,14 +18,14 @@ import (
 
 // refusing is a gateway before a studio that refuses every prompt with "never".
 type refusing struct {
-	*studio
+	*gatetest.Studio
 	gate    *gatetest.Gate
 	refused atomic.Int64
 }
 
 func newRefusing(t *testing.T, status int) *refusing {
 	t.Helper()
-	s := &refusing{studio: newStudio(t)}
+	s := &refusing{Studio: gatetest.NewStudio(t)}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if strings.Contains(string(body), "never") {
@@ -37,8 +37,8 @@ func newRefusing(t *testing.T, status int) *refusing {
 		s.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
-	config := s.config("busy_timeout 10m")
-	config.App = strings.ReplaceAll(config.App, s.address, front.URL)
+	config := s.Config("busy_timeout 10m")
+	config.App = strings.ReplaceAll(config.App, s.Address, front.URL)
 	config.Site += "\nmodelgate_tasks"
 	s.gate = gatetest.Start(t, config)
 	return s
@@ -75,15 +75,15 @@ func TestATaskThatItsServiceRefusesStopsNoOtherAndFails(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			s := newRefusing(t, status)
 			g := s.gate
-			key := payer(t, g)
+			key := g.Payer(t)
 			never := s.post(t, key, "never")
 			for range 10 {
 				s.post(t, key, "now")
 			}
-			gatetest.Eventually(t, "the others are at the service", func() (n int, ok bool) { n = s.taken(); return n, n == 10 })
-			s.say(done)
+			gatetest.Eventually(t, "the others are at the service", func() (n int, ok bool) { n = s.Taken(); return n, n == 10 })
+			s.Say(gatetest.JobDone)
 			g.Wait(11 * time.Minute)
-			until(t, g, never, task.Failed)
+			g.Until(t, never, task.Failed)
 			if shown := g.Do(t, http.MethodGet, "/v1/platform/tasks/"+never, "Authorization: Bearer "+key.Secret, ""); !strings.Contains(shown.Body, reason) {
 				t.Errorf("it is shown as %s", shown.Body)
 			}
@@ -99,7 +99,7 @@ func TestATaskThatItsServiceRefusesStopsNoOtherAndFails(t *testing.T) {
 // asks for with 403 takes what another asks for, while those tasks wait.
 func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
 	s := newRefusing(t, http.StatusForbidden)
-	mallory, bob := payer(t, s.gate), payer(t, s.gate)
+	mallory, bob := s.gate.Payer(t), s.gate.Payer(t)
 	for range 20 {
 		s.post(t, mallory, "never")
 	}
@@ -107,7 +107,7 @@ func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
 	for n := range 10 {
 		s.post(t, bob, "now")
 		gatetest.Eventually(t, "the task of the other user is at the service", func() (taken int, ok bool) {
-			taken = s.taken()
+			taken = s.Taken()
 			return taken, taken == n+1
 		})
 		s.post(t, mallory, "never")
@@ -127,7 +127,7 @@ func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
 // task is sent to learn it.
 func TestForbiddenTasksOfSeveralUsersPauseTheBackend(t *testing.T) {
 	s := newRefusing(t, http.StatusForbidden)
-	ann, bob := payer(t, s.gate), payer(t, s.gate)
+	ann, bob := s.gate.Payer(t), s.gate.Payer(t)
 	for range 10 {
 		s.post(t, ann, "never")
 		s.post(t, bob, "never")

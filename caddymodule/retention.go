@@ -14,9 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// Retention says how long records are kept of what is over. What money has moved,
-// and the sums of what was used on each day, are kept for ever. None is more than
-// 3653d.
+// Retention configures how long records of ended calls and tasks are kept. Transfers and
+// the usage of each day are kept for ever. Each value is at most 3653d.
 type Retention struct {
 	// Of tasks, from their end. At least 3d, as long as their session ids are in
 	// use. Default: 90d.
@@ -36,7 +35,7 @@ type Retention struct {
 	Audit caddy.Duration `json:"audit,omitempty"`
 }
 
-// day is what retention is told in.
+// day is the unit of retention.
 const day = 24 * time.Hour
 
 // Bounds of how long records are kept: ten years, and what the fields of
@@ -84,9 +83,9 @@ func (t term) validate() error {
 	return nil
 }
 
-// keep has records kept for as long as the live configuration says. One that is
-// rolled back must not shorten that for a moment: where calls were kept for less for
-// a while, those from before are not listed either.
+// keep applies the retention of the live configuration. A configuration that is rolled
+// back must not shorten it even briefly: calls that a shorter retention has dropped stay
+// dropped.
 func (rt *Runtime) keep(ctx context.Context) error {
 	a := rt.adopted.Load()
 	if a == nil {

@@ -18,7 +18,7 @@ import (
 // opens it again by that configuration.
 func reopened(t *testing.T, g *gatetest.Gate, config gatetest.Config) {
 	t.Helper()
-	elsewhere := gatetest.Config{Site: config.Site, Storage: small(filepath.Join(t.TempDir(), "elsewhere"))}
+	elsewhere := gatetest.Config{Site: config.Site, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "elsewhere"))}
 	if err := g.Reload(elsewhere); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func reopened(t *testing.T, g *gatetest.Gate, config gatetest.Config) {
 
 // onDisk is a configuration whose store outlives the process.
 func onDisk(t *testing.T, site, app string) gatetest.Config {
-	return gatetest.Config{Site: site, App: app, Storage: small(filepath.Join(t.TempDir(), "store"))}
+	return gatetest.Config{Site: site, App: app, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "store"))}
 }
 
 // with returns the configuration with other words for the app.
@@ -112,18 +112,18 @@ func TestALiveConfigurationThatIsNotInForceSaysSoInOneText(t *testing.T) {
 func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
 	config := onDisk(t, "modelgate_console", "secret "+masterKey(1))
 	g := gatetest.Start(t, config)
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
-	run(t, g, goodPassword, "user", "create", "bob", "--password-stdin")
-	ann, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	g.Command(t, gatetest.Password, "user", "create", "bob", "--password-stdin")
+	ann, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 	next := with(config, "secret "+masterKey(2)+" "+masterKey(1))
 	g.RollBack(t, next, func() {})
-	enrol(t, g, login(t, g, "bob", goodPassword)) // seals what only the first key may be needed for
+	g.Enrol(t, g.Login(t, "bob", gatetest.Password)) // seals what only the first key may be needed for
 	reopened(t, g, config)
 	if got := verifies(t, g, ann); got != http.StatusOK {
 		t.Errorf("a code is answered %d", got)
 	}
 	// A store that nobody has open is opened by what is rolled back.
-	if err := g.Reload(gatetest.Config{Site: config.Site, Storage: small(filepath.Join(t.TempDir(), "elsewhere"))}); err != nil {
+	if err := g.Reload(gatetest.Config{Site: config.Site, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "elsewhere"))}); err != nil {
 		t.Fatal(err)
 	}
 	g.RollBack(t, next, func() {})
@@ -138,7 +138,7 @@ func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
 	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
 		t.Errorf("the key before the one in force is answered %v", err)
 	}
-	if code, stdout, stderr := run(t, g, "", "secret", "rotate", "--yes"); code != 0 {
+	if code, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes"); code != 0 {
 		t.Errorf("rotate ended with %d: %s%s", code, stdout, stderr)
 	}
 	reopened(t, g, with(config, "secret "+masterKey(2)))
@@ -156,7 +156,7 @@ func TestAKeyFileIsMadeByAConfigurationThatIsLive(t *testing.T) {
 	if err := g.Reload(with(config, "")); err != nil {
 		t.Fatal(err)
 	}
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	if found, _ := filepath.Glob(file); len(found) != 1 {
 		t.Errorf("%s was not made", file)
 	}
@@ -183,11 +183,11 @@ func TestRetentionThatWasRolledBackForgetsNoCalls(t *testing.T) {
 
 func TestACallbackCheckThatWasRolledBackIsNotInForce(t *testing.T) {
 	g := gatetest.Start(t, console)
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	g.RollBack(t, with(console, "callback {\n allow 127.0.0.1:1\n}"), func() {})
-	cookie := login(t, g, "ann", goodPassword)
+	cookie := g.Login(t, "ann", gatetest.Password)
 	got := g.Do(t, http.MethodPost, "/api/token/", cookie+"\nContent-Type: application/json",
-		fmt.Sprintf(`{"name":"k","callback_url":"http://127.0.0.1:1/x","password":%q}`, goodPassword))
+		fmt.Sprintf(`{"name":"k","callback_url":"http://127.0.0.1:1/x","password":%q}`, gatetest.Password))
 	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "special address") {
 		t.Errorf("an address of this machine is answered %d %s", got.Status, got.Body)
 	}

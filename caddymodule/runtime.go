@@ -70,7 +70,7 @@ type Runtime struct {
 
 // runtimes are the runtimes in use, by the key of their storage. ends has, by the same
 // keys, the channel that is closed when the last runtime of a place is: the pool
-// lets go of a runtime before it is closed, and who opens the place again waits.
+// releases a runtime before it is closed, and the next one of that place must wait.
 var (
 	runtimes = caddy.NewUsagePool()
 	ends     sync.Map // string → chan struct{}
@@ -92,9 +92,9 @@ func init() {
 	})
 }
 
-// openRuntime opens the engine and loads what stands in memory, for the
-// configuration a. The pool sees to it that a place is opened once at a time; one
-// that is still closing is awaited.
+// openRuntime opens the engine and loads the state in memory, for the configuration a.
+// The pool ensures that a place is opened once at a time. If an earlier runtime of the
+// place is still closing, openRuntime waits for it.
 func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	opener, logger := a.opener, a.logger
 	if before, ok := ends.Load(opener.Key()); ok {
@@ -141,8 +141,8 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	return runtime, nil
 }
 
-// clockOf returns the clock of a store that has one of its own, as one that
-// several machines share would; nil is the clock of this machine.
+// clockOf returns the clock of a store that has its own, for instance because several
+// machines share it; nil means the clock of this machine.
 func clockOf(opener storage.Opener) func() time.Time {
 	if own, ok := opener.(storage.Clocker); ok {
 		return own.Now
@@ -150,8 +150,8 @@ func clockOf(opener storage.Opener) func() time.Time {
 	return nil
 }
 
-// Destruct closes the store when the last configuration and the last call have
-// let go of it.
+// Destruct closes the store when the last configuration and the last call have released
+// it.
 func (rt *Runtime) Destruct() error {
 	defer close(rt.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
@@ -159,8 +159,8 @@ func (rt *Runtime) Destruct() error {
 	return rt.close(ctx)
 }
 
-// close ends what works in the background, waits until what calls owe is
-// durable, and closes the store.
+// close stops the background work, waits until the charges of calls are durable, and
+// closes the store.
 func (rt *Runtime) close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.end(ErrEnding)
@@ -171,9 +171,8 @@ func (rt *Runtime) close(ctx context.Context) error {
 	return rt.Store.Close()
 }
 
-// closeTasks lets what is under way at backends end: a job that is being handed
-// over would be in doubt at the next start. What takes longer, as copies do, is
-// taken up again then.
+// closeTasks lets requests to backends end: a job whose submission is cut off would be in
+// an unknown state at the next start. Longer work, such as copies, resumes then.
 func (rt *Runtime) closeTasks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitPatience)
 	defer cancel()
@@ -181,10 +180,10 @@ func (rt *Runtime) closeTasks(ctx context.Context) {
 	rt.Media.Close()
 }
 
-// sweepEvery is how often the runtime looks after what time alone has changed.
+// sweepEvery is the time between two sweeps.
 const sweepEvery = time.Minute
 
-// sweep looks after what time alone has changed, until the runtime is closed.
+// sweep handles periodically what changes only with time, until the runtime is closed.
 func (rt *Runtime) sweep() {
 	defer close(rt.swept)
 	tick := time.NewTicker(sweepEvery)
@@ -220,7 +219,7 @@ const (
 	settlePatience = 2 * time.Second
 )
 
-// drain refuses new calls, sees the open ones to their end, and closes the store.
+// drain refuses new calls, waits for the open ones, and closes the store.
 func (rt *Runtime) drain(ctx context.Context) {
 	rt.draining.Store(true)
 	if !rt.settled(ctx, exitPatience) {
@@ -234,7 +233,7 @@ func (rt *Runtime) drain(ctx context.Context) {
 	}
 }
 
-// settled waits until no call is open, but not longer than patience.
+// settled waits until no call is open, at most for patience.
 func (rt *Runtime) settled(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -253,7 +252,7 @@ func (rt *Runtime) settled(ctx context.Context, patience time.Duration) bool {
 // StoreKey returns the key of the storage, which tells stores apart.
 func (rt *Runtime) StoreKey() string { return rt.key }
 
-// Calls returns how many calls are under way.
+// Calls returns the number of calls in flight.
 func (rt *Runtime) Calls() int64 { return rt.calls.Load() }
 
 // Logger returns the logger of the configuration that opened the store.
@@ -263,22 +262,21 @@ func (rt *Runtime) Logger() *zap.Logger { return rt.logger }
 // the metrics.
 func (rt *Runtime) SetMismatches(problems int64) { rt.verified.Store(problems) }
 
-// OnEnd arranges that fn is called when the process cannot wait for a call any
-// longer, unless stop is called first.
+// OnEnd calls fn when the process can no longer wait for a call, unless stop is called
+// first.
 func (rt *Runtime) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(rt.life, fn) }
 
-// ErrEnding is the cause by which a [Lifetime] ends.
+// ErrEnding is the cause of the end of a [Lifetime].
 var ErrEnding = errors.New("the process ends")
 
-// Lifetime is a context that ends, by [ErrEnding], when the process cannot wait
-// for a call any longer. It has the values of another context, but does not end with
-// it.
+// Lifetime is a context that ends with [ErrEnding] when the process can no longer wait
+// for a call. It has the values of another context, but does not end with it.
 type Lifetime struct {
 	context.Context // ends it
 	values          context.Context
 }
 
-// Lifetime returns one with the values of ctx.
+// Lifetime returns a [Lifetime] with the values of ctx.
 func (rt *Runtime) Lifetime(ctx context.Context) Lifetime { return Lifetime{rt.life, ctx} }
 
 // Value implements context.Context. Contexts that are made of l ask for the one

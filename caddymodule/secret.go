@@ -12,12 +12,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// masterKeys are those of a configuration, newest first; none: there is a key
-// file.
+// masterKeys are the keys of a configuration, newest first. If there are none, the store
+// has a key file.
 type masterKeys []settings.Secret
 
-// resolve reads the keys from where the configuration has them, and refuses what
-// is no key.
+// resolve resolves placeholders and refuses values that are not keys.
 func (keys masterKeys) resolve() error {
 	for i := range keys {
 		if err := settings.Resolve(fmt.Sprintf("secret %d", i+1), &keys[i]); err != nil {
@@ -43,8 +42,8 @@ func (keys masterKeys) ring() (*seal.Keyring, error) {
 	return ring, nil
 }
 
-// keyFile is where the key of a store is kept that has a place on this machine;
-// empty where it has none.
+// keyFile returns the path of the key file of a store on this machine; empty for other
+// stores.
 func keyFile(opener storage.Opener) string {
 	if kept, ok := opener.(storage.KeyFiler); ok {
 		return kept.KeyFile()
@@ -52,9 +51,8 @@ func keyFile(opener storage.Opener) string {
 	return ""
 }
 
-// open returns the keys of the configuration, else those of the key file, which
-// is made for a store that is new. A store without a place is gone with the
-// process, and so is its key.
+// open returns the keys of the configuration, or those of the key file, which it creates
+// for a new store. A store in memory ends with the process, and so does its key.
 func (keys masterKeys) open(ctx context.Context, store *storage.Store, opener storage.Opener) (*seal.Keyring, error) {
 	if len(keys) > 0 {
 		return keys.ring()

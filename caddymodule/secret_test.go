@@ -12,6 +12,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
+// console is a gate with people.
+var console = gatetest.Config{Site: "modelgate_console"}
+
 // masterKey is the text of a master key, another one for each letter.
 func masterKey(letter byte) string {
 	key := make([]byte, 32)
@@ -22,24 +25,24 @@ func masterKey(letter byte) string {
 }
 
 // verifies tells whether what is sealed for a user can be opened.
-func verifies(t *testing.T, g *gatetest.Gate, app *authenticator) int {
+func verifies(t *testing.T, g *gatetest.Gate, app *gatetest.Authenticator) int {
 	t.Helper()
-	cookie := login(t, g, "ann", goodPassword)
-	return g.Do(t, http.MethodPost, "/api/user/login/2fa", cookie+"\nContent-Type: application/json", app.code(t)).Status
+	cookie := g.Login(t, "ann", gatetest.Password)
+	return g.Do(t, http.MethodPost, "/api/user/login/2fa", cookie+"\nContent-Type: application/json", app.Code(t)).Status
 }
 
 func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 	dir := t.TempDir()
 	config := console
-	config.Storage = small(filepath.Join(dir, "store"))
+	config.Storage = gatetest.SmallStore(filepath.Join(dir, "store"))
 	g := gatetest.Start(t, config)
 	file := filepath.Join(dir, "store.key")
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the key file is %v (%v)", info, err)
 	}
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
-	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	app, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 	first, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +50,7 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 
 	// Another store comes between, so that this one is closed and opened anew.
 	elsewhere := config
-	elsewhere.Storage = small(filepath.Join(dir, "elsewhere"))
+	elsewhere.Storage = gatetest.SmallStore(filepath.Join(dir, "elsewhere"))
 	reopen := func() error {
 		if err := g.Reload(elsewhere); err != nil {
 			t.Fatal(err)
@@ -104,17 +107,17 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
 	dir := t.TempDir()
 	config := console
-	config.Storage = small(filepath.Join(dir, "store"))
+	config.Storage = gatetest.SmallStore(filepath.Join(dir, "store"))
 	g := gatetest.Start(t, config)
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
-	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	app, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 	file := filepath.Join(dir, "store.key")
 	first, _ := os.ReadFile(file)
 
-	if code, _, stderr := run(t, g, "", "secret", "rotate"); code != 4 || !strings.Contains(stderr, "not confirmed") {
+	if code, _, stderr := g.Command(t, "", "secret", "rotate"); code != 4 || !strings.Contains(stderr, "not confirmed") {
 		t.Errorf("without a yes it ended with %d: %s", code, stderr)
 	}
-	ended, stdout, stderr := run(t, g, "", "secret", "rotate", "--yes", "--json")
+	ended, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes", "--json")
 	var done struct {
 		Resealed int    `json:"resealed"`
 		KeyFile  string `json:"key_file"`
@@ -135,7 +138,7 @@ func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
 		t.Errorf("a code is answered %d after the rotation", got)
 	}
 	elsewhere := config
-	elsewhere.Storage = small(filepath.Join(dir, "elsewhere"))
+	elsewhere.Storage = gatetest.SmallStore(filepath.Join(dir, "elsewhere"))
 	if err := g.Reload(elsewhere); err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +153,10 @@ func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
 func TestAKeyThatLeavesTheConfigurationIsMissedAtTheReload(t *testing.T) {
 	dir := t.TempDir()
 	config := console
-	config.Storage, config.App = small(filepath.Join(dir, "store")), "secret "+masterKey(1)
+	config.Storage, config.App = gatetest.SmallStore(filepath.Join(dir, "store")), "secret "+masterKey(1)
 	g := gatetest.Start(t, config)
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
-	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	app, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 	file := filepath.Join(dir, "store.key")
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a key file was made beside a configured key")
@@ -180,8 +183,8 @@ func TestConfiguredKeysAreChangedByAReload(t *testing.T) {
 	config := console
 	config.App = "secret " + masterKey(1)
 	g := gatetest.Start(t, config)
-	run(t, g, goodPassword, "user", "create", "ann", "--password-stdin")
-	app, _ := enrol(t, g, login(t, g, "ann", goodPassword))
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	app, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 
 	config.App = "secret " + masterKey(2)
 	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
@@ -194,7 +197,7 @@ func TestConfiguredKeysAreChangedByAReload(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := run(t, g, "", "secret", "rotate", "--yes"); code != 0 || !strings.Contains(stdout, "taken out of the configuration") {
+	if code, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes"); code != 0 || !strings.Contains(stdout, "taken out of the configuration") {
 		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
 	}
 	config.App = "secret " + masterKey(2)

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// Whether calls may name what the vendor keeps for the operator's account.
+// The values of state.
 const (
 	stateOff    = "off"
 	stateShared = "shared"
@@ -25,7 +25,7 @@ func validateState(word string) error {
 	return nil
 }
 
-// Tolerance returns which part of a user's spend may stay uncollected before the
+// Tolerance returns the part of a user's spend that may stay uncollected before the
 // user's calls are restricted.
 func (a *App) Tolerance() ledger.Tolerance { return a.tolerance }
 

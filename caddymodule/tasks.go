@@ -11,10 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// serving are the configurations by which the tasks of a runtime are driven: the
-// last one, and before it those that it has replaced and that have not been
-// cleaned up yet. One of these is in force again when the new configuration
-// does not get up.
+// serving has the configurations that drive the tasks of a runtime: the last one, and
+// before it the replaced ones that are not cleaned up yet. If a new configuration fails
+// to start, the one before it is in force again.
 type serving struct {
 	sync.Mutex
 	apps []*App
@@ -28,8 +27,8 @@ func (s *serving) inForce() *App {
 	return s.apps[len(s.apps)-1]
 }
 
-// serve has tasks driven as a configuration says. Those of backends that it does
-// not have wait.
+// serve makes a configuration drive the tasks. Tasks of backends that it does not have
+// wait.
 func (rt *Runtime) serve(a *App) error {
 	rt.serving.Lock()
 	defer rt.serving.Unlock()
@@ -42,7 +41,7 @@ func (rt *Runtime) serve(a *App) error {
 	return nil
 }
 
-// tellAbandoned tells the log of tasks that nobody works on any more.
+// tellAbandoned logs tasks whose backends are no longer configured.
 func (rt *Runtime) tellAbandoned() {
 	waiting, err := rt.abandoned(rt.life)
 	if err != nil {
@@ -85,7 +84,7 @@ func (rt *Runtime) restore(a *App) {
 	}
 }
 
-// drive puts in force what a configuration says of tasks, with these backends.
+// drive applies the task settings of a configuration, with these backends.
 func (rt *Runtime) drive(a *App, driven []task.Backend) error {
 	if err := rt.Media.Serve(a.mediaConfig()); err != nil {
 		return err
@@ -103,7 +102,7 @@ func (rt *Runtime) drive(a *App, driven []task.Backend) error {
 	return rt.Tasks.Serve(c)
 }
 
-// provisionTasks makes what tasks need beside their backends.
+// provisionTasks provisions the callbacks and the client that sends them.
 func (a *App) provisionTasks() error {
 	if err := a.Callback.provision(); err != nil {
 		return err

@@ -77,7 +77,7 @@ func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
 	for range 20 {
 		submitting.Go(func() {
 			for range tasks / 20 {
-				submit(t, key)
+				gatetest.Submit(t, key)
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	config.App += "callback {\n url https://hooks.example/x\n secret whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNoaHVzaGh1c2g=\n}\n"
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
-	running, waiting := submit(t, key), submit(t, key)
+	running, waiting := gatetest.Submit(t, key), gatetest.Submit(t, key)
 	resp, end := stream(t, g, key.Secret, "holds-the-runtime")
 	runtime := gatetest.Runtime(t)
 	if !configured(t, runtime.Tasks)["resting"] {
@@ -152,7 +152,7 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 		t.Fatal("the store was not kept open by its stream")
 	}
 	s.with(func() { s.finished = true })
-	until(t, g, running, task.Success)
+	g.Until(t, running, task.Success)
 	s.submittedOnce(t, 1)
 	finish(t, g, resp, end)
 	g.Verify(t)
@@ -162,7 +162,7 @@ func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
 	s := stageOf("before")
 	g := gatetest.Start(t, acts("before", ""))
 	key := g.NewKey(t, nil)
-	id := submit(t, key)
+	id := gatetest.Submit(t, key)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
 		}
 	}
 	s.with(func() { s.finished = true })
-	until(t, g, id, task.Success)
+	g.Until(t, id, task.Success)
 	s.with(func() {
 		if s.cleaned[1] {
 			t.Error("the adapter in force was cleaned up")
@@ -190,7 +190,7 @@ func TestTasksOfABackendThatIsGoneWaitAndAreToldOf(t *testing.T) {
 	s := stageOf("gone")
 	g := gatetest.Start(t, acts("gone", ""))
 	key := g.NewKey(t, nil)
-	id := submit(t, key)
+	id := gatetest.Submit(t, key)
 	if err := g.Reload(acts("instead", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +209,13 @@ func TestTasksOfABackendThatIsGoneWaitAndAreToldOf(t *testing.T) {
 	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, App: "media off\nbackend gone {\n adapter stage gone\n}"}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, g, id, task.Success)
+	g.Until(t, id, task.Success)
 	s.submittedOnce(t, 1)
 }
 
 func TestVerifyLooksAtTasksToo(t *testing.T) {
 	g := gatetest.Start(t, acts("verified", ""))
-	submit(t, g.NewKey(t, nil))
+	gatetest.Submit(t, g.NewKey(t, nil))
 	g.Verify(t)
 	runtime := gatetest.Runtime(t)
 	err := runtime.Store.Update(t.Context(), func(tx storage.Txn) error {
@@ -224,7 +224,7 @@ func TestVerifyLooksAtTasksToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, _ := run(t, g, "", "verify")
+	code, stdout, _ := g.Command(t, "", "verify")
 	if code != 1 || !strings.Contains(stdout, "tasks: backend verified") {
 		t.Errorf("ended with %d: %s", code, stdout)
 	}
@@ -234,7 +234,7 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 	s := stageOf("counted")
 	g := gatetest.Start(t, acts("counted", "max_running 1"))
 	key := g.NewKey(t, nil)
-	one, two := submit(t, key), submit(t, key)
+	one, two := gatetest.Submit(t, key), gatetest.Submit(t, key)
 	store := `store="gatetest:` + g.Store + `"`
 	before := series(t, g)
 	for name, want := range map[string]string{
@@ -255,8 +255,8 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 		t.Errorf("the oldest is %v s old, want two minutes", age)
 	}
 	s.with(func() { s.finished = true })
-	until(t, g, one, task.Success)
-	until(t, g, two, task.Success)
+	g.Until(t, one, task.Success)
+	g.Until(t, two, task.Success)
 	g.Wait(2 * time.Minute)
 	after := series(t, g)
 	if after[`modelgate_tasks_ended_total{status="success",`+store+`,type="video"}`] != "2" || number(after[`modelgate_task_polls_total{`+store+`}`]) < 2 {
@@ -275,8 +275,8 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 }
 
 func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
-	s := newStudio(t)
-	config := s.config("")
+	s := gatetest.NewStudio(t)
+	config := s.Config("")
 	config.Site += "\nmodelgate_health"
 	config.App += "backend spare {\n adapter stage spare\n}"
 	g := gatetest.Start(t, config)
@@ -297,7 +297,7 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 		t.Errorf("with one of two drained: %d %s", status, body)
 	}
 	// The service takes nothing any more: that counts when it was said twice.
-	s.set(func(s *studio) { s.key = "another" })
+	s.Set(func(s *gatetest.Studio) { s.Key = "another" })
 	said := 0
 	gatetest.Eventually(t, "it is not ready", func() (body string, ok bool) {
 		status, body := ready()
@@ -346,8 +346,8 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 		}
 		return list
 	}
-	first := submit(t, key)
-	until(t, g, first, task.Success)
+	first := gatetest.Submit(t, key)
+	g.Until(t, first, task.Success)
 	gatetest.Eventually(t, "the callback of the first is dead", func() (list []task.Callback, ok bool) {
 		list = deliveries()
 		return list, len(list) == 1 && list[0].State == task.Dead
@@ -356,12 +356,12 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "key.callback_gone" && l.Text("actor") == "callback receiver" &&
 			l.Text("key_id") == key.ID && l.Text("user_id") == key.UserID
 	})
-	second := submit(t, key)
-	until(t, g, second, task.Success)
+	second := gatetest.Submit(t, key)
+	g.Until(t, second, task.Success)
 	if list := deliveries(); len(list) != 1 {
 		t.Errorf("of the second there is a callback, too: %+v", list)
 	}
-	code, stdout, _ := run(t, g, "", "key", "list", "--json")
+	code, stdout, _ := g.Command(t, "", "key", "list", "--json")
 	if code != 0 || !strings.Contains(stdout, `"callback_disabled":`) {
 		t.Errorf("of the key is shown %s", stdout)
 	}
@@ -370,8 +370,8 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	}
 	// Another key is told, and so is this one when the address is another.
 	other := g.NewKey(t, nil)
-	third := submit(t, other)
-	until(t, g, third, task.Success)
+	third := gatetest.Submit(t, other)
+	g.Until(t, third, task.Success)
 	if list, _, err := runtime.Tasks.Callbacks(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
 		t.Errorf("of another key there is %+v, %v", list, err)
 	}
@@ -379,7 +379,7 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	until(t, g, submit(t, key), task.Success)
+	g.Until(t, gatetest.Submit(t, key), task.Success)
 	if list := deliveries(); len(list) != 2 {
 		t.Errorf("with another address there is %+v", list)
 	}

@@ -1,8 +1,8 @@
-// Package demo is a generation service without an account anywhere: it draws
-// what it is asked for, for trying and testing the whole way of a task.
+// Package demo is a generation service inside the gateway, for trying and testing tasks
+// without an account at a service. It draws images and videos.
 //
-// This file is the module a configuration names; job.go is what it promises
-// about a job, words.go what a prompt can rehearse; package film draws.
+// [Demo] is the Caddy module. job.go has the state of a job, words.go the words of a
+// prompt that simulate failures; package film draws.
 package demo
 
 import (
@@ -27,25 +27,23 @@ func init() {
 	caddy.RegisterModule(new(Demo))
 }
 
-// Demo is a generation service that needs no account and no network. It takes
-// every job, and after a while has an image or a video for it, which it draws
-// from the words of the prompt: the same words are always the same picture. The
-// files are genuine, PNG or JPEG and H.264 in MP4.
+// Demo is a generation service that needs no account and no network. It accepts every
+// job and draws an image or a video from the words of the prompt: the same words always
+// make the same picture. The files are real PNG, JPEG, or H.264 in MP4.
 //
-// A prompt can hold words that rehearse a bad day:
+// Words of a prompt simulate failures:
 //
 //	demo:fail         the model fails
 //	demo:unsafe       a safety check refuses the content
 //	demo:overloaded   the service has no room for it in the end
 //	demo:slow         it takes long; demo:slow=90s so long
-//	demo:stuck        its state is a word nobody has heard, until it is done
-//	demo:busy         the submission is put off once
+//	demo:stuck        its state is an unknown word, until it is done
+//	demo:busy         the submission is refused once, to be repeated
 //	demo:refuse       the submission is refused
-//	demo:doubt        the submission is taken and not confirmed
-//	demo:lost         the submission is neither taken nor refused
+//	demo:doubt        the submission is accepted and not confirmed
+//	demo:lost         the submission is neither accepted nor refused
 //
-// It remembers nothing that a restart of the process would lose: all that it
-// knows of a job stands in the job's reference.
+// A restart of the process loses no job: the reference of a job has all of its state.
 type Demo struct {
 	// Takes is how long a job takes, a quarter of it in the queue; at most 1 hour.
 	// Default: 4s.
@@ -54,7 +52,7 @@ type Demo struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	cancelled map[string]time.Time // references, with when they may be forgotten
+	cancelled map[string]time.Time // references, with when they may be removed
 	putOff    map[string]time.Time // tokens of jobs that were busy once, likewise
 }
 
@@ -183,7 +181,7 @@ func (*Demo) OnlyBytes() bool { return true }
 // quality is that of JPEG files.
 const quality = 90
 
-// Fetch implements backends.Fetcher. The file is drawn when it is asked for.
+// Fetch implements backends.Fetcher. It draws the file at each request.
 func (d *Demo) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadCloser, backends.Content, error) {
 	j, err := parse(ref.ID)
 	if err != nil {
@@ -208,11 +206,11 @@ func (d *Demo) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadC
 	return io.NopCloser(unless(ctx, &file)), backends.Content{Type: "image/" + j.Format, Size: int64(file.Len())}, nil
 }
 
-// maxNoted bounds what is noted in memory; more than that is forgotten early.
+// maxNoted bounds each set; beyond it, ids are removed early.
 const maxNoted = 10_000
 
-// first tells whether an id is new in a set, and notes it there for as long as
-// the longest job takes.
+// first adds an id to a set, for as long as the longest job takes, and reports whether it
+// was new.
 func (d *Demo) first(set map[string]time.Time, id string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/demo/film"
 )
 
-// job is all that the demo knows of a job. It is written into the reference, so
-// its names are short.
+// job is the state of a job. It is encoded in the reference, so its names are short.
 type job struct {
 	Token  string           `json:"t"` // the beginning of the job's token, which tells two jobs apart
 	Seed   string           `json:"s"` // what the picture is drawn from
@@ -28,7 +27,7 @@ type job struct {
 	End    ending           `json:"e,omitempty"`
 }
 
-// Bounds of what one job draws, and what it draws where the job does not say.
+// Bounds and defaults of what one job draws.
 const (
 	maxCount      = 10
 	defaultLength = 5
@@ -38,12 +37,12 @@ const (
 
 // take returns the reference of a job that begins now.
 func (d *Demo) take(from backends.Job, r rehearsal) (backends.Ref, error) {
-	// Neither who asks nor when decides what is drawn.
-	told, err := json.Marshal([]any{from.Model, from.Prompt, from.NegativePrompt, from.Inputs, from.Seed})
+	// The picture depends neither on the user nor on the time.
+	input, err := json.Marshal([]any{from.Model, from.Prompt, from.NegativePrompt, from.Inputs, from.Seed})
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be read")
 	}
-	seed := sha256.Sum256(told)
+	seed := sha256.Sum256(input)
 	j := job{
 		Token:  from.Token[:min(len(from.Token), tokenBegin)],
 		Seed:   hex.EncodeToString(seed[:seedBytes]),
@@ -68,7 +67,7 @@ func (d *Demo) take(from backends.Job, r rehearsal) (backends.Ref, error) {
 	return backends.Ref{ID: base64.RawURLEncoding.EncodeToString(text)}, nil
 }
 
-// parse reads a reference. One that is not the demo's names no job.
+// parse reads a reference.
 func parse(id string) (job, error) {
 	var j job
 	text, err := base64.RawURLEncoding.DecodeString(id)
@@ -82,15 +81,15 @@ func gone() error {
 	return &backends.Error{Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the demo knows no such job"}
 }
 
-// words are what the demo calls the states of its jobs.
+// words are the demo's words for the states of its jobs.
 var words = map[backends.State]string{
 	backends.Queued: "waiting", backends.Running: "drawing", backends.Succeeded: "drawn", backends.Failed: "torn up",
 }
 
-// unheard is the word of a job that is stuck.
-const unheard = "daydreaming"
+// unknownWord is the word of a job that is stuck.
+const unknownWord = "daydreaming"
 
-// status is where the job is at a moment: a quarter of its time it waits.
+// status returns the status of the job. It is queued for a quarter of its time.
 func (j job) status(now time.Time) backends.Status {
 	spent := now.UnixMilli() - j.Began
 	progress := int(min(max(spent*100/j.Takes, 0), 99))
@@ -102,7 +101,7 @@ func (j job) status(now time.Time) backends.Status {
 		}
 		return backends.Status{State: backends.Succeeded, Word: words[backends.Succeeded], Progress: 100, Results: j.results()}
 	case j.End == stuck:
-		return backends.Status{State: backends.Unknown, Word: unheard}
+		return backends.Status{State: backends.Unknown, Word: unknownWord}
 	case spent < j.Takes/4:
 		state = backends.Queued
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// rehearsal is what a prompt asked to be rehearsed; the zero value is a good day.
+// rehearsal is what a prompt asks to be simulated; the zero value is no failure.
 type rehearsal struct {
 	end    ending
 	slow   time.Duration // takes so long
@@ -18,7 +18,7 @@ type rehearsal struct {
 	lost   bool          // do not take the submission and do not say so
 }
 
-// ending is how a job ends that does not end well.
+// ending is how a job fails.
 type ending string
 
 // The endings.
@@ -26,7 +26,7 @@ const (
 	fail       ending = "fail"
 	unsafe     ending = "unsafe"
 	overloaded ending = "overloaded"
-	stuck      ending = "stuck" // ends well, after a word that nobody has heard
+	stuck      ending = "stuck" // it succeeds, after an unknown word for its state
 )
 
 // failures are the endings that are failures.
@@ -36,7 +36,7 @@ var failures = map[ending]backends.Reason{
 	overloaded: backends.UpstreamBusy,
 }
 
-// said is what the demo says about a failure.
+// said is the message of a failure.
 var said = map[backends.Reason]string{
 	backends.ModelFailed:     "the demo was asked to fail",
 	backends.ContentRejected: "the demo was asked to find this content unsafe",
@@ -47,8 +47,8 @@ var said = map[backends.Reason]string{
 // defaultSlow is how long a slow job takes.
 const defaultSlow = 30 * time.Second
 
-// table is every word that can follow "demo:". The documentation of Demo lists
-// the same words; a test keeps the two together.
+// table has every word that can follow "demo:". The documentation of Demo lists the same
+// words; a test compares them.
 var table = map[string]func(*rehearsal){
 	"fail":       func(r *rehearsal) { r.end = fail },
 	"unsafe":     func(r *rehearsal) { r.end = unsafe },

@@ -1,8 +1,8 @@
 // Package adminapi serves the operator's routes below /modelgate/ of Caddy's admin
 // endpoint.
 //
-// [API] is the Caddy module; its routes stand in one table, each a function of the
-// [caddymodule.Runtime] and the request. The exported types are the JSON bodies of
+// [API] is the Caddy module. Its routes stand in one table, each with a small handler
+// that gets a call: the request and the [caddymodule.Runtime] that serves it. The exported types are the JSON bodies of
 // answers, which package cli decodes and prints. [Verify] checks a whole store.
 package adminapi
 
@@ -12,7 +12,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -38,52 +38,60 @@ func (API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.modelgate", New: func() caddy.Module { return new(API) }}
 }
 
-// Operator is the actor of what is done over the admin endpoint, as the audit
-// names it.
+// Operator is the actor of changes over the admin endpoint, as the audit names it.
 const Operator = "operator"
 
-// endpoint is one route: what it does with the runtime and a request, and what
-// it answers.
-type endpoint struct {
-	pattern string // of http.ServeMux
-	handle  func(*caddymodule.Runtime, *http.Request) (any, error)
+// call is one request, with the runtime and the app of the configuration that serves it.
+type call struct {
+	*caddymodule.Runtime
+
+	app *caddymodule.App
+	r   *http.Request
 }
 
-// serve answers a request by the route.
-func (route endpoint) serve(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runtime) {
-	answer, err := route.handle(runtime, r)
-	if err != nil {
-		writeFault(w, err)
-		return
+func (c *call) ctx() context.Context     { return c.r.Context() }
+func (c *call) path(name string) string  { return c.r.PathValue(name) }
+func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+
+// number returns a number of the query.
+func (c *call) number(name string, otherwise, least, most int64) (int64, error) {
+	if c.query(name) == "" {
+		return otherwise, nil
 	}
-	writeAnswer(w, http.StatusOK, answer)
+	n, err := strconv.ParseInt(c.query(name), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fault.At(fault.InvalidParameter, name, "%s is a number from %d to %d", name, least, most)
+	}
+	return n, nil
 }
 
-// endpoints is the table of the routes that have the configuration in force.
-var endpoints = slices.Concat(
-	identityRoutes,
-	moneyRoutes,
-	taskRoutes,
-	[]endpoint{{"POST /modelgate/secret/rotate", func(rt *caddymodule.Runtime, r *http.Request) (any, error) {
-		return rt.RotateMasterKey(r.Context())
-	}}},
-)
+// handler serves a request; the answer is sent as JSON, unless it is a [stream].
+type handler func(*call) (any, error)
 
-// Routes returns the one prefix that is ours.
+// stream writes an answer that is not JSON.
+type stream func(http.ResponseWriter)
+
+// taking returns a handler that decodes the body of the request.
+func taking[T any](handle func(*call, T) (any, error)) handler {
+	return func(c *call) (any, error) {
+		var in T
+		body, err := io.ReadAll(http.MaxBytesReader(nil, c.r.Body, 64<<10))
+		if err != nil {
+			return nil, fault.New(fault.PayloadTooLarge, "the body is larger than 64 KiB")
+		}
+		if f := strictjson.Decode(body, &in); f != nil {
+			return nil, f
+		}
+		return handle(c, in)
+	}
+}
+
+// Routes implements caddy.AdminRouter with one prefix.
 func (API) Routes() []caddy.AdminRoute {
 	mux := http.NewServeMux()
-	for _, route := range endpoints {
-		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
-			withRuntime(w, r, (*caddymodule.App).InForce, func(runtime *caddymodule.Runtime) { route.serve(w, r, runtime) })
-		})
+	for _, route := range routes {
+		mux.HandleFunc(route.pattern, route.serve)
 	}
-	// These tell of a store that the configuration is not in force at, too.
-	mux.HandleFunc("GET /modelgate/status", func(w http.ResponseWriter, r *http.Request) {
-		withRuntime(w, r, (*caddymodule.App).Runtime, func(runtime *caddymodule.Runtime) { endpoint{handle: showStatus}.serve(w, r, runtime) })
-	})
-	mux.HandleFunc("GET /modelgate/backup", func(w http.ResponseWriter, r *http.Request) {
-		withRuntime(w, r, (*caddymodule.App).Runtime, func(runtime *caddymodule.Runtime) { streamBackup(w, r, runtime) })
-	})
 	mux.HandleFunc("/modelgate/", func(w http.ResponseWriter, _ *http.Request) {
 		writeFault(w, fault.New(fault.NotFound, "there is no such admin route"))
 	})
@@ -95,20 +103,33 @@ func (API) Routes() []caddy.AdminRoute {
 	})}}
 }
 
-// withRuntime calls fn with the runtime of the running configuration, which runtime returns.
-func withRuntime(w http.ResponseWriter, r *http.Request, runtime func(*caddymodule.App, context.Context) (*caddymodule.Runtime, func(), error), fn func(*caddymodule.Runtime)) {
+// serve answers a request by the route, with the runtime of the running configuration.
+func (route route) serve(w http.ResponseWriter, r *http.Request) {
 	app, err := caddymodule.Active()
 	if err != nil {
 		writeFault(w, err)
 		return
 	}
-	held, release, err := runtime(app, r.Context())
+	open := app.InForce
+	if route.early {
+		open = app.Runtime
+	}
+	runtime, release, err := open(r.Context())
 	if err != nil {
 		writeFault(w, fault.New(fault.StoreUnavailable, "%v", err))
 		return
 	}
 	defer release()
-	fn(held)
+	answer, err := route.handle(&call{runtime, app, r})
+	if err != nil {
+		writeFault(w, err)
+		return
+	}
+	if write, ok := answer.(stream); ok {
+		write(w)
+		return
+	}
+	writeAnswer(w, http.StatusOK, answer)
 }
 
 func writeAnswer(w http.ResponseWriter, status int, v any) {
@@ -122,7 +143,7 @@ func writeAnswer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// Error is how the admin routes write a fault.
+// Error is the JSON of a fault.
 type Error struct {
 	Code    fault.Code `json:"code"`
 	Message string     `json:"message"`
@@ -144,18 +165,6 @@ func listed[T any](items []T, err error) (any, error) {
 	}{items}, err
 }
 
-// decode reads the JSON body of an admin request, at most 64 KiB.
-func decode(r *http.Request, into any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 64<<10))
-	if err != nil {
-		return fault.New(fault.PayloadTooLarge, "the body is larger than 64 KiB")
-	}
-	if f := strictjson.Decode(body, into); f != nil {
-		return f
-	}
-	return nil
-}
-
 // Status is what an operator sees of a running gateway.
 type Status struct {
 	Ready       bool          `json:"ready"`
@@ -170,21 +179,17 @@ type Status struct {
 	Stats       storage.Stats `json:"store_stats"`
 }
 
-func showStatus(rt *caddymodule.Runtime, r *http.Request) (any, error) {
-	app, err := caddymodule.Active()
-	if err != nil {
-		return nil, err
-	}
-	models, _ := app.Offered()
+func showStatus(c *call) (any, error) {
+	models, _ := c.app.Offered()
 	version, _ := caddy.Version()
-	restricted, _ := rt.Ledger.Restricted(r.Context(), app.Tolerance()) // fails as the probe below does
+	restricted, _ := c.Ledger.Restricted(c.ctx(), c.app.Tolerance()) // fails as the probe below does
 	status := Status{
-		Caddy: version, Store: rt.StoreKey(), Models: append([]string{}, models...),
-		Calls: rt.Calls(), Credentials: rt.Directory.Count(), Stats: rt.Store.Stats(),
+		Caddy: version, Store: c.StoreKey(), Models: append([]string{}, models...),
+		Calls: c.Calls(), Credentials: c.Directory.Count(), Stats: c.Store.Stats(),
 		Restricted: append([]string{}, restricted...),
 	}
-	err = errors.Join(rt.Ready(), rt.Probe(r.Context()))
-	if users, listErr := rt.Directory.Users(r.Context()); listErr == nil {
+	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
+	if users, listErr := c.Directory.Users(c.ctx()); listErr == nil {
 		status.Users = len(users)
 	}
 	if status.Ready = err == nil; err != nil {
@@ -193,18 +198,19 @@ func showStatus(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 	return status, nil
 }
 
-// streamBackup streams a backup. When it fails in the middle the connection is
-// cut off, so that the reader knows.
-func streamBackup(w http.ResponseWriter, r *http.Request, rt *caddymodule.Runtime) {
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Time{}) // a large store takes its time
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if err := rt.Store.Backup(r.Context(), w); err != nil {
-		if !errors.Is(err, context.Canceled) {
-			rt.Logger().Error("backup failed", zap.Error(err))
+// streamBackup streams a backup. If it fails in the middle, the connection is cut, so
+// that the reader knows.
+func streamBackup(c *call) (any, error) {
+	return stream(func(w http.ResponseWriter) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large store takes its time
+		w.Header().Set("Content-Type", "application/octet-stream")
+		if err := c.Store.Backup(c.ctx(), w); err != nil {
+			if !errors.Is(err, context.Canceled) {
+				c.Logger().Error("backup failed", zap.Error(err))
+			}
+			panic(http.ErrAbortHandler)
 		}
-		panic(http.ErrAbortHandler)
-	}
+	}), nil
 }
 
 // Interface guards.

@@ -2,17 +2,16 @@ package adminapi
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 
-	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// UsageRow is a line of the usage report: what is not grouped by is empty.
+// UsageRow is a row of the usage report. Fields that the report is not grouped by are
+// empty.
 type UsageRow struct {
 	Day    ledger.Day   `json:"day,omitempty"`
 	UserID string       `json:"user_id,omitempty"`
@@ -26,7 +25,7 @@ type UsageRow struct {
 	Lost   money.Amount `json:"uncollected,omitempty"`
 }
 
-// groups are what a usage report can be broken down by.
+// groups are the fields by which a usage report can be grouped.
 var groups = map[string]func(row *UsageRow, u *ledger.Usage){
 	"day":   func(row *UsageRow, u *ledger.Usage) { row.Day = u.Day },
 	"user":  func(row *UsageRow, u *ledger.Usage) { row.UserID = u.User },
@@ -34,19 +33,18 @@ var groups = map[string]func(row *UsageRow, u *ledger.Usage){
 	"model": func(row *UsageRow, u *ledger.Usage) { row.Model = u.Model },
 }
 
-// reportUsage sums what calls and tasks came to. Every figure is one of the ledger:
-// the costs of all rows together are what calls and tasks have brought the house.
-func reportUsage(rt *caddymodule.Runtime, r *http.Request) (any, error) {
-	query := r.URL.Query()
-	user, err := userOf(rt, r, query.Get("user"))
+// reportUsage sums up what calls and tasks came to. Every figure is one of the ledger:
+// the costs of all rows together are the revenue of calls and tasks.
+func reportUsage(c *call) (any, error) {
+	user, err := c.userOf(c.query("user"))
 	if err != nil {
 		return nil, err
 	}
-	from, err := dayOf(query.Get("from"), "from")
+	from, err := c.day("from")
 	if err != nil {
 		return nil, err
 	}
-	to, err := dayOf(query.Get("to"), "to")
+	to, err := c.day("to")
 	if err != nil {
 		return nil, err
 	}
@@ -54,28 +52,23 @@ func reportUsage(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 		return nil, fault.At(fault.InvalidParameter, "to", "the last day is before the first")
 	}
 	var by []func(*UsageRow, *ledger.Usage)
-	for _, group := range query["group"] {
+	for _, group := range c.r.URL.Query()["group"] {
 		set, ok := groups[group]
 		if !ok {
 			return nil, fault.At(fault.InvalidParameter, "group", "usage is grouped by day, user, key or model, not by %q", group)
 		}
 		by = append(by, set)
 	}
-	type place struct {
-		day              ledger.Day
-		user, key, model string
-	}
-	sums := make(map[place]*UsageRow)
-	err = rt.Ledger.ScanUsage(r.Context(), user.ID, from, to, func(u ledger.Usage) bool {
+	sums := make(map[UsageRow]*UsageRow) // by rows that have their groups alone
+	err = c.Ledger.ScanUsage(c.ctx(), user.ID, from, to, func(u ledger.Usage) bool {
 		var row UsageRow
 		for _, set := range by {
 			set(&row, &u)
 		}
-		at := place{row.Day, row.UserID, row.KeyID, row.Model}
-		sum := sums[at]
+		sum := sums[row]
 		if sum == nil {
-			sum = &row
-			sums[at] = sum
+			sum = new(row)
+			sums[row] = sum
 		}
 		sum.Calls += u.Calls
 		sum.Tasks += u.Tasks
@@ -90,7 +83,7 @@ func reportUsage(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 	rows := make([]UsageRow, 0, len(sums))
 	for _, row := range sums {
 		if row.UserID != "" {
-			if owner, err := rt.Directory.User(r.Context(), row.UserID); err == nil {
+			if owner, err := c.Directory.User(c.ctx(), row.UserID); err == nil {
 				row.User = owner.Name
 			}
 		}
@@ -102,12 +95,12 @@ func reportUsage(rt *caddymodule.Runtime, r *http.Request) (any, error) {
 	return listed(rows, nil)
 }
 
-// dayOf reads a day such as 2026-11-20; empty is an open end.
-func dayOf(word, param string) (ledger.Day, error) {
-	if word == "" {
+// day returns a day of the query, such as 2026-11-20. An absent one is an open end.
+func (c *call) day(param string) (ledger.Day, error) {
+	if c.query(param) == "" {
 		return "", nil
 	}
-	day, err := ledger.ParseDay(word)
+	day, err := ledger.ParseDay(c.query(param))
 	if err != nil {
 		return "", fault.At(fault.InvalidParameter, param, "%s is a day such as 2026-11-20", param)
 	}

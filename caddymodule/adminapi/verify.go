@@ -3,11 +3,9 @@ package adminapi
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"runtime"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/media"
@@ -15,26 +13,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// verifyStore checks the open store, and tells the metrics what it found.
-func verifyStore(rt *caddymodule.Runtime, r *http.Request) (any, error) {
-	v, err := Verify(r.Context(), rt.Store)
+// verifyStore checks the open store and sets the metric of problems.
+func verifyStore(c *call) (any, error) {
+	v, err := Verify(c.ctx(), c.Store)
 	if err == nil {
-		rt.SetMismatches(v.Report.Problems)
+		c.SetMismatches(v.Report.Problems)
 	}
 	return v, err
 }
 
-// Verification is what came of checking a store.
+// Verification is the result of checking a store.
 type Verification struct {
 	ledger.Report
 	Problems []ledger.Problem `json:"problems"`
 }
 
-// maxProblems bounds how many problems are told: one mistake can show in
-// millions of records.
+// maxProblems bounds the problems of a report: one mistake can affect millions of
+// records.
 const maxProblems = 100
 
-// domains are what rests on the ledger, each with what checks it.
+// domains are the packages whose records refer to the ledger, with their checks.
 var domains = []struct {
 	name   string
 	verify func(r storage.Reader, now time.Time, problem func(format string, args ...any)) error
@@ -46,47 +44,47 @@ var domains = []struct {
 	}},
 }
 
-// tidyEvery is how many bytes Verify reads between two collections of garbage.
-// What it makes of them is some times that, and the runtime by itself would let
-// it come to as much as all caches of the store hold.
-const tidyEvery = 4 << 20
+// collectEvery is how many bytes Verify reads between two garbage collections. Decoding
+// allocates a multiple of that, and the Go runtime by itself would let the garbage grow
+// to the size of all caches of the store.
+const collectEvery = 4 << 20
 
-// tidied is a reader that has its garbage collected on the way.
-type tidied struct {
+// collectingReader runs the garbage collector after every collectEvery bytes.
+type collectingReader struct {
 	storage.Reader
 	read int
 }
 
 // Get implements [storage.Reader].
-func (t *tidied) Get(key []byte) ([]byte, error) {
+func (t *collectingReader) Get(key []byte) ([]byte, error) {
 	val, err := t.Reader.Get(key)
 	t.count(len(key) + len(val))
 	return val, err
 }
 
 // Scan implements [storage.Reader].
-func (t *tidied) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+func (t *collectingReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return t.Reader.Scan(lo, hi, func(key, val []byte) bool {
 		t.count(len(key) + len(val))
 		return fn(key, val)
 	})
 }
 
-func (t *tidied) count(bytes int) {
-	if t.read += bytes; t.read >= tidyEvery {
+func (t *collectingReader) count(bytes int) {
+	if t.read += bytes; t.read >= collectEvery {
 		t.read = 0
 		runtime.GC()
 	}
 }
 
-// Verify checks the ledger and all that rests on it in one snapshot.
+// Verify checks the ledger and the records that refer to it, in one snapshot.
 func Verify(ctx context.Context, store *storage.Store) (v Verification, err error) {
 	v.Problems = []ledger.Problem{}
 	err = store.View(ctx, func(r storage.Reader) error {
 		if err := storage.CheckReadable(r); err != nil {
 			return err
 		}
-		v.Report, err = ledger.Verify(ctx, &tidied{Reader: r}, store.Now(), func(p ledger.Problem) {
+		v.Report, err = ledger.Verify(ctx, &collectingReader{Reader: r}, store.Now(), func(p ledger.Problem) {
 			if len(v.Problems) < maxProblems {
 				v.Problems = append(v.Problems, p)
 			}

@@ -9,42 +9,36 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"text/tabwriter"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/spf13/cobra"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func backupCommand() *cobra.Command {
-	cmd := command("backup <file>", "Writes a backup of the running gateway's store to a new file", func(cmd *cobra.Command, args []string) error {
-		c, err := newClient(cmd)
-		if err != nil {
-			return err
-		}
-		resp, err := c.send(cmd.Context(), http.MethodGet, "/modelgate/backup", nil)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		n, err := writeWhole(args[0], resp.Body)
-		if err != nil {
-			return err
-		}
-		return printed(cmd, map[string]any{"file": args[0], "bytes": n}, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %d bytes\n", args[0], n)
-		})
+func backup(c *call) error {
+	client, err := newClient(c.Command)
+	if err != nil {
+		return err
+	}
+	resp, err := client.send(c.Context(), http.MethodGet, "/modelgate/backup", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	file := c.args["file"]
+	n, err := writeWhole(file, resp.Body)
+	if err != nil {
+		return err
+	}
+	return c.printed(map[string]any{"file": file, "bytes": n}, func(w *tabwriter.Writer, _ *call, _ []byte) error {
+		_, err := fmt.Fprintf(w, "%s: %d bytes\n", file, n)
+		return err
 	})
-	cmd.Long = `Writes a backup of the running gateway's store to a new file.
-
-It holds users, money and tasks. The master key is not in it, nor are the files
-of results: these lie beside the store, in its directory .media or the configured
-place, for 7 days. Where they are not restored, their links answer 410.`
-	return cmd
 }
 
-// writeWhole writes r to a new file, readable by its owner only, which gets its
-// name when all of it is on the disk.
+// writeWhole writes r to a new file that only its owner can read. The file gets its name
+// when all of it is on the disk.
 func writeWhole(name string, r io.Reader) (n int64, err error) {
 	if _, err := os.Lstat(name); err == nil {
 		return 0, errExit{exitRefused, fmt.Errorf("%s is there already", name)}
@@ -65,23 +59,20 @@ func writeWhole(name string, r io.Reader) (n int64, err error) {
 	return n, os.Rename(temp.Name(), name)
 }
 
-func restoreCommand() *cobra.Command {
-	cmd := command("restore <file> <directory>", "Reads a backup into a fresh store directory; the server that will use it must not run", func(cmd *cobra.Command, args []string) error {
-		engine, _ := cmd.Flags().GetString("engine")
-		if err := restore(cmd.Context(), engine, args[0], args[1]); err != nil {
-			return err
-		}
-		return printed(cmd, map[string]any{"directory": args[1]}, func(w io.Writer) {
-			fmt.Fprintf(w, "restored into %s\n", args[1])
-		})
+func restore(c *call) error {
+	directory := c.args["directory"]
+	if err := restoreInto(c.Context(), c.flag("engine"), c.args["file"], directory); err != nil {
+		return err
+	}
+	return c.printed(map[string]any{"directory": directory}, func(w *tabwriter.Writer, _ *call, _ []byte) error {
+		_, err := fmt.Fprintf(w, "restored into %s\n", directory)
+		return err
 	})
-	cmd.Flags().String("engine", "badger", "The storage engine of the directory")
-	return cmd
 }
 
-// restore opens a fresh store by its module, as a configuration would, and
-// reads the backup into it. What a failed restore has left there is removed.
-func restore(ctx context.Context, engine, file, directory string) (err error) {
+// restoreInto opens a fresh store by its module, as a configuration would, and
+// reads the backup into it. If that fails, it removes the directory.
+func restoreInto(ctx context.Context, engine, file, directory string) (err error) {
 	backup, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return errExit{exitNotFound, err}

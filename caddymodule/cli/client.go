@@ -18,14 +18,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// client speaks to the admin endpoint of a running Caddy.
+// client sends requests to the admin endpoint of a running Caddy.
 type client struct {
 	http   http.Client
 	origin string
 }
 
-// socketOrigin is the origin of requests over a socket: their host means
-// nothing, but must be one.
+// socketOrigin is the origin of requests over a socket. They need a host, which has no
+// meaning.
 const socketOrigin = "http://127.0.0.1"
 
 // newClient returns a client for the address that --address names.
@@ -53,40 +53,27 @@ func newClient(cmd *cobra.Command) (*client, error) {
 	return c, nil
 }
 
-// call sends one request and decodes the answer into out, unless that is nil.
-// What the server refuses comes back with its exit code.
+// call sends one request and decodes the answer into out. If the server refuses the
+// request, the error has the exit code.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	resp, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if out == nil {
-		return nil
-	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return errExit{exitUnreachable, errors.New("what answers at this address is not Caddy's admin endpoint")}
+		return errNotAdmin
 	}
 	return nil
 }
 
-// request sends one request to the admin endpoint that --address names, and prints
-// the answer: as JSON with --json, else by words.
-func request[T any](cmd *cobra.Command, method, path string, in any, words func(io.Writer, *T)) error {
-	c, err := newClient(cmd)
+// ask sends one request without a body to the admin endpoint that --address names.
+func (c *call) ask(method, path string, out any) error {
+	client, err := newClient(c.Command)
 	if err != nil {
 		return err
 	}
-	var answer T
-	if err := c.call(cmd.Context(), method, path, in, &answer); err != nil {
-		return err
-	}
-	return printed(cmd, answer, func(w io.Writer) { words(w, &answer) })
-}
-
-// items is the answer to a request for a list that has one page.
-type items[T any] struct {
-	Items []T `json:"items"`
+	return client.call(c.Context(), method, path, nil, out)
 }
 
 // send sends one request and returns the answer to a successful one.
@@ -105,8 +92,8 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.origin != socketOrigin {
-		// A server that enforces origins demands one, but over a socket it
-		// refuses every one.
+		// A server that enforces origins requires the header, but refuses it over a
+		// socket.
 		req.Header.Set("Origin", c.origin)
 	}
 	resp, err := c.http.Do(req)

@@ -88,15 +88,14 @@ func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
 	dir := t.TempDir()                                     // it is removed when Caddy has stopped
 	gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // Caddy is ours until the test ends
 	var told written
-	cmd := cli.DemoCommand()
-	cmd.SetErr(&told)
-	cmd.SetContext(t.Context())
-	run, err := cli.StartDemo(cmd, filepath.Join(dir, "data"))
+	run, err := cli.StartDemo(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &told)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var introduction, script strings.Builder
-	cli.Introduce(run, &introduction)
+	if err := cli.Introduction.Execute(&introduction, run); err != nil {
+		t.Fatal(err)
+	}
 	for line := range strings.Lines(introduction.String()) {
 		if strings.HasPrefix(line, "  task=") || strings.HasPrefix(line, "  until ") || strings.HasPrefix(line, "  curl -s -o ") {
 			script.WriteString(line)

@@ -3,40 +3,76 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/url"
 	"strings"
-
-	"github.com/spf13/cobra"
+	"text/tabwriter"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 )
 
-func statusCommand() *cobra.Command {
-	return command("status", "Shows whether the gateway takes calls, and how its store is", func(cmd *cobra.Command, _ []string) error {
-		c, err := newClient(cmd)
-		if err != nil {
-			return err
-		}
-		var s adminapi.Status
-		if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/status", nil, &s); err != nil {
-			return err
-		}
-		err = printed(cmd, s, func(w io.Writer) {
-			state := "ready"
-			if !s.Ready {
-				state = "NOT READY: " + s.Reason
-			}
-			fmt.Fprintf(w, "state\t%s\ncaddy\t%s\nstore\t%s\n", state, s.Caddy, s.Store)
-			fmt.Fprintf(w, "users\t%d\ncredentials in force\t%d\ncalls in flight\t%d\nmodels listed\t%d\n", s.Users, s.Credentials, s.Calls, len(s.Models))
-			if len(s.Restricted) > 0 {
-				fmt.Fprintf(w, "users restricted\t%s\n", strings.Join(s.Restricted, ", "))
-			}
-			fmt.Fprintf(w, "commits\t%d in %d batches, %d queued\n", s.Stats.Committed, s.Stats.Batches, s.Stats.Queued)
-		})
-		if err == nil && !s.Ready {
-			err = errors.New("the gateway is not ready")
-		}
+// showStatus prints the status and fails if the gateway is not ready.
+func showStatus(c *call) error {
+	var status adminapi.Status
+	if err := c.ask(http.MethodGet, "/modelgate/status", &status); err != nil {
 		return err
-	})
+	}
+	err := c.printed(status, decoded(func(w *tabwriter.Writer, s *adminapi.Status) {
+		state := "ready"
+		if !s.Ready {
+			state = "NOT READY: " + s.Reason
+		}
+		fmt.Fprintf(w, "state\t%s\ncaddy\t%s\nstore\t%s\n", state, s.Caddy, s.Store)
+		fmt.Fprintf(w, "users\t%d\ncredentials in force\t%d\ncalls in flight\t%d\nmodels listed\t%d\n", s.Users, s.Credentials, s.Calls, len(s.Models))
+		if len(s.Restricted) > 0 {
+			fmt.Fprintf(w, "users restricted\t%s\n", strings.Join(s.Restricted, ", "))
+		}
+		fmt.Fprintf(w, "commits\t%d in %d batches, %d queued\n", s.Stats.Committed, s.Stats.Batches, s.Stats.Queued)
+	}))
+	if err == nil && !status.Ready {
+		err = errors.New("the gateway is not ready")
+	}
+	return err
+}
+
+// checkBackends checks one backend, or each that is configured. It fails if a backend
+// would not take a task, or if the one that is named cannot be checked.
+func checkBackends(c *call) error {
+	var names []string
+	one, only := c.args["backend"]
+	if only {
+		names = []string{one}
+	} else {
+		var list struct{ Items []adminapi.Backend }
+		if err := c.ask(http.MethodGet, "/modelgate/backends", &list); err != nil {
+			return err
+		}
+		for _, b := range list.Items {
+			if b.Configured {
+				names = append(names, b.Name)
+			}
+		}
+	}
+	checks := make([]adminapi.BackendCheck, len(names))
+	var failed []string
+	for i, name := range names {
+		if err := c.ask(http.MethodPost, "/modelgate/backends/"+url.PathEscape(name)+"/check", &checks[i]); err != nil {
+			return err
+		}
+		if checks[i].State == adminapi.CheckFailed {
+			failed = append(failed, name)
+		}
+	}
+	err := c.printed(map[string]any{"items": checks}, rows("NAME\tSTATE\tTOOK\tDETAIL", func(check *adminapi.BackendCheck) []any {
+		return []any{check.Name, check.State, fmt.Sprintf("%d ms", check.TookMS), dash(check.Detail)}
+	}))
+	switch {
+	case err != nil:
+		return err
+	case len(failed) > 0:
+		return fmt.Errorf("the check of %s failed", strings.Join(failed, ", "))
+	case only && checks[0].State == adminapi.CheckSkipped:
+		return errExit{exitRefused, errors.New("this backend cannot be checked")}
+	}
+	return nil
 }

@@ -11,56 +11,53 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/spf13/cobra"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 const (
-	// maxWatch is how long tasks can be followed: by then every one is over.
+	// maxWatch bounds --timeout: by then every task is over.
 	maxWatch = 72 * time.Hour
 
-	// watchWait is how long one request waits for a change. It is short of what
-	// Caddy gives requests of its admin endpoint to end on a reload.
+	// watchWait is how long one request waits for a change. It is shorter than the time
+	// that Caddy gives requests of its admin endpoint to end on a reload.
 	watchWait = 5 * time.Second
 )
 
-func watchCommand() *cobra.Command {
-	cmd := optional(command("watch [task]", "Follows a task, or all that are unfinished now, until they are over: ends with 0 if all succeeded, 1 if one failed, 4 if time was over before", watchTasks))
-	cmd.Flags().String("user", "", "Only tasks of this user")
-	cmd.Flags().String("timeout", "1h", "How long at most, as 30m; at most 72h")
-	return cmd
-}
-
-func watchTasks(cmd *cobra.Command, args []string) error {
-	word, _ := cmd.Flags().GetString("timeout")
+func watchTasks(c *call) error {
+	word := c.flag("timeout")
 	most, err := caddy.ParseDuration(word)
 	if err != nil || most <= 0 || most > maxWatch {
 		return errUsage("--timeout %q is no duration such as 30m, of at most 72h", word)
 	}
-	if len(args) > 0 && cmd.Flags().Changed("user") {
+	one, only := c.args["task"]
+	if only && c.Flags().Changed("user") {
 		return errUsage("--user goes without a task")
 	}
-	c, err := newClient(cmd)
+	client, err := newClient(c.Command)
 	if err != nil {
 		return err
 	}
-	w := watcher{client: c, out: cmd.OutOrStdout(), known: make(map[string]string), end: time.Now().Add(most)}
-	w.asJSON, _ = cmd.Flags().GetBool("json")
-	if w.next = args; len(args) == 0 {
-		user, _ := cmd.Flags().GetString("user")
-		if w.next, err = unfinished(cmd.Context(), c, user); err != nil {
+	w := watcher{client: client, out: c.OutOrStdout(), asJSON: c.isSet("json"), known: make(map[string]string), end: time.Now().Add(most)}
+	if only {
+		w.next = []string{one}
+	} else {
+		var list struct{ Items []adminapi.Task }
+		if err := client.call(c.Context(), http.MethodGet, "/modelgate/tasks/unfinished?user="+url.QueryEscape(c.flag("user")), nil, &list); err != nil {
 			return err
+		}
+		for _, t := range list.Items {
+			w.next = append(w.next, t.ID)
 		}
 	}
 	w.tasks = len(w.next)
-	if err := w.follow(cmd.Context()); err != nil {
+	if err := w.follow(c.Context()); err != nil {
 		return err
 	}
 	left := len(w.known) + len(w.next)
 	switch {
-	case len(args) > 0 && w.gone > 0:
+	case only && w.gone > 0:
 		return errExit{exitNotFound, errors.New("there is no such task")}
 	case w.failed > 0:
 		return fmt.Errorf("%d of %s failed", w.failed, counted(w.tasks, "task", "tasks"))
@@ -70,17 +67,6 @@ func watchTasks(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// unfinished returns the tasks of a user, or all, that are not over.
-func unfinished(ctx context.Context, c *client, user string) ([]string, error) {
-	var list items[adminapi.Task]
-	err := c.call(ctx, http.MethodGet, "/modelgate/tasks/unfinished?user="+url.QueryEscape(user), nil, &list)
-	ids := make([]string, len(list.Items))
-	for i := range list.Items {
-		ids[i] = list.Items[i].ID
-	}
-	return ids, err
-}
-
 // watcher follows tasks, as many at a time as one request takes.
 type watcher struct {
 	client *client
@@ -88,13 +74,13 @@ type watcher struct {
 	asJSON bool
 	end    time.Time
 
-	next  []string          // that are followed when there is room
-	known map[string]string // that are followed, with the state that was printed last
+	next  []string          // tasks to follow when there is room
+	known map[string]string // tasks that are followed, with the state that was printed last
 
 	tasks, failed, gone int
 }
 
-// follow prints every change of the tasks until they are over, or time is.
+// follow prints every change of the tasks until all are over or the time is.
 func (w *watcher) follow(ctx context.Context) error {
 	for {
 		for len(w.known) < adminapi.MaxWatched && len(w.next) > 0 {
@@ -105,7 +91,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		if len(w.known) == 0 || left <= 0 {
 			return nil
 		}
-		// Part of a second is one, so that the last request waits as well.
+		// Round up to a second, so that the last request waits as well.
 		wait := min(left+time.Second-1, watchWait) / time.Second
 		var news adminapi.WatchResponse
 		if err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &news); err != nil {
@@ -123,7 +109,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// saw notes the state of a task and prints it.
+// saw records the state of a task and prints it.
 func (w *watcher) saw(t *adminapi.Task) error {
 	w.known[t.ID] = t.State()
 	if t.CompletedAt != 0 {

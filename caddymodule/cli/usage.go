@@ -2,96 +2,66 @@ package cli
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spf13/cobra"
+	"text/tabwriter"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-func usageCommands() []*cobra.Command {
-	report := command("report", "Sums up what calls came to, each for the UTC day on which it came, and tasks, each for that on which it was charged", reportUsage)
-	report.Flags().StringSlice("by", []string{"day"}, "What to break it down by: day, user, key, model; several with commas")
-	report.Flags().String("user", "", "Only of this user")
-	report.Flags().String("from", "", "First day, as 2026-11-01")
-	report.Flags().String("to", "", "Last day, as 2026-11-30")
-	report.Flags().Bool("csv", false, "Print comma-separated values")
-	return []*cobra.Command{report}
-}
-
-func reportUsage(cmd *cobra.Command, _ []string) error {
-	asCSV, _ := cmd.Flags().GetBool("csv")
-	if asJSON, _ := cmd.Flags().GetBool("json"); asCSV && asJSON {
-		return errUsage("--csv and --json are two forms of one answer: give one of them")
+// printUsage prints a usage report. Tasks and uncollected costs have a column only if
+// there are some.
+func printUsage(w *tabwriter.Writer, c *call, answer []byte) error {
+	var list struct {
+		Items []adminapi.UsageRow `json:"items"`
 	}
-	by, _ := cmd.Flags().GetStringSlice("by")
-	query := url.Values{"group": by}
-	for _, name := range []string{"user", "from", "to"} {
-		value, _ := cmd.Flags().GetString(name)
-		query.Set(name, value)
+	if json.Unmarshal(answer, &list) != nil {
+		return errNotAdmin
 	}
-	c, err := newClient(cmd)
-	if err != nil {
-		return err
+	if c.isSet("csv") {
+		return writeUsageCSV(c.OutOrStdout(), list.Items)
 	}
-	var list items[adminapi.UsageRow]
-	if err := c.call(cmd.Context(), http.MethodGet, "/modelgate/usage?"+query.Encode(), nil, &list); err != nil {
-		return err
-	}
-	if asCSV {
-		return writeUsageCSV(cmd.OutOrStdout(), list.Items)
-	}
-	return printed(cmd, list, func(w io.Writer) {
-		tasks := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Tasks != 0 })
-		lost := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Lost != 0 })
-		fmt.Fprint(w, strings.ToUpper(strings.Join(by, "\t"))+"\tCALLS\t")
+	by, _ := c.Flags().GetStringSlice("by")
+	tasks := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Tasks != 0 })
+	lost := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Lost != 0 })
+	line := func(groups []string, calls, taskCount, input, output, cost, uncollected any) {
+		cells := append(groups, fmt.Sprint(calls))
 		if tasks {
-			fmt.Fprint(w, "TASKS\t")
+			cells = append(cells, fmt.Sprint(taskCount))
 		}
-		fmt.Fprint(w, "INPUT\tOUTPUT\tCOST")
+		cells = append(cells, words([]any{input, output, cost})...)
 		if lost {
-			fmt.Fprint(w, "\tUNCOLLECTED")
+			cells = append(cells, fmt.Sprint(uncollected))
 		}
-		fmt.Fprintln(w)
-		for _, row := range list.Items {
-			for _, group := range by {
-				fmt.Fprint(w, usageCell(&row, group)+"\t")
-			}
-			fmt.Fprintf(w, "%d\t", row.Calls)
-			if tasks {
-				fmt.Fprintf(w, "%d\t", row.Tasks)
-			}
-			fmt.Fprintf(w, "%d\t%d\t%s", row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost)
-			if lost {
-				fmt.Fprint(w, "\t"+row.Lost.String())
-			}
-			fmt.Fprintln(w)
-		}
-	})
-}
-
-// usageCell is what a row says under a heading.
-func usageCell(r *adminapi.UsageRow, group string) string {
-	switch group {
-	case "day":
-		return r.Day.String()
-	case "user":
-		return r.User
-	case "key":
-		return r.KeyID
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	return r.Model
+	line(strings.Split(strings.ToUpper(strings.Join(by, "\t")), "\t"), "CALLS", "TASKS", "INPUT", "OUTPUT", "COST", "UNCOLLECTED")
+	for _, row := range list.Items {
+		groups := make([]string, len(by))
+		for i, group := range by {
+			switch group {
+			case "day":
+				groups[i] = row.Day.String()
+			case "user":
+				groups[i] = row.User
+			case "key":
+				groups[i] = row.KeyID
+			case "model":
+				groups[i] = row.Model
+			}
+		}
+		line(groups, row.Calls, row.Tasks, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost, row.Lost)
+	}
+	return nil
 }
 
-// writeUsageCSV writes every column, whether the report is broken down by it or
-// not, so that what reads it need not care.
+// writeUsageCSV writes every column, whatever the report is grouped by, so that programs
+// can rely on the columns.
 func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 	w := csv.NewWriter(out)
 	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected", "tasks"))
@@ -110,7 +80,7 @@ func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 	return w.Error()
 }
 
-// plain keeps a spreadsheet from taking a name for a formula.
+// plain keeps a spreadsheet from reading a name as a formula.
 func plain(name string) string {
 	if name != "" && slices.Contains([]byte("=+-@\t\r"), name[0]) {
 		return "'" + name

@@ -4,56 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"text/tabwriter"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func verifyCommand() *cobra.Command {
-	cmd := command("verify", "Rebuilds every balance from entries and transfers and checks that money, tasks and the records of files add up", func(cmd *cobra.Command, _ []string) error {
-		backup, _ := cmd.Flags().GetString("backup")
-		engine, _ := cmd.Flags().GetString("engine")
-		found := verifyServer
-		if backup != "" {
-			found = func(cmd *cobra.Command) (adminapi.Verification, error) {
-				return verifyBackup(cmd.Context(), engine, backup)
-			}
-		}
-		v, err := found(cmd)
-		if err != nil {
-			return err
-		}
-		if err := printed(cmd, v, func(w io.Writer) { printVerified(w, v) }); err != nil {
-			return err
-		}
-		if v.Report.Problems > 0 {
-			return errors.New(counted(v.Report.Problems, "problem", "problems"))
-		}
-		return nil
-	})
-	cmd.Flags().String("backup", "", "Check this backup instead of the running gateway")
-	cmd.Flags().String("engine", "badger", "The storage engine to read the backup with")
-	return cmd
-}
-
-func verifyServer(cmd *cobra.Command) (v adminapi.Verification, err error) {
-	c, err := newClient(cmd)
-	if err != nil {
-		return v, err
+func verify(c *call) (err error) {
+	var v adminapi.Verification
+	if file := c.flag("backup"); file != "" {
+		v, err = verifyBackup(c.Context(), c.flag("engine"), file)
+	} else {
+		err = c.ask(http.MethodPost, "/modelgate/verify", &v)
 	}
-	err = c.call(cmd.Context(), http.MethodPost, "/modelgate/verify", nil, &v)
-	return v, err
+	if err != nil {
+		return err
+	}
+	if err := c.printed(v, decoded(printVerified)); err != nil {
+		return err
+	}
+	if v.Report.Problems > 0 {
+		return errors.New(counted(v.Report.Problems, "problem", "problems"))
+	}
+	return nil
 }
 
-// verifyBackup reads a backup into a store of its own beside it, which is
-// removed afterwards, and checks that.
+// verifyBackup restores a backup into a temporary store beside it, and checks that.
 func verifyBackup(ctx context.Context, engine, file string) (v adminapi.Verification, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".modelgate-verify-*")
 	if err != nil {
@@ -61,7 +41,7 @@ func verifyBackup(ctx context.Context, engine, file string) (v adminapi.Verifica
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	fresh := filepath.Join(dir, "store")
-	if err := restore(ctx, engine, file, fresh); err != nil {
+	if err := restoreInto(ctx, engine, file, fresh); err != nil {
 		return v, err
 	}
 	opened, err := openFresh(ctx, engine, fresh)
@@ -73,7 +53,7 @@ func verifyBackup(ctx context.Context, engine, file string) (v adminapi.Verifica
 	return v, errors.Join(err, store.Close())
 }
 
-func printVerified(w io.Writer, v adminapi.Verification) {
+func printVerified(w *tabwriter.Writer, v *adminapi.Verification) {
 	fmt.Fprintf(w, "%s, %s, %s, %s, %s of %s in %v\n",
 		counted(v.Accounts, "account", "accounts"), counted(v.Entries, "entry", "entries"), counted(v.Transfers, "transfer", "transfers"),
 		counted(v.Calls, "call", "calls"), counted(v.Holds, "hold", "holds"), counted(v.Users, "user", "users"), v.Took.Round(time.Millisecond))
@@ -84,7 +64,7 @@ func printVerified(w io.Writer, v adminapi.Verification) {
 	for _, p := range v.Problems {
 		fmt.Fprintf(w, "%s: %s\n", p.Where, p.What)
 	}
-	if told := int64(len(v.Problems)); told < v.Report.Problems {
-		fmt.Fprintf(w, "and %d more\n", v.Report.Problems-told)
+	if listed := int64(len(v.Problems)); listed < v.Report.Problems {
+		fmt.Fprintf(w, "and %d more\n", v.Report.Problems-listed)
 	}
 }

@@ -32,8 +32,8 @@ func Examine(config any) []Finding {
 	return findings
 }
 
-// checkAdmin looks for an admin endpoint that others can reach: who reaches it
-// can make keys.
+// checkAdmin looks for an admin endpoint that other machines can reach: every client
+// that reaches it can create keys.
 func checkAdmin(config any) []Finding {
 	listen, _ := at(config, "admin", "listen").(string)
 	if listen == "" {
@@ -49,13 +49,13 @@ func checkAdmin(config any) []Finding {
 	}}
 }
 
-// isLoopback reports whether a host is this machine, for itself alone.
+// isLoopback reports whether only this machine can reach a host.
 func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// takesNoRequests tells whether a log is limited to loggers that write no
-// requests, or discards everything.
+// takesNoRequests reports whether a log is limited to loggers that write no requests, or
+// discards everything.
 func takesNoRequests(log any) bool {
 	if output, _ := at(log, "writer", "output").(string); output == "discard" {
 		return true
@@ -69,8 +69,8 @@ func takesNoRequests(log any) bool {
 	return len(include) > 0
 }
 
-// checkExit looks for a gateway that waits for its streams for ever when it is
-// to end.
+// checkExit looks for a gateway that waits without limit for open streams when it is
+// stopped.
 func checkExit(config any) []Finding {
 	if !hasHandler(config, "modelgate_messages", "modelgate_completions") || at(config, "apps", "http", "grace_period") != nil {
 		return nil
@@ -81,7 +81,7 @@ func checkExit(config any) []Finding {
 	}}
 }
 
-// hasHandler tells whether one of these handlers is anywhere.
+// hasHandler reports whether the configuration has one of these handlers.
 func hasHandler(config any, names ...string) (found bool) {
 	walk(config, "", func(_ string, object map[string]any) {
 		handler, _ := object["handler"].(string)
@@ -90,7 +90,7 @@ func hasHandler(config any, names ...string) (found bool) {
 	return found
 }
 
-// checkBlocks looks into the blocks of model calls.
+// checkBlocks checks the handlers in the blocks of model calls.
 func checkBlocks(config any) []Finding {
 	var findings []Finding
 	walk(config, "", func(path string, object map[string]any) {
@@ -113,7 +113,8 @@ func checkBlocks(config any) []Finding {
 	return findings
 }
 
-// inClear tells whether a secret of the configuration is the secret itself.
+// inClear reports whether a secret stands in the configuration itself, without a
+// placeholder.
 func inClear(value any) bool {
 	word, _ := value.(string)
 	return !strings.Contains(word, "{")

@@ -17,11 +17,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// checkLogs looks for logs in which requests would stand with their credentials.
-// It gives the encoder of each log an entry such as Caddy's, with a marked
-// credential in each place where callers and backends are known to put one, and
-// looks for the marks in what the encoder makes of it. It does not see what a
-// plugin or a directive such as log_append adds to entries under other names.
+// checkLogs looks for logs that would contain the credentials of requests. It gives the
+// encoder of each log an entry such as Caddy's, with a marked credential in each place
+// where callers and backends are known to put one, and looks for the marks in the
+// output. It does not see what a plugin or a directive such as log_append adds to
+// entries under other names.
 func checkLogs(config any) []Finding {
 	logs, _ := at(config, "logging", "logs").(map[string]any)
 	if _, ok := logs["default"]; !ok {
@@ -63,15 +63,15 @@ func logsCredentials(config any) bool {
 	return false
 }
 
-// What the doctor marks: a credential, one that has the form of an API key, and
-// the secret part of a link.
+// The marks: a credential or the secret part of a link, and a credential in the form of
+// an API key.
 const (
 	markedSecret = "modelgatedoctormark"
 	markedKey    = "sk-" + markedSecret
 )
 
-// places are where credentials are known to stand in requests and answers: the
-// name that the doctor shows, and what is put there.
+// places are the places of requests and answers where credentials are known to be: the
+// name that a finding shows, and how the mark is put there.
 var places = slices.Concat(
 	placesOf("request header ", func(r *http.Request, _ http.Header, name string) { r.Header[name] = []string{markedSecret} },
 		"Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "X-Goog-Api-Key", "X_Api_Key", "Stripe-Signature"),
@@ -100,8 +100,8 @@ func placesOf(kind string, put func(r *http.Request, answer http.Header, name st
 	return list
 }
 
-// shownBy returns the places of which a log would show what stands there, and
-// whether it would show a link to a result.
+// shownBy returns the places whose content a log would show, and whether it would show
+// a link to a result.
 func shownBy(log any, credentials bool) (shown []string, link bool, err error) {
 	encoder, stop, err := encoderOf(log)
 	if err != nil {
@@ -133,7 +133,7 @@ func shownBy(log any, credentials bool) (shown []string, link bool, err error) {
 	return shown, link, err
 }
 
-// encoderOf makes the encoder of a log, which is of use until stop is called.
+// encoderOf creates the encoder of a log. It can be used until stop is called.
 func encoderOf(log any) (encoder zapcore.Encoder, stop func(), err error) {
 	raw, err := json.Marshal(at(log, "encoder"))
 	if err != nil || string(raw) == "null" {

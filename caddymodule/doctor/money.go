@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
-// checkPrices looks for calls that nobody can make and for calls that nobody
-// pays.
+// checkPrices looks for models whose calls are all refused or all free.
 func checkPrices(config any) []Finding {
 	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
 	plans, _ := at(config, "apps", "modelgate", "plans").([]any)
@@ -53,8 +52,8 @@ func checkPrices(config any) []Finding {
 // paymentSecrets are the fields of payment services that hold a secret.
 var paymentSecrets = []string{"key", "secret", "secret_key", "webhook_secret"}
 
-// checkPayments looks for payment services that cannot work or give away money,
-// and for their secrets.
+// checkPayments looks for payment services that cannot work or that give away money, and
+// for secrets in clear.
 func checkPayments(config any) []Finding {
 	var findings []Finding
 	names := paymentsOf(config)
@@ -85,8 +84,8 @@ func checkPayments(config any) []Finding {
 	return findings
 }
 
-// checkBaseURL looks for a site to which people would send their passwords, keys
-// and tokens in clear.
+// checkBaseURL looks for a site to which users would send passwords, keys and tokens in
+// clear.
 func checkBaseURL(config any) []Finding {
 	base, _ := at(config, "apps", "modelgate", "base_url").(string)
 	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) || strings.HasSuffix(u.Hostname(), ".localhost") {

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 )
 
-// checkSessions looks for log-ins of which nobody knows whether they are
-// encrypted.
+// checkSessions looks for log-ins whose encryption is unknown, because there is no
+// base_url.
 func checkSessions(config any) []Finding {
 	if base, _ := at(config, "apps", "modelgate", "base_url").(string); base != "" || !hasHandler(config, "modelgate_console") {
 		return nil
@@ -26,7 +26,7 @@ func checkSessions(config any) []Finding {
 	}}
 }
 
-// checkPasskeys looks for passkeys that browsers would not make.
+// checkPasskeys looks for settings of passkeys that browsers would refuse.
 func checkPasskeys(config any) []Finding {
 	said := at(config, "apps", "modelgate", "passkey")
 	if said == nil {
@@ -77,9 +77,9 @@ func checkSecrets(config any) []Finding {
 	}
 	err := seal.CheckFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return findings // it is made at the first start, or on another machine
+		return findings // the first start creates it, or it is on another machine
 	}
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // closed to whoever asks, as it should be
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // this process may not read it, as it should be
 		findings = append(findings, Finding{
 			"error", "apps.modelgate.storage", err.Error(),
 			"close it to others: chmod 600 " + path,
@@ -91,8 +91,8 @@ func checkSecrets(config any) []Finding {
 	})
 }
 
-// keyFileOf returns where the key file of a store in Badger is; empty for stores
-// elsewhere, and where the path is known to the server alone.
+// keyFileOf returns the path of the key file of a Badger store. It is empty for other
+// engines, and if the path has placeholders that only the server can resolve.
 func keyFileOf(config any) string {
 	engine, given := at(config, "apps", "modelgate", "storage", "engine").(string)
 	if given && engine != "badger" {

@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// checkTasks looks for generation tasks that nobody can submit, and for results
-// that nobody can fetch.
+// checkTasks looks for generation tasks that cannot be submitted, and for results that
+// cannot be fetched.
 func checkTasks(config any) []Finding {
 	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
-	door := hasHandler(config, "modelgate_tasks")
+	routed := hasHandler(config, "modelgate_tasks")
 	switch {
-	case len(rows) == 0 && !door:
+	case len(rows) == 0 && !routed:
 		return nil
 	case len(rows) == 0:
 		return []Finding{{
@@ -28,7 +28,7 @@ func checkTasks(config any) []Finding {
 		}}
 	}
 	var findings []Finding
-	if !door {
+	if !routed {
 		findings = append(findings, Finding{
 			"warning", "apps.modelgate.backends", "there is no modelgate_tasks: nobody can submit a task, and the links to results lead nowhere",
 			"add modelgate_tasks to the site that base_url names",
@@ -60,7 +60,7 @@ func checkTasks(config any) []Finding {
 // adapterSecrets are the fields of adapters that hold a secret.
 var adapterSecrets = []string{"key", "secret_key", "webhook_secret", "callback_secret"}
 
-// checkBackend looks at one backend.
+// checkBackend checks one backend.
 func checkBackend(config any, path string, row any) []Finding {
 	var findings []Finding
 	if adapter, _ := at(row, "adapter", "adapter").(string); adapter == "demo" {
@@ -97,7 +97,7 @@ func clearSecret(path, of string) Finding {
 	return Finding{"warning", path, "a secret " + of + " stands in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
 }
 
-// inAnyFamily tells whether a family has some of the models of a pattern.
+// inAnyFamily reports whether a family has some of the models of a pattern.
 func inAnyFamily(config any, pattern string) bool {
 	families, _ := at(config, "apps", "modelgate", "families").([]any)
 	return slices.ContainsFunc(families, func(row any) bool {
@@ -109,8 +109,8 @@ func inAnyFamily(config any, pattern string) bool {
 	})
 }
 
-// unpricedGeneration tells whether no price holds for any model of a pattern,
-// where there are prices.
+// unpricedGeneration reports whether there are prices, but none for a model of the
+// pattern.
 func unpricedGeneration(config any, pattern string) bool {
 	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
 	if len(prices) == 0 || at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced {
@@ -127,8 +127,8 @@ func unpricedGeneration(config any, pattern string) bool {
 	})
 }
 
-// overlap tells whether there can be a model that two patterns name, each with or
-// without the word of a kind.
+// overlap reports whether a model can match both patterns. The prefix of a kind, such as
+// video-, is ignored.
 func overlap(a, b string) bool {
 	a, b = bare(a), bare(b)
 	return catalog.Pattern(a).Match(strings.TrimSuffix(b, "*")) || catalog.Pattern(b).Match(strings.TrimSuffix(a, "*"))
@@ -141,8 +141,7 @@ func bare(pattern string) string {
 	return pattern
 }
 
-// checkMedia looks whether there is room for results, and at the secrets of the
-// bucket.
+// checkMedia checks the free disk space for results, and the secrets of the bucket.
 func checkMedia(config any) []Finding {
 	said := at(config, "apps", "modelgate", "media")
 	for _, name := range []string{"access_key", "secret_key"} {
@@ -162,7 +161,7 @@ func checkMedia(config any) []Finding {
 	}
 	path, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
 	if err != nil {
-		return nil // it is told when the configuration starts
+		return nil // the start of the configuration reports it
 	}
 	free, least, err := media.Room(path)
 	if err != nil || free >= least {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // underWay makes a call whose backend answers when meanwhile has returned.

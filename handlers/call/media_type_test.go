@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
-	"github.com/caddy-modelgate/modelgate/internal/money"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // linesOf are the texts of the events of a stream, each in a line of its own.

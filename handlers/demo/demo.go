@@ -1,5 +1,9 @@
-// Package demo is a backend to try the gateway with: it answers like a model
-// would, in the dialects of both vendors, and on request misbehaves like one.
+// Package demo is a backend for trying the gateway. It answers like a model, in the
+// dialects of both vendors, and simulates failures on request.
+//
+// [Demo] is the Caddy module. A request is read in request.go, the text is made in
+// speech.go and tools.go, the answer in messages.go and completion.go, and sent in
+// wire.go. The words of a prompt that simulate failures are in words.go.
 package demo
 
 import (
@@ -29,7 +33,7 @@ const (
 	// the gateway's own limit for a messages body (docs/reference/http.md#bodies).
 	maxBody = 32 << 20
 
-	// defaultPace is slow enough to watch a stream and too fast to wait for it.
+	// defaultPace is slow enough to watch a stream and fast enough not to wait for it.
 	defaultPace = 15 * time.Millisecond
 )
 
@@ -52,8 +56,8 @@ const (
 // comes before the answer. Text up to a `cache_control` counts as written to
 // the cache.
 //
-// These words, anywhere in the last user text or the prompt, rehearse what
-// backends do on bad days; several can be combined:
+// These words, anywhere in the last user text or the prompt, simulate failures of
+// backends; several can be combined:
 //
 // Word | What happens
 // -----|-------------
@@ -72,8 +76,8 @@ const (
 // `demo:long=N` | the answer is N pieces long, at most 65536
 // `demo:gzip` | a JSON answer is compressed with gzip, asked for or not
 //
-// Durations are at most 1 h. A value that makes no sense is answered by 400; a
-// word that is not listed is text like any other.
+// Durations are at most 1 h. An invalid value is answered by 400. A word that is not
+// listed is text like any other.
 type Demo struct {
 	// Pace is the pause after each piece of a stream. Default: 15 ms; 0 streams
 	// without a pause.
@@ -100,15 +104,21 @@ func (d *Demo) Validate() error {
 type endpoint struct {
 	suffix  string // how the path ends
 	dialect *dialect
-	answer  func(body []byte) (*answer, error) // every error is a *refusal
+	roles   []string // that messages can have; nil: there is a prompt instead
+	compose func(*request, rehearsal) (*answer, error)
 }
 
-var endpoints = []endpoint{
-	{"/v1/messages", messagesDialect, answerMessages},
-	{"/v1/messages/count_tokens", messagesDialect, answerCountTokens},
-	{"/v1/completions", completionsDialect, answerCompletions},
-	{"/v1/chat/completions", completionsDialect, answerChat},
-}
+var (
+	messagesRoles = []string{"user", "assistant"}
+	chatRoles     = []string{"system", "developer", "user", "assistant", "tool", "function"}
+
+	endpoints = []endpoint{
+		{"/v1/messages", messagesDialect, messagesRoles, answerMessages},
+		{"/v1/messages/count_tokens", messagesDialect, messagesRoles, answerCountTokens},
+		{"/v1/completions", completionsDialect, nil, answerCompletions},
+		{"/v1/chat/completions", completionsDialect, chatRoles, answerChat},
+	}
+)
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler. Its own errors are those of
 // a client that left before the first byte, with status 499.
@@ -117,22 +127,22 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if !strings.HasSuffix(r.URL.Path, e.suffix) {
 			continue
 		}
-		p := &performance{ctx: r.Context(), w: w, dialect: e.dialect, pace: d.pace()}
-		a, err := e.hear(w, r)
+		s := &sender{ctx: r.Context(), w: w, dialect: e.dialect, pace: d.pace()}
+		a, err := e.read(w, r)
 		if refused, ok := errors.AsType[*refusal](err); ok {
-			p.refuse(refused)
+			s.refuse(refused)
 			return nil
 		}
 		if err != nil {
 			return gone(err)
 		}
-		return p.give(a)
+		return s.give(a)
 	}
 	return next.ServeHTTP(w, r)
 }
 
-// hear reads the request and decides on an answer.
-func (e endpoint) hear(w http.ResponseWriter, r *http.Request) (*answer, error) {
+// read reads the body of the request and decides on an answer.
+func (e endpoint) read(w http.ResponseWriter, r *http.Request) (*answer, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &refusal{status: http.StatusMethodNotAllowed, message: "This path takes POST only."}

@@ -1,207 +1,150 @@
 package demo
 
-import (
-	"encoding/json"
-	"fmt"
-)
-
-// messagesRequest is the part of a messages request that is read.
-type messagesRequest struct {
-	Model         string         `json:"model"`
-	Messages      []message      `json:"messages"`
-	System        content        `json:"system"`
-	MaxTokens     *int           `json:"max_tokens"`
-	Stream        bool           `json:"stream"`
-	StopSequences []string       `json:"stop_sequences"`
-	Tools         []messagesTool `json:"tools"`
-	ToolChoice    struct {
-		Type string `json:"type"`
-		Name string `json:"name"`
-	} `json:"tool_choice"`
-	Thinking struct {
-		Type string `json:"type"`
-	} `json:"thinking"`
-	CacheControl *cacheControl `json:"cache_control"`
-}
-
-// message is one turn of a conversation, in either dialect.
-type message struct {
-	Role    string  `json:"role"`
-	Content content `json:"content"`
-}
-
-// messagesTool is a tool. One without a schema is run by the vendor and is not
-// ours to call.
-type messagesTool struct {
-	Name         string          `json:"name"`
-	Description  string          `json:"description"`
-	InputSchema  json.RawMessage `json:"input_schema"`
-	CacheControl *cacheControl   `json:"cache_control"`
-}
-
-// decodeMessages reads what a message and the counting of its tokens share.
-func decodeMessages(body []byte) (*messagesRequest, rehearsal, error) {
-	q := new(messagesRequest)
-	if err := decode(body, q); err != nil {
-		return nil, rehearsal{}, err
-	}
-	switch {
-	case q.Model == "":
-		return nil, rehearsal{}, missing("model")
-	case len(q.Messages) == 0:
-		return nil, rehearsal{}, missing("messages")
-	}
-	for i, m := range q.Messages {
-		if m.Role != "user" && m.Role != "assistant" {
-			return nil, rehearsal{}, invalid(fmt.Sprintf("messages.%d.role", i), "messages.%d.role: must be user or assistant.", i)
-		}
-		if m.Content == nil {
-			return nil, rehearsal{}, missing(fmt.Sprintf("messages.%d.content", i))
-		}
-	}
-	r, err := rehearse(asked(q.Messages))
-	return q, r, err
-}
-
-// asked is the last text a user wrote.
-func asked(messages []message) string {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if m := messages[i]; m.Role == "user" {
-			if text := m.Content.text(); text != "" {
-				return text
-			}
-		}
-	}
-	return ""
-}
+import "encoding/json"
 
 // answerCountTokens answers /v1/messages/count_tokens.
-func answerCountTokens(body []byte) (*answer, error) {
-	q, r, err := decodeMessages(body)
-	if err != nil {
-		return nil, err
-	}
-	whole := struct {
-		InputTokens int `json:"input_tokens"`
-	}{q.input().total()}
-	return &answer{rehearsal: r, whole: whole}, nil
+func answerCountTokens(q *request, _ rehearsal) (*answer, error) {
+	return &answer{whole: object{"input_tokens", q.input().total()}}, nil
 }
 
-// answerMessages answers /v1/messages.
-func answerMessages(body []byte) (*answer, error) {
-	q, r, err := decodeMessages(body)
-	if err != nil {
-		return nil, err
-	}
+// answerMessages answers /v1/messages: thoughts, then a call or words.
+func answerMessages(q *request, r rehearsal) (*answer, error) {
 	if q.MaxTokens == nil {
 		return nil, missing("max_tokens")
 	}
-	if *q.MaxTokens < 1 {
-		return nil, invalid("max_tokens", "max_tokens: must be at least 1.")
-	}
-	if err := checkStops("stop_sequences", q.StopSequences); err != nil {
-		return nil, err
-	}
-	call, err := q.call()
+	q.MaxCompletionTokens = nil // it is a field of chat
+	left, err := q.limit(1)
 	if err != nil {
 		return nil, err
 	}
-	reply := q.compose(r, call)
-	reply.input = q.input()
-	reply.cached, reply.silent = r.cached, r.noUsage
-	if q.Stream {
-		return &answer{rehearsal: r, events: reply.stream, pieces: reply.pieces()}, nil
-	}
-	return &answer{rehearsal: r, whole: reply.whole()}, nil
-}
-
-// call is the tool to be called, nil for none.
-func (q *messagesRequest) call() (*tool, error) {
-	var tools []tool
-	for _, t := range q.Tools {
-		if t.InputSchema != nil {
-			tools = append(tools, tool{t.Name, t.InputSchema})
-		}
-	}
-	name := ""
-	if q.ToolChoice.Type == "tool" {
-		name = q.ToolChoice.Name
-	}
-	t, err := choose(tools, name, "tool_choice.name")
-	_, answered := q.Messages[len(q.Messages)-1].Content.result()
-	if answered || q.ToolChoice.Type == "none" {
-		t = nil
-	}
-	return t, err
-}
-
-// compose decides what is said: thoughts, then a call or words.
-func (q *messagesRequest) compose(r rehearsal, call *tool) *messagesReply {
-	reply := &messagesReply{model: q.Model}
-	left := *q.MaxTokens
+	m := &messagesReply{model: q.Model, rehearsal: r, input: q.input()}
 	if q.Thinking.Type == "enabled" || q.Thinking.Type == "adaptive" {
 		thought := speak("The user wants an answer. I shall repeat what I was told.", left, nil)
-		reply.parts = append(reply.parts, part{kind: "thinking", speech: thought})
-		left -= len(thought.pieces)
+		m.parts, m.thought = []part{{thought, "thinking", ""}}, len(thought.pieces)
+		left -= m.thought
 	}
-	if call != nil {
-		if arguments := speak(call.arguments(), left, nil); arguments.end == finished {
-			reply.parts = append(reply.parts, part{kind: "tool_use", id: newID("toolu_"), name: call.name, speech: arguments})
-			reply.end = calling
-			return reply
-		}
+	if m.last, err = q.respond(r, left, q.StopSequences); err != nil {
+		return nil, err
 	}
-	said, fromTool := q.Messages[len(q.Messages)-1].Content.result()
-	if !fromTool {
-		said = asked(q.Messages)
-	}
-	speech := speak(words(r, said, fromTool), left, q.StopSequences)
-	if len(speech.pieces) > 0 {
-		reply.parts = append(reply.parts, part{kind: "text", speech: speech})
-	}
-	reply.end, reply.stop = speech.end, speech.stop
-	return reply
-}
-
-// messagesInput is the input in tokens, its kinds disjoint as this dialect
-// reports them.
-type messagesInput struct {
-	fresh, cached5m, cached1h int
-}
-
-func (in messagesInput) total() int { return in.fresh + in.cached5m + in.cached1h }
-
-// keep moves the tokens so far to the cache where c asks for it.
-func (in *messagesInput) keep(c *cacheControl) {
 	switch {
-	case c == nil:
-		return
-	case c.TTL == "1h":
-		in.cached1h += in.fresh
-	default:
-		in.cached5m += in.fresh
+	case m.last.call != nil:
+		m.parts = append(m.parts, part{m.last, "tool_use", newID("toolu_")})
+	case len(m.last.pieces) > 0:
+		m.parts = append(m.parts, part{m.last, "text", ""})
 	}
-	in.fresh = 0
+	if q.Stream {
+		return &answer{events: m.stream, pieces: m.pieces()}, nil
+	}
+	content := []object{}
+	for _, p := range m.parts {
+		content = append(content, p.block(p.text(), thinkingSignature))
+	}
+	return &answer{whole: m.body(content, messagesEndings[m.last.end], orNull(m.last.stop), m.pieces())}, nil
 }
 
-// input counts tools, system and messages, in the order in which a cache holds
-// them.
-func (q *messagesRequest) input() messagesInput {
-	var in messagesInput
-	for _, t := range q.Tools {
-		in.fresh += tokens(t.Name) + tokens(t.Description) + tokens(string(t.InputSchema))
-		in.keep(t.CacheControl)
-	}
-	blocks := func(c content) {
-		for _, b := range c {
-			in.fresh += tokens(b.Text) + tokens(b.resultText())
-			in.keep(b.CacheControl)
+// messagesReply is a message as it is sent. Fields that the vendor's SDK calls
+// required are always there, null where there is nothing to say.
+type messagesReply struct {
+	model     string
+	rehearsal rehearsal
+	input     input
+	parts     []part
+	thought   int    // pieces of thoughts
+	last      speech // how the message ended, also when nothing was said
+}
+
+// part is one block of a reply.
+type part struct {
+	speech
+
+	kind string // text, thinking or tool_use
+	id   string // of a tool_use
+}
+
+// thinkingSignature stands where the vendor signs its thoughts.
+const thinkingSignature = "bW9kZWxnYXRlIGRlbW8="
+
+// messagesEndings are the vendor's words for an ending.
+var messagesEndings = map[ending]any{finished: "end_turn", limited: "max_tokens", stopped: "stop_sequence", calling: "tool_use"}
+
+// block returns the block with so much of its text; the empty text begins a stream.
+func (p part) block(text, signature string) object {
+	switch p.kind {
+	case "thinking":
+		return object{"type", p.kind, "thinking", text, "signature", signature}
+	case "tool_use":
+		if text == "" {
+			text = "{}"
 		}
+		return object{"type", p.kind, "id", p.id, "name", p.call.name, "input", json.RawMessage(text), "caller", object{"type", "direct"}}
 	}
-	blocks(q.System)
-	for _, m := range q.Messages {
-		blocks(m.Content)
+	return object{"type", p.kind, "text", text, "citations", nil}
+}
+
+// step returns a piece of the block.
+func (p part) step(piece string) object {
+	switch p.kind {
+	case "thinking":
+		return object{"type", "thinking_delta", "thinking", piece}
+	case "tool_use":
+		return object{"type", "input_json_delta", "partial_json", piece}
 	}
-	in.keep(q.CacheControl)
-	return in
+	return object{"type", "text_delta", "text", piece}
+}
+
+// pieces counts the pieces of all parts: what is streamed, and what is output.
+func (m *messagesReply) pieces() (n int) {
+	for _, p := range m.parts {
+		n += len(p.speech.pieces)
+	}
+	return n
+}
+
+// body returns the message as JSON, when output tokens of it have been said.
+func (m *messagesReply) body(content []object, reason, sequence any, output int) object {
+	return object{
+		"id", newID("msg_"), "type", "message", "role", "assistant", "model", m.model, "content", content,
+		"stop_reason", reason, "stop_sequence", sequence, "stop_details", nil, "container", nil, "diagnostics", nil,
+		"usage", m.usage(output),
+	}
+}
+
+// usage returns the vendor's account of the message; absent when none is to be given.
+func (m *messagesReply) usage(output int) any {
+	if m.rehearsal.noUsage {
+		return absent
+	}
+	in := m.input
+	written, read := in.cached5m+in.cached1h, 0
+	if m.rehearsal.cached {
+		written, read = 0, written
+		in.cached5m, in.cached1h = 0, 0
+	}
+	return object{
+		"input_tokens", in.fresh, "cache_creation_input_tokens", written, "cache_read_input_tokens", read,
+		"cache_creation", object{"ephemeral_5m_input_tokens", in.cached5m, "ephemeral_1h_input_tokens", in.cached1h},
+		"output_tokens", max(1, output), // the vendor counts from one, also when nothing is said
+		"output_tokens_details", object{"thinking_tokens", min(output, m.thought)},
+		"server_tool_use", nil, "service_tier", "standard", "speed", "standard", "inference_geo", nil,
+	}
+}
+
+// stream sends the message as events.
+func (m *messagesReply) stream(s *sender) {
+	s.event("message_start", object{"type", "message_start", "message", m.body([]object{}, nil, nil, 0)})
+	s.event("ping", object{"type", "ping"})
+	for i, p := range m.parts {
+		step := func(delta object) object { return object{"type", "content_block_delta", "index", i, "delta", delta} }
+		s.event("content_block_start", object{"type", "content_block_start", "index", i, "content_block", p.block("", "")})
+		for _, piece := range p.speech.pieces {
+			s.piece("content_block_delta", step(p.step(piece)))
+		}
+		if p.kind == "thinking" {
+			s.event("content_block_delta", step(object{"type", "signature_delta", "signature", thinkingSignature}))
+		}
+		s.event("content_block_stop", object{"type", "content_block_stop", "index", i})
+	}
+	delta := object{"stop_reason", messagesEndings[m.last.end], "stop_sequence", orNull(m.last.stop), "stop_details", nil, "container", nil}
+	s.event("message_delta", object{"type", "message_delta", "delta", delta, "usage", m.usage(m.pieces())})
+	s.event("message_stop", object{"type", "message_stop"})
 }

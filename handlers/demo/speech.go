@@ -56,19 +56,13 @@ const (
 	calling                // it ends in the call of a tool
 )
 
-// speech is a text as a model comes to say it.
+// speech is a text as a model comes to say it: words, or the arguments of a call.
 type speech struct {
 	pieces []string
 	end    ending
 	stop   string // the sequence that came up, when stopped
-}
-
-// atMost is the limit a request sets, or the greatest there is.
-func atMost(limit *int) int {
-	if limit == nil {
-		return maxSpeech
-	}
-	return *limit
+	call   *tool  // the tool that is called, when calling
+	echo   string // the prompt that comes before it, if it is to be repeated
 }
 
 // speak says text, at most limit pieces of it and not beyond the first of the
@@ -98,19 +92,31 @@ func speak(text string, limit int, stops []string) speech {
 	return s
 }
 
-// text is all that was said.
-func (s speech) text() string {
-	return strings.Join(s.pieces, "")
+// respond calls a tool if there is one and its arguments fit into the limit, and else
+// says words: of the result of a tool, or of what the user asked.
+func (q *request) respond(r rehearsal, limit int, stops []string) (speech, error) {
+	call, err := q.tool()
+	if err != nil {
+		return speech{}, err
+	}
+	said, fromTool := q.Messages[len(q.Messages)-1].result()
+	if !fromTool {
+		said = q.asked()
+	}
+	if call != nil && !fromTool {
+		if s := speak(call.arguments(), limit, nil); s.end == finished {
+			s.end, s.call = calling, call
+			return s, nil
+		}
+	}
+	return speak(words(r, said, fromTool), limit, stops), nil
 }
 
+// text is all that was said.
+func (s speech) text() string { return strings.Join(s.pieces, "") }
+
 // size is the length of text in bytes.
-func (s speech) size() int {
-	n := 0
-	for _, p := range s.pieces {
-		n += len(p)
-	}
-	return n
-}
+func (s speech) size() int { return len(s.text()) }
 
 // words is what there is to say about a user's text, or about a tool's result.
 func words(r rehearsal, said string, fromTool bool) string {

@@ -9,22 +9,67 @@ import (
 // required any more.
 const maxSchemaDepth = 8
 
-// tool is a tool a request brings, in the terms both dialects share.
+// toolRequest is a tool that a request brings. In chat, function has its fields.
+type toolRequest struct {
+	Type         string          `json:"type"`
+	Name         string          `json:"name"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"` // absent: the vendor runs the tool
+	CacheControl *cacheControl   `json:"cache_control"`
+	Function     struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+// toolChoice is a word, or an object that may name a tool.
+type toolChoice struct {
+	Type     string `json:"type"` // or the word
+	Name     string `json:"name"`
+	Function struct {
+		Name string `json:"name"`
+	} `json:"function"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *toolChoice) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		return json.Unmarshal(data, &c.Type)
+	}
+	type object toolChoice
+	return json.Unmarshal(data, (*object)(c))
+}
+
+// tool is a tool that can be called.
 type tool struct {
 	name   string
 	schema json.RawMessage
 }
 
-// choose returns the tool called name, or the first one when name is empty; nil
-// when there is no tool at all. param is where the request names it.
-func choose(tools []tool, name, param string) (*tool, error) {
-	for i := range tools {
-		if name == "" || tools[i].name == name {
-			return &tools[i], nil
+// tool returns the tool that is asked for, else the first one; nil if none is to be
+// called.
+func (q *request) tool() (*tool, error) {
+	name := q.ToolChoice.Function.Name
+	if q.ToolChoice.Type == "tool" {
+		name = q.ToolChoice.Name
+	}
+	for _, t := range q.Tools {
+		made := tool{t.Name, t.InputSchema}
+		if t.Type == "function" {
+			made = tool{t.Function.Name, t.Function.Parameters}
+		} else if t.InputSchema == nil {
+			continue
+		}
+		if name == "" || made.name == name {
+			if q.ToolChoice.Type == "none" {
+				return nil, nil
+			}
+			return &made, nil
 		}
 	}
 	if name != "" {
-		return nil, invalid(param, "%s: there is no tool %q.", param, name)
+		return nil, invalid("tool_choice.name", "tool_choice.name: there is no tool %q.", name)
 	}
 	return nil, nil
 }

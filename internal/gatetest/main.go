@@ -43,3 +43,9 @@ func Caddy(t testing.TB, stdin string, args ...string) (code int, stdout, stderr
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
+
+// Command runs `caddy modelgate` with the admin endpoint of the gate, as [Caddy] does.
+func (g *Gate) Command(t testing.TB, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return Caddy(t, stdin, append(append([]string{"modelgate"}, args...), "--address", g.AdminAddress)...)
+}

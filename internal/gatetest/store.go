@@ -108,3 +108,8 @@ var (
 	_ storage.Opener        = (*Storage)(nil)
 	_ storage.Backuper      = (*engine)(nil)
 )
+
+// SmallStore returns the words of a store in a directory that uses little memory.
+func SmallStore(directory string) string {
+	return "badger \"" + directory + "\" {\n memory small\n}"
+}

@@ -18,12 +18,11 @@ const (
 	maxWaiting      = 64 // notices that wait at one time
 )
 
-// errFull is why a notice is not sent later.
+// errFull is the error of deliverLater if too many notices wait.
 var errFull = errors.New("too many notices wait; try again in a moment")
 
-// deliver sends the notice of a kind about an order to its webhook, as a
-// service on another machine would. It is not bound to the person who pressed
-// the button: who leaves the page has paid.
+// deliver sends a notice about an order to its webhook, as a service on another machine
+// would. It does not end with the request of the page: a payer who leaves has paid.
 func (d *Demo) deliver(kind payments.Kind, o payments.Order) error {
 	id, body, err := write(kind, o)
 	if err != nil {
@@ -50,8 +49,8 @@ func (d *Demo) deliver(kind payments.Kind, o payments.Order) error {
 	return nil
 }
 
-// deliverLater returns at once, and sends the notice after the delay, unless the
-// configuration is gone by then.
+// deliverLater returns at once. It sends the notice after the delay, unless the
+// configuration has stopped by then.
 func (d *Demo) deliverLater(kind payments.Kind, o payments.Order) error {
 	select {
 	case d.waiting <- struct{}{}:

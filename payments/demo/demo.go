@@ -1,9 +1,9 @@
-// Package demo is a payment service without money, for trying the whole way of
-// a payment without an account anywhere: a page with buttons in place of a
-// card form, and signed notices that are sent for real.
+// Package demo is a payment service without money, for trying payments without an
+// account at a service: a page with buttons in place of a card form, and signed notices
+// that are sent over HTTP.
 //
-// This file is the module a configuration names; page.go is the page,
-// delivery.go sends notices, notice.go writes and reads them.
+// [Demo] is the Caddy module. page.go serves the page, delivery.go sends notices, and
+// notice.go writes and reads them.
 package demo
 
 import (
@@ -28,21 +28,21 @@ func init() {
 	caddy.RegisterModule(new(Demo))
 }
 
-// Demo is a payment service without money: whoever opens the page of an order
-// may press a button that pays it. It is for trying and testing; on a gateway
-// that earns money it gives credit away.
+// Demo is a payment service without money: everybody who opens the page of an order can
+// press a button that pays it. It is for trying and testing; on a gateway that earns
+// money it gives credit away.
 type Demo struct {
 	// Secret signs the notices. Placeholders are resolved, such as `{env.X}`.
-	// Default: one that is drawn when the process starts, so that a page which
-	// was opened before a reload of the configuration pays after it.
+	// Default: a random secret of the process, so that a page that was opened before a
+	// reload of the configuration works after it.
 	Secret settings.Secret `json:"secret,omitempty"`
 
 	// Delay is how long the button "pay later" waits before the notice is sent,
-	// at most 10 minutes. What waits is dropped when the configuration is
-	// reloaded. Default: 5s.
+	// at most 10 minutes. A reload of the configuration drops waiting notices.
+	// Default: 5s.
 	Delay caddy.Duration `json:"delay,omitempty"`
 
-	drawn   bool // the secret is from the pool
+	pooled  bool // the secret is from the pool
 	client  *http.Client
 	waiting chan struct{} // holds one for each notice that waits
 	life    context.Context
@@ -65,17 +65,17 @@ func (*Demo) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// secrets has the secret that is drawn where none is configured. On a reload the
-// new configuration takes it before the old one lets go of it.
+// secrets has the random secret that is used if none is configured. On a reload the new
+// configuration takes it before the old one releases it.
 var secrets = caddy.NewUsagePool()
 
-// drawnSecret is a secret in the pool.
-type drawnSecret settings.Secret
+// pooledSecret is a secret in the pool.
+type pooledSecret settings.Secret
 
 // Destruct implements caddy.Destructor.
-func (drawnSecret) Destruct() error { return nil }
+func (pooledSecret) Destruct() error { return nil }
 
-// Provision resolves or draws the secret and fills in the defaults.
+// Provision resolves or creates the secret and sets the defaults.
 func (d *Demo) Provision(ctx caddy.Context) error {
 	d.logger = ctx.Logger()
 	if d.Delay == 0 {
@@ -83,18 +83,18 @@ func (d *Demo) Provision(ctx caddy.Context) error {
 	}
 	if d.Secret == "" {
 		value, _, err := secrets.LoadOrNew("secret", func() (caddy.Destructor, error) {
-			return drawnSecret(rand.Text()), nil
+			return pooledSecret(rand.Text()), nil
 		})
 		if err != nil {
 			return err
 		}
-		d.drawn = true
-		d.Secret = settings.Secret(value.(drawnSecret))
+		d.pooled = true
+		d.Secret = settings.Secret(value.(pooledSecret))
 	} else if err := settings.Resolve("secret", &d.Secret); err != nil {
 		return err
 	}
 
-	// The notices go to the address in the order, which is ours.
+	// The notices go to the address in the order, which is the gateway's own.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
 	d.client = &http.Client{
@@ -120,14 +120,14 @@ func checkDelay(delay time.Duration) error {
 	return nil
 }
 
-// Cleanup drops the notices that wait.
+// Cleanup drops waiting notices.
 func (d *Demo) Cleanup() error {
 	if d.end != nil {
 		d.end()
 		d.client.CloseIdleConnections()
 	}
-	if d.drawn {
-		d.drawn = false
+	if d.pooled {
+		d.pooled = false
 		_, err := secrets.Delete("secret")
 		return err
 	}
@@ -154,11 +154,11 @@ func (d *Demo) UnmarshalCaddyfile(dispenser *caddyfile.Dispenser) error {
 	}.Unmarshal(dispenser)
 }
 
-// cent is the least that a person can pay, as at the services with money.
+// cent is the smallest amount that can be paid, as at the services with money.
 const cent = money.Unit / 100
 
-// Checkout implements payments.Provider: the page lies beside the webhook, and
-// is served by [Demo.ServePage].
+// Checkout implements payments.Provider. The page is beside the webhook;
+// [Demo.ServePage] serves it.
 func (d *Demo) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
 	if o.Amount%cent != 0 {
 		return payments.Page{}, fmt.Errorf("%w: %s %s is not a multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)

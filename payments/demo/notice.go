@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// The headers and the signature of a notice are those of Standard Webhooks,
-// except that the secret is taken as it stands and not as Base64.
+// The headers and the signature of a notice are those of Standard Webhooks, except that
+// the secret is not Base64.
 const (
 	idHeader        = "Webhook-Id"
 	timeHeader      = "Webhook-Timestamp"
@@ -37,7 +37,7 @@ type notice struct {
 	} `json:"data"`
 }
 
-// kinds are the kinds of which a notice tells.
+// kinds are the kinds of notices.
 var kinds = map[payments.Kind]bool{
 	payments.Paid:     true,
 	payments.Failed:   true,
@@ -49,9 +49,9 @@ var kinds = map[payments.Kind]bool{
 // paymentOf is the service's id of the payment of an order.
 func paymentOf(o payments.Order) string { return "pay_" + o.TradeNo }
 
-// write returns the notice of a kind about the whole of an order. Its id is one
-// for each order and kind, so that a button pressed twice tells the same again,
-// as a service does that had no answer.
+// write returns the notice of a kind about the whole of an order. Its id depends on the
+// order and the kind alone: a button that is pressed twice repeats the notice, as a
+// service does that has received no answer.
 func write(kind payments.Kind, o payments.Order) (id string, body []byte, err error) {
 	n := notice{ID: string(kind) + "_" + o.TradeNo, Type: kind}
 	n.Data.TradeNo = o.TradeNo
@@ -72,7 +72,7 @@ func (d *Demo) signature(id string, at time.Time, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// sign puts id, time and signature into the header of a request.
+// sign sets the headers for id, time and signature.
 func (d *Demo) sign(header http.Header, id string, at time.Time, body []byte) {
 	header.Set(idHeader, id)
 	header.Set(timeHeader, strconv.FormatInt(at.Unix(), 10))

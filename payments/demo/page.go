@@ -17,7 +17,7 @@ var pageSource string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
-// policy lets the page do nothing but show itself and send its form back.
+// policy allows the page only to show itself and to send its form.
 const policy = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -29,13 +29,13 @@ type action struct {
 	label   string
 	kind    payments.Kind
 	delayed bool
-	done    string   // what the page then says
-	next    []string // the buttons that it then has
+	done    string   // what the page says afterwards
+	next    []string // the buttons that it has afterwards
 }
 
-// actions are the buttons by the word their form sends. All but declining what
-// was paid may be sent at any time, as a service may send any notice at any
-// time, and the gateway has to cope.
+// actions are the buttons by the word that their form sends. Each may be sent at any
+// time, because a service may send any notice at any time; only a paid order cannot be
+// declined.
 var actions = map[string]action{
 	"pay":     {label: "Pay", kind: payments.Paid, done: "The order is paid.", next: paid},
 	"delay":   {label: "Pay later", kind: payments.Paid, delayed: true, done: "The notice of the payment is on its way.", next: paid},
@@ -53,16 +53,16 @@ var (
 	paid   = []string{"refund", "dispute"}
 )
 
-// stands are the words of actions after which an order stands as it was told.
-var stands = map[payments.Kind]string{
+// lastAction has the action that leads to a state of an order.
+var lastAction = map[payments.Kind]string{
 	payments.Paid: "pay", payments.Failed: "decline", payments.Refunded: "refund", payments.Disputed: "dispute",
 }
 
-// standing is what the page says of an order, and the buttons it has for that.
+// standing returns what the page says about the state of an order, and its buttons.
 func (d *Demo) standing(o payments.Order) (outcome string, words []string) {
-	last, told := actions[stands[o.Told]]
+	last, known := actions[lastAction[o.Told]]
 	switch {
-	case told && (hasBeenPaid(o) || !d.expired(o)):
+	case known && (hasBeenPaid(o) || !d.expired(o)):
 		return last.done, last.next
 	case d.expired(o):
 		return "The order has expired.", nil
@@ -70,15 +70,14 @@ func (d *Demo) standing(o payments.Order) (outcome string, words []string) {
 	return "", opened
 }
 
-// hasBeenPaid tells whether there was a payment, whatever became of it.
+// hasBeenPaid reports whether there was a payment, also if it was refunded or disputed.
 func hasBeenPaid(o payments.Order) bool { return o.Told != "" && o.Told != payments.Failed }
 
 // ServePage implements payments.Pager. A GET shows the order and changes
 // nothing; a POST of the page's own form sends a notice to the webhook.
 //
-// A form of another site must not pay. Whoever mounts the page is expected to
-// keep cross-origin requests away; the page refuses them as well, because
-// nothing else stands between a link and a paid order.
+// A form of another site must not pay. The caller is expected to refuse cross-origin
+// requests; the page refuses them as well, because it has no other protection.
 func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -96,7 +95,7 @@ func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Orde
 	}
 }
 
-// act does what a button says.
+// act performs the action of a button.
 func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	word, ok := readAction(w, r)
 	a, known := actions[word]
@@ -124,7 +123,7 @@ func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 		d.show(w, http.StatusBadGateway, o, "The gateway did not take the notice: "+err.Error()+".", []string{word})
 		return
 	}
-	if a.kind == payments.Paid && hasBeenPaid(o) { // told once more, which changes nothing
+	if a.kind == payments.Paid && hasBeenPaid(o) { // repeated, which changes nothing
 		outcome, words := d.standing(o)
 		d.show(w, http.StatusOK, o, outcome, words)
 		return
@@ -148,7 +147,7 @@ func readAction(w http.ResponseWriter, r *http.Request) (string, bool) {
 	return r.PostForm.Get("action"), true
 }
 
-// expired tells whether the page takes no money for an order any more.
+// expired reports whether the page accepts no more payments for an order.
 func (d *Demo) expired(o payments.Order) bool { return !d.now().Before(o.Expires) }
 
 // button is an action as the page shows it.

@@ -19,15 +19,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// receiver is what the demo's callbacks go to: a server of this machine alone,
-// which does what a receiver of callbacks should, and writes a line for each.
+// receiver is a server on the loopback interface for the demo's callbacks. It verifies
+// each, as a receiver should, and writes a line for it.
 type receiver struct {
 	listener net.Listener
 	lines    io.Writer
-	keys     atomic.Pointer[[][]byte] // that sign; nil: nothing is believed yet
+	keys     atomic.Pointer[[][]byte] // that sign; nil: every callback is refused
 }
 
-// newReceiver listens at a port that is free.
+// newReceiver starts a receiver at a free port. It runs until the process ends.
 func newReceiver(lines io.Writer) (*receiver, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +39,7 @@ func newReceiver(lines io.Writer) (*receiver, error) {
 	return r, nil
 }
 
-// callbackPatience is how long a callback may take to come.
+// callbackPatience bounds how long a callback may take to arrive.
 const callbackPatience = 10 * time.Second
 
 // address is host:port of the receiver.
@@ -48,9 +48,9 @@ func (r *receiver) address() string { return r.listener.Addr().String() }
 // url is where callbacks go.
 func (r *receiver) url() string { return "http://" + r.address() + "/callbacks" }
 
-// serve has the callbacks of a user's keys come to the receiver, signed by secrets
-// that it knows.
-func (r *receiver) serve(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
+// register sets the callback URL of a user's keys to the receiver, and renews their
+// secrets, so that the receiver knows them.
+func (r *receiver) register(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
 	keys, err := directory.OwnKeys(ctx, account)
 	if err != nil {
 		return err
@@ -92,12 +92,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	fmt.Fprintln(r.lines, told(body))
+	fmt.Fprintln(r.lines, summary(body))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// told is the line of a callback.
-func told(body []byte) string {
+// summary returns the line for a callback.
+func summary(body []byte) string {
 	var event struct {
 		Type string `json:"type"`
 		Data struct {
@@ -117,12 +117,11 @@ func told(body []byte) string {
 		event.Type, event.Data.ID, event.Data.Result.URL, event.Data.Error.Message))
 }
 
-// tolerance is how old a callback may be, so that one that was overheard is of no
-// use later.
+// tolerance bounds the age of a callback, so that a copy cannot be replayed later.
 const tolerance = 5 * time.Minute
 
-// verify refuses a callback that was not signed by the secret, as Standard
-// Webhooks has it: one of the signatures is that of id, time and body.
+// verify refuses a callback that no known secret has signed. Standard Webhooks signs id,
+// time and body; one of several signatures is enough.
 func (r *receiver) verify(header http.Header, body []byte, now time.Time) error {
 	keys := r.keys.Load()
 	if keys == nil {
@@ -145,29 +144,4 @@ func (r *receiver) verify(header http.Header, body []byte, now time.Time) error 
 		}
 	}
 	return errors.New("its signature is wrong")
-}
-
-// introduceTasks tells a person how to make an image and a video.
-func (d demoRun) introduceTasks(w io.Writer) {
-	type generation struct {
-		Model   string         `json:"model"`
-		Prompt  string         `json:"prompt"`
-		Output  map[string]any `json:"output,omitempty"`
-		Context string         `json:"session_context"`
-	}
-	for _, task := range []struct {
-		what, path, file string
-		body             generation
-	}{
-		{"An image", "image", "modelgate-demo.png", generation{"image-demo-1", "a lighthouse at dusk", nil, "my first image"}},
-		{"A video", "video", "modelgate-demo.mp4", generation{"video-demo-1", "waves under a lighthouse", map[string]any{"duration": 4}, "my first video"}},
-	} {
-		body, _ := json.Marshal(task.body)
-		fmt.Fprintf(w, "\n%s, as %s in this directory: submit it, wait for it, fetch it:\n\n", task.what, task.file)
-		fmt.Fprintf(w, "  task=$(curl -s %s/v1/platform/%s -H 'authorization: Bearer %s' -H 'content-type: application/json' -d '%s' | sed 's/.*\"task_id\":\"\\([^\"]*\\)\".*/\\1/')\n",
-			d.BaseURL, task.path, d.APIKey, body)
-		fmt.Fprintf(w, "  until curl -s \"%s/v1/platform/tasks/$task?wait=60\" -H 'authorization: Bearer %s' | tee modelgate-demo.json | grep completed_at; do sleep 1; done\n",
-			d.BaseURL, d.APIKey)
-		fmt.Fprintf(w, "  curl -s -o %s \"$(sed 's/.*\"url\":\"\\([^\"]*\\)\".*/\\1/' modelgate-demo.json)\"\n", task.file)
-	}
 }

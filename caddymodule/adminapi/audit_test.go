@@ -1,4 +1,4 @@
-package caddymodule_test
+package adminapi_test
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package caddymodule_test
+package cli_test
 
 import (
 	"encoding/json"
@@ -10,12 +10,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
-
-// run calls `caddy modelgate` against a gate.
-func run(t *testing.T, g *gatetest.Gate, stdin string, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	return gatetest.Caddy(t, stdin, append(append([]string{"modelgate"}, args...), "--address", g.AdminAddress)...)
-}
 
 func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
@@ -96,7 +90,7 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := run(t, g, "", c.args...)
+			code, stdout, stderr := g.Command(t, "", c.args...)
 			if code != c.code || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("ended with %d, want %d (%q)\n%s%s", code, c.code, c.stderr, stdout, stderr)
 			}
@@ -144,7 +138,7 @@ func TestAKeyIsMadeUsedRotatedAndRevokedByCommands(t *testing.T) {
 	}
 	asKey := func(args ...string) (k key) {
 		t.Helper()
-		code, stdout, stderr := run(t, g, "", append(args, "--json")...)
+		code, stdout, stderr := g.Command(t, "", append(args, "--json")...)
 		if code != 0 || json.Unmarshal([]byte(stdout), &k) != nil || strings.Count(stdout, "\n") != 1 {
 			t.Fatalf("%v ended with %d: %s%s", args, code, stdout, stderr)
 		}
@@ -156,7 +150,7 @@ func TestAKeyIsMadeUsedRotatedAndRevokedByCommands(t *testing.T) {
 			t.Errorf("the key is answered %d, want %d", got.Status, want)
 		}
 	}
-	if code, stdout, _ := run(t, g, "", "user", "create", "bob"); code != 0 || !strings.Contains(stdout, "bob") || !strings.Contains(stdout, "active") {
+	if code, stdout, _ := g.Command(t, "", "user", "create", "bob"); code != 0 || !strings.Contains(stdout, "bob") || !strings.Contains(stdout, "active") {
 		t.Fatalf("ended with %d: %s", code, stdout)
 	}
 	first := asKey("key", "create", "bob", "--name", "laptop", "--models", "a-*,b", "--ip-ranges", "127.0.0.0/8", "--expires", "30d")
@@ -168,7 +162,7 @@ func TestAKeyIsMadeUsedRotatedAndRevokedByCommands(t *testing.T) {
 	accepted(first.Secret, 200)
 	accepted(second.Secret, 200)
 
-	code, stdout, _ := run(t, g, "", "key", "list", "--user", "bob")
+	code, stdout, _ := g.Command(t, "", "key", "list", "--user", "bob")
 	for _, word := range []string{first.ID, "laptop", "a-*,b", "127.0.0.0/8", "active"} {
 		if code != 0 || !strings.Contains(stdout, word) {
 			t.Errorf("the list lacks %q:\n%s", word, stdout)
@@ -178,19 +172,19 @@ func TestAKeyIsMadeUsedRotatedAndRevokedByCommands(t *testing.T) {
 		t.Error("the list shows the key")
 	}
 
-	if code, _, stderr := run(t, g, "n\n", "key", "revoke", first.ID); code != 4 || !strings.Contains(stderr, "[y/N]") {
+	if code, _, stderr := g.Command(t, "n\n", "key", "revoke", first.ID); code != 4 || !strings.Contains(stderr, "[y/N]") {
 		t.Errorf("a refused question ended with %d: %s", code, stderr)
 	}
 	accepted(second.Secret, 200)
-	if code, _, stderr := run(t, g, "y\n", "key", "revoke", first.ID); code != 0 {
+	if code, _, stderr := g.Command(t, "y\n", "key", "revoke", first.ID); code != 0 {
 		t.Errorf("a confirmed question ended with %d: %s", code, stderr)
 	}
 	accepted(first.Secret, 401)
 	accepted(second.Secret, 401)
-	if code, _, _ := run(t, g, "", "key", "rotate", first.ID); code != 4 {
+	if code, _, _ := g.Command(t, "", "key", "rotate", first.ID); code != 4 {
 		t.Errorf("rotating a revoked key ended with %d", code)
 	}
-	if code, _, _ := run(t, g, "", "user", "disable", "bob", "--yes"); code != 0 {
+	if code, _, _ := g.Command(t, "", "user", "disable", "bob", "--yes"); code != 0 {
 		t.Errorf("--yes ended with %d", code)
 	}
 }
@@ -212,16 +206,16 @@ func TestLimitsAreSetChangedShownAndTakenAwayByCommands(t *testing.T) {
 			{[]string{"--budget", "0", "--rps", "0"}, `"limits":{"streams":9}`, "streams 9"},
 			{[]string{"--none"}, "", "none"},
 		} {
-			code, stdout, stderr := run(t, g, "", append([]string{of.noun, "limit", of.id, "--json"}, step.flags...)...)
+			code, stdout, stderr := g.Command(t, "", append([]string{of.noun, "limit", of.id, "--json"}, step.flags...)...)
 			if code != 0 || !strings.Contains(stdout, step.json) || step.json == "" && strings.Contains(stdout, "limits") {
 				t.Errorf("%s limit %v ended with %d: %s%s", of.noun, step.flags, code, stdout, stderr)
 			}
-			if _, shown, _ := run(t, g, "", of.noun, "list"); !strings.Contains(shown, "  "+step.words+"  ") {
+			if _, shown, _ := g.Command(t, "", of.noun, "list"); !strings.Contains(shown, "  "+step.words+"  ") {
 				t.Errorf("after %v the list lacks %q:\n%s", step.flags, step.words, shown)
 			}
 		}
 	}
-	code, stdout, stderr := run(t, g, "", "key", "create", key.UserID, "--budget", "1", "--streams", "2")
+	code, stdout, stderr := g.Command(t, "", "key", "create", key.UserID, "--budget", "1", "--streams", "2")
 	if code != 0 || !strings.Contains(stdout, "  budget 1.00, streams 2  ") {
 		t.Errorf("a key with limits is made with %d: %s%s", code, stdout, stderr)
 	}
@@ -233,17 +227,17 @@ func TestAnAccessTokenIsMadeShownOnceAndRevokedByCommands(t *testing.T) {
 	var asJSON struct {
 		Token string `json:"access_token"`
 	}
-	code, stdout, stderr := run(t, g, "", "user", "token", "ann", "--json")
+	code, stdout, stderr := g.Command(t, "", "user", "token", "ann", "--json")
 	if code != 0 || json.Unmarshal([]byte(stdout), &asJSON) != nil || !strings.HasPrefix(asJSON.Token, "mgat_") || strings.Count(stdout, "\n") != 1 {
 		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
 	}
-	code, stdout, _ = run(t, g, "", "user", "token", "ann")
+	code, stdout, _ = g.Command(t, "", "user", "token", "ann")
 	lines := strings.Fields(stdout)
 	if code != 0 || !strings.Contains(stdout, "shown this once") || !strings.HasPrefix(lines[len(lines)-1], "mgat_") {
 		t.Fatalf("ended with %d: %s", code, stdout)
 	}
 	token := lines[len(lines)-1]
-	code, stdout, _ = run(t, g, "", "user", "show", "ann")
+	code, stdout, _ = g.Command(t, "", "user", "show", "ann")
 	if hint := token[:9] + "…" + token[len(token)-4:]; code != 0 || !strings.Contains(stdout, hint) || strings.Contains(stdout, token) {
 		t.Errorf("the user is shown with %d, without %q: %s", code, hint, stdout)
 	}
@@ -251,13 +245,13 @@ func TestAnAccessTokenIsMadeShownOnceAndRevokedByCommands(t *testing.T) {
 		t.Error("an access token stands in the log")
 	}
 
-	if code, stdout, _ = run(t, g, "y\n", "user", "token", "ann", "--revoke"); code != 0 || !strings.Contains(stdout, "ann has no access token now") {
+	if code, stdout, _ = g.Command(t, "y\n", "user", "token", "ann", "--revoke"); code != 0 || !strings.Contains(stdout, "ann has no access token now") {
 		t.Errorf("a confirmed revocation ended with %d: %s", code, stdout)
 	}
-	if _, stdout, _ = run(t, g, "", "user", "show", "ann", "--json"); strings.Contains(stdout, "mgat_") {
+	if _, stdout, _ = g.Command(t, "", "user", "show", "ann", "--json"); strings.Contains(stdout, "mgat_") {
 		t.Errorf("a revoked token is shown: %s", stdout)
 	}
-	if code, stdout, _ = run(t, g, "", "user", "token", "ann", "--revoke", "--yes", "--json"); code != 0 || stdout != "{}\n" {
+	if code, stdout, _ = g.Command(t, "", "user", "token", "ann", "--revoke", "--yes", "--json"); code != 0 || stdout != "{}\n" {
 		t.Errorf("revoking what is not there ended with %d: %q", code, stdout)
 	}
 }
@@ -265,7 +259,7 @@ func TestAnAccessTokenIsMadeShownOnceAndRevokedByCommands(t *testing.T) {
 func TestStatusOfAFailedRuntimeEndsWithOne(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	g.FailStore(t)
-	code, stdout, stderr := run(t, g, "", "status")
+	code, stdout, stderr := g.Command(t, "", "status")
 	if code != 1 || !strings.Contains(stdout, "NOT READY") || !strings.Contains(stderr, "not ready") {
 		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
 	}
@@ -273,10 +267,10 @@ func TestStatusOfAFailedRuntimeEndsWithOne(t *testing.T) {
 
 func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	dir := t.TempDir()
-	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied, Storage: small(filepath.Join(dir, "store"))})
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied, Storage: gatetest.SmallStore(filepath.Join(dir, "store"))})
 	key := g.NewKey(t, nil)
 	file, restored := filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
-	if code, stdout, stderr := run(t, g, "", "backup", file); code != 0 {
+	if code, stdout, stderr := g.Command(t, "", "backup", file); code != 0 {
 		t.Fatalf("the backup ended with %d: %s%s", code, stdout, stderr)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -285,41 +279,10 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "restore", file, restored); code != 0 {
 		t.Fatalf("the restore ended with %d: %s%s", code, stdout, stderr)
 	}
-	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, Storage: small(restored)}); err != nil {
+	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, Storage: gatetest.SmallStore(restored)}); err != nil {
 		t.Fatal(err)
 	}
 	if got := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+key.Secret, ""); got.Status != http.StatusOK {
 		t.Errorf("a key of the backup is answered %d %s", got.Status, got.Body)
-	}
-}
-
-// small is a store in a directory that takes little room.
-func small(directory string) string {
-	return "badger \"" + directory + "\" {\n memory small\n}"
-}
-
-func TestAConfigurationIsValidatedBesideTheServerThatRunsIt(t *testing.T) {
-	dir := t.TempDir()
-	config := gatetest.Config{Site: gatetest.Proxied, Storage: small(filepath.Join(dir, "store"))}
-	g := gatetest.Start(t, config)
-	file := filepath.Join(dir, "Caddyfile")
-	if err := os.WriteFile(file, []byte(g.Caddyfile(config)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, stdout, stderr := gatetest.Caddy(t, "", "validate", "--config", file); code != 0 || !strings.Contains(stdout, "Valid configuration") {
-		t.Errorf("validate ended with %d: %s%s", code, stdout, stderr)
-	}
-
-	// To run it a second time is refused, with the store's name.
-	second := strings.NewReplacer(g.AdminAddress, "off", "output gatetest", "output stderr").Replace(g.Caddyfile(config))
-	if err := os.WriteFile(file, []byte(second), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, _, stderr := gatetest.Caddy(t, "", "run", "--config", file)
-	if code != 1 || !strings.Contains(stderr, filepath.Join(dir, "store")) {
-		t.Errorf("a second server ended with %d: %s", code, stderr)
-	}
-	if got := g.Do(t, http.MethodGet, "/v1/models", "", ""); got.Status != http.StatusUnauthorized {
-		t.Errorf("the first server answers %d", got.Status)
 	}
 }

@@ -1,8 +1,7 @@
-package caddymodule_test
+package cli_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 
 // listing is a list of tasks as it is printed with --json.
 type listing struct {
-	Items []shown
+	Items []gatetest.Task
 	Next  string
 }
 
@@ -28,11 +27,11 @@ func (l listing) ids() (ids []string) {
 func sorted(ids ...string) []string { return slices.Sorted(slices.Values(ids)) }
 
 func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 1"))
-	ann, bob := payer(t, g), payer(t, g)
-	first := submit(t, ann)
-	second, third := submit(t, ann), submit(t, bob) // wait for the slot
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config("max_running 1"))
+	ann, bob := g.Payer(t), g.Payer(t)
+	first := gatetest.Submit(t, ann)
+	second, third := gatetest.Submit(t, ann), gatetest.Submit(t, bob) // wait for the slot
 	all := asked[listing](t, g, "task", "list")
 	if !slices.Equal(sorted(all.ids()...), sorted(first, second, third)) || all.Next != "" {
 		t.Errorf("listed are %+v", all)
@@ -52,9 +51,9 @@ func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
 		t.Errorf("printed is %q", rows)
 	}
 
-	s.say(done)
+	s.Say(gatetest.JobDone)
 	for _, id := range []string{first, second, third} {
-		until(t, g, id, task.Success)
+		g.Until(t, id, task.Success)
 	}
 	if got := asked[listing](t, g, "task", "list", "--status", "success", "--user", bob.UserID); len(got.Items) != 1 || got.Items[0].ID != third || got.Items[0].Charged != "0.80" {
 		t.Errorf("of one user and status: %+v", got)
@@ -66,12 +65,12 @@ func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
 }
 
 func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 1"))
-	ann := payer(t, g)
-	id := submit(t, ann)
-	waits := submit(t, ann)
-	got := asked[shown](t, g, "task", "show", id)
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config("max_running 1"))
+	ann := g.Payer(t)
+	id := gatetest.Submit(t, ann)
+	waits := gatetest.Submit(t, ann)
+	got := asked[gatetest.Task](t, g, "task", "show", id)
 	if got.Handover != task.Accepted || got.Backend != "studio" || got.UserID != ann.UserID || got.User == "" || got.Held != "0.80" {
 		t.Errorf("shown is %+v", got)
 	}
@@ -88,8 +87,8 @@ func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
 	if rows := strings.Join(table(t, g, "task", "show", waits), "\n"); !strings.Contains(rows, "hand-over | none") || strings.Contains(rows, "job there") || strings.Contains(rows, "looked at") {
 		t.Errorf("one that waits is\n%s", rows)
 	}
-	s.say(rejected)
-	until(t, g, id, task.Failed)
+	s.Say(gatetest.JobRejected)
+	g.Until(t, id, task.Failed)
 	if rows := strings.Join(table(t, g, "task", "show", id), "\n"); !strings.Contains(rows, "failed | CONTENT_REJECTED: not that") || !strings.Contains(rows, "charged | 0.00") || strings.Contains(rows, "held") {
 		t.Errorf("one that has failed is\n%s", rows)
 	}
@@ -98,12 +97,12 @@ func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
 // TestATaskWhoseResultsCannotBeCopiedSaysSo is about results at an address that
 // may not be dialled.
 func TestATaskWhoseResultsCannotBeCopiedSaysSo(t *testing.T) {
-	s := newStudio(t)
-	config := s.config("")
+	s := gatetest.NewStudio(t)
+	config := s.Config("")
 	config.App = strings.Replace(config.App, "media off", "base_url https://ai.example.com\nmedia {\npath "+t.TempDir()+"/media\n}", 1)
 	g := gatetest.Start(t, config)
-	id := submit(t, payer(t, g))
-	s.say(strings.ReplaceAll(done, "https://files.example.com", s.address))
+	id := gatetest.Submit(t, g.Payer(t))
+	s.Say(strings.ReplaceAll(gatetest.JobDone, "https://files.example.com", s.Address))
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "the results of a task are not copied yet" })
 	rows := strings.Join(table(t, g, "task", "show", id), "\n")
 	if !strings.Contains(rows, "status | in_progress 99%") || !strings.Contains(rows, "made, not copied since | 20") {
@@ -112,24 +111,24 @@ func TestATaskWhoseResultsCannotBeCopiedSaysSo(t *testing.T) {
 }
 
 func TestATaskIsCancelledByAnOperator(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 1"))
-	ann := payer(t, g)
-	runs, waits := submit(t, ann), submit(t, ann)
-	if code, _, stderr := run(t, g, "", "task", "cancel", waits); code != 4 || !strings.Contains(stderr, "not confirmed") {
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config("max_running 1"))
+	ann := g.Payer(t)
+	runs, waits := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
+	if code, _, stderr := g.Command(t, "", "task", "cancel", waits); code != 4 || !strings.Contains(stderr, "not confirmed") {
 		t.Errorf("without a yes it ends with %d: %s", code, stderr)
 	}
-	if got := asked[shown](t, g, "task", "cancel", waits, "--yes"); got.Status != task.Failed {
+	if got := asked[gatetest.Task](t, g, "task", "cancel", waits, "--yes"); got.Status != task.Failed {
 		t.Errorf("one that waits is %+v", got)
 	}
-	if code, _, stderr := run(t, g, "", "task", "cancel", runs, "--yes"); code != 4 || !strings.Contains(stderr, "has not confirmed") {
+	if code, _, stderr := g.Command(t, "", "task", "cancel", runs, "--yes"); code != 4 || !strings.Contains(stderr, "has not confirmed") {
 		t.Errorf("one that cannot be stopped ends with %d: %s", code, stderr)
 	}
-	s.set(func(s *studio) { s.cancels = true })
-	if code, stdout, stderr := run(t, g, "y\n", "task", "cancel", runs); code != 0 || !strings.Contains(stdout, "TASK_CANCELLED") {
+	s.Set(func(s *gatetest.Studio) { s.Cancels = true })
+	if code, stdout, stderr := g.Command(t, "y\n", "task", "cancel", runs); code != 0 || !strings.Contains(stdout, "TASK_CANCELLED") {
 		t.Errorf("one that can be stopped ends with %d: %s%s", code, stdout, stderr)
 	}
-	asked[shown](t, g, "task", "cancel", runs, "--yes") // twice is once
+	asked[gatetest.Task](t, g, "task", "cancel", runs, "--yes") // twice is once
 	for _, id := range []string{runs, waits} {
 		g.WaitLine(t, isAudit("task.cancel", id))
 	}
@@ -147,65 +146,65 @@ func isAudit(action, detail string) func(gatetest.Line) bool {
 }
 
 func TestARetryAsksABackendAtOnce(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 1"))
-	ann := payer(t, g)
-	s.set(func(s *studio) { s.state, s.patience = halfDone, "600" })
-	runs, waits := submit(t, ann), submit(t, ann)
-	if now := until(t, g, runs, task.InProgress); now.Due < time.Now().Add(5*time.Minute).Unix() {
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config("max_running 1"))
+	ann := g.Payer(t)
+	s.Set(func(s *gatetest.Studio) { s.State, s.Patience = gatetest.JobHalfDone, "600" })
+	runs, waits := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
+	if now := g.Until(t, runs, task.InProgress); now.Due < time.Now().Add(5*time.Minute).Unix() {
 		t.Fatalf("the studio has asked for patience, and the task is %+v", now)
 	}
-	s.set(func(s *studio) { s.state, s.patience = done, "" })
-	asked[shown](t, g, "task", "retry", runs)
-	until(t, g, runs, task.Success)
+	s.Set(func(s *gatetest.Studio) { s.State, s.Patience = gatetest.JobDone, "" })
+	asked[gatetest.Task](t, g, "task", "retry", runs)
+	g.Until(t, runs, task.Success)
 	g.WaitLine(t, isAudit("task.retry", runs))
-	until(t, g, waits, task.Success)
-	if code, _, stderr := run(t, g, "", "task", "retry", waits); code != 4 || !strings.Contains(stderr, "not at a backend") {
+	g.Until(t, waits, task.Success)
+	if code, _, stderr := g.Command(t, "", "task", "retry", waits); code != 4 || !strings.Contains(stderr, "not at a backend") {
 		t.Errorf("one that is over ends with %d: %s", code, stderr)
 	}
 }
 
 func TestWatchEndsAsTheTasksDo(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 2"))
-	ann := payer(t, g)
-	if code, stdout, stderr := run(t, g, "", "task", "watch"); code != 0 || stdout != "" {
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config("max_running 2"))
+	ann := g.Payer(t)
+	if code, stdout, stderr := g.Command(t, "", "task", "watch"); code != 0 || stdout != "" {
 		t.Errorf("with nothing to watch it ends with %d: %s%s", code, stdout, stderr)
 	}
-	one := submit(t, ann)
-	if code, stdout, stderr := run(t, g, "", "task", "watch", one, "--timeout", "1s"); code != 4 || !strings.Contains(stdout, one) || !strings.Contains(stderr, "1 of 1 task is not over after 1s") {
+	one := gatetest.Submit(t, ann)
+	if code, stdout, stderr := g.Command(t, "", "task", "watch", one, "--timeout", "1s"); code != 4 || !strings.Contains(stdout, one) || !strings.Contains(stderr, "1 of 1 task is not over after 1s") {
 		t.Errorf("without an end it ends with %d: %s%s", code, stdout, stderr)
 	}
-	s.say(done)
-	if code, stdout, stderr := run(t, g, "", "task", "watch", one); code != 0 || !strings.Contains(stdout, "success") || !strings.Contains(stdout, "https://files.example.com/a.mp4") {
+	s.Say(gatetest.JobDone)
+	if code, stdout, stderr := g.Command(t, "", "task", "watch", one); code != 0 || !strings.Contains(stdout, "success") || !strings.Contains(stdout, "https://files.example.com/a.mp4") {
 		t.Errorf("a success ends with %d: %s%s", code, stdout, stderr)
 	}
 }
 
 func TestWatchTellsOfFailures(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 2"))
-	ann, bob := payer(t, g), payer(t, g)
-	s.say(halfDone)
-	two, three, other := submit(t, ann), submit(t, ann), submit(t, bob) // other waits
-	until(t, g, two, task.InProgress)
-	until(t, g, three, task.InProgress)
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config("max_running 2"))
+	ann, bob := g.Payer(t), g.Payer(t)
+	s.Say(gatetest.JobHalfDone)
+	two, three, other := gatetest.Submit(t, ann), gatetest.Submit(t, ann), gatetest.Submit(t, bob) // other waits
+	g.Until(t, two, task.InProgress)
+	g.Until(t, three, task.InProgress)
 	var code int
 	var stdout, stderr string
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		code, stdout, stderr = run(t, g, "", "task", "watch", "--user", ann.UserID, "--json")
+		code, stdout, stderr = g.Command(t, "", "task", "watch", "--user", ann.UserID, "--json")
 	}()
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
-	s.say(rejected)
+	s.Say(gatetest.JobRejected)
 	<-ended
 	if code != 1 || !strings.Contains(stderr, "2 of 2 tasks failed") || strings.Contains(stdout, other) {
 		t.Errorf("failures end with %d: %s%s", code, stdout, stderr)
 	}
 	last := make(map[string]task.State)
 	for line := range strings.Lines(stdout) {
-		var now shown
+		var now gatetest.Task
 		if err := json.Unmarshal([]byte(line), &now); err != nil {
 			t.Errorf("printed is %q: %v", line, err)
 		}
@@ -214,14 +213,14 @@ func TestWatchTellsOfFailures(t *testing.T) {
 	if len(last) != 2 || last[two] != task.Failed || last[three] != task.Failed {
 		t.Errorf("told is %v", last)
 	}
-	until(t, g, other, task.Failed)
+	g.Until(t, other, task.Failed)
 }
 
 func TestWatchGoesOnOverAReload(t *testing.T) {
-	s := newStudio(t)
-	config := s.config("")
+	s := gatetest.NewStudio(t)
+	config := s.Config("")
 	g := gatetest.Start(t, config)
-	id := submit(t, payer(t, g))
+	id := gatetest.Submit(t, g.Payer(t))
 	type end struct {
 		code           int
 		stdout, stderr string
@@ -229,49 +228,22 @@ func TestWatchGoesOnOverAReload(t *testing.T) {
 	ended := make(chan end, 1)
 	go func() {
 		var e end
-		e.code, e.stdout, e.stderr = run(t, g, "", "task", "watch", id)
+		e.code, e.stdout, e.stderr = g.Command(t, "", "task", "watch", id)
 		ended <- e
 	}()
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	s.say(done)
+	s.Say(gatetest.JobDone)
 	if e := <-ended; e.code != 0 || !strings.Contains(e.stdout, "success") {
 		t.Errorf("ended with %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 }
 
-func TestAWatcherIsToldOfAChangeWhenItComes(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config("max_running 1"))
-	ann := payer(t, g)
-	still, moves := submit(t, ann), submit(t, ann)
-	known := map[string]string{still: "queued 0%", moves: "queued 0%"}
-	told := make(chan []byte, 1)
-	go func() {
-		_, body := g.Admin(t, http.MethodPost, "/modelgate/tasks/watch", map[string]any{"known": known, "wait": 60})
-		told <- body
-	}()
-	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
-	asked[shown](t, g, "task", "cancel", moves, "--yes")
-	select {
-	case body := <-told:
-		var news struct {
-			Items []shown
-			Gone  []string
-		}
-		if err := json.Unmarshal(body, &news); err != nil || len(news.Gone) != 0 || len(news.Items) != 1 || news.Items[0].ID != moves || news.Items[0].Status != task.Failed {
-			t.Errorf("told is %s: %v", body, err)
-		}
-	case <-time.After(gatetest.Patience):
-		t.Fatal("nothing is told")
-	}
-}
-
 func TestTaskCommandsEndWithTheirExitCodes(t *testing.T) {
-	s := newStudio(t)
-	g := gatetest.Start(t, s.config(""))
+	s := gatetest.NewStudio(t)
+	g := gatetest.Start(t, s.Config(""))
 	const nobodys = "task_AAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for name, c := range map[string]struct {
 		args   []string
@@ -308,7 +280,7 @@ func TestTaskCommandsEndWithTheirExitCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := run(t, g, "", c.args...)
+			code, stdout, stderr := g.Command(t, "", c.args...)
 			if code != c.code || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("ended with %d, want %d (%q)\n%s%s", code, c.code, c.stderr, stdout, stderr)
 			}

@@ -1,4 +1,4 @@
-package caddymodule_test
+package cli_test
 
 import (
 	"fmt"
@@ -45,8 +45,8 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer receiver.Close()
-	s := newStudio(t)
-	config := s.config("")
+	s := gatetest.NewStudio(t)
+	config := s.Config("")
 	config.App += `
 		callback {
 			url ` + receiver.URL + `/done
@@ -55,9 +55,9 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 		}
 	`
 	g := gatetest.Start(t, config)
-	ann, bob := payer(t, g), payer(t, g)
-	s.say(done)
-	one, two := submit(t, ann), submit(t, ann)
+	ann, bob := g.Payer(t), g.Payer(t)
+	s.Say(gatetest.JobDone)
+	one, two := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
 	first := delivered(t, g, ann.UserID, one, 1)
 	delivered(t, g, ann.UserID, two, 1)
 	if first.URL != receiver.URL+"/done" || first.Status != http.StatusNoContent {
@@ -90,7 +90,7 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 		t.Errorf("received are %v", sent)
 	}
 	g.Wait(7 * 24 * time.Hour)
-	if code, _, stderr := run(t, g, "", "callback", "redeliver", one); code != 4 || !strings.Contains(stderr, "for 7 days") {
+	if code, _, stderr := g.Command(t, "", "callback", "redeliver", one); code != 4 || !strings.Contains(stderr, "for 7 days") {
 		t.Errorf("after a week it ends with %d: %s", code, stderr)
 	}
 }

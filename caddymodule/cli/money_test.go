@@ -1,4 +1,4 @@
-package caddymodule_test
+package cli_test
 
 import (
 	"encoding/csv"
@@ -33,7 +33,7 @@ const sold = `
 // asked runs a command with --json and decodes what it prints.
 func asked[T any](t *testing.T, g *gatetest.Gate, args ...string) (out T) {
 	t.Helper()
-	code, stdout, stderr := run(t, g, "", append(args, "--json")...)
+	code, stdout, stderr := g.Command(t, "", append(args, "--json")...)
 	if err := json.Unmarshal([]byte(stdout), &out); code != 0 || err != nil {
 		t.Fatalf("%v ended with %d, %v: %s%s", args, code, err, stdout, stderr)
 	}
@@ -91,7 +91,7 @@ func TestAnOperatorMovesMoneyAndSeesWhatBecameOfIt(t *testing.T) {
 // table is what a command prints for people: rows of cells.
 func table(t *testing.T, g *gatetest.Gate, args ...string) (rows []string) {
 	t.Helper()
-	code, stdout, stderr := run(t, g, "", args...)
+	code, stdout, stderr := g.Command(t, "", args...)
 	if code != 0 {
 		t.Fatalf("%v ended with %d: %s%s", args, code, stdout, stderr)
 	}
@@ -164,7 +164,7 @@ func TestListsNameUsersAndSayWhatWasDoneBefore(t *testing.T) {
 	}
 	cancel := []string{"subscription", "cancel", "1", "--reason", "x", "--yes"}
 	table(t, g, cancel...)
-	if code, _, stderr := run(t, g, "", cancel...); code != 4 || !strings.Contains(stderr, "was cancelled already") {
+	if code, _, stderr := g.Command(t, "", cancel...); code != 4 || !strings.Contains(stderr, "was cancelled already") {
 		t.Errorf("cancelling twice ended with %d: %s", code, stderr)
 	}
 }
@@ -198,20 +198,20 @@ func TestWhatNobodyHadIsAColumnOfTheReport(t *testing.T) {
 }
 
 func TestTasksAreAColumnOfTheReport(t *testing.T) {
-	s := newStudio(t)
-	config := s.config("")
+	s := gatetest.NewStudio(t)
+	config := s.Config("")
 	config.App += sold
 	g := gatetest.Start(t, config)
-	key := payer(t, g)
+	key := g.Payer(t)
 	g.Backend.On("a", gatetest.JSON(http.StatusOK, `{"choices":[{"text":"four","finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`))
 	if got := g.Do(t, http.MethodPost, "/v1/completions", "X-Api-Key: "+key.Secret, `{"model":"a","prompt":"hello"}`); got.Status != http.StatusOK {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	s.say(done)
-	until(t, g, submit(t, key), task.Success)
-	until(t, g, submit(t, key), task.Success)
-	s.say(rejected)
-	until(t, g, submit(t, key), task.Failed) // which costs nothing, and does not count
+	s.Say(gatetest.JobDone)
+	g.Until(t, gatetest.Submit(t, key), task.Success)
+	g.Until(t, gatetest.Submit(t, key), task.Success)
+	s.Say(gatetest.JobRejected)
+	g.Until(t, gatetest.Submit(t, key), task.Failed) // which costs nothing, and does not count
 	if got := g.WalletAtRest(t, key.UserID); got.Balance.String() != "98.399963" {
 		t.Errorf("the wallet has %+v", got)
 	}
@@ -234,8 +234,8 @@ func TestTasksAreAColumnOfTheReport(t *testing.T) {
 }
 
 func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
-	s := newStudio(t)
-	config := s.config("")
+	s := gatetest.NewStudio(t)
+	config := s.Config("")
 	config.App += sold
 	g := gatetest.Start(t, config)
 	const answer = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
@@ -250,12 +250,12 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 		}
 		taken += money.Unit - g.WalletAtRest(t, key.UserID).Balance
 	}
-	key := payer(t, g)
-	s.say(done)
-	until(t, g, submit(t, key), task.Success)
+	key := g.Payer(t)
+	s.Say(gatetest.JobDone)
+	g.Until(t, gatetest.Submit(t, key), task.Success)
 	taken += 100*money.Unit - g.WalletAtRest(t, key.UserID).Balance
 	for _, by := range []string{"day", "user", "key", "model", "day,user,key,model"} {
-		code, stdout, stderr := run(t, g, "", "usage", "report", "--by", by, "--csv")
+		code, stdout, stderr := g.Command(t, "", "usage", "report", "--by", by, "--csv")
 		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
 		if code != 0 || err != nil {
 			t.Fatalf("by %s it ended with %d, %v: %s", by, code, err, stderr)
@@ -282,25 +282,11 @@ func TestABackupIsVerifiedWithoutItsServer(t *testing.T) {
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "5.00")
 	file := filepath.Join(t.TempDir(), "backup")
-	if code, _, stderr := run(t, g, "", "backup", file); code != 0 {
+	if code, _, stderr := g.Command(t, "", "backup", file); code != 0 {
 		t.Fatal(stderr)
 	}
 	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "verify", "--backup", file)
 	if code != 0 || !strings.Contains(stdout, "Everything adds up.") || !strings.Contains(stdout, "2 accounts, 1 entry, 1 transfer,") {
 		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
-	}
-}
-
-func TestAStoreHasOneCurrency(t *testing.T) {
-	config := gatetest.Config{App: "currency EUR", Site: gatetest.Proxied}
-	g := gatetest.Start(t, config)
-	config.App = "currency CNY" // nothing has moved yet
-	if err := g.Reload(config); err != nil {
-		t.Fatal(err)
-	}
-	g.Credit(t, g.NewKey(t, nil).UserID, "1.00")
-	config.App = "currency USD"
-	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "in CNY") {
-		t.Errorf("the reload ended with %v", err)
 	}
 }

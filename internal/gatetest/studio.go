@@ -1,4 +1,4 @@
-package caddymodule_test
+package gatetest
 
 import (
 	"encoding/json"
@@ -13,67 +13,71 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
-	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// studio is a generation service that has the interface of this one, and whose
-// jobs stand where a test puts them.
-type studio struct {
-	address string // of the service
+// Studio is a generation service with the interface of this one. Its jobs are in the
+// state that a test sets.
+type Studio struct {
+	Address string // of the service
 
 	mu       sync.Mutex
-	key      string // the one that it knows
-	jobs     int
-	state    string // the rest of a job's resource, from its status on
-	patience string // how many seconds it asks to wait; empty: it does not
-	cancels  bool
+	Key      string // the one that it accepts
+	State    string // the rest of a job's resource, from its status on
+	Patience string // how many seconds it asks to wait; empty: none
+	Cancels  bool   // it can cancel jobs
+
+	jobs int
 }
 
-// What a studio says of its jobs.
+// What a [Studio] says of its jobs.
 const (
-	inQueue   = `"status":"queued","progress":"0%"`
-	halfDone  = `"status":"in_progress","progress":"50%"`
-	done      = `"status":"success","progress":"100%","completed_at":1800000009,"result":{"url":"https://files.example.com/a.mp4","urls":["https://files.example.com/a.mp4"],"type":"video"}`
-	rejected  = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"not that","reason":"CONTENT_REJECTED"}`
-	cancelled = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"cancelled","reason":"TASK_CANCELLED"}`
+	JobQueued    = `"status":"queued","progress":"0%"`
+	JobHalfDone  = `"status":"in_progress","progress":"50%"`
+	JobDone      = `"status":"success","progress":"100%","completed_at":1800000009,"result":{"url":"https://files.example.com/a.mp4","urls":["https://files.example.com/a.mp4"],"type":"video"}`
+	JobRejected  = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"not that","reason":"CONTENT_REJECTED"}`
+	JobCancelled = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"cancelled","reason":"TASK_CANCELLED"}`
 )
 
-const studioKey = "sk-studiostudiostudio"
+// StudioKey is the key that a [Studio] accepts at first.
+const StudioKey = "sk-studiostudiostudio"
 
-func newStudio(t *testing.T) *studio {
+// NewStudio starts a Studio that runs until the test ends.
+func NewStudio(t testing.TB) *Studio {
 	t.Helper()
-	s := &studio{key: studioKey, state: inQueue}
+	s := &Studio{Key: StudioKey, State: JobQueued}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	s.address = server.URL
+	s.Address = server.URL
 	return s
 }
 
-// say puts all jobs into a state.
-func (s *studio) say(state string) { s.set(func(s *studio) { s.state = state }) }
+// Say puts all jobs into a state.
+func (s *Studio) Say(state string) { s.Set(func(s *Studio) { s.State = state }) }
 
-func (s *studio) set(change func(s *studio)) {
+// Set changes the studio.
+func (s *Studio) Set(change func(s *Studio)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
 }
 
-// taken is how many jobs the studio has.
-func (s *studio) taken() (n int) {
-	s.set(func(s *studio) { n = s.jobs })
+// Taken returns how many jobs the studio has.
+func (s *Studio) Taken() (n int) {
+	s.Set(func(s *Studio) { n = s.jobs })
 	return n
 }
 
-func (s *studio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (s *Studio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer := func(status int, format string, args ...any) {
 		w.Header().Set("Content-Type", "application/json")
-		if s.patience != "" {
-			w.Header().Set("Retry-After", s.patience)
+		if s.Patience != "" {
+			w.Header().Set("Retry-After", s.Patience)
 		}
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, format, args...)
@@ -81,26 +85,27 @@ func (s *studio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, verb := strings.CutSuffix(r.URL.Path, "/cancel")
 	id, isTask := strings.CutPrefix(path, "/v1/platform/tasks/")
 	switch {
-	case r.Header.Get("Authorization") != "Bearer "+s.key:
+	case r.Header.Get("Authorization") != "Bearer "+s.Key:
 		answer(http.StatusUnauthorized, `{"code":"UNAUTHORIZED","message":"no such key"}`)
 	case path == "/v1/platform/video":
 		s.jobs++
 		answer(http.StatusOK, `{"task_id":"job-%d","status":"queued"}`, s.jobs)
 	case !isTask || !strings.HasPrefix(id, "job-"):
 		answer(http.StatusNotFound, `{"code":"TASK_NOT_FOUND","message":"no such task"}`)
-	case verb && !s.cancels:
+	case verb && !s.Cancels:
 		answer(http.StatusConflict, `{"code":"TASK_NOT_CANCELLABLE","message":"too late"}`)
 	case verb:
-		s.state = cancelled
+		s.State = JobCancelled
 		fallthrough
 	default:
-		answer(http.StatusOK, `{"task_id":%q,"object":"video_task","model":"video-x-1","created_at":1800000000,%s}`, id, s.state)
+		answer(http.StatusOK, `{"task_id":%q,"object":"video_task","model":"video-x-1","created_at":1800000000,%s}`, id, s.State)
 	}
 }
 
-// config is a configuration whose videos are made at a studio, and stay there.
-func (s *studio) config(words string) gatetest.Config {
-	return gatetest.Config{Site: gatetest.Proxied, App: `
+// Config returns a configuration whose videos are made at the studio, and stay there.
+// The words are added to its backend.
+func (s *Studio) Config(words string) Config {
+	return Config{Site: Proxied, App: `
 		media off
 		family E video-x-*
 		price video-x-* {
@@ -110,23 +115,23 @@ func (s *studio) config(words string) gatetest.Config {
 			models video-x-*
 			` + words + `
 			adapter platform {
-				url ` + s.address + `
-				key ` + studioKey + `
+				url ` + s.Address + `
+				key ` + StudioKey + `
 			}
 		}
 	`}
 }
 
-// payer makes a user who can afford some videos.
-func payer(t *testing.T, g *gatetest.Gate) gatetest.Key {
+// Payer creates a user with a key and 100.00 in the wallet.
+func (g *Gate) Payer(t testing.TB) Key {
 	t.Helper()
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "100")
 	return key
 }
 
-// submit submits a video of a key and returns the id of its task.
-func submit(t *testing.T, key gatetest.Key) string {
+// Submit submits a video of a key and returns the id of its task.
+func Submit(t testing.TB, key Key) string {
 	t.Helper()
 	module, err := caddy.ActiveContext().App(caddymodule.AppID)
 	if err != nil {
@@ -153,8 +158,8 @@ func submit(t *testing.T, key gatetest.Key) string {
 	return made.ID
 }
 
-// shown is a task as commands print it.
-type shown struct {
+// Task is a task as commands print it.
+type Task struct {
 	ID       string `json:"task_id"`
 	Status   task.State
 	Progress string
@@ -168,13 +173,13 @@ type shown struct {
 	Deadline int64
 }
 
-// until waits for the status of a task.
-func until(t *testing.T, g *gatetest.Gate, id string, want task.State) shown {
+// Until waits for the status of a task.
+func (g *Gate) Until(t testing.TB, id string, want task.State) Task {
 	t.Helper()
-	deadline := time.Now().Add(gatetest.Patience)
+	deadline := time.Now().Add(Patience)
 	for known := ""; ; {
 		status, body := g.Admin(t, http.MethodPost, "/modelgate/tasks/watch", map[string]any{"known": map[string]string{id: known}, "wait": 1})
-		var news struct{ Items []shown }
+		var news struct{ Items []Task }
 		if err := json.Unmarshal(body, &news); err != nil || status != http.StatusOK {
 			t.Fatalf("%d %s: %v", status, body, err)
 		}

@@ -1,4 +1,4 @@
-package caddymodule_test
+package adminapi_test
 
 import (
 	"encoding/json"
@@ -101,10 +101,10 @@ func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
 	if !strings.HasPrefix(minted.Token, "mgat_") || g.Logged(minted.Token) {
 		t.Errorf("the access token %q, in the log: %v", minted.Token, g.Logged(minted.Token))
 	}
-	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "person", "password": goodPassword}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "person", "password": gatetest.Password}, nil)
 	for _, path := range []string{"/modelgate/keys", "/modelgate/users", "/modelgate/users/person", "/modelgate/users/" + key.UserID, "/modelgate/status", "/modelgate/keys?user=" + key.UserID} {
 		_, answer := g.Admin(t, http.MethodGet, path, nil)
-		for _, secret := range []string{key.Secret, rotated.Secret, minted.Token, `"hash"`, `"previous":`, `"token_hash"`, `"password"`, "argon2", goodPassword} {
+		for _, secret := range []string{key.Secret, rotated.Secret, minted.Token, `"hash"`, `"previous":`, `"token_hash"`, `"password"`, "argon2", gatetest.Password} {
 			if strings.Contains(string(answer), secret) {
 				t.Errorf("%s shows %s", path, answer)
 			}

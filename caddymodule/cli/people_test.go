@@ -1,0 +1,152 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// console is a gate with people.
+var console = gatetest.Config{Site: "modelgate_console"}
+
+func self(t *testing.T, g *gatetest.Gate, cookie string) int {
+	t.Helper()
+	return g.Do(t, http.MethodGet, "/api/user/self", cookie, "").Status
+}
+
+func TestAUserIsCreatedWithAPasswordFromAFileOrStandardInputAlone(t *testing.T) {
+	g := gatetest.Start(t, console)
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(gatetest.Password+" \r\nsecond line\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := g.Command(t, "", "user", "create", "ann", "--password-file", file); code != 0 || strings.Contains(stdout+stderr, gatetest.Password) {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	if g.Login(t, "ann", gatetest.Password+" ") == "" || g.Login(t, "ann", gatetest.Password) != "" {
+		t.Error("the password is not the line as it stands")
+	}
+	if code, _, stderr := g.Command(t, gatetest.Password, "user", "create", "bob", "--password-stdin"); code != 0 || g.Login(t, "bob", gatetest.Password) == "" {
+		t.Errorf("ended with %d: %s", code, stderr)
+	}
+	for name, c := range map[string]struct {
+		stdin string
+		args  []string
+		code  int
+		says  string
+	}{
+		"a weak password":     {"short", []string{"--password-stdin"}, 4, "password"},
+		"the name itself":     {"new-person", []string{"--password-stdin"}, 4, "password"},
+		"no password":         {"", []string{"--password-stdin"}, 2, "empty"},
+		"an empty line":       {"\n" + gatetest.Password, []string{"--password-stdin"}, 2, "empty"},
+		"both":                {gatetest.Password, []string{"--password-stdin", "--password-file", file}, 2, "exclude each other"},
+		"no such file":        {"", []string{"--password-file", file + "x"}, 2, "no such file"},
+		"a file without name": {"", []string{"--password-file", ""}, 2, "--password-file"},
+		"a password in argv":  {"", []string{"--password", gatetest.Password}, 2, "unknown flag"},
+	} {
+		code, _, stderr := g.Command(t, c.stdin, append([]string{"user", "create", "new-person"}, c.args...)...)
+		if code != c.code || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: ended with %d: %s", name, code, stderr)
+		}
+	}
+	if code, _, _ := g.Command(t, "", "user", "show", "new-person"); code != 3 {
+		t.Error("a refused password left a user behind")
+	}
+	if g.Logged(gatetest.Password) {
+		t.Error("a password stands in the log")
+	}
+}
+
+func TestOperatorsTakeFactorsAwayResetPasswordsAndSignOut(t *testing.T) {
+	g := gatetest.Start(t, console)
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	cookie := g.Login(t, "ann", gatetest.Password)
+	_, cookie = g.Enrol(t, cookie)
+	if _, stdout, _ := g.Command(t, "", "user", "list"); !strings.Contains(stdout, "FACTORS") || !strings.Contains(stdout, "totp+10") {
+		t.Errorf("the list is\n%s", stdout)
+	}
+	if _, stdout, _ := g.Command(t, "", "user", "show", "ann", "--json"); !strings.Contains(stdout, `"factors":{"totp":true,"backup_codes":10,"passkeys":0}`) {
+		t.Errorf("the user is %s", stdout)
+	}
+
+	if code, _, stderr := g.Command(t, "n\n", "user", "reset-2fa", "ann"); code != 4 || !strings.Contains(stderr, "not confirmed") {
+		t.Errorf("without a yes it ended with %d: %s", code, stderr)
+	}
+	if code, stdout, stderr := g.Command(t, "", "user", "reset-2fa", "ann", "--yes"); code != 0 || !strings.Contains(stdout, "no second factor now") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	if _, stdout, _ := g.Command(t, "", "user", "list"); strings.Contains(stdout, "totp") {
+		t.Errorf("the list is\n%s", stdout)
+	}
+
+	again := g.Login(t, "ann", gatetest.Password)
+	if self(t, g, again) != http.StatusOK {
+		t.Error("a log-in without factors is not whole")
+	}
+	if code, stdout, _ := g.Command(t, "", "user", "sign-out", "ann"); code != 0 || !strings.Contains(stdout, "signed out everywhere") {
+		t.Errorf("ended with %d: %s", code, stdout)
+	}
+	for _, c := range []string{cookie, again} {
+		if got := self(t, g, c); got != http.StatusUnauthorized {
+			t.Errorf("a session that was signed out is answered %d", got)
+		}
+	}
+
+	ended, stdout, _ := g.Command(t, "", "user", "reset-password", "ann", "--json")
+	var issued struct{ Code string }
+	if err := json.Unmarshal([]byte(stdout), &issued); ended != 0 || err != nil || issued.Code == "" {
+		t.Fatalf("ended with %d: %s", ended, stdout)
+	}
+	const next = "a password that is remembered"
+	g.Post(t, "", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":%q}`, issued.Code, next))
+	if g.Login(t, "ann", next) == "" || g.Login(t, "ann", gatetest.Password) != "" {
+		t.Error("the new password is not the one")
+	}
+	if g.Logged(issued.Code) {
+		t.Error("the code stands in the log")
+	}
+	for _, verb := range []string{"reset-2fa", "sign-out", "reset-password", "unblock"} {
+		if code, _, _ := g.Command(t, "", "user", verb, "nobody", "--yes"); code != 3 {
+			t.Errorf("%s of nobody ended with %d", verb, code)
+		}
+	}
+	for _, action := range []string{"user.reset_2fa", "user.sign_out", "totp.enable", "login"} {
+		g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("logger") == "modelgate.audit" && l.Text("msg") == action })
+	}
+}
+
+func TestOperatorsLetAUserTryAgain(t *testing.T) {
+	g := gatetest.Start(t, console)
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	for range 10 {
+		g.Login(t, "ann", "a wrong password")
+	}
+	if g.Login(t, "ann", gatetest.Password) != "" {
+		t.Fatal("a name may be tried without end")
+	}
+	if code, stdout, stderr := g.Command(t, "", "user", "unblock", "ann"); code != 0 || !strings.Contains(stdout, "may try again") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	if g.Login(t, "ann", gatetest.Password) == "" {
+		t.Error("the user may not try again")
+	}
+	g.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "user.unblock" && l.Text("actor") == "operator"
+	})
+}
+
+func TestAUserWhoseNameIsAFlagIsNotMade(t *testing.T) {
+	g := gatetest.Start(t, console)
+	for _, name := range []string{"-ann", "..", "."} {
+		code, _, stderr := gatetest.Caddy(t, gatetest.Password, "modelgate", "user", "create", "--password-stdin", "--address", g.AdminAddress, "--", name)
+		if code != 4 || !strings.Contains(stderr, "does not begin with -") {
+			t.Errorf("%q ended with %d: %s", name, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+)
+
+// printer writes an answer in words. Cells that tabs part are aligned.
+type printer func(w *tabwriter.Writer, c *call, answer []byte) error
+
+var errNotAdmin = errExit{exitUnreachable, errors.New("what answers at this address is not Caddy's admin endpoint")}
+
+// both prints an answer with two printers.
+func both(one, two printer) printer {
+	return func(w *tabwriter.Writer, c *call, answer []byte) error {
+		return cmp.Or(one(w, c, answer), two(w, c, answer))
+	}
+}
+
+// decoded prints an answer of type T.
+func decoded[T any](words func(w *tabwriter.Writer, answer *T)) printer {
+	return func(w *tabwriter.Writer, _ *call, answer []byte) error {
+		var value T
+		if json.Unmarshal(answer, &value) != nil {
+			return errNotAdmin
+		}
+		words(w, &value)
+		return nil
+	}
+}
+
+// rows prints a T, or each of a list of them, as a row below the heads.
+func rows[T any](heads string, cells func(*T) []any) printer {
+	return func(w *tabwriter.Writer, _ *call, answer []byte) error {
+		var list struct {
+			Items json.RawMessage `json:"items"`
+		}
+		items := make([]T, 1)
+		err := json.Unmarshal(answer, &list)
+		if list.Items != nil {
+			err = errors.Join(err, json.Unmarshal(list.Items, &items))
+		} else {
+			err = errors.Join(err, json.Unmarshal(answer, &items[0]))
+		}
+		if err != nil {
+			return errNotAdmin
+		}
+		fmt.Fprintln(w, heads)
+		for i := range items {
+			fmt.Fprintln(w, row(cells(&items[i])...))
+		}
+		return nil
+	}
+}
+
+func row(cells ...any) string { return strings.Join(words(cells), "\t") }
+
+// says prints a sentence about an argument.
+func says(argument, sentence string) printer {
+	return func(w *tabwriter.Writer, c *call, _ []byte) error {
+		_, err := fmt.Fprintf(w, "%s %s.\n", c.args[argument], sentence)
+		return err
+	}
+}
+
+// counted writes a number with what it counts.
+func counted[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// moment writes Unix seconds for people, and zero as a dash.
+func moment(seconds int64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04:05Z")
+}
+
+func words[T any](values []T) []string {
+	out := make([]string, len(values))
+	for i, value := range values {
+		out[i] = fmt.Sprint(value)
+	}
+	return out
+}
+
+// dash writes a word for a table: an empty one as a dash, and quoted if it has
+// characters that are not visible. Today's names have none; stored ones may.
+func dash(word string) string {
+	switch {
+	case word == "":
+		return "-"
+	case !utf8.ValidString(word), strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return strconv.Quote(word)
+	}
+	return word
+}
+
+var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tSTATE", func(u *adminapi.User) []any {
+	state, token := "active", "-"
+	if u.Admin {
+		state = "administrator"
+	}
+	if u.Disabled {
+		state = "disabled"
+	}
+	if u.Token != nil {
+		token = u.Token.Hint
+	}
+	var factors []string
+	if u.Factors.TOTP {
+		factors = append(factors, fmt.Sprintf("totp+%d", u.Factors.BackupCodes))
+	}
+	if u.Factors.Passkeys > 0 {
+		factors = append(factors, counted(u.Factors.Passkeys, "passkey", "passkeys"))
+	}
+	return []any{u.ID, u.Name, moment(u.Created), token, dash(strings.Join(factors, ", ")), u.Limits, state}
+})
+
+var printKeys = rows("ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tLIMITS\tEXPIRES\tSTATE", keyCells)
+
+func keyCells(k *adminapi.Key) []any {
+	// The scope is the one that the operator has set; the owner's is beside it.
+	expires, now := identity.Key{Scope: k.Scope, Operator: k.Owner}.ExpiresAt(), time.Now().Unix()
+	state := "active"
+	switch {
+	case k.Revoked != 0:
+		state = "revoked " + moment(k.Revoked)
+	case expires != 0 && expires <= now:
+		state = "expired"
+	case k.PreviousUntil > now:
+		state = "active; the secret before until " + moment(k.PreviousUntil)
+	}
+	var ownLimits []string
+	if k.Owner.Limits != (identity.Limits{}) {
+		ownLimits = []string{k.Owner.Limits.String()}
+	}
+	// and adds what the owner has set to what the operator has set.
+	and := func(operator, owner []string) string {
+		cell := cmp.Or(strings.Join(operator, ","), "all")
+		if len(owner) > 0 {
+			cell += " (owner: " + strings.Join(owner, ",") + ")"
+		}
+		return cell
+	}
+	return []any{
+		k.ID, cmp.Or(k.UserName, k.UserID), dash(k.Name), k.Hint, and(words(k.Models), words(k.Owner.Models)),
+		and(words(k.Ranges), words(k.Owner.Ranges)), and([]string{k.Limits.String()}, ownLimits), moment(expires), state,
+	}
+}
+
+var printSecret = decoded(func(w *tabwriter.Writer, k *adminapi.Key) {
+	fmt.Fprintf(w, "\nThe key, shown this once:\n\n%s\n", k.Secret)
+})
+
+func printToken(w *tabwriter.Writer, c *call, answer []byte) error {
+	if c.isSet("revoke") {
+		return says("user", "has no access token now")(w, c, answer)
+	}
+	return decoded(func(w *tabwriter.Writer, token *adminapi.AccessToken) {
+		fmt.Fprintf(w, "The access token, shown this once:\n\n%s\n", token.Secret)
+	})(w, c, answer)
+}
+
+func printResetCode(w *tabwriter.Writer, c *call, answer []byte) error {
+	return decoded(func(w *tabwriter.Writer, code *adminapi.OneTimeCode) {
+		fmt.Fprintf(w, "The code for %s, shown this once; it holds for 24 hours and ends with the next one:\n\n%s\n\nIt is sent with the new password to POST /api/user/password/reset.\n",
+			c.args["user"], code.Code)
+	})(w, c, answer)
+}
+
+var printRotation = decoded(func(w *tabwriter.Writer, done *caddymodule.KeyRotation) {
+	fmt.Fprintf(w, "%s sealed anew.\n", counted(done.Resealed, "secret was", "secrets were"))
+	switch {
+	case done.KeyFile != "":
+		fmt.Fprintf(w, "The new key stands in %s; make a copy of it, apart from those of the store.\n", done.KeyFile)
+	case done.Single:
+		fmt.Fprintln(w, "The configuration has one master key: to change it, put a new one before it, reload, and rotate.")
+	default:
+		fmt.Fprintln(w, "The keys after the first can be taken out of the configuration.")
+	}
+})
+
+var printWallet = rows("USER\tBALANCE\tHELD\tRESERVED\tOWED", func(a *adminapi.Wallet) []any {
+	return []any{a.User, a.Balance.String() + " " + a.Currency, a.Held, a.Reserved, a.Owed}
+})
+
+var printReplayed = decoded(func(w *tabwriter.Writer, answer *struct{ Replayed bool }) {
+	if answer.Replayed {
+		fmt.Fprintln(w, "This was done before, with this idempotency key; nothing was done now.")
+	}
+})
+
+var printWalletChange = rows("AMOUNT\tBALANCE\tOWED", func(c *billing.WalletChange) []any {
+	return []any{c.Amount, c.Balance, c.Owed}
+})
+
+var printClearing = rows("AMOUNT\tBALANCE\tOWED\tWRITTEN OFF", func(c *billing.WalletChange) []any {
+	return []any{c.Amount, c.Balance, c.Owed, c.WrittenOff}
+})
+
+var printLines = rows("TIME\tKIND\tAMOUNT\tHELD\tBALANCE\tREFERENCE\tREASON", func(l *ledger.EntryInfo) []any {
+	if l.Count > 0 {
+		l.Reference = counted(l.Count, "settlement", "settlements")
+	}
+	return []any{moment(l.Time), l.Kind, l.Amount, l.Held, l.Balance, l.Reference, l.Reason}
+})
+
+// printSkip says how to list the lines that follow.
+func printSkip(w *tabwriter.Writer, c *call, answer []byte) error {
+	return decoded(func(w *tabwriter.Writer, list *struct {
+		Items []struct{}
+		Total uint64
+	},
+	) {
+		skip, _ := c.Flags().GetUint64("skip")
+		if shown := skip + uint64(len(list.Items)); len(list.Items) > 0 && shown < list.Total {
+			fmt.Fprintf(w, "There are more: --skip %d\n", shown)
+		}
+	})(w, c, answer)
+}
+
+var printMismatches = rows("TIME\tPROVIDER\tKIND\tTRADE NO\tPAYMENT\tAMOUNT\tREASON", func(m *billing.Mismatch) []any {
+	return []any{moment(m.Time / 1000), m.Provider, m.Kind, m.TradeNo, m.Payment, m.Amount.String() + " " + m.Currency, m.Reason}
+})
+
+var printPlans = rows("ID\tTITLE\tPRICE\tQUOTA\tDURATION\tRESET\tLIMIT\tON SALE", func(p *billing.Plan) []any {
+	limit := "-"
+	if p.PurchaseLimit > 0 {
+		limit = strconv.FormatInt(p.PurchaseLimit, 10)
+	}
+	return []any{p.ID, p.Title, p.Price, p.Quota, p.Duration, p.QuotaReset, limit, !p.Disabled}
+})
+
+var printSubscriptions = rows("ID\tUSER\tPLAN\tSTATUS\tQUOTA\tUSED\tHELD\tENDS\tRESETS", func(s *adminapi.Subscription) []any {
+	return []any{
+		s.ID, cmp.Or(s.UserName, s.User), fmt.Sprintf("%d %s", s.PlanID, s.Title), s.Status,
+		s.QuotaTotal, s.QuotaUsed, s.QuotaHeld, moment(s.EndTime), moment(s.NextResetTime),
+	}
+})
+
+var printTasks = rows("TASK\tUSER\tMODEL\tBACKEND\tSTATUS\tPROGRESS\tSUBMITTED\tCOMPLETED\tCHARGED", func(t *adminapi.Task) []any {
+	return []any{t.ID, dash(t.User), dash(t.Model), t.Backend, t.Status, t.Progress, moment(t.CreatedAt), moment(t.CompletedAt), t.Charged}
+})
+
+// printTask prints what is known of a task, a line for each thing.
+var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.Task) {
+	known := func(is bool, value string) string { // an empty value has no line
+		if !is {
+			return ""
+		}
+		return value
+	}
+	at := func(seconds int64) string { return known(seconds != 0, moment(seconds)) }
+	job, failed, over := "", "", t.CompletedAt != 0
+	if t.Ref != nil {
+		job = dash(t.Ref.ID)
+	}
+	if t.Error != nil {
+		failed = string(t.Error.Reason) + ": " + dash(t.Error.Message)
+	}
+	lines := [][2]string{
+		{"task", t.ID}, {"status", t.State()}, {"model", dash(t.Model)}, {"user", dash(t.User) + ", key " + t.Key},
+		{"backend", t.Backend}, {"hand-over", string(t.Delivery)}, {"job there", job}, {"session id", known(t.SessionID != "", dash(t.SessionID))},
+		{"submitted", at(t.CreatedAt)}, {"completed", at(t.CompletedAt)}, {"asked last", at(t.Polled)},
+		{"without an answer", known(t.Failing > 0, counted(t.Failing, "time", "times"))}, {"unknown word", known(t.UnknownStatus != "", dash(t.UnknownStatus))},
+		{"made, not copied since", at(t.Made)},
+		{"looked at next", known(!over && t.Due != t.Deadline, at(t.Due))}, // a task that waits for its slot is not polled before
+		{"fails if not over", known(!over, at(t.Deadline))}, {"held", known(!over, t.Held.String())}, {"charged", known(over, t.Charged.String())},
+		{"its backend took", known(t.VendorCost.Amount != "", dash(t.VendorCost.Amount+" "+t.VendorCost.Unit))}, {"failed", failed}, {"loss", t.Loss},
+	}
+	if t.Result != nil {
+		for _, link := range t.Result.URLs {
+			lines = append(lines, [2]string{"result", dash(link)})
+		}
+	}
+	for _, line := range lines {
+		if line[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
+	}
+})
+
+var printDeliveries = rows("ID\tTASK\tKEY\tSTATE\tATTEMPTS\tLAST\tNEXT\tANSWER\tURL", func(d *task.Callback) []any {
+	if d.Trouble == "" && d.Status != 0 {
+		d.Trouble = strconv.Itoa(d.Status)
+	}
+	return []any{d.ID, d.Task, d.Key, d.State, d.Attempts, moment(d.Last), moment(d.Next), dash(d.Trouble), dash(d.URL)}
+})
+
+var printBackends = rows("NAME\tADAPTER\tMODELS\tRUNNING\tWAITING\tOLDEST WAITS SINCE\tSTATE", func(b *adminapi.Backend) []any {
+	running, waiting := strconv.FormatInt(b.Running, 10), strconv.FormatInt(b.Waiting, 10)
+	if b.MaxRunning > 0 {
+		running += fmt.Sprintf(" of %d", b.MaxRunning)
+	}
+	if b.Deferred > 0 {
+		waiting += fmt.Sprintf(", %d of them tried again later", b.Deferred)
+	}
+	var state []string
+	if b.Drained {
+		state = append(state, "drained")
+	}
+	if !b.Configured {
+		state = append(state, "not configured")
+	}
+	if b.Busy {
+		state = append(state, "busy")
+	}
+	return []any{
+		b.Name, dash(b.Adapter), dash(strings.Join(words(b.Models), ",")), running, waiting, moment(b.Oldest),
+		cmp.Or(strings.Join(state, ", "), "enabled"),
+	}
+})

@@ -1,0 +1,212 @@
+package demo
+
+import (
+	"slices"
+	"time"
+)
+
+// maxChoices bounds n, best_of, and the choices of one answer.
+const maxChoices = 128
+
+// choices returns how many choices of each of so many prompts are asked for.
+func (q *request) choices(prompts int) (int, error) {
+	switch {
+	case prompts > maxChoices:
+		return 0, invalid("prompt", "prompt: at most %d prompts are answered at once.", maxChoices)
+	case q.N == nil:
+		return 1, nil
+	case *q.N < 1 || *q.N > maxChoices/prompts:
+		return 0, invalid("n", "n: must be from 1 to %d.", maxChoices/prompts)
+	}
+	return *q.N, nil
+}
+
+// answerCompletions answers /v1/completions.
+func answerCompletions(q *request, r rehearsal) (*answer, error) {
+	q.MaxCompletionTokens = nil // it is a field of chat
+	limit, err := q.limit(0)
+	if err != nil {
+		return nil, err
+	}
+	n, err := q.choices(len(q.Prompt))
+	if err != nil {
+		return nil, err
+	}
+	tried := n
+	if q.BestOf != nil {
+		tried = *q.BestOf
+	}
+	switch {
+	case tried < n || tried > maxChoices:
+		return nil, invalid("best_of", "best_of: must be from n to %d.", maxChoices)
+	case tried > n && q.Stream:
+		return nil, invalid("best_of", "best_of: what is not known to be best cannot be streamed.")
+	}
+	c := completion{request: q, rehearsal: r}
+	for _, prompt := range q.Prompt {
+		// The space parts the answer from an echo of the prompt.
+		s := speak(" "+words(r, prompt, false), limit, q.Stop)
+		if q.Echo {
+			s.echo = prompt
+		}
+		c.choices = append(c.choices, slices.Repeat([]speech{s}, n)...)
+		c.prompt += tokens(prompt)
+		c.output += tried * len(s.pieces)
+	}
+	return c.answer("cmpl-", "text_completion", "text_completion")
+}
+
+// answerChat answers /v1/chat/completions.
+func answerChat(q *request, r rehearsal) (*answer, error) {
+	limit, err := q.limit(1)
+	if err != nil {
+		return nil, err
+	}
+	n, err := q.choices(1)
+	if err != nil {
+		return nil, err
+	}
+	s, err := q.respond(r, limit, q.Stop)
+	if err != nil {
+		return nil, err
+	}
+	c := completion{
+		request: q, rehearsal: r, chat: true,
+		choices: slices.Repeat([]speech{s}, n), prompt: q.input().total(), output: n * len(s.pieces),
+	}
+	return c.answer("chatcmpl-", "chat.completion", "chat.completion.chunk")
+}
+
+// completion is the answer to a completions or a chat request.
+type completion struct {
+	*request
+
+	rehearsal      rehearsal
+	chat           bool
+	choices        []speech // by their index
+	prompt, output int      // tokens
+
+	id, object string
+	created    int64
+}
+
+// answer returns the completion as JSON or as a stream.
+func (c *completion) answer(idPrefix, whole, chunk string) (*answer, error) {
+	size, pieces := 0, 0
+	for _, s := range c.choices {
+		size += len(s.echo) + s.size()
+		pieces += len(s.pieces)
+	}
+	if size > maxBody {
+		return nil, invalid("n", "n: so many choices of this answer are larger than 32 MiB.")
+	}
+	c.id, c.created, c.object = newID(idPrefix), time.Now().Unix(), whole
+	if c.Stream {
+		c.object = chunk
+		return &answer{events: c.stream, pieces: pieces}, nil
+	}
+	choices := make([]object, len(c.choices))
+	for i, s := range c.choices {
+		content := any(s.echo + s.text())
+		if c.chat {
+			content = c.message(s)
+		}
+		choices[i] = c.choice(i, "message", content, completionsEndings[s.end])
+	}
+	return &answer{whole: c.body(c.usage(), choices...)}, nil
+}
+
+// completionsEndings are the vendor's words for an ending.
+var completionsEndings = map[ending]any{finished: "stop", stopped: "stop", limited: "length", calling: "tool_calls"}
+
+// stream sends the completion as events, the choices side by side.
+func (c *completion) stream(s *sender) {
+	var usage any = absent // of chunks: null if usage was asked for, until the last one has it
+	if c.StreamOptions.IncludeUsage {
+		usage = nil
+	}
+	chunk := func(index int, content, end any) object {
+		return c.body(usage, c.choice(index, "delta", content, end))
+	}
+	longest := 0
+	for i, choice := range c.choices {
+		longest = max(longest, len(choice.pieces))
+		switch {
+		case c.chat && choice.call != nil:
+			call := object{"index", 0, "id", newID("call_"), "type", "function", "function", object{"name", choice.call.name, "arguments", ""}}
+			s.event("", chunk(i, object{"role", "assistant", "tool_calls", []object{call}}, nil))
+		case c.chat:
+			s.event("", chunk(i, object{"role", "assistant", "content", ""}, nil))
+		case choice.echo != "":
+			s.event("", chunk(i, choice.echo, nil))
+		}
+	}
+	for k := range longest {
+		for i, choice := range c.choices {
+			if k < len(choice.pieces) {
+				s.piece("", chunk(i, c.step(choice, choice.pieces[k]), nil))
+			}
+		}
+	}
+	for i, choice := range c.choices {
+		s.event("", chunk(i, c.step(choice, ""), completionsEndings[choice.end]))
+	}
+	if last := c.usage(); usage == nil && last != absent {
+		s.event("", c.body(last))
+	}
+	s.write("", []byte("[DONE]"))
+}
+
+// step returns a piece of a choice in a stream; the empty one is its end.
+func (c *completion) step(of speech, piece string) any {
+	switch {
+	case !c.chat:
+		return piece
+	case piece == "":
+		return object{}
+	case of.call != nil:
+		return object{"tool_calls", []object{{"index", 0, "function", object{"arguments", piece}}}}
+	}
+	return object{"content", piece}
+}
+
+// message returns a choice of chat as a message.
+func (c *completion) message(s speech) object {
+	content, calls := any(s.text()), any(absent)
+	if s.call != nil {
+		content, calls = nil, []object{{"id", newID("call_"), "type", "function", "function", object{"name", s.call.name, "arguments", s.text()}}}
+	}
+	return object{"role", "assistant", "content", content, "refusal", nil, "annotations", []any{}, "tool_calls", calls}
+}
+
+// choice returns one choice; of chat, its content is the member that is named.
+func (c *completion) choice(index int, member string, content, end any) object {
+	if c.chat {
+		return object{"index", index, member, content, "logprobs", nil, "finish_reason", end}
+	}
+	return object{"text", content, "index", index, "logprobs", nil, "finish_reason", end}
+}
+
+// body returns what a JSON answer or a chunk puts around its choices.
+func (c *completion) body(usage any, choices ...object) object {
+	return object{
+		"id", c.id, "object", c.object, "created", c.created, "model", c.Model, "system_fingerprint", "fp_demo",
+		"choices", append([]object{}, choices...), "usage", usage,
+	}
+}
+
+// usage returns the vendor's account of the tokens; absent when none is to be given.
+func (c *completion) usage() any {
+	if c.rehearsal.noUsage {
+		return absent
+	}
+	cached := 0
+	if c.rehearsal.cached {
+		cached = c.prompt
+	}
+	return object{
+		"prompt_tokens", c.prompt, "completion_tokens", c.output, "total_tokens", c.prompt + c.output,
+		"prompt_tokens_details", object{"cached_tokens", cached, "audio_tokens", 0},
+		"completion_tokens_details", object{"reasoning_tokens", 0, "audio_tokens", 0, "accepted_prediction_tokens", 0, "rejected_prediction_tokens", 0},
+	}
+}

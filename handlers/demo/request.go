@@ -1,0 +1,247 @@
+package demo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// request is the part of a request that is read, with the fields of all endpoints.
+type request struct {
+	Model    string    `json:"model"`
+	Messages []message `json:"messages"`
+	System   content   `json:"system"`
+	Prompt   list      `json:"prompt"`
+
+	MaxTokens           *int     `json:"max_tokens"`
+	MaxCompletionTokens *int     `json:"max_completion_tokens"` // goes before max_tokens
+	Stop                list     `json:"stop"`
+	StopSequences       []string `json:"stop_sequences"`
+	N                   *int     `json:"n"`
+	BestOf              *int     `json:"best_of"`
+	Echo                bool     `json:"echo"`
+
+	Tools      []toolRequest `json:"tools"`
+	ToolChoice toolChoice    `json:"tool_choice"`
+	Thinking   struct {
+		Type string `json:"type"`
+	} `json:"thinking"`
+	CacheControl *cacheControl `json:"cache_control"`
+
+	Stream        bool `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+// message is one turn of a conversation.
+type message struct {
+	Role    string  `json:"role"`
+	Content content `json:"content"`
+}
+
+// block is one block of a message: the fields that matter here, of all kinds of
+// block.
+type block struct {
+	Type         string        `json:"type"`
+	Text         string        `json:"text"`
+	CacheControl *cacheControl `json:"cache_control"`
+
+	// Result is what a tool_result holds. It stays raw, because a type that
+	// contains itself would be scanned once more for each level of nesting.
+	Result json.RawMessage `json:"content"`
+}
+
+// cacheControl asks that the text up to here be kept.
+type cacheControl struct {
+	TTL string `json:"ttl"` // 5m, also when absent, or 1h
+}
+
+// content is what a message holds: a string, or an array of blocks.
+type content []block
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *content) UnmarshalJSON(data []byte) (err error) {
+	*c, err = oneOrMany(data, func(s string) block { return block{Type: "text", Text: s} })
+	return err
+}
+
+// list is a string or an array of strings.
+type list []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *list) UnmarshalJSON(data []byte) (err error) {
+	*l, err = oneOrMany(data, func(s string) string { return s })
+	return err
+}
+
+// oneOrMany decodes what the dialects write either as a string, which one turns
+// into an item, or as an array of items. Absent and null are no items.
+func oneOrMany[T any](data []byte, one func(string) T) ([]T, error) {
+	switch {
+	case len(data) == 0 || data[0] == 'n':
+		return nil, nil
+	case data[0] == '"':
+		var s string
+		err := json.Unmarshal(data, &s)
+		return []T{one(s)}, err
+	}
+	many := []T{}
+	err := json.Unmarshal(data, &many)
+	return many, err
+}
+
+// text is the text of all blocks of text.
+func (c content) text() string {
+	var texts []string
+	for _, b := range c {
+		if b.Type == "text" && b.Text != "" {
+			texts = append(texts, b.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// resultText is the text of a tool_result; what is not text is passed over.
+func (b block) resultText() string {
+	var c content
+	if json.Unmarshal(b.Result, &c) != nil {
+		return ""
+	}
+	return c.text()
+}
+
+// result is what a tool has answered, if the message holds that.
+func (m message) result() (text string, found bool) {
+	if m.Role == "tool" {
+		return m.Content.text(), true
+	}
+	var texts []string
+	for _, b := range m.Content {
+		if b.Type == "tool_result" {
+			texts = append(texts, b.resultText())
+		}
+	}
+	return strings.Join(texts, "\n"), texts != nil
+}
+
+// asked is the last text that a user wrote.
+func (q *request) asked() string {
+	for _, m := range slices.Backward(q.Messages) {
+		if text := m.Content.text(); m.Role == "user" && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// answer reads a request and decides on an answer. Every error is a *refusal.
+func (e endpoint) answer(body []byte) (*answer, error) {
+	q := new(request)
+	if err := json.Unmarshal(body, q); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+			return nil, invalid(wrong.Field, "%s: a value of kind %s does not fit here.", wrong.Field, wrong.Value)
+		}
+		return nil, invalid("", "The body is not the JSON object expected here: %v.", err)
+	}
+	if q.Model == "" {
+		return nil, missing("model")
+	}
+	texts := []string(q.Prompt)
+	if e.roles != nil {
+		if err := e.checkMessages(q.Messages); err != nil {
+			return nil, err
+		}
+		texts = []string{q.asked()}
+	} else if len(q.Prompt) == 0 {
+		return nil, missing("prompt")
+	}
+	for param, stops := range map[string][]string{"stop": q.Stop, "stop_sequences": q.StopSequences} {
+		if at := slices.Index(stops, ""); at >= 0 { // every text contains it
+			return nil, invalid(fmt.Sprintf("%s.%d", param, at), "%s: a stop sequence must not be empty.", param)
+		}
+	}
+	r, err := rehearse(strings.Join(texts, "\n"))
+	if err != nil {
+		return nil, err
+	}
+	a, err := e.compose(q, r)
+	if err != nil {
+		return nil, err
+	}
+	a.rehearsal = r
+	return a, nil
+}
+
+func (e endpoint) checkMessages(messages []message) error {
+	if len(messages) == 0 {
+		return missing("messages")
+	}
+	for i, m := range messages {
+		if !slices.Contains(e.roles, m.Role) {
+			return invalid(fmt.Sprintf("messages.%d.role", i), "messages.%d.role: must be one of %q.", i, e.roles)
+		}
+		if isCall := e.dialect == completionsDialect && m.Role == "assistant"; m.Content == nil && !isCall {
+			return missing(fmt.Sprintf("messages.%d.content", i))
+		}
+	}
+	return nil
+}
+
+// limit is the limit on tokens that a request sets, or the greatest there is.
+func (q *request) limit(least int) (int, error) {
+	limit := maxSpeech
+	for _, set := range []struct {
+		param string
+		to    *int
+	}{{"max_tokens", q.MaxTokens}, {"max_completion_tokens", q.MaxCompletionTokens}} {
+		if set.to == nil {
+			continue
+		}
+		if limit = *set.to; limit < least {
+			return 0, invalid(set.param, "%s: must be at least %d.", set.param, least)
+		}
+	}
+	return limit, nil
+}
+
+// input is the input in tokens, its kinds disjoint as messages report them.
+type input struct {
+	fresh, cached5m, cached1h int
+}
+
+func (in input) total() int { return in.fresh + in.cached5m + in.cached1h }
+
+// keep moves the tokens so far to the cache where c asks for it.
+func (in *input) keep(c *cacheControl) {
+	switch {
+	case c == nil:
+		return
+	case c.TTL == "1h":
+		in.cached1h += in.fresh
+	default:
+		in.cached5m += in.fresh
+	}
+	in.fresh = 0
+}
+
+// input counts tools, system and messages, in the order in which a cache holds
+// them.
+func (q *request) input() (in input) {
+	for _, t := range q.Tools {
+		for _, text := range []string{t.Name, t.Description, string(t.InputSchema), t.Function.Name, t.Function.Description, string(t.Function.Parameters)} {
+			in.fresh += tokens(text)
+		}
+		in.keep(t.CacheControl)
+	}
+	for _, m := range append([]message{{Content: q.System}}, q.Messages...) {
+		for _, b := range m.Content {
+			in.fresh += tokens(b.Text) + tokens(b.resultText())
+			in.keep(b.CacheControl)
+		}
+	}
+	in.keep(q.CacheControl)
+	return in
+}

@@ -1,0 +1,293 @@
+package demo
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// object is a JSON object in the order of its members: names and values in turn. A
+// member that is absent is left out.
+type object []any
+
+// absent is the value of a member that is left out.
+var absent = struct{ absent bool }{}
+
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for i := 0; i < len(o); i += 2 {
+		if o[i+1] == absent {
+			continue
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, encode(o[i])...), ':'), encode(o[i+1])...)
+	}
+	return append(text, '}'), nil
+}
+
+// encode writes v as the vendors do: compact, and without escaping for HTML.
+func encode(v any) []byte {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // only types of this package come here, and they can be encoded
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// newID returns a fresh id that begins with prefix.
+func newID(prefix string) string { return prefix + rand.Text() }
+
+// statusOverloaded is one vendor's status for an overloaded service.
+const statusOverloaded = 529
+
+// refusal is an error as a vendor answers it.
+type refusal struct {
+	status  int
+	param   string // path of the field at fault, if one is
+	message string
+}
+
+// Error implements error.
+func (f *refusal) Error() string { return f.message }
+
+// invalid is the refusal of a request whose field param is wrong.
+func invalid(param, format string, args ...any) *refusal {
+	return &refusal{status: http.StatusBadRequest, param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// missing is the refusal of a request without the field param.
+func missing(param string) *refusal { return invalid(param, "%s: this field is required.", param) }
+
+// kinds is how the dialects name an error of a status, and its message where a
+// rehearsal asks for it.
+var kinds = map[int]struct{ messages, completions, code, message string }{
+	http.StatusBadRequest:            {"invalid_request_error", "invalid_request_error", "", ""},
+	http.StatusUnauthorized:          {"authentication_error", "authentication_error", "invalid_api_key", "The API key is not valid."},
+	http.StatusMethodNotAllowed:      {"invalid_request_error", "invalid_request_error", "method_not_allowed", ""},
+	http.StatusRequestEntityTooLarge: {"request_too_large", "invalid_request_error", "request_too_large", ""},
+	http.StatusTooManyRequests:       {"rate_limit_error", "rate_limit_error", "rate_limit_exceeded", "The rate limit is reached. Try again in 1s."},
+	http.StatusInternalServerError:   {"api_error", "server_error", "", "The server had an error while processing the request."},
+	statusOverloaded:                 {"overloaded_error", "server_error", "overloaded", "The engine is overloaded. Try again later."},
+}
+
+// rehearsed is the refusal that a rehearsal of status asks for.
+func rehearsed(status int) *refusal { return &refusal{status: status, message: kinds[status].message} }
+
+// dialect is what differs between the vendors in every answer.
+type dialect struct {
+	idHeader   string // header that carries the vendor's id of a request
+	errorEvent string // name of the event that carries an error
+	errorBody  func(f *refusal, requestID string) object
+}
+
+var messagesDialect = &dialect{
+	idHeader:   "Request-Id",
+	errorEvent: "error",
+	errorBody: func(f *refusal, requestID string) object {
+		return object{"type", "error", "error", object{"type", kinds[f.status].messages, "message", f.message}, "request_id", requestID}
+	},
+}
+
+var completionsDialect = &dialect{
+	idHeader: "X-Request-Id",
+	errorBody: func(f *refusal, _ string) object {
+		kind := kinds[f.status]
+		return object{"error", object{"message", f.message, "type", kind.completions, "param", orNull(f.param), "code", orNull(kind.code)}}
+	},
+}
+
+// orNull is null for an empty text.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+// answer is what an endpoint decided to say: the whole as one value, or events.
+type answer struct {
+	rehearsal rehearsal
+	whole     any           // the JSON answer
+	events    func(*sender) // sends the answer as a stream instead; nil for JSON
+	pieces    int           // how many pieces events sends
+}
+
+// sender sends one answer, and rehearses what the prompt asked for. As a stream, it
+// keeps its first error and does nothing from then on.
+type sender struct {
+	ctx       context.Context
+	w         http.ResponseWriter
+	dialect   *dialect
+	pace      time.Duration
+	rehearsal rehearsal
+
+	turn, said int // the piece after which the stream fails as rehearsed; pieces sent
+	over       bool
+	err        error
+}
+
+// turnAfter is the number of pieces after which a stream fails as rehearsed. A
+// shorter stream fails after its last piece.
+const turnAfter = 3
+
+// badGateway is a page as proxies send it.
+const badGateway = `<html>
+<head><title>502 Bad Gateway</title></head>
+<body><h1>502 Bad Gateway</h1></body>
+</html>
+`
+
+// give sends a. The error is that of a client that left before the first byte. If a
+// client leaves later, give aborts the handler as reverse_proxy does, so that an
+// incomplete answer never looks complete.
+func (s *sender) give(a *answer) error {
+	r := a.rehearsal
+	s.rehearsal, s.turn = r, min(turnAfter, a.pieces)
+	if err := wait(s.ctx, r.slow); err != nil {
+		return gone(err)
+	}
+	switch {
+	case r.status != 0:
+		s.refuse(rehearsed(r.status))
+	case r.html:
+		s.send(http.StatusBadGateway, "text/html; charset=utf-8", []byte(badGateway))
+	case r.empty:
+		s.send(http.StatusOK, "", nil)
+	case a.events == nil:
+		s.w.Header().Set(s.dialect.idHeader, newID("req_"))
+		s.sendWhole(encode(a.whole))
+	default:
+		s.w.Header().Set(s.dialect.idHeader, newID("req_"))
+		s.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		s.w.Header().Set("Cache-Control", "no-cache")
+		s.w.WriteHeader(http.StatusOK)
+		if a.events(s); s.err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	return nil
+}
+
+// sendWhole sends a JSON answer.
+func (s *sender) sendWhole(body []byte) {
+	if s.rehearsal.gzip {
+		s.w.Header().Set("Content-Encoding", "gzip")
+		var buf bytes.Buffer
+		z := gzip.NewWriter(&buf)
+		_, _ = z.Write(body) // a bytes.Buffer takes everything
+		z.Close()
+		body = buf.Bytes()
+	}
+	if s.rehearsal.breakOff {
+		s.w.Header().Set("Content-Type", "application/json")
+		s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = s.w.Write(body[:len(body)/2])
+		http.NewResponseController(s.w).Flush() // or the half would stay in the server's buffer
+		panic(http.ErrAbortHandler)
+	}
+	s.send(http.StatusOK, "application/json", body)
+}
+
+// refuse answers f in the dialect.
+func (s *sender) refuse(f *refusal) {
+	id := newID("req_")
+	s.w.Header().Set(s.dialect.idHeader, id)
+	if f.status == http.StatusTooManyRequests {
+		s.w.Header().Set("Retry-After", "1")
+	}
+	s.send(f.status, "application/json", encode(s.dialect.errorBody(f, id)))
+}
+
+// send writes a whole body.
+func (s *sender) send(status int, contentType string, body []byte) {
+	if contentType != "" {
+		s.w.Header().Set("Content-Type", contentType)
+	}
+	s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	s.w.WriteHeader(status)
+	if _, err := s.w.Write(body); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// piece sends an event that carries a piece of the answer, then pauses. After the
+// piece of the turn it does what was asked for the middle of a stream.
+func (s *sender) piece(name string, data any) {
+	s.event(name, data)
+	if s.over {
+		return
+	}
+	if s.said++; s.said == s.turn {
+		s.fail(wait(s.ctx, s.rehearsal.stall))
+		if s.rehearsal.breakOff {
+			panic(http.ErrAbortHandler)
+		}
+		if s.rehearsal.fail {
+			f := rehearsed(statusOverloaded)
+			s.event(s.dialect.errorEvent, s.dialect.errorBody(f, s.w.Header().Get(s.dialect.idHeader)))
+			s.over = true
+		}
+	}
+	s.fail(wait(s.ctx, s.pace))
+}
+
+// event sends one event and flushes it. Without a name it has data only.
+func (s *sender) event(name string, data any) { s.write(name, encode(data)) }
+
+// write sends an event whose data is encoded.
+func (s *sender) write(name string, data []byte) {
+	if s.over {
+		return
+	}
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	if _, err := fmt.Fprintf(s.w, "%sdata: %s\n\n", name, data); err != nil {
+		s.fail(err)
+		return
+	}
+	// A writer that cannot flush delivers everything at the end.
+	if err := http.NewResponseController(s.w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+		s.fail(err)
+	}
+}
+
+// fail ends the stream if err is an error.
+func (s *sender) fail(err error) {
+	if err != nil && !s.over {
+		s.over, s.err = true, err
+	}
+}
+
+// gone is the error of a client that left before the first byte: status 499, as
+// reverse_proxy reports it.
+func gone(err error) error { return caddyhttp.Error(499, err) }
+
+// wait returns after d, or with an error as soon as ctx is done.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,82 @@
+package gatetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+)
+
+// Password is one that users of tests have.
+const Password = "correct horse battery staple"
+
+// Login tries a password and returns the header with the cookie of the session, or ""
+// if there is none.
+func (g *Gate) Login(t testing.TB, name, password string) (cookie string) {
+	t.Helper()
+	answer := g.Do(t, http.MethodPost, "/api/user/login", "Content-Type: application/json", fmt.Sprintf(`{"username":%q,"password":%q}`, name, password))
+	crumb, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	if crumb == "" {
+		return ""
+	}
+	return "Cookie: " + crumb
+}
+
+// Post sends JSON with the cookie of a session, which must succeed. It returns the data
+// and the cookie that holds from then on.
+func (g *Gate) Post(t testing.TB, cookie, path, body string) (data map[string]any, renewed string) {
+	t.Helper()
+	answer := g.Do(t, http.MethodPost, path, cookie+"\nContent-Type: application/json", body)
+	var e struct{ Data map[string]any }
+	if err := json.Unmarshal([]byte(answer.Body), &e); err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, answer.Status, answer.Body)
+	}
+	if crumb, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";"); crumb != "" {
+		cookie = "Cookie: " + crumb
+	}
+	return e.Data, cookie
+}
+
+// Authenticator is an app that makes codes. Its first is as old as a code may be;
+// so it has three that are good at once, one after another, and a test waits only
+// when the oldest would not be good for long.
+type Authenticator struct {
+	seed string
+	at   time.Time
+}
+
+// codeStep is for how long an authenticator shows a code. One is taken that is a
+// step early or late.
+const codeStep = 30 * time.Second
+
+// newAuthenticator returns one whose first code is good for some seconds.
+func newAuthenticator(seed string) *Authenticator {
+	const soon = 5 * time.Second
+	return &Authenticator{seed, time.Now().Add(soon - codeStep)}
+}
+
+// Code returns the body of a request with a code that was not used before.
+func (a *Authenticator) Code(t testing.TB) string {
+	t.Helper()
+	code, err := totp.GenerateCode(a.seed, a.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(time.Until(a.at.Truncate(codeStep).Add(-codeStep)))
+	a.at = a.at.Add(codeStep)
+	return fmt.Sprintf(`{"code":%q}`, code)
+}
+
+// Enrol gives a user an authenticator app.
+func (g *Gate) Enrol(t testing.TB, cookie string) (app *Authenticator, renewed string) {
+	t.Helper()
+	data, cookie := g.Post(t, cookie, "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, Password))
+	seed, _ := data["secret"].(string)
+	app = newAuthenticator(seed)
+	_, cookie = g.Post(t, cookie, "/api/user/2fa/enable", app.Code(t))
+	return app, cookie
+}
