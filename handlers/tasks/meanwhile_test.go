@@ -18,30 +18,34 @@ func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, meanwhile := range map[string]func(key gatetest.Key, task string){
-		"nothing": func(gatetest.Key, string) {},
-		"the key is revoked": func(key gatetest.Key, _ string) {
+	for _, c := range []struct {
+		name      string
+		meanwhile func(key gatetest.Key, task string)
+	}{
+		{"nothing", func(gatetest.Key, string) {}},
+		{"the key is revoked", func(key gatetest.Key, _ string) {
 			w.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/revoke", nil, nil)
-		},
-		"the user is disabled": func(key gatetest.Key, _ string) {
+		}},
+		{"the user is disabled", func(key gatetest.Key, _ string) {
 			w.MustAdmin(t, http.MethodPost, "/modelgate/users/"+key.UserID+"/disable", nil, nil)
-		},
-		"the wallet is emptied": func(key gatetest.Key, _ string) {
+		}},
+		{"the wallet is emptied", func(key gatetest.Key, _ string) {
 			if status, body := w.Admin(t, http.MethodPost, "/modelgate/wallets/"+key.UserID+"/debit", map[string]any{"amount": "100", "reason": "a test"}); status == http.StatusOK {
 				t.Errorf("what is held was debited: %s", body)
 			}
-		},
-		"a price is added": func(gatetest.Key, string) { reload("price video-e-1 {\nsecond 5\n}") },
-		"a cancellation is not confirmed": func(key gatetest.Key, task string) {
+		}},
+		{"a cancellation is not confirmed", func(key gatetest.Key, task string) {
 			if got := w.post(t, key, tasksPath+"/"+task+"/cancel", ""); got.Status != http.StatusConflict {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}
-		},
+		}},
+		// The last one: the tasks of later rows would be submitted at the new price.
+		{"a price is added", func(gatetest.Key, string) { reload("price video-e-1 {\nsecond 5\n}") }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			key := w.rich(t)
 			task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-			meanwhile(key, task)
+			c.meanwhile(key, task)
 			w.studio.tells(task, made("https://cdn.example/v.mp4"))
 			for range 3 {
 				w.notify(t, task)

@@ -341,7 +341,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	before := f.keys("activity")
+	before := f.keys("audit")
 	for i, p := range []Preference{SubscriptionFirst, SubscriptionFirst, WalletOnly, WalletOnly, WalletOnly} {
 		f.must(f.SetPreference(t.Context(), f.user, p))
 		want := before

@@ -283,9 +283,13 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 		}
 	}
 	p := claude()
-	for name, ask := range map[string]Ask{"audio": {Audio: true}, "images": {ImageOut: true}} {
-		if _, refused := p.Bounds(ask); refused == nil || refused.Code != fault.UnpricedOption || refused.Param != "modalities" {
-			t.Errorf("%s was answered %v", name, refused)
+	for param, ask := range map[string]Ask{
+		"messages":   {Audio: true},
+		"audio":      {Audio: true, AudioParam: "audio"},
+		"modalities": {ImageOut: true},
+	} {
+		if _, refused := p.Bounds(ask); refused == nil || refused.Code != fault.UnpricedOption || refused.Param != param {
+			t.Errorf("%s was answered %v", param, refused)
 		}
 	}
 	if _, refused := p.Bounds(Ask{Image: true, Tiers: []Option{{"service_tier", "standard_only"}, {"speed", "standard"}}, Geo: Option{"inference_geo", "global"}}); refused != nil {
