@@ -5,7 +5,7 @@ package cli
 var commands = []command{
 	{use: "user", short: "Users", subcommands: []command{
 		{
-			use: "create <name>", short: "Creates a user; with a password he can log in",
+			use: "create <name>", short: "Creates a user, who can log in if a password is given",
 			request: "POST /modelgate/users", edit: addPassword, print: printUsers,
 			flags: []flag{
 				{name: "password-file", value: "", help: "Read the password from this file: its first line", local: true},
@@ -25,12 +25,12 @@ var commands = []command{
 		{use: "disable <user>", short: "Shuts a user out, with all keys and the access token, from the next request on", request: "POST /modelgate/users/{user}/disable", print: printUsers},
 		{use: "reset-password <user>", short: "Makes a one-time code by which a user sets a new password, and shows it, this once", request: "POST /modelgate/users/{user}/reset-password", print: printResetCode},
 		{
-			use: "reset-2fa <user>", short: "Takes the authenticator app, the backup codes and the passkeys of a user away, and the count of his failures",
+			use: "reset-2fa <user>", short: "Removes the authenticator app, the backup codes and the passkeys of a user, and the count of failures",
 			request: "DELETE /modelgate/users/{user}/factors", print: says("user", "has no second factor now"),
-			question: "Take all second factors of {user} away? Whoever has his password then gets in.",
+			question: "Remove all second factors of {user}? The password alone is then enough to log in.",
 		},
 		{
-			use: "unblock <user>", short: "Forgives the failures of a user, by which codes, log-ins and the password are held up, and what he has changed today",
+			use: "unblock <user>", short: "Clears the counts of a user that delay log-ins, codes and the password, and the count of today's changes",
 			request: "POST /modelgate/users/{user}/unblock", print: says("user", "may try again; a password and factors stay as they are"),
 		},
 		{use: "sign-out <user>", short: "Ends all sessions of a user; an access token is ended by token --revoke", request: "POST /modelgate/users/{user}/sign-out", print: says("user", "is signed out everywhere")},
@@ -87,7 +87,7 @@ var commands = []command{
 	{use: "subscription", short: "Plans that users have", subcommands: []command{
 		{use: "list", short: "Lists subscriptions", request: "GET /modelgate/subscriptions", print: printSubscriptions, flags: []flag{{name: "user", value: "", help: "Only those of this user"}}},
 		{
-			use: "grant <user> <plan>", short: "Gives a user a plan without charging him",
+			use: "grant <user> <plan>", short: "Gives a user a plan without a charge",
 			request: "POST /modelgate/subscriptions", edit: numberPlan, print: both(printReplayed, printSubscriptions), flags: []flag{reasonFlag("audit log"), idempotencyKey},
 		},
 		{

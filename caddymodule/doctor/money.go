@@ -65,7 +65,7 @@ func checkPayments(config any) []Finding {
 	}
 	if slices.Contains(names, "demo") {
 		findings = append(findings, Finding{
-			"warning", "apps.modelgate.payments", "the demo payment service lets every user fill his wallet without paying",
+			"warning", "apps.modelgate.payments", "the demo payment service lets every user fill the wallet without paying",
 			"take payment demo out before people use this gateway",
 		})
 	}

@@ -26,7 +26,7 @@ const guarded = `
 
 const secretWord = "correct horse battery staple"
 
-// login registers a user and returns the cookie of his session.
+// login registers a user and returns the cookie of the session.
 func login(t *testing.T, g *gatetest.Gate, name string) (cookie string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"username":%q,"password":%q}`, name, secretWord)

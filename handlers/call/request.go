@@ -112,7 +112,7 @@ const (
 )
 
 // askForUsage has a completions stream report its usage where the caller has not
-// said whether it should, and where he has said no to what has a price: it would
+// said whether it should, and where the caller has said no to what has a price: it would
 // be billed by an estimate of what can be seen of it, which leaves out what the
 // model thinks and what it was shown. Everything else of the body stays byte for byte.
 func (q *request) askForUsage(b *body, priced bool) {

@@ -45,7 +45,7 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 		a.mu.Unlock()
 		for range 3 {
 			if _, err := a.Write([]byte("more")); err != nil || c.cause() != nil {
-				t.Fatalf("while the caller took his time: %v, %v", err, c.cause())
+				t.Fatalf("while the caller read slowly: %v, %v", err, c.cause())
 			}
 			time.Sleep(idle - time.Second) // the backend takes its time, too
 			if c.cause() != nil {

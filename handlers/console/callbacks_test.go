@@ -89,7 +89,7 @@ func TestCallbacksAreSeenAndSentAgain(t *testing.T) {
 	b.refused(t, "POST", "/api/callback/deliveries/evt_0/redeliver", "", 404, "NOT_FOUND")
 	b.refused(t, "POST", "/api/callback/deliveries/"+id+"/redeliver", `{"url":"https://else.example"}`, 400, "INVALID_PARAMETER")
 
-	// A key that is revoked is still his, and where its callbacks went.
+	// A revoked key still belongs to the user, and so do its callbacks.
 	b.does(t, "DELETE", "/api/token/"+key.ID, "")
 	seen := func(b *browser, query string) (list page[seenDelivery]) {
 		into(t, b.does(t, "GET", "/api/callback/deliveries/"+query, ""), &list)

@@ -111,7 +111,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	b.refused(t, "POST", finish, answer, 403, "VERIFICATION_FAILED")
 }
 
-// TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer: he has no factor, and the
+// TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer: that caller has no factor, and the
 // answer is worth a lasting credential.
 func TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer(t *testing.T) {
 	g := start(t)

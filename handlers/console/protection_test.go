@@ -81,7 +81,7 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 	b.does(t, "POST", "/api/subscription/wallet/renew", `{"subscription_id":1,"idempotency_key":"longer"}`)
 }
 
-// refusable is a body with which a route that lets its caller in refuses him for
+// refusable is a body with which a route that lets its caller in refuses the request for
 // another reason, where success would end what the test stands on.
 func refusable(row console.Row, body string) string {
 	switch row.Path {

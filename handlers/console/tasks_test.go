@@ -58,9 +58,9 @@ func TestATaskIsComposedSeenAndPaidFor(t *testing.T) {
 		}
 	}
 
-	// The key behind is none of his, and opens nothing.
+	// The hidden key is not among the user's keys, and opens nothing.
 	if keys := get[page[struct{}]](t, a, "/api/token/"); keys.Total != 0 {
-		t.Errorf("he has %d keys", keys.Total)
+		t.Errorf("the user has %d keys", keys.Total)
 	}
 	for _, method := range []string{"GET", "DELETE"} {
 		answer, _ := a.ask(t, method, "/api/token/"+made.KeyID, "")
@@ -95,7 +95,7 @@ func TestWhatCannotBeComposedCostsNothing(t *testing.T) {
 		"what the family lacks":    {film("p", `"output":{"duration":7}`), 400, "INVALID_PARAMETER", "output.duration"},
 		"a special address":        {film("p", `"inputs":[{"url":"http://127.0.0.1/a.png"}]`), 400, "INVALID_PARAMETER", "inputs[0].url"},
 		"a long session":           {film("p", `"session_id":"`+strings.Repeat("s", 51)+`"`), 400, "INVALID_PARAMETER", "session_id"},
-		"more than he has":         {film("p", `"output":{"duration":10}`), 402, "INSUFFICIENT_QUOTA", "1.00"},
+		"more than the balance":    {film("p", `"output":{"duration":10}`), 402, "INSUFFICIENT_QUOTA", "1.00"},
 	} {
 		answer, e := a.ask(t, "POST", "/api/task/self/", c.body)
 		refused(t, name, answer, c.status, c.code)
@@ -112,7 +112,7 @@ func TestWhatCannotBeComposedCostsNothing(t *testing.T) {
 	}
 	limit(map[string]any{"budget": "0.40"})
 	answer, e := a.ask(t, "POST", "/api/task/self/", film("p"))
-	refused(t, "more than his budget", answer, 402, "INSUFFICIENT_QUOTA")
+	refused(t, "more than the budget", answer, 402, "INSUFFICIENT_QUOTA")
 	if !strings.Contains(e.Message, "budget of your account has 0.40") {
 		t.Errorf("it says %q", e.Message)
 	}
@@ -130,7 +130,7 @@ func TestWhatCannotBeComposedCostsNothing(t *testing.T) {
 		codes[e.Code]++
 	}
 	if codes["RATE_LIMITED"] == 0 || codes["INSUFFICIENT_QUOTA"] == 0 {
-		t.Errorf("his rate is not held to: %v", codes)
+		t.Errorf("the rate of the user is not applied: %v", codes)
 	}
 }
 

@@ -64,8 +64,8 @@ func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
 	}
 }
 
-// TestWhatIsLongComesBackToNobody: whoever bounds the answers that he reads finds
-// the id of what he pays for, whatever he sent.
+// TestWhatIsLongComesBackToNobody: a caller who bounds the answers finds
+// the id of the task, whatever the request had.
 func TestWhatIsLongComesBackToNobody(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)

@@ -123,7 +123,7 @@ func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
 	limited.check(t, tasksPath, refused)
 }
 
-// TestTheBodiesOfAUserHaveABoundPerMinute, over all of his keys: what is submitted
+// TestTheBodiesOfAUserHaveABoundPerMinute, over all keys of the user: what is submitted
 // and cancelled costs nothing.
 func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 	if testing.Short() {
@@ -214,7 +214,7 @@ func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
 	}
 }
 
-// TestTheListsOfAUserHaveABoundPerMinute, over all of his keys: one by status looks
+// TestTheListsOfAUserHaveABoundPerMinute, over all keys of the user: one by status looks
 // at 5000 tasks, and may have nothing to say.
 func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
 	w := start(t, "")

@@ -261,7 +261,7 @@ func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
 		t.Errorf("logged %v", line)
 	}
 
-	// Who leaves while he waits is answered nothing, and nothing has failed.
+	// A caller who disconnects while waiting gets no answer, and nothing has failed.
 	ctx, leave := context.WithCancel(t.Context())
 	asked := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { time.AfterFunc(100*time.Millisecond, leave) }}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, asked), http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// BenchmarkBuy measures purchases by 64 at once, each of whom waits until his is
+// BenchmarkBuy measures purchases by 64 at once, each of which waits until it is
 // durable. Users come in turn, and buy more than once: how many subscriptions
 // they have in the end is told as subscriptions/user.
 func BenchmarkBuy(b *testing.B) {

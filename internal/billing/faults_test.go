@@ -11,7 +11,7 @@ import (
 )
 
 // operations are all that changes money here, each as somebody would do it again
-// who has not heard what came of it. done are refusals that tell him.
+// who has not heard what came of it. done are refusals that tell the caller.
 var operations = map[string]struct {
 	before func(f *fixture)
 	do     func(f *fixture) error

@@ -161,7 +161,7 @@ func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newTill()
-	for i := range 2 * maxUnpaid { // those that he pays do not count
+	for i := range 2 * maxUnpaid { // paid ones do not count
 		paid := noticeOf(f.mustOpen(p), payments.Paid, 100)
 		paid.Event = "evt_" + strconv.Itoa(i)
 		f.tell(paid, Applied)

@@ -227,7 +227,7 @@ func (h *history) notice(r *rapid.T) {
 	h.hers += o.left() - before - h.borneBack()
 }
 
-// borneBack is what the last transfer gave back to the operator of what he had
+// borneBack is what the last transfer gave back to the operator of what it had
 // borne for ann.
 func (h *history) borneBack() (back money.Amount) {
 	err := h.store.View(h.t.Context(), func(r storage.Reader) error {

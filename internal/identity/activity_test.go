@@ -167,7 +167,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 	expect(t, "on the next day", profile(), "")
 }
 
-// Who looks through his activity for a stranger wants to know from where.
+// A user who looks for an intruder needs the address.
 func TestARefusedProofTellsFromWhere(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

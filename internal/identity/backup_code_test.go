@@ -56,7 +56,7 @@ func TestBackupCodesAreOfOneUser(t *testing.T) {
 	ann, bob := f.comes(t, f.user(t, "ann"), false), f.comes(t, f.user(t, "bob"), false)
 	_, hers := f.withTOTP(t, ann)
 	f.withTOTP(t, bob)
-	expect(t, "her code from him", f.verify(t, bob, hers[0]), fault.VerificationFailed)
+	expect(t, "a code of another user", f.verify(t, bob, hers[0]), fault.VerificationFailed)
 	expect(t, "her code from her", f.verify(t, ann, hers[0]), "")
 }
 

@@ -50,10 +50,10 @@ func TestACeremonyIsAnsweredOnceByWhoBeganItForWhatItIs(t *testing.T) {
 
 	// Another user, though by the same credential.
 	bob := f.comes(t, f.user(t, "bob"), false)
-	his, _ := f.withPasskey(t, bob)
+	bobs, _ := f.withPasskey(t, bob)
 	mixed := &Account{UserID: bob.UserID, UserName: "bob", Credential: ann.Credential, Session: true}
 	options = f.asked(t, ann)
-	expect(t, "another user by the same credential", f.answers(t, mixed, his.get(t, options)), fault.PasskeyNotCompleted)
+	expect(t, "another user by the same credential", f.answers(t, mixed, bobs.get(t, options)), fault.PasskeyNotCompleted)
 
 	// Another browser, or none.
 	options, _, err = f.BeginPasskeyLogin(ctx, here)

@@ -222,7 +222,7 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 }
 
 // Whoever has a password and a session, but not the factor that was set up since,
-// must not end beside it what he had begun before.
+// must not end beside it what the user had begun before.
 func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(f fixture, a *Account) (finish func() error){
@@ -272,7 +272,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 			t.Errorf("%s: %v, which does not say why", what, err)
 		}
 		if due := f.due(t, user); len(due) != 1 {
-			t.Errorf("%s: he has %v now", what, due)
+			t.Errorf("%s: the user has %v now", what, due)
 		}
 		expect(t, what+", verified by a proof from before", f.Fresh(t.Context(), thief), fault.VerificationRequired)
 
@@ -309,7 +309,7 @@ func TestOfManyFirstFactorsAtOnceThereIsOne(t *testing.T) {
 		t.Errorf("%v", ended)
 	}
 	if due := f.due(t, user); len(due) != 1 {
-		t.Errorf("he has %v", due)
+		t.Errorf("the user has %v", due)
 	}
 }
 
@@ -326,7 +326,7 @@ func (f fixture) due(t testing.TB, user User) (due []string) {
 	return due
 }
 
-// takeFactors takes the factors of a user away as he himself does: the epoch of
+// takeFactors removes the factors of a user as the user does: the epoch of
 // what was proven stays.
 func (f fixture) takeFactors(t testing.TB, user User) {
 	t.Helper()

@@ -43,8 +43,8 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 	if first.UserID != ann.UserID || first.UserName != "ann" || !strings.HasPrefix(first.KeyID, "key_") || first.OwnerLimits != (Limits{}) || first.OperatorLimits != (Limits{}) || !first.MayUse("whatever") {
 		t.Errorf("%+v", first)
 	}
-	if his := must(f.Composer(ctx, bob))(t); his.KeyID == first.KeyID || his.UserID != bob.UserID {
-		t.Errorf("two users have one hidden key: %+v", his)
+	if bobs := must(f.Composer(ctx, bob))(t); bobs.KeyID == first.KeyID || bobs.UserID != bob.UserID {
+		t.Errorf("two users have one hidden key: %+v", bobs)
 	}
 	if again := must(f.reopened(t).Composer(ctx, ann))(t); again.KeyID != first.KeyID {
 		t.Errorf("after a restart it is %s", again.KeyID)

@@ -37,14 +37,14 @@ func TestAKeyOfSomebodyElseIsNotThere(t *testing.T) {
 		"callback secret": func(id string) error { return third(f.RenewCallbackSecret(ctx, bob, id)) },
 	} {
 		noHash := "key_0000000000000000"
-		his, none := op(anns.ID), op(noHash)
-		refusedAs(t, what, his, fault.NotFound)
-		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", his), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), noHash, "ID"); a != b {
+		bobs, none := op(anns.ID), op(noHash)
+		refusedAs(t, what, bobs, fault.NotFound)
+		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", bobs), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), noHash, "ID"); a != b {
 			t.Errorf("%s: another's %s, nobody's %s", what, a, b)
 		}
 	}
 	if list := must(f.OwnKeys(ctx, bob))(t); len(list) != 0 {
-		t.Errorf("he sees %+v", list)
+		t.Errorf("the user sees %+v", list)
 	}
 	if key := must(f.OwnKey(ctx, ann, anns.ID))(t); key.Name != "laptop" || key.Hint != anns.Hint || key.Revoked != 0 || key.CallbackSecretCreated != 0 {
 		t.Errorf("it was changed: %+v", key)

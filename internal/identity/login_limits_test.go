@@ -46,7 +46,7 @@ func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	}
 	expect(t, "another user, who was not forgiven", byProof(theirs, goodPassword), fault.TooManyAttempts)
 	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
-		t.Errorf("his factors are %+v, %v", has, err)
+		t.Errorf("the factors are %+v, %v", has, err)
 	}
 	events, _, err := f.Audit.Activity(ctx, a.UserID, 0, 100)
 	if err != nil {

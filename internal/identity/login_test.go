@@ -345,5 +345,5 @@ func TestAPasswordThatChangesWhileItIsCheckedDoesNotLogIn(t *testing.T) {
 		t.Error(err)
 	}
 	close(changed)
-	refusedAs(t, "a log-in by a password that is not his any more", <-outcome, fault.NotLoggedIn)
+	refusedAs(t, "a log-in by a password that has been changed", <-outcome, fault.NotLoggedIn)
 }

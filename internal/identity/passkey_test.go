@@ -60,14 +60,14 @@ func TestACredentialIDIsOfOneUser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann, bob := f.comes(t, f.user(t, "ann"), false), f.comes(t, f.user(t, "bob"), false)
-	hers, _ := f.withPasskey(t, ann)
+	anns, _ := f.withPasskey(t, ann)
 	copied := newDevice()
-	copied.cred.ID = hers.cred.ID
+	copied.cred.ID = anns.cred.ID
 	for what, a := range map[string]*Account{"another user": bob, "the same user": ann} {
 		err := f.makes(t, a, copied.create(t, f.askForPasskeyOf(t, a, "")))
 		expect(t, "a credential id that is taken, by "+what, err, fault.VerificationFailed)
 	}
-	if login, err := f.entering(t, hers); err != nil || login.Account.UserID != ann.UserID {
+	if login, err := f.entering(t, anns); err != nil || login.Account.UserID != ann.UserID {
 		t.Errorf("%+v, %v", login, err)
 	}
 }
@@ -76,10 +76,10 @@ func TestRemovingAPasskey(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann, bob := f.comes(t, f.user(t, "ann"), false), f.comes(t, f.user(t, "bob"), false)
-	hers, passkey := f.withPasskey(t, ann)
-	his, _ := f.withPasskey(t, bob)
+	anns, passkey := f.withPasskey(t, ann)
+	bobs, _ := f.withPasskey(t, bob)
 	expect(t, "without a verification", second(f.RemovePasskey(t.Context(), ann, passkey.ID)), fault.VerificationRequired)
-	for a, v := range map[*Account]*device{ann: hers, bob: his} {
+	for a, v := range map[*Account]*device{ann: anns, bob: bobs} {
 		expect(t, "answered", f.answered(t, a, v), "")
 		expect(t, "verified", f.verifyByPasskey(t, a), "")
 	}
@@ -91,13 +91,13 @@ func TestRemovingAPasskey(t *testing.T) {
 	}
 	ann.goesOn(renewed)
 	if gone := second(f.RemovePasskey(t.Context(), bob, passkey.ID)); gone == nil || gone.Error() != ofAnother.Error() {
-		t.Errorf("not his and not there read differently: %v, %v", ofAnother, gone)
+		t.Errorf("of another and not there read differently: %v, %v", ofAnother, gone)
 	}
-	_, err = f.entering(t, hers)
+	_, err = f.entering(t, anns)
 	expect(t, "a log-in by what was removed", err, fault.VerificationFailed)
 	_, err = f.BeginPasskeyVerify(t.Context(), here, ann)
 	expect(t, "a verification without a passkey", err, fault.NoFactor)
-	f.registered(t, ann, hers) // its id is free again
+	f.registered(t, ann, anns) // its id is free again
 }
 
 func TestAnAccountHasAtMostTwentyPasskeys(t *testing.T) {

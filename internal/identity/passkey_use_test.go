@@ -64,26 +64,26 @@ func TestAnAnswerOfAnotherPasskeyIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann, bob := f.comes(t, f.user(t, "ann"), false), f.comes(t, f.user(t, "bob"), false)
-	hers, _ := f.withPasskey(t, ann)
-	his, _ := f.withPasskey(t, bob)
+	anns, _ := f.withPasskey(t, ann)
+	bobs, _ := f.withPasskey(t, bob)
 
 	unknown := newDevice()
-	unknown.auth.Options.UserHandle = hers.auth.Options.UserHandle
+	unknown.auth.Options.UserHandle = anns.auth.Options.UserHandle
 	_, ofUnknown := f.entering(t, unknown)
 	expect(t, "a passkey that nobody has", ofUnknown, fault.VerificationFailed)
-	forged := *hers
+	forged := *anns
 	forged.cred.Key = unknown.cred.Key
 	_, ofForged := f.entering(t, &forged)
 	expect(t, "her passkey by another key", ofForged, fault.VerificationFailed)
 	if ofUnknown.Error() != ofForged.Error() {
 		t.Errorf("unknown and wrong read differently: %v, %v", ofUnknown, ofForged)
 	}
-	mixed := *his
-	mixed.auth.Options.UserHandle = hers.auth.Options.UserHandle
+	mixed := *bobs
+	mixed.auth.Options.UserHandle = anns.auth.Options.UserHandle
 	_, err := f.entering(t, &mixed)
-	expect(t, "his passkey under her handle", err, fault.VerificationFailed)
-	expect(t, "his passkey for her verification", f.answered(t, ann, his), fault.VerificationFailed)
-	if err := f.answered(t, ann, hers); err != nil {
+	expect(t, "the passkey of bob under the handle of ann", err, fault.VerificationFailed)
+	expect(t, "the passkey of bob for the verification of ann", f.answered(t, ann, bobs), fault.VerificationFailed)
+	if err := f.answered(t, ann, anns); err != nil {
 		t.Errorf("her own: %v", err)
 	}
 }

@@ -211,7 +211,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		runtime.Gosched()
 	}
 	// All places of unauthenticated callers are taken, those in line too: one who comes now is
-	// turned away at once, and his attempt does not count.
+	// turned away at once, and the attempt does not count.
 	for range 20 {
 		turnedAway(map[string]func() error{
 			"a log-in":       func() error { return f.attempt(t, "ann", goodPassword, testDevice) },
@@ -219,7 +219,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}) },
 		})
 	}
-	// Whoever is logged in finds a place, and it is his turn before theirs.
+	// A user who is logged in finds a place, and comes before them.
 	const known = maxHashes + maxWaiting - maxAnonymous
 	for range known {
 		go func() { proofs <- f.ProvePassword(ctx, ann, goodPassword) }()

@@ -31,9 +31,9 @@ func TestWhatAPasswordMayBe(t *testing.T) {
 		{"the first on the list", "123456789", fault.InvalidParameter},
 		{"two of the list, as the list has them", "123456789\n12345678", ""},
 		{"one character over and over", "zzzzzzzzzzzz", fault.InvalidParameter},
-		{"his name", "marianne", fault.InvalidParameter},
-		{"his name in another case", "MariAnne", fault.InvalidParameter},
-		{"his name and more", "marianne+", ""},
+		{"the user's name", "marianne", fault.InvalidParameter},
+		{"the user's name in another case", "MariAnne", fault.InvalidParameter},
+		{"the user's name and more", "marianne+", ""},
 	} {
 		if refusal := CheckPassword("Marianne", c.password); (refusal == nil) != (c.want == "") || refusal != nil && refusal.Code != c.want {
 			t.Errorf("%s: %v, want %q", c.what, refusal, c.want)
@@ -140,7 +140,7 @@ func TestAnAccountWithoutAPasswordIsSentToAnOperator(t *testing.T) {
 	err = f.ProvePassword(ctx, program, otherPassword)
 	refusedAs(t, "a proof of no password", err, fault.Conflict)
 	if !strings.Contains(err.Error(), "operator") {
-		t.Errorf("he is not told whom to ask: %v", err)
+		t.Errorf("the error does not say whom to ask: %v", err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAPasswordIsProvedAFewTimesOnly(t *testing.T) {
 		refusedAs(t, "the right one", f.ProvePassword(ctx, entry.Account, goodPassword), "")
 	}
 	refusedAs(t, "the right one after too many", f.ProvePassword(ctx, entry.Account, goodPassword), fault.TooManyAttempts)
-	f.open(t, "his session", entry.Secret, true)
+	f.open(t, "the session", entry.Secret, true)
 	refusedAs(t, "a log-in, which is counted apart", f.attempt(t, "ann", goodPassword, testDevice), "")
 	f.clock.pass(15 * time.Minute)
 	refusedAs(t, "the right one 15 minutes later", f.ProvePassword(ctx, entry.Account, goodPassword), "")

@@ -73,8 +73,8 @@ func (f fixture) open(t testing.TB, what string, secret Secret, want bool) {
 	}
 }
 
-// enrolled gives whoever is logged in by entry TOTP. It returns his session's new
-// secret, and what shows his codes from then on: each waits until one is there
+// enrolled gives whoever is logged in by entry TOTP. It returns the session's new
+// secret, and what shows the codes from then on: each waits until one is there
 // that was not used.
 func (f fixture) enrolled(t testing.TB, entry Entry) (renewed Secret, code func() string) {
 	t.Helper()

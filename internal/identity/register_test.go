@@ -31,7 +31,7 @@ func TestWhoRegistersCanLogIn(t *testing.T) {
 		{"no name", "", goodPassword, fault.InvalidParameter, "name"},
 		{"a name that could be an id", "usr_x", goodPassword, fault.InvalidParameter, "name"},
 		{"a weak password", "bob", "password1", fault.InvalidParameter, "password"},
-		{"his name as his password", "bobbobbob", "BobBobBob", fault.InvalidParameter, "password"},
+		{"the name as the password", "bobbobbob", "BobBobBob", fault.InvalidParameter, "password"},
 		{"no password", "bob", "", fault.MissingParameter, "password"},
 	} {
 		_, err := f.Register(ctx, c.name, c.password, testDevice, LoginLimits{})

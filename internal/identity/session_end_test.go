@@ -74,7 +74,7 @@ func TestTheOtherSessionsOrAllAreEndedTogether(t *testing.T) {
 	f.open(t, "a session of somebody else", bobs.Secret, true)
 }
 
-// Else whoever has a token could bury in events what he has done before.
+// Else whoever has a token could hide earlier actions behind many events.
 func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

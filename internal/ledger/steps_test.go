@@ -126,7 +126,7 @@ func (w *world) refund(s step) {
 	})
 }
 
-// clear lets a user off what he owes.
+// clear writes off what a user owes.
 func (w *world) clear(s step) {
 	id := w.id()
 	w.run(func() func() {

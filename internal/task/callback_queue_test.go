@@ -118,7 +118,7 @@ func TestManyKeysOfOneUserDelayNoOther(t *testing.T) {
 		}
 		w.hooks.mu.Unlock()
 		w.told(w.over(bobKey, 1), 100*time.Millisecond)
-		// His own other key waits for its turn, and not for all of theirs.
+		// The user's other key waits for its turn, and not for all of theirs.
 		w.told(w.over(annKey2, 1), attemptTimeout+time.Second)
 	})
 }

@@ -306,7 +306,7 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 	})
 }
 
-// TestACursorThatCannotBeReadIsNoMistakeOfTheCaller: 400 would end his turning of
+// TestACursorThatCannotBeReadIsNoMistakeOfTheCaller: 400 would end the caller's turning of
 // pages for good.
 func TestACursorThatCannotBeReadIsNoMistakeOfTheCaller(t *testing.T) {
 	in(t, func(w *world) {

@@ -87,7 +87,7 @@ func (p *power) Update(ctx context.Context, fn func(storage.Txn) error) error {
 
 func (*power) Close() error { return nil } // the disk outlives the store
 
-// The user of most tests, and his keys.
+// The user of most tests, and the user's keys.
 const (
 	ann     = "user_ann"
 	annKey  = "key_ann1"
