@@ -229,3 +229,23 @@ func TestTheTestsOfTheSecurityRulesExist(t *testing.T) {
 		t.Errorf("%d rules, of which %d have tests", len(rules), tests)
 	}
 }
+
+// TestTheREADMEAndTheGuidesAreShort bounds the length of the README and of the
+// lines of prose. Tables and blocks of code may be wider.
+func TestTheREADMEAndTheGuidesAreShort(t *testing.T) {
+	t.Parallel()
+	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 200 {
+		t.Errorf("the README has %d lines, of at most 200", lines)
+	}
+	for _, file := range filesOf(t, ".md") {
+		if file != "README.md" && !strings.HasPrefix(file, "docs/guide/") {
+			continue
+		}
+		for line := range strings.Lines(fenced.ReplaceAllString(read(t, file), "")) {
+			line = strings.TrimSuffix(line, "\n")
+			if n := len([]rune(line)); n > 100 && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+				t.Errorf("%s: a line has %d columns, of at most 100: %s", file, n, line)
+			}
+		}
+	}
+}

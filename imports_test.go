@@ -292,19 +292,18 @@ func TestExampleAdaptsAsItStands(t *testing.T) {
 	}
 }
 
-func TestCaddyfilesOfTheREADMEAdapt(t *testing.T) {
+func TestCaddyfilesOfTheDocsAdapt(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+	var blocks []string
+	for _, file := range filesOf(t, ".md") {
+		blocks = append(blocks, strings.Split(read(t, file), "```caddyfile\n")[1:]...)
 	}
-	blocks := strings.Split(string(text), "```caddyfile\n")[1:]
-	if len(blocks) < 3 {
-		t.Fatalf("%d Caddyfiles in the README", len(blocks))
+	if len(blocks) < 10 {
+		t.Fatalf("%d Caddyfiles in the documentation", len(blocks))
 	}
 	for i, block := range blocks {
 		caddyfile, _, _ := strings.Cut(block, "```")
-		_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "README.md"})
+		_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("block %d: %v %v\n%s", i+1, err, warnings, caddyfile)
 		}

@@ -177,14 +177,14 @@ func TestEveryPlanIsSoldInTheOrderOfTheCaddyfile(t *testing.T) {
 	}
 }
 
-// TestTheExampleOfTheREADMECostsWhatItSays charges the call that the README
+// TestTheExampleOfTheGuideCostsWhatItSays charges the call that the guide
 // describes at the price above it.
-func TestTheExampleOfTheREADMECostsWhatItSays(t *testing.T) {
+func TestTheExampleOfTheGuideCostsWhatItSays(t *testing.T) {
 	t.Parallel()
 	text := readme(t)
 	_, example, ok := strings.Cut(text, "**The order of application:**")
 	if !ok {
-		t.Fatal("the README has no example")
+		t.Fatal("the guide has no example")
 	}
 	adapted, err := gatetest.Adapt(codeOf(example, "caddyfile")[0])
 	if err != nil {
@@ -209,6 +209,6 @@ func TestTheExampleOfTheREADMECostsWhatItSays(t *testing.T) {
 		Tools: []usage.ToolUse{{Name: "web_search", Uses: 2}}, CountsTools: true,
 	})
 	if want := "the call costs " + charge.Amount.String() + "."; !strings.Contains(example, want) {
-		t.Errorf("the README does not say %q", want)
+		t.Errorf("the guide does not say %q", want)
 	}
 }

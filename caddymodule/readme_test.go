@@ -19,14 +19,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// readme returns the README.
+// readme returns the README and the guides.
 func readme(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
+	guides, err := filepath.Glob("../docs/guide/*.md")
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("%d guides: %v", len(guides), err)
 	}
-	return string(text)
+	var all strings.Builder
+	for _, file := range append(guides, "../README.md") {
+		text, err := os.ReadFile(file) //nolint:gosec // a guide
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // codeOf returns the blocks of code in a language.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// inOrder are lines of the README: the second upstream is there for when
+// inOrder are lines of docs/guide/production.md: the second upstream is there for when
 // the first fails. With lb_policy first, a try goes to another upstream only
 // when the one before it is marked as failed, so that what is tried again
 // (lb_retry_match) must also mark (unhealthy_status, fail_duration). A body is
@@ -32,7 +32,7 @@ var inOrder = template.Must(template.New("").Parse(`
 	}
 `))
 
-// inTurns are lines of the README, too: upstreams that are equal share
+// inTurns are lines of that guide, too: upstreams that are equal share
 // the calls, and a call that fails at one is tried at the next. Only an
 // upstream that cannot be reached is marked.
 var inTurns = template.Must(template.New("").Parse(`
@@ -69,9 +69,9 @@ var largeBodies = map[string]string{
 	"/v1/chat/completions": strings.Replace(callBodies["/v1/chat/completions"], "Hi", strings.Repeat("x", 7<<20), 1),
 }
 
-func TestTheLinesTriedHereAreThoseOfTheREADME(t *testing.T) {
+func TestTheLinesTriedHereAreThoseOfTheGuide(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
+	guide, err := os.ReadFile("../docs/guide/production.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +80,10 @@ func TestTheLinesTriedHereAreThoseOfTheREADME(t *testing.T) {
 		if err := way.Execute(&lines, struct{ First, Second string }{"", ""}); err != nil {
 			t.Fatal(err)
 		}
-		// The README names other upstreams and is indented deeper.
+		// The guide names other upstreams and is indented deeper.
 		_, within, _ := strings.Cut(lines.String(), "{\n")
-		if !strings.Contains(strings.ReplaceAll(string(readme), "\t", ""), strings.ReplaceAll(within, "\t", "")) {
-			t.Errorf("%s: the README has other lines than\n%s", name, within)
+		if !strings.Contains(strings.ReplaceAll(string(guide), "\t", ""), strings.ReplaceAll(within, "\t", "")) {
+			t.Errorf("%s: the guide has other lines than\n%s", name, within)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func needsCommand(cmd *cobra.Command) {
 	}
 }
 
-// Exit codes, as README.md#operating-it lists them.
+// Exit codes, as docs/reference/cli.md lists them.
 const (
 	exitFailed      = 1
 	exitUsage       = 2

@@ -199,26 +199,26 @@ func TestTheDoctorLooksAtTheRunningConfiguration(t *testing.T) {
 	}
 }
 
-// TestTheConfigurationsOfTheREADMEAreSound reads the Caddyfile that sells with
-// the global options of the one before it, as the README says.
-func TestTheConfigurationsOfTheREADMEAreSound(t *testing.T) {
+// TestTheConfigurationsOfTheGuidesAreSound reads the Caddyfile of the guide on
+// production, and that of the guide on prices with its global options.
+func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := func(has string) string {
+	block := func(guide, has string) string {
+		text, err := os.ReadFile(filepath.Join("../../docs/guide", guide))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, block := range strings.Split(string(text), "```caddyfile\n")[1:] {
 			if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, has) {
 				return block
 			}
 		}
-		t.Fatalf("no Caddyfile of the README has %q", has)
+		t.Fatalf("no Caddyfile of %s has %q", guide, has)
 		return ""
 	}
-	serving := block("grace_period")
+	serving := block("production.md", "grace_period")
 	options, _, _ := strings.Cut(serving, "\tmodelgate {")
-	selling := options + strings.TrimPrefix(block("payment stripe"), "{\n")
+	selling := options + strings.TrimPrefix(block("pricing.md", "payment stripe"), "{\n")
 	for name, caddyfile := range map[string]string{"serving": serving, "selling": selling} {
 		file := filepath.Join(t.TempDir(), "Caddyfile")
 		if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {

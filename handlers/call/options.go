@@ -80,7 +80,7 @@ func (q *request) objects(body []byte) (list []objectFacts) {
 	return list
 }
 
-// What is reserved for media in the body. README.md tells these rules.
+// What is reserved for media in the body. docs/guide/pricing.md#what-a-call-reserves has these rules.
 const (
 	// imageTokens is what an image may take: above what the dearest documented
 	// model counts for one, 48,169 (2,833 and 5,667 for each of 8 tiles).

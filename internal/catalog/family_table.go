@@ -1,6 +1,6 @@
 package catalog
 
-// family is one row of the table of README.md#families: what a label stands for.
+// family is one row of the table of docs/guide/generation.md#families: what a label stands for.
 // Configuration changes any cell of it.
 type family struct {
 	name     string

@@ -29,9 +29,10 @@ import (
 	_ "github.com/caddy-modelgate/modelgate" // all that a build contains
 )
 
-// Patience bounds every wait for something that is sure to come. A test that
+// Patience bounds every wait for something that is sure to come: with the race
+// detector on a busy machine, a body of 32 MiB takes 10 seconds. A test that
 // needs so long has failed.
-const Patience = 10 * time.Second
+const Patience = 30 * time.Second
 
 // Config is what a test adds to the Caddyfile of its Gate. In all of it,
 // BACKEND stands for the address of the backend.

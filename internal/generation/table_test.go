@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// The table of README.md#families, row by row: what is allowed, after a slash the
+// The table of docs/guide/generation.md#families, row by row: what is allowed, after a slash the
 // default.
 var videoTable = []struct {
 	model      string

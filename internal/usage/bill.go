@@ -3,7 +3,7 @@ package usage
 // Ended is how a call ended.
 type Ended string
 
-// The ends of a call, as README.md#endings lists them.
+// The ends of a call, as docs/reference/calls.md#endings lists them.
 const (
 	Complete      Ended = "complete"       // the backend's answer, whole
 	ClientGone    Ended = "client_gone"    // the caller left
