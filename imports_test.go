@@ -296,6 +296,9 @@ func TestCaddyfilesOfTheDocsAdapt(t *testing.T) {
 	t.Parallel()
 	var blocks []string
 	for _, file := range filesOf(t, ".md") {
+		if file == "docs/backends.md" {
+			continue // its adapter is that of the example
+		}
 		blocks = append(blocks, strings.Split(read(t, file), "```caddyfile\n")[1:]...)
 	}
 	if len(blocks) < 10 {

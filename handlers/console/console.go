@@ -4,7 +4,7 @@
 //
 // The table in routes.go declares each route and everything that is checked before it is
 // served; request.go applies it. To add a route, add a row, its handler and its line in
-// docs/console.md.
+// docs/reference/console.md.
 package console
 
 import (
