@@ -1,0 +1,14 @@
+{{- define "modelgate.name" -}}
+{{- printf "%s" .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "modelgate.selector" -}}
+app.kubernetes.io/name: modelgate
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "modelgate.labels" -}}
+{{ include "modelgate.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
