@@ -88,7 +88,7 @@ func (o order) last(ctx context.Context) (p pair, err error) {
 		latencies[at] = append(latencies[at], one.P99)
 		p[at].Units += one.Units
 		p[at].Took += time.Second
-		p[at].Resident, p[at].Mapped = max(p[at].Resident, most.Resident), max(p[at].Mapped, most.Mapped)
+		p[at].Own, p[at].Mapped = max(p[at].Own, most.Own), max(p[at].Mapped, most.Mapped)
 	}
 	for n := range p {
 		if len(latencies[n]) == 0 || merged == 0 {
@@ -97,7 +97,7 @@ func (o order) last(ctx context.Context) (p pair, err error) {
 		slices.Sort(latencies[n])
 		p[n].P99 = latencies[n][len(latencies[n])/2]
 	}
-	p[1].Resident, p[1].Mapped = max(p[0].Resident, p[1].Resident), max(p[0].Mapped, p[1].Mapped)
+	p[1].Own, p[1].Mapped = max(p[0].Own, p[1].Own), max(p[0].Mapped, p[1].Mapped)
 	return p, nil
 }
 
@@ -107,7 +107,7 @@ func peakOf(ctx context.Context, pid int) (p sample) {
 		all, err := resident(pid)
 		files, errFiles := mapped(pid)
 		if errors.Join(err, errFiles) == nil {
-			p.Resident, p.Mapped = max(p.Resident, all), max(p.Mapped, files)
+			p.Own, p.Mapped = max(p.Own, all-files), max(p.Mapped, files)
 		}
 		if pause(ctx, memoryInterval) != nil {
 			return p

@@ -31,8 +31,8 @@ type sample struct {
 	P50, P99 time.Duration // from the due time of a call to the end of its answer
 	Resident int64         // memory of the gateway at the end, in bytes
 	Grown    int64         // growth of Resident
-	Mapped   int64         // growth of the pages of mapped files
-	Own      int64         // growth of all other memory
+	Mapped   int64         // pages of mapped files, or their growth
+	Own      int64         // all other memory, or its growth
 	Start    time.Duration // from the start of the process to its first answer
 }
 
@@ -109,13 +109,13 @@ func measures(entries int64, lasts time.Duration) []measure {
 			{"The same, whole process until it is at rest, bare's log discarded", perCPUSecond, perSecond, ratio, 0.86, 1.00, true},
 		}},
 		{"lasting", lasting{gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
-			{"Most memory in " + lasts.String() + " of saturation, `memory normal`", memory, mebibytes, byItself, 300 << 20, 250 << 20, false},
-			{label: "Of this, pages of mapped files at most", figure: memoryMapped, unit: mebibytes, compare: byItself},
+			{"Most memory in " + lasts.String() + " of saturation, `memory normal`, without pages of mapped files", memoryOwn, mebibytes, byItself, 300 << 20, 250 << 20, false},
+			{label: "Pages of mapped files beside it at most", figure: memoryMapped, unit: mebibytes, compare: byItself},
 			{"Latency p99 there in seconds with work on tables, beside those without", tailLatency, microseconds, ratio, 2, 1.5, false},
 		}},
 		{"lasting-small", lasting{gateSmall, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
-			{"Most memory in " + lasts.String() + " of saturation, `memory small`", memory, mebibytes, byItself, 180 << 20, 150 << 20, false},
-			{label: "Of these, pages of mapped files at most", figure: memoryMapped, unit: mebibytes, compare: byItself},
+			{"Most memory in " + lasts.String() + " of saturation, `memory small`, without pages of mapped files", memoryOwn, mebibytes, byItself, 180 << 20, 150 << 20, false},
+			{label: "Pages of mapped files with `memory small` at most", figure: memoryMapped, unit: mebibytes, compare: byItself},
 			{"Latency p99 with `memory small` in seconds with work on tables, beside those without", tailLatency, microseconds, ratio, 2, 1.5, false},
 		}},
 		{"latency", underLoad{bare, gate, job{Kind: paced, Connections: 64, Body: smallBody(false), Rate: 500}}, []row{
