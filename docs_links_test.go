@@ -249,3 +249,37 @@ func TestTheREADMEAndTheGuidesAreShort(t *testing.T) {
 		}
 	}
 }
+
+// TestBothREADMEsAreEqual compares what does not depend on the language: the levels of
+// the headings, the blocks of code, the code in tables, and the targets of links.
+func TestBothREADMEsAreEqual(t *testing.T) {
+	t.Parallel()
+	skeleton := func(file string) (parts []string) {
+		text := read(t, file)
+		parts = append(parts, fenced.FindAllString(text, -1)...)
+		text = fenced.ReplaceAllString(text, "")
+		for _, found := range regexp.MustCompile(`(?m)^(#+) `).FindAllStringSubmatch(text, -1) {
+			parts = append(parts, found[1])
+		}
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "|") {
+				parts = append(parts, strings.Join(inlineCode.FindAllString(line, -1), " "))
+			}
+		}
+		for _, found := range link.FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(found[1], "README") {
+				parts = append(parts, found[1])
+			}
+		}
+		return parts
+	}
+	english, chinese := skeleton("README.md"), skeleton("README.zh.md")
+	for n := range max(len(english), len(chinese)) {
+		if n >= len(english) || n >= len(chinese) || english[n] != chinese[n] {
+			t.Fatalf("part %d differs: README.md has %q, README.zh.md has %q", n, english[min(n, len(english)):min(n+1, len(english))], chinese[min(n, len(chinese)):min(n+1, len(chinese))])
+		}
+	}
+	if len(english) < 40 {
+		t.Errorf("%d parts were compared", len(english))
+	}
+}
