@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
@@ -102,7 +102,7 @@ func (a *answer) writeHeader(status int) {
 		a.watch.headCame(a)
 		return
 	}
-	reply.Stamp(header, a.call.route.dialect, a.call.id)
+	dialect.Stamp(header, a.call.route.dialect, a.call.id)
 	if a.stream {
 		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
 	}
@@ -129,7 +129,7 @@ func (a *answer) classify(header http.Header) {
 
 // measure sets up the reading of usage.
 func (a *answer) measure(header http.Header) {
-	a.meter = usage.New(a.call.route.shape, a.stream, header.Get("Content-Encoding"))
+	a.meter = usage.New(a.call.route.dialect, a.stream, header.Get("Content-Encoding"))
 	// An answer that is not declared as a stream may be one all the same.
 	if !a.encoded && a.call.request.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)

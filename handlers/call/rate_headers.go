@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
@@ -31,7 +31,7 @@ func (c *call) showRateLimits(header http.Header, f *fault.Fault) {
 	if f.Code != fault.RateLimited {
 		return
 	}
-	if c.route.dialect == reply.Anthropic {
+	if c.route.dialect == dialect.Anthropic {
 		messagesRequests.show(header, c, c.rateLimits.Requests)
 		messagesTokens.show(header, c, c.rateLimits.Units)
 	} else {
@@ -49,7 +49,7 @@ func (h rateHeaders) show(header http.Header, c *call, left limit.WindowStatus) 
 		return
 	}
 	reset := left.Reset.String() // how long until then, as 1.5s
-	if c.route.dialect == reply.Anthropic {
+	if c.route.dialect == dialect.Anthropic {
 		reset = c.started.Add(left.Reset).UTC().Format(time.RFC3339)
 	}
 	header.Set(h.limit, strconv.FormatInt(left.Limit, 10))

@@ -5,16 +5,15 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // route is one path on which model calls come in.
 type route struct {
 	name      string // in metrics and log lines
 	path      string
-	dialect   reply.Dialect
-	shape     usage.Dialect     // of the answers
+	dialect   dialect.Dialect   // of errors, and of answers
 	fields    *strictjson.Table // what is checked of a body
 	limit     int64             // of a body, in bytes
 	versioned bool              // demands the version header
@@ -28,21 +27,21 @@ type route struct {
 var (
 	messagesRoutes = []*route{
 		{
-			name: "messages", path: "/v1/messages", dialect: reply.Anthropic, shape: usage.Messages,
+			name: "messages", path: "/v1/messages", dialect: dialect.Anthropic,
 			fields: messagesFields, limit: 32 << 20, versioned: true,
 		},
 		{
-			name: "count_tokens", path: "/v1/messages/count_tokens", dialect: reply.Anthropic, shape: usage.Messages,
+			name: "count_tokens", path: "/v1/messages/count_tokens", dialect: dialect.Anthropic,
 			fields: countTokensFields, limit: 32 << 20, versioned: true, free: true,
 		},
 	}
 	completionsRoutes = []*route{
 		{
-			name: "completions", path: "/v1/completions", dialect: reply.OpenAI, shape: usage.Completions,
+			name: "completions", path: "/v1/completions", dialect: dialect.OpenAI,
 			fields: completionsFields, limit: 8 << 20, asksUsage: true,
 		},
 		{
-			name: "chat", path: "/v1/chat/completions", dialect: reply.OpenAI, shape: usage.Completions,
+			name: "chat", path: "/v1/chat/completions", dialect: dialect.OpenAI,
 			fields: chatFields, limit: 8 << 20, asksUsage: true,
 		},
 	}

@@ -3,7 +3,7 @@ package call
 import (
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -35,9 +35,9 @@ type watch struct {
 // signs are the pings by dialect: the messages dialect has an event of its own,
 // for the others a comment is all that every reader skips (WHATWG HTML, server-
 // sent events, section 9.2.6).
-var signs = map[reply.Dialect][]byte{
-	reply.Anthropic: []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
-	reply.OpenAI:    []byte(": ping\n\n"),
+var signs = map[dialect.Dialect][]byte{
+	dialect.Anthropic: []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
+	dialect.OpenAI:    []byte(": ping\n\n"),
 }
 
 func (w *watch) start(a *answer) {

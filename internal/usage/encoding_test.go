@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // flushWriter is a compressor.
@@ -77,7 +79,7 @@ func TestACompressedStreamIsReadWhileItPasses(t *testing.T) {
 			t.Parallel()
 			var packed bytes.Buffer
 			w := newWriter(&packed)
-			r := New(Completions, true, encoding)
+			r := New(dialect.OpenAI, true, encoding)
 			defer r.Close()
 			for i := range int64(5) {
 				io.WriteString(w, "data: "+sayHi+"\n\n")
@@ -101,16 +103,16 @@ func TestDamagedCompressionIsPassedBlindly(t *testing.T) {
 		damaged := slices.Clone(packed)
 		damaged[len(damaged)/2] ^= 0x55
 		damaged = append(damaged, packed...)
-		if got := read(Completions, true, encoding, damaged, body); !got.Blind || !got.Began {
+		if got := read(dialect.OpenAI, true, encoding, damaged, body); !got.Blind || !got.Began {
 			t.Errorf("%s, damaged: %+v", encoding, got)
 		}
-		if got := read(Completions, true, encoding, body); !got.Blind || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
+		if got := read(dialect.OpenAI, true, encoding, body); !got.Blind || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
 			t.Errorf("%s, not compressed at all: %+v", encoding, got)
 		}
-		if got := read(Completions, true, encoding, packed[:len(packed)*3/4]); got.Blind || got.TextBytes != 6 {
+		if got := read(dialect.OpenAI, true, encoding, packed[:len(packed)*3/4]); got.Blind || got.TextBytes != 6 {
 			t.Errorf("%s, broken off: %+v", encoding, got)
 		}
-		if got := read(Completions, true, encoding); got != (findings{}) {
+		if got := read(dialect.OpenAI, true, encoding); got != (findings{}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
 		}
 	}
@@ -119,14 +121,14 @@ func TestDamagedCompressionIsPassedBlindly(t *testing.T) {
 func TestUnknownEncodingsArePassedBlindly(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"br", "deflate", "gzip, gzip", "gzip;q=1"} {
-		if got := read(Messages, true, encoding); got != (findings{Blind: true}) {
+		if got := read(dialect.Anthropic, true, encoding); got != (findings{Blind: true}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
 		}
-		if got := read(Messages, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Blind: true, Began: true, TextBytes: 14}) {
+		if got := read(dialect.Anthropic, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Blind: true, Began: true, TextBytes: 14}) {
 			t.Errorf("%s: %+v", encoding, got)
 		}
 	}
-	if got := read(Messages, true, " Identity "); got.Blind || !got.Boundary {
+	if got := read(dialect.Anthropic, true, " Identity "); got.Blind || !got.Boundary {
 		t.Errorf("identity: %+v", got)
 	}
 }
@@ -134,7 +136,7 @@ func TestUnknownEncodingsArePassedBlindly(t *testing.T) {
 func TestABombIsNotUnpackedForEver(t *testing.T) {
 	// Frames may follow one another, so one that is packed once is enough.
 	frame := compress(t, "zstd", make([]byte, 1<<20))
-	r := New(Messages, false, "zstd")
+	r := New(dialect.Anthropic, false, "zstd")
 	defer r.Close()
 	r.Write(frame)
 
@@ -160,7 +162,7 @@ func TestCloseEndsTheDecoder(t *testing.T) {
 	before := runtime.NumGoroutine()
 	packed := compress(t, "gzip", readAnswer(t, "chat_text.sse"))
 	for i := range 50 {
-		r := New(Completions, true, "gzip")
+		r := New(dialect.OpenAI, true, "gzip")
 		r.Write(packed[:i])
 		r.Close()
 		r.Close()

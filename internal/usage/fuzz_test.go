@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // FuzzReader holds that what is read does not depend on how the bytes were
@@ -14,14 +16,14 @@ import (
 // followed to its end.
 func FuzzReader(f *testing.F) {
 	for _, a := range answers {
-		f.Add(readAnswer(f, a.file), dialectOf(a.file) == Messages, isStream(a.file), uint64(1))
+		f.Add(readAnswer(f, a.file), dialectOf(a.file) == dialect.Anthropic, isStream(a.file), uint64(1))
 	}
 	f.Add([]byte("\xef\xbb\xbfdata: {\"choices\":[{\"text\":\"\\ud83d\\ude00\"}]}\r\n\r\n"), false, true, uint64(2))
 	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":-0}} `), true, false, uint64(3))
 	f.Fuzz(func(t *testing.T, body []byte, messages, stream bool, seed uint64) {
-		d := Completions
+		d := dialect.OpenAI
 		if messages {
-			d = Messages
+			d = dialect.Anthropic
 		}
 		whole := read(d, stream, "", body)
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -89,7 +91,7 @@ var nullMember = regexp.MustCompile(`,[ \t]*"usage"[ \t]*:[ \t]*null|"usage"[ \t
 // withoutNull is an event without its one "usage":null, where the Reader has seen
 // one at the top.
 func withoutNull(e []byte, first bool) []byte {
-	byReader := New(Completions, true, "")
+	byReader := New(dialect.OpenAI, true, "")
 	if !first {
 		byReader.Write([]byte{'\n'})
 	}
@@ -106,7 +108,7 @@ func withoutNull(e []byte, first bool) []byte {
 // usageOnly decides for one event. What is no JSON, or JSON that readers
 // disagree about, is left to the Reader: then only the framing is compared.
 func usageOnly(e []byte, first bool) bool {
-	byReader := New(Completions, true, "")
+	byReader := New(dialect.OpenAI, true, "")
 	if !first {
 		byReader.Write([]byte{'\n'}) // past the place of a byte order mark
 	}

@@ -21,6 +21,8 @@ package usage
 import (
 	"slices"
 	"sync"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // MaxLine is the longest line, in bytes, that a stream may have. The Reader
@@ -28,22 +30,10 @@ import (
 // is read to its end all the same, but makes [Reader.TooLong] true.
 const MaxLine = 16 << 20
 
-// Dialect is the wire format of a call.
-type Dialect uint8
-
-const (
-	// Messages is the dialect of /v1/messages. Its streams end with message_stop.
-	Messages Dialect = iota
-
-	// Completions is the dialect of /v1/completions and /v1/chat/completions.
-	// Its streams end with [DONE], or when every choice has a finish_reason.
-	Completions
-)
-
 // Reader follows one answer. It is fed every byte that passes, in order and in
 // any portions, and can be asked at any time. It is not safe for concurrent use.
 type Reader struct {
-	dialect Dialect
+	dialect dialect.Dialect
 	stream  bool
 	sniff   sniffer // whether it is one
 	events  events
@@ -56,17 +46,17 @@ type Reader struct {
 // pool keeps Readers between answers: one is a kilobyte of the garbage of each call.
 var pool = sync.Pool{New: func() any { return new(Reader) }}
 
-// New returns a Reader for an answer in dialect. Stream says that it is declared as
+// New returns a Reader for an answer in the dialect d. Stream says that it is declared as
 // a text/event-stream. How the answer begins decides: it is an event stream, or JSON
 // texts behind each other, since some servers send either under another media type.
 // Encoding is the answer's Content-Encoding; gzip and zstd are read, any other makes
 // the Reader blind.
 //
 // The caller calls Release at the end.
-func New(dialect Dialect, stream bool, encoding string) *Reader {
+func New(d dialect.Dialect, stream bool, encoding string) *Reader {
 	r := pool.Get().(*Reader)
-	*r = Reader{dialect: dialect, stream: stream}
-	r.events.reports.dialect = dialect
+	*r = Reader{dialect: d, stream: stream}
+	r.events.reports.dialect = d
 	r.events.reset()
 	format, known := formatOf(encoding)
 	switch {
@@ -148,7 +138,7 @@ func (r *Reader) Report() Report {
 	report.Tools = r.events.report.toolUses(report.Output)
 	d := &r.events.delivered
 	report.Declined = report.Declined && !d.any() && !d.block && !d.element && !ranTools(report.Tools)
-	report.CountsTools = report.CountsTools || r.dialect == Messages
+	report.CountsTools = report.CountsTools || r.dialect == dialect.Anthropic
 	return report
 }
 
@@ -184,14 +174,15 @@ func (r *Reader) CostsUnseen() bool {
 	return d.unseen || d.media > 0 || d.sealed > 0 || slices.Max(d.beside[:]) > 0
 }
 
-// Finished reports whether a proper end was seen: the dialect's end of a
-// stream, or the end of a JSON text with nothing but white space after it.
+// Finished reports whether a proper end was seen. A stream in the anthropic dialect ends
+// with message_stop, one in the openai dialect with [DONE], or when every choice has a
+// finish_reason. A JSON text ends if nothing but white space comes after it.
 func (r *Reader) Finished() bool {
 	e := &r.events
 	switch {
 	case !r.stream:
 		return e.document.state == ended
-	case r.dialect == Messages:
+	case r.dialect == dialect.Anthropic:
 		return e.stopped
 	default:
 		return e.done || e.choices.allFinished()

@@ -1,6 +1,10 @@
 package usage
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
+)
 
 // Report is what an answer says of its usage.
 type Report struct {
@@ -233,7 +237,7 @@ func sumOf(list []Pass) (sum int64) {
 // its kind, so that no tokens are lost.
 func (p *passes) close() {
 	p.open = false
-	tokens, _, _ := p.figures.tokens(Messages)
+	tokens, _, _ := p.figures.tokens(dialect.Anthropic)
 	pass := Pass{p.kind, p.model.String(), tokens}
 	if len(p.list) < maxPasses {
 		p.list = append(p.list, pass)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // reports adds up the usage objects of an answer. They are cumulative, so that the
@@ -15,7 +17,7 @@ type reports struct {
 	figures         // as far as they were read
 	before  figures // those at the beginning of the object that is being read
 	reading bool
-	dialect Dialect
+	dialect dialect.Dialect
 
 	told    bool  // the text that is being read has a figure of the output
 	covered int64 // bytes that were delivered up to the end of the last such text

@@ -1,5 +1,7 @@
 package usage
 
+import "github.com/caddy-modelgate/modelgate/internal/dialect"
+
 // Tokens is the usage of a call by kind. The kinds are disjoint: each token is
 // in one of them, and each is priced by itself.
 type Tokens struct {
@@ -79,9 +81,9 @@ func (f *figures) either(own, other figure) figure {
 // contains what, not the dialect: a backend may sit behind a translating proxy.
 // A part that claims more than its whole is believed and leaves nothing of the
 // whole, since some vendors count their reasoning beside the output.
-func (f *figures) tokens(d Dialect) (t Tokens, input, output bool) {
+func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
 	whole, written := f.either(promptTokens, inputTokens), f.either(completionTokens, outputTokens)
-	if d == Messages {
+	if d == dialect.Anthropic {
 		whole, written = f.either(inputTokens, promptTokens), f.either(outputTokens, completionTokens)
 	}
 

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // trim returns what a Trimmer passes on of a stream in the given portions.
 func trim(t testing.TB, portions ...[]byte) string {
 	t.Helper()
 	var out bytes.Buffer
-	trimmer := NewTrimmer(New(Completions, true, ""), &out)
+	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
 	for _, p := range portions {
 		scratch := slices.Clone(p)
 		if n, err := trimmer.Write(scratch); n != len(p) || err != nil {
@@ -106,10 +108,10 @@ func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
 func TestWhatIsTakenOutIsStillRead(t *testing.T) {
 	t.Parallel()
 	body := readAnswer(t, "chat_text.sse")
-	want := read(Completions, true, "", body)
+	want := read(dialect.OpenAI, true, "", body)
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
-		r := New(Completions, true, "")
+		r := New(dialect.OpenAI, true, "")
 		var out bytes.Buffer
 		trimmer := NewTrimmer(r, &out)
 		for _, p := range cut(body, random) {
@@ -151,7 +153,7 @@ func TestALongEventIsNotHeld(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	trimmer := NewTrimmer(New(Completions, true, ""), &out)
+	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
 	for range 10 {
 		trimmer.Write(bytes.Repeat([]byte{'x'}, maxHeld/2))
 		if cap(trimmer.held) > 2*maxHeld {
@@ -179,7 +181,7 @@ func (w *writes) Write(p []byte) (int, error) {
 func TestWholeEventsPassInOneWrite(t *testing.T) {
 	t.Parallel()
 	var w writes
-	NewTrimmer(New(Completions, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
+	NewTrimmer(New(dialect.OpenAI, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
 	if w.calls != 1 {
 		t.Errorf("%d writes", w.calls)
 	}
@@ -187,7 +189,7 @@ func TestWholeEventsPassInOneWrite(t *testing.T) {
 
 func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
 	t.Parallel()
-	r := New(Completions, true, "")
+	r := New(dialect.OpenAI, true, "")
 	trimmer := NewTrimmer(r, &writes{fail: 1})
 	_, err := trimmer.Write([]byte(contentChunk + "\n\n" + usageChunk + "\n\n" + contentChunk + "\n\n"))
 	if !errors.Is(err, io.ErrClosedPipe) || !errors.Is(trimmer.Close(), io.ErrClosedPipe) {
@@ -201,12 +203,12 @@ func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
 func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
 	t.Parallel()
 	for in, readers := range map[string][]*Reader{
-		usageChunk + "\n\n":                  {New(Completions, true, "br"), New(Completions, true, "gzip")},
-		"\n\n " + usageChunk[len("data: "):]: {New(Completions, false, "")},
-		"dat":                                {New(Completions, false, "")},
-		"retry later":                        {New(Completions, false, "")},
-		"\r\n\n":                             {New(Completions, false, "")},
-		"<html>" + usageChunk + "\n\n" + "</html>": {New(Completions, false, "")},
+		usageChunk + "\n\n":                  {New(dialect.OpenAI, true, "br"), New(dialect.OpenAI, true, "gzip")},
+		"\n\n " + usageChunk[len("data: "):]: {New(dialect.OpenAI, false, "")},
+		"dat":                                {New(dialect.OpenAI, false, "")},
+		"retry later":                        {New(dialect.OpenAI, false, "")},
+		"\r\n\n":                             {New(dialect.OpenAI, false, "")},
+		"<html>" + usageChunk + "\n\n" + "</html>": {New(dialect.OpenAI, false, "")},
 	} {
 		for _, r := range readers {
 			var out bytes.Buffer
@@ -233,7 +235,7 @@ func TestAStreamIsKnownByItsBeginning(t *testing.T) {
 		in := begin + chunk + usageChunk + "\n\n"
 		for _, portion := range []int{len(in), 1, 2, 5} {
 			var out bytes.Buffer
-			r := New(Completions, false, "")
+			r := New(dialect.OpenAI, false, "")
 			trimmer := NewTrimmer(r, &out)
 			for p := range slices.Chunk([]byte(in), portion) {
 				trimmer.Write(p)
@@ -256,7 +258,7 @@ func TestALongLineNeedsNoMemory(t *testing.T) {
 	allocated := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
-			trimmer := NewTrimmer(New(Completions, true, ""), io.Discard)
+			trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), io.Discard)
 			trimmer.Write(head)
 			for n := len(head); n < MaxLine-len(portion); n += len(portion) {
 				trimmer.Write(portion)
