@@ -131,7 +131,7 @@ func (a *answer) classify(header http.Header) {
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.dialect, a.stream, header.Get("Content-Encoding"))
 	// An answer that is not declared as a stream may be one all the same.
-	if !a.encoded && a.call.request.trimsUsage && header.Get("Content-Length") == "" {
+	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
 	}
 }
@@ -261,7 +261,7 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	if a.meter != nil {
 		a.stream = a.meter.Stream()
 	}
-	if a.meter != nil && (a.stream || a.call.request.stream) {
+	if a.meter != nil && (a.stream || a.call.request.Stream) {
 		if out := a.call.pay(now); out != nil {
 			a.call.cancel(out)
 			return len(p), out

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -20,6 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
@@ -78,7 +77,7 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 	}
 	b.app.Offer(b.Models...)
 	b.version = http.CanonicalHeaderKey(b.app.VersionHeader)
-	if err := errors.Join(b.passHeaders(), b.passOthers()); err != nil {
+	if err := b.compilePassed(); err != nil {
 		return err
 	}
 
@@ -100,8 +99,11 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 	return nil
 }
 
-// passHeaders builds the lists of headers that pass.
-func (b *block) passHeaders() (err error) {
+// compilePassed compiles the headers and members that the operator lets pass.
+func (b *block) compilePassed() (err error) {
+	if b.passMembers, err = modelcall.PassMembers(b.PassMembers); err != nil {
+		return err
+	}
 	if b.upstream, err = upstream.with(b.PassUp...); err != nil {
 		return fmt.Errorf("pass_up: %w", err)
 	}
@@ -113,31 +115,6 @@ func (b *block) passHeaders() (err error) {
 	}
 	return nil
 }
-
-// passMember is the word of the Caddyfile for members that pass.
-const passMember = "pass_member"
-
-// passOthers builds the set of members that pass.
-func (b *block) passOthers() error {
-	b.passMembers = make(map[string]bool)
-	for _, given := range b.PassMembers {
-		where, name, found := strings.Cut(given, "[].")
-		if !found {
-			where, name = "", given
-		}
-		if !slices.Contains([]string{"", "tools", "fallbacks", "functions"}, where) || name == "" || strings.Trim(name, memberCharacters) != "" {
-			return fmt.Errorf("%s: %q is not the name of a member; allowed: letters, digits, _ and -, after tools[]., fallbacks[]. or functions[]. of a member of these",
-				passMember, given)
-		}
-		if b.passMembers[given] {
-			return fmt.Errorf("%s: %s is there twice", passMember, given)
-		}
-		b.passMembers[given] = true
-	}
-	return nil
-}
-
-const memberCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 // validateModels refuses what is no name of a model.
 func validateModels(names []string) error {

@@ -6,16 +6,18 @@ import (
 	"math/bits"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
-// headroom is the space kept free before a body, so that a member can be put
-// at its front without copying it: see request.askForUsage.
+// headroom is the free space before a body, in which edit inserts a member without copying
+// the body.
 const headroom = 64
 
 // body is a request body in memory. It is read whole before anything is
@@ -48,7 +50,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close implements io.Closer. It does nothing: what ends a body is retire.
+// Close implements io.Closer. It does nothing: retire ends a body.
 func (b *body) Close() error { return nil }
 
 // retire ends the body and gives its memory back.
@@ -59,6 +61,33 @@ func (b *body) retire() {
 	b.mu.Unlock()
 	putBuffer(buffer)
 	b.memory.Release()
+}
+
+// edit changes the JSON. A text that is inserted near the beginning goes into the headroom,
+// with what is before it: that copies next to nothing.
+func (b *body) edit(e modelcall.Edit) {
+	if e.From == e.To && e.From <= headroom && b.start >= len(e.Text) {
+		start := b.start - len(e.Text)
+		copy(b.buffer[start:], b.buffer[b.start:b.start+e.From])
+		copy(b.buffer[start+e.From:], e.Text)
+		b.start = start
+		return
+	}
+	json := b.bytes()
+	buffer := getBuffer(len(json) + len(e.Text))[:0]
+	buffer = append(append(append(buffer, json[:e.From]...), e.Text...), json[e.To:]...)
+	putBuffer(b.buffer)
+	b.buffer, b.start = buffer, 0
+	b.memory.Hold(int64(cap(buffer)))
+}
+
+// send makes the checked body that of r.
+func (b *body) send(r *http.Request) {
+	length := len(b.bytes())
+	r.Body = b
+	r.ContentLength = int64(length)
+	r.TransferEncoding = nil
+	r.Header["Content-Length"] = []string{strconv.Itoa(length)}
 }
 
 // tooSlow is the refusal of a body that trickles.

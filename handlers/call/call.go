@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -31,7 +32,8 @@ type call struct {
 	runtime    *caddymodule.Runtime
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // of the caller's rates, when the call began
-	request    request
+	request    modelcall.Request
+	trimsUsage bool // the gateway asked for the chunk with the usage, and takes it out of the stream
 	body       *body
 	answer     *answer
 	bill       bill
@@ -116,10 +118,10 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 // consider decides about a call that can be read: whether it may be made, and
 // whether it can be paid. The last step reserves what it may cost.
 func (c *call) consider(ctx context.Context) (f *fault.Fault) {
-	if f = c.request.parse(c.route, c.body.bytes(), c.block.app.SharesState()); f != nil {
+	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
 		return f
 	}
-	if f = c.mayUse("model", c.request.model); f != nil {
+	if f = c.mayUse("model", c.request.Model); f != nil {
 		return f
 	}
 	if f = c.findPrice(); f != nil {
@@ -156,10 +158,13 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 // forward sends the call along the operator's routes and settles it, however
 // they return.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
-	cleanRequest(r, c.block.upstream, c.request.stream)
+	cleanRequest(r, c.block.upstream, c.request.Stream)
 	ownIdempotencyKey(r.Header, c.principal.KeyID)
-	if c.route.asksUsage && c.request.stream {
-		c.request.askForUsage(c.body, c.bill.price != nil)
+	if c.route.schema.AsksUsage && c.request.Stream {
+		if edit, ok := c.request.AskForUsage(c.body.bytes(), c.bill.price != nil); ok {
+			c.body.edit(edit)
+			c.trimsUsage = true
+		}
 	}
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)

@@ -51,7 +51,7 @@ func (m *Model) Provision(ctx caddy.Context) (err error) {
 // MatchWithError implements caddyhttp.RequestMatcherWithError.
 func (m *Model) MatchWithError(r *http.Request) (bool, error) {
 	c, ok := caddyhttp.GetVar(r.Context(), callVar).(*call)
-	return ok && m.patterns.Match(c.request.model), nil
+	return ok && m.patterns.Match(c.request.Model), nil
 }
 
 // Match implements caddyhttp.RequestMatcher.

@@ -1,7 +1,6 @@
 package call
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -104,8 +103,8 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
 		switch h.Val() {
 		case "models":
-		case "pass_up", "pass_down", passMember:
-			list := map[string]*[]string{"pass_up": &b.PassUp, "pass_down": &b.PassDown, passMember: &b.PassMembers}[h.Val()]
+		case "pass_up", "pass_down", "pass_member":
+			list := map[string]*[]string{"pass_up": &b.PassUp, "pass_down": &b.PassDown, "pass_member": &b.PassMembers}[h.Val()]
 			names := h.RemainingArgs()
 			if len(names) == 0 {
 				return h.ArgErr()
@@ -126,7 +125,7 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 			return h.WrapErr(err)
 		}
 	}
-	if err := errors.Join(b.passHeaders(), b.passOthers()); err != nil {
+	if err := b.compilePassed(); err != nil {
 		return h.WrapErr(err)
 	}
 	if len(inner) == 0 {

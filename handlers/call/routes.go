@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
-	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
 // route is one path on which model calls come in.
@@ -14,11 +14,10 @@ type route struct {
 	name      string // in metrics and log lines
 	path      string
 	dialect   dialect.Dialect   // of errors, and of answers
-	fields    *strictjson.Table // what is checked of a body
+	schema    *modelcall.Schema // of the body
 	limit     int64             // of a body, in bytes
 	versioned bool              // demands the version header
 	free      bool              // passes through without being metered
-	asksUsage bool              // a stream reports usage only when asked to
 
 	metrics *metrics.Route
 }
@@ -28,21 +27,21 @@ var (
 	messagesRoutes = []*route{
 		{
 			name: "messages", path: "/v1/messages", dialect: dialect.Anthropic,
-			fields: messagesFields, limit: 32 << 20, versioned: true,
+			schema: modelcall.Messages, limit: 32 << 20, versioned: true,
 		},
 		{
 			name: "count_tokens", path: "/v1/messages/count_tokens", dialect: dialect.Anthropic,
-			fields: countTokensFields, limit: 32 << 20, versioned: true, free: true,
+			schema: modelcall.CountTokens, limit: 32 << 20, versioned: true, free: true,
 		},
 	}
 	completionsRoutes = []*route{
 		{
 			name: "completions", path: "/v1/completions", dialect: dialect.OpenAI,
-			fields: completionsFields, limit: 8 << 20, asksUsage: true,
+			schema: modelcall.Completions, limit: 8 << 20,
 		},
 		{
 			name: "chat", path: "/v1/chat/completions", dialect: dialect.OpenAI,
-			fields: chatFields, limit: 8 << 20, asksUsage: true,
+			schema: modelcall.Chat, limit: 8 << 20,
 		},
 	}
 )

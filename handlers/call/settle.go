@@ -69,7 +69,7 @@ func (c *call) beforeAnswer(err error) {
 		return
 	case errors.Is(err, errNoRoute):
 		c.ended = usage.Refused
-		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.model)
+		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.Model)
 	case err != nil:
 		c.refusal = routeFault(err)
 		if c.refusal.Status() < 500 {

@@ -1,4 +1,4 @@
-package call
+package modelcall
 
 import (
 	"cmp"
@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// refuseUnpriced refuses what a body with a price may not have: members whose
-// effect on the price is not known, except those in passes, and members that may
-// have the backend make more answers than are reserved for.
-func (q *request) refuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
+// RefuseUnpriced refuses what the body of a call with a price may not have: members whose
+// effect on the price is unknown, except those in passes, tools without a price, and
+// members that may multiply the answers. Passes is the result of [PassMembers].
+func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
 	for _, n := range q.notes {
 		switch n.Name {
 		case noteMultiplier:
@@ -28,34 +28,34 @@ func (q *request) refuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 			param := strictjson.PathOf(body, n.Start) + ".type"
 			return fault.At(fault.InvalidParameter, param, "`%s` is missing: a tool without a type has no price here; allowed: `function`, `custom`", param)
 		}
-		if where, ok := otherMembers[n.Name]; ok && !isFalse(body, n.Value) && !passes[where+n.Member(body)] {
-			return q.unpricedMember(body, n, where)
+		if where, ok := unknownMembers[n.Name]; ok && !isFalse(body, n.Value) && !passes[where+n.Member(body)] {
+			return unpricedMember(body, n, where)
 		}
 	}
 	return nil
 }
 
-// unpricedMember is the refusal of a member whose effect on the price is not known.
-func (q *request) unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
+// unpricedMember returns the refusal of a member whose effect on the price is unknown.
+func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
 	param, word := strictjson.PathOf(body, n.Start), passMember
-	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // it is not quoted there
+	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // the path does not quote it
 		word += " " + where + name
 	}
 	return fault.At(fault.UnpricedOption, param,
 		"`%s` is not known to the gateway and may change the price: leave it out; the operator can let it pass by `%s`", param, word)
 }
 
-// objectFacts is what the notes say of one tool or fallback.
-type objectFacts struct {
+// objectNotes are the notes of one tool or fallback.
+type objectNotes struct {
 	object, index int
 	toolType      string
 	model         strictjson.Note
 	uses, tokens  int64
 }
 
-// objects gathers the notes of tools and fallbacks by the object they are in,
-// whose notes follow each other.
-func (q *request) objects(body []byte) (list []objectFacts) {
+// objects groups the notes of tools and fallbacks by object. The notes of one object follow
+// each other.
+func (q *Request) objects(body []byte) (list []objectNotes) {
 	for _, n := range q.notes {
 		switch n.Name {
 		case noteToolType, noteToolModel, noteFallbackModel, noteMaxUses, noteMaxTokens:
@@ -63,7 +63,7 @@ func (q *request) objects(body []byte) (list []objectFacts) {
 			continue
 		}
 		if last := len(list) - 1; last < 0 || list[last].object != n.Object {
-			list = append(list, objectFacts{object: n.Object, index: n.Index})
+			list = append(list, objectNotes{object: n.Object, index: n.Index})
 		}
 		o := &list[len(list)-1]
 		switch n.Name {
@@ -80,58 +80,84 @@ func (q *request) objects(body []byte) (list []objectFacts) {
 	return list
 }
 
-// What is reserved for media in the body. README.md tells these rules.
+// What is reserved for media in the body. README.md documents these rules.
 const (
-	// imageTokens is what an image may take: above what the dearest documented
-	// model counts for one, 48,169 (2,833 and 5,667 for each of 8 tiles).
+	// imageTokens is the reservation for an image: more than any documented model
+	// counts. The most expensive one counts 48,169 (2,833 and 5,667 for each of 8 tiles).
 	imageTokens = 50_000
 
-	// audioBytesPerToken is how many characters of Base64 a token of audio has at
-	// least: 6 kbit/s are 1,000 of them a second, and 32 tokens a second are the
-	// most that is documented.
+	// audioBytesPerToken is the least number of characters of Base64 for a token of
+	// audio: 6 kbit/s are 1,000 characters a second, and 32 tokens a second is the
+	// greatest documented rate.
 	audioBytesPerToken = 16
 )
 
-// describe says what the notes of a body ask for.
-func (q *request) describe(body []byte, a *catalog.Ask) {
-	a.Models = q.named
-	for _, m := range q.named {
+// Ask returns what the body asks for, as far as it decides the greatest price.
+// FullContext makes the call reserve the whole context of the model.
+func (q *Request) Ask(body []byte, fullContext bool) catalog.Ask {
+	tokens, bytes := q.PromptTokens()
+	a := catalog.Ask{
+		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), Choices: 1, FullContext: fullContext,
+	}
+	for _, slot := range []int{slotChoices, slotBestOf} {
+		if n, ok := q.values[slot].Int(body); ok {
+			a.Choices = max(a.Choices, n)
+		}
+	}
+	// Some backends know only one of the two names, and for some 0 means no bound: the
+	// greater value counts, and 0 does not.
+	for _, slot := range []int{slotMaxCompletionTokens, slotMaxTokens} {
+		if n, ok := q.values[slot].Int(body); ok && n > a.MaxTokens {
+			a.MaxTokens, a.HasMaxTokens = n, true
+		}
+	}
+	a.Thinking = q.thinks(body)
+	if len(q.notes) > 0 {
+		q.addNotes(body, &a)
+	}
+	return a
+}
+
+// addNotes adds what the notes of a body ask for.
+func (q *Request) addNotes(body []byte, a *catalog.Ask) {
+	a.Models = q.Named
+	for _, m := range q.Named {
 		if !strings.HasPrefix(m.Param, "tools") && a.HasMaxTokens {
-			a.MaxTokens = max(a.MaxTokens, m.MaxTokens) // a fallback may have a bound of its own
+			a.MaxTokens = max(a.MaxTokens, m.MaxTokens) // a fallback may have its own bound
 		}
 	}
 	for _, o := range q.objects(body) {
 		name := toolName(o.toolType)
-		a.FullContext = a.FullContext || o.model.Kind != 0 // it is among Models, and has a price of its own
+		a.FullContext = a.FullContext || o.model.Kind != 0 // the model is among Models and has its own price
 		if name == "" || name == "advisor" && o.model.Kind != 0 || slices.Contains(clientTools, name) {
 			continue
 		}
 		a.Tools = append(a.Tools, catalog.ServerTool{Param: q.toolParam(o, "type"), Name: name, MaxUses: o.uses})
 	}
-	var source sourceFacts
+	var source mediaSource
 	for _, n := range q.notes {
 		switch n.Name {
 		case noteSourceType, noteSourceMedia, noteSourceData, noteSourceURL:
 			if n.Object != source.object {
-				source.judge(body, a)
-				source = sourceFacts{object: n.Object}
+				source.addTo(body, a)
+				source = mediaSource{object: n.Object}
 			}
-			source.take(n)
+			source.set(n)
 		case noteTier:
 			a.Tiers = append(a.Tiers, catalog.Option{Param: "service_tier", Value: n.Text(body)})
 		case noteSpeed:
 			a.Tiers = append(a.Tiers, catalog.Option{Param: "speed", Value: n.Text(body)})
 		case noteGeo:
 			a.Geo = catalog.Option{Param: "inference_geo", Value: n.Text(body)}
-		case noteEdit:
+		case noteContextEdit:
 			if !strings.HasPrefix(n.Text(body), "clear_") {
 				a.Compaction, a.FullContext = true, true
 			}
 		case noteOutputBound:
 			a.FullOutput = true
 		case noteModalities:
-			for _, raw := range elementsOf(n.Raw(body)) {
-				switch strings.ToLower(textOf(raw)) {
+			for _, raw := range elements(n.Raw(body)) {
+				switch strings.ToLower(unquote(raw)) {
 				case "text":
 				case "audio":
 					a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "modalities")
@@ -139,63 +165,63 @@ func (q *request) describe(body []byte, a *catalog.Ask) {
 					a.Image, a.ImageOut = true, true
 				}
 			}
-		case noteSpeech:
+		case noteAudioOutput:
 			a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "audio")
 		case noteReasoning:
 			a.Thinking = a.Thinking || n.Kind == strictjson.Object
 		case noteCompaction:
 			a.Compaction, a.FullContext = true, true
 		case noteState, noteAgent:
-			a.FullContext = a.FullContext || !empty(body, n.Value)
+			a.FullContext = a.FullContext || !isEmpty(body, n.Value)
 		case noteDocuments:
 			a.FullContext = a.FullContext || !inlineDocuments(n.Raw(body))
-		case noteDeep:
+		case noteOpaque:
 			if n.Kind&(strictjson.Array|strictjson.Object) != 0 || n.Bool(body) {
 				a.FullContext = true
 			}
 		case notePartType:
-			a.FullContext, a.Image = true, true // whatever it is
+			a.FullContext, a.Image = true, true // an unknown type
 			a.Audio = a.Audio || strings.Contains(n.Text(body), "audio")
-		case noteURL:
+		case noteMediaURL:
 			a.Image = true
-			judgeURL(body, n.Value, a)
+			addURL(body, n.Value, a)
 		case noteAudioURL:
 			a.Audio = true
-			judgeURL(body, n.Value, a)
-		case noteData:
+			addURL(body, n.Value, a)
+		case noteMediaData:
 			a.FullContext, a.Image = true, true
 		case noteAudioData:
 			a.Audio = true
 			switch {
 			case n.Kind != strictjson.String:
 			case isLink(urlHead(body, n.Value)):
-				judgeURL(body, n.Value, a)
+				addURL(body, n.Value, a)
 			default:
-				inlineAudio(n.Value, a)
+				addAudio(n.Value, a)
 			}
 		default:
-			tool, ok := memberTools[n.Name]
-			if ok && !isFalse(body, n.Value) && (!tool.list || !empty(body, n.Value)) {
+			tool, ok := toolMembers[n.Name]
+			if ok && !isFalse(body, n.Value) && (!tool.list || !isEmpty(body, n.Value)) {
 				a.Tools = append(a.Tools, catalog.ServerTool{Param: tool.param, Name: tool.name})
 			}
 		}
 	}
-	source.judge(body, a)
+	source.addTo(body, a)
 	if len(a.Tools) > 0 {
 		a.FullContext = true
 	}
 }
 
-// toolParam is the path of a member of a tool. Tools that a message declares are
-// named by the message.
-func (q *request) toolParam(o objectFacts, member string) string {
-	if tools := q.fields[slotTools]; o.object < tools.Start || o.object >= tools.End {
+// toolParam returns the path of a member of a tool. A tool that a message declares is named
+// by the message.
+func (q *Request) toolParam(o objectNotes, member string) string {
+	if tools := q.values[slotTools]; o.object < tools.Start || o.object >= tools.End {
 		return fmt.Sprintf("tools of messages[%d]", o.index)
 	}
 	return fmt.Sprintf("tools[%d].%s", o.index, member)
 }
 
-// toolName is the type of a tool without its date: web_search_20250305 and
+// toolName returns the type of a tool without its date: web_search_20250305 and
 // web_search_2025_08_26 are web_search.
 func toolName(kind string) string {
 	for _, length := range []int{len("_20250305"), len("_2025_08_26")} {
@@ -206,9 +232,9 @@ func toolName(kind string) string {
 	return kind
 }
 
-// judgeURL adds what a link, or a data URL, may take.
-func judgeURL(body []byte, v strictjson.Value, a *catalog.Ask) {
-	if v.Kind == strictjson.Object || empty(body, v) { // members of an object are noted
+// addURL adds the input of a link or a data URL.
+func addURL(body []byte, v strictjson.Value, a *catalog.Ask) {
+	if v.Kind == strictjson.Object || isEmpty(body, v) { // the members of an object have their own notes
 		return
 	}
 	head := ""
@@ -217,40 +243,41 @@ func judgeURL(body []byte, v strictjson.Value, a *catalog.Ask) {
 	}
 	switch {
 	case strings.HasPrefix(head, "data:image/"):
-		inlineImage(v, a)
+		addImage(v, a)
 	case strings.HasPrefix(head, "data:audio/"):
 		a.Audio = true
-		inlineAudio(v, a)
+		addAudio(v, a)
 	case strings.HasPrefix(head, "data:text/"):
-		inlineText(v, a)
+		addText(v, a)
 	default:
 		a.Links++
 	}
 }
 
-func inlineImage(v strictjson.Value, a *catalog.Ask) {
+func addImage(v strictjson.Value, a *catalog.Ask) {
 	a.InlineInput += imageTokens
 	a.Media.Images++
 	a.BodyBytes -= int64(v.End - v.Start)
 }
 
-func inlineAudio(v strictjson.Value, a *catalog.Ask) {
+func addAudio(v strictjson.Value, a *catalog.Ask) {
 	tokens := int64(v.End-v.Start)/audioBytesPerToken + 1
 	a.InlineInput += tokens
 	a.Media.AudioTokens += tokens
 	a.BodyBytes -= int64(v.End - v.Start)
 }
 
-// inlineText is counted with the bytes of the body, but is no text of a message.
-func inlineText(v strictjson.Value, a *catalog.Ask) { a.Media.TextBytes += int64(v.End - v.Start - 2) }
+// addText adds text in a data URL or a source. The bytes of the body count it already, but
+// the text of the messages does not.
+func addText(v strictjson.Value, a *catalog.Ask) { a.Media.TextBytes += int64(v.End - v.Start - 2) }
 
-// sourceFacts is what the notes say of the source of one part.
-type sourceFacts struct {
+// mediaSource is the source of one part, by its notes.
+type mediaSource struct {
 	object                 int // zero: there is none
 	kind, media, data, url strictjson.Value
 }
 
-func (s *sourceFacts) take(n strictjson.Note) {
+func (s *mediaSource) set(n strictjson.Note) {
 	switch n.Name {
 	case noteSourceType:
 		s.kind = n.Value
@@ -263,9 +290,9 @@ func (s *sourceFacts) take(n strictjson.Note) {
 	}
 }
 
-// judge adds what the source may take: an image by its rule, text by its bytes,
-// anything else the whole context.
-func (s *sourceFacts) judge(body []byte, a *catalog.Ask) {
+// addTo adds the input of the source: an image counts imageTokens, text its bytes, anything
+// else the whole context.
+func (s *mediaSource) addTo(body []byte, a *catalog.Ask) {
 	if s.object == 0 {
 		return
 	}
@@ -274,15 +301,15 @@ func (s *sourceFacts) judge(body []byte, a *catalog.Ask) {
 	case s.url.Kind != 0:
 		a.Links++
 		a.Image = true
-	case kind == "content" && s.data.Kind == 0: // its parts are noted
+	case kind == "content" && s.data.Kind == 0: // its parts have their own notes
 	case kind == "text":
 		if s.data.Kind != 0 {
-			inlineText(s.data, a)
+			addText(s.data, a)
 		}
 	case kind == "base64" && strings.HasPrefix(media, "image/"):
 		a.Image = true
 		if s.data.Kind != 0 {
-			inlineImage(s.data, a)
+			addImage(s.data, a)
 		}
 	default:
 		a.FullContext, a.Image = true, true

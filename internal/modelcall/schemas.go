@@ -1,4 +1,4 @@
-package call
+package modelcall
 
 import (
 	"math"
@@ -6,7 +6,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// Short words for the tables below.
+// Schema declares the body of a route: which members decide something, and how the call
+// asks for the usage of a stream.
+type Schema struct {
+	members *strictjson.Table
+
+	// AsksUsage is set if a stream reports its usage only if the body asks for it.
+	AsksUsage bool
+}
+
+// The schemas of the routes.
+var (
+	Messages    = &Schema{members: messagesMembers}
+	CountTokens = &Schema{members: countTokensMembers}
+	Completions = &Schema{members: completionsMembers, AsksUsage: true}
+	Chat        = &Schema{members: chatMembers, AsksUsage: true}
+)
+
+// Short names for the tables below.
 type rule = strictjson.Rule
 
 var table = strictjson.NewTable
@@ -21,7 +38,7 @@ const (
 	null    = strictjson.Null
 )
 
-// Where a scan records the fields that decide something here.
+// The slots of a scan: where it records a member that decides something.
 const (
 	_ = iota
 	slotModel
@@ -40,20 +57,20 @@ const (
 	slots
 )
 
-// modelField and streamField stand in every table.
+// modelMember and streamMember are in every table.
 var (
-	modelField  = rule{Name: "model", Kinds: text, Required: true, Deciding: true, Slot: slotModel}
-	streamField = rule{Name: "stream", Kinds: boolean, Deciding: true, Slot: slotStream}
+	modelMember  = rule{Name: "model", Kinds: text, Required: true, Deciding: true, Slot: slotModel}
+	streamMember = rule{Name: "stream", Kinds: boolean, Deciding: true, Slot: slotStream}
 )
 
-// The fields of docs/reference/calls.md#messages, and those that decide the price.
-// Every other member passes untouched where the call has no price.
-var messagesFields = bodyFields(append(messagesInput(),
+// The members of docs/reference/calls.md#messages, and those that decide the price.
+// Every other member passes unchecked if the call has no price.
+var messagesMembers = bodyTable(append(messagesCommon(),
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Required: true, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
 	multiplier("n"),
 	multiplier("best_of"),
-	streamField,
+	streamMember,
 	rule{Name: "temperature", Kinds: number},
 	rule{Name: "top_p", Kinds: number},
 	rule{Name: "top_k", Kinds: integer},
@@ -61,23 +78,22 @@ var messagesFields = bodyFields(append(messagesInput(),
 	rule{Name: "metadata", Kinds: object, Members: table(rule{Name: "user_id", Kinds: text})},
 )...)
 
-// countTokensFields are those of messages that have tokens to count. To count
-// has no price.
-var countTokensFields = stateful(append(messagesInput(), optionFields...)...)
+// The members of messages that have tokens to count. Counting has no price.
+var countTokensMembers = tableWithState(append(messagesCommon(), optionMembers...)...)
 
-func messagesInput() []rule {
-	tools := toolFields(0,
+func messagesCommon() []rule {
+	tools := toolTable(0,
 		rule{Name: "name", Kinds: text},
 		rule{Name: "description", Kinds: text},
 		rule{Name: "input_schema", Kinds: object},
 	)
 	return []rule{
-		modelField,
+		modelMember,
 		promptTemplate,
 		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
-		messagesField(tools, rule{Name: "content", Kinds: text | array, Elem: object, Required: true, Members: contentPart}),
+		messagesMember(tools, rule{Name: "content", Kinds: text | array, Elem: object, Required: true, Members: contentPart}),
 		{Name: "system", Kinds: text | array, Elem: object, Members: contentPart},
-		toolsField(tools),
+		toolsMember(tools),
 		{Name: "tool_choice", Kinds: object},
 		{Name: "thinking", Kinds: object, Members: table(
 			rule{Name: "type", Kinds: text, Deciding: true, Slot: slotThinkingType},
@@ -86,14 +102,14 @@ func messagesInput() []rule {
 	}
 }
 
-// The fields of docs/reference/calls.md#completions. A prompt is a text, or tokens, or
+// The members of docs/reference/calls.md#completions. A prompt is a text, or tokens, or
 // an array of either.
-var completionsFields = bodyFields(append(completionsChoices(),
+var completionsMembers = bodyTable(append(completionsCommon(),
 	rule{
 		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
 		Slot: slotPrompt, Elements: slotPromptElements,
 	},
-	rule{Name: "messages", Note: noteOther, Members: stateful(chatContent, rule{Name: "tools", Members: chatTools})}, // of the other route
+	rule{Name: "messages", Note: noteUnknown, Members: tableWithState(chatContent, rule{Name: "tools", Members: chatTools})}, // of the other route
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
 	rule{Name: "best_of", Kinds: integer, Min: 1, Deciding: true, Slot: slotBestOf},
@@ -101,10 +117,9 @@ var completionsFields = bodyFields(append(completionsChoices(),
 	rule{Name: "echo", Kinds: boolean},
 )...)
 
-// The fields of POST /v1/chat/completions that are checked here: the ones that
-// decide route or price.
-var chatFields = bodyFields(append(completionsChoices(),
-	messagesField(chatTools, chatContent),
+// The members of POST /v1/chat/completions that decide the route or the price.
+var chatMembers = bodyTable(append(completionsCommon(),
+	messagesMember(chatTools, chatContent),
 	promptTemplate,
 	rule{Name: "max_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxTokens},
 	rule{Name: "max_completion_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxCompletionTokens},
@@ -112,52 +127,52 @@ var chatFields = bodyFields(append(completionsChoices(),
 )...)
 
 // chatTools and chatContent are the tools and the content of messages of
-// POST /v1/chat/completions. Its tools need a type: routers read the name of a
-// vendor's tool out of {"google_search":{}}.
+// POST /v1/chat/completions. Its tools need a type: routers take {"google_search":{}} for
+// a tool of the vendor.
 var (
-	chatTools   = toolFields(noteUntypedTool)
+	chatTools   = toolTable(noteUntypedTool)
 	chatContent = rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart}
 )
 
-func completionsChoices() []rule {
+func completionsCommon() []rule {
 	return []rule{
-		modelField,
-		streamField,
+		modelMember,
+		streamMember,
 		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
 		{Name: "thinking", Kinds: object | text | number | boolean | null, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
 		{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
 		{Name: "temperature", Kinds: number},
 		{Name: "top_p", Kinds: number},
 		{Name: "stop", Kinds: text | array, Elem: text},
-		toolsField(chatTools),
+		toolsMember(chatTools),
 		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
 			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
 		)},
 	}
 }
 
-// promptTemplate is the rule for prompt where it is not the input of the route: it
-// names a template, which may have tools and a model of its own.
-var promptTemplate = rule{Name: "prompt", Note: noteOther, Members: stateful(kept("id"))}
+// promptTemplate is the rule for prompt on the routes whose input is messages. There it
+// names a template, which may have its own tools and model.
+var promptTemplate = rule{Name: "prompt", Note: noteUnknown, Members: tableWithState(stateMember("id"))}
 
-func toolsField(members *strictjson.Table) rule {
+func toolsMember(members *strictjson.Table) rule {
 	return rule{Name: "tools", Kinds: array, Elem: object, Slot: slotTools, Members: members}
 }
 
-func messagesField(tools *strictjson.Table, content rule) rule {
-	return rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: messageFields(tools, content)}
+func messagesMember(tools *strictjson.Table, content rule) rule {
+	return rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: messageTable(tools, content)}
 }
 
-// messageFields are the rules for a message. SGLang takes tools in it.
-func messageFields(tools *strictjson.Table, content rule) *strictjson.Table {
-	return stateful(append([]rule{
+// messageTable returns the rules for a message. SGLang takes tools in a message.
+func messageTable(tools *strictjson.Table, content rule) *strictjson.Table {
+	return tableWithState(append([]rule{
 		{Name: "role", Kinds: text, Required: true},
 		content,
 		{Name: "tools", Members: tools},
-		{Name: "audio", Kinds: object, AnySpelling: true, Members: stateful(
-			kept("id"), medium("url", noteAudioURL, keptMembers), rule{Name: "data", Deciding: true, Note: noteAudioData},
+		{Name: "audio", Kinds: object, AnySpelling: true, Members: tableWithState(
+			stateMember("id"), mediaMember("url", noteAudioURL, stateTable), rule{Name: "data", Deciding: true, Note: noteAudioData},
 		)},
-		// These are found, not folded.
+		// A rule for these common names saves the search for other spellings.
 		{Name: "name"}, {Name: "tool_calls"}, {Name: "tool_call_id"}, {Name: "function_call"},
 		{Name: "refusal"}, {Name: "reasoning"}, {Name: "reasoning_content"}, {Name: "annotations"},
 	}, mediaRules...)...)

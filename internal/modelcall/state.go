@@ -1,4 +1,4 @@
-package call
+package modelcall
 
 import (
 	"bytes"
@@ -10,12 +10,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// statefulNames are the members that name something the vendor keeps for the
-// account of the operator, where it may be that of another tenant. Each is noted
-// in every object of a body that the gateway looks into, in any spelling, so that
-// a route cannot forget one. Names that mean this in one place alone, such as
-// audio.id, are rules of that place.
-var statefulNames = []string{
+// stateNames are the members that name an object which the vendor stores in the account
+// of the operator. It may belong to another tenant. Each name is noted in every object
+// that the gateway reads, in any spelling, so that no route can forget one. A name that
+// has this meaning in one object only, such as audio.id, is a rule of that object.
+var stateNames = []string{
 	// Files, containers, stored answers and other objects of a vendor's account.
 	"file_id", "file_ids", "file_uri", "file_uris", "s3_location", "gcs_uri", "attachments", "document_id", "document_ids",
 	"container", "container_id", "previous_response_id", "response_id", "previous_message_id",
@@ -23,7 +22,7 @@ var statefulNames = []string{
 	"vector_store_id", "vector_store_ids", "tool_resources", "connector_id", "tunnel_id", "skill_id", "skills",
 	"fallback_credit_token", "cached_content", "cache_id", "user_profile_id",
 
-	// Answers that are kept to be fetched later.
+	// Answers that are stored and fetched later.
 	"background", "deferred",
 
 	// Requests, slots and caches of inference servers: vLLM, SGLang, llama.cpp.
@@ -31,18 +30,17 @@ var statefulNames = []string{
 	"bootstrap_host", "bootstrap_port", "bootstrap_room",
 }
 
-// agentNames are those that choose, beside what is kept, the model or the tools
-// that work on it. So they have no price, either.
+// agentNames are those that also choose the model or the tools. So their price is unknown.
 var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids"}
 
-// statefulTypes are the types of content that name something kept.
-var statefulTypes = []string{"container_upload", "item_reference"}
+// stateTypes are the types of content that name a stored object.
+var stateTypes = []string{"container_upload", "item_reference"}
 
-// keptMembers are the rules for these names, of which each table has one.
-var keptMembers = func() *strictjson.Table {
-	rules := make([]rule, 0, len(statefulNames)+len(agentNames))
-	for _, name := range statefulNames {
-		rules = append(rules, kept(name))
+// stateTable has the rules for stateNames and agentNames. Each table includes it.
+var stateTable = func() *strictjson.Table {
+	rules := make([]rule, 0, len(stateNames)+len(agentNames))
+	for _, name := range stateNames {
+		rules = append(rules, stateMember(name))
 	}
 	for _, name := range agentNames {
 		rules = append(rules, rule{Name: name, AnySpelling: true, Note: noteAgent})
@@ -50,21 +48,21 @@ var keptMembers = func() *strictjson.Table {
 	return table(rules...)
 }()
 
-// stateful makes a table of rules and of the stateful names.
-func stateful(rules ...rule) *strictjson.Table { return table(rules...).With(keptMembers) }
+// tableWithState returns a table of rules and of stateTable.
+func tableWithState(rules ...rule) *strictjson.Table { return table(rules...).With(stateTable) }
 
-// kept is the rule for a member that names something kept.
-func kept(name string) rule { return rule{Name: name, AnySpelling: true, Note: noteState} }
+// stateMember returns the rule for a member that names a stored object.
+func stateMember(name string) rule { return rule{Name: name, AnySpelling: true, Note: noteState} }
 
-// keptBelow is the rule for an object in which something kept may be named.
-func keptBelow(name string, rules ...rule) rule {
-	return rule{Name: name, AnySpelling: true, Members: stateful(rules...)}
+// stateObject returns the rule for an object that may name a stored object.
+func stateObject(name string, rules ...rule) rule {
+	return rule{Name: name, AnySpelling: true, Members: tableWithState(rules...)}
 }
 
-// refuseState refuses what names something that the vendor keeps for the account
-// of the operator, unless all users of the gateway share it, and a body that says
-// a second time, in extra_body, what is read at the top.
-func (q *request) refuseState(body []byte, shared bool) *fault.Fault {
+// refuseState refuses members that name an object stored in the account of the operator,
+// unless shared is set. It always refuses members that choose another model or server,
+// and members of extra_body that are only allowed at the top level.
+func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 	for _, n := range q.notes {
 		switch n.Name {
 		case noteOverride:
@@ -74,7 +72,7 @@ func (q *request) refuseState(body []byte, shared bool) *fault.Fault {
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: a call names its models in `model` and `fallbacks[].model`", param)
 		case noteState, noteAgent:
-			if empty(body, n.Value) {
+			if isEmpty(body, n.Value) {
 				continue
 			}
 		case noteDocuments:
@@ -82,15 +80,15 @@ func (q *request) refuseState(body []byte, shared bool) *fault.Fault {
 				continue
 			}
 		case notePartType:
-			if !slices.Contains(statefulTypes, n.Text(body)) {
+			if !slices.Contains(stateTypes, n.Text(body)) {
 				continue
 			}
-		case noteURL, noteAudioURL, noteSourceURL:
-			if n.Kind != strictjson.String || knownScheme(urlHead(body, n.Value)) {
+		case noteMediaURL, noteAudioURL, noteSourceURL:
+			if n.Kind != strictjson.String || hasAllowedScheme(urlHead(body, n.Value)) {
 				continue
 			}
-		case noteData, noteAudioData:
-			if n.Kind != strictjson.String || !isLink(urlHead(body, n.Value)) || knownScheme(urlHead(body, n.Value)) {
+		case noteMediaData, noteAudioData:
+			if n.Kind != strictjson.String || !isLink(urlHead(body, n.Value)) || hasAllowedScheme(urlHead(body, n.Value)) {
 				continue
 			}
 		default:
@@ -107,16 +105,15 @@ func (q *request) refuseState(body []byte, shared bool) *fault.Fault {
 
 func isFalse(body []byte, v strictjson.Value) bool { return v.Kind == strictjson.Bool && !v.Bool(body) }
 
-// empty reports whether a value names nothing.
-func empty(body []byte, v strictjson.Value) bool {
+// isEmpty reports whether a value is false or an empty array: it names nothing.
+func isEmpty(body []byte, v strictjson.Value) bool {
 	return isFalse(body, v) || v.Kind == strictjson.Array && len(bytes.TrimSpace(body[v.Start+1:v.End-1])) == 0
 }
 
-// inlineDocuments reports whether each of the documents of a body holds its text.
-// One that is a bare string, or has none of these members, may be the name of a
-// document that is kept.
+// inlineDocuments reports whether each document of a body contains its text. A bare
+// string, or an object without any of these members, may name a stored document.
 func inlineDocuments(raw []byte) bool {
-	for _, document := range elementsOf(raw) {
+	for _, document := range elements(raw) {
 		var members map[string]json.RawMessage
 		if json.Unmarshal(document, &members) != nil || !slices.ContainsFunc([]string{"data", "text", "snippet", "content"}, func(name string) bool {
 			return members[name] != nil
@@ -127,20 +124,20 @@ func inlineDocuments(raw []byte) bool {
 	return raw[0] == '['
 }
 
-// urlHead is the beginning of a text, where a URL tells its scheme and a data URL
-// its media type. JSON may write its slashes as "\/".
+// urlHead returns the beginning of a string, which contains the scheme of a URL and the
+// media type of a data URL. JSON may escape the slashes as "\/".
 func urlHead(body []byte, v strictjson.Value) string {
 	raw := body[v.Start+1 : v.End-1]
 	return strings.ReplaceAll(string(raw[:min(len(raw), 64)]), `\/`, "/")
 }
 
-// isLink reports whether a text that may be Base64, which has no colon, is a link.
+// isLink reports whether a string is a link and not Base64, which has no colon.
 func isLink(head string) bool { return strings.Contains(head, ":") }
 
-// knownScheme reports whether a link leads to the network, or holds the content
-// itself. Other schemes are names within a vendor's account or a server's disk,
-// and so is a link without one.
-func knownScheme(head string) bool {
+// hasAllowedScheme reports whether a link leads to the network or contains the content
+// itself. A link with another scheme, or without one, names an object in the account of a
+// vendor or a file of a server.
+func hasAllowedScheme(head string) bool {
 	for _, scheme := range []string{"https://", "http://", "data:"} {
 		if len(head) >= len(scheme) && strings.EqualFold(head[:len(scheme)], scheme) {
 			return true
