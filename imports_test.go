@@ -30,7 +30,7 @@ var layers = []struct {
 }{
 	{".", []string{"backends", "caddymodule", "handlers", "payments", "storage/badger"}, false},
 	{"cmd/caddy", []string{"."}, true},
-	{"handlers/reply", []string{"internal/bodymem", "internal/fault", "internal/requestid"}, true},
+	{"handlers/reply", []string{"internal/bodymem", "internal/dialect", "internal/fault", "internal/requestid"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"handlers/demo", nil, true},
 	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments"}, true},

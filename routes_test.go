@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // documented is a route in the first cell of a row of a table, perhaps with the mark of its
@@ -56,7 +57,7 @@ func TestTheTablesOfTheDocsAreTheRoutes(t *testing.T) {
 				t.Errorf("%s lacks the parameter %s", name, parameter)
 			}
 		}
-		for dialect, word := range map[reply.Dialect]string{reply.Anthropic: "anthropic", reply.OpenAI: "openai", reply.Platform: "platform"} {
+		for dialect, word := range map[dialect.Dialect]string{dialect.Anthropic: "anthropic", dialect.OpenAI: "openai", dialect.Platform: "platform"} {
 			if route.Dialect != dialect && strings.Contains(row.line, "| "+word+" |") {
 				t.Errorf("%s has another dialect than %s", name, word)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -57,7 +58,7 @@ func (s *StepUp) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	account, f := s.account(r)
 	s.app.Metrics().Auth("stepup", f)
 	if f != nil {
-		reply.Console.RefuseUnread(w, r, f, requestid.New())
+		dialect.Console.RefuseUnread(w, r, f, requestid.New())
 		return nil
 	}
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {

@@ -11,8 +11,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -92,7 +93,7 @@ func (a *answer) writeHeader(status int) {
 	}
 	a.head, a.status = true, status
 	for name := range header { // what other handlers than reverse_proxy may have set
-		if downstream.never[name] {
+		if forwarding.Downstream.Never(name) {
 			delete(header, name)
 		}
 	}
@@ -102,7 +103,7 @@ func (a *answer) writeHeader(status int) {
 		a.watch.headCame(a)
 		return
 	}
-	reply.Stamp(header, a.call.route.dialect, a.call.id)
+	dialect.Stamp(header, a.call.route.Dialect, a.call.id)
 	if a.stream {
 		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
 	}
@@ -129,9 +130,9 @@ func (a *answer) classify(header http.Header) {
 
 // measure sets up the reading of usage.
 func (a *answer) measure(header http.Header) {
-	a.meter = usage.New(a.call.route.shape, a.stream, header.Get("Content-Encoding"))
+	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
 	// An answer that is not declared as a stream may be one all the same.
-	if !a.encoded && a.call.request.trimsUsage && header.Get("Content-Length") == "" {
+	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
 	}
 }
@@ -198,7 +199,7 @@ func (a *answer) replace(f *fault.Fault) {
 	for _, field := range a.site {
 		header[field.name] = field.values
 	}
-	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
+	a.call.route.Dialect.Refuse(a.ResponseWriter, f, a.call.id)
 }
 
 // maxDropped is how much of a body that is not passed on is read before its
@@ -261,7 +262,7 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	if a.meter != nil {
 		a.stream = a.meter.Stream()
 	}
-	if a.meter != nil && (a.stream || a.call.request.stream) {
+	if a.meter != nil && (a.stream || a.call.request.Stream) {
 		if out := a.call.pay(now); out != nil {
 			a.call.cancel(out)
 			return len(p), out
@@ -303,7 +304,7 @@ func (a *answer) intact() bool {
 // end: its own, where that can be read, or else that of the connection.
 func (a *answer) whole(cleanly bool) bool {
 	switch {
-	case a.meter == nil || a.meter.Blind() || !a.stream && !a.json:
+	case a.meter == nil || a.meter.Unreadable() || !a.stream && !a.json:
 		return cleanly
 	case !a.received && !a.stream:
 		return cleanly // an empty body, which is charged nothing

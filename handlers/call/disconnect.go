@@ -67,7 +67,7 @@ func (a *answer) finishFor() time.Duration {
 	if a.meter != nil {
 		shown, unseen, finished = a.meter.Shown(), unseen || a.meter.CostsUnseen(), a.meter.Finished()
 	}
-	finish := c.bill.price.FinishFor(c.block.app.OnDisconnect, c.request.stream, shown, unseen)
+	finish := c.bill.price.FinishFor(c.block.app.OnDisconnect, c.request.Stream, shown, unseen)
 	if finished {
 		finish = max(finish, reportPatience)
 	}

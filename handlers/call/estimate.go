@@ -25,7 +25,7 @@ func (c *call) estimateInput(o *usage.Outcome) usage.Tokens {
 		text := usage.ReadRequest(c.body.bytes())
 		in.text = &text
 	}
-	tokens, _ := c.request.promptTokens()
+	tokens, _ := c.request.PromptTokens()
 	text, media, unmeasured := *in.text, in.media, in.unmeasured || in.links > in.text.ImageLinks
 	if o.Ended != usage.ClientGone && o.Input && o.Tokens.AllInput() > 0 {
 		text.ImageLinks, media.Images, media.AudioTokens, unmeasured = 0, 0, 0, false

@@ -15,10 +15,9 @@ func init() {
 	caddy.RegisterModule(Model{})
 }
 
-// Model matches a model call by the model it names, inside the block of
-// modelgate_messages or modelgate_completions. A pattern is an exact name or a
-// prefix followed by "*". Exact names join the list of models that callers see.
-// Outside of such a block it matches nothing.
+// Model matches a model call by its model, within the block of modelgate_messages or
+// modelgate_completions. A pattern is an exact name or a prefix followed by "*". Exact names
+// join the list of models that callers see. Outside of such a block it matches nothing.
 type Model struct {
 	// The patterns, of which one must match.
 	Patterns []string `json:"patterns,omitempty"`
@@ -51,13 +50,7 @@ func (m *Model) Provision(ctx caddy.Context) (err error) {
 // MatchWithError implements caddyhttp.RequestMatcherWithError.
 func (m *Model) MatchWithError(r *http.Request) (bool, error) {
 	c, ok := caddyhttp.GetVar(r.Context(), callVar).(*call)
-	return ok && m.patterns.Match(c.request.model), nil
-}
-
-// Match implements caddyhttp.RequestMatcher.
-func (m *Model) Match(r *http.Request) bool {
-	ok, _ := m.MatchWithError(r)
-	return ok
+	return ok && m.patterns.Match(c.request.Model), nil
 }
 
 // UnmarshalCaddyfile reads

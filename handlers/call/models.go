@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
 const modelsPath = "/v1/models"
 
-// serveModels answers the list of models that the key may use, or one of them:
-// in the messages shape when its caller names a version of that dialect, else
-// in that of completions.
+// serveModels answers the list of models that the key may use, or one of them. The dialect is
+// anthropic if the request has the version header, and openai otherwise.
 func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.Principal, requestID string) *fault.Fault {
-	dialect := reply.DialectOf(r, b.app.VersionHeader)
+	d := reply.DialectOf(r, b.app.VersionHeader)
 	offered, since := b.app.Offered()
 	shape := completionsModel
-	if dialect == reply.Anthropic {
+	if d == dialect.Anthropic {
 		shape = messagesModel
 	}
 
@@ -44,11 +44,11 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 			}
 		}
 		answer = completionsList{"list", list}
-		if dialect == reply.Anthropic {
+		if d == dialect.Anthropic {
 			answer = newMessagesList(list, names)
 		}
 	}
-	writeJSON(w, dialect, requestID, answer)
+	writeJSON(w, d, requestID, answer)
 	return nil
 }
 
@@ -90,13 +90,13 @@ func newMessagesList(data []any, names []string) messagesList {
 	return list
 }
 
-func writeJSON(w http.ResponseWriter, dialect reply.Dialect, requestID string, v any) {
+func writeJSON(w http.ResponseWriter, d dialect.Dialect, requestID string, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		panic("call: " + err.Error()) // the shapes above cannot fail to marshal
 	}
 	header := w.Header()
-	reply.Stamp(header, dialect, requestID)
+	dialect.Stamp(header, d, requestID)
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body)

@@ -1,9 +1,6 @@
 package call
 
 import (
-	"errors"
-	"net/http"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -55,11 +52,6 @@ func (m *Messages) Provision(ctx caddy.Context) error {
 	return m.provision(ctx, messagesRoutes, messagesTable)
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (m *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	return m.serve(w, r, next)
-}
-
 // Completions serves POST /v1/completions, POST /v1/chat/completions and
 // GET /v1/models, to callers with an API key, and lets every other path pass.
 // It sets the placeholders that Messages does.
@@ -75,11 +67,6 @@ func (Completions) CaddyModule() caddy.ModuleInfo {
 // Provision compiles the routes.
 func (c *Completions) Provision(ctx caddy.Context) error {
 	return c.provision(ctx, completionsRoutes, completionsTable)
-}
-
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (c *Completions) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	return c.serve(w, r, next)
 }
 
 // unmarshal reads
@@ -104,8 +91,8 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
 		switch h.Val() {
 		case "models":
-		case "pass_up", "pass_down", passMember:
-			list := map[string]*[]string{"pass_up": &b.PassUp, "pass_down": &b.PassDown, passMember: &b.PassMembers}[h.Val()]
+		case "pass_up", "pass_down", "pass_member":
+			list := map[string]*[]string{"pass_up": &b.PassUp, "pass_down": &b.PassDown, "pass_member": &b.PassMembers}[h.Val()]
 			names := h.RemainingArgs()
 			if len(names) == 0 {
 				return h.ArgErr()
@@ -126,7 +113,7 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 			return h.WrapErr(err)
 		}
 	}
-	if err := errors.Join(b.passHeaders(), b.passOthers()); err != nil {
+	if err := b.compilePassed(); err != nil {
 		return h.WrapErr(err)
 	}
 	if len(inner) == 0 {

@@ -47,51 +47,56 @@ func (c *call) findPrice() *fault.Fault {
 	if c.route.free {
 		return nil
 	}
-	price, ok := c.block.app.PriceOf(c.request.model)
+	price, ok := c.block.app.PriceOf(c.request.Model)
 	if !ok {
-		return fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for calls", c.request.model)
+		return fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for calls", c.request.Model)
 	}
 	if price == nil {
 		return nil
 	}
-	f := c.request.refuseUnpriced(c.body.bytes(), c.block.passMembers)
+	f := c.request.RefuseUnpriced(c.body.bytes(), c.block.passMembers)
 	if f != nil {
 		return f
 	}
-	ask := c.ask()
+	ask := c.request.Ask(c.body.bytes(), c.bill.restricted)
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
 		c.bill.input = inputFacts{media: ask.Media, links: ask.Links, unmeasured: ask.FullContext}
 	}
 	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
-		f = c.request.checkPrompts(c.body.bytes(), price.Context)
+		f = c.request.CheckPrompts(c.body.bytes(), price.Context)
 	}
 	return f
 }
 
-// ask is what the call asks for, as far as it decides the greatest price.
-func (c *call) ask() catalog.Ask {
-	json := c.body.bytes()
-	a := catalog.Ask{Model: c.request.model, BodyBytes: int64(len(json)), Prompts: c.request.prompts(), Choices: 1, FullContext: c.bill.restricted}
-	tokens, bytes := c.request.promptTokens()
-	a.BodyBytes, a.PromptTokens = a.BodyBytes-bytes, tokens
-	for _, slot := range []int{slotChoices, slotBestOf} {
-		if n, ok := c.request.fields[slot].Int(json); ok {
-			a.Choices = max(a.Choices, n)
+// checkNamed holds the models that the body names beside its own to what holds
+// for that one: they have a name, the key's scope takes them in, and they have a
+// price where models have one.
+func (c *call) checkNamed() *fault.Fault {
+	app := c.block.app
+	for i := range c.request.Named {
+		m := &c.request.Named[i]
+		if f := catalog.CheckName(m.Param, m.Name); f != nil {
+			return f
+		}
+		if f := c.mayUse(m.Param, m.Name); f != nil {
+			return f
+		}
+		if c.route.free {
+			continue
+		}
+		if m.Param == "fallbacks" && m.Name == "default" && app.Prices().Len() > 0 {
+			return fault.At(fault.InvalidParameter, m.Param, "`fallbacks` must name the models, each of which needs a price here: \"default\" leaves the choice to the vendor")
+		}
+		var ok bool
+		if m.Price, ok = app.PriceOf(m.Name); !ok {
+			return fault.At(fault.InvalidParameter, m.Param, "there is no model %q here: it has no price for calls", m.Name)
+		}
+		if own, _ := app.PriceOf(c.request.Model); own == nil && m.Price != nil {
+			return fault.At(fault.InvalidParameter, m.Param, "a call of %q is free and may not name %q, which has a price", c.request.Model, m.Name)
 		}
 	}
-	// Some backends know only one of the two names, and some take 0 for no
-	// bound at all: the greater counts, and 0 does not.
-	for _, slot := range []int{slotMaxCompletionTokens, slotMaxTokens} {
-		if n, ok := c.request.fields[slot].Int(json); ok && n > a.MaxTokens {
-			a.MaxTokens, a.HasMaxTokens = n, true
-		}
-	}
-	a.Thinking = c.request.thinks(json)
-	if len(c.request.notes) > 0 {
-		c.request.describe(json, &a)
-	}
-	return a
+	return nil
 }
 
 // admit holds the caller to the rates, as far as they concern a call whose body is not
@@ -122,7 +127,7 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 
 // extend holds the caller to the rates that depend on the body.
 func (c *call) extend() *fault.Fault {
-	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.stream)
+	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.Stream)
 	c.rateLimits = c.bill.grant.Status
 	if refused != nil {
 		return auth.RateLimited(refused)
@@ -133,7 +138,7 @@ func (c *call) extend() *fault.Fault {
 // estimate is the input of the call, in tokens, where so many bytes of its body
 // are text: each token of a prompt that is given as tokens is one.
 func (c *call) estimate(text int64) int64 {
-	tokens, bytes := c.request.promptTokens()
+	tokens, bytes := c.request.PromptTokens()
 	return usage.Estimate(max(text-bytes, 0)) + tokens
 }
 
@@ -152,7 +157,7 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if errors.Is(err, ledger.ErrFullContext) {
 		c.bill.restricted, payer.FullContext = true, true
 		var f *fault.Fault
-		if c.bill.bounds, f = c.bill.price.Bounds(c.ask()); f != nil {
+		if c.bill.bounds, f = c.bill.price.Bounds(c.request.Ask(c.body.bytes(), true)); f != nil {
 			return f
 		}
 		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.bill.price.Greatest(c.bill.bounds))
@@ -187,7 +192,7 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 }
 
 func (c *call) affordable(available money.Amount) string {
-	a := c.ask()
+	a := c.request.Ask(c.body.bytes(), c.bill.restricted)
 	if !a.HasMaxTokens {
 		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // a caller who adds it sends more
 	}
@@ -207,7 +212,7 @@ func (b *bill) release(now time.Time) {
 // outcome is what the billing rule looks at, of a call that has ended so, or is
 // under way, and what its backend reported.
 func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report) {
-	o = usage.Outcome{Ended: ended, Whole: c.whole}
+	o = usage.Outcome{Ended: ended, Finished: c.finished}
 	if c.bill.price != nil {
 		o.Sent, o.FailedInput = c.answer.sent(), c.block.app.ChargeFailedInput
 		if own := c.bill.price.ChargeFailedInput; own != nil {
@@ -221,7 +226,7 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		o.DeliveredBytes = meter.TextBytes()
 	}
 	if o.EstimatesInput() {
-		o.Asked = c.estimateInput(&o)
+		o.EstimatedInput = c.estimateInput(&o)
 	}
 	return o, report
 }
@@ -325,11 +330,11 @@ func (c *call) charge() {
 	c.route.metrics.Charged(b.charged, b.lost, b.cut)
 	if b.lost > 0 || b.cut {
 		c.block.logger.Warn("a backend reports more usage than can be charged", zap.String("request_id", c.id),
-			zap.String("model", c.request.model), zap.Bool("usage_cut", b.cut), zap.Stringer("uncollected", b.lost))
+			zap.String("model", c.request.Model), zap.Bool("usage_cut", b.cut), zap.Stringer("uncollected", b.lost))
 	}
 	if b.unlisted != "" {
 		c.block.logger.Warn("a backend served a tier or region that the price does not list; the most expensive listed one is charged",
-			zap.String("request_id", c.id), zap.String("model", c.request.model), zap.String("served", b.unlisted))
+			zap.String("request_id", c.id), zap.String("model", c.request.Model), zap.String("served", b.unlisted))
 	}
 }
 
@@ -337,7 +342,7 @@ func (c *call) charge() {
 func (c *call) record() ledger.Call {
 	return ledger.Call{
 		ID: c.id, Time: c.started.UnixMilli(), User: c.principal.UserID, Key: c.principal.KeyID,
-		Model: c.request.model, Route: c.route.name, Stream: c.request.stream,
+		Model: c.request.Model, Route: c.route.name, Stream: c.request.Stream,
 		Status: c.status, Ended: c.ended, Usage: c.basis, Rule: c.rule, Tokens: c.tokens,
 		FirstByte: c.firstByte.Milliseconds(), Duration: c.duration.Milliseconds(),
 	}

@@ -58,9 +58,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("user_id", l.principal.UserID)
 		enc.AddString("key_id", l.principal.KeyID)
 	}
-	if l.request.model != "" {
-		enc.AddString("model", l.request.model)
-		enc.AddBool("stream", l.request.stream)
+	if l.request.Model != "" {
+		enc.AddString("model", l.request.Model)
+		enc.AddBool("stream", l.request.Stream)
 	}
 	if l.refusal != nil {
 		enc.AddString("code", string(l.refusal.Code))
@@ -123,7 +123,7 @@ func (c *call) placeholder(key string) (any, bool) {
 	case "request_id":
 		return c.id, true
 	case "model":
-		return c.request.model, true
+		return c.request.Model, true
 	case "ended":
 		return string(c.ended), true
 	case "usage":

@@ -69,7 +69,7 @@ func (c *call) beforeAnswer(err error) {
 		return
 	case errors.Is(err, errNoRoute):
 		c.ended = usage.Refused
-		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.model)
+		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.Model)
 	case err != nil:
 		c.refusal = routeFault(err)
 		if c.refusal.Status() < 500 {
@@ -101,7 +101,7 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 	}
 	switch {
 	case a.whole(!broken && err == nil):
-		c.whole = true
+		c.finished = true
 		if a.lost && !c.hadAll {
 			c.ended = usage.ClientGone
 			return true
@@ -129,7 +129,7 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 	if !a.intact() {
 		return true
 	}
-	_ = a.emit(c.route.dialect.Event(c.refusal, c.id))
+	_ = a.emit(c.route.Dialect.Event(c.refusal, c.id))
 	_ = a.control.Flush()
 	return false
 }

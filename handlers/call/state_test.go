@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
 // statefulMembers are the members known to name what a vendor's account or an
@@ -54,7 +56,7 @@ var statefulMembers = []struct{ where, member string }{
 
 // statefulBody is a body that any route takes, with a stateful member in it.
 func statefulBody(rt *route, where, member string) (body string, applies bool) {
-	chatLike := rt.path != "/v1/completions"
+	chatLike := rt.Path != "/v1/completions"
 	message, part, tool, more := "", "", "", ""
 	switch where {
 	case "body":
@@ -84,10 +86,10 @@ func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 			if !applies {
 				continue
 			}
-			if f := new(request).parse(rt, []byte(body), false); f == nil || f.Param == "" || !strings.Contains(f.Message, "state shared") {
+			if f := new(modelcall.Request).Parse(rt.schema, []byte(body), false); f == nil || f.Param == "" || !strings.Contains(f.Message, "state shared") {
 				t.Errorf("%s: %s passes, or is refused as something else: %v", rt.name, body, f)
 			}
-			if f := new(request).parse(rt, []byte(body), true); f != nil {
+			if f := new(modelcall.Request).Parse(rt.schema, []byte(body), true); f != nil {
 				t.Errorf("%s with state shared: %s is refused: %v", rt.name, body, f)
 			}
 		}
@@ -111,7 +113,7 @@ func TestWhatNamesNothingKeptPasses(t *testing.T) {
 			{"part", `"type":"tool_result","content":["x",{"type":"text","text":"file_id"}]`},
 		} {
 			body, applies := statefulBody(rt, c.where, c.member)
-			if f := new(request).parse(rt, []byte(body), false); applies && f != nil {
+			if f := new(modelcall.Request).Parse(rt.schema, []byte(body), false); applies && f != nil {
 				t.Errorf("%s: %s is refused: %v", rt.name, body, f)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // slowCaller takes a while to take anything.
@@ -32,7 +33,7 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 		const idle = time.Minute
 		c := &call{
 			block: &block{app: &caddymodule.App{Limits: caddymodule.Limits{Idle: caddy.Duration(idle), FirstByte: caddy.Duration(time.Hour)}}},
-			route: &route{dialect: reply.Anthropic},
+			route: &route{Route: reply.Route{Dialect: dialect.Anthropic}},
 		}
 		c.ctx, c.cancel = context.WithCancelCause(t.Context())
 		caller := &slowCaller{header: make(http.Header), takes: 3*idle + 500*time.Millisecond}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/bodymem"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
@@ -39,7 +40,7 @@ func (c *Console) newRequest(w http.ResponseWriter, r *http.Request) *request {
 	id := requestid.New()
 	req := &request{console: c, id: id, w: w, r: r.WithContext(requestid.With(r.Context(), id))}
 	header := w.Header()
-	reply.Stamp(header, reply.Console, id)
+	dialect.Stamp(header, dialect.Console, id)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	req.setPlaceholder("http.modelgate.request_id", id)
@@ -178,5 +179,5 @@ func (req *request) refuse(err error) {
 		req.console.logger.Error("a console request failed", zap.String("request_id", req.id),
 			zap.String("path", req.r.URL.Path), zap.Error(err))
 	}
-	reply.Console.RefuseRequest(req.w, req.r, f, req.id, req.read)
+	dialect.Console.RefuseRequest(req.w, req.r, f, req.id, req.read)
 }

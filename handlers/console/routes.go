@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // route is one row of the console: everything that is checked before a request is served,
@@ -130,7 +131,7 @@ func declare() reply.Table {
 	rows := make([]reply.Route, len(routes))
 	for i, rt := range routes {
 		rows[i] = reply.Route{
-			Method: rt.method, Path: rt.path, Dialect: reply.Console, Credential: rt.who, StepUp: rt.asks.name,
+			Method: rt.method, Path: rt.path, Dialect: dialect.Console, Credential: rt.who, StepUp: rt.asks.name,
 			Rate: string(rt.rate), MaxBody: rt.takes.limit, Query: rt.parameters(),
 		}
 	}

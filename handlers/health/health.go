@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
@@ -85,7 +86,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	case i < 0:
 		return reply.Pass(w, r, next, h.app.VersionHeader)
 	case f != nil:
-		reply.OpenAI.RefuseUnread(w, r, f, requestid.New())
+		dialect.OpenAI.RefuseUnread(w, r, f, requestid.New())
 	case routes[i].Path == "/healthz":
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:

@@ -1,206 +1,32 @@
 // Package reply has what all directives share about HTTP: the registry of routes ([Route],
-// [Table]), the check of misspelt paths ([Pass]), the form of errors ([Dialect]), and the
-// reading of bodies and queries ([ReadBody], [Query]).
+// [Table]), the check of misspelt paths ([Pass]), the dialect of a path ([DialectOf]), and
+// the reading of bodies and queries ([ReadBody], [Query]).
 package reply
 
 import (
-	"encoding/json"
 	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/fault"
-)
-
-// Dialect is the wire format of errors. It depends on the path, so that it is known before
-// the caller is.
-type Dialect uint8
-
-// The dialects of docs/reference/http.md#errors.
-const (
-	OpenAI    Dialect = iota // /v1/*, except for those below
-	Anthropic                // /v1/messages
-	Platform                 // /v1/platform/*
-	Console                  // /api/*
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // DialectOf returns the dialect of a path: that of the prefix as it is written, or else that
 // of the canonical form, so that a misspelt path has a dialect, too. A list of models is in
 // the anthropic dialect if the request has the version header.
-func DialectOf(r *http.Request, versionHeader string) Dialect {
+func DialectOf(r *http.Request, versionHeader string) dialect.Dialect {
 	wire := r.URL.EscapedPath()
 	if under(wire, "/v1/platform") {
-		return Platform
+		return dialect.Platform
 	}
 	path, _ := canonical(wire)
 	switch {
 	case under(path, "/api"):
-		return Console
+		return dialect.Console
 	case under(path, "/v1/messages"):
-		return Anthropic
+		return dialect.Anthropic
 	case under(path, "/v1/platform"):
-		return Platform
+		return dialect.Platform
 	case under(path, "/v1/models") && r.Header.Get(versionHeader) != "":
-		return Anthropic
+		return dialect.Anthropic
 	}
-	return OpenAI
-}
-
-// statusOverloaded is the unregistered status with which Anthropic says that it is
-// overloaded.
-const statusOverloaded = 529
-
-// anthropicTypes has the error types of the anthropic dialect, by status.
-var anthropicTypes = map[int]string{
-	http.StatusUnauthorized:          "authentication_error",
-	http.StatusPaymentRequired:       "billing_error",
-	http.StatusForbidden:             "permission_error",
-	http.StatusNotFound:              "not_found_error",
-	http.StatusRequestEntityTooLarge: "request_too_large",
-	http.StatusTooManyRequests:       "rate_limit_error",
-	http.StatusInternalServerError:   "api_error",
-	http.StatusServiceUnavailable:    "overloaded_error",
-	http.StatusGatewayTimeout:        "timeout_error",
-	statusOverloaded:                 "overloaded_error",
-}
-
-// errorType returns the error type of a status. A status without a type of its own is an
-// error of the caller below 500, and of the server from there.
-func (d Dialect) errorType(status int) string {
-	if d == Anthropic {
-		if t, ok := anthropicTypes[status]; ok {
-			return t
-		}
-		if status >= 500 {
-			return "api_error"
-		}
-		return "invalid_request_error"
-	}
-	switch {
-	case status == http.StatusUnauthorized:
-		return "authentication_error"
-	case status == http.StatusPaymentRequired:
-		return "insufficient_quota"
-	case status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case status >= 500:
-		return "server_error"
-	}
-	return "invalid_request_error"
-}
-
-// Body returns f as the dialect's JSON.
-func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
-	type nested struct {
-		Code    fault.Code `json:"code,omitempty"`
-		Message string     `json:"message"`
-		Type    string     `json:"type"`
-		Param   *string    `json:"param"`
-	}
-	var param *string
-	if f.Param != "" {
-		param = &f.Param
-	}
-	kind := d.errorType(f.Status())
-	var v any
-	switch d {
-	case Anthropic:
-		v = struct {
-			Type  string `json:"type"`
-			Error struct {
-				Type    string `json:"type"`
-				Message string `json:"message"`
-			} `json:"error"`
-			RequestID string `json:"request_id"`
-		}{"error", struct {
-			Type    string `json:"type"`
-			Message string `json:"message"`
-		}{kind, f.Message}, requestID}
-	case Platform:
-		v = struct {
-			Code    fault.Code `json:"code"`
-			Message string     `json:"message"`
-			TaskID  string     `json:"task_id,omitempty"`
-			Error   nested     `json:"error"`
-		}{f.Code, f.Message, f.Task, nested{f.Code, f.Message, kind, param}}
-	case Console:
-		v = struct {
-			Success bool       `json:"success"`
-			Message string     `json:"message"`
-			Code    fault.Code `json:"code"`
-		}{false, f.Message, f.Code}
-	default:
-		v = struct {
-			Error nested `json:"error"`
-		}{nested{f.Code, f.Message, kind, param}}
-	}
-	body, err := json.Marshal(v)
-	if err != nil {
-		panic("reply: " + err.Error()) // strings cannot fail to marshal
-	}
-	return body
-}
-
-// Event returns f as the event that ends a stream.
-func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
-	event := append([]byte("data: "), d.Body(f, requestID)...)
-	if d == Anthropic {
-		event = append([]byte("event: error\n"), event...)
-	}
-	return append(event, "\n\n"...)
-}
-
-// Refuse answers f in the dialect. It removes headers that were set for another answer.
-func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string) {
-	header := w.Header()
-	for name := range header {
-		if strings.HasPrefix(name, "Content-") || ofAnother[name] {
-			delete(header, name)
-		}
-	}
-	Stamp(header, d, requestID)
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	if f.Allow != "" {
-		header.Set("Allow", f.Allow)
-	}
-	if f.Code == fault.RangeNotSatisfiable {
-		header.Set("Content-Range", "bytes */"+strconv.FormatInt(f.Complete, 10)) // RFC 9110, section 15.5.17
-	}
-	if f.RetryAfter > 0 {
-		header.Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
-	}
-	status := f.Status()
-	if status == http.StatusUnauthorized {
-		header.Set("WWW-Authenticate", "Bearer") // RFC 9110, section 15.5.2
-	}
-	body := d.Body(f, requestID)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-}
-
-// ofAnother are headers of another answer that Refuse removes, beside Content-*.
-var ofAnother = map[string]bool{
-	"Etag": true, "Last-Modified": true, "Trailer": true, "Location": true, "Request-Id": true,
-}
-
-// Stamp sets the request id of an answer: X-Request-Id, and in the anthropic dialect
-// Request-Id, unless the backend has set one.
-func Stamp(header http.Header, d Dialect, requestID string) {
-	header["X-Request-Id"] = []string{requestID}
-	if d == Anthropic && header["Request-Id"] == nil {
-		header["Request-Id"] = []string{requestID}
-	}
-}
-
-// RefuseRequest answers f to a request whose body was read to its end, or was not.
-func (d Dialect) RefuseRequest(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string, read bool) {
-	if read {
-		d.Refuse(w, f, requestID)
-	} else {
-		d.RefuseUnread(w, r, f, requestID)
-	}
+	return dialect.OpenAI
 }

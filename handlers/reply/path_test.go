@@ -12,6 +12,7 @@ import (
 
 	_ "github.com/caddy-modelgate/modelgate" // registers the routes of all directives
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -28,7 +29,7 @@ func requestFor(t testing.TB, method, wire string) *http.Request {
 }
 
 var someRoutes = reply.Register(
-	reply.Route{Path: "/v1/messages", Method: "POST", Dialect: reply.Anthropic, Credential: reply.APIKey},
+	reply.Route{Path: "/v1/messages", Method: "POST", Dialect: dialect.Anthropic, Credential: reply.APIKey},
 	reply.Route{Path: "/v1/models/{id...}", Method: "GET", Credential: reply.APIKey},
 )
 

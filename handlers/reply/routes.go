@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -26,9 +27,9 @@ func (c Credential) HasAccount() bool { return c == User || c == HalfOpen }
 // Route declares one route of a directive: the path, and what is checked before a request
 // is served. A directive derives its checks from the same declaration that it registers.
 type Route struct {
-	Method     string  // GET answers HEAD, too
-	Path       string  // a pattern of [Match]
-	Dialect    Dialect // of its errors
+	Method     string          // GET answers HEAD, too
+	Path       string          // a pattern of [Match]
+	Dialect    dialect.Dialect // of its errors
 	Credential Credential
 	StepUp     string   // what a user must prove beyond the credential; empty: nothing
 	Rate       string   // the class of requests that it counts in; empty: none

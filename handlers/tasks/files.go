@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
@@ -110,7 +110,7 @@ func (req *request) describe(file *media.File) {
 	}
 	left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))
 	header := req.w.Header()
-	reply.Stamp(header, req.route.dialect, req.id)
+	dialect.Stamp(header, req.route.dialect, req.id)
 	for name, value := range map[string]string{
 		"Content-Type":            contentType,
 		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/bodymem"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
@@ -182,7 +183,7 @@ func (req *request) answer(what any) error {
 	}
 	body.Truncate(body.Len() - 1) // the newline
 	header := req.w.Header()
-	reply.Stamp(header, req.route.dialect, req.id)
+	dialect.Stamp(header, req.route.dialect, req.id)
 	header["Content-Type"] = []string{"application/json"}
 	header["Content-Length"] = []string{strconv.Itoa(body.Len())}
 	header["Cache-Control"] = []string{"no-store"}

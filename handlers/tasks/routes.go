@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // route is one row of the table: everything that is checked before a request is served, and
@@ -11,7 +12,7 @@ import (
 type route struct {
 	method  string // GET answers HEAD, too
 	path    string // as reply.Match takes it
-	dialect reply.Dialect
+	dialect dialect.Dialect
 	who     reply.Credential
 	rate    rate
 	maxBody int64 // in bytes; zero: no body is read
@@ -26,15 +27,15 @@ type route struct {
 
 // routes has the routes with the most requests first.
 var routes = []route{
-	{"GET", "/v1/platform/tasks/{task_id}", reply.Platform, reply.APIKey, waits, 0, "wait", showTask, nil},
-	{"GET", "/v1/video/generations/{task_id}", reply.OpenAI, reply.APIKey, waits, 0, "wait", showGeneration, nil},
-	{"GET", "/v1/files/{name}/{*media_name}", reply.OpenAI, reply.Public, unlimited, 0, "", serveFile, nil},
-	{"POST", "/v1/platform/video", reply.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, video},
-	{"POST", "/v1/platform/image", reply.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, image},
-	{"POST", "/v1/video/generations", reply.OpenAI, reply.APIKey, calls, 16 << 20, "dry_run", nil, generations},
-	{"GET", "/v1/platform/tasks", reply.Platform, reply.APIKey, lists, 0, "after limit status", listTasks, nil},
-	{"POST", "/v1/platform/tasks/{task_id}/cancel", reply.Platform, reply.APIKey, calls, 0, "", cancelTask, nil},
-	{"POST", "/v1/notices/{backend}", reply.OpenAI, reply.Signature, notices, 1 << 20, "", takeNotice, nil},
+	{"GET", "/v1/platform/tasks/{task_id}", dialect.Platform, reply.APIKey, waits, 0, "wait", showTask, nil},
+	{"GET", "/v1/video/generations/{task_id}", dialect.OpenAI, reply.APIKey, waits, 0, "wait", showGeneration, nil},
+	{"GET", "/v1/files/{name}/{*media_name}", dialect.OpenAI, reply.Public, unlimited, 0, "", serveFile, nil},
+	{"POST", "/v1/platform/video", dialect.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, video},
+	{"POST", "/v1/platform/image", dialect.Platform, reply.APIKey, calls, 1 << 20, "dry_run", nil, image},
+	{"POST", "/v1/video/generations", dialect.OpenAI, reply.APIKey, calls, 16 << 20, "dry_run", nil, generations},
+	{"GET", "/v1/platform/tasks", dialect.Platform, reply.APIKey, lists, 0, "after limit status", listTasks, nil},
+	{"POST", "/v1/platform/tasks/{task_id}/cancel", dialect.Platform, reply.APIKey, calls, 0, "", cancelTask, nil},
+	{"POST", "/v1/notices/{backend}", dialect.OpenAI, reply.Signature, notices, 1 << 20, "", takeNotice, nil},
 }
 
 // table is the routes as the registry has them, in the same order.

@@ -4,9 +4,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// benchmarkWrites feeds portion to one Reader again and again.
+// benchmarkWrites writes portion to one Reader again and again.
 func benchmarkWrites(b *testing.B, r *Reader, portion string) {
 	p := []byte(portion)
 	b.SetBytes(int64(len(p)))
@@ -24,15 +26,15 @@ const (
 )
 
 func BenchmarkMessagesDelta(b *testing.B) {
-	benchmarkWrites(b, New(Messages, true, ""), messagesDelta)
+	benchmarkWrites(b, New(dialect.Anthropic, true, ""), messagesDelta)
 }
 
 func BenchmarkChatDelta(b *testing.B) {
-	benchmarkWrites(b, New(Completions, true, ""), chatDelta)
+	benchmarkWrites(b, New(dialect.OpenAI, true, ""), chatDelta)
 }
 
 func BenchmarkChatDeltaTrimmed(b *testing.B) {
-	t := NewTrimmer(New(Completions, true, ""), io.Discard)
+	t := NewTrimmer(New(dialect.OpenAI, true, ""), io.Discard)
 	p := []byte(chatDelta)
 	b.SetBytes(int64(len(p)))
 	b.ReportAllocs()
@@ -49,7 +51,7 @@ func BenchmarkJSONAnswer(b *testing.B) {
 	b.SetBytes(int64(len(p)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r := New(Messages, false, "")
+		r := New(dialect.Anthropic, false, "")
 		r.Write(p)
 		r.Close()
 	}

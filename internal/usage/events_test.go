@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // sayHi is the data of a chunk that delivers two bytes.
@@ -48,7 +50,7 @@ func TestEventsAreFramedAsTheStandardSays(t *testing.T) {
 			t.Parallel()
 			body := []byte(test.stream)
 			for _, portions := range [][][]byte{{body}, slices.Collect(slices.Chunk(body, 1))} {
-				got := read(Completions, true, "", portions...)
+				got := read(dialect.OpenAI, true, "", portions...)
 				if got.TextBytes != test.text || got.Boundary != test.boundary || got.Began != (test.text > 0) {
 					t.Errorf("%d portions: text %d, boundary %v, began %v; want %d, %v",
 						len(portions), got.TextBytes, got.Boundary, got.Began, test.text, test.boundary)
@@ -60,7 +62,7 @@ func TestEventsAreFramedAsTheStandardSays(t *testing.T) {
 
 func TestDataLinesAreJoinedByALineEnd(t *testing.T) {
 	t.Parallel()
-	got := read(Messages, true, "", []byte("data: {\"usage\":{\"output_tokens\":1\ndata: 2}}\n\n"))
+	got := read(dialect.Anthropic, true, "", []byte("data: {\"usage\":{\"output_tokens\":1\ndata: 2}}\n\n"))
 	if got.Tokens.Output != 1 {
 		t.Errorf("output %d, want the number to end with its line", got.Tokens.Output)
 	}
@@ -84,7 +86,7 @@ func TestAnEventsNameCounts(t *testing.T) {
 		{"data: [DONE]\n\n", false, false},
 	}
 	for _, test := range tests {
-		got := read(Messages, true, "", []byte(test.stream))
+		got := read(dialect.Anthropic, true, "", []byte(test.stream))
 		if got.Failed != test.failed || got.Finished != test.finished {
 			t.Errorf("%q: failed %v, finished %v; want %v, %v", test.stream, got.Failed, got.Finished, test.failed, test.finished)
 		}
@@ -113,7 +115,7 @@ func TestACompletionsStreamIsFinished(t *testing.T) {
 		{`data: {"choices":[]}`, false},
 	}
 	for _, test := range tests {
-		if got := read(Completions, true, "", []byte(test.stream)); got.Finished != test.finished {
+		if got := read(dialect.OpenAI, true, "", []byte(test.stream)); got.Finished != test.finished {
 			t.Errorf("%q: finished %v, want %v", test.stream, got.Finished, test.finished)
 		}
 	}
@@ -125,14 +127,14 @@ func TestTextIsCountedInUTF8(t *testing.T) {
 		``: 0, `a`: 1, `\n\t\"\\\/`: 5, `\u0041`: 1, `\u00e9`: 2, `é`: 2, `\u20AC`: 3, `\ud83d\ude00`: 4, `😀`: 4, `\u12"`: 0, `\u`: 0,
 		`0123456789abcdef\"0123456789`: 27,
 	} {
-		got := read(Completions, true, "", []byte(`data: {"choices":[{"text":"`+written+`"}]}`))
+		got := read(dialect.OpenAI, true, "", []byte(`data: {"choices":[{"text":"`+written+`"}]}`))
 		if got.TextBytes != want {
 			t.Errorf("%s: %d bytes, want %d", written, got.TextBytes, want)
 		}
 	}
 }
 
-func TestContentThatIsNoTextBegins(t *testing.T) {
+func TestContentWithoutTextBeginsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for delta, began := range map[string]bool{
 		`{"role":"assistant","content":""}`:                            false,
@@ -141,14 +143,14 @@ func TestContentThatIsNoTextBegins(t *testing.T) {
 		`{"images":[{"image_url":{"url":"data:image/png;base64,A"}}]}`: true,
 		`{"reasoning_content":"x"}`:                                    true,
 	} {
-		got := read(Completions, true, "", []byte(`data: {"choices":[{"delta":`+delta+`}]}`+"\n\n"))
+		got := read(dialect.OpenAI, true, "", []byte(`data: {"choices":[{"delta":`+delta+`}]}`+"\n\n"))
 		if got.Began != began {
 			t.Errorf("%s: began %v", delta, got.Began)
 		}
 	}
 }
 
-func TestALongLineIsFollowedButToldOf(t *testing.T) {
+func TestALongLineIsReadAndReported(t *testing.T) {
 	t.Parallel()
 	line := func(length int) []byte {
 		head, tail := `data: {"type":"content_block_delta","delta":{"text":"`, `"}}`
@@ -157,7 +159,7 @@ func TestALongLineIsFollowedButToldOf(t *testing.T) {
 	after := []byte("event: message_delta\ndata: {\"usage\":{\"output_tokens\":7}}\n\n")
 	for _, length := range []int{MaxLine, MaxLine + 1, MaxLine * 3 / 2} {
 		body := line(length)
-		r := New(Messages, true, "")
+		r := New(dialect.Anthropic, true, "")
 		for p := range slices.Chunk(body, 32<<10) {
 			r.Write(p)
 		}
@@ -171,13 +173,13 @@ func TestALongLineIsFollowedButToldOf(t *testing.T) {
 	}
 }
 
-func TestDeepNestingIsPassedOver(t *testing.T) {
+func TestDeepNestingIsSkipped(t *testing.T) {
 	t.Parallel()
 	const depth = 100_000
 	body := `{"content":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) +
 		`,"x":` + strings.Repeat(`{"x":`, depth) + `1` + strings.Repeat(`}`, depth) +
 		`,"usage":{"input_tokens":1,"output_tokens":2}}`
-	got := read(Messages, false, "", []byte(body))
+	got := read(dialect.Anthropic, false, "", []byte(body))
 	if !got.Finished || got.Tokens != (Tokens{Input: 1, Output: 2}) {
 		t.Errorf("lost its place: %+v", got)
 	}

@@ -7,39 +7,41 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// findings is all that a Reader says of an answer.
+// findings are all results of a Reader.
 type findings struct {
 	Tokens                            Tokens
 	Input, Output                     bool
 	TextBytes                         int64
 	Began, Finished, Failed, Boundary bool
-	TooLong, Blind                    bool
+	TooLong, Unreadable               bool
 }
 
 func findingsOf(r *Reader) (f findings) {
 	f.Tokens, f.Input, f.Output = r.Tokens()
 	f.TextBytes = r.TextBytes()
 	f.Began, f.Finished, f.Failed, f.Boundary = r.Began(), r.Finished(), r.Failed(), r.AtBoundary()
-	f.TooLong, f.Blind = r.TooLong(), r.Blind()
+	f.TooLong, f.Unreadable = r.TooLong(), r.Unreadable()
 	return f
 }
 
-// read returns what a Reader finds in an answer that comes in the given portions.
-func read(d Dialect, stream bool, encoding string, portions ...[]byte) findings {
+// read returns the results of a Reader for an answer in the given parts.
+func read(d dialect.Dialect, stream bool, encoding string, portions ...[]byte) findings {
 	r := New(d, stream, encoding)
 	for _, p := range portions {
 		scratch := slices.Clone(p)
 		r.Write(scratch)
-		clear(scratch) // the reader may keep nothing of it
+		clear(scratch) // the Reader must not retain it
 	}
 	r.Close()
 	return findingsOf(r)
 }
 
-// answers are transcripts in testdata/answers with what is in them. Text is
-// all text that was delivered, one string after another, and the names of tools.
+// answers are transcripts in testdata/answers with the expected results. Text is all text
+// that was delivered, and the names of tools.
 var answers = []struct {
 	file  string
 	text  string
@@ -84,12 +86,12 @@ var answers = []struct {
 	{"completions.json", "\n\nThis is indeed a test", findings{Began: true, Finished: true}},
 }
 
-// dialectOf and isStream go by the file's name.
-func dialectOf(file string) Dialect {
+// dialectOf and isStream depend on the name of the file.
+func dialectOf(file string) dialect.Dialect {
 	if strings.HasPrefix(file, "messages") {
-		return Messages
+		return dialect.Anthropic
 	}
-	return Completions
+	return dialect.OpenAI
 }
 
 func isStream(file string) bool { return strings.HasSuffix(file, ".sse") }
@@ -103,7 +105,7 @@ func readAnswer(t testing.TB, file string) []byte {
 	return body
 }
 
-func TestAnswersAreReadHoweverTheyAreCut(t *testing.T) {
+func TestTheSplitOfAnAnswerDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	for _, a := range answers {
 		t.Run(a.file, func(t *testing.T) {
@@ -133,7 +135,7 @@ func TestAnswersAreReadHoweverTheyAreCut(t *testing.T) {
 	}
 }
 
-// cut returns p in portions of random lengths, empty ones among them.
+// cut returns p in parts of random lengths, some of them empty.
 func cut(p []byte, random *rand.Rand) (portions [][]byte) {
 	for len(p) > 0 {
 		n := min(random.IntN(60), len(p))
@@ -154,9 +156,9 @@ func TestEveryTranscriptIsExpected(t *testing.T) {
 	}
 }
 
-func TestAStreamSaysMoreAsItPasses(t *testing.T) {
+func TestTheResultsFollowTheStream(t *testing.T) {
 	t.Parallel()
-	r := New(Messages, true, "")
+	r := New(dialect.Anthropic, true, "")
 	defer r.Close()
 	steps := []struct {
 		bytes                     string
@@ -206,7 +208,7 @@ func TestAJSONAnswerEndsWithItsText(t *testing.T) {
 		{`{"type":"error"}`, false, true},
 	}
 	for _, test := range tests {
-		for _, d := range []Dialect{Messages, Completions} {
+		for _, d := range []dialect.Dialect{dialect.Anthropic, dialect.OpenAI} {
 			got := read(d, false, "", []byte(test.body))
 			if got.Began != test.began || got.Finished != test.finished {
 				t.Errorf("%s: began %v, finished %v; want %v, %v", test.body, got.Began, got.Finished, test.began, test.finished)
@@ -228,7 +230,7 @@ func TestEstimateRoundsUp(t *testing.T) {
 }
 
 func TestReadingAllocatesNothing(t *testing.T) {
-	r := New(Messages, true, "")
+	r := New(dialect.Anthropic, true, "")
 	defer r.Close()
 	body := readAnswer(t, "messages_thinking_tools.sse")
 	if n := testing.AllocsPerRun(100, func() { r.Write(body) }); n != 0 {
@@ -236,7 +238,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsOpenedIsNotShown(t *testing.T) {
+func TestTheStartOfContentIsNotShown(t *testing.T) {
 	t.Parallel()
 	block := func(members string) string {
 		return `data: {"type":"content_block_start","index":0,"content_block":{` + members + "}}\n\n"
@@ -246,26 +248,26 @@ func TestWhatIsOpenedIsNotShown(t *testing.T) {
 		return `data: {"type":"content_block_delta","index":0,"delta":{` + members + "}}\n\n"
 	}
 	for name, c := range map[string]struct {
-		dialect              Dialect
+		dialect              dialect.Dialect
 		body                 string
 		began, shown, unseen bool
 	}{
-		"a start":             {Messages, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
-		"an empty block":      {Messages, block(`"type":"text","text":""`), false, false, false},
-		"an unsealed thought": {Messages, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
-		"a text":              {Messages, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
-		"an empty thought":    {Messages, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
-		"a thought":           {Messages, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
-		"a redacted thought":  {Messages, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
-		"a tool":              {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
-		"a tool's arguments":  {Messages, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
-		"a backend's tool":    {Messages, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
-		"a role":              {Completions, reply(`"role":"assistant","content":""`), false, false, false},
-		"a function":          {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
-		"its arguments":       {Completions, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
-		"reasoning":           {Completions, reply(`"reasoning_content":"a"`), true, true, true},
-		"speech":              {Completions, reply(`"audio":{"data":"QUJD"}`), true, true, true},
-		"an image":            {Completions, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
+		"a start":             {dialect.Anthropic, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
+		"an empty block":      {dialect.Anthropic, block(`"type":"text","text":""`), false, false, false},
+		"an unsealed thought": {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
+		"a text":              {dialect.Anthropic, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
+		"an empty thought":    {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
+		"a thought":           {dialect.Anthropic, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
+		"a redacted thought":  {dialect.Anthropic, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
+		"a tool":              {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
+		"a tool's arguments":  {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
+		"a backend's tool":    {dialect.Anthropic, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
+		"a role":              {dialect.OpenAI, reply(`"role":"assistant","content":""`), false, false, false},
+		"a function":          {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
+		"its arguments":       {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
+		"reasoning":           {dialect.OpenAI, reply(`"reasoning_content":"a"`), true, true, true},
+		"speech":              {dialect.OpenAI, reply(`"audio":{"data":"QUJD"}`), true, true, true},
+		"an image":            {dialect.OpenAI, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
 	} {
 		r := New(c.dialect, true, "")
 		r.Write([]byte(c.body))
@@ -274,7 +276,7 @@ func TestWhatIsOpenedIsNotShown(t *testing.T) {
 		}
 		r.Close()
 	}
-	r := New(Messages, true, "br")
+	r := New(dialect.Anthropic, true, "br")
 	r.Write([]byte("anything"))
 	if !r.Shown() {
 		t.Error("what cannot be read is taken for nothing")

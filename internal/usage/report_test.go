@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// reportOf reads an answer, whole and byte by byte.
-func reportOf(t *testing.T, d Dialect, stream bool, body string) Report {
+// reportOf reads an answer at once, and byte by byte.
+func reportOf(t *testing.T, d dialect.Dialect, stream bool, body string) Report {
 	t.Helper()
 	var reports []Report
 	for _, portion := range []int{len(body), 1} {
@@ -26,7 +28,7 @@ func reportOf(t *testing.T, d Dialect, stream bool, body string) Report {
 	return reports[0]
 }
 
-func TestAnAnswerSaysWhatDecidesItsPrice(t *testing.T) {
+func TestTheReportHasWhatDecidesThePrice(t *testing.T) {
 	t.Parallel()
 	const served = `"service_tier":"priority","speed":"fast","inference_geo":"us"`
 	message := func(more string) string {
@@ -43,28 +45,28 @@ func TestAnAnswerSaysWhatDecidesItsPrice(t *testing.T) {
 	whole := Tokens{Input: 10, Output: 5}
 	const search = `data: {"type":"content_block_start","content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}` + "\n\n"
 	for name, c := range map[string]struct {
-		dialect Dialect
+		dialect dialect.Dialect
 		body    string
 		want    Report
 	}{
-		"nothing more": {Messages, message(``), Report{Tokens: whole, CountsTools: true}},
+		"nothing more": {dialect.Anthropic, message(``), Report{Tokens: whole, CountsTools: true}},
 		"as null": {
-			Messages, message(`,"service_tier":null,"speed":null,"inference_geo":null,"server_tool_use":null,"iterations":null`),
+			dialect.Anthropic, message(`,"service_tier":null,"speed":null,"inference_geo":null,"server_tool_use":null,"iterations":null`),
 			Report{Tokens: whole, CountsTools: true},
 		},
-		"a tier":      {Messages, message(`,` + served), Report{Tokens: whole, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
-		"in a stream": {Messages, start(`,`+served) + delta(``), Report{Tokens: whole, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
+		"a tier":      {dialect.Anthropic, message(`,` + served), Report{Tokens: whole, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
+		"in a stream": {dialect.Anthropic, start(`,`+served) + delta(``), Report{Tokens: whole, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
 		"tools": {
-			Messages, message(`,"server_tool_use":{"web_search_requests":3,"web_fetch_requests":0}`),
+			dialect.Anthropic, message(`,"server_tool_use":{"web_search_requests":3,"web_fetch_requests":0}`),
 			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 3}}},
 		},
 		"tools, the last count": {
-			Messages, start(`,"server_tool_use":{"web_search_requests":0}`) +
+			dialect.Anthropic, start(`,"server_tool_use":{"web_search_requests":0}`) +
 				delta(`,"server_tool_use":{"web_search_requests":1}`) + delta(`,"server_tool_use":{"web_search_requests":2,"x_requests":1}`),
 			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 2}, {"x", 1}}},
 		},
 		"passes": {
-			Messages, message(`,"iterations":[{"type":"compaction","input_tokens":180,"output_tokens":7},` +
+			dialect.Anthropic, message(`,"iterations":[{"type":"compaction","input_tokens":180,"output_tokens":7},` +
 				`{"type":"message","model":"m","input_tokens":10,"output_tokens":5,"cache_creation":{"ephemeral_1h_input_tokens":2}},` +
 				`{"type":"advisor_message","model":"claude-sage-1","input_tokens":100,"cache_read_input_tokens":40,"output_tokens":9,"service_tier":"batch"},` +
 				`{"type":"fallback_message","model":"b","input_tokens":1,"output_tokens":2},{"type":"new","input_tokens":3}],` + served),
@@ -80,7 +82,7 @@ func TestAnAnswerSaysWhatDecidesItsPrice(t *testing.T) {
 			},
 		},
 		"passes, the last list": {
-			Messages, start(``) + delta(`,"iterations":[{"type":"compaction","input_tokens":1}]`) +
+			dialect.Anthropic, start(``) + delta(`,"iterations":[{"type":"compaction","input_tokens":1}]`) +
 				delta(`,"iterations":[{"type":"compaction","input_tokens":1},{"type":"message","input_tokens":10,"output_tokens":5}]`),
 			Report{
 				Tokens: whole, CountsTools: true,
@@ -88,28 +90,28 @@ func TestAnAnswerSaysWhatDecidesItsPrice(t *testing.T) {
 			},
 		},
 		"tools of a stream that broke off": {
-			Messages, start(`,"server_tool_use":{"web_search_requests":0}`) + search + search +
+			dialect.Anthropic, start(`,"server_tool_use":{"web_search_requests":0}`) + search + search +
 				`data: {"type":"content_block_start","content_block":{"type":"tool_use","name":"web_search","input":{}}}` + "\n\n",
 			Report{Tokens: Tokens{Input: 10, Output: 1}, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
 		},
 		"tools that failed": {
-			Messages, start(``) + search + search + delta(`,"server_tool_use":{"web_search_requests":1}`),
+			dialect.Anthropic, start(``) + search + search + delta(`,"server_tool_use":{"web_search_requests":1}`),
 			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"tools that no report counts": {
-			Messages, start(``) + search + search + delta(``),
+			dialect.Anthropic, start(``) + search + search + delta(``),
 			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
 		},
 		"tools that no report counts, in one text": {
-			Messages, strings.Replace(message(`,"server_tool_use":null`), `"content":[`, `"content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}},`, 1),
+			dialect.Anthropic, strings.Replace(message(`,"server_tool_use":null`), `"content":[`, `"content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}},`, 1),
 			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"a broken list": {
-			Messages, start(``) + `data: {"usage":{"iterations":[{"type":"compaction","input_tokens":7` + "\n\n" + delta(``),
+			dialect.Anthropic, start(``) + `data: {"usage":{"iterations":[{"type":"compaction","input_tokens":7` + "\n\n" + delta(``),
 			Report{Tokens: whole, CountsTools: true},
 		},
 		"chat": {
-			Completions, `{"model":"gpt","service_tier":"flex","choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":100,"completion_tokens":50,` +
+			dialect.OpenAI, `{"model":"gpt","service_tier":"flex","choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":100,"completion_tokens":50,` +
 				`"prompt_tokens_details":{"cached_tokens":20,"audio_tokens":30,"image_tokens":10,"text_tokens":60},` +
 				`"completion_tokens_details":{"reasoning_tokens":5,"audio_tokens":25,"image_tokens":1,"text_tokens":19}}}`,
 			Report{Tier: "flex", Tokens: Tokens{
@@ -117,25 +119,25 @@ func TestAnAnswerSaysWhatDecidesItsPrice(t *testing.T) {
 			}},
 		},
 		"cached audio": {
-			Completions, `{"choices":[],"usage":{"input_tokens":100,"input_token_details":{"cached_tokens":60,"audio_tokens":50,"cached_tokens_details":{"audio_tokens":45}}}}`,
+			dialect.OpenAI, `{"choices":[],"usage":{"input_tokens":100,"input_token_details":{"cached_tokens":60,"audio_tokens":50,"cached_tokens_details":{"audio_tokens":45}}}}`,
 			Report{Tokens: Tokens{Input: 35, CacheRead: 60, AudioInput: 5}},
 		},
 		"audio that may be cached": {
-			Completions, `{"choices":[],"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60,"audio_tokens":50}}}`,
+			dialect.OpenAI, `{"choices":[],"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60,"audio_tokens":50}}}`,
 			Report{Tokens: Tokens{CacheRead: 60, AudioInput: 40}},
 		},
 		"chat chunks": {
-			Completions, `data: {"model":"gpt","service_tier":"auto","choices":[{"delta":{"content":"a"}}]}` + "\n\n" +
+			dialect.OpenAI, `data: {"model":"gpt","service_tier":"auto","choices":[{"delta":{"content":"a"}}]}` + "\n\n" +
 				`data: {"model":"gpt","service_tier":"default","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"server_tool_use":{"web_search_requests":1}}}` + "\n\n",
 			Report{Tier: "default", Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"a word that is too long": {
-			Messages, message(`,"service_tier":"` + strings.Repeat("x", 50) + `"`),
+			dialect.Anthropic, message(`,"service_tier":"` + strings.Repeat("x", 50) + `"`),
 			Report{Tokens: whole, Tier: strings.Repeat("x", 48), CountsTools: true},
 		},
 	} {
 		got := reportOf(t, c.dialect, !strings.HasPrefix(c.body, "{"), c.body)
-		if c.dialect == Messages && got.Model.String() != "claude-opus-5-20260101" {
+		if c.dialect == dialect.Anthropic && got.Model.String() != "claude-opus-5-20260101" {
 			t.Errorf("%s: answered by %q", name, got.Model)
 		}
 		got.Model, got.Input, got.Output = Name{}, false, false
@@ -167,7 +169,7 @@ func TestARefusalBeforeAnyOutputIsDeclined(t *testing.T) {
 		"another stop":              {`{"type":"message","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1}}`, false},
 		"a stop that is no":         {`{"type":"message","content":[],"stop_reason":null,"usage":{"input_tokens":10}}`, false},
 	} {
-		report := reportOf(t, Messages, !strings.HasPrefix(c.body, "{"), c.body)
+		report := reportOf(t, dialect.Anthropic, !strings.HasPrefix(c.body, "{"), c.body)
 		o := Outcome{Ended: Complete, Began: true, Tokens: report.Tokens, Input: true, Output: true, Declined: report.Declined}
 		if _, basis := o.Bill(); report.Declined != c.declined || (basis == None) != c.declined {
 			t.Errorf("%s: declined is %v, charged %s", name, report.Declined, basis)
@@ -187,7 +189,7 @@ func TestAnAnswerCannotMakeItsReportGrow(t *testing.T) {
 		b.WriteString(`,{"type":"advisor_message","input_tokens":9007199254740992}`)
 	}
 	b.WriteString(`]}}`)
-	r := New(Messages, false, "")
+	r := New(dialect.Anthropic, false, "")
 	r.Write([]byte(b.String()))
 	r.Close()
 	report := r.Report()
@@ -199,19 +201,19 @@ func TestAnAnswerCannotMakeItsReportGrow(t *testing.T) {
 	}
 }
 
-func TestAShorterListOfPassesTakesNothingBack(t *testing.T) {
+func TestAShorterListOfPassesIsIgnored(t *testing.T) {
 	t.Parallel()
 	event := func(passes string) string { return `data: {"usage":{"iterations":[` + passes + "]}}\n\n" }
 	const one, two = `{"type":"compaction","input_tokens":5}`, `{"type":"compaction","input_tokens":7},{"type":"message","output_tokens":2}`
 	for stream, want := range map[string]int64{event(one): 5, event(one) + event(two): 7, event(two) + event(one): 7, event(two) + event("") + event(one): 7} {
-		if report := reportOf(t, Messages, true, stream); report.All().Input != want {
+		if report := reportOf(t, dialect.Anthropic, true, stream); report.All().Input != want {
 			t.Errorf("%s: %+v, want %d", stream, report.Passes, want)
 		}
 	}
 }
 
 func TestReadingTheOrdinaryReportAllocatesNothing(t *testing.T) {
-	r := New(Messages, true, "")
+	r := New(dialect.Anthropic, true, "")
 	defer r.Close()
 	body := []byte(`data: {"type":"message_start","message":{"model":"claude-opus-5","usage":{"input_tokens":10,"service_tier":"standard","inference_geo":"global"}}}` + "\n\n" +
 		`data: {"type":"message_delta","usage":{"output_tokens":5,"server_tool_use":{"web_search_requests":0}}}` + "\n\n")

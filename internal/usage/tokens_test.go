@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 func TestUsageIsReadInBothVendorsShapes(t *testing.T) {
@@ -13,7 +15,7 @@ func TestUsageIsReadInBothVendorsShapes(t *testing.T) {
 		name  string
 		usage string
 		want  Tokens  // in both dialects
-		chat  *Tokens // in that of completions, where it differs
+		chat  *Tokens // in the openai dialect, if it differs
 	}{
 		{name: "messages", usage: `{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":40}`,
 			want: Tokens{Input: 10, CacheWrite5m: 20, CacheRead: 30, Output: 40}},
@@ -55,9 +57,9 @@ func TestUsageIsReadInBothVendorsShapes(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			for _, d := range []Dialect{Messages, Completions} {
+			for _, d := range []dialect.Dialect{dialect.Anthropic, dialect.OpenAI} {
 				want := test.want
-				if d == Completions && test.chat != nil {
+				if d == dialect.OpenAI && test.chat != nil {
 					want = *test.chat
 				}
 				body := `{"usage":` + test.usage + `}`
@@ -82,14 +84,14 @@ func TestAFigureThatIsNoCountIsNotReported(t *testing.T) {
 		`"12.0"`, `"1e1"`, `"-1"`, `" 12"`, `"twelve"`, `""`, `"1\u0032"`, `["12"]`,
 	} {
 		body := fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value)
-		got := read(Messages, false, "", []byte(body))
+		got := read(dialect.Anthropic, false, "", []byte(body))
 		if got.Input || got.Tokens != (Tokens{Output: 3}) || !got.Finished {
 			t.Errorf("%s: %+v, want no report of the input", value, got)
 		}
 	}
 }
 
-func TestAFigureIsReadHoweverItIsWritten(t *testing.T) {
+func TestAFigureIsReadInEachSpelling(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]int64{
 		`12`: 12, `12.0`: 12, `12.000`: 12, `1.2e1`: 12, `1.2E+1`: 12, `120e-1`: 12, `"12"`: 12, `"0012"`: 12, `0`: 0, `0.0`: 0, `0e5`: 0,
@@ -97,7 +99,7 @@ func TestAFigureIsReadHoweverItIsWritten(t *testing.T) {
 	} {
 		body := []byte(fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value))
 		for _, portion := range []int{len(body), 1} {
-			got := read(Messages, false, "", slices.Collect(slices.Chunk(body, portion))...)
+			got := read(dialect.Anthropic, false, "", slices.Collect(slices.Chunk(body, portion))...)
 			if !got.Input || got.Tokens != (Tokens{Input: want, Output: 3}) || !got.Finished {
 				t.Errorf("%s: %+v, want %d", value, got, want)
 			}
@@ -105,7 +107,7 @@ func TestAFigureIsReadHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestALaterReportTakesNothingBack(t *testing.T) {
+func TestALaterReportDoesNotReduceFigures(t *testing.T) {
 	t.Parallel()
 	event := func(usage string) string { return "data: {\"usage\":{" + usage + "}}\n\n" }
 	for name, c := range map[string]struct {
@@ -121,7 +123,7 @@ func TestALaterReportTakesNothingBack(t *testing.T) {
 		"less, cut off":            {event(`"input_tokens":5,"output_tokens":9`) + "data: {\"usage\":{\"input_tokens\":1,\"output_to", Tokens{Input: 5, Output: 9}},
 		"less, broken":             {event(`"input_tokens":5,"output_tokens":9`) + "data: {\"usage\":{\"input_tokens\":1,]\n\n", Tokens{Input: 5, Output: 9}},
 	} {
-		if got := read(Messages, true, "", []byte(c.stream)); got.Tokens != c.want {
+		if got := read(dialect.Anthropic, true, "", []byte(c.stream)); got.Tokens != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got.Tokens, c.want)
 		}
 	}
@@ -131,14 +133,14 @@ func TestAHugeFigureIsCut(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"9007199254740993", "18446744073709551616", strings.Repeat("9", 5000)} {
 		body := fmt.Sprintf(`{"usage":{"prompt_tokens":%s,"completion_tokens":3}}`, value)
-		got := read(Completions, false, "", []byte(body))
+		got := read(dialect.OpenAI, false, "", []byte(body))
 		if !got.Input || got.Tokens.Input != maxFigure {
 			t.Errorf("%.20s: input %d, want 2^53", value, got.Tokens.Input)
 		}
 	}
 }
 
-func TestUsageCountsOnlyWhereItStands(t *testing.T) {
+func TestUsageCountsOnlyAtItsPlaces(t *testing.T) {
 	t.Parallel()
 	const figures = `{"input_tokens":9,"output_tokens":9,"prompt_tokens":9,"completion_tokens":9}`
 	for _, body := range []string{
@@ -150,7 +152,7 @@ func TestUsageCountsOnlyWhereItStands(t *testing.T) {
 		`{"usage":null}`, `{"usage":[]}`, `{"usage":"input_tokens"}`,
 		`{"input_tokens":9,"output_tokens":9}`,
 	} {
-		for _, d := range []Dialect{Messages, Completions} {
+		for _, d := range []dialect.Dialect{dialect.Anthropic, dialect.OpenAI} {
 			if got := read(d, false, "", []byte(body)); got.Input || got.Output || got.Tokens != (Tokens{}) {
 				t.Errorf("%s: read %+v", body, got.Tokens)
 			}

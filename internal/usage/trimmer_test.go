@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// trim returns what a Trimmer passes on of a stream in the given portions.
+// trim returns what a Trimmer writes for a stream in the given parts.
 func trim(t testing.TB, portions ...[]byte) string {
 	t.Helper()
 	var out bytes.Buffer
-	trimmer := NewTrimmer(New(Completions, true, ""), &out)
+	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
 	for _, p := range portions {
 		scratch := slices.Clone(p)
 		if n, err := trimmer.Write(scratch); n != len(p) || err != nil {
@@ -34,7 +36,7 @@ const (
 	usageChunk   = `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}`
 )
 
-func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
+func TestOnlyTheUsageChunkIsRemoved(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, in, want string }{
 		{"in its usual place", contentChunk + "\n\n" + usageChunk + "\n\ndata: [DONE]\n\n", contentChunk + "\n\ndata: [DONE]\n\n"},
@@ -103,13 +105,13 @@ func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenOutIsStillRead(t *testing.T) {
+func TestTheRemovedChunkIsStillRead(t *testing.T) {
 	t.Parallel()
 	body := readAnswer(t, "chat_text.sse")
-	want := read(Completions, true, "", body)
+	want := read(dialect.OpenAI, true, "", body)
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
-		r := New(Completions, true, "")
+		r := New(dialect.OpenAI, true, "")
 		var out bytes.Buffer
 		trimmer := NewTrimmer(r, &out)
 		for _, p := range cut(body, random) {
@@ -151,7 +153,7 @@ func TestALongEventIsNotHeld(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	trimmer := NewTrimmer(New(Completions, true, ""), &out)
+	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
 	for range 10 {
 		trimmer.Write(bytes.Repeat([]byte{'x'}, maxHeld/2))
 		if cap(trimmer.held) > 2*maxHeld {
@@ -179,15 +181,15 @@ func (w *writes) Write(p []byte) (int, error) {
 func TestWholeEventsPassInOneWrite(t *testing.T) {
 	t.Parallel()
 	var w writes
-	NewTrimmer(New(Completions, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
+	NewTrimmer(New(dialect.OpenAI, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
 	if w.calls != 1 {
 		t.Errorf("%d writes", w.calls)
 	}
 }
 
-func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
+func TestTheReaderReadsOnAfterTheCallerDisconnects(t *testing.T) {
 	t.Parallel()
-	r := New(Completions, true, "")
+	r := New(dialect.OpenAI, true, "")
 	trimmer := NewTrimmer(r, &writes{fail: 1})
 	_, err := trimmer.Write([]byte(contentChunk + "\n\n" + usageChunk + "\n\n" + contentChunk + "\n\n"))
 	if !errors.Is(err, io.ErrClosedPipe) || !errors.Is(trimmer.Close(), io.ErrClosedPipe) {
@@ -198,15 +200,15 @@ func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
+func TestOtherAnswersPassUnchanged(t *testing.T) {
 	t.Parallel()
 	for in, readers := range map[string][]*Reader{
-		usageChunk + "\n\n":                  {New(Completions, true, "br"), New(Completions, true, "gzip")},
-		"\n\n " + usageChunk[len("data: "):]: {New(Completions, false, "")},
-		"dat":                                {New(Completions, false, "")},
-		"retry later":                        {New(Completions, false, "")},
-		"\r\n\n":                             {New(Completions, false, "")},
-		"<html>" + usageChunk + "\n\n" + "</html>": {New(Completions, false, "")},
+		usageChunk + "\n\n":                  {New(dialect.OpenAI, true, "br"), New(dialect.OpenAI, true, "gzip")},
+		"\n\n " + usageChunk[len("data: "):]: {New(dialect.OpenAI, false, "")},
+		"dat":                                {New(dialect.OpenAI, false, "")},
+		"retry later":                        {New(dialect.OpenAI, false, "")},
+		"\r\n\n":                             {New(dialect.OpenAI, false, "")},
+		"<html>" + usageChunk + "\n\n" + "</html>": {New(dialect.OpenAI, false, "")},
 	} {
 		for _, r := range readers {
 			var out bytes.Buffer
@@ -223,7 +225,7 @@ func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
 	}
 }
 
-func TestAStreamIsKnownByItsBeginning(t *testing.T) {
+func TestAStreamIsDetectedByItsBeginning(t *testing.T) {
 	t.Parallel()
 	chunk := contentChunk + "\n\n"
 	for begin, want := range map[string]string{
@@ -233,7 +235,7 @@ func TestAStreamIsKnownByItsBeginning(t *testing.T) {
 		in := begin + chunk + usageChunk + "\n\n"
 		for _, portion := range []int{len(in), 1, 2, 5} {
 			var out bytes.Buffer
-			r := New(Completions, false, "")
+			r := New(dialect.OpenAI, false, "")
 			trimmer := NewTrimmer(r, &out)
 			for p := range slices.Chunk([]byte(in), portion) {
 				trimmer.Write(p)
@@ -247,8 +249,8 @@ func TestAStreamIsKnownByItsBeginning(t *testing.T) {
 	}
 }
 
-// The figure that counts is what stays allocated while the line passes: the
-// portions come in one buffer, so that nothing else grows with the line.
+// The test measures the memory in use while the line passes. The parts come in one buffer,
+// so that nothing else grows with the line.
 func TestALongLineNeedsNoMemory(t *testing.T) {
 	head := []byte(`data: {"choices":[{"index":0,"delta":{"content":"`)
 	tail := []byte("\"}}]}\n\n" + usageChunk + "\n\n")
@@ -256,7 +258,7 @@ func TestALongLineNeedsNoMemory(t *testing.T) {
 	allocated := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
-			trimmer := NewTrimmer(New(Completions, true, ""), io.Discard)
+			trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), io.Discard)
 			trimmer.Write(head)
 			for n := len(head); n < MaxLine-len(portion); n += len(portion) {
 				trimmer.Write(portion)

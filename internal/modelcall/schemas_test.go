@@ -1,4 +1,4 @@
-package call
+package modelcall
 
 import "testing"
 
@@ -18,18 +18,18 @@ var plainBodies = map[string]string{
 
 // Not parallel: it counts allocations of the process.
 func TestAPlainCallIsReadWithoutAnAllocation(t *testing.T) {
-	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
-		body := []byte(plainBodies[rt.name])
-		if rt.free {
+	for name, schema := range map[string]*Schema{"messages": Messages, "count_tokens": CountTokens, "completions": Completions, "chat": Chat} {
+		body := []byte(plainBodies[name])
+		if schema == CountTokens {
 			body = []byte(plainBodies["messages"])
 		}
-		var q request
+		var q Request
 		if n := testing.AllocsPerRun(10, func() {
-			if f := rt.fields.ScanNotes(body, q.fields[:], &q.notes); f != nil {
-				t.Fatal(rt.name, f)
+			if f := schema.members.ScanNotes(body, q.values[:], &q.notes); f != nil {
+				t.Fatal(name, f)
 			}
 		}); n != 0 || len(q.notes) != 0 {
-			t.Errorf("%s: %v allocations, noted %+v", rt.name, n, q.notes)
+			t.Errorf("%s: %v allocations, noted %+v", name, n, q.notes)
 		}
 	}
 }

@@ -1,15 +1,17 @@
-package call
+package modelcall
 
-// A call with a price may have no other members than those below and those that
-// have a rule. They come from the documents and SDKs of the vendors and servers
-// that are named. None of them changes what a call costs beyond its tokens, and
-// none makes more tokens than max_tokens and the context of the model allow.
+// knownMembers lists the members that a call with a price may have beside those with a
+// rule. They come from the documentation and SDKs of the vendors and servers named below.
+// None of them changes what a call costs beyond its tokens. None makes more tokens than
+// max_tokens and the context of the model allow.
 //
-// Not among them, beside what has a price: members that choose an account, a
-// server or a region, that change or inflate the prompt behind the gateway
-// (chat_template, input_ids, prompt_embeds), that run code (custom_logit_processor),
-// that jump a queue (priority), and objects that may hold any of these
-// (sampling_params, parameters, options, generation_config, vllm_xargs).
+// The list leaves out members that have a price, and these:
+//   - those that choose an account, a server or a region;
+//   - those that change or enlarge the prompt behind the gateway (chat_template, input_ids,
+//     prompt_embeds);
+//   - those that run code (custom_logit_processor) or change a priority (priority);
+//   - objects that may contain any of these (sampling_params, parameters, options,
+//     generation_config, vllm_xargs).
 var knownMembers = []string{
 	// Anthropic.
 	"anthropic_version", "cache_control", "metadata", "output_config", "output_format", "stop_sequences", "system", "temperature", "thinking",
@@ -46,7 +48,7 @@ var knownMembers = []string{
 	"safety_mode", "safety_settings", "strict_tools", "tool_stream", "transforms", "usage", "user_id", "vl_high_resolution_images",
 }
 
-// knownToolMembers are those of a tool in either dialect.
+// knownToolMembers are the same for a tool, in either dialect.
 var knownToolMembers = []string{
 	"function", "custom", "name", "description", "parameters", "format", "input_schema", "input_examples", "strict",
 	"cache_control", "defer_loading", "eager_input_streaming", "allowed_callers",

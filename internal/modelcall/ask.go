@@ -1,0 +1,306 @@
+package modelcall
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+)
+
+// RefuseUnpriced refuses what the body of a call with a price may not have: members whose
+// effect on the price is unknown, except those in passes, tools without a price, and
+// members that may multiply the answers. Passes is the result of [PassMembers].
+func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
+	for _, n := range q.notes {
+		switch n.Name {
+		case noteMultiplier:
+			if count, ok := n.Int(body); ok && count == 1 || isFalse(body, n.Value) {
+				continue
+			}
+			param := strictjson.PathOf(body, n.Start)
+			return fault.At(fault.InvalidParameter, param,
+				"`%s` multiplies the answers, which this route does not price: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
+		case noteUntypedTool:
+			param := strictjson.PathOf(body, n.Start) + ".type"
+			return fault.At(fault.InvalidParameter, param, "`%s` is missing: a tool without a type has no price here; allowed: `function`, `custom`", param)
+		}
+		if where, ok := unknownMembers[n.Name]; ok && !isFalse(body, n.Value) && !passes[where+n.Member(body)] {
+			return unpricedMember(body, n, where)
+		}
+	}
+	return nil
+}
+
+// unpricedMember returns the refusal of a member whose effect on the price is unknown.
+func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
+	param, word := strictjson.PathOf(body, n.Start), passMember
+	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // the path does not quote it
+		word += " " + where + name
+	}
+	return fault.At(fault.UnpricedOption, param,
+		"`%s` is not known to the gateway and may change the price: leave it out; the operator can let it pass by `%s`", param, word)
+}
+
+// objectNotes are the notes of one tool or fallback.
+type objectNotes struct {
+	object, index int
+	toolType      string
+	model         strictjson.Note
+	uses, tokens  int64
+}
+
+// objects groups the notes of tools and fallbacks by object. The notes of one object follow
+// each other.
+func (q *Request) objects(body []byte) (list []objectNotes) {
+	for _, n := range q.notes {
+		switch n.Name {
+		case noteToolType, noteToolModel, noteFallbackModel, noteMaxUses, noteMaxTokens:
+		default:
+			continue
+		}
+		if last := len(list) - 1; last < 0 || list[last].object != n.Object {
+			list = append(list, objectNotes{object: n.Object, index: n.Index})
+		}
+		o := &list[len(list)-1]
+		switch n.Name {
+		case noteToolType:
+			o.toolType = n.Text(body)
+		case noteMaxUses:
+			o.uses, _ = n.Int(body)
+		case noteMaxTokens:
+			o.tokens, _ = n.Int(body)
+		default:
+			o.model = n
+		}
+	}
+	return list
+}
+
+// What is reserved for media in the body. docs/guide/pricing.md#what-a-call-reserves has these rules.
+const (
+	// imageTokens is the reservation for an image: more than any documented model
+	// counts. The most expensive one counts 48,169 (2,833 and 5,667 for each of 8 tiles).
+	imageTokens = 50_000
+
+	// audioBytesPerToken is the least number of characters of Base64 for a token of
+	// audio: 6 kbit/s are 1,000 characters a second, and 32 tokens a second is the
+	// greatest documented rate.
+	audioBytesPerToken = 16
+)
+
+// Ask returns what the body asks for, as far as it decides the greatest price.
+// FullContext makes the call reserve the whole context of the model.
+func (q *Request) Ask(body []byte, fullContext bool) catalog.Ask {
+	tokens, bytes := q.PromptTokens()
+	a := catalog.Ask{
+		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), Choices: 1, FullContext: fullContext,
+	}
+	for _, slot := range []int{slotChoices, slotBestOf} {
+		if n, ok := q.values[slot].Int(body); ok {
+			a.Choices = max(a.Choices, n)
+		}
+	}
+	// Some backends know only one of the two names, and for some 0 means no bound: the
+	// greater value counts, and 0 does not.
+	for _, slot := range []int{slotMaxCompletionTokens, slotMaxTokens} {
+		if n, ok := q.values[slot].Int(body); ok && n > a.MaxTokens {
+			a.MaxTokens, a.HasMaxTokens = n, true
+		}
+	}
+	a.Thinking = q.thinks(body)
+	if len(q.notes) > 0 {
+		q.addNotes(body, &a)
+	}
+	return a
+}
+
+// addNotes adds what the notes of a body ask for.
+func (q *Request) addNotes(body []byte, a *catalog.Ask) {
+	a.Models = q.Named
+	for _, m := range q.Named {
+		if !strings.HasPrefix(m.Param, "tools") && a.HasMaxTokens {
+			a.MaxTokens = max(a.MaxTokens, m.MaxTokens) // a fallback may have its own bound
+		}
+	}
+	for _, o := range q.objects(body) {
+		name := toolName(o.toolType)
+		a.FullContext = a.FullContext || o.model.Kind != 0 // the model is among Models and has its own price
+		if name == "" || name == "advisor" && o.model.Kind != 0 || slices.Contains(clientTools, name) {
+			continue
+		}
+		a.Tools = append(a.Tools, catalog.ServerTool{Param: q.toolParam(o, "type"), Name: name, MaxUses: o.uses})
+	}
+	var source mediaSource
+	for _, n := range q.notes {
+		switch n.Name {
+		case noteSourceType, noteSourceMedia, noteSourceData, noteSourceURL:
+			if n.Object != source.object {
+				source.addTo(body, a)
+				source = mediaSource{object: n.Object}
+			}
+			source.members[n.Name-noteSourceType] = n.Value
+		case noteTier:
+			a.Tiers = append(a.Tiers, catalog.Option{Param: "service_tier", Value: n.Text(body)})
+		case noteSpeed:
+			a.Tiers = append(a.Tiers, catalog.Option{Param: "speed", Value: n.Text(body)})
+		case noteGeo:
+			a.Geo = catalog.Option{Param: "inference_geo", Value: n.Text(body)}
+		case noteContextEdit:
+			if !strings.HasPrefix(n.Text(body), "clear_") {
+				a.Compaction, a.FullContext = true, true
+			}
+		case noteOutputBound:
+			a.FullOutput = true
+		case noteModalities:
+			for _, raw := range elements(n.Raw(body)) {
+				switch strings.ToLower(unquote(raw)) {
+				case "text":
+				case "audio":
+					a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "modalities")
+				default:
+					a.Image, a.ImageOut = true, true
+				}
+			}
+		case noteAudioOutput:
+			a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "audio")
+		case noteReasoning:
+			a.Thinking = a.Thinking || n.Kind == strictjson.Object
+		case noteCompaction:
+			a.Compaction, a.FullContext = true, true
+		case noteState, noteAgent:
+			a.FullContext = a.FullContext || !isEmpty(body, n.Value)
+		case noteDocuments:
+			a.FullContext = a.FullContext || !inlineDocuments(n.Raw(body))
+		case noteOpaque:
+			if n.Kind&(strictjson.Array|strictjson.Object) != 0 || n.Bool(body) {
+				a.FullContext = true
+			}
+		case notePartType:
+			a.FullContext, a.Image = true, true // an unknown type
+			a.Audio = a.Audio || strings.Contains(n.Text(body), "audio")
+		case noteMediaURL:
+			a.Image = true
+			addURL(body, n.Value, a)
+		case noteAudioURL:
+			a.Audio = true
+			addURL(body, n.Value, a)
+		case noteMediaData:
+			a.FullContext, a.Image = true, true
+		case noteAudioData:
+			a.Audio = true
+			switch {
+			case n.Kind != strictjson.String:
+			case isLink(urlHead(body, n.Value)):
+				addURL(body, n.Value, a)
+			default:
+				addAudio(n.Value, a)
+			}
+		default:
+			tool, ok := toolMembers[n.Name]
+			if ok && !isFalse(body, n.Value) && (!tool.list || !isEmpty(body, n.Value)) {
+				a.Tools = append(a.Tools, catalog.ServerTool{Param: tool.param, Name: tool.name})
+			}
+		}
+	}
+	source.addTo(body, a)
+	if len(a.Tools) > 0 {
+		a.FullContext = true
+	}
+}
+
+// toolParam returns the path of a member of a tool. A tool that a message declares is named
+// by the message.
+func (q *Request) toolParam(o objectNotes, member string) string {
+	if tools := q.values[slotTools]; o.object < tools.Start || o.object >= tools.End {
+		return fmt.Sprintf("tools of messages[%d]", o.index)
+	}
+	return fmt.Sprintf("tools[%d].%s", o.index, member)
+}
+
+// toolName returns the type of a tool without its date: web_search_20250305 and
+// web_search_2025_08_26 are web_search.
+func toolName(kind string) string {
+	for _, length := range []int{len("_20250305"), len("_2025_08_26")} {
+		if at := len(kind) - length; at > 0 && kind[at] == '_' && strings.Trim(kind[at:], "_0123456789") == "" {
+			return kind[:at]
+		}
+	}
+	return kind
+}
+
+// addURL adds the input of a link or a data URL.
+func addURL(body []byte, v strictjson.Value, a *catalog.Ask) {
+	if v.Kind == strictjson.Object || isEmpty(body, v) { // the members of an object have their own notes
+		return
+	}
+	head := ""
+	if v.Kind == strictjson.String {
+		head = urlHead(body, v)
+	}
+	switch {
+	case strings.HasPrefix(head, "data:image/"):
+		addImage(v, a)
+	case strings.HasPrefix(head, "data:audio/"):
+		a.Audio = true
+		addAudio(v, a)
+	case strings.HasPrefix(head, "data:text/"):
+		addText(v, a)
+	default:
+		a.Links++
+	}
+}
+
+func addImage(v strictjson.Value, a *catalog.Ask) {
+	a.InlineInput += imageTokens
+	a.Media.Images++
+	a.BodyBytes -= int64(v.End - v.Start)
+}
+
+func addAudio(v strictjson.Value, a *catalog.Ask) {
+	tokens := int64(v.End-v.Start)/audioBytesPerToken + 1
+	a.InlineInput += tokens
+	a.Media.AudioTokens += tokens
+	a.BodyBytes -= int64(v.End - v.Start)
+}
+
+// addText adds text in a data URL or a source. The bytes of the body count it already, but
+// the text of the messages does not.
+func addText(v strictjson.Value, a *catalog.Ask) { a.Media.TextBytes += int64(v.End - v.Start - 2) }
+
+// mediaSource is the source of one part.
+type mediaSource struct {
+	object  int                                                  // zero: there is none
+	members [noteSourceURL - noteSourceType + 1]strictjson.Value // by note
+}
+
+// addTo adds the input of the source: an image counts imageTokens, text its bytes, anything
+// else the whole context.
+func (s *mediaSource) addTo(body []byte, a *catalog.Ask) {
+	if s.object == 0 {
+		return
+	}
+	member := func(note int) strictjson.Value { return s.members[note-noteSourceType] }
+	kind, media := member(noteSourceType).Text(body), member(noteSourceMedia).Text(body)
+	data := member(noteSourceData)
+	switch {
+	case member(noteSourceURL).Kind != 0:
+		a.Links++
+		a.Image = true
+	case kind == "content" && data.Kind == 0: // its parts have their own notes
+	case kind == "text":
+		if data.Kind != 0 {
+			addText(data, a)
+		}
+	case kind == "base64" && strings.HasPrefix(media, "image/"):
+		a.Image = true
+		if data.Kind != 0 {
+			addImage(data, a)
+		}
+	default:
+		a.FullContext, a.Image = true, true
+	}
+}

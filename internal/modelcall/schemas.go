@@ -1,0 +1,178 @@
+package modelcall
+
+import (
+	"math"
+	"slices"
+
+	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+)
+
+// Schema declares the body of a route: which members decide something, and how the call
+// asks for the usage of a stream.
+type Schema struct {
+	members *strictjson.Table
+
+	// AsksUsage is set if a stream reports its usage only if the body asks for it.
+	AsksUsage bool
+}
+
+// The schemas of the routes.
+var (
+	Messages    = &Schema{members: messagesMembers}
+	CountTokens = &Schema{members: countTokensMembers}
+	Completions = &Schema{members: completionsMembers, AsksUsage: true}
+	Chat        = &Schema{members: chatMembers, AsksUsage: true}
+)
+
+// Short names for the tables below.
+type rule = strictjson.Rule
+
+var table = strictjson.NewTable
+
+const (
+	text    = strictjson.String
+	number  = strictjson.Number
+	integer = strictjson.Integer
+	boolean = strictjson.Bool
+	object  = strictjson.Object
+	array   = strictjson.Array
+	null    = strictjson.Null
+)
+
+// The slots of a scan: where it records a member that decides something.
+const (
+	_ = iota
+	slotModel
+	slotStream
+	slotPrompt
+	slotPromptElements
+	slotMaxTokens
+	slotMaxCompletionTokens
+	slotChoices
+	slotBestOf
+	slotStreamOptions
+	slotIncludeUsage
+	slotThinkingType
+	slotReasoningEffort
+	slotTools
+	slots
+)
+
+// modelMember and streamMember are in every table.
+var (
+	modelMember  = rule{Name: "model", Kinds: text, Required: true, Deciding: true, Slot: slotModel}
+	streamMember = rule{Name: "stream", Kinds: boolean, Deciding: true, Slot: slotStream}
+)
+
+// The members of docs/reference/calls.md#messages, and those that decide the price.
+// Every other member passes unchecked if the call has no price.
+var messagesMembers = bodyTable(append(messagesCommon(),
+	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Required: true, Deciding: true, Slot: slotMaxTokens},
+	outputBound("max_completion_tokens"),
+	multiplier("n"),
+	multiplier("best_of"),
+	streamMember,
+	rule{Name: "temperature", Kinds: number},
+	rule{Name: "top_p", Kinds: number},
+	rule{Name: "top_k", Kinds: integer},
+	rule{Name: "stop_sequences", Kinds: array, Elem: text},
+	rule{Name: "metadata", Kinds: object, Members: table(rule{Name: "user_id", Kinds: text})},
+)...)
+
+// The members of messages that have tokens to count. Counting has no price.
+var countTokensMembers = tableWithState(append(messagesCommon(), optionMembers...)...)
+
+func messagesCommon() []rule {
+	tools := toolTable(0,
+		rule{Name: "name", Kinds: text},
+		rule{Name: "description", Kinds: text},
+		rule{Name: "input_schema", Kinds: object},
+	)
+	return []rule{
+		modelMember,
+		promptTemplate,
+		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
+		messagesMember(tools, rule{Name: "content", Kinds: text | array, Elem: object, Required: true, Members: contentPart}),
+		{Name: "system", Kinds: text | array, Elem: object, Members: contentPart},
+		toolsMember(tools),
+		{Name: "tool_choice", Kinds: object},
+		{Name: "thinking", Kinds: object, Members: table(
+			rule{Name: "type", Kinds: text, Deciding: true, Slot: slotThinkingType},
+			rule{Name: "budget_tokens", Kinds: integer},
+		)},
+	}
+}
+
+// The members of docs/reference/calls.md#completions. A prompt is a text, or tokens, or
+// an array of either.
+var completionsMembers = bodyTable(append(completionsCommon(),
+	rule{
+		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
+		Slot: slotPrompt, Elements: slotPromptElements,
+	},
+	rule{Name: "messages", Note: noteUnknown, Members: tableWithState(chatContent, rule{Name: "tools", Members: chatTools})}, // of the other route
+	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Deciding: true, Slot: slotMaxTokens},
+	outputBound("max_completion_tokens"),
+	rule{Name: "best_of", Kinds: integer, Min: 1, Deciding: true, Slot: slotBestOf},
+	rule{Name: "suffix", Kinds: text},
+	rule{Name: "echo", Kinds: boolean},
+)...)
+
+// The members of POST /v1/chat/completions that decide the route or the price.
+var chatMembers = bodyTable(append(completionsCommon(),
+	messagesMember(chatTools, chatContent),
+	promptTemplate,
+	rule{Name: "max_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxTokens},
+	rule{Name: "max_completion_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxCompletionTokens},
+	multiplier("best_of"),
+)...)
+
+// chatTools and chatContent are the tools and the content of messages of
+// POST /v1/chat/completions. Its tools need a type: routers take {"google_search":{}} for
+// a tool of the vendor.
+var (
+	chatTools   = toolTable(noteUntypedTool)
+	chatContent = rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart}
+)
+
+func completionsCommon() []rule {
+	return []rule{
+		modelMember,
+		streamMember,
+		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
+		{Name: "thinking", Kinds: object | text | number | boolean | null, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
+		{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
+		{Name: "temperature", Kinds: number},
+		{Name: "top_p", Kinds: number},
+		{Name: "stop", Kinds: text | array, Elem: text},
+		toolsMember(chatTools),
+		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
+			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
+		)},
+	}
+}
+
+// promptTemplate is the rule for prompt on the routes whose input is messages. There it
+// names a template, which may have its own tools and model.
+var promptTemplate = rule{Name: "prompt", Note: noteUnknown, Members: tableWithState(stateMember("id"))}
+
+func toolsMember(members *strictjson.Table) rule {
+	return rule{Name: "tools", Kinds: array, Elem: object, Slot: slotTools, Members: members}
+}
+
+func messagesMember(tools *strictjson.Table, content rule) rule {
+	return rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: messageTable(tools, content)}
+}
+
+// messageTable returns the rules for a message. SGLang takes tools in a message.
+func messageTable(tools *strictjson.Table, content rule) *strictjson.Table {
+	audio := tableWithState(append(media(noteAudioURL, stateTable, "url"), stateMember("id"), rule{Name: "data", Deciding: true, Note: noteAudioData})...)
+	// A rule for these common names saves the search for other spellings.
+	rules := each(rule{}, "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning", "reasoning_content", "annotations")
+	return tableWithState(slices.Concat(rules, mediaRules, []rule{
+		{Name: "role", Kinds: text, Required: true},
+		content,
+		{Name: "tools", Members: tools},
+		{Name: "audio", Kinds: object, AnySpelling: true, Members: audio},
+	})...)
+}

@@ -1,0 +1,138 @@
+package modelcall
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+)
+
+// stateNames are the members that name an object which the vendor stores in the account
+// of the operator. It may belong to another tenant. Each name is noted in every object
+// that the gateway reads, in any spelling, so that no route can forget one. A name that
+// has this meaning in one object only, such as audio.id, is a rule of that object.
+var stateNames = []string{
+	// Files, containers, stored answers and other objects of a vendor's account.
+	"file_id", "file_ids", "file_uri", "file_uris", "s3_location", "gcs_uri", "attachments", "document_id", "document_ids",
+	"container", "container_id", "previous_response_id", "response_id", "previous_message_id",
+	"conversation", "conversation_id", "thread_id",
+	"vector_store_id", "vector_store_ids", "tool_resources", "connector_id", "tunnel_id", "skill_id", "skills",
+	"fallback_credit_token", "cached_content", "cache_id", "user_profile_id",
+
+	// Answers that are stored and fetched later.
+	"background", "deferred",
+
+	// Requests, slots and caches of inference servers: vLLM, SGLang, llama.cpp.
+	"request_id", "rid", "id_slot", "slot_id", "session_params", "kv_transfer_params", "ec_transfer_params",
+	"bootstrap_host", "bootstrap_port", "bootstrap_room",
+}
+
+// agentNames are those that also choose the model or the tools. So their price is unknown.
+var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids"}
+
+// stateTypes are the types of content that name a stored object.
+var stateTypes = []string{"container_upload", "item_reference"}
+
+// stateTable has the rules for stateNames and agentNames. Each table includes it.
+var stateTable = table(append(each(stateMember(""), stateNames...), each(rule{AnySpelling: true, Note: noteAgent}, agentNames...)...)...)
+
+// tableWithState returns a table of rules and of stateTable.
+func tableWithState(rules ...rule) *strictjson.Table { return table(rules...).With(stateTable) }
+
+// stateMember returns the rule for a member that names a stored object.
+func stateMember(name string) rule { return rule{Name: name, AnySpelling: true, Note: noteState} }
+
+// stateObject returns the rule for an object that may name a stored object.
+func stateObject(name string, rules ...rule) rule {
+	return rule{Name: name, AnySpelling: true, Members: tableWithState(rules...)}
+}
+
+// refuseState refuses members that name an object stored in the account of the operator,
+// unless shared is set. It always refuses members that choose another model or server,
+// and members of extra_body that are only allowed at the top level.
+func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
+	for _, n := range q.notes {
+		switch n.Name {
+		case noteOverride:
+			param := strictjson.PathOf(body, n.Start)
+			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: give it at the top of the body", param)
+		case noteRouting:
+			param := strictjson.PathOf(body, n.Start)
+			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: a call names its models in `model` and `fallbacks[].model`", param)
+		case noteState, noteAgent:
+			if isEmpty(body, n.Value) {
+				continue
+			}
+		case noteDocuments:
+			if inlineDocuments(n.Raw(body)) {
+				continue
+			}
+		case notePartType:
+			if !slices.Contains(stateTypes, n.Text(body)) {
+				continue
+			}
+		case noteMediaURL, noteAudioURL, noteSourceURL:
+			if n.Kind != strictjson.String || hasAllowedScheme(urlHead(body, n.Value)) {
+				continue
+			}
+		case noteMediaData, noteAudioData:
+			if n.Kind != strictjson.String || !isLink(urlHead(body, n.Value)) || hasAllowedScheme(urlHead(body, n.Value)) {
+				continue
+			}
+		default:
+			continue
+		}
+		if !shared {
+			param := strictjson.PathOf(body, n.Start)
+			return fault.At(fault.InvalidParameter, param,
+				"`%s` names something kept at the vendor, whose account the users of this gateway share: leave it out, or send the content itself; the operator allows it with `state shared`", param)
+		}
+	}
+	return nil
+}
+
+func isFalse(body []byte, v strictjson.Value) bool { return v.Kind == strictjson.Bool && !v.Bool(body) }
+
+// isEmpty reports whether a value is false or an empty array: it names nothing.
+func isEmpty(body []byte, v strictjson.Value) bool {
+	return isFalse(body, v) || v.Kind == strictjson.Array && len(bytes.TrimSpace(body[v.Start+1:v.End-1])) == 0
+}
+
+// inlineDocuments reports whether each document of a body contains its text. A bare
+// string, or an object without any of these members, may name a stored document.
+func inlineDocuments(raw []byte) bool {
+	for _, document := range elements(raw) {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(document, &members) != nil || !slices.ContainsFunc([]string{"data", "text", "snippet", "content"}, func(name string) bool {
+			return members[name] != nil
+		}) {
+			return false
+		}
+	}
+	return raw[0] == '['
+}
+
+// urlHead returns the beginning of a string, which contains the scheme of a URL and the
+// media type of a data URL. JSON may escape the slashes as "\/".
+func urlHead(body []byte, v strictjson.Value) string {
+	raw := body[v.Start+1 : v.End-1]
+	return strings.ReplaceAll(string(raw[:min(len(raw), 64)]), `\/`, "/")
+}
+
+// isLink reports whether a string is a link and not Base64, which has no colon.
+func isLink(head string) bool { return strings.Contains(head, ":") }
+
+// hasAllowedScheme reports whether a link leads to the network or contains the content
+// itself. A link with another scheme, or without one, names an object in the account of a
+// vendor or a file of a server.
+func hasAllowedScheme(head string) bool {
+	for _, scheme := range []string{"https://", "http://", "data:"} {
+		if len(head) >= len(scheme) && strings.EqualFold(head[:len(scheme)], scheme) {
+			return true
+		}
+	}
+	return false
+}
