@@ -1,5 +1,7 @@
 package cli
 
+import "github.com/caddy-modelgate/modelgate/internal/query"
+
 // commands is the table of commands, by their nouns. The flags --json, --address and
 // --yes go with all of them.
 var commands = []command{
@@ -75,7 +77,7 @@ var commands = []command{
 			request: "GET /modelgate/wallets/{user}/ledger", print: both(printLines, printSkip),
 			flags: []flag{
 				{name: "account", value: "wallet", help: "Which: wallet; receivable, below zero by what is owed; or quota/<subscription>/<start of the period in Unix seconds>"},
-				{name: "limit", value: int64(100), help: "How many lines"},
+				{name: "limit", value: int64(query.DefaultLines), help: "How many lines"},
 				{name: "skip", value: uint64(0), help: "How many of the newest lines to leave out"},
 			},
 		},
@@ -198,7 +200,7 @@ func limitFlags(within string) []flag {
 
 func pageFlags(after string) []flag {
 	return []flag{
-		{name: "limit", value: int64(20), help: "How many, at most 10000", local: true},
+		{name: "limit", value: int64(query.DefaultPage), help: "How many, at most 10000", local: true},
 		{name: "after", value: "", help: after, local: true},
 	}
 }

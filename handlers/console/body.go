@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
@@ -48,10 +49,10 @@ func takes[T any](serve func(*request, T) error) endpoint {
 }
 
 // lists is an endpoint that answers one page of a list.
-func lists[T any](page func(*request, query, paging) (items []T, total int64, err error)) endpoint {
+func lists[T any](page func(*request, *query.Query, query.Page) (items []T, total int64, err error)) endpoint {
 	return plain(func(req *request) error {
-		q := req.query()
-		p := q.paging()
+		q := query.Of(req.r)
+		p := q.Page()
 		if q.Fault != nil {
 			return q.Fault
 		}

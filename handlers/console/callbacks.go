@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 // listDeliveries answers the callbacks of all of the user's tasks, newest first.
-func listDeliveries(req *request, _ query, p paging) ([]task.Callback, int64, error) {
-	list, total, err := req.runtime.Tasks.CallbackPage(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
+func listDeliveries(req *request, _ *query.Query, p query.Page) ([]task.Callback, int64, error) {
+	list, total, err := req.runtime.Tasks.CallbackPage(req.r.Context(), req.account.UserID, int(p.Skip), int(p.Limit))
 	if err == nil {
 		err = req.hideForeign(list)
 	}

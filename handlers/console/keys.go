@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // shownKey is a key of the user, with its new secret, which is shown once.
@@ -31,12 +32,9 @@ func revokeToken(req *request) error {
 	return req.answer(struct{}{})
 }
 
-func listKeys(req *request, _ query, p paging) ([]identity.Key, int64, error) {
+func listKeys(req *request, _ *query.Query, p query.Page) ([]identity.Key, int64, error) {
 	keys, err := req.runtime.Directory.OwnKeys(req.r.Context(), req.account)
-	if err != nil {
-		return nil, 0, err
-	}
-	return cut(keys, p)
+	return cut(keys, err, p)
 }
 
 func showKey(req *request) error {

@@ -3,6 +3,7 @@ package console
 import (
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
@@ -11,7 +12,7 @@ func listPasskeys(req *request) error {
 	if err != nil {
 		return err
 	}
-	return req.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), paging{1, maxPageSize}))
+	return req.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), query.Page{Limit: query.MaxPage}))
 }
 
 type newPasskey struct {

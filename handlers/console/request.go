@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
@@ -115,7 +116,7 @@ func (req *request) enter(rt *route) (in any, err error) {
 		return nil, f
 	}
 	if rt.who.HasAccount() {
-		q := req.query()
+		q := query.Of(req.r)
 		if q.CheckNames(rt.parameters()); q.Fault != nil {
 			return nil, q.Fault
 		}

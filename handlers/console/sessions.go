@@ -3,15 +3,13 @@ package console
 import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // listSessions answers where the user is logged in.
-func listSessions(req *request, _ query, p paging) ([]identity.Session, int64, error) {
+func listSessions(req *request, _ *query.Query, p query.Page) ([]identity.Session, int64, error) {
 	sessions, err := req.runtime.Directory.Sessions(req.r.Context(), req.account)
-	if err != nil {
-		return nil, 0, err
-	}
-	return cut(sessions, p)
+	return cut(sessions, err, p)
 }
 
 // endSession ends one session. A session of another user is answered as one that does not
@@ -29,7 +27,7 @@ func endSession(req *request) error {
 
 // endSessions ends the other sessions of the user, or all.
 func endSessions(req *request) error {
-	q := req.query()
+	q := query.Of(req.r)
 	all := q.Word("which", "others", "all") == "all"
 	if q.Fault != nil {
 		return q.Fault
@@ -46,6 +44,6 @@ func endSessions(req *request) error {
 }
 
 // listActivity answers what was done to the account, the latest first.
-func listActivity(req *request, _ query, p paging) ([]audit.Event, int64, error) {
-	return req.runtime.Directory.Audit.Activity(req.r.Context(), req.account.UserID, p.skip(), p.size)
+func listActivity(req *request, _ *query.Query, p query.Page) ([]audit.Event, int64, error) {
+	return req.runtime.Directory.Audit.Activity(req.r.Context(), req.account.UserID, p.Skip, p.Limit)
 }

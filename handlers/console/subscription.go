@@ -3,6 +3,7 @@ package console
 import (
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // onSale is a plan as buyers see it.
@@ -12,21 +13,18 @@ type onSale struct {
 	Enabled  bool   `json:"enabled"`
 }
 
-func listPlans(req *request, _ query, p paging) ([]onSale, int64, error) {
+func listPlans(req *request, _ *query.Query, p query.Page) ([]onSale, int64, error) {
 	plans := req.console.app.Plans().OnSale()
 	offers := make([]onSale, len(plans))
 	for i, plan := range plans {
 		offers[i] = onSale{plan, req.console.app.Currency, !plan.Disabled}
 	}
-	return cut(offers, p)
+	return cut(offers, nil, p)
 }
 
-func listSubscriptions(req *request, _ query, p paging) ([]billing.Subscription, int64, error) {
+func listSubscriptions(req *request, _ *query.Query, p query.Page) ([]billing.Subscription, int64, error) {
 	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
-	if err != nil {
-		return nil, 0, err
-	}
-	return cut(subscriptions, p)
+	return cut(subscriptions, err, p)
 }
 
 // funding says from which sources the user wants calls to be paid, and in which order.

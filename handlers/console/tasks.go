@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -33,12 +34,12 @@ func shown(t *task.Task) shownTask {
 
 // listTasks answers the tasks of all of the user's keys, newest first, with those of
 // revoked keys and those composed here.
-func listTasks(req *request, q query, p paging) ([]shownTask, int64, error) {
+func listTasks(req *request, q *query.Query, p query.Page) ([]shownTask, int64, error) {
 	filter := task.Filter{Key: q.Text("key_id"), Status: task.State(q.Text("status"))}
 	if q.Fault != nil {
 		return nil, 0, q.Fault
 	}
-	tasks, total, err := req.runtime.Tasks.TaskPage(req.r.Context(), req.account.UserID, filter, int(p.skip()), int(p.size))
+	tasks, total, err := req.runtime.Tasks.TaskPage(req.r.Context(), req.account.UserID, filter, int(p.Skip), int(p.Limit))
 	items := make([]shownTask, len(tasks))
 	for i, t := range tasks {
 		items[i] = shown(t)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
@@ -70,9 +71,8 @@ func (req *request) provider() (payments.Provider, *fault.Fault) {
 	return provider, nil
 }
 
-func listOrders(req *request, _ query, p paging) ([]billing.Order, int64, error) {
-	orders, total, err := req.runtime.Billing.Orders(req.r.Context(), req.account.UserID, int(p.skip()), int(p.size))
-	return orders, int64(total), err
+func listOrders(req *request, _ *query.Query, p query.Page) ([]billing.Order, int64, error) {
+	return req.runtime.Billing.Orders(req.r.Context(), req.account.UserID, p.Skip, p.Limit)
 }
 
 func showOrder(req *request) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // group is the usage of a day, a model or a key.
@@ -40,10 +41,10 @@ var groupings = map[string]func(ledger.Usage) group{
 // showUsage answers the usage of a user by day, model or key. The days are those of UTC
 // that the span touches; by default the last 30.
 func showUsage(req *request) error {
-	q := req.query()
+	q := query.Of(req.r)
 	groupOf := groupings[q.Word("group", "day", "model", "key")]
 	q.Word("tz", "UTC") // no other time zone is summed up
-	start, end := q.days(req.runtime.Store.Now())
+	start, end := days(q, req.runtime.Store.Now())
 	if q.Fault != nil {
 		return q.Fault
 	}
@@ -74,8 +75,8 @@ func showUsage(req *request) error {
 }
 
 // days returns the parameters start and end, widened to whole days.
-func (q query) days(now time.Time) (start, end time.Time) {
-	start, end = q.window()
+func days(q *query.Query, now time.Time) (start, end time.Time) {
+	start, end = q.Span()
 	if end.IsZero() {
 		end = now
 	}

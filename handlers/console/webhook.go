@@ -11,15 +11,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
 // webhook returns the request as adapters read it.
 func (req *request) webhook() (payments.Webhook, *fault.Fault) {
-	query, f := reply.ParseQuery(req.r)
-	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now(), Body: req.body}, f
+	q := query.Of(req.r)
+	return payments.Webhook{Method: req.r.Method, Header: req.r.Header, Query: q.Values, Now: req.runtime.Store.Now(), Body: req.body}, q.Fault
 }
 
 // checkHead refuses a webhook that is not from the service, if the head shows it. Nothing
