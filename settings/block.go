@@ -20,8 +20,8 @@ type Reader = func(d *caddyfile.Dispenser) error
 // Block reads the lines of a block, each by the reader of its first word. It refuses arguments
 // before the block, unknown words, and words that appear twice, unless they are among repeated.
 func Block(d *caddyfile.Dispenser, words map[string]Reader, repeated ...string) error {
-	if name := d.Val(); d.NextArg() {
-		return d.Errf("%s takes a block and no arguments", name)
+	if d.NextArg() {
+		return d.ArgErr()
 	}
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {

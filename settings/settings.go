@@ -57,6 +57,9 @@ func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
 // UnmarshalWith is Unmarshal for a block that also has pairs.
 func (words Words) UnmarshalWith(d *caddyfile.Dispenser, pairs Pairs) error {
 	d.Next() // the module's name
+	if name := d.Val(); d.NextArg() {
+		return d.Errf("%s takes a block and no arguments", name)
+	}
 	readers := make(map[string]Reader, len(words)+len(pairs))
 	for word, take := range words {
 		readers[word] = func(d *caddyfile.Dispenser) error {
