@@ -15,30 +15,30 @@ import (
 
 // showLedger answers the lines of one of the user's accounts, newest first: one page, or
 // all of them as CSV.
-func showLedger(req *request) error {
+func showLedger(req *request) (any, error) {
 	q := query.Of(req.r)
 	p := q.Page()
 	format := q.Word("format", "json", "csv")
 	name := q.Text("account")
 	if q.Fault != nil {
-		return q.Fault
+		return nil, q.Fault
 	}
 	account, err := billing.AccountOf(req.account.UserID, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if format == "csv" {
 		return req.csv(account)
 	}
 	lines, total, err := req.runtime.Ledger.Entries(req.r.Context(), account, p.Skip, p.Limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	shown := make([]shownLine, len(lines))
 	for i, line := range lines {
 		shown[i] = shownLine{line, line.Held}
 	}
-	return req.answer(listed(shown, total, p))
+	return listed(shown, total, p), nil
 }
 
 // shownLine is a line as its user sees it: held is always there.
@@ -52,11 +52,11 @@ type shownLine struct {
 const csvBatch = 500
 
 // csv answers all lines of an account. Lines that are written meanwhile are left out.
-func (req *request) csv(account ledger.Account) error {
+func (req *request) csv(account ledger.Account) (any, error) {
 	ctx := req.r.Context()
 	lines, _, err := req.runtime.Ledger.Entries(ctx, account, 0, csvBatch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	header := req.w.Header()
 	header.Set("Content-Type", "text/csv; charset=utf-8")
@@ -82,7 +82,7 @@ func (req *request) csv(account ledger.Account) error {
 			})
 		}
 		if out.Error() != nil {
-			return nil // the client has disconnected
+			return nil, nil // the client has disconnected
 		}
 		skip += int64(len(lines))
 		if lines, _, err = req.runtime.Ledger.Entries(ctx, account, skip, csvBatch); err != nil {
@@ -91,7 +91,7 @@ func (req *request) csv(account ledger.Account) error {
 		}
 	}
 	out.Flush()
-	return nil
+	return nil, nil
 }
 
 // plainCell returns text for a cell that a spreadsheet does not take for a formula.
