@@ -28,7 +28,7 @@ func showLedger(req *request) (any, error) {
 		return nil, err
 	}
 	if format == "csv" {
-		return req.csv(account)
+		return nil, req.csv(account)
 	}
 	lines, total, err := req.runtime.Ledger.Entries(req.r.Context(), account, p.Skip, p.Limit)
 	if err != nil {
@@ -52,11 +52,11 @@ type shownLine struct {
 const csvBatch = 500
 
 // csv answers all lines of an account. Lines that are written meanwhile are left out.
-func (req *request) csv(account ledger.Account) (any, error) {
+func (req *request) csv(account ledger.Account) error {
 	ctx := req.r.Context()
 	lines, _, err := req.runtime.Ledger.Entries(ctx, account, 0, csvBatch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	header := req.w.Header()
 	header.Set("Content-Type", "text/csv; charset=utf-8")
@@ -82,7 +82,7 @@ func (req *request) csv(account ledger.Account) (any, error) {
 			})
 		}
 		if out.Error() != nil {
-			return nil, nil // the client has disconnected
+			return nil // the client has disconnected
 		}
 		skip += int64(len(lines))
 		if lines, _, err = req.runtime.Ledger.Entries(ctx, account, skip, csvBatch); err != nil {
@@ -91,7 +91,7 @@ func (req *request) csv(account ledger.Account) (any, error) {
 		}
 	}
 	out.Flush()
-	return nil, nil
+	return nil
 }
 
 // plainCell returns text for a cell that a spreadsheet does not take for a formula.

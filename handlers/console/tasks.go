@@ -86,7 +86,7 @@ func composeTask(req *request) (any, error) {
 	key, user := auth.Subjects(composer, &req.console.app.Limits)
 	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Request{Key: key, User: user})
 	if refused != nil {
-		return auth.RateLimited(refused)
+		return nil, auth.RateLimited(refused)
 	}
 	defer func() { grant.End(req.runtime.Store.Now(), 0) }()
 
