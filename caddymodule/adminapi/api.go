@@ -12,7 +12,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -47,23 +47,11 @@ type call struct {
 
 	app *caddymodule.App
 	r   *http.Request
+	q   *query.Query // only routes that change nothing read it
 }
 
-func (c *call) ctx() context.Context     { return c.r.Context() }
-func (c *call) path(name string) string  { return c.r.PathValue(name) }
-func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
-
-// number returns a number of the query.
-func (c *call) number(name string, otherwise, least, most int64) (int64, error) {
-	if c.query(name) == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseInt(c.query(name), 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, fault.At(fault.InvalidParameter, name, "%s is a number from %d to %d", name, least, most)
-	}
-	return n, nil
-}
+func (c *call) ctx() context.Context    { return c.r.Context() }
+func (c *call) path(name string) string { return c.r.PathValue(name) }
 
 // handler serves a request; the answer is sent as JSON, unless it is a [stream].
 type handler func(*call) (any, error)
@@ -120,7 +108,14 @@ func (route route) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	answer, err := route.handle(&call{runtime, app, r})
+	c := &call{runtime, app, r, query.Of(r)}
+	var answer any
+	if c.q.Fault == nil {
+		answer, err = route.handle(c)
+	}
+	if c.q.Fault != nil { // of a parameter that the handler has read
+		err = c.q.Fault
+	}
 	if err != nil {
 		writeFault(w, err)
 		return

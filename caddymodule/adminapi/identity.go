@@ -124,7 +124,7 @@ func shownKey(key identity.Key, err error) (Key, error) {
 }
 
 func listKeys(c *call) (any, error) {
-	keys, err := c.Directory.Keys(c.ctx(), c.query("user"))
+	keys, err := c.Directory.Keys(c.ctx(), c.q.Text("user"))
 	if err != nil {
 		return nil, err
 	}

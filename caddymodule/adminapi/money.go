@@ -54,30 +54,20 @@ func clearWallet(c *call, in clearing) (any, error) {
 	return c.Billing.Clear(c.ctx(), Operator, c.path("user"), in.Reason, in.Key)
 }
 
-// maxLines bounds one answer of the ledger.
-const maxLines = 10_000
-
 func listLines(c *call) (any, error) {
 	user, err := c.Directory.User(c.ctx(), c.path("user"))
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", 100, 1, maxLines)
+	account, err := billing.AccountOf(user.ID, c.q.Text("account"))
 	if err != nil {
 		return nil, err
 	}
-	skip, err := c.number("skip", 0, 0, 1<<53)
-	if err != nil {
-		return nil, err
-	}
-	account, err := billing.AccountOf(user.ID, c.query("account"))
-	if err != nil {
-		return nil, err
-	}
-	lines, total, err := c.Ledger.Entries(c.ctx(), account, uint64(skip), int(limit))
+	p := c.q.Lines()
+	lines, total, err := c.Ledger.Entries(c.ctx(), account, p.Skip, p.Limit)
 	return struct {
 		Items []ledger.EntryInfo `json:"items"`
-		Total uint64             `json:"total"`
+		Total int64              `json:"total"`
 	}{lines, total}, err
 }
 
@@ -88,7 +78,7 @@ type Subscription struct {
 }
 
 func listSubscriptions(c *call) (any, error) {
-	user, err := c.userOf(c.query("user"))
+	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (c *call) shownTasks(tasks []*task.Task) ([]Task, error) {
 // owner returns whose tasks are asked for: those of the user whom the query names, or
 // all.
 func (c *call) owner() (task.Owner, error) {
-	user, err := c.userOf(c.query("user"))
+	user, err := c.userOf(c.q.Text("user"))
 	if err != nil || user.ID == "" {
 		return task.Anyone, err
 	}
@@ -73,21 +73,13 @@ type Page[T any] struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// MaxPage bounds the items of one [Page].
-const MaxPage = 100
-
 func listTasks(c *call) (any, error) {
 	owner, err := c.owner()
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", 20, 1, MaxPage)
-	if err != nil {
-		return nil, err
-	}
-	tasks, next, err := c.Tasks.List(c.ctx(), owner, task.Page{
-		After: c.query("after"), Limit: int(limit), Status: task.State(c.query("status")),
-	})
+	p := c.q.PageAfter()
+	tasks, next, err := c.Tasks.List(c.ctx(), owner, task.Page{After: p.After, Limit: int(p.Limit), Status: task.State(c.q.Text("status"))})
 	if err != nil {
 		return nil, err
 	}
@@ -181,18 +173,16 @@ func (c *call) awaitChange(tasks map[string]string, most time.Duration) {
 }
 
 func listDeliveries(c *call) (any, error) {
-	if c.query("user") == "" {
-		return nil, fault.At(fault.MissingParameter, "user", "whose callbacks? name a user by id or name")
+	name := c.q.Text("user")
+	if name == "" {
+		return nil, fault.At(fault.MissingParameter, "user", "`user` is required: the id or the name of a user")
 	}
-	user, err := c.userOf(c.query("user"))
+	user, err := c.userOf(name)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", 20, 1, MaxPage)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := c.Tasks.Callbacks(c.ctx(), user.ID, c.query("after"), int(limit))
+	p := c.q.PageAfter()
+	list, next, err := c.Tasks.Callbacks(c.ctx(), user.ID, p.After, int(p.Limit))
 	return Page[task.Callback]{list, next}, err
 }
 

@@ -36,23 +36,19 @@ var groups = map[string]func(row *UsageRow, u *ledger.Usage){
 // reportUsage sums up what calls and tasks came to. Every figure is one of the ledger:
 // the costs of all rows together are the revenue of calls and tasks.
 func reportUsage(c *call) (any, error) {
-	user, err := c.userOf(c.query("user"))
+	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
 		return nil, err
 	}
-	from, err := c.day("from")
-	if err != nil {
-		return nil, err
-	}
-	to, err := c.day("to")
-	if err != nil {
-		return nil, err
-	}
+	from, to := c.day("from"), c.day("to")
 	if from != "" && to != "" && from > to {
-		return nil, fault.At(fault.InvalidParameter, "to", "the last day is before the first")
+		c.q.Refuse("to", "is not allowed: the last day is before the first")
+	}
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
 	}
 	var by []func(*UsageRow, *ledger.Usage)
-	for _, group := range c.r.URL.Query()["group"] {
+	for _, group := range c.q.Values["group"] {
 		set, ok := groups[group]
 		if !ok {
 			return nil, fault.At(fault.InvalidParameter, "group", "usage is grouped by day, user, key or model, not by %q", group)
@@ -96,13 +92,14 @@ func reportUsage(c *call) (any, error) {
 }
 
 // day returns a day of the query, such as 2026-11-20. An absent one is an open end.
-func (c *call) day(param string) (ledger.Day, error) {
-	if c.query(param) == "" {
-		return "", nil
+func (c *call) day(param string) ledger.Day {
+	text := c.q.Text(param)
+	if text == "" {
+		return ""
 	}
-	day, err := ledger.ParseDay(c.query(param))
+	day, err := ledger.ParseDay(text)
 	if err != nil {
-		return "", fault.At(fault.InvalidParameter, param, "%s is a day such as 2026-11-20", param)
+		c.q.Refuse(param, "must be a day such as 2026-11-20")
 	}
-	return day, nil
+	return day
 }

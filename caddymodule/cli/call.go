@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // call is one run of a command: its arguments by their names, and the request that
@@ -152,20 +153,17 @@ func (c *call) confirm() error {
 	return errExit{exitRefused, errors.New("not confirmed; say y, or give --yes")}
 }
 
-// maxLimit bounds what one command lists.
-const maxLimit = 10_000
-
 // requestPages requests pages up to --limit and prints them as one. Filters may
 // leave a page empty, so the list ends only where there is no next page.
 func (c *call) requestPages(client *client) error {
 	limit, _ := c.Flags().GetInt64("limit")
-	if limit < 1 || limit > maxLimit {
-		return errUsage("--limit is 1 to %d, this is %d", maxLimit, limit)
+	if limit < 1 || limit > query.MaxLines {
+		return errUsage("--limit is 1 to %d, this is %d", query.MaxLines, limit)
 	}
 	list := adminapi.Page[json.RawMessage]{Items: []json.RawMessage{}, Next: c.flag("after")}
 	for first := true; first || list.Next != "" && len(list.Items) < int(limit); first = false {
 		c.members["after"] = list.Next
-		c.members["limit"] = strconv.Itoa(min(int(limit)-len(list.Items), adminapi.MaxPage))
+		c.members["limit"] = strconv.Itoa(min(int(limit)-len(list.Items), query.MaxPage))
 		path, _ := c.target()
 		var page adminapi.Page[json.RawMessage]
 		if err := client.call(c.Context(), c.method, path, nil, &page); err != nil {

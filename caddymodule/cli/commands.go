@@ -1,5 +1,7 @@
 package cli
 
+import "github.com/caddy-modelgate/modelgate/internal/query"
+
 // commands is the table of commands, by their nouns. The flags --json, --address and
 // --yes go with all of them.
 var commands = []command{
@@ -75,7 +77,7 @@ var commands = []command{
 			request: "GET /modelgate/wallets/{user}/ledger", print: both(printLines, printSkip),
 			flags: []flag{
 				{name: "account", value: "wallet", help: "Which: wallet; receivable, below zero by what is owed; or quota/<subscription>/<start of the period in Unix seconds>"},
-				{name: "limit", value: int64(100), help: "How many lines"},
+				{name: "limit", value: int64(query.DefaultLines), help: "How many lines"},
 				{name: "skip", value: uint64(0), help: "How many of the newest lines to leave out"},
 			},
 		},
@@ -171,7 +173,13 @@ place, for 7 days. Where they are not restored, their links answer 410.`,
 		use: "restore <file> <directory>", short: "Reads a backup into a fresh store directory; the server that will use it must not run",
 		run: restore, flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
 	},
-	demoCommand,
+	{
+		use: "demo", short: "Starts a whole gateway on this machine, with a backend to try and a key", run: runDemo,
+		flags: []flag{
+			{name: "listen", value: "127.0.0.1:0", help: "Address to serve at; port 0 takes a free one"},
+			{name: "data", value: "", help: "Directory to keep everything in (default: a temporary one, removed at the end)"},
+		},
+	},
 }
 
 var (
@@ -198,7 +206,7 @@ func limitFlags(within string) []flag {
 
 func pageFlags(after string) []flag {
 	return []flag{
-		{name: "limit", value: int64(20), help: "How many, at most 10000", local: true},
+		{name: "limit", value: int64(query.DefaultPage), help: "How many, at most 10000", local: true},
 		{name: "after", value: "", help: after, local: true},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // envelope is around everything that the console answers.
@@ -14,18 +16,20 @@ type envelope struct {
 	URL     string `json:"url,omitempty"` // where to go next, for clients that look for it here
 }
 
-// answer answers data.
-func (req *request) answer(data any) error { return req.send(envelope{Data: data}) }
-
-// answerOnce answers data that an idempotency key may repeat.
-func (req *request) answerOnce(e envelope, replayed bool) error {
+// once returns an answer that an idempotency key may repeat.
+func (req *request) once(e envelope, replayed bool) (any, error) {
 	if replayed {
 		req.w.Header().Set("Idempotent-Replayed", "true")
 	}
-	return req.send(e)
+	return e, nil
 }
 
-func (req *request) send(e envelope) error {
+// send answers an envelope, or data that it puts into one.
+func (req *request) send(answer any) error {
+	e, ok := answer.(envelope)
+	if !ok {
+		e.Data = answer
+	}
 	e.Success = true
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -53,16 +57,15 @@ type list[T any] struct {
 }
 
 // listed returns a page with the items that are on it.
-func listed[T any](items []T, total int64, p paging) list[T] {
+func listed[T any](items []T, total int64, p query.Page) list[T] {
 	if items == nil {
 		items = []T{}
 	}
-	return list[T]{items, total, p.page, p.size}
+	return list[T]{items, total, p.Number(), p.Limit}
 }
 
-// cut returns the items of one page, out of all of them, and how many there are.
-func cut[T any](all []T, p paging) ([]T, int64, error) {
-	total := int64(len(all))
-	from := min(p.skip(), total)
-	return all[from:min(from+p.size, total)], total, nil
+// cut returns the items of one page, out of all of them, and how many there are. Its results are
+// those of a list, so an error is passed on.
+func cut[T any](all []T, err error, p query.Page) ([]T, int64, error) {
+	return query.Cut(all, p), int64(len(all)), err
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -30,10 +31,10 @@ type loggedCall struct {
 const maxSkipped = 100_000
 
 // listCalls answers the calls of a user, newest first.
-func listCalls(req *request, q query, p paging) (calls []loggedCall, total int64, err error) {
+func listCalls(req *request, q *query.Query, p query.Page) (calls []loggedCall, total int64, err error) {
 	filter := ledger.CallFilter{Key: q.Text("key_id"), Model: q.Text("model")}
-	filter.From, filter.Until = q.window()
-	if p.skip() > maxSkipped {
+	filter.From, filter.Until = q.Span()
+	if p.Skip > maxSkipped {
 		q.Refuse("p", "leads further back than %d calls; use `end` to begin at an older one", maxSkipped)
 	}
 	if q.Fault != nil {
@@ -42,7 +43,7 @@ func listCalls(req *request, q query, p paging) (calls []loggedCall, total int64
 	if total, err = req.countCalls(filter); err != nil {
 		return nil, 0, err
 	}
-	skip, seen := p.skip(), int64(0)
+	skip, seen := p.Skip, int64(0)
 	if total > skip {
 		err = req.scanCalls(filter, func(c ledger.Call) bool {
 			if seen++; seen > skip {
@@ -52,7 +53,7 @@ func listCalls(req *request, q query, p paging) (calls []loggedCall, total int64
 					FirstByte: c.FirstByte, Duration: c.Duration,
 				})
 			}
-			return seen < min(skip+p.size, total)
+			return seen < min(skip+p.Limit, total)
 		})
 	}
 	return calls, total, err

@@ -9,35 +9,36 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // showLedger answers the lines of one of the user's accounts, newest first: one page, or
 // all of them as CSV.
-func showLedger(req *request) error {
-	q := req.query()
-	p := q.paging()
+func showLedger(req *request) (any, error) {
+	q := query.Of(req.r)
+	p := q.Page()
 	format := q.Word("format", "json", "csv")
 	name := q.Text("account")
 	if q.Fault != nil {
-		return q.Fault
+		return nil, q.Fault
 	}
 	account, err := billing.AccountOf(req.account.UserID, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if format == "csv" {
-		return req.csv(account)
+		return nil, req.csv(account)
 	}
-	lines, total, err := req.runtime.Ledger.Entries(req.r.Context(), account, uint64(p.skip()), int(p.size))
+	lines, total, err := req.runtime.Ledger.Entries(req.r.Context(), account, p.Skip, p.Limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	shown := make([]shownLine, len(lines))
 	for i, line := range lines {
 		shown[i] = shownLine{line, line.Held}
 	}
-	return req.answer(listed(shown, int64(total), p))
+	return listed(shown, total, p), nil
 }
 
 // shownLine is a line as its user sees it: held is always there.
@@ -63,7 +64,7 @@ func (req *request) csv(account ledger.Account) error {
 	out := csv.NewWriter(req.w)
 	out.UseCRLF = true // RFC 4180
 	_ = out.Write([]string{"number", "time", "kind", "amount", "held", "balance", "reference", "reason", "count", "transfer_id"})
-	var skip, last uint64
+	skip, last := int64(0), uint64(0)
 	for len(lines) > 0 {
 		for _, line := range lines {
 			if last > 0 && line.Number >= last {
@@ -83,7 +84,7 @@ func (req *request) csv(account ledger.Account) error {
 		if out.Error() != nil {
 			return nil // the client has disconnected
 		}
-		skip += uint64(len(lines))
+		skip += int64(len(lines))
 		if lines, _, err = req.runtime.Ledger.Entries(ctx, account, skip, csvBatch); err != nil {
 			// The status has been sent: only a body that breaks off can tell of the error.
 			panic(http.ErrAbortHandler)

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
@@ -76,8 +77,12 @@ func (req *request) run(rt *route, wrongMethod *fault.Fault) {
 		return
 	}
 	in, err := req.enter(rt)
+	var answer any
 	if err == nil {
-		err = rt.serve(req, in)
+		answer, err = rt.serve(req, in)
+	}
+	if err == nil && answer != nil {
+		err = req.send(answer)
 	}
 	if rt.event != "" {
 		req.console.app.Metrics().Auth(rt.event, fault.OrInternal(err, req.id))
@@ -116,7 +121,7 @@ func (req *request) enter(rt *route) (in any, err error) {
 		return nil, f
 	}
 	if rt.who.HasAccount() {
-		q := req.query()
+		q := query.Of(req.r)
 		if q.CheckNames(rt.parameters()); q.Fault != nil {
 			return nil, q.Fault
 		}

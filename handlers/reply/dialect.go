@@ -1,6 +1,6 @@
 // Package reply has what all directives share about HTTP: the registry of routes ([Route],
-// [Table]), the check of misspelt paths ([Pass]), the dialect of a path ([DialectOf]), and
-// the reading of bodies and queries ([ReadBody], [Query]).
+// [Table]), the check of misspelt paths ([Pass]), the form of errors ([Dialect]), and the
+// reading of bodies ([ReadBody]).
 package reply
 
 import (

@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
 // noNotices is the fault if no backend takes the notice.
@@ -15,8 +15,8 @@ var noNotices = fault.New(fault.NotFound, "no backend of this name takes notices
 
 // notification returns the request as adapters read it.
 func (req *request) notification() (backends.Notification, *fault.Fault) {
-	query, f := reply.ParseQuery(req.r)
-	return backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: query, Now: req.runtime.Store.Now()}, f
+	q := query.Of(req.r)
+	return backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: q.Values, Now: req.runtime.Store.Now()}, q.Fault
 }
 
 // checkHead refuses a notice that is not from the service of the backend, if the head shows

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -80,13 +80,11 @@ type listing struct {
 	Next string `json:"next,omitempty"`
 }
 
-// maxPageSize bounds a page, as the engine does.
-const maxPageSize = 100
-
 // listTasks serves GET /v1/platform/tasks?after=&limit=&status=.
 func listTasks(req *request) error {
-	q := reply.QueryOf(req.r)
-	page := task.Page{After: q.Text("after"), Limit: int(q.Number("limit", 0, 1, maxPageSize)), Status: task.State(q.Text("status"))}
+	q := query.Of(req.r)
+	p := q.PageAfter()
+	page := task.Page{After: p.After, Limit: int(p.Limit), Status: task.State(q.Text("status"))}
 	if q.Fault != nil {
 		return q.Fault
 	}

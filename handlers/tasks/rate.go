@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
-	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -52,7 +52,7 @@ var (
 
 	// waits are the requests that wait for a change of a task. They are counted by user.
 	waits = rate{"waits", func(req *request) (func(), *fault.Fault) {
-		q := reply.QueryOf(req.r)
+		q := query.Of(req.r)
 		req.wait = time.Duration(q.Number("wait", 0, 0, int64(task.MostWait/time.Second))) * time.Second
 		if q.Fault != nil || req.wait == 0 {
 			return nil, q.Fault

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -40,7 +41,7 @@ type submission struct {
 
 // readHead reads the query, which may have the parameters params, and the idempotency key.
 func (s *submission) readHead(params []string) (f *fault.Fault) {
-	q := reply.QueryOf(s.r)
+	q := query.Of(s.r)
 	q.CheckNames(params)
 	if s.dryRun = q.Flag("dry_run"); q.Fault != nil {
 		return q.Fault

@@ -114,11 +114,11 @@ func (a *application) await(t storage.Txn, now time.Time, o *orderRecord, m *mis
 
 // Mismatches returns the notices that fitted no order, the latest first, at most
 // limit of them.
-func (b *Service) Mismatches(ctx context.Context, limit int) ([]Mismatch, error) {
+func (b *Service) Mismatches(ctx context.Context, limit int64) ([]Mismatch, error) {
 	listed := []Mismatch{}
 	kept := latestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-mismatchesKept).UnixMilli()))
 	err := b.view(ctx, func(r storage.Reader) error {
-		found, _, err := mismatches.Page(r, kept, 0, int64(limit), int64(limit))
+		found, _, err := mismatches.Page(r, kept, 0, limit, limit)
 		for _, m := range found {
 			listed = append(listed, m.Mismatch)
 		}

@@ -179,14 +179,14 @@ func (b *Service) Order(ctx context.Context, user, tradeNo string) (order Order,
 
 // Orders returns the orders of a user, the latest first: at most limit after the
 // first skip, and how many there are.
-func (b *Service) Orders(ctx context.Context, user string, skip, limit int) (shown []Order, total int, err error) {
+func (b *Service) Orders(ctx context.Context, user string, skip, limit int64) (shown []Order, total int64, err error) {
 	shown = []Order{}
 	err = b.view(ctx, func(r storage.Reader) error {
-		list, n, err := orders.Page(r, userOrders.Under(user), int64(skip), int64(limit), math.MaxInt64)
+		list, n, err := orders.Page(r, userOrders.Under(user), skip, limit, math.MaxInt64)
 		for _, o := range list {
 			shown = append(shown, o.show(b.store.Now()))
 		}
-		total = int(n)
+		total = n
 		return err
 	})
 	return shown, total, err

@@ -246,7 +246,10 @@ func TestOrdersAreListedLatestFirst(t *testing.T) {
 	for range 5 { // within one second
 		want = append([]string{f.mustOpen(p).TradeNo}, want...)
 	}
-	for _, row := range []struct{ skip, limit, from, to int }{{0, 10, 0, 5}, {0, 2, 0, 2}, {2, 2, 2, 4}, {4, 2, 4, 5}, {5, 2, 5, 5}} {
+	for _, row := range []struct {
+		skip, limit int64
+		from, to    int
+	}{{0, 10, 0, 5}, {0, 2, 0, 2}, {2, 2, 2, 4}, {4, 2, 4, 5}, {5, 2, 5, 5}} {
 		orders, total, err := f.Orders(t.Context(), f.user, row.skip, row.limit)
 		var got []string
 		for _, o := range orders {

@@ -259,16 +259,16 @@ type EntryInfo struct {
 
 // Entries returns the entries of an account, newest first, without the first skip of
 // them, and how many there are in all.
-func (l *Ledger) Entries(ctx context.Context, a Account, skip uint64, limit int) (lines []EntryInfo, total uint64, err error) {
+func (l *Ledger) Entries(ctx context.Context, a Account, skip, limit int64) (lines []EntryInfo, total int64, err error) {
 	lines = []EntryInfo{}
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		state, err := ReadState(r, a)
-		if total = state.Entries; err != nil || skip >= total {
+		if total = int64(state.Entries); err != nil || skip >= total {
 			return err
 		}
 		var bad error
-		err = ScanEntries(r, a, total-skip+1, func(e Entry) bool {
-			if len(lines) == limit {
+		err = ScanEntries(r, a, uint64(total-skip+1), func(e Entry) bool {
+			if int64(len(lines)) == limit {
 				return false
 			}
 			var x Transfer

@@ -1,4 +1,8 @@
-package reply
+// Package query reads the parameters of a request: texts, numbers, words, flags and times, and
+// which part of a list is asked for. [Query] reads them, [Page] is a part of a list. The package
+// owns the default and the greatest sizes of lists and the texts of refusals. It imports nothing
+// of this module but faults.
+package query
 
 import (
 	"maps"
@@ -7,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
@@ -14,32 +19,23 @@ import (
 // Query reads the parameters of a request. The first error is kept as the fault; what is
 // read after it means nothing. An empty parameter counts as absent, except for a flag.
 type Query struct {
+	Values url.Values
 	Fault  *fault.Fault
-	values url.Values
 }
 
-// ParseQuery returns the parameters of a request.
-func ParseQuery(r *http.Request) (url.Values, *fault.Fault) {
+// Of returns the query of a request.
+func Of(r *http.Request) *Query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, fault.New(fault.InvalidParameter, "the query cannot be read")
+		return &Query{Fault: fault.New(fault.InvalidParameter, "the query cannot be read")}
 	}
-	return values, nil
-}
-
-// QueryOf returns the query of a request.
-func QueryOf(r *http.Request) *Query {
-	q := new(Query)
-	if r.URL.RawQuery != "" {
-		q.values, q.Fault = ParseQuery(r)
-	}
-	return q
+	return &Query{Values: values}
 }
 
 // CheckNames refuses a parameter that is not among the known ones. A misspelt one must not
 // be taken for an absent one.
 func (q *Query) CheckNames(known []string) {
-	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+	for _, name := range slices.Sorted(maps.Keys(q.Values)) {
 		if q.Fault != nil || slices.Contains(known, name) {
 			continue
 		}
@@ -63,7 +59,7 @@ const maxText = 256
 
 // Text returns a parameter, empty if it is absent. One that is given twice is refused.
 func (q *Query) Text(name string) string {
-	given := q.values[name]
+	given := q.Values[name]
 	if len(given) > 1 {
 		q.Refuse(name, "is given twice")
 	}
@@ -108,8 +104,32 @@ func (q *Query) Word(name string, words ...string) string {
 // value is refused: dry_run alone must not cost anything.
 func (q *Query) Flag(name string) bool {
 	given := q.Text(name)
-	if q.values.Has(name) && given != "true" && given != "false" {
+	if q.Values.Has(name) && given != "true" && given != "false" {
 		q.Refuse(name, "must be true or false")
 	}
 	return given == "true"
+}
+
+// Span returns the parameters start and end in Unix seconds, the zero Time where they are
+// absent: a half-open span of time.
+func (q *Query) Span() (start, end time.Time) {
+	start, end = q.moment("start"), q.moment("end")
+	if !start.IsZero() && !end.IsZero() && !start.Before(end) {
+		q.Refuse("end", "must lie after `start`")
+	}
+	return start, end
+}
+
+func (q *Query) moment(name string) time.Time {
+	const year9999 = 253402300799
+	text := q.Text(name)
+	if text == "" {
+		return time.Time{}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > year9999 {
+		q.Refuse(name, "must be a time in Unix seconds")
+		return time.Time{}
+	}
+	return time.Unix(n, 0).UTC()
 }
