@@ -83,8 +83,8 @@ func (k Key) ofOwner() Key {
 // rotation, of the secret before.
 type keyRecord struct {
 	Key
-	Hash     []byte `json:"hash"`
-	Previous []byte `json:"previous,omitempty"`
+	Hash     Hash `json:"hash"`
+	Previous Hash `json:"previous,omitzero"`
 
 	// The secrets that sign callbacks, sealed with the purpose "callback" and the key's id.
 	CallbackSecret   []byte `json:"callback_secret,omitempty"`
@@ -273,7 +273,7 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
-		key.Previous, key.PreviousUntil = nil, 0
+		key.Previous, key.PreviousUntil = Hash{}, 0
 		if grace > 0 {
 			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
 		}
@@ -286,7 +286,7 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 // take replaces the secret of the key.
 func (k *keyRecord) take(secret Secret) {
 	hash, _ := keyForm.hash(secret.Reveal())
-	k.Hash, k.Hint = hash[:], keyForm.hint(secret)
+	k.Hash, k.Hint = hash, keyForm.hint(secret)
 }
 
 // ended returns CONFLICT if the key is revoked or has expired.

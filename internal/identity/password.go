@@ -101,7 +101,7 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 
 // setPassword replaces the hash of the user's password and ends the operator's code in force.
 func (u *userRecord) setPassword(hash string) {
-	u.Password, u.ResetHash = hash, nil
+	u.Password, u.ResetHash = hash, Hash{}
 }
 
 // The length of a password: code points, as NIST SP 800-63B counts them, and

@@ -71,13 +71,13 @@ func (k *keyRecord) inForce(user *userRecord) map[Hash]credential[Principal] {
 		owner: k.Scope, operator: k.Operator,
 	}
 	expires := k.ExpiresAt()
-	fresh := map[Hash]credential[Principal]{Hash(k.Hash): {principal, unixTime(expires)}}
-	if k.Previous != nil {
+	fresh := map[Hash]credential[Principal]{k.Hash: {principal, unixTime(expires)}}
+	if k.Previous != (Hash{}) {
 		until := k.PreviousUntil
 		if expires != 0 {
 			until = min(until, expires)
 		}
-		fresh[Hash(k.Previous)] = credential[Principal]{principal, unixTime(until)}
+		fresh[k.Previous] = credential[Principal]{principal, unixTime(until)}
 	}
 	return fresh
 }

@@ -43,8 +43,8 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 
 // setupRecord is the one-time code of the first run.
 type setupRecord struct {
-	Hash    []byte `json:"hash"`
-	Created int64  `json:"created"` // Unix seconds
+	Hash    Hash  `json:"hash"`
+	Created int64 `json:"created"` // Unix seconds
 }
 
 // setupCode is the primary key of the one record of setupTable.
@@ -63,8 +63,8 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 			return err
 		}
 		code = drawCode()
-		hash, _ := hashCode(setupPurpose, code.Reveal())
-		return setupTable.Put(t, nil, &setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
+		hash := hashCode(setupPurpose, code.Reveal())
+		return setupTable.Put(t, nil, &setupRecord{Hash: hash, Created: d.store.Now().Unix()})
 	})
 	return code, fault.OfStore(err)
 }
@@ -93,7 +93,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if refusal != nil {
 		return User{}, refusal
 	}
-	hash, _ := hashCode(setupPurpose, code)
+	hash := hashCode(setupPurpose, code)
 	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
 	if err != nil {
 		return User{}, fault.OfStore(err)
@@ -129,7 +129,7 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 		return fault.New(fault.Conflict, "the set-up is over; an operator makes further users")
 	}
 	record, err := setupTable.Get(r, setupCode...)
-	if err == nil && (record == nil || string(record.Hash) != string(hash[:])) {
+	if err == nil && (record == nil || record.Hash != hash) {
 		err = fault.At(fault.VerificationFailed, "code", "this is not the one-time code in the server's log; each start writes a new one")
 	}
 	return err
@@ -181,7 +181,7 @@ const ResetCodeLife = 24 * time.Hour
 // resetRecord leads from a code to its user. The user's record names the code in force; a new
 // code or a new password ends it.
 type resetRecord struct {
-	Hash    []byte `json:"hash"` // of the code
+	Hash    Hash   `json:"hash"` // of the code
 	UserID  string `json:"user_id"`
 	Expires int64  `json:"expires"` // Unix seconds
 }
@@ -192,13 +192,13 @@ const resetPurpose = "reset"
 // code before. The old password stays in force until then. A disabled user gets no code.
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
 	code := drawCode()
-	hash, _ := hashCode(resetPurpose, code.Reveal())
+	hash := hashCode(resetPurpose, code.Reveal())
 	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
-		user.ResetHash = hash[:]
-		reset := &resetRecord{Hash: hash[:], UserID: user.ID, Expires: d.store.Now().Add(ResetCodeLife).Unix()}
+		user.ResetHash = hash
+		reset := &resetRecord{Hash: hash, UserID: user.ID, Expires: d.store.Now().Add(ResetCodeLife).Unix()}
 		return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, resetTable.Put(t, nil, reset)
 	})
 	return code, err
@@ -223,7 +223,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
 	}
-	hash, _ := hashCode(resetPurpose, code)
+	hash := hashCode(resetPurpose, code)
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return d.resetting(r, hash) })
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) 
 	if err != nil {
 		return nil, err
 	}
-	if user == nil || user.Disabled || string(user.ResetHash) != string(hash[:]) || d.store.Now().Unix() >= record.Expires {
+	if user == nil || user.Disabled || user.ResetHash != hash || d.store.Now().Unix() >= record.Expires {
 		return nil, refusal
 	}
 	return user, nil

@@ -98,17 +98,16 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 func TestAResetCodeIsNoSetupCode(t *testing.T) {
 	t.Parallel()
 	code := drawCode().Reveal()
-	one, _ := hashCode(setupPurpose, code)
-	two, _ := hashCode(resetPurpose, code)
+	one, two := hashCode(setupPurpose, code), hashCode(resetPurpose, code)
 	if one == two {
 		t.Error("one hash for two purposes")
 	}
-	typed, ok := hashCode(setupPurpose, " "+strings.NewReplacer("0", "o", "1", "l", "-", "").Replace(strings.ToLower(code))+" ")
-	if !ok || typed != one {
+	typed := hashCode(setupPurpose, " "+strings.NewReplacer("0", "o", "1", "l", "-", "").Replace(strings.ToLower(code))+" ")
+	if typed != one {
 		t.Errorf("%q as a person types it is another code", code)
 	}
 	for _, junk := range []string{"", "u", code + "0", strings.Repeat("0", 21), strings.Repeat("U", 20), strings.Repeat(" ", 200)} {
-		if _, ok := hashCode(setupPurpose, junk); ok {
+		if _, ok := readCrockford(junk, oneTimeDigits); ok || hashCode(setupPurpose, junk) == one {
 			t.Errorf("%q passes as a code", junk)
 		}
 	}

@@ -3,6 +3,8 @@ package identity
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
+	"errors"
 	"hash/crc32"
 	"strings"
 )
@@ -47,6 +49,23 @@ func (s Secret) Reveal() string { return string(s) }
 // Hash is the SHA-256 of a credential, the only form in which it is stored. A
 // fast hash is enough because what is hashed has 256 random bits.
 type Hash [sha256.Size]byte
+
+// MarshalText implements encoding.TextMarshaler: base64, as JSON has it for bytes.
+func (h Hash) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, h[:]), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. It refuses a text of another length.
+func (h *Hash) UnmarshalText(text []byte) error {
+	decoded, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil || len(decoded) != len(h) {
+		return errHash
+	}
+	*h = Hash(decoded)
+	return nil
+}
+
+var errHash = errors.New("a stored hash is not the base64 of 32 bytes")
 
 // draw draws a new credential.
 func (f form) draw() Secret {
@@ -157,11 +176,12 @@ func readCrockford(text string, digits int) (string, bool) {
 // drawCode draws a new one-time code: XXXXX-XXXXX-XXXXX-XXXXX.
 func drawCode() Secret { return drawCrockford(oneTimeDigits, oneTimeGroup) }
 
-// hashCode returns the hash of a one-time code of a purpose, or false for a text that cannot be one.
-func hashCode(purpose, text string) (Hash, bool) {
+// hashCode returns the hash of a one-time code of a purpose. No code has the hash of a text that cannot
+// be one.
+func hashCode(purpose, text string) Hash {
 	digits, ok := readCrockford(text, oneTimeDigits)
 	if !ok {
-		return Hash{}, false
+		digits = ""
 	}
-	return sha256.Sum256([]byte(purpose + ":" + digits)), true
+	return sha256.Sum256([]byte(purpose + ":" + digits))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ type Session struct {
 
 // sessionRecord is a session as it is stored. Its secret is nowhere.
 type sessionRecord struct {
-	Hash     []byte `json:"hash"` // SHA-256 of the secret
+	Hash     Hash   `json:"hash"` // SHA-256 of the secret
 	ID       string `json:"id"`
 	UserID   string `json:"user_id"`
 	Epoch    int64  `json:"epoch,omitempty"` // of the user, when it was opened or renewed
@@ -113,7 +114,7 @@ func removeSession(t storage.Txn, s *sessionRecord) error {
 func (s *sessionRecord) account(user *userRecord) *Account {
 	return &Account{
 		UserID: user.ID, UserName: user.Name, Credential: s.ID,
-		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: Hash(s.Hash),
+		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: s.Hash,
 	}
 }
 
@@ -152,6 +153,9 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 		if session, err = sessionTable.Get(r, string(hash[:])); err != nil || session == nil {
 			return err
 		}
+		if session.Hash != hash {
+			return errors.New("a session is stored under the hash of another secret")
+		}
 		user, err = userTable.Get(r, session.UserID)
 		return err
 	})
@@ -173,7 +177,7 @@ func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Ti
 		return
 	}
 	_ = d.store.Post(ctx, func(t storage.Txn) error {
-		_, err := sessionTable.Change(t, table.Key{string(session.Hash)}, func(have *sessionRecord) bool {
+		_, err := sessionTable.Change(t, table.Key{string(session.Hash[:])}, func(have *sessionRecord) bool {
 			if have.Seen >= now.Unix() {
 				return false // another request was quicker
 			}
@@ -221,7 +225,7 @@ func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms
 	secret := drawSession()
 	hash, _ := hashSession(secret.Reveal())
 	session := &sessionRecord{
-		Hash: hash[:], ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
+		Hash: hash, ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
 		Created: now.Unix(), Seen: now.Unix(),
 		Idle:     seconds(terms.Idle, defaultIdle),
 		Lifetime: seconds(terms.Lifetime, defaultLifetime),
@@ -307,7 +311,7 @@ func (d *Directory) present(r storage.Reader, a *Account) (*sessionRecord, *user
 		return nil, user, nil
 	}
 	session, err := findSession(r, a.UserID, a.Credential)
-	if err == nil && (session == nil || Hash(session.Hash) != a.secret || !session.inForce(user, d.store.Now())) {
+	if err == nil && (session == nil || session.Hash != a.secret || !session.inForce(user, d.store.Now())) {
 		err = loggedOut()
 	}
 	return session, user, err
@@ -320,7 +324,7 @@ func moveSession(t storage.Txn, session *sessionRecord, now time.Time) (Secret, 
 	}
 	secret := drawSession()
 	hash, _ := hashSession(secret.Reveal())
-	session.Hash, session.Seen = hash[:], now.Unix()
+	session.Hash, session.Seen = hash, now.Unix()
 	return secret, sessionTable.Put(t, nil, session)
 }
 

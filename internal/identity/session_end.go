@@ -43,7 +43,7 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 			if user.Token == nil || user.Token.ID != a.Credential {
 				return nil, nil
 			}
-			user.Token, user.TokenHash = nil, nil
+			user.Token, user.TokenHash = nil, Hash{}
 			return a.event("token.revoke", a.Credential), nil
 		})
 		return err
@@ -148,7 +148,7 @@ func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Ti
 		if err := endStepUp(t, user.Token.ID); err != nil {
 			return "", err
 		}
-		user.Token, user.TokenHash = nil, nil
+		user.Token, user.TokenHash = nil, Hash{}
 	}
 	// What the kept session has proven, it has proven before the password changed.
 	if err := endStepUps(t, user.ID); err != nil {

@@ -46,7 +46,7 @@ var (
 	// console finds it. The engine may drop a session when it is over for certain.
 	sessionTable = table.Table[sessionRecord]{
 		Name:    "session",
-		Key:     func(s *sessionRecord) table.Key { return table.Key{string(s.Hash)} },
+		Key:     func(s *sessionRecord) table.Key { return table.Key{string(s.Hash[:])} },
 		Indexes: []*table.Index[sessionRecord]{&userSessions},
 		Expires: func(s *sessionRecord) time.Time {
 			if s.Half {
@@ -91,7 +91,7 @@ var (
 
 	resetTable = table.Table[resetRecord]{
 		Name:    "resetcode",
-		Key:     func(r *resetRecord) table.Key { return table.Key{string(r.Hash)} },
+		Key:     func(r *resetRecord) table.Key { return table.Key{string(r.Hash[:])} },
 		Expires: func(r *resetRecord) time.Time { return time.Unix(r.Expires, 0) },
 	}
 

@@ -46,7 +46,7 @@ func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName stri
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
-		user.Token, user.TokenHash = &token, hash[:]
+		user.Token, user.TokenHash = &token, hash
 		return &audit.Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
 	})
 	return secret, err
@@ -59,7 +59,7 @@ func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) err
 			return nil, nil
 		}
 		event := &audit.Event{Actor: actor, Action: "token.revoke", User: user.ID, Detail: user.Token.ID}
-		user.Token, user.TokenHash = nil, nil
+		user.Token, user.TokenHash = nil, Hash{}
 		return event, nil
 	})
 	return err
@@ -82,5 +82,5 @@ func (u *userRecord) inForce() map[Hash]credential[Account] {
 		return nil
 	}
 	account := &Account{UserID: u.ID, UserName: u.Name, Credential: u.Token.ID}
-	return map[Hash]credential[Account]{Hash(u.TokenHash): {account, time.Time{}}}
+	return map[Hash]credential[Account]{u.TokenHash: {account, time.Time{}}}
 }

@@ -30,7 +30,7 @@ type User struct {
 // userRecord is a user as it is stored: with the hashes of the user's secrets.
 type userRecord struct {
 	User
-	TokenHash []byte `json:"token_hash,omitempty"` // SHA-256 of the access token
+	TokenHash Hash `json:"token_hash,omitzero"` // SHA-256 of the access token
 
 	// Password is a PHC string; empty if the user has no password.
 	Password string `json:"password,omitempty"`
@@ -40,7 +40,7 @@ type userRecord struct {
 	Epoch int64 `json:"epoch,omitempty"`
 
 	// ResetHash is the hash of the operator's code in force, if there is one.
-	ResetHash []byte `json:"reset_hash,omitempty"`
+	ResetHash Hash `json:"reset_hash,omitzero"`
 }
 
 // foldName returns the form of a user name by which it is unique: RFC 8265,
