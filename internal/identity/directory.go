@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -28,7 +30,7 @@ type Directory struct {
 
 	store   *storage.Store
 	keyring *seal.Keyring
-	hasher  *hasher
+	hasher  *password.Hasher
 
 	// skew is how many steps of 30 s a TOTP code may be early or late.
 	skew atomic.Int32
@@ -49,7 +51,7 @@ type Directory struct {
 // logger as audit events when they are durable. It refuses a keyring that is not the store's. If
 // keyring is nil, TOTP and callback secrets cannot be made or used.
 func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
-	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: newHasher()}
+	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: password.NewHasher(runtime.GOMAXPROCS(0))}
 	d.skew.Store(defaultSkew)
 	if keyring != nil {
 		if err := keyring.Verify(ctx, store); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -20,11 +21,11 @@ var errWrongLogin = fault.New(fault.NotLoggedIn, "the user name or the password 
 // neither the answer nor its time reveals whether there is such a user. Only a caller with the
 // right password learns that a user is disabled.
 func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return Entry{}, err
 	}
-	defer line.leave()
+	defer line.Leave()
 	byName := terms.LoginLimits.byName(name)
 	if err := d.countAttempts(ctx, terms.LoginLimits.fromAddress(from), byName); err != nil {
 		return Entry{}, err
@@ -33,7 +34,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	if err != nil {
 		return Entry{}, err
 	}
-	right, err := line.matches(ctx, password, want)
+	right, err := line.Matches(ctx, password, want)
 	switch {
 	case err != nil:
 		return Entry{}, err
@@ -44,8 +45,8 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		return Entry{}, disabled()
 	}
 	raised := user.Password
-	if want.weaker(currentCost) {
-		if raised, err = line.hash(ctx, password); err != nil {
+	if want.Outdated() {
+		if raised, err = line.Hash(ctx, password); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -121,7 +122,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 
 // named returns the user of this name and the hash of the user's password. If there is no such
 // user or no password, it returns a hash that matches no password.
-func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, error) {
+func (d *Directory) named(ctx context.Context, name string) (*userRecord, password.Hash, error) {
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) {
 		folded, refusal := foldName(name)
 		if refusal != nil {
@@ -130,7 +131,7 @@ func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, e
 		return userTable.Find(r, &userNames, folded)
 	})
 	if err != nil {
-		return nil, noHash, err
+		return nil, password.None, err
 	}
 	if user == nil {
 		user = new(userRecord)
@@ -140,13 +141,13 @@ func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, e
 }
 
 // hash returns the hash of the user's password, or one that matches no password.
-func (u *userRecord) hash() (phc, error) {
+func (u *userRecord) hash() (password.Hash, error) {
 	if u.Password == "" {
-		return noHash, nil
+		return password.None, nil
 	}
-	want, err := parsePHC(u.Password)
+	want, err := password.Parse(u.Password)
 	if err != nil {
-		return noHash, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
+		return password.None, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
 	}
 	return want, nil
 }
@@ -177,18 +178,18 @@ func (d *Directory) ProvePassword(ctx context.Context, a *Account, password stri
 	if err := whole(a); err != nil {
 		return err
 	}
-	line, err := d.hasher.enter()
+	line, err := d.hasher.Enter()
 	if err != nil {
 		return err
 	}
-	defer line.leave()
+	defer line.Leave()
 	_, err = d.proved(ctx, line, a, password)
 	return err
 }
 
 // proved is ProvePassword in a place of the queue that the caller has. It returns the user as of
 // when the password was right.
-func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
+func (d *Directory) proved(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, a.UserID) })
 	switch {
 	case err != nil:
@@ -205,7 +206,7 @@ func (d *Directory) proved(ctx context.Context, line place, a *Account, password
 	if err != nil {
 		return user, err
 	}
-	right, err := line.matches(ctx, password, want)
+	right, err := line.Matches(ctx, password, want)
 	if err != nil {
 		return user, err
 	}

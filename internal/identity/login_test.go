@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -39,8 +40,8 @@ func TestWhoLogsInIsNotToldWhatWasWrong(t *testing.T) {
 	f.person(t, "gone")
 	must(f.SetUserDisabled(t.Context(), "operator", "gone", true))(t)
 
-	var hashes []cost
-	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+	var hashes []password.Cost
+	f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 		hashes = append(hashes, c)
 		return cheapHash(password, salt, c, size)
 	}
@@ -66,7 +67,7 @@ func TestWhoLogsInIsNotToldWhatWasWrong(t *testing.T) {
 		}
 		answer := fmt.Sprintf("%+v", *refusal)
 		answers[answer] = append(answers[answer], c.what)
-		if len(hashes) != 1 || hashes[0] != currentCost {
+		if len(hashes) != 1 || hashes[0] != password.None.Cost {
 			t.Errorf("%s: hashes computed: %+v, want one at the current cost", c.what, hashes)
 		}
 	}
@@ -89,7 +90,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 			f.person(t, "ann")
 			already := f.login(t, "ann")
 			var hashes atomic.Int32
-			f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+			f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 				hashes.Add(1)
 				return cheapHash(password, salt, c, size)
 			}
@@ -120,7 +121,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 			}
 			again := f
 			again.Directory = f.reopened(t)
-			again.hasher.derive = cheapHash
+			again.hasher.Derive = cheapHash
 			for what, g := range map[string]fixture{"now": f, "after a restart": again} {
 				err := g.attempt(t, name, goodPassword, address(1000))
 				refusedAs(t, "the right password "+what, err, fault.TooManyAttempts)
@@ -328,7 +329,7 @@ func TestAPasswordThatChangesWhileItIsCheckedDoesNotLogIn(t *testing.T) {
 	f := newPeople(t)
 	f.person(t, "ann")
 	checking, changed := make(chan struct{}), make(chan struct{})
-	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+	f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 		if string(password) == goodPassword {
 			close(checking)
 			<-changed

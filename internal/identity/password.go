@@ -2,12 +2,10 @@ package identity
 
 import (
 	"context"
-	_ "embed"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -20,19 +18,19 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	if refusal := CheckPassword(a.UserName, replacement); refusal != nil {
+	if refusal := checkPassword(a.UserName, replacement); refusal != nil {
 		return "", fault.At(refusal.Code, "new_password", "%s", refusal.Message)
 	}
-	line, err := d.hasher.enter()
+	line, err := d.hasher.Enter()
 	if err != nil {
 		return "", err
 	}
-	defer line.leave()
+	defer line.Leave()
 	before, err := d.mayChangePassword(ctx, line, a, password)
 	if err != nil {
 		return "", err
 	}
-	hash, err := line.hash(ctx, replacement)
+	hash, err := line.Hash(ctx, replacement)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +51,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 }
 
 // mayChangePassword checks the old password, if there is one, and returns its user.
-func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
+func (d *Directory) mayChangePassword(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
 	var user *userRecord
 	var due []string
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
@@ -79,15 +77,15 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	if err != nil {
 		return err
 	}
-	if refusal := CheckPassword(user.Name, password); refusal != nil {
+	if refusal := checkPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	line, err := d.hasher.enter()
+	line, err := d.hasher.Enter()
 	if err != nil {
 		return err
 	}
-	defer line.leave()
-	hash, err := line.hash(ctx, password)
+	defer line.Leave()
+	hash, err := line.Hash(ctx, password)
 	if err != nil {
 		return err
 	}
@@ -104,46 +102,11 @@ func (u *userRecord) setPassword(hash string) {
 	u.Password, u.ResetHash = hash, Hash{}
 }
 
-// The length of a password: code points, as NIST SP 800-63B counts them, and
-// bytes.
-const (
-	minPassword      = 8
-	maxPassword      = 128
-	maxPasswordBytes = 1024
-)
-
-// commonPasswords are the passwords that are tried first, one a line, in lower
-// case: those of the usual lists of leaked ones that would be long enough.
-//
-//go:embed common_passwords.txt
-var commonPasswords string
-
-// CheckPassword refuses a new password that is too short, too long, or easy to guess for the user
-// of this name; the name is empty if it is not known. A password is taken as it was typed: it is
-// not trimmed, folded or normalised, neither here nor when it is hashed.
-func CheckPassword(userName, password string) *fault.Fault {
-	n := utf8.RuneCountInString(password)
-	switch {
-	case password == "":
-		return fault.At(fault.MissingParameter, "password", "a password is required")
-	case !utf8.ValidString(password):
-		return fault.At(fault.InvalidParameter, "password", "a password is text in UTF-8")
-	case n < minPassword || n > maxPassword || len(password) > maxPasswordBytes:
-		return fault.At(fault.InvalidParameter, "password", "a password has %d to %d characters, this has %d", minPassword, maxPassword, n)
-	case isCommon(password):
-		return fault.At(fault.InvalidParameter, "password", "this password is among the first that are guessed; take another")
+// checkPassword refuses a new password that [password.Check] refuses for the user of this name; the
+// name is empty if it is not known.
+func checkPassword(userName, text string) *fault.Fault {
+	if folded, refusal := foldName(userName); refusal == nil {
+		return password.Check(text, userName, folded)
 	}
-	if folded, refusal := foldName(userName); refusal == nil && (strings.EqualFold(password, userName) || strings.EqualFold(password, folded)) {
-		return fault.At(fault.InvalidParameter, "password", "a password is not the name of its user")
-	}
-	return nil
-}
-
-// isCommon reports whether a password is on the list, in any case, or repeats one character.
-func isCommon(password string) bool {
-	first, _ := utf8.DecodeRuneInString(password)
-	if strings.Trim(password, string(first)) == "" {
-		return true
-	}
-	return strings.Contains(commonPasswords, "\n"+strings.ToLower(password)+"\n") && !strings.Contains(password, "\n")
+	return password.Check(text)
 }

@@ -18,11 +18,11 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	if refusal != nil {
 		return User{}, refusal
 	}
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
-	defer line.leave()
+	defer line.Leave()
 	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return User{}, err
 	}
@@ -31,7 +31,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 		return User{}, fault.OfStore(err)
 	}
 	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
-	if user.Password, err = line.hash(ctx, password); err != nil {
+	if user.Password, err = line.Hash(ctx, password); err != nil {
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -98,13 +98,13 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
-	defer line.leave()
+	defer line.Leave()
 	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
-	if user.Password, err = line.hash(ctx, password); err != nil {
+	if user.Password, err = line.Hash(ctx, password); err != nil {
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -153,7 +153,7 @@ func newName(name string) (string, *fault.Fault) {
 // newPerson checks the name and the password of a new user; see newName.
 func newPerson(name, password string) (folded string, refusal *fault.Fault) {
 	if folded, refusal = newName(name); refusal == nil {
-		refusal = CheckPassword(name, password)
+		refusal = checkPassword(name, password)
 	}
 	return folded, refusal
 }
@@ -209,17 +209,17 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 // password; an invalid password does not use it up. An attempt counts as one to log in from the
 // same address.
 func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) error {
-	if refusal := CheckPassword("", password); refusal != nil {
+	if refusal := checkPassword("", password); refusal != nil {
 		return refusal
 	}
 	if code == "" {
 		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
 	}
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return err
 	}
-	defer line.leave()
+	defer line.Leave()
 	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
 	}
@@ -228,10 +228,10 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if err != nil {
 		return err
 	}
-	if refusal := CheckPassword(user.Name, password); refusal != nil {
+	if refusal := checkPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	replacement, err := line.hash(ctx, password)
+	replacement, err := line.Hash(ctx, password)
 	if err != nil {
 		return err
 	}

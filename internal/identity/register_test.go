@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
@@ -49,7 +50,7 @@ func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
 	f := newPeople(t)
 	var wg sync.WaitGroup
 	var made atomic.Int32
-	for i := range maxAnonymous {
+	for i := range password.MaxAnonymous {
 		wg.Go(func() {
 			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), LoginLimits{}); codeOf(err) {
 			case "":

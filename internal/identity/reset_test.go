@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 )
 
 func TestAnOperatorsCodeSetsANewPasswordOnce(t *testing.T) {
@@ -53,7 +54,7 @@ func TestAResetCodeIsUsedOnceByManyAtOnce(t *testing.T) {
 	code := must(f.IssueResetCode(t.Context(), "operator", "ann"))(t).Reveal()
 	var wg sync.WaitGroup
 	var set atomic.Int32
-	for i := range maxAnonymous {
+	for i := range password.MaxAnonymous {
 		wg.Go(func() {
 			switch err := f.ResetPassword(t.Context(), code, goodPassword, address(i), LoginLimits{}); codeOf(err) {
 			case "":

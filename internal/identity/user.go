@@ -80,12 +80,12 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.enter()
+	line, err := d.hasher.Enter()
 	if err != nil {
 		return User{}, err
 	}
-	defer line.leave()
-	hash, err := line.hash(ctx, password)
+	defer line.Leave()
+	hash, err := line.Hash(ctx, password)
 	if err != nil {
 		return User{}, err
 	}
