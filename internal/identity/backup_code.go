@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -34,21 +35,21 @@ type backupRecord struct {
 func drawBackupCodes() []Secret {
 	codes := make([]Secret, backupCodes)
 	for i := range codes {
-		codes[i] = drawCrockford(backupDigits, backupGroup)
+		codes[i] = credential.DrawCode(backupDigits, backupGroup)
 	}
 	return codes
 }
 
 // readBackupCode returns the digits of a backup code as a person types it.
-func readBackupCode(text string) (string, bool) { return readCrockford(text, backupDigits) }
+func readBackupCode(text string) (string, bool) { return credential.ReadCode(text, backupDigits) }
 
-func hashBackupCode(userID, digits string) Hash {
+func hashBackupCode(userID, digits string) credential.Hash {
 	return sha256.Sum256([]byte("backup code\x00" + userID + "\x00" + digits))
 }
 
 // setBackupCodes replaces the backup codes of a user.
 func (d *Directory) setBackupCodes(t storage.Txn, userID string, codes []Secret) error {
-	hashes := make([]byte, 0, len(codes)*len(Hash{}))
+	hashes := make([]byte, 0, len(codes)*len(credential.Hash{}))
 	for _, code := range codes {
 		digits, _ := readBackupCode(code.Reveal())
 		hash := hashBackupCode(userID, digits)
@@ -61,7 +62,7 @@ func (d *Directory) putBackupCodes(t storage.Txn, record *backupRecord, hashes [
 	if record.Sealed, err = d.keyring.For(backupPurpose).Seal(record.UserID, hashes); err != nil {
 		return err
 	}
-	record.Left = len(hashes) / len(Hash{})
+	record.Left = len(hashes) / len(credential.Hash{})
 	return backupTable.Put(t, nil, record)
 }
 

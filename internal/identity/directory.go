@@ -18,10 +18,14 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
+
+// Secret is a credential in clear.
+type Secret = credential.Secret
 
 // Directory is the users, keys and tokens of one store. Its methods may be called concurrently.
 type Directory struct {
@@ -39,8 +43,8 @@ type Directory struct {
 	callbacks atomic.Pointer[func(url string) error]
 
 	// One table for each class, so that no credential is taken for another.
-	keys   credentials[Principal]
-	tokens credentials[Account]
+	keys   credential.Table[Principal]
+	tokens credential.Table[Account]
 
 	// refreshing orders the refreshes of the tables in memory. Each reads what is committed, so
 	// that the last one leaves the newest state.
@@ -70,14 +74,14 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 		if err != nil {
 			return err
 		}
-		d.keys.load(func(yield func(string, map[Hash]credential[Principal]) bool) {
+		d.keys.Load(func(yield func(string, credential.Entries[Principal]) bool) {
 			for _, key := range keys {
 				if user, ok := users[key.UserID]; ok && !yield(key.ID, key.inForce(user)) {
 					return
 				}
 			}
 		})
-		d.tokens.load(func(yield func(string, map[Hash]credential[Account]) bool) {
+		d.tokens.Load(func(yield func(string, credential.Entries[Account]) bool) {
 			for id, user := range users {
 				if !yield(id, user.inForce()) {
 					return
@@ -96,15 +100,15 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 // that is no key, for unknown, revoked and expired keys, and for keys of disabled users. It reads
 // only memory.
 func (d *Directory) Authenticate(key string) (*Principal, bool) {
-	hash, ok := keyForm.hash(key)
+	hash, ok := credential.APIKey.Hash(key)
 	if !ok {
 		return nil, false
 	}
-	return d.keys.find(hash, d.store.Now)
+	return d.keys.Find(hash, d.store.Now)
 }
 
 // Count returns the number of credentials that are in force or will expire.
-func (d *Directory) Count() int { return d.keys.count() + d.tokens.count() }
+func (d *Directory) Count() int { return d.keys.Count() + d.tokens.Count() }
 
 // refreshKeys updates the table in memory to what is committed about the keys with these ids. If
 // a key cannot be read, it is removed from the table, so that no revoked key is accepted.
@@ -112,7 +116,7 @@ func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
 	for _, id := range ids {
-		inForce, err := view(context.Background(), d, func(r storage.Reader) (map[Hash]credential[Principal], error) {
+		inForce, err := view(context.Background(), d, func(r storage.Reader) (credential.Entries[Principal], error) {
 			key, err := mustGet(r, &keyTable, id)
 			if err != nil {
 				return nil, err
@@ -126,7 +130,7 @@ func (d *Directory) refreshKeys(ids ...string) {
 		if err != nil {
 			inForce = nil
 		}
-		d.keys.put(id, inForce)
+		d.keys.Put(id, inForce)
 	}
 }
 
@@ -136,10 +140,10 @@ func (d *Directory) refreshToken(userID string) {
 	defer d.refreshing.Unlock()
 	user, err := view(context.Background(), d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, userID) })
 	if err != nil {
-		d.tokens.put(userID, nil)
+		d.tokens.Put(userID, nil)
 		return
 	}
-	d.tokens.put(userID, user.inForce())
+	d.tokens.Put(userID, user.inForce())
 }
 
 // view returns the result of fn in a read transaction. Its errors are those of [fault.OfStore].

@@ -10,6 +10,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -50,7 +51,7 @@ func (f fixture) comes(t testing.TB, user User, half bool) *Account {
 // by the new cookie. A token has none.
 func (a *Account) goesOn(renewed Secret) {
 	if renewed != "" {
-		a.secret, _ = hashSession(renewed.Reveal())
+		a.secret, _ = credential.HashPlain(renewed.Reveal())
 	}
 }
 

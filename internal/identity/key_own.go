@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -248,7 +249,7 @@ func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error
 	if err != nil || p.KeyID != "" {
 		return p, err
 	}
-	key := consoleKey{UserID: a.UserID, ID: newID("key"), Created: d.store.Now().Unix()}
+	key := consoleKey{UserID: a.UserID, ID: credential.NewID("key"), Created: d.store.Now().Unix()}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
 		if p, err = d.composer(t, a); err != nil || p.KeyID != "" {
 			return nil, err

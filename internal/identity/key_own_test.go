@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -133,7 +134,7 @@ func TestAUserHasSoManyKeysInForce(t *testing.T) {
 	err := f.store.Update(ctx, func(txn storage.Txn) error {
 		for i := range MaxKeys {
 			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%d", i), UserID: user.ID, Created: 1}}
-			key.take(keyForm.draw())
+			key.take(credential.APIKey.Draw())
 			if err := keyTable.Put(txn, nil, &key); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -388,7 +389,7 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 // newPasskey returns the record of a new passkey.
 func newPasskey(userID, name string, now int64, made *webauthn.Credential) *passkeyRecord {
 	record := &passkeyRecord{
-		Passkey:      Passkey{ID: newID("psk"), Name: name, Created: now, BackedUp: made.Flags.BackupState},
+		Passkey:      Passkey{ID: credential.NewID("psk"), Name: name, Created: now, BackedUp: made.Flags.BackupState},
 		UserID:       userID,
 		CredentialID: made.ID, PublicKey: made.PublicKey, Format: made.AttestationFormat,
 		Counter: made.Authenticator.SignCount, AAGUID: made.Authenticator.AAGUID,

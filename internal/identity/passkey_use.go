@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -27,7 +28,7 @@ func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (opt
 	if err != nil {
 		return nil, "", err
 	}
-	ceremony = Secret(appendRandom62(nil, randomDigits))
+	ceremony = credential.DrawPlain()
 	return assertion, ceremony, d.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -99,7 +100,7 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 
 // setPassword replaces the hash of the user's password and ends the operator's code in force.
 func (u *userRecord) setPassword(hash string) {
-	u.Password, u.ResetHash = hash, Hash{}
+	u.Password, u.ResetHash = hash, credential.Hash{}
 }
 
 // checkPassword refuses a new password that [password.Check] refuses for the user of this name; the

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
@@ -53,7 +54,7 @@ func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 			for i := from; i < min(from+together, users); i++ {
 				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: password.None.String()}
 				key := keyRecord{Key: Key{ID: "key_" + strconv.Itoa(i), UserID: user.ID, Created: 1}}
-				key.take(keyForm.draw())
+				key.take(credential.APIKey.Draw())
 				if err := addUser(txn, user, user.Name); err != nil {
 					return err
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -30,7 +31,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
+	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix()}}
 	if user.Password, err = line.Hash(ctx, password); err != nil {
 		return User{}, err
 	}
@@ -43,8 +44,8 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 
 // setupRecord is the one-time code of the first run.
 type setupRecord struct {
-	Hash    Hash  `json:"hash"`
-	Created int64 `json:"created"` // Unix seconds
+	Hash    credential.Hash `json:"hash"`
+	Created int64           `json:"created"` // Unix seconds
 }
 
 // setupCode is the primary key of the one record of setupTable.
@@ -62,8 +63,8 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		if due, err := setupDue(t); err != nil || !due {
 			return err
 		}
-		code = drawCode()
-		hash := hashCode(setupPurpose, code.Reveal())
+		code = credential.DrawOneTime()
+		hash := credential.HashOneTime(setupPurpose, code.Reveal())
 		return setupTable.Put(t, nil, &setupRecord{Hash: hash, Created: d.store.Now().Unix()})
 	})
 	return code, fault.OfStore(err)
@@ -93,7 +94,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if refusal != nil {
 		return User{}, refusal
 	}
-	hash := hashCode(setupPurpose, code)
+	hash := credential.HashOneTime(setupPurpose, code)
 	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
 	if err != nil {
 		return User{}, fault.OfStore(err)
@@ -103,7 +104,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 		return User{}, err
 	}
 	defer line.Leave()
-	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
+	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
 	if user.Password, err = line.Hash(ctx, password); err != nil {
 		return User{}, err
 	}
@@ -120,7 +121,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 }
 
 // mayBeFirst fails unless the code is in force.
-func mayBeFirst(r storage.Reader, hash Hash) error {
+func mayBeFirst(r storage.Reader, hash credential.Hash) error {
 	due, err := setupDue(r)
 	if err != nil {
 		return err
@@ -181,9 +182,9 @@ const ResetCodeLife = 24 * time.Hour
 // resetRecord leads from a code to its user. The user's record names the code in force; a new
 // code or a new password ends it.
 type resetRecord struct {
-	Hash    Hash   `json:"hash"` // of the code
-	UserID  string `json:"user_id"`
-	Expires int64  `json:"expires"` // Unix seconds
+	Hash    credential.Hash `json:"hash"` // of the code
+	UserID  string          `json:"user_id"`
+	Expires int64           `json:"expires"` // Unix seconds
 }
 
 const resetPurpose = "reset"
@@ -191,8 +192,8 @@ const resetPurpose = "reset"
 // IssueResetCode returns a one-time code by which a user may set a new password, and ends the
 // code before. The old password stays in force until then. A disabled user gets no code.
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
-	code := drawCode()
-	hash := hashCode(resetPurpose, code.Reveal())
+	code := credential.DrawOneTime()
+	hash := credential.HashOneTime(resetPurpose, code.Reveal())
 	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
@@ -223,7 +224,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
 	}
-	hash := hashCode(resetPurpose, code)
+	hash := credential.HashOneTime(resetPurpose, code)
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return d.resetting(r, hash) })
 	if err != nil {
 		return err
@@ -256,7 +257,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 
 // resetting returns the user whose code in force this is. All other codes are refused without
 // distinction.
-func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) {
+func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
 	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", inWords(ResetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {

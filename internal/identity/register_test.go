@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -81,7 +82,7 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	}
 	for what, wrong := range map[string]string{
 		"none": "", "junk": "x", "one of another start": old, "one digit short": code[:len(code)-1],
-		"a reset code's hash": must(drawCode(), nil)(t).Reveal(),
+		"a reset code's hash": must(credential.DrawOneTime(), nil)(t).Reveal(),
 	} {
 		refusedAs(t, what, setup(wrong, "ann", goodPassword), fault.VerificationFailed)
 	}

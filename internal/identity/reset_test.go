@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 )
 
@@ -98,17 +99,17 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 
 func TestAResetCodeIsNoSetupCode(t *testing.T) {
 	t.Parallel()
-	code := drawCode().Reveal()
-	one, two := hashCode(setupPurpose, code), hashCode(resetPurpose, code)
+	code := credential.DrawOneTime().Reveal()
+	one, two := credential.HashOneTime(setupPurpose, code), credential.HashOneTime(resetPurpose, code)
 	if one == two {
 		t.Error("one hash for two purposes")
 	}
-	typed := hashCode(setupPurpose, " "+strings.NewReplacer("0", "o", "1", "l", "-", "").Replace(strings.ToLower(code))+" ")
+	typed := credential.HashOneTime(setupPurpose, " "+strings.NewReplacer("0", "o", "1", "l", "-", "").Replace(strings.ToLower(code))+" ")
 	if typed != one {
 		t.Errorf("%q as a person types it is another code", code)
 	}
 	for _, junk := range []string{"", "u", code + "0", strings.Repeat("0", 21), strings.Repeat("U", 20), strings.Repeat(" ", 200)} {
-		if _, ok := readCrockford(junk, oneTimeDigits); ok || hashCode(setupPurpose, junk) == one {
+		if _, ok := credential.ReadCode(junk, 20); ok || credential.HashOneTime(setupPurpose, junk) == one {
 			t.Errorf("%q passes as a code", junk)
 		}
 	}

@@ -3,13 +3,13 @@ package identity
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -59,31 +59,17 @@ type Session struct {
 
 // sessionRecord is a session as it is stored. Its secret is nowhere.
 type sessionRecord struct {
-	Hash     Hash   `json:"hash"` // SHA-256 of the secret
-	ID       string `json:"id"`
-	UserID   string `json:"user_id"`
-	Epoch    int64  `json:"epoch,omitempty"` // of the user, when it was opened or renewed
-	Created  int64  `json:"created"`         // Unix seconds
-	Seen     int64  `json:"seen"`            // Unix seconds
-	Idle     int64  `json:"idle"`            // seconds
-	Lifetime int64  `json:"lifetime"`        // seconds
-	Half     bool   `json:"half,omitempty"`  // the second factor is due
-	Address  string `json:"address,omitempty"`
-	Agent    string `json:"agent,omitempty"`
-}
-
-// sessionDigits is the length of a session's secret: 43 base62 digits, 256 bit.
-const sessionDigits = 43
-
-func drawSession() Secret { return Secret(appendRandom62(nil, sessionDigits)) }
-
-// hashSession returns the hash of a session's secret. Text that cannot be a secret is refused
-// without a look-up.
-func hashSession(secret string) (Hash, bool) {
-	if len(secret) != sessionDigits || strings.Trim(secret, base62) != "" {
-		return Hash{}, false
-	}
-	return sha256.Sum256([]byte(secret)), true
+	Hash     credential.Hash `json:"hash"` // SHA-256 of the secret
+	ID       string          `json:"id"`
+	UserID   string          `json:"user_id"`
+	Epoch    int64           `json:"epoch,omitempty"` // of the user, when it was opened or renewed
+	Created  int64           `json:"created"`         // Unix seconds
+	Seen     int64           `json:"seen"`            // Unix seconds
+	Idle     int64           `json:"idle"`            // seconds
+	Lifetime int64           `json:"lifetime"`        // seconds
+	Half     bool            `json:"half,omitempty"`  // the second factor is due
+	Address  string          `json:"address,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
 }
 
 // until returns the second in which the session ends if it is not used before.
@@ -142,7 +128,7 @@ func loggedOut() *fault.Fault {
 // and for those of disabled users. It reads the store at every request, so that an ended session
 // is refused at once. An error means that the store does not answer.
 func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Account, bool, error) {
-	hash, ok := hashSession(secret)
+	hash, ok := credential.HashPlain(secret)
 	if !ok {
 		return nil, false, nil
 	}
@@ -222,10 +208,10 @@ func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms
 	if err := makeRoom(t, user, now, half); err != nil {
 		return Entry{}, err
 	}
-	secret := drawSession()
-	hash, _ := hashSession(secret.Reveal())
+	secret := credential.DrawPlain()
+	hash, _ := credential.HashPlain(secret.Reveal())
 	session := &sessionRecord{
-		Hash: hash, ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
+		Hash: hash, ID: credential.NewID("ses"), UserID: user.ID, Epoch: user.Epoch,
 		Created: now.Unix(), Seen: now.Unix(),
 		Idle:     seconds(terms.Idle, defaultIdle),
 		Lifetime: seconds(terms.Lifetime, defaultLifetime),
@@ -322,8 +308,8 @@ func moveSession(t storage.Txn, session *sessionRecord, now time.Time) (Secret, 
 	if err := sessionTable.Put(t, session, nil); err != nil {
 		return "", err
 	}
-	secret := drawSession()
-	hash, _ := hashSession(secret.Reveal())
+	secret := credential.DrawPlain()
+	hash, _ := credential.HashPlain(secret.Reveal())
 	session.Hash, session.Seen = hash, now.Unix()
 	return secret, sessionTable.Put(t, nil, session)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -43,7 +44,7 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 			if user.Token == nil || user.Token.ID != a.Credential {
 				return nil, nil
 			}
-			user.Token, user.TokenHash = nil, Hash{}
+			user.Token, user.TokenHash = nil, credential.Hash{}
 			return a.event("token.revoke", a.Credential), nil
 		})
 		return err
@@ -148,7 +149,7 @@ func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Ti
 		if err := endStepUp(t, user.Token.ID); err != nil {
 			return "", err
 		}
-		user.Token, user.TokenHash = nil, Hash{}
+		user.Token, user.TokenHash = nil, credential.Hash{}
 	}
 	// What the kept session has proven, it has proven before the password changed.
 	if err := endStepUps(t, user.ID); err != nil {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -94,7 +95,7 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 	}
 	// A look at the records, since to come by the session would be to use it.
 	inForce := func(secret Secret) bool {
-		hash, _ := hashSession(secret.Reveal())
+		hash, _ := credential.HashPlain(secret.Reveal())
 		var s *sessionRecord
 		var user *userRecord
 		err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
@@ -293,7 +294,7 @@ func TestASessionWithoutItsHashIsDenied(t *testing.T) {
 		f := newPeople(t)
 		f.person(t, "ann")
 		entry := f.login(t, "ann")
-		hash, _ := hashSession(entry.Secret.Reveal())
+		hash, _ := credential.HashPlain(entry.Secret.Reveal())
 		key := storage.AppendKey(storage.Key(sessionTable.Name), string(hash[:]))
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 			stored, err := txn.Get(key)

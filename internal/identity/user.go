@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -30,7 +31,7 @@ type User struct {
 // userRecord is a user as it is stored: with the hashes of the user's secrets.
 type userRecord struct {
 	User
-	TokenHash Hash `json:"token_hash,omitzero"` // SHA-256 of the access token
+	TokenHash credential.Hash `json:"token_hash,omitzero"` // SHA-256 of the access token
 
 	// Password is a PHC string; empty if the user has no password.
 	Password string `json:"password,omitempty"`
@@ -40,7 +41,7 @@ type userRecord struct {
 	Epoch int64 `json:"epoch,omitempty"`
 
 	// ResetHash is the hash of the operator's code in force, if there is one.
-	ResetHash Hash `json:"reset_hash,omitzero"`
+	ResetHash credential.Hash `json:"reset_hash,omitzero"`
 }
 
 // foldName returns the form of a user name by which it is unique: RFC 8265,
@@ -94,7 +95,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 
 // createUser makes the user of a record that lacks its id and its time.
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
-	user.ID, user.Created = newID(idClass), d.store.Now().Unix()
+	user.ID, user.Created = credential.NewID(idClass), d.store.Now().Unix()
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := setupTable.Delete(t, setupCode...); err != nil { // an operator has begun without the code
 			return nil, err
