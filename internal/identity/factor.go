@@ -170,7 +170,7 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 			}
 		}
 		err = errors.Join(totpTable.Delete(t, user.ID), backupTable.Delete(t, user.ID),
-			totpGuard.forgive(t, user.ID), backupGuard.forgive(t, user.ID))
+			totpGuard.Forgive(t, user.ID), backupGuard.Forgive(t, user.ID))
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -64,7 +65,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 
 // enter opens the session of a user whose password was right, if it is still the user's password.
 // If raised is a costlier hash of it, enter stores that.
-func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempt) (Entry, error) {
+func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempts.Attempt) (Entry, error) {
 	user, err := mustGet(t, &userTable, known.ID)
 	if err != nil {
 		return Entry{}, err
@@ -86,7 +87,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 		}
 	}
 	if due == nil {
-		if err := byName.forgive(t); err != nil {
+		if err := byName.Forgive(t); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -104,7 +105,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 	var entry Entry
 	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *audit.Event, err error) {
 		byName := LoginLimits{}.byName(half.UserName)
-		if err := byName.forgive(t); err != nil {
+		if err := byName.Forgive(t); err != nil {
 			return nil, err
 		}
 		var address string
@@ -199,7 +200,7 @@ func (d *Directory) proved(ctx context.Context, line password.Place, a *Account,
 	case password == "":
 		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
 	}
-	if err := d.countAttempts(ctx, attempt{passwordAttempts, a.UserID}); err != nil {
+	if err := d.countAttempts(ctx, attempts.Attempt{Limit: passwordAttempts, Subject: a.UserID}); err != nil {
 		return user, err
 	}
 	want, err := user.hash()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -245,10 +246,7 @@ func TestCountersAreForgotten(t *testing.T) {
 	}
 	purges := purgesOf(t, f, func(txn storage.Txn) error {
 		now := f.clock.Now()
-		if err := (LoginLimits{}).byName("x").count(txn, now, new(attemptRecord)); err != nil {
-			return err
-		}
-		return LoginLimits{}.fromAddress(testDevice).count(txn, now, new(attemptRecord))
+		return attempts.Count(txn, now, LoginLimits{}.byName("x"), LoginLimits{}.fromAddress(testDevice))
 	})
 	for _, c := range []struct {
 		key   string

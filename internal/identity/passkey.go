@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -224,7 +225,7 @@ func (d *Directory) takeCeremony(ctx context.Context, purpose, owner, userID str
 }
 
 var (
-	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey was asked for here within %s, or its answer was given already: begin again", inWords(CeremonyLife))
+	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey was asked for here within %s, or its answer was given already: begin again", attempts.InWords(CeremonyLife))
 
 	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns")
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -244,9 +245,9 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 			return nil, err
 		}
 		user.setPassword(replacement)
-		// Who has forgotten it has tried before, and may try the new one now.
+		// A user who has forgotten it has tried before, and may try the new one now.
 		byName := limits.byName(user.Name)
-		if err := byName.forgive(t); err != nil {
+		if err := byName.Forgive(t); err != nil {
 			return nil, err
 		}
 		_, err := endAccess(t, user, nil, d.store.Now())
@@ -258,7 +259,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 // resetting returns the user whose code in force this is. All other codes are refused without
 // distinction.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
-	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", inWords(ResetCodeLife))
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.InWords(ResetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {
 		return nil, err

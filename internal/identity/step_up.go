@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -94,7 +95,7 @@ func (d *Directory) setAssertion(t storage.Txn, a *Account, epoch int64, passkey
 	if err := assertionTable.Put(t, nil, &assertion); err != nil {
 		return err
 	}
-	return attempt{assertionAttempts, a.Credential}.forgive(t)
+	return attempts.Attempt{Limit: assertionAttempts, Subject: a.Credential}.Forgive(t)
 }
 
 // useAssertion deletes the passkey assertion of a credential. It fails if there is none in force.
@@ -119,7 +120,7 @@ func (d *Directory) useAssertion(t storage.Txn, a *Account) error {
 	case err != nil:
 		return err
 	case have.UserID != a.UserID, have.Epoch != epoch, !there, d.store.Now().Unix() >= have.Expires:
-		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", inWords(assertionLifetime))
+		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", attempts.InWords(assertionLifetime))
 	}
 	return assertionTable.Delete(t, a.Credential)
 }
@@ -155,7 +156,7 @@ var (
 
 // proof is how a code of one kind is checked.
 type proof struct {
-	guard guard
+	guard attempts.Guard
 	due   func(storage.Reader) error      // fails if there is nothing to check a code against
 	check func(storage.Txn) (bool, error) // reports whether the code is right, and uses it up
 }
@@ -208,7 +209,7 @@ func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(
 		if err := p.due(t); err != nil {
 			return err
 		}
-		return p.guard.take(t, d.store.Now(), a.UserID)
+		return p.guard.Take(t, d.store.Now(), a.UserID)
 	})
 	if err != nil {
 		return fault.OfStore(err)
@@ -219,9 +220,9 @@ func (d *Directory) prove(ctx context.Context, a *Account, p proof, effect func(
 			return nil, err
 		}
 		if !right {
-			return &audit.Event{Actor: Unknown, Action: "code.refuse", User: a.UserID, Detail: p.guard.what, Address: a.Address}, nil
+			return &audit.Event{Actor: Unknown, Action: "code.refuse", User: a.UserID, Detail: p.guard.What, Address: a.Address}, nil
 		}
-		if err := p.guard.forgive(t, a.UserID); err != nil {
+		if err := p.guard.Forgive(t, a.UserID); err != nil {
 			return nil, err
 		}
 		return effect(t)
@@ -241,7 +242,7 @@ func (d *Directory) proveAssertion(ctx context.Context, a *Account, effect func(
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
-		return countAttempts(t, d.store.Now(), attempt{assertionAttempts, a.Credential})
+		return attempts.Count(t, d.store.Now(), attempts.Attempt{Limit: assertionAttempts, Subject: a.Credential})
 	})
 	if err != nil {
 		return fault.OfStore(err)

@@ -96,14 +96,6 @@ var (
 	}
 
 	setupTable = table.Table[setupRecord]{Name: "setup", Key: func(*setupRecord) table.Key { return setupCode }}
-
-	attemptTable = table.Table[attemptRecord]{
-		Name:    "attempts",
-		Key:     func(a *attemptRecord) table.Key { return table.Key{a.What, a.Subject} },
-		Expires: func(a *attemptRecord) time.Time { return time.UnixMilli(a.Expires) },
-	}
-
-	failureTable = table.Table[failureRecord]{Name: "failures", Key: func(f *failureRecord) table.Key { return table.Key{f.What, f.UserID} }}
 )
 
 // mustGet returns a record that is there, unless another request removed it.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -245,7 +246,7 @@ func (d *Directory) enrolmentProof(a *Account, code string) proof {
 			return nil, err
 		}
 		epoch, err := factorEpoch(r, a.UserID)
-		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", inWords(EnrolmentLife))
+		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", attempts.InWords(EnrolmentLife))
 		switch {
 		case err != nil:
 			return nil, err
