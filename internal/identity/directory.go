@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -17,9 +18,15 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
+
+// Secret is a credential in clear.
+type Secret = credential.Secret
 
 // Directory is the users, keys and tokens of one store. Its methods may be called concurrently.
 type Directory struct {
@@ -28,17 +35,15 @@ type Directory struct {
 
 	store   *storage.Store
 	keyring *seal.Keyring
-	hasher  *hasher
-
-	// skew is how many steps of 30 s a TOTP code may be early or late.
-	skew atomic.Int32
+	hasher  *password.Hasher
+	factors *factor.Service
 
 	// callbacks is the further check of a callback address. Nil: there is none.
 	callbacks atomic.Pointer[func(url string) error]
 
 	// One table for each class, so that no credential is taken for another.
-	keys   credentials[Principal]
-	tokens credentials[Account]
+	keys   credential.Table[Principal]
+	tokens credential.Table[Account]
 
 	// refreshing orders the refreshes of the tables in memory. Each reads what is committed, so
 	// that the last one leaves the newest state.
@@ -49,8 +54,11 @@ type Directory struct {
 // logger as audit events when they are durable. It refuses a keyring that is not the store's. If
 // keyring is nil, TOTP and callback secrets cannot be made or used.
 func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
-	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: newHasher()}
-	d.skew.Store(defaultSkew)
+	log := audit.New(store, logger)
+	d := &Directory{
+		Audit: log, store: store, keyring: keyring,
+		hasher: password.NewHasher(runtime.GOMAXPROCS(0)), factors: factor.New(store, keyring, log),
+	}
 	if keyring != nil {
 		if err := keyring.Verify(ctx, store); err != nil {
 			return nil, fmt.Errorf("checking the master key: %w", err)
@@ -68,14 +76,14 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 		if err != nil {
 			return err
 		}
-		d.keys.load(func(yield func(string, map[Hash]credential[Principal]) bool) {
+		d.keys.Load(func(yield func(string, credential.Entries[Principal]) bool) {
 			for _, key := range keys {
 				if user, ok := users[key.UserID]; ok && !yield(key.ID, key.inForce(user)) {
 					return
 				}
 			}
 		})
-		d.tokens.load(func(yield func(string, map[Hash]credential[Account]) bool) {
+		d.tokens.Load(func(yield func(string, credential.Entries[Account]) bool) {
 			for id, user := range users {
 				if !yield(id, user.inForce()) {
 					return
@@ -94,15 +102,15 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 // that is no key, for unknown, revoked and expired keys, and for keys of disabled users. It reads
 // only memory.
 func (d *Directory) Authenticate(key string) (*Principal, bool) {
-	hash, ok := keyForm.hash(key)
+	hash, ok := credential.APIKey.Hash(key)
 	if !ok {
 		return nil, false
 	}
-	return d.keys.find(hash, d.store.Now)
+	return d.keys.Find(hash, d.store.Now)
 }
 
 // Count returns the number of credentials that are in force or will expire.
-func (d *Directory) Count() int { return d.keys.count() + d.tokens.count() }
+func (d *Directory) Count() int { return d.keys.Count() + d.tokens.Count() }
 
 // refreshKeys updates the table in memory to what is committed about the keys with these ids. If
 // a key cannot be read, it is removed from the table, so that no revoked key is accepted.
@@ -110,7 +118,7 @@ func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
 	for _, id := range ids {
-		inForce, err := view(context.Background(), d, func(r storage.Reader) (map[Hash]credential[Principal], error) {
+		inForce, err := view(context.Background(), d, func(r storage.Reader) (credential.Entries[Principal], error) {
 			key, err := mustGet(r, &keyTable, id)
 			if err != nil {
 				return nil, err
@@ -124,7 +132,7 @@ func (d *Directory) refreshKeys(ids ...string) {
 		if err != nil {
 			inForce = nil
 		}
-		d.keys.put(id, inForce)
+		d.keys.Put(id, inForce)
 	}
 }
 
@@ -132,12 +140,12 @@ func (d *Directory) refreshKeys(ids ...string) {
 func (d *Directory) refreshToken(userID string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
+	var inForce credential.Entries[Account]
 	user, err := view(context.Background(), d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, userID) })
-	if err != nil {
-		d.tokens.put(userID, nil)
-		return
+	if err == nil {
+		inForce = user.inForce()
 	}
-	d.tokens.put(userID, user.inForce())
+	d.tokens.Put(userID, inForce)
 }
 
 // view returns the result of fn in a read transaction. Its errors are those of [fault.OfStore].
@@ -150,13 +158,13 @@ func view[T any](ctx context.Context, d *Directory, fn func(storage.Reader) (T, 
 	return got, fault.OfStore(err)
 }
 
-// collect returns the records of a sequence.
-func collect[R any](records iter.Seq2[*R, error]) (all []*R, err error) {
-	for record, err := range records {
+// collect returns the values of a sequence.
+func collect[V any](values iter.Seq2[V, error]) (all []V, err error) {
+	for value, err := range values {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, record)
+		all = append(all, value)
 	}
 	return all, nil
 }

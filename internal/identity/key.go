@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -83,8 +84,8 @@ func (k Key) ofOwner() Key {
 // rotation, of the secret before.
 type keyRecord struct {
 	Key
-	Hash     []byte `json:"hash"`
-	Previous []byte `json:"previous,omitempty"`
+	Hash     credential.Hash `json:"hash"`
+	Previous credential.Hash `json:"previous,omitzero"`
 
 	// The secrets that sign callbacks, sealed with the purpose "callback" and the key's id.
 	CallbackSecret   []byte `json:"callback_secret,omitempty"`
@@ -190,12 +191,12 @@ func (d *Directory) draft(spec KeySpec) (*keyRecord, *fault.Fault) {
 // ago.
 func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
-	secret := keyForm.draw()
-	key.ID, key.Created = newID("key"), now.Unix()
+	secret := credential.APIKey.Draw()
+	key.ID, key.Created = credential.NewID("key"), now.Unix()
 	key.take(secret)
 	var dropped []string //nolint:prealloc // almost always none
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		user, err := FindUser(t, idOrName)
+		user, err := findUser(t, idOrName)
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +223,7 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 	return view(ctx, d, func(r storage.Reader) ([]Key, error) {
 		in := keyTable.Under()
 		if idOrName != "" {
-			user, err := FindUser(r, idOrName)
+			user, err := findUser(r, idOrName)
 			if err != nil {
 				return nil, err
 			}
@@ -268,12 +269,12 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 	if grace < 0 || grace > MaxGrace {
 		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
 	}
-	secret := keyForm.draw()
+	secret := credential.APIKey.Draw()
 	key, err := change(func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
-		key.Previous, key.PreviousUntil = nil, 0
+		key.Previous, key.PreviousUntil = credential.Hash{}, 0
 		if grace > 0 {
 			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
 		}
@@ -285,8 +286,8 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 
 // take replaces the secret of the key.
 func (k *keyRecord) take(secret Secret) {
-	hash, _ := keyForm.hash(secret.Reveal())
-	k.Hash, k.Hint = hash[:], keyForm.hint(secret)
+	hash, _ := credential.APIKey.Hash(secret.Reveal())
+	k.Hash, k.Hint = hash, credential.APIKey.Hint(secret)
 }
 
 // ended returns CONFLICT if the key is revoked or has expired.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -16,7 +17,7 @@ func (f fixture) withKeys(t testing.TB, user User, from, n int, ends func(i int)
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		for i := from; i < from+n; i++ {
 			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%05d", i), UserID: user.ID, Created: 1, Scope: Scope{Expires: ends(i)}}}
-			key.take(keyForm.draw())
+			key.take(credential.APIKey.Draw())
 			if err := keyTable.Put(txn, nil, &key); err != nil {
 				return err
 			}

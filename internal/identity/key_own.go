@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
-	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // MaxKeys is how many keys in force a user may make.
@@ -202,24 +202,14 @@ const (
 // ends returns when a key ends or has ended, in Unix seconds; zero: never.
 func (k *keyRecord) ends() int64 { return cmp.Or(k.Revoked, k.ExpiresAt()) }
 
-func keyIDs(r storage.Reader, in table.Range) (ids []string, err error) {
-	for id, err := range keyTable.PrimaryKeys(r, in) {
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
 // dropEnded returns how many keys of a user are in force, and drops those that ended first if too
 // many have ended.
 func dropEnded(t storage.Txn, userID string, now time.Time) (inForce int, dropped []string, err error) {
-	all, err := keyIDs(t, userKeys.Under(userID))
+	all, err := collect(keyTable.PrimaryKeys(t, userKeys.Under(userID)))
 	if err != nil {
 		return 0, nil, err
 	}
-	ended, err := keyIDs(t, userKeys.Under(userID).From(userID, int64(1)).Before(userID, now.Unix()+1))
+	ended, err := collect(keyTable.PrimaryKeys(t, userKeys.Under(userID).From(userID, int64(1)).Before(userID, now.Unix()+1)))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -248,7 +238,7 @@ func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error
 	if err != nil || p.KeyID != "" {
 		return p, err
 	}
-	key := consoleKey{UserID: a.UserID, ID: newID("key"), Created: d.store.Now().Unix()}
+	key := consoleKey{UserID: a.UserID, ID: credential.NewID("key"), Created: d.store.Now().Unix()}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
 		if p, err = d.composer(t, a); err != nil || p.KeyID != "" {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
@@ -26,7 +27,7 @@ func populated(t testing.TB, n int) (*storage.Store, string) {
 				id := strconv.Itoa(i)
 				user := userRecord{User: User{ID: "usr_" + id, Name: "user" + id, Created: 1}}
 				key := keyRecord{Key: Key{ID: "key_" + id, UserID: user.ID, Created: 1}}
-				last = keyForm.draw()
+				last = credential.APIKey.Draw()
 				key.take(last)
 				if err := userTable.Put(txn, nil, &user); err != nil {
 					return err

@@ -5,6 +5,9 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -20,11 +23,11 @@ var errWrongLogin = fault.New(fault.NotLoggedIn, "the user name or the password 
 // neither the answer nor its time reveals whether there is such a user. Only a caller with the
 // right password learns that a user is disabled.
 func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return Entry{}, err
 	}
-	defer line.leave()
+	defer line.Leave()
 	byName := terms.LoginLimits.byName(name)
 	if err := d.countAttempts(ctx, terms.LoginLimits.fromAddress(from), byName); err != nil {
 		return Entry{}, err
@@ -33,19 +36,19 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	if err != nil {
 		return Entry{}, err
 	}
-	right, err := line.matches(ctx, password, want)
+	right, err := line.Matches(ctx, password, want)
 	switch {
 	case err != nil:
 		return Entry{}, err
 	case !right || user.Password == "":
-		d.refused(ctx, audit.Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
+		d.refused(ctx, audit.Event{Actor: attempts.Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
 		return Entry{}, errWrongLogin
 	case user.Disabled:
 		return Entry{}, disabled()
 	}
 	raised := user.Password
-	if want.weaker(currentCost) {
-		if raised, err = line.hash(ctx, password); err != nil {
+	if want.Outdated() {
+		if raised, err = line.Hash(ctx, password); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -63,7 +66,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 
 // enter opens the session of a user whose password was right, if it is still the user's password.
 // If raised is a costlier hash of it, enter stores that.
-func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempt) (Entry, error) {
+func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempts.Attempt) (Entry, error) {
 	user, err := mustGet(t, &userTable, known.ID)
 	if err != nil {
 		return Entry{}, err
@@ -73,7 +76,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 		// again, the epoch is the same.
 		return Entry{}, errWrongLogin
 	}
-	due, err := factorsDue(t, user.ID)
+	due, err := factor.Due(t, user.ID)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -85,7 +88,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 		}
 	}
 	if due == nil {
-		if err := byName.forgive(t); err != nil {
+		if err := byName.Forgive(t); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -101,13 +104,13 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
 	}
 	var entry Entry
-	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *audit.Event, err error) {
+	err := d.factors.ProveCode(ctx, half.holder(), code, func(t storage.Txn) (_ *audit.Event, err error) {
 		byName := LoginLimits{}.byName(half.UserName)
-		if err := byName.forgive(t); err != nil {
+		if err := byName.Forgive(t); err != nil {
 			return nil, err
 		}
 		var address string
-		entry, err = d.renewEntry(t, half, func(s *sessionRecord) error {
+		entry, err = d.renewSession(t, half, func(s *sessionRecord) error {
 			if !s.Half {
 				return loggedOut() // another request has completed the log-in
 			}
@@ -121,7 +124,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 
 // named returns the user of this name and the hash of the user's password. If there is no such
 // user or no password, it returns a hash that matches no password.
-func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, error) {
+func (d *Directory) named(ctx context.Context, name string) (*userRecord, password.Hash, error) {
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) {
 		folded, refusal := foldName(name)
 		if refusal != nil {
@@ -130,7 +133,7 @@ func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, e
 		return userTable.Find(r, &userNames, folded)
 	})
 	if err != nil {
-		return nil, noHash, err
+		return nil, password.None, err
 	}
 	if user == nil {
 		user = new(userRecord)
@@ -140,19 +143,16 @@ func (d *Directory) named(ctx context.Context, name string) (*userRecord, phc, e
 }
 
 // hash returns the hash of the user's password, or one that matches no password.
-func (u *userRecord) hash() (phc, error) {
+func (u *userRecord) hash() (password.Hash, error) {
 	if u.Password == "" {
-		return noHash, nil
+		return password.None, nil
 	}
-	want, err := parsePHC(u.Password)
+	want, err := password.Parse(u.Password)
 	if err != nil {
-		return noHash, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
+		return password.None, fault.New(fault.Internal, "the stored password of %s cannot be read", u.ID)
 	}
 	return want, nil
 }
-
-// Unknown is the actor of an event whose actor is not proved.
-const Unknown = "unknown"
 
 // refused records a wrong password for the user whom it concerns, if there is one, and in the
 // log. It does not wait for the write, since that time would reveal that there is such a user. A
@@ -177,18 +177,18 @@ func (d *Directory) ProvePassword(ctx context.Context, a *Account, password stri
 	if err := whole(a); err != nil {
 		return err
 	}
-	line, err := d.hasher.enter()
+	line, err := d.hasher.Enter()
 	if err != nil {
 		return err
 	}
-	defer line.leave()
+	defer line.Leave()
 	_, err = d.proved(ctx, line, a, password)
 	return err
 }
 
 // proved is ProvePassword in a place of the queue that the caller has. It returns the user as of
 // when the password was right.
-func (d *Directory) proved(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
+func (d *Directory) proved(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, a.UserID) })
 	switch {
 	case err != nil:
@@ -198,14 +198,14 @@ func (d *Directory) proved(ctx context.Context, line place, a *Account, password
 	case password == "":
 		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
 	}
-	if err := d.countAttempts(ctx, attempt{passwordAttempts, a.UserID}); err != nil {
+	if err := d.countAttempts(ctx, attempts.Attempt{Limit: passwordAttempts, Subject: a.UserID}); err != nil {
 		return user, err
 	}
 	want, err := user.hash()
 	if err != nil {
 		return user, err
 	}
-	right, err := line.matches(ctx, password, want)
+	right, err := line.Matches(ctx, password, want)
 	if err != nil {
 		return user, err
 	}

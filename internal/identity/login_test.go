@@ -16,6 +16,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -39,8 +41,8 @@ func TestWhoLogsInIsNotToldWhatWasWrong(t *testing.T) {
 	f.person(t, "gone")
 	must(f.SetUserDisabled(t.Context(), "operator", "gone", true))(t)
 
-	var hashes []cost
-	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+	var hashes []password.Cost
+	f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 		hashes = append(hashes, c)
 		return cheapHash(password, salt, c, size)
 	}
@@ -66,7 +68,7 @@ func TestWhoLogsInIsNotToldWhatWasWrong(t *testing.T) {
 		}
 		answer := fmt.Sprintf("%+v", *refusal)
 		answers[answer] = append(answers[answer], c.what)
-		if len(hashes) != 1 || hashes[0] != currentCost {
+		if len(hashes) != 1 || hashes[0] != password.None.Cost {
 			t.Errorf("%s: hashes computed: %+v, want one at the current cost", c.what, hashes)
 		}
 	}
@@ -89,7 +91,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 			f.person(t, "ann")
 			already := f.login(t, "ann")
 			var hashes atomic.Int32
-			f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+			f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 				hashes.Add(1)
 				return cheapHash(password, salt, c, size)
 			}
@@ -120,7 +122,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 			}
 			again := f
 			again.Directory = f.reopened(t)
-			again.hasher.derive = cheapHash
+			again.hasher.Derive = cheapHash
 			for what, g := range map[string]fixture{"now": f, "after a restart": again} {
 				err := g.attempt(t, name, goodPassword, address(1000))
 				refusedAs(t, "the right password "+what, err, fault.TooManyAttempts)
@@ -244,10 +246,7 @@ func TestCountersAreForgotten(t *testing.T) {
 	}
 	purges := purgesOf(t, f, func(txn storage.Txn) error {
 		now := f.clock.Now()
-		if err := (LoginLimits{}).byName("x").count(txn, now, new(attemptRecord)); err != nil {
-			return err
-		}
-		return LoginLimits{}.fromAddress(testDevice).count(txn, now, new(attemptRecord))
+		return attempts.Count(txn, now, LoginLimits{}.byName("x"), LoginLimits{}.fromAddress(testDevice))
 	})
 	for _, c := range []struct {
 		key   string
@@ -318,7 +317,7 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 	if e := events[0]; e.Action != "login" || e.Actor != audit.You || e.Address != "192.0.2.7" || e.User != "" {
 		t.Errorf("%+v", e)
 	}
-	if e := events[1]; e.Action != "login.refuse" || e.Actor != Unknown || e.Address != "203.0.0.1" {
+	if e := events[1]; e.Action != "login.refuse" || e.Actor != attempts.Unknown || e.Address != "203.0.0.1" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -328,7 +327,7 @@ func TestAPasswordThatChangesWhileItIsCheckedDoesNotLogIn(t *testing.T) {
 	f := newPeople(t)
 	f.person(t, "ann")
 	checking, changed := make(chan struct{}), make(chan struct{})
-	f.hasher.derive = func(password, salt []byte, c cost, size int) []byte {
+	f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 		if string(password) == goodPassword {
 			close(checking)
 			<-changed

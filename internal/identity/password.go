@@ -2,12 +2,12 @@ package identity
 
 import (
 	"context"
-	_ "embed"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -20,19 +20,19 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	if refusal := CheckPassword(a.UserName, replacement); refusal != nil {
+	if refusal := checkPassword(a.UserName, replacement); refusal != nil {
 		return "", fault.At(refusal.Code, "new_password", "%s", refusal.Message)
 	}
-	line, err := d.hasher.enter()
+	line, err := d.hasher.Enter()
 	if err != nil {
 		return "", err
 	}
-	defer line.leave()
+	defer line.Leave()
 	before, err := d.mayChangePassword(ctx, line, a, password)
 	if err != nil {
 		return "", err
 	}
-	hash, err := line.hash(ctx, replacement)
+	hash, err := line.Hash(ctx, replacement)
 	if err != nil {
 		return "", err
 	}
@@ -53,14 +53,14 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 }
 
 // mayChangePassword checks the old password, if there is one, and returns its user.
-func (d *Directory) mayChangePassword(ctx context.Context, line place, a *Account, password string) (*userRecord, error) {
+func (d *Directory) mayChangePassword(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
 	var user *userRecord
 	var due []string
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
 		if user, err = mustGet(r, &userTable, a.UserID); err != nil {
 			return err
 		}
-		due, err = factorsDue(r, a.UserID)
+		due, err = factor.Due(r, a.UserID)
 		return err
 	})
 	if err != nil {
@@ -79,15 +79,10 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	if err != nil {
 		return err
 	}
-	if refusal := CheckPassword(user.Name, password); refusal != nil {
+	if refusal := checkPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	line, err := d.hasher.enter()
-	if err != nil {
-		return err
-	}
-	defer line.leave()
-	hash, err := line.hash(ctx, password)
+	hash, err := d.hashNew(ctx, d.hasher.Enter, password)
 	if err != nil {
 		return err
 	}
@@ -99,51 +94,26 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	return err
 }
 
+// hashNew returns the hash of a new password in a place of the queue that enter gives.
+func (d *Directory) hashNew(ctx context.Context, enter func() (password.Place, error), text string) (string, error) {
+	line, err := enter()
+	if err != nil {
+		return "", err
+	}
+	defer line.Leave()
+	return line.Hash(ctx, text)
+}
+
 // setPassword replaces the hash of the user's password and ends the operator's code in force.
 func (u *userRecord) setPassword(hash string) {
-	u.Password, u.ResetHash = hash, nil
+	u.Password, u.ResetHash = hash, credential.Hash{}
 }
 
-// The length of a password: code points, as NIST SP 800-63B counts them, and
-// bytes.
-const (
-	minPassword      = 8
-	maxPassword      = 128
-	maxPasswordBytes = 1024
-)
-
-// commonPasswords are the passwords that are tried first, one a line, in lower
-// case: those of the usual lists of leaked ones that would be long enough.
-//
-//go:embed common_passwords.txt
-var commonPasswords string
-
-// CheckPassword refuses a new password that is too short, too long, or easy to guess for the user
-// of this name; the name is empty if it is not known. A password is taken as it was typed: it is
-// not trimmed, folded or normalised, neither here nor when it is hashed.
-func CheckPassword(userName, password string) *fault.Fault {
-	n := utf8.RuneCountInString(password)
-	switch {
-	case password == "":
-		return fault.At(fault.MissingParameter, "password", "a password is required")
-	case !utf8.ValidString(password):
-		return fault.At(fault.InvalidParameter, "password", "a password is text in UTF-8")
-	case n < minPassword || n > maxPassword || len(password) > maxPasswordBytes:
-		return fault.At(fault.InvalidParameter, "password", "a password has %d to %d characters, this has %d", minPassword, maxPassword, n)
-	case isCommon(password):
-		return fault.At(fault.InvalidParameter, "password", "this password is among the first that are guessed; take another")
+// checkPassword refuses a new password that [password.Check] refuses for the user of this name; the
+// name is empty if it is not known.
+func checkPassword(userName, text string) *fault.Fault {
+	if folded, refusal := foldName(userName); refusal == nil {
+		return password.Check(text, userName, folded)
 	}
-	if folded, refusal := foldName(userName); refusal == nil && (strings.EqualFold(password, userName) || strings.EqualFold(password, folded)) {
-		return fault.At(fault.InvalidParameter, "password", "a password is not the name of its user")
-	}
-	return nil
-}
-
-// isCommon reports whether a password is on the list, in any case, or repeats one character.
-func isCommon(password string) bool {
-	first, _ := utf8.DecodeRuneInString(password)
-	if strings.Trim(password, string(first)) == "" {
-		return true
-	}
-	return strings.Contains(commonPasswords, "\n"+strings.ToLower(password)+"\n") && !strings.Contains(password, "\n")
+	return password.Check(text)
 }

@@ -35,21 +35,13 @@ func TestWhatAPasswordMayBe(t *testing.T) {
 		{"the user's name in another case", "MariAnne", fault.InvalidParameter},
 		{"the user's name and more", "marianne+", ""},
 	} {
-		if refusal := CheckPassword("Marianne", c.password); (refusal == nil) != (c.want == "") || refusal != nil && refusal.Code != c.want {
+		if refusal := checkPassword("Marianne", c.password); (refusal == nil) != (c.want == "") || refusal != nil && refusal.Code != c.want {
 			t.Errorf("%s: %v, want %q", c.what, refusal, c.want)
 		}
 	}
 	// Wide letters fold to the name, too.
-	if CheckPassword("ｍａｒｉａｎｎｅ", "marianne") == nil {
+	if checkPassword("ｍａｒｉａｎｎｅ", "marianne") == nil {
 		t.Error("a password that is the folded name is taken")
-	}
-	if n := strings.Count(commonPasswords, "\n"); n < 300 {
-		t.Errorf("the list has %d lines", n)
-	}
-	for line := range strings.Lines(strings.TrimPrefix(commonPasswords, "\n")) {
-		if line = strings.TrimSuffix(line, "\n"); len([]rune(line)) < minPassword || line != strings.ToLower(line) {
-			t.Errorf("%q can never match", line)
-		}
 	}
 }
 

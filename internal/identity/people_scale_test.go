@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -49,9 +52,9 @@ func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 	for from := 0; from < users; from += together {
 		err := store.Update(context.Background(), func(txn storage.Txn) error {
 			for i := from; i < min(from+together, users); i++ {
-				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: noHash.String()}
+				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: password.None.String()}
 				key := keyRecord{Key: Key{ID: "key_" + strconv.Itoa(i), UserID: user.ID, Created: 1}}
-				key.take(keyForm.draw())
+				key.take(credential.APIKey.Draw())
 				if err := addUser(txn, user, user.Name); err != nil {
 					return err
 				}
@@ -158,7 +161,7 @@ func BenchmarkLogin(b *testing.B) {
 	terms := testTerms
 	terms.LoginLimits = LoginLimits{PerUser: MaxLoginLimit, PerAddress: MaxLoginLimit}
 	var most atomic.Uint64
-	b.SetParallelism(maxAnonymous / runtime.GOMAXPROCS(0))
+	b.SetParallelism(password.MaxAnonymous / runtime.GOMAXPROCS(0))
 	b.RunParallel(func(pb *testing.PB) {
 		for n := 0; pb.Next(); n++ {
 			if _, err := f.Login(b.Context(), "ann", goodPassword, address(n), terms); err != nil {
@@ -170,4 +173,12 @@ func BenchmarkLogin(b *testing.B) {
 		}
 	})
 	b.ReportMetric(float64(most.Load()>>20), "MiB-at-most")
+}
+
+// heap returns how many bytes the objects on the heap take, dead ones that are not collected among
+// them.
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

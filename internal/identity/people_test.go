@@ -9,6 +9,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 )
 
 // What people are in these tests. The password is nobody's name and on no list.
@@ -27,11 +28,11 @@ var (
 func newPeople(t testing.TB) fixture {
 	t.Helper()
 	f := newFixture(t)
-	f.hasher.derive = cheapHash
+	f.hasher.Derive = cheapHash
 	return f
 }
 
-func cheapHash(password, salt []byte, _ cost, size int) []byte {
+func cheapHash(password, salt []byte, _ password.Cost, size int) []byte {
 	return argon2.IDKey(password, salt, 1, 8, 1, uint32(size))
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 )
 
 // Principal is who calls: one key of one user. It never changes; a change of the records makes a
@@ -60,7 +61,7 @@ func (s *Scope) allowsAddress(addr netip.Addr) bool {
 }
 
 // inForce returns the hashes of the key's secrets that are in force, now or until a time.
-func (k *keyRecord) inForce(user *userRecord) map[Hash]credential[Principal] {
+func (k *keyRecord) inForce(user *userRecord) credential.Entries[Principal] {
 	if user.Disabled || k.Revoked != 0 {
 		return nil
 	}
@@ -71,13 +72,13 @@ func (k *keyRecord) inForce(user *userRecord) map[Hash]credential[Principal] {
 		owner: k.Scope, operator: k.Operator,
 	}
 	expires := k.ExpiresAt()
-	fresh := map[Hash]credential[Principal]{Hash(k.Hash): {principal, unixTime(expires)}}
-	if k.Previous != nil {
+	fresh := credential.Entries[Principal]{k.Hash: {Holder: principal, Until: unixTime(expires)}}
+	if k.Previous != (credential.Hash{}) {
 		until := k.PreviousUntil
 		if expires != 0 {
 			until = min(until, expires)
 		}
-		fresh[Hash(k.Previous)] = credential[Principal]{principal, unixTime(until)}
+		fresh[k.Previous] = credential.Entry[Principal]{Holder: principal, Until: unixTime(until)}
 	}
 	return fresh
 }
@@ -118,7 +119,7 @@ type Account struct {
 	// secret is the hash of the session's secret in the request. If the secret was replaced
 	// since, the account is refused, so that a thief of the old secret gains neither the next one
 	// nor a later proof.
-	secret Hash
+	secret credential.Hash
 }
 
 // event returns the event of a change of the user's own account.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -18,11 +20,11 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	if refusal != nil {
 		return User{}, refusal
 	}
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
-	defer line.leave()
+	defer line.Leave()
 	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return User{}, err
 	}
@@ -30,8 +32,8 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix()}}
-	if user.Password, err = line.hash(ctx, password); err != nil {
+	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix()}}
+	if user.Password, err = line.Hash(ctx, password); err != nil {
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -43,8 +45,8 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 
 // setupRecord is the one-time code of the first run.
 type setupRecord struct {
-	Hash    []byte `json:"hash"`
-	Created int64  `json:"created"` // Unix seconds
+	Hash    credential.Hash `json:"hash"`
+	Created int64           `json:"created"` // Unix seconds
 }
 
 // setupCode is the primary key of the one record of setupTable.
@@ -62,9 +64,9 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		if due, err := setupDue(t); err != nil || !due {
 			return err
 		}
-		code = drawCode()
-		hash, _ := hashCode(setupPurpose, code.Reveal())
-		return setupTable.Put(t, nil, &setupRecord{Hash: hash[:], Created: d.store.Now().Unix()})
+		code = credential.DrawOneTime()
+		hash := credential.HashOneTime(setupPurpose, code.Reveal())
+		return setupTable.Put(t, nil, &setupRecord{Hash: hash, Created: d.store.Now().Unix()})
 	})
 	return code, fault.OfStore(err)
 }
@@ -93,18 +95,13 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if refusal != nil {
 		return User{}, refusal
 	}
-	hash, _ := hashCode(setupPurpose, code)
+	hash := credential.HashOneTime(setupPurpose, code)
 	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.enterAnonymous()
-	if err != nil {
-		return User{}, err
-	}
-	defer line.leave()
-	user := userRecord{User: User{ID: newID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
-	if user.Password, err = line.hash(ctx, password); err != nil {
+	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
+	if user.Password, err = d.hashNew(ctx, d.hasher.EnterAnonymous, password); err != nil {
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -120,7 +117,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 }
 
 // mayBeFirst fails unless the code is in force.
-func mayBeFirst(r storage.Reader, hash Hash) error {
+func mayBeFirst(r storage.Reader, hash credential.Hash) error {
 	due, err := setupDue(r)
 	if err != nil {
 		return err
@@ -129,7 +126,7 @@ func mayBeFirst(r storage.Reader, hash Hash) error {
 		return fault.New(fault.Conflict, "the set-up is over; an operator makes further users")
 	}
 	record, err := setupTable.Get(r, setupCode...)
-	if err == nil && (record == nil || string(record.Hash) != string(hash[:])) {
+	if err == nil && (record == nil || record.Hash != hash) {
 		err = fault.At(fault.VerificationFailed, "code", "this is not the one-time code in the server's log; each start writes a new one")
 	}
 	return err
@@ -153,7 +150,7 @@ func newName(name string) (string, *fault.Fault) {
 // newPerson checks the name and the password of a new user; see newName.
 func newPerson(name, password string) (folded string, refusal *fault.Fault) {
 	if folded, refusal = newName(name); refusal == nil {
-		refusal = CheckPassword(name, password)
+		refusal = checkPassword(name, password)
 	}
 	return folded, refusal
 }
@@ -175,15 +172,15 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 	return userTable.Put(t, nil, &user)
 }
 
-// ResetCodeLife is how long an operator's one-time code for a new password is in force.
-const ResetCodeLife = 24 * time.Hour
+// resetCodeLife is how long an operator's one-time code for a new password is in force.
+const resetCodeLife = 24 * time.Hour
 
 // resetRecord leads from a code to its user. The user's record names the code in force; a new
 // code or a new password ends it.
 type resetRecord struct {
-	Hash    []byte `json:"hash"` // of the code
-	UserID  string `json:"user_id"`
-	Expires int64  `json:"expires"` // Unix seconds
+	Hash    credential.Hash `json:"hash"` // of the code
+	UserID  string          `json:"user_id"`
+	Expires int64           `json:"expires"` // Unix seconds
 }
 
 const resetPurpose = "reset"
@@ -191,14 +188,14 @@ const resetPurpose = "reset"
 // IssueResetCode returns a one-time code by which a user may set a new password, and ends the
 // code before. The old password stays in force until then. A disabled user gets no code.
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
-	code := drawCode()
-	hash, _ := hashCode(resetPurpose, code.Reveal())
+	code := credential.DrawOneTime()
+	hash := credential.HashOneTime(resetPurpose, code.Reveal())
 	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
-		user.ResetHash = hash[:]
-		reset := &resetRecord{Hash: hash[:], UserID: user.ID, Expires: d.store.Now().Add(ResetCodeLife).Unix()}
+		user.ResetHash = hash
+		reset := &resetRecord{Hash: hash, UserID: user.ID, Expires: d.store.Now().Add(resetCodeLife).Unix()}
 		return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, resetTable.Put(t, nil, reset)
 	})
 	return code, err
@@ -209,29 +206,29 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 // password; an invalid password does not use it up. An attempt counts as one to log in from the
 // same address.
 func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) error {
-	if refusal := CheckPassword("", password); refusal != nil {
+	if refusal := checkPassword("", password); refusal != nil {
 		return refusal
 	}
 	if code == "" {
 		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
 	}
-	line, err := d.hasher.enterAnonymous()
+	line, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return err
 	}
-	defer line.leave()
+	defer line.Leave()
 	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
 	}
-	hash, _ := hashCode(resetPurpose, code)
+	hash := credential.HashOneTime(resetPurpose, code)
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return d.resetting(r, hash) })
 	if err != nil {
 		return err
 	}
-	if refusal := CheckPassword(user.Name, password); refusal != nil {
+	if refusal := checkPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	replacement, err := line.hash(ctx, password)
+	replacement, err := line.Hash(ctx, password)
 	if err != nil {
 		return err
 	}
@@ -243,9 +240,9 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 			return nil, err
 		}
 		user.setPassword(replacement)
-		// Who has forgotten it has tried before, and may try the new one now.
+		// A user who has forgotten it has tried before, and may try the new one now.
 		byName := limits.byName(user.Name)
-		if err := byName.forgive(t); err != nil {
+		if err := byName.Forgive(t); err != nil {
 			return nil, err
 		}
 		_, err := endAccess(t, user, nil, d.store.Now())
@@ -256,8 +253,8 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 
 // resetting returns the user whose code in force this is. All other codes are refused without
 // distinction.
-func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) {
-	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", inWords(ResetCodeLife))
+func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.InWords(resetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {
 		return nil, err
@@ -269,7 +266,7 @@ func (d *Directory) resetting(r storage.Reader, hash Hash) (*userRecord, error) 
 	if err != nil {
 		return nil, err
 	}
-	if user == nil || user.Disabled || string(user.ResetHash) != string(hash[:]) || d.store.Now().Unix() >= record.Expires {
+	if user == nil || user.Disabled || user.ResetHash != hash || d.store.Now().Unix() >= record.Expires {
 		return nil, refusal
 	}
 	return user, nil

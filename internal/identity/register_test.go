@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
@@ -49,7 +51,7 @@ func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
 	f := newPeople(t)
 	var wg sync.WaitGroup
 	var made atomic.Int32
-	for i := range maxAnonymous {
+	for i := range password.MaxAnonymous {
 		wg.Go(func() {
 			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), LoginLimits{}); codeOf(err) {
 			case "":
@@ -80,7 +82,7 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	}
 	for what, wrong := range map[string]string{
 		"none": "", "junk": "x", "one of another start": old, "one digit short": code[:len(code)-1],
-		"a reset code's hash": must(drawCode(), nil)(t).Reveal(),
+		"a reset code's hash": must(credential.DrawOneTime(), nil)(t).Reveal(),
 	} {
 		refusedAs(t, what, setup(wrong, "ann", goodPassword), fault.VerificationFailed)
 	}

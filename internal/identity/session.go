@@ -3,12 +3,14 @@ package identity
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -58,31 +60,17 @@ type Session struct {
 
 // sessionRecord is a session as it is stored. Its secret is nowhere.
 type sessionRecord struct {
-	Hash     []byte `json:"hash"` // SHA-256 of the secret
-	ID       string `json:"id"`
-	UserID   string `json:"user_id"`
-	Epoch    int64  `json:"epoch,omitempty"` // of the user, when it was opened or renewed
-	Created  int64  `json:"created"`         // Unix seconds
-	Seen     int64  `json:"seen"`            // Unix seconds
-	Idle     int64  `json:"idle"`            // seconds
-	Lifetime int64  `json:"lifetime"`        // seconds
-	Half     bool   `json:"half,omitempty"`  // the second factor is due
-	Address  string `json:"address,omitempty"`
-	Agent    string `json:"agent,omitempty"`
-}
-
-// sessionDigits is the length of a session's secret: 43 base62 digits, 256 bit.
-const sessionDigits = 43
-
-func drawSession() Secret { return Secret(appendRandom62(nil, sessionDigits)) }
-
-// hashSession returns the hash of a session's secret. Text that cannot be a secret is refused
-// without a look-up.
-func hashSession(secret string) (Hash, bool) {
-	if len(secret) != sessionDigits || strings.Trim(secret, base62) != "" {
-		return Hash{}, false
-	}
-	return sha256.Sum256([]byte(secret)), true
+	Hash     credential.Hash `json:"hash"` // SHA-256 of the secret
+	ID       string          `json:"id"`
+	UserID   string          `json:"user_id"`
+	Epoch    int64           `json:"epoch,omitempty"` // of the user, when it was opened or renewed
+	Created  int64           `json:"created"`         // Unix seconds
+	Seen     int64           `json:"seen"`            // Unix seconds
+	Idle     int64           `json:"idle"`            // seconds
+	Lifetime int64           `json:"lifetime"`        // seconds
+	Half     bool            `json:"half,omitempty"`  // the second factor is due
+	Address  string          `json:"address,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
 }
 
 // until returns the second in which the session ends if it is not used before.
@@ -106,14 +94,14 @@ func removeSession(t storage.Txn, s *sessionRecord) error {
 	if err := sessionTable.Put(t, s, nil); err != nil {
 		return err
 	}
-	return endStepUp(t, s.ID)
+	return factor.EndStepUp(t, s.ID)
 }
 
 // account returns the account of a request with the secret that a session has.
 func (s *sessionRecord) account(user *userRecord) *Account {
 	return &Account{
 		UserID: user.ID, UserName: user.Name, Credential: s.ID,
-		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: Hash(s.Hash),
+		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: s.Hash,
 	}
 }
 
@@ -141,7 +129,7 @@ func loggedOut() *fault.Fault {
 // and for those of disabled users. It reads the store at every request, so that an ended session
 // is refused at once. An error means that the store does not answer.
 func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Account, bool, error) {
-	hash, ok := hashSession(secret)
+	hash, ok := credential.HashPlain(secret)
 	if !ok {
 		return nil, false, nil
 	}
@@ -151,6 +139,9 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
 		if session, err = sessionTable.Get(r, string(hash[:])); err != nil || session == nil {
 			return err
+		}
+		if session.Hash != hash {
+			return errors.New("a session is stored under the hash of another secret")
 		}
 		user, err = userTable.Get(r, session.UserID)
 		return err
@@ -173,7 +164,7 @@ func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Ti
 		return
 	}
 	_ = d.store.Post(ctx, func(t storage.Txn) error {
-		_, err := sessionTable.Change(t, table.Key{string(session.Hash)}, func(have *sessionRecord) bool {
+		_, err := sessionTable.Change(t, table.Key{string(session.Hash[:])}, func(have *sessionRecord) bool {
 			if have.Seen >= now.Unix() {
 				return false // another request was quicker
 			}
@@ -218,10 +209,10 @@ func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms
 	if err := makeRoom(t, user, now, half); err != nil {
 		return Entry{}, err
 	}
-	secret := drawSession()
-	hash, _ := hashSession(secret.Reveal())
+	secret := credential.DrawPlain()
+	hash, _ := credential.HashPlain(secret.Reveal())
 	session := &sessionRecord{
-		Hash: hash[:], ID: newID("ses"), UserID: user.ID, Epoch: user.Epoch,
+		Hash: hash, ID: credential.NewID("ses"), UserID: user.ID, Epoch: user.Epoch,
 		Created: now.Unix(), Seen: now.Unix(),
 		Idle:     seconds(terms.Idle, defaultIdle),
 		Lifetime: seconds(terms.Lifetime, defaultLifetime),
@@ -257,20 +248,10 @@ func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
 	return nil
 }
 
-// renewSession gives the session of an account a new secret and returns it, after a proof or a
-// change from which a thief of the old secret must not profit. The session's id and all that is
-// bound to it stay. For an access token it only checks that the token is in force, and returns no
-// secret.
-func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
-	if err := whole(a); err != nil {
-		return "", err
-	}
-	entry, err := d.renewEntry(t, a, func(*sessionRecord) error { return nil })
-	return entry.Secret, err
-}
-
-// renewEntry is renewSession with a change of the session.
-func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
+// renewSession changes the session of an account and gives it a new secret, after a proof or a change
+// from which a thief of the old secret must not profit. The session's id and all that is bound to it
+// stay. For an access token it only checks that the token is in force, and returns no secret.
+func (d *Directory) renewSession(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
 	session, user, err := d.present(t, a)
 	if err != nil || !a.Session {
 		return Entry{}, err
@@ -307,7 +288,7 @@ func (d *Directory) present(r storage.Reader, a *Account) (*sessionRecord, *user
 		return nil, user, nil
 	}
 	session, err := findSession(r, a.UserID, a.Credential)
-	if err == nil && (session == nil || Hash(session.Hash) != a.secret || !session.inForce(user, d.store.Now())) {
+	if err == nil && (session == nil || session.Hash != a.secret || !session.inForce(user, d.store.Now())) {
 		err = loggedOut()
 	}
 	return session, user, err
@@ -318,9 +299,9 @@ func moveSession(t storage.Txn, session *sessionRecord, now time.Time) (Secret, 
 	if err := sessionTable.Put(t, session, nil); err != nil {
 		return "", err
 	}
-	secret := drawSession()
-	hash, _ := hashSession(secret.Reveal())
-	session.Hash, session.Seen = hash[:], now.Unix()
+	secret := credential.DrawPlain()
+	hash, _ := credential.HashPlain(secret.Reveal())
+	session.Hash, session.Seen = hash, now.Unix()
 	return secret, sessionTable.Put(t, nil, session)
 }
 
@@ -344,10 +325,7 @@ func (d Device) address() string {
 
 // seconds returns a duration in whole seconds, or the default if it is not above zero.
 func seconds(d, byDefault time.Duration) int64 {
-	if d <= 0 {
-		d = byDefault
-	}
-	return max(int64(d/time.Second), 1)
+	return max(int64(cmp.Or(max(d, 0), byDefault)/time.Second), 1)
 }
 
 // disabled is the answer to a disabled user whose proofs were right.

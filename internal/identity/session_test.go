@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -92,7 +95,7 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 	}
 	// A look at the records, since to come by the session would be to use it.
 	inForce := func(secret Secret) bool {
-		hash, _ := hashSession(secret.Reveal())
+		hash, _ := credential.HashPlain(secret.Reveal())
 		var s *sessionRecord
 		var user *userRecord
 		err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
@@ -277,4 +280,48 @@ func TestAStoreThatDoesNotAnswerIsNotALogOut(t *testing.T) {
 	_ = f.SignOut(t.Context(), "operator", "ann")
 	_, _, err := f.AuthenticateSession(t.Context(), entry.Secret.Reveal())
 	refusedAs(t, "a session", err, fault.StoreUnavailable)
+}
+
+// A damaged record neither ends the process nor authenticates a caller.
+func TestASessionWithoutItsHashIsDenied(t *testing.T) {
+	t.Parallel()
+	for what, damage := range map[string]func(record map[string]any){
+		"no hash":        func(record map[string]any) { delete(record, "hash") },
+		"an empty hash":  func(record map[string]any) { record["hash"] = "" },
+		"a short hash":   func(record map[string]any) { record["hash"] = "AAAA" },
+		"another's hash": func(record map[string]any) { record["hash"] = base64.StdEncoding.EncodeToString(make([]byte, 32)) },
+	} {
+		f := newPeople(t)
+		f.person(t, "ann")
+		entry := f.login(t, "ann")
+		hash, _ := credential.HashPlain(entry.Secret.Reveal())
+		key := storage.AppendKey(storage.Key(sessionTable.Name), string(hash[:]))
+		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
+			stored, err := txn.Get(key)
+			if err != nil {
+				return err
+			}
+			record := map[string]any{}
+			if err := json.Unmarshal(stored[1:], &record); err != nil {
+				return err
+			}
+			damage(record)
+			damaged, err := json.Marshal(record)
+			if err != nil {
+				return err
+			}
+			return txn.Set(key, append(stored[:1:1], damaged...), time.Time{})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		account, ok, err := f.AuthenticateSession(t.Context(), entry.Secret.Reveal())
+		if account != nil || ok || codeOf(err) != fault.StoreUnavailable {
+			t.Errorf("%s: %+v, %v, %v", what, account, ok, err)
+		}
+		err = f.Fresh(t.Context(), entry.Account)
+		if codeOf(err) != fault.NotLoggedIn && codeOf(err) != fault.StoreUnavailable {
+			t.Errorf("%s, read by its id: %v", what, err)
+		}
+	}
 }

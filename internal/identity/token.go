@@ -2,10 +2,10 @@ package identity
 
 import (
 	"context"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -26,19 +26,14 @@ func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secr
 
 // MintOwnToken is [Directory.MintToken] for the account's user. It needs a step-up.
 func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error) {
-	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error {
-		if _, _, err := d.own(t, a); err != nil {
-			return err
-		}
-		return d.fresh(t, a)
-	})
+	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error { return d.fresh(t, a) })
 }
 
 // mintToken makes a token, unless may fails. by has the actor and the address of the event.
 func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
-	secret := tokenForm.draw()
-	hash, _ := tokenForm.hash(secret.Reveal())
-	token := Token{ID: newID("tok"), Hint: tokenForm.hint(secret), Created: d.store.Now().Unix()}
+	secret := credential.AccessToken.Draw()
+	hash, _ := credential.AccessToken.Hash(secret.Reveal())
+	token := Token{ID: credential.NewID("tok"), Hint: credential.AccessToken.Hint(secret), Created: d.store.Now().Unix()}
 	_, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if err := may(t); err != nil {
 			return nil, err
@@ -46,7 +41,7 @@ func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName stri
 		if user.Disabled {
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
-		user.Token, user.TokenHash = &token, hash[:]
+		user.Token, user.TokenHash = &token, hash
 		return &audit.Event{Actor: by.Actor, Action: "token.mint", User: user.ID, Detail: token.ID, Address: by.Address}, nil
 	})
 	return secret, err
@@ -59,7 +54,7 @@ func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) err
 			return nil, nil
 		}
 		event := &audit.Event{Actor: actor, Action: "token.revoke", User: user.ID, Detail: user.Token.ID}
-		user.Token, user.TokenHash = nil, nil
+		user.Token, user.TokenHash = nil, credential.Hash{}
 		return event, nil
 	})
 	return err
@@ -69,18 +64,18 @@ func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) err
 // for text that is no token, for unknown, replaced and revoked tokens, and for those of disabled
 // users. It reads only memory.
 func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
-	hash, ok := tokenForm.hash(token)
+	hash, ok := credential.AccessToken.Hash(token)
 	if !ok {
 		return nil, false
 	}
-	return d.tokens.find(hash, d.store.Now)
+	return d.tokens.Find(hash, d.store.Now)
 }
 
 // inForce returns the hash of the user's token, if it is in force.
-func (u *userRecord) inForce() map[Hash]credential[Account] {
+func (u *userRecord) inForce() credential.Entries[Account] {
 	if u.Disabled || u.Token == nil {
 		return nil
 	}
 	account := &Account{UserID: u.ID, UserName: u.Name, Credential: u.Token.ID}
-	return map[Hash]credential[Account]{Hash(u.TokenHash): {account, time.Time{}}}
+	return credential.Entries[Account]{u.TokenHash: {Holder: account}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -117,12 +118,12 @@ func TestKeysAndTokensDoNotStandInForEachOther(t *testing.T) {
 	f.admitted(t, "a key as an access token", key, false)
 
 	// Nor when the form is taken off: the tables themselves are apart.
-	keyHash, _ := keyForm.hash(key)
-	tokenHash, _ := tokenForm.hash(token)
-	if _, ok := f.keys.find(tokenHash, f.clock.Now); ok {
+	keyHash, _ := credential.APIKey.Hash(key)
+	tokenHash, _ := credential.AccessToken.Hash(token)
+	if _, ok := f.keys.Find(tokenHash, f.clock.Now); ok {
 		t.Error("a token's hash stands among the keys")
 	}
-	if _, ok := f.tokens.find(keyHash, f.clock.Now); ok {
+	if _, ok := f.tokens.Find(keyHash, f.clock.Now); ok {
 		t.Error("a key's hash stands among the tokens")
 	}
 	if n := f.Count(); n != 2 {
@@ -181,7 +182,7 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 	refused := errors.New("refused")
 	for _, outcome := range []error{nil, refused} {
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-			user, err := FindUser(txn, "Ann")
+			user, err := findUser(txn, "Ann")
 			if err != nil {
 				return err
 			}

@@ -1,29 +1,34 @@
-package identity
+// Package credential has the secrets by which callers are recognised: how they are drawn, which form
+// each class has, how they are hashed, and the [Table] in memory of those that are in force. A [Secret]
+// is one in clear, a [Hash] is what is stored. The package knows no users and no store.
+package credential
 
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
+	"errors"
 	"hash/crc32"
 	"strings"
 )
 
-// form is the form of a class of credentials: its prefix, 43 base62 digits drawn
+// Form is the form of a class of credentials: its prefix, 43 base62 digits drawn
 // at random (256 bit), and 6 base62 digits of the CRC-32 (IEEE) of all before
 // them. The checksum lets junk be refused before any look-up, and lets scanners
 // of source code tell a leaked credential from a word that looks like one. The
 // prefix keeps the classes apart: no word has the form of two.
-type form string
+type Form string
 
 // The classes of credentials that people keep in files.
 const (
-	keyForm   form = "sk-"   // API keys
-	tokenForm form = "mgat_" // access tokens
+	APIKey      Form = "sk-"
+	AccessToken Form = "mgat_"
 )
 
 const (
 	randomDigits = 43
 	sumDigits    = 6
-	longest      = len(tokenForm) + randomDigits + sumDigits
+	longest      = len(AccessToken) + randomDigits + sumDigits
 )
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -48,17 +53,34 @@ func (s Secret) Reveal() string { return string(s) }
 // fast hash is enough because what is hashed has 256 random bits.
 type Hash [sha256.Size]byte
 
-// draw draws a new credential.
-func (f form) draw() Secret {
+// MarshalText implements encoding.TextMarshaler: base64, as JSON has it for bytes.
+func (h Hash) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, h[:]), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. It refuses a text of another length.
+func (h *Hash) UnmarshalText(text []byte) error {
+	decoded, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil || len(decoded) != len(h) {
+		return errHash
+	}
+	*h = Hash(decoded)
+	return nil
+}
+
+var errHash = errors.New("a stored hash is not the base64 of 32 bytes")
+
+// Draw draws a new credential.
+func (f Form) Draw() Secret {
 	secret := make([]byte, 0, longest)
 	secret = append(secret, f...)
 	secret = appendRandom62(secret, randomDigits)
 	return Secret(appendSum62(secret, crc32.ChecksumIEEE(secret)))
 }
 
-// hash checks the form of a credential and returns its hash. One of another prefix, length,
+// Hash checks the form of a credential and returns its hash. One of another prefix, length,
 // alphabet or checksum is refused without a look-up.
-func (f form) hash(secret string) (Hash, bool) {
+func (f Form) Hash(secret string) (Hash, bool) {
 	if len(secret) != len(f)+randomDigits+sumDigits || secret[:len(f)] != string(f) {
 		return Hash{}, false
 	}
@@ -77,9 +99,9 @@ func (f form) hash(secret string) (Hash, bool) {
 	return sha256.Sum256(buf[:n]), true
 }
 
-// hint returns the prefix, the next four characters and the last four, by which a person
+// Hint returns the prefix, the next four characters and the last four, by which a person
 // recognises a credential.
-func (f form) hint(secret Secret) string {
+func (f Form) Hint(secret Secret) string {
 	text := secret.Reveal()
 	return text[:len(f)+4] + "…" + text[len(text)-4:]
 }
@@ -113,55 +135,21 @@ func appendRandom62(dst []byte, n int) []byte {
 	return dst
 }
 
-// newID returns a record's id: the word for its kind, "_" and 16 random base62
+// NewID returns a record's id: the word for its kind, "_" and 16 random base62
 // digits (95 bit).
-func newID(kind string) string {
+func NewID(kind string) string {
 	return string(appendRandom62([]byte(kind+"_"), 16))
 }
 
-// One-time codes are what a person reads to another or copies out of a log: 20
-// digits of Crockford's base 32 (100 bit), in groups. They are stored as a hash;
-// a fast one is enough for so many random bits.
-const (
-	oneTimeDigits = 20
-	oneTimeGroup  = 5
-)
+// DrawPlain draws a secret of 43 base62 digits (256 bit) that only programs keep: it has neither a
+// prefix nor a checksum.
+func DrawPlain() Secret { return Secret(appendRandom62(nil, randomDigits)) }
 
-// crockford is Crockford's base 32, which has no letter that could be taken for another.
-const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-// drawCrockford draws a code of random digits, in groups with dashes between them.
-func drawCrockford(digits, group int) Secret {
-	draw := make([]byte, digits)
-	_, _ = rand.Read(draw) // never fails: it ends the process instead
-	code := make([]byte, 0, digits+digits/group)
-	for i, b := range draw {
-		if i > 0 && i%group == 0 {
-			code = append(code, '-')
-		}
-		code = append(code, crockford[b%32]) // 256 is a multiple of 32
-	}
-	return Secret(code)
-}
-
-// readCrockford returns the digits of a code as a person types it, or false for a text that cannot be
-// one. It ignores case, spaces and dashes, and takes O for 0 and I and L for 1.
-func readCrockford(text string, digits int) (string, bool) {
-	if len(text) > 4*digits {
-		return "", false
-	}
-	code := strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(text))
-	return code, len(code) == digits && strings.Trim(code, crockford) == ""
-}
-
-// drawCode draws a new one-time code: XXXXX-XXXXX-XXXXX-XXXXX.
-func drawCode() Secret { return drawCrockford(oneTimeDigits, oneTimeGroup) }
-
-// hashCode returns the hash of a one-time code of a purpose, or false for a text that cannot be one.
-func hashCode(purpose, text string) (Hash, bool) {
-	digits, ok := readCrockford(text, oneTimeDigits)
-	if !ok {
+// HashPlain returns the hash of a secret of [DrawPlain]. Text that cannot be one is refused without
+// a look-up.
+func HashPlain(secret string) (Hash, bool) {
+	if len(secret) != randomDigits || strings.Trim(secret, base62) != "" {
 		return Hash{}, false
 	}
-	return sha256.Sum256([]byte(purpose + ":" + digits)), true
+	return sha256.Sum256([]byte(secret)), true
 }

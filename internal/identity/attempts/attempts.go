@@ -1,0 +1,121 @@
+// Package attempts counts in the store how often a secret is tried, before it is checked, so that the
+// bounds hold over parallel requests and restarts. A [Limit] bounds attempts in a period, right or
+// wrong. A [Guard] bounds failures in a row. Subjects are what the caller names: a user, a name, an
+// address.
+package attempts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+// The tables of this package.
+var (
+	attemptTable = table.Table[attemptRecord]{
+		Name:    "attempts",
+		Key:     func(a *attemptRecord) table.Key { return table.Key{a.What, a.Subject} },
+		Expires: func(a *attemptRecord) time.Time { return time.UnixMilli(a.Expires) },
+	}
+
+	failureTable = table.Table[failureRecord]{Name: "failures", Key: func(f *failureRecord) table.Key { return table.Key{f.What, f.UserID} }}
+)
+
+// Unknown is the actor of the event of an attempt that does not prove who makes it.
+const Unknown = "unknown"
+
+// Limit is how often something may be tried: at most so many times in any period of that length.
+type Limit struct {
+	What string // names the counter in the store
+	Most int
+	Per  time.Duration
+}
+
+// Attempt is an attempt that a limit counts for a subject.
+type Attempt struct {
+	Limit
+	Subject string
+}
+
+// attemptRecord is the attempts of one subject that one limit counts.
+type attemptRecord struct {
+	What    string  `json:"what"`
+	Subject string  `json:"subject"` // a hash, because an anonymous caller may choose the text
+	Times   []int64 `json:"times"`   // of the attempts that still count, in Unix milliseconds, oldest first
+	Expires int64   `json:"expires"` // when none of them counts any more, in Unix milliseconds
+}
+
+func (a Attempt) hash() string {
+	sum := sha256.Sum256([]byte(a.Subject))
+	return hex.EncodeToString(sum[:16])
+}
+
+// admit returns the attempts that count. If one more is too many, it fails with TOO_MANY_ATTEMPTS,
+// which says when the next may be made. It writes nothing, so that a refusal does not prolong the
+// wait.
+func (a Attempt) admit(r storage.Reader, now time.Time) (*attemptRecord, error) {
+	have, err := attemptTable.GetOrZero(r, a.What, a.hash())
+	if err != nil {
+		return nil, err
+	}
+	forgotten := now.Add(-a.Per).UnixMilli()
+	have.Times = slices.DeleteFunc(have.Times, func(at int64) bool { return at <= forgotten })
+	if len(have.Times) < a.Most {
+		return have, nil
+	}
+	// One more may be made when the oldest of the last Most attempts does not count any more.
+	next := time.UnixMilli(have.Times[len(have.Times)-a.Most]).Add(a.Per)
+	return nil, tooMany(next.Sub(now), "too many attempts: at most %d are allowed in %s", a.Most, InWords(a.Per))
+}
+
+// Forgive forgets the attempts that were counted.
+func (a Attempt) Forgive(t storage.Txn) error { return attemptTable.Delete(t, a.What, a.hash()) }
+
+// Count counts an attempt by all of its limits, or by none if one of them refuses it with
+// TOO_MANY_ATTEMPTS, so that a refusal does not prolong another wait.
+func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
+	records := make([]*attemptRecord, len(attempts))
+	for i, a := range attempts {
+		var err error
+		if records[i], err = a.admit(t, now); err != nil {
+			return err
+		}
+	}
+	for i, a := range attempts {
+		have := records[i]
+		have.What, have.Subject = a.What, a.hash()
+		have.Times = append(have.Times, now.UnixMilli())
+		have.Expires = now.Add(a.Per + time.Second).UnixMilli()
+		if err := attemptTable.Put(t, nil, have); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tooMany returns TOO_MANY_ATTEMPTS with the wait in whole seconds, rounded up.
+func tooMany(wait time.Duration, format string, args ...any) *fault.Fault {
+	wait = (wait + time.Second - 1).Truncate(time.Second)
+	return fault.New(fault.TooManyAttempts, format, args...).After(wait)
+}
+
+// InWords writes a duration for a person: "15 minutes", "a minute".
+func InWords(d time.Duration) string {
+	switch {
+	case d == time.Hour:
+		return "an hour"
+	case d == time.Minute:
+		return "a minute"
+	case d%time.Hour == 0:
+		return strconv.FormatInt(int64(d/time.Hour), 10) + " hours"
+	case d%time.Minute == 0:
+		return strconv.FormatInt(int64(d/time.Minute), 10) + " minutes"
+	}
+	return d.String()
+}

@@ -1,0 +1,51 @@
+package attempts
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Guard bounds failures in a row. After every few of them there is a wait. After very many, every
+// attempt is refused until an operator forgives them.
+type Guard struct {
+	What  string // names the counter in the store
+	Pause int    // failures before each wait
+	Wait  time.Duration
+	Block int // failures after which every attempt is refused
+}
+
+// failureRecord is the failures of a user that one guard has counted.
+type failureRecord struct {
+	What     string `json:"what"`
+	UserID   string `json:"user_id"`
+	Failures int    `json:"failures"`        // in a row
+	Until    int64  `json:"until,omitempty"` // end of the wait, Unix milliseconds
+}
+
+// Take counts an attempt of a user as a failure before it is known whether it is one, or refuses it
+// with TOO_MANY_ATTEMPTS. The transaction is committed before the secret is checked.
+func (g Guard) Take(t storage.Txn, now time.Time, userID string) error {
+	have, err := failureTable.GetOrZero(t, g.What, userID)
+	if err != nil {
+		return err
+	}
+	have.What, have.UserID = g.What, userID
+	if have.Failures >= g.Block {
+		return fault.New(fault.TooManyAttempts, "%d attempts in a row have failed; ask an operator to reset it", have.Failures)
+	}
+	if wait := time.UnixMilli(have.Until).Sub(now); wait > 0 {
+		return tooMany(wait, "too many attempts have failed: after %d there is a pause of %s", g.Pause, InWords(g.Wait))
+	}
+	have.Failures++
+	if have.Until = 0; have.Failures%g.Pause == 0 {
+		have.Until = now.Add(g.Wait).UnixMilli()
+	}
+	return failureTable.Put(t, nil, have)
+}
+
+// Forgive forgets the failures of a user, after a success or by an operator.
+func (g Guard) Forgive(t storage.Txn, userID string) error {
+	return failureTable.Delete(t, g.What, userID)
+}
