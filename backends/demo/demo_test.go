@@ -47,8 +47,8 @@ func (c *clock) Submit(ctx context.Context, job backends.Job) (backends.Ref, err
 	return ref, err
 }
 
-// Turn implements backendstest.Stages by moving the clock.
-func (c *clock) Turn(state backends.State) {
+// SetState implements backendstest.StateSetter by moving the clock.
+func (c *clock) SetState(state backends.State) {
 	switch state {
 	case backends.Running:
 		c.at = c.at.Add(2 * time.Second)
@@ -73,7 +73,7 @@ func TestJobsWalkToTheirEnd(t *testing.T) {
 		job := video("a fox")
 		job.Kind = kind
 		c := provisioned(t)
-		backendstest.Walk(t, c, c, job)
+		backendstest.CheckLifecycle(t, c, c, job)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestWordsRehearseABadDay(t *testing.T) {
 		c := provisioned(t)
 		ref, err := c.Submit(t.Context(), video(prompt))
 		if want.submit != "" {
-			if e := backendstest.SoundError(t, err, ""); e == nil || e.Kind != want.submit {
+			if e := backendstest.CheckError(t, err, ""); e == nil || e.Kind != want.submit {
 				t.Errorf("%q: %v, want %s", prompt, err, want.submit)
 			}
 			continue
@@ -229,7 +229,7 @@ func TestWordsRehearseABadDay(t *testing.T) {
 			if err != nil || status.State != state {
 				t.Errorf("%q after %s: %+v, %v, want %s", prompt, at, status, err, state)
 			}
-			backendstest.Sound(t, status, "")
+			backendstest.CheckStatus(t, status, "")
 			if status.Failure != nil && status.Failure.Reason != want.reason {
 				t.Errorf("%q: %+v", prompt, status.Failure)
 			}

@@ -46,7 +46,7 @@ func TestEveryStatusMeansWhatItMeansForItsAct(t *testing.T) {
 	for status, kinds := range rows {
 		for i, act := range acts {
 			e := c.Judge(act, wire.Answer{Status: status}, wire.Explanation{})
-			backendstest.SoundError(t, e, secret)
+			backendstest.CheckError(t, e, secret)
 			if e.Kind != kinds[i] {
 				t.Errorf("%d of act %d is %s, want %s", status, act, e.Kind, kinds[i])
 			}
@@ -318,7 +318,7 @@ func TestACallIsBoundedAndGoesToNoProxy(t *testing.T) {
 func TestARequestThatCannotBeMadeIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := client(t, "https://x.example").Do(t.Context(), wire.Call{URL: "http://x.example/\x00" + secret})
-	if e := backendstest.SoundError(t, err, secret); e == nil || e.Kind != backends.Refused {
+	if e := backendstest.CheckError(t, err, secret); e == nil || e.Kind != backends.Refused {
 		t.Errorf("got %v", err)
 	}
 }
