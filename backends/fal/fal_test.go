@@ -229,7 +229,7 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAReferenceAreHeldAgainstTheBase(t *testing.T) {
+func TestURLsOfAReferenceMustBeBelowTheBase(t *testing.T) {
 	t.Parallel()
 	f := provisioned(t, "https://queue.example")
 	for name, links := range map[string]map[string]string{

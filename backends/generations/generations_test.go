@@ -199,7 +199,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestFieldsGoOnAsTheyWereWritten(t *testing.T) {
+func TestFieldsArePassedOnUnchanged(t *testing.T) {
 	t.Parallel()
 	seed := int64(0)
 	for name, row := range map[string]struct {
@@ -271,7 +271,7 @@ func TestFieldsGoOnAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestRefusalsNameTheFieldAsItsCallerWroteIt(t *testing.T) {
+func TestRefusalsNameTheCallersField(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(new(mockService))
 	t.Cleanup(server.Close)
@@ -283,7 +283,7 @@ func TestRefusalsNameTheFieldAsItsCallerWroteIt(t *testing.T) {
 	}
 }
 
-func TestErrorsThatComeWith200(t *testing.T) {
+func TestErrorsWithStatus200(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]struct {
 		submit, poll backends.Kind
@@ -310,7 +310,7 @@ func TestErrorsThatComeWith200(t *testing.T) {
 	}
 }
 
-func TestEveryWordIsKnown(t *testing.T) {
+func TestEveryStatusWordIsKnown(t *testing.T) {
 	t.Parallel()
 	g := provisioned(t, "https://x.example")
 	for word, want := range map[string]backends.State{
@@ -326,7 +326,7 @@ func TestEveryWordIsKnown(t *testing.T) {
 	}
 }
 
-func TestAResultThatNeedsTheKeyHasNoAddress(t *testing.T) {
+func TestAResultThatNeedsTheKeyHasNoURL(t *testing.T) {
 	t.Parallel()
 	d := &mockService{shape: video}
 	server := httptest.NewServer(d)
@@ -343,7 +343,7 @@ func TestAResultThatNeedsTheKeyHasNoAddress(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsNotNeededForOtherAddresses(t *testing.T) {
+func TestTheKeyIsNotNeededForOtherURLs(t *testing.T) {
 	t.Parallel()
 	for link, want := range map[string]bool{
 		"https://gate.example/v1/videos/x/content":       true,

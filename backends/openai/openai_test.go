@@ -163,7 +163,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestJobsAreSaidInTheWordsOfTheAPI(t *testing.T) {
+func TestJobsAreTranslated(t *testing.T) {
 	t.Parallel()
 	o := provisioned(t, "https://render.example/")
 	o.Models = map[string]string{"video-cheap": "wan-2.2-fast"}
@@ -250,7 +250,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestRefusalsNameOurFieldAndReason(t *testing.T) {
+func TestRefusalsNameTheGatewaysFieldAndReason(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		change func(*backends.Job)

@@ -274,7 +274,7 @@ func TestRefusalsNameTheFieldAndHideTheAccount(t *testing.T) {
 	}
 }
 
-func TestADuplicateWithoutItsTaskIsInDoubt(t *testing.T) {
+func TestADuplicateWithoutItsTaskIsDoubtful(t *testing.T) {
 	t.Parallel()
 	d := newMockService()
 	d.bare = true
@@ -300,7 +300,7 @@ func TestADuplicateWithoutItsTaskIsInDoubt(t *testing.T) {
 	}
 }
 
-func TestReasonsAreHandedOn(t *testing.T) {
+func TestReasonsArePassedOn(t *testing.T) {
 	t.Parallel()
 	p := provisioned(t, "https://x.example")
 	for _, row := range []struct {
@@ -406,7 +406,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestACancellationThatIsUnderWayIsNone(t *testing.T) {
+func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]backends.Kind{
 		`{"task_id":"x","status":"in_progress"}`: backends.Doubtful,

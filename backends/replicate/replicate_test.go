@@ -344,7 +344,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestACancellationThatIsUnderWayIsNone(t *testing.T) {
+func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]backends.Kind{
 		`{"id":"x","status":"processing"}`: backends.Doubtful,

@@ -153,9 +153,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestTheSignatureIsTencents holds the signature against the one that Tencent's
-// documentation of it computes, for a call of another service.
-func TestTheSignatureIsTencents(t *testing.T) {
+// TestTheSignatureMatchesTencentsExample compares the signature with the example of
+// Tencent's documentation, which is a call of another service.
+func TestTheSignatureMatchesTencentsExample(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"Limit": 1, "Filters": [{"Values": ["\u672a\u547d\u540d"], "Name": "instance-name"}]}`)
 	got := authorization("cvm", "cvm.tencentcloudapi.com", body,
@@ -167,7 +167,7 @@ func TestTheSignatureIsTencents(t *testing.T) {
 	}
 }
 
-func TestEveryFieldHasItsTwin(t *testing.T) {
+func TestEveryFieldIsTranslated(t *testing.T) {
 	t.Parallel()
 	seed := int64(-7)
 	full := backends.Job{
@@ -262,7 +262,7 @@ func TestEveryModelNameIsKnown(t *testing.T) {
 	}
 }
 
-func TestCodesMeanWhatTheirBeginningMeans(t *testing.T) {
+func TestErrorCodesAreFoundByPrefix(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {
 		submit, poll backends.Kind
@@ -347,7 +347,7 @@ func TestFinishIsNotSuccess(t *testing.T) {
 	}
 }
 
-func TestADuplicateThatIsNotListedStaysInDoubt(t *testing.T) {
+func TestADuplicateThatIsNotListedIsDoubtful(t *testing.T) {
 	t.Parallel()
 	d := newMockService()
 	d.blind = true
