@@ -318,10 +318,10 @@ func TestMissingFilesAreNotFetched(t *testing.T) {
 func TestRememberedJobsAreLimited(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	for i := range maxNoted + 1 {
+	for i := range maxRemembered + 1 {
 		c.first(c.putOff, string(rune(i)))
 	}
-	if len(c.putOff) > maxNoted {
+	if len(c.putOff) > maxRemembered {
 		t.Errorf("%d are noted", len(c.putOff))
 	}
 }
