@@ -32,9 +32,9 @@ import (
 // after a poll reports success, the result is fetched. Cleanup must therefore
 // only release idle resources, and later calls must still work.
 type Backend interface {
-	// Submit submits a job, once: it never sends a second submission, whatever
-	// the outcome of the first. The [Kind] of its error says what became of the
-	// job. An error that is not an [Error] is [Doubtful].
+	// Submit submits a job. It sends at most one submission, whatever its
+	// outcome. The [Kind] of its error says whether there may be a job. An
+	// error that is not an [Error] is [Doubtful].
 	Submit(ctx context.Context, job Job) (Ref, error)
 
 	// Poll returns the state of a job. After an error the state is unchanged.
@@ -67,8 +67,7 @@ type Content struct {
 	Size int64  // in bytes; -1 if unknown
 }
 
-// Reconciler is a backend that can find out what became of a [Doubtful]
-// submission.
+// Reconciler is a backend that can find the outcome of a [Doubtful] submission.
 type Reconciler interface {
 	// Reconcile returns the job with the token of this one. [Gone] means that
 	// there is certainly no such job, so the task may fail at once; after any
@@ -131,8 +130,8 @@ type Ref struct {
 	// unchanged: a new credential is never sent to an old address.
 	Account string `json:"account,omitempty"`
 
-	// Links are URLs that the service returned for this job, by names of the
-	// adapter. They lie below Base.
+	// Links are URLs that the service returned for this job, by names that the
+	// adapter chooses. They lie below Base.
 	Links map[string]string `json:"links,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-func TestATokenIsOneForATaskAndTellsNothingOfIt(t *testing.T) {
+func TestATokenIsFixedForATaskAndHidesItsID(t *testing.T) {
 	t.Parallel()
 	one := backends.Token("task_abc")
 	if one != backends.Token("task_abc") || one == backends.Token("task_abd") {
@@ -28,7 +28,7 @@ func TestATokenIsOneForATaskAndTellsNothingOfIt(t *testing.T) {
 	}
 }
 
-func TestIDsAreKnownByTheirForm(t *testing.T) {
+func TestInvalidIDsAreRejected(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"task_1": true, "a/b?c=d": true, "~": true, strings.Repeat("x", 255): true,
@@ -40,7 +40,7 @@ func TestIDsAreKnownByTheirForm(t *testing.T) {
 	}
 }
 
-func TestTextsAreOfOneLineAndBounded(t *testing.T) {
+func TestTextsAreOneLineAndBounded(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                              "",
@@ -61,7 +61,8 @@ func TestTextsAreOfOneLineAndBounded(t *testing.T) {
 	}
 }
 
-// FuzzText gives any text of a service: what is kept is always fit to be shown.
+// FuzzText checks that Text returns a valid text of bounded length for any
+// input.
 func FuzzText(f *testing.F) {
 	for _, text := range []string{"", "x\n", "\xff", strings.Repeat("é", 2000), "\u202e\x00"} {
 		f.Add(text)
@@ -77,7 +78,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-func TestWordsAreFoundInAnyCase(t *testing.T) {
+func TestStatusWordsIgnoreCase(t *testing.T) {
 	t.Parallel()
 	words := backends.Words{"queued": backends.Queued, "done": backends.Succeeded}
 	for word, want := range map[string]backends.State{
@@ -89,7 +90,7 @@ func TestWordsAreFoundInAnyCase(t *testing.T) {
 	}
 }
 
-func TestFailuresTellCallersWhatConcernsThem(t *testing.T) {
+func TestFailureMessagesHideTheOperatorsAccount(t *testing.T) {
 	t.Parallel()
 	const words = "account 4711 is out of money"
 	for reason, told := range map[backends.Reason]bool{
@@ -177,7 +178,7 @@ func TestDurationsHaveNoMoreDigitsThanTheyNeed(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheFieldAsTheCallerWroteIt(t *testing.T) {
+func TestErrorsNameTheCallersField(t *testing.T) {
 	t.Parallel()
 	for param, want := range map[string]string{
 		"output.duration": "duration", "output.count": "n", "output.width": "width", "output.resolution": "width",
@@ -196,7 +197,7 @@ func TestErrorsNameTheFieldAsTheCallerWroteIt(t *testing.T) {
 	}
 }
 
-func TestAnErrorWithoutAKindIsInDoubt(t *testing.T) {
+func TestAnErrorWithoutAKindIsDoubtful(t *testing.T) {
 	t.Parallel()
 	if got := backends.KindOf(errors.New("x")); got != backends.Doubtful {
 		t.Errorf("got %s", got)

@@ -11,15 +11,17 @@ type Kind string
 
 // The kinds.
 const (
-	// Refused: the service has certainly not done it and will not. There is no
-	// job after a refused submission.
+	// Refused: the service has certainly not performed the request and will
+	// not. There is no job after a refused submission.
 	Refused Kind = "refused"
 
-	// Busy: the service has certainly not done it now, and may do it later. The
-	// same request may be sent again, after RetryAfter if that is set.
+	// Busy: the service has certainly not performed the request and may do so
+	// later. The same request may be sent again, after RetryAfter if that is
+	// set.
 	Busy Kind = "busy"
 
-	// Doubtful: it may have been done. Such a submission is not sent again.
+	// Doubtful: the service may have performed the request. A Doubtful
+	// submission is not sent again.
 	Doubtful Kind = "doubtful"
 
 	// Gone: the service does not know the job.
@@ -49,8 +51,8 @@ type Error struct {
 	Status int
 	Code   string
 
-	// Detail is for an operator who looks for a fault: the service's own words,
-	// which may repeat the caller's, without secrets.
+	// Detail is the service's own text for the operator, without secrets. It
+	// may repeat parts of the caller's request.
 	Detail string
 }
 

@@ -37,7 +37,7 @@ func (words Words) State(word string) State {
 type Status struct {
 	State State
 
-	// Word is the service's own status word, as [Text] returns it.
+	// Word is the service's status word, as [Text] returns it.
 	Word string
 
 	// Progress is a percentage, 0 to 100; 0 if the service does not report it.
@@ -110,11 +110,11 @@ type Failure struct {
 }
 
 // reasons maps each reason to the default message for the caller, and to
-// whether the caller sees the service's own words. Words about the operator's
-// account are not for the caller.
+// whether the caller also sees the service's own text. Texts about the
+// operator's account are not shown to callers.
 var reasons = map[Reason]struct {
 	message string
-	told    bool
+	shown   bool
 }{
 	ContentRejected: {"the generation service refused the content", true},
 	InvalidInput:    {"the generation service cannot use this input", true},
@@ -125,17 +125,17 @@ var reasons = map[Reason]struct {
 	UpstreamError:   {"the generation service failed", false},
 }
 
-// Fail returns the failure for a reason with the service's own code and words.
+// Fail returns the failure for a reason with the service's own code and text.
 // An unknown reason becomes UpstreamError. The message contains no internal
 // addresses.
-func Fail(reason Reason, code, words string) *Failure {
+func Fail(reason Reason, code, text string) *Failure {
 	row, known := reasons[reason]
 	if !known {
 		reason, row = UpstreamError, reasons[UpstreamError]
 	}
-	f := &Failure{Reason: reason, Message: row.message, Detail: Text(strings.TrimSpace(code + " " + words))}
-	if told := RedactAddresses(Text(words)); row.told && told != "" {
-		f.Message = told
+	f := &Failure{Reason: reason, Message: row.message, Detail: Text(strings.TrimSpace(code + " " + text))}
+	if shown := RedactAddresses(Text(text)); row.shown && shown != "" {
+		f.Message = shown
 	}
 	return f
 }
@@ -146,7 +146,7 @@ const MaxText = 1 << 10
 // Text returns a service's text as valid UTF-8 on one line, without control
 // characters, at most [MaxText] bytes long.
 func Text(s string) string {
-	// What is far too long is cut before it is looked at.
+	// Long texts are cut first, so that the rest of the work is bounded.
 	if len(s) > 4*MaxText {
 		s = s[:4*MaxText]
 	}

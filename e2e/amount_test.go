@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// nano is an amount of money in nano-units, read and added up here by
-// arithmetic that is not the gateway's.
+// nano is an amount of money in nano-units. Its parsing and arithmetic do not
+// use the gateway's code.
 type nano int64
 
 const unit nano = 1e9
 
-// parseNano reads a decimal string such as 9.90.
+// parseNano parses a decimal string such as 9.90.
 func parseNano(text string) (nano, error) {
 	exact, ok := new(big.Rat).SetString(text)
 	if !ok || strings.ContainsAny(text, "eE/") {
@@ -41,7 +41,7 @@ func (n *nano) UnmarshalJSON(text []byte) error {
 // String returns all nine decimal places.
 func (n nano) String() string { return big.NewRat(int64(n), int64(unit)).FloatString(9) }
 
-// tokens are the kinds of tokens that a price tells apart.
+// tokens are the kinds of tokens with a price of their own.
 type tokens struct {
 	Input        int64 `json:"input"`
 	Output       int64 `json:"output"`
@@ -51,7 +51,7 @@ type tokens struct {
 	Reasoning    int64 `json:"reasoning"`
 }
 
-// all is the sum of all kinds.
+// all returns the sum of all kinds.
 func (t tokens) all() int64 {
 	return t.Input + t.Output + t.CacheRead + t.CacheWrite5m + t.CacheWrite1h + t.Reasoning
 }
@@ -63,30 +63,30 @@ func (t tokens) plus(u tokens) tokens {
 	}
 }
 
-// price is what a model costs, as decimal strings: of a million tokens of each
+// price is the price of a model in decimal strings: of a million tokens of each
 // kind, and of one request.
 type price struct {
 	Input, Output, CacheRead, CacheWrite, CacheWrite1h, Reasoning, Request string
 }
 
-// Bounds of the models of these tests.
+// Limits of the models of these tests.
 const (
 	contextTokens   = 200_000
 	maxOutputTokens = 8192
 )
 
-// prices are those of the models of these tests. Of m-2 a token costs less than
-// a nano-unit, so that each call is rounded.
+// prices are the prices of the models. A token of m-2 costs less than a
+// nano-unit, so that each call is rounded.
 var prices = map[string]price{
 	"m-1": {"3.00", "15.00", "0.30", "3.75", "6.00", "15.00", "0"},
 	"m-2": {"0.000037", "0.00011", "0.0000041", "0.000053", "0.000071", "0.0003", "0.000001003"},
 }
 
-// onDisconnect is what becomes of calls of these models whose clients leave, where
-// it is not the default: m-1 has a price of reasoning, so that its calls run on.
+// onDisconnect is the setting of a model for calls whose clients disconnect, if
+// it is not the default. m-1 has a price of reasoning, so its calls continue.
 var onDisconnect = map[string]string{"m-2": "on_disconnect cancel"}
 
-// lines are those of a Caddyfile.
+// lines returns the price as lines of a Caddyfile.
 func (p price) lines(model string) string {
 	return fmt.Sprintf(`
 		price %s {
@@ -104,7 +104,7 @@ func (p price) lines(model string) string {
 `, model, p.Input, p.Output, p.CacheRead, p.CacheWrite, p.CacheWrite1h, p.Reasoning, p.Request, contextTokens, maxOutputTokens, onDisconnect[model])
 }
 
-// of is what tokens and their request cost together: the exact sum, rounded up.
+// of returns the price of tokens and their request: the exact sum, rounded up.
 func (p price) of(t tokens) nano {
 	million := big.NewInt(1_000_000)
 	sum := new(big.Int)
@@ -124,7 +124,7 @@ func (p price) of(t tokens) nano {
 	return nano(sum.Int64()) + must(parseNano(p.Request))
 }
 
-// must is for what the tests themselves have written.
+// must panics on an error in data that the tests themselves have written.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -132,7 +132,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func TestTheTestsOwnArithmeticIsRight(t *testing.T) {
+func TestPriceArithmetic(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]nano{"9.90": 9_900_000_000, "-0.000000001": -1, "0.00": 0, "100": 100 * unit} {
 		if got, err := parseNano(text); got != want || err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 )
 
-// demonstration is the site that answers by itself, like a model would.
+// demonstration is a site whose calls are answered by the demo handler.
 var demonstration = site{
 	Messages:    "modelgate_demo {\npace 1ms\n}",
 	Completions: "modelgate_demo {\npace 1ms\n}",
 }
 
-// anthropicClient returns the vendor's SDK as a program uses it that got this
-// gateway's address and key. It does not try again unless an option says so.
+// anthropicClient returns the vendor's SDK, configured with the gateway's
+// address and key. It does not retry unless an option says so.
 func (g *gateway) anthropicClient(options ...option.RequestOption) anthropic.Client {
 	return anthropic.NewClient(append([]option.RequestOption{
 		option.WithoutEnvironmentDefaults(), option.WithBaseURL(g.url("/")), option.WithHTTPClient(g.client()),
@@ -186,8 +186,8 @@ func TestTheAnthropicSDKReadsEveryRefusal(t *testing.T) {
 	}
 }
 
-// checkAnthropicError wants the SDK's own error, with the kind in the body and
-// the id of the request in its place.
+// checkAnthropicError checks for the SDK's own error with its type and request
+// id.
 func checkAnthropicError(t *testing.T, err error, status int, kind string) {
 	t.Helper()
 	var refused *anthropic.Error
@@ -199,7 +199,7 @@ func checkAnthropicError(t *testing.T, err error, status int, kind string) {
 	}
 }
 
-func TestTheAnthropicSDKHearsWhenAStreamFails(t *testing.T) {
+func TestTheAnthropicSDKReportsAFailedStream(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	for _, word := range []string{"demo:error", "demo:break"} {
@@ -217,11 +217,11 @@ func TestTheAnthropicSDKHearsWhenAStreamFails(t *testing.T) {
 	}
 }
 
-func TestTheAnthropicSDKTriesAgainWhenTheBackendSays(t *testing.T) {
+func TestTheAnthropicSDKRetriesAfterRetryAfter(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, inTurn(
-		answers(429, `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`, "Retry-After", "1"),
-		answers(200, messageJSON),
+	b := newBackend(t, inSequence(
+		respond(429, `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`, "Retry-After", "1"),
+		respond(200, messageJSON),
 	))
 	g := running(t, forwarding(b), b)
 	client := g.anthropicClient(option.WithMaxRetries(2))
@@ -230,15 +230,15 @@ func TestTheAnthropicSDKTriesAgainWhenTheBackendSays(t *testing.T) {
 	if err != nil || m.Content[0].Text != "Hello." {
 		t.Fatalf("got %+v (%v)", m, err)
 	}
-	// Its own pause before a first retry is half a second at most.
-	if took := time.Since(began); took < time.Second || len(b.asked()) != 2 {
-		t.Errorf("%d calls within %s: Retry-After has not come through", len(b.asked()), took)
+	// The SDK's own pause before a first retry is at most half a second.
+	if took := time.Since(began); took < time.Second || len(b.requests()) != 2 {
+		t.Errorf("%d calls within %s: Retry-After has not come through", len(b.requests()), took)
 	}
 }
 
 func TestTheAnthropicSDKBetaReachesTheBackend(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 	client := g.anthropicClient()
 	_, err := client.Beta.Messages.New(context.WithoutCancel(t.Context()), anthropic.BetaMessageNewParams{

@@ -11,78 +11,78 @@ import (
 	"time"
 )
 
-// A backend stands where a vendor's service would. It records what reaches it
-// and answers what its test scripts, byte for byte.
+// backend simulates a vendor's service. It records every request and answers
+// with the bytes of its script.
 type backend struct {
 	t      *testing.T
 	server *httptest.Server
-	asks   chan *ask
+	queue  chan *recordedRequest
 
 	mu     sync.Mutex
-	record []*ask
+	record []*recordedRequest
 }
 
-// ask is one request as it reached the backend.
-type ask struct {
+// recordedRequest is one request as the backend received it.
+type recordedRequest struct {
 	Method string
-	URI    string // path and query as they were on the wire
+	URI    string // path and query exactly as sent
 	Host   string
 	Header http.Header
 	Body   []byte
-	Length int64           // as announced; -1 when it was not
-	Gone   <-chan struct{} // closed when the other side has left
+	Length int64           // Content-Length; -1 without one
+	Gone   <-chan struct{} // closed when the client has disconnected
 }
 
 // script answers one request.
-type script func(*stage, *ask)
+type script func(*scriptWriter, *recordedRequest)
 
-// newBackend returns a backend that plays the script to every caller.
-func newBackend(t *testing.T, play script) *backend {
+// newBackend returns a backend that answers every request with the script.
+func newBackend(t *testing.T, serve script) *backend {
 	t.Helper()
-	b := &backend{t: t, asks: make(chan *ask, 1<<16)}
+	b := &backend{t: t, queue: make(chan *recordedRequest, 1<<16)}
 	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		a := &ask{r.Method, r.RequestURI, r.Host, r.Header.Clone(), body, r.ContentLength, r.Context().Done()}
+		a := &recordedRequest{r.Method, r.RequestURI, r.Host, r.Header.Clone(), body, r.ContentLength, r.Context().Done()}
 		b.mu.Lock()
 		b.record = append(b.record, a)
 		b.mu.Unlock()
 		if err != nil {
-			return // cut off in the middle: recorded, but nobody is there to be answered
+			return // the client disconnected: recorded, but there is nobody to answer
 		}
 		select {
-		case b.asks <- a:
-		default: // a test that makes so many calls waits for none of them
+		case b.queue <- a:
+		default: // the queue is full: a test with so many calls does not use next
 		}
-		play(&stage{w, http.NewResponseController(w)}, a)
+		serve(&scriptWriter{w, http.NewResponseController(w)}, a)
 	}))
 	t.Cleanup(b.server.Close)
 	return b
 }
 
-// address is the host and port for reverse_proxy.
+// address returns host and port for reverse_proxy.
 func (b *backend) address() string { return b.server.Listener.Addr().String() }
 
 // next waits for the next request.
-func (b *backend) next() *ask {
+func (b *backend) next() *recordedRequest {
 	b.t.Helper()
-	return receive(b.t, b.asks, "a request at the backend")
+	return receive(b.t, b.queue, "a request at the backend")
 }
 
-// asked returns everything that reached the backend so far.
-func (b *backend) asked() []*ask {
+// requests returns all requests so far.
+func (b *backend) requests() []*recordedRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]*ask(nil), b.record...)
+	return append([]*recordedRequest(nil), b.record...)
 }
 
-// stage is where a script puts its answer.
-type stage struct {
+// scriptWriter writes the answer of a script.
+type scriptWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-// head sends status and headers, given as name, value, name, value.
-func (s *stage) head(status int, header ...string) {
+// writeHeader sends status and headers, given as name, value, name, value.
+func (s *scriptWriter) writeHeader(status int, header ...string) {
 	for i := 0; i < len(header); i += 2 {
 		s.w.Header().Add(header[i], header[i+1])
 	}
@@ -90,15 +90,15 @@ func (s *stage) head(status int, header ...string) {
 	_ = s.control.Flush()
 }
 
-// say sends bytes at once.
-func (s *stage) say(text string) {
+// write sends bytes at once.
+func (s *scriptWriter) write(text string) {
 	_, _ = io.WriteString(s.w, text)
 	_ = s.control.Flush()
 }
 
-// answers is the script of an answer that is there as a whole.
-func answers(status int, body string, header ...string) script {
-	return func(s *stage, _ *ask) {
+// respond returns a script that sends a complete answer.
+func respond(status int, body string, header ...string) script {
+	return func(s *scriptWriter, _ *recordedRequest) {
 		for i := 0; i < len(header); i += 2 {
 			s.w.Header().Add(header[i], header[i+1])
 		}
@@ -111,47 +111,48 @@ func answers(status int, body string, header ...string) script {
 	}
 }
 
-// streams is the script of an event stream, flushed after each part.
+// streams returns a script that sends an event stream and flushes after each
+// part.
 func streams(parts ...string) script {
-	return func(s *stage, _ *ask) {
-		s.head(http.StatusOK, "Content-Type", "text/event-stream; charset=utf-8")
+	return func(s *scriptWriter, _ *recordedRequest) {
+		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream; charset=utf-8")
 		for _, part := range parts {
-			s.say(part)
+			s.write(part)
 		}
 	}
 }
 
-// inTurn plays each script once, and the last one from then on.
-func inTurn(scripts ...script) script {
+// inSequence returns a script that runs each of the scripts once, and then
+// always the last one.
+func inSequence(scripts ...script) script {
 	var mu sync.Mutex
-	return func(s *stage, a *ask) {
+	return func(s *scriptWriter, a *recordedRequest) {
 		mu.Lock()
-		play := scripts[0]
+		serve := scripts[0]
 		if len(scripts) > 1 {
 			scripts = scripts[1:]
 		}
 		mu.Unlock()
-		play(s, a)
+		serve(s, a)
 	}
 }
 
-// speaks is the script of a backend that has an answer for each dialect, as
-// JSON or as a stream.
-func speaks(s *stage, a *ask) {
+// answerCalls is a script that answers each dialect, as JSON or as a stream.
+func answerCalls(s *scriptWriter, a *recordedRequest) {
 	stream := strings.Contains(string(a.Body), `"stream":true`)
 	switch path, _, _ := strings.Cut(a.URI, "?"); {
 	case path == "/v1/messages/count_tokens":
-		answers(http.StatusOK, `{"input_tokens":7}`)(s, a)
+		respond(http.StatusOK, `{"input_tokens":7}`)(s, a)
 	case path == "/v1/messages" && stream:
 		streams(messageEvents...)(s, a)
 	case path == "/v1/messages":
-		answers(http.StatusOK, messageJSON)(s, a)
+		respond(http.StatusOK, messageJSON)(s, a)
 	case path == "/v1/chat/completions" && stream:
 		streams(chatEvents...)(s, a)
 	case path == "/v1/chat/completions":
-		answers(http.StatusOK, chatJSON)(s, a)
+		respond(http.StatusOK, chatJSON)(s, a)
 	default:
-		answers(http.StatusOK, completionJSON)(s, a)
+		respond(http.StatusOK, completionJSON)(s, a)
 	}
 }
 
@@ -180,7 +181,8 @@ var (
 	}
 )
 
-// event writes one event of a stream; the completions dialect names none.
+// event returns one event of a stream. The completions dialect has no event
+// names.
 func event(name, data string) string {
 	if name == "" {
 		return "data: " + data + "\n\n"
@@ -188,14 +190,14 @@ func event(name, data string) string {
 	return "event: " + name + "\ndata: " + data + "\n\n"
 }
 
-// receive waits for a value, and fails the test when none comes.
+// receive waits for a value, and fails the test if none arrives in time.
 func receive[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	select {
 	case value := <-from:
 		return value
-	case <-time.After(patience):
-		t.Fatalf("%s: not within %s", what, patience)
+	case <-time.After(waitLimit):
+		t.Fatalf("%s: not within %s", what, waitLimit)
 		panic("unreachable")
 	}
 }

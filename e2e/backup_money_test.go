@@ -7,31 +7,31 @@ import (
 	"testing"
 )
 
-func TestABackupOfMovingMoneyIsOneMomentOfIt(t *testing.T) {
+func TestABackupDuringPaymentsIsConsistent(t *testing.T) {
 	t.Parallel()
-	scripts := new(repertoire)
-	b := newBackend(t, scripts.play)
+	scripts := new(scriptSet)
+	b := newBackend(t, scripts.serve)
 	g := newGateway(t, priced(b, shop(planPrice)), b)
 	g.start()
-	markets := []*market{g.newMarket("one", scripts, imagine(t)), g.newMarket("two", scripts, imagine(t))}
-	first := markets[0].deeds[0]
+	workloads := []*workload{g.newWorkload("one", scripts, imagine(t)), g.newWorkload("two", scripts, imagine(t))}
+	first := workloads[0].payments[0]
 	ctx, closing := context.WithCancel(t.Context())
-	traded := make(chan struct{}, len(markets))
+	done := make(chan struct{}, len(workloads))
 	more := make(chan struct{}, 1<<16)
-	for _, m := range markets {
-		m.moved = func() { more <- struct{}{} }
+	for _, m := range workloads {
+		m.acknowledged = func() { more <- struct{}{} }
 		go func() {
-			m.trade(ctx)
-			traded <- struct{}{}
+			m.run(ctx)
+			done <- struct{}{}
 		}()
 	}
 
 	type backup struct {
 		file          string
-		before, after []int // lines of the wallets
+		before, after []int // number of entries of the wallets
 	}
 	count := func() (lines []int) {
-		for _, m := range markets {
+		for _, m := range workloads {
 			lines = append(lines, len(g.ledger(m.c.name)))
 		}
 		return lines
@@ -42,7 +42,7 @@ func TestABackupOfMovingMoneyIsOneMomentOfIt(t *testing.T) {
 			receive(t, more, "more movements")
 		}
 		k := backup{file: filepath.Join(g.Dir, "backup-"+strconv.Itoa(n)), before: count()}
-		if p := g.command("modelgate", "backup", k.file, "--address", g.Admin); p.code(patience) != 0 {
+		if p := g.command("modelgate", "backup", k.file, "--address", g.Admin); p.code(waitLimit) != 0 {
 			t.Fatalf("the backup failed:\n%s", p.log.tail(10))
 		}
 		k.after = count()
@@ -50,14 +50,14 @@ func TestABackupOfMovingMoneyIsOneMomentOfIt(t *testing.T) {
 		g.verifyByCommand("--backup", k.file)
 	}
 	closing()
-	for range markets {
-		receive(t, traded, "the end of the trade")
+	for range workloads {
+		receive(t, done, "the end of the trade")
 	}
-	for _, m := range markets {
+	for _, m := range workloads {
 		m.finish()
 	}
 	var histories [][]entry
-	for _, m := range markets {
+	for _, m := range workloads {
 		g.walletAtRest(m.c.name)
 		histories = append(histories, g.ledger(m.c.name))
 	}
@@ -67,13 +67,13 @@ func TestABackupOfMovingMoneyIsOneMomentOfIt(t *testing.T) {
 	for n, k := range taken {
 		copied := newGateway(t, g.Site, b)
 		copied.operatorKey = g.operatorKey
-		if p := copied.command("modelgate", "restore", k.file, copied.Store); p.code(patience) != 0 {
+		if p := copied.command("modelgate", "restore", k.file, copied.Store); p.code(waitLimit) != 0 {
 			t.Fatalf("the backup was not restored:\n%s", p.log.tail(10))
 		}
 		copied.start()
 		copied.verify()
 		copied.verifyByCommand("--address", copied.Admin)
-		for i, m := range markets {
+		for i, m := range workloads {
 			lines := copied.ledger(m.c.name)
 			if len(lines) < k.before[i] || len(lines) > k.after[i] {
 				t.Errorf("backup %d of the wallet %s has %d lines; there were %d before it and %d after", n, m.c.name, len(lines), k.before[i], k.after[i])
@@ -88,22 +88,23 @@ func TestABackupOfMovingMoneyIsOneMomentOfIt(t *testing.T) {
 			}
 		}
 
-		// It serves on: what was done is not done again, and what is new is.
-		c := &customer{g: copied, name: markets[0].c.name, key: markets[0].c.key, token: markets[0].c.token, http: markets[0].c.http}
+		// The restored gateway works: an old operation is not performed again,
+		// and a new one is.
+		c := &customer{g: copied, name: workloads[0].c.name, key: workloads[0].c.key, token: workloads[0].c.token, http: workloads[0].c.http}
 		before := copied.wallet(c.name).Balance
 		again := c.gift("opening", 1000*unit)
-		if err := again.ask(); err != nil || again.moved != first.moved {
-			t.Errorf("backup %d: the first credit was %+v, and asked for again is %+v (%v)", n, first.moved, again.moved, err)
+		if err := again.attempt(); err != nil || again.receipt != first.receipt {
+			t.Errorf("backup %d: the first credit was %+v, and asked for again is %+v (%v)", n, first.receipt, again.receipt, err)
 		}
-		if err := c.purchase("after", func(int64) {}).ask(); err != nil {
+		if err := c.purchase("after", func(int64) {}).attempt(); err != nil {
 			t.Errorf("backup %d: %v", n, err)
 		}
 		if now := copied.wallet(c.name).Balance; now != before-planPrice {
 			t.Errorf("backup %d: after one purchase of %v the balance went from %v to %v", n, planPrice, before, now)
 		}
-		k := markets[0].wholeTalk()
+		k := workloads[0].wholeCall()
 		scripts.add(k)
-		if err := copied.conduct(t.Context(), transport, c.key, k); err != nil {
+		if err := copied.runCall(t.Context(), transport, c.key, k); err != nil {
 			t.Errorf("backup %d: a call: %v", n, err)
 		}
 		copied.walletAtRest(c.name)

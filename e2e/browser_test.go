@@ -22,16 +22,15 @@ import (
 	"time"
 )
 
-// browserRequired, set to "required", makes it a failure that what a browser test
-// needs is not there.
+// browserRequired is the environment variable that, set to "required", makes a
+// browser test fail instead of skip if something it needs is missing.
 const browserRequired = "CI_BROWSER"
 
-// browserPatience is how long the whole walk may take, on a machine that has
-// other things to do.
-const browserPatience = 4 * time.Minute
+// browserTimeout is the longest duration of the script on a busy machine.
+const browserTimeout = 4 * time.Minute
 
-// missing skips a test for want of something, or fails it where that was asked
-// for.
+// missing skips a test because something is missing, or fails it if
+// browserRequired is set.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv(browserRequired) == "required" {
@@ -40,7 +39,7 @@ func missing(t *testing.T, what string) {
 	t.Skipf("%s: what needs a real browser is not tested; .ci/run installs it where it can", what)
 }
 
-// findChromium returns where the system has Chromium.
+// findChromium returns the path of Chromium.
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
@@ -55,9 +54,9 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// TestThePathOfAPersonInAChromium runs the script of the directory browser. Each
-// of its steps is a test of its own here.
-func TestThePathOfAPersonInAChromium(t *testing.T) {
+// TestTheConsoleInChromium runs the script of the directory browser.
+// Each of its steps is a subtest.
+func TestTheConsoleInChromium(t *testing.T) {
 	chromium := findChromium(t)
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -70,20 +69,20 @@ func TestThePathOfAPersonInAChromium(t *testing.T) {
 		missing(t, "`npm ci` has not been run in e2e/browser")
 	}
 	t.Parallel()
-	g, secure := peopleOf(t), secureGateway(t)
+	g, secure := newConsoleGateway(t), secureGateway(t)
 	order, err := json.Marshal(map[string]string{
 		"origin": g.Origin(), "secure": secure.Origin(), "elsewhere": pageOf(t, "localhost"), "foreign": pageOf(t, "127.0.0.1"), "executablePath": chromium,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), browserPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, "walk.mjs")
 	var complaints bytes.Buffer
 	cmd.Dir, cmd.Stdin, cmd.Stderr = "browser", bytes.NewReader(order), &complaints
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends the browser
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets the script stop the browser
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -101,7 +100,7 @@ func TestThePathOfAPersonInAChromium(t *testing.T) {
 	}
 }
 
-// readSteps makes each line of the script a test.
+// readSteps runs each line of the script's output as a subtest.
 func (g *gateway) readSteps(t *testing.T, out io.Reader) (steps, secrets int) {
 	t.Helper()
 	lines := bufio.NewScanner(out)
@@ -139,12 +138,12 @@ func (g *gateway) readSteps(t *testing.T, out io.Reader) (steps, secrets int) {
 	return steps, secrets
 }
 
-// secureGateway starts a gateway to which people come by https, with a
-// certificate that nobody vouches for.
+// secureGateway starts a gateway that serves https with a self-signed
+// certificate.
 func secureGateway(t *testing.T) *gateway {
 	t.Helper()
-	b := newBackend(t, speaks)
-	s := peopled(b)
+	b := newBackend(t, answerCalls)
+	s := consoleSite(b)
 	s.Secure = true
 	g := newGateway(t, s, b)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -173,8 +172,8 @@ func secureGateway(t *testing.T) *gateway {
 	return g
 }
 
-// pageOf serves an empty page that is not the gateway's, under a name of this
-// machine, and returns its address.
+// pageOf serves an empty page of another site under a name of this machine, and
+// returns its URL.
 func pageOf(t *testing.T, host string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

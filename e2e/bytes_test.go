@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// oddJSON writes the head of a call as no encoder would: white space, escapes,
-// numbers that lose by being decoded, unknown fields, names given twice.
+// oddJSON is the beginning of a call as no encoder would write it: white space,
+// escapes, numbers that decoding would change, unknown fields, duplicate names.
 const oddJSON = "\t{ \"zzz\":1e400,\"unknown\" : {\"deep\":[1.000000000000000000001,-0.0,1E+2,\"\\u0041\\ud83d\\ude00\\/\"]},\r\n" +
 	" \"again\":1,\"again\":2, \"\":null, \"m\\u006fdel\"  :\"m-1\" ,"
 
-func TestTheBackendGetsTheBytesOfTheClient(t *testing.T) {
+func TestTheBackendReceivesTheClientsBytes(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 
 	long := strings.Repeat(`é\n`, 200_000)
@@ -47,9 +47,9 @@ func TestTheBackendGetsTheBytesOfTheClient(t *testing.T) {
 	}
 }
 
-func TestAStreamOfCompletionsIsAskedForItsUsageAndNothingElse(t *testing.T) {
+func TestOnlyTheUsageOptionIsAddedToACompletionStream(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 
 	const rest = `"model":"m-1","messages":[{"role":"user","content":"Hi"}],"stream":true`
@@ -70,7 +70,7 @@ func TestAStreamOfCompletionsIsAskedForItsUsageAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheClientGetsTheBytesOfTheBackend(t *testing.T) {
+func TestTheClientReceivesTheBackendsBytes(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -95,7 +95,7 @@ func TestTheClientGetsTheBytesOfTheBackend(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBackend(t, answers(c.status, c.body, append(c.header, "Openai-Version", "kept", "Openai-Processing-Ms", "12")...))
+			b := newBackend(t, respond(c.status, c.body, append(c.header, "Openai-Version", "kept", "Openai-Processing-Ms", "12")...))
 			g := running(t, forwarding(b), b)
 			for path, body := range callBodies {
 				a := g.call(path, body, append(g.bearer(), "Accept-Encoding", "gzip")...)
@@ -115,9 +115,9 @@ func TestTheClientGetsTheBytesOfTheBackend(t *testing.T) {
 	}
 }
 
-// oddMessages and oddChat are streams as the standard allows them: a byte order
-// mark, comments, every kind of line end, unknown events and fields, data in
-// several lines.
+// oddMessages and oddChat are streams with everything that the standard allows:
+// a byte order mark, comments, every line end, unknown events and fields, data
+// in several lines.
 var (
 	oddMessages = "\ufeff: hello\n\n" +
 		strings.Join(messageEvents[:2], "") +
@@ -133,7 +133,7 @@ var (
 		"data: [DONE]\n\n: bye\n\n"
 )
 
-func TestAStreamPassesByteForByteHoweverItIsCut(t *testing.T) {
+func TestAStreamIsUnchangedHoweverItIsSplit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ path, stream string }{
 		{"/v1/messages", oddMessages}, {"/v1/chat/completions", oddChat},
@@ -143,11 +143,12 @@ func TestAStreamPassesByteForByteHoweverItIsCut(t *testing.T) {
 				t.Parallel()
 				b := newBackend(t, streams(cut(c.stream, size)...))
 				g := running(t, forwarding(b), b)
-				const asks = `"stream_options":{"include_usage":true},`
+				const member = `"stream_options":{"include_usage":true},`
 				for body, want := range map[string]string{
 					streamBodies[c.path]: c.stream,
-					// The member that the caller did not ask for is taken out again.
-					strings.Replace(streamBodies[c.path], asks, "", 1): strings.Replace(c.stream, `,"usage":null`, "", 1),
+					// The gateway removes the member that the caller did not
+					// request.
+					strings.Replace(streamBodies[c.path], member, "", 1): strings.Replace(c.stream, `,"usage":null`, "", 1),
 				} {
 					a := g.call(c.path, body, g.bearer()...)
 					if a.Status != http.StatusOK || a.Body != want || a.Err != nil {
@@ -159,7 +160,7 @@ func TestAStreamPassesByteForByteHoweverItIsCut(t *testing.T) {
 	}
 }
 
-func TestOnlyTheUsageThatTheGatewayAskedForIsTakenOut(t *testing.T) {
+func TestOnlyTheUsageThatTheGatewayRequestedIsRemoved(t *testing.T) {
 	t.Parallel()
 	usage := event("", `{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`)
 	parts := append(append([]string(nil), chatEvents[:3]...), usage, chatEvents[3])
@@ -167,18 +168,18 @@ func TestOnlyTheUsageThatTheGatewayAskedForIsTakenOut(t *testing.T) {
 	for _, size := range []int{1, 64, 1 << 20} {
 		b := newBackend(t, streams(cut(whole, size)...))
 		g := running(t, forwarding(b), b)
-		asked := g.call("/v1/chat/completions", streamBodies["/v1/chat/completions"], g.bearer()...)
-		if asked.Body != whole {
-			t.Errorf("cut by %d, who asked for usage got\n%s", size, asked.Body)
+		withUsage := g.call("/v1/chat/completions", streamBodies["/v1/chat/completions"], g.bearer()...)
+		if withUsage.Body != whole {
+			t.Errorf("cut by %d, who asked for usage got\n%s", size, withUsage.Body)
 		}
-		unasked := g.call("/v1/chat/completions", `{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}`, g.bearer()...)
-		if unasked.Body != without {
-			t.Errorf("cut by %d, who did not ask for usage got\n%s", size, unasked.Body)
+		withoutUsage := g.call("/v1/chat/completions", `{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}`, g.bearer()...)
+		if withoutUsage.Body != without {
+			t.Errorf("cut by %d, who did not ask for usage got\n%s", size, withoutUsage.Body)
 		}
 	}
 }
 
-// cut divides a text into parts of a size.
+// cut splits a text into parts of a size.
 func cut(text string, size int) []string {
 	var parts []string
 	for len(text) > size {
@@ -195,10 +196,10 @@ func TestAnEventReachesTheClientBeforeTheNextIsSent(t *testing.T) {
 			t.Run(string(p)+path, func(t *testing.T) {
 				t.Parallel()
 				read := make(chan struct{})
-				b := newBackend(t, func(s *stage, a *ask) {
-					s.head(http.StatusOK, "Content-Type", "text/event-stream")
+				b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
+					s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
 					for _, e := range events {
-						s.say(e)
+						s.write(e)
 						select {
 						case <-read:
 						case <-a.Gone:
@@ -217,15 +218,15 @@ func TestAnEventReachesTheClientBeforeTheNextIsSent(t *testing.T) {
 	}
 }
 
-func TestAThousandCallsAtOnceKeepTheirBodiesApart(t *testing.T) {
+func TestAThousandConcurrentCallsKeepTheirBodies(t *testing.T) {
 	t.Parallel()
-	echo := newBackend(t, func(s *stage, a *ask) {
-		answers(http.StatusOK, string(a.Body))(s, a)
+	echo := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
+		respond(http.StatusOK, string(a.Body))(s, a)
 	})
 	g := running(t, forwarding(echo), echo)
 	client := g.client()
 	inParallel(32, 1000, func(i int) {
-		// Around the sizes of the buffers in which bodies are kept.
+		// Sizes around those of the buffers for bodies.
 		filler := strings.Repeat(string(rune('a'+i%26)), (i*137)%(36<<10))
 		body := `{"model":"m-1","messages":[{"role":"user","content":"` + filler + `"}]}`
 		resp, err := client.Transport.RoundTrip(g.request(t.Context(), "/v1/chat/completions", body, g.bearer()...))

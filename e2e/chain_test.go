@@ -19,10 +19,9 @@ import (
 	"time"
 )
 
-// TestATaskRunsThroughTwoGateways has one gateway make at another what that one's
-// demo adapter draws. Between them the answers are told to be asked for no sooner
-// than in ten minutes, so that it is the callback of the second that wakes the
-// first.
+// TestATaskRunsThroughTwoGateways: one gateway runs a task at another one,
+// which uses its demo adapter. A proxy between them sets Retry-After to ten
+// minutes, so that only the callback of the second gateway can wake the first.
 func TestATaskRunsThroughTwoGateways(t *testing.T) {
 	t.Parallel()
 	near, far := newGateway(t, demonstration), newGateway(t, demonstration)
@@ -51,8 +50,8 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 	supplier := far.newCustomer("supplier")
 	supplier.credit("10.00")
 
-	link := unhurried(t, far.url(""))
-	r := newReceiver(t, new(cue))
+	link := slowPollProxy(t, far.url(""))
+	r := newReceiver(t, new(checkpoints))
 	near.Site.Money = fmt.Sprintf(`
 		family E demo-*
 		price video-* {
@@ -79,13 +78,13 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 	c := near.newCustomer("collector")
 	c.credit("10.00")
 
-	orders := []*commission{{number: 1, model: "image-demo-1", words: "a lighthouse"}, {number: 2, model: "video-demo-1", words: "waves"}}
+	orders := []*generation{{number: 1, model: "image-demo-1", words: "a lighthouse"}, {number: 2, model: "video-demo-1", words: "waves"}}
 	checks := []func(*testing.T, []byte){checkPicture, checkFilm}
 	for i, o := range orders {
-		o.place(c)
+		o.submit(c)
 		began := time.Now()
 		end := c.outcome(o)
-		if took := time.Since(began); took > patience {
+		if took := time.Since(began); took > waitLimit {
 			t.Errorf("%s took %v: nothing has woken the first gateway", o.prompt(), took)
 		}
 		if end.Status != "success" || !strings.HasPrefix(end.Result.URL, near.url("/v1/files/")) {
@@ -93,8 +92,8 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 		}
 		checks[i](t, c.fetch(end.Result.URL))
 		r.await(t, i+1)
-		if ids, told := r.of(o.task); len(ids) != 1 || told.Type != "task.succeeded" || told.Data.Result.URL != end.Result.URL || told.Data.Session != o.session() {
-			t.Errorf("the callbacks %q of %s say %s", ids, o.prompt(), told.text)
+		if ids, reported := r.of(o.task); len(ids) != 1 || reported.Type != "task.succeeded" || reported.Data.Result.URL != end.Result.URL || reported.Data.Session != o.session() {
+			t.Errorf("the callbacks %q of %s say %s", ids, o.prompt(), reported.text)
 		}
 	}
 	for _, side := range []struct {
@@ -108,9 +107,9 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 	}
 }
 
-// unhurried stands before a gateway and has those who ask for a task that is not
-// over come again in ten minutes.
-func unhurried(t *testing.T, gateway string) string {
+// slowPollProxy returns a proxy for a gateway that sets Retry-After of
+// unfinished tasks to ten minutes.
+func slowPollProxy(t *testing.T, gateway string) string {
 	t.Helper()
 	to, err := url.Parse(gateway)
 	if err != nil {
@@ -129,7 +128,7 @@ func unhurried(t *testing.T, gateway string) string {
 	return server.URL
 }
 
-// checkPicture wants a PNG that can be opened.
+// checkPicture checks that the file is a valid PNG.
 func checkPicture(t *testing.T, file []byte) {
 	t.Helper()
 	if drawn, err := png.Decode(bytes.NewReader(file)); err != nil || drawn.Bounds().Dx() < 100 || drawn.Bounds().Dy() < 100 {
@@ -137,8 +136,8 @@ func checkPicture(t *testing.T, file []byte) {
 	}
 }
 
-// checkFilm wants an MP4 with all its parts, and one that plays where there is
-// something to play it.
+// checkFilm checks that the file is a complete MP4, and that ffprobe can play
+// it if it is installed.
 func checkFilm(t *testing.T, file []byte) {
 	t.Helper()
 	if boxes := boxesOf(file); len(boxes) < 3 || boxes[0] != "ftyp" || !slices.Contains(boxes, "moov") || !slices.Contains(boxes, "mdat") || slices.Contains(boxes, "") {
@@ -153,17 +152,17 @@ func checkFilm(t *testing.T, file []byte) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	told, err := exec.CommandContext(ctx, probe, "-v", "error", "-count_frames", "-show_entries", "stream=codec_name,nb_read_frames:format=duration", "-of", "csv=p=0", path).CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(told), "h264,") {
-		t.Errorf("of the film it is told %v: %s", err, told)
+	reported, err := exec.CommandContext(ctx, probe, "-v", "error", "-count_frames", "-show_entries", "stream=codec_name,nb_read_frames:format=duration", "-of", "csv=p=0", path).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(reported), "h264,") {
+		t.Errorf("of the film it is told %v: %s", err, reported)
 	}
-	t.Logf("the film: %s", strings.Join(strings.Fields(string(told)), " "))
+	t.Logf("the film: %s", strings.Join(strings.Fields(string(reported)), " "))
 }
 
-// boxesOf returns the names of the boxes that a file is made of (ISO/IEC
-// 14496-12, section 4.2); "" stands for what is none.
+// boxesOf returns the names of a file's boxes (ISO/IEC 14496-12, section 4.2);
+// "" stands for invalid data.
 func boxesOf(file []byte) (names []string) {
 	for len(file) > 0 {
 		if len(file) < 8 {

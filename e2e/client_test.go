@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// The client of these tests looks at every byte; the SDKs have files of their own.
+// This client compares every byte; the SDKs have their own files.
 
-// callBodies are the smallest calls, by path.
+// callBodies are minimal calls by path.
 var callBodies = map[string]string{
 	"/v1/messages":              `{"model":"m-1","max_tokens":16,"messages":[{"role":"user","content":"Hi"}]}`,
 	"/v1/messages/count_tokens": `{"model":"m-1","messages":[{"role":"user","content":"Hi"}]}`,
@@ -25,21 +25,21 @@ var callBodies = map[string]string{
 	"/v1/completions":           `{"model":"m-1","prompt":"Hi"}`,
 }
 
-// streamBodies are the same calls as streams.
+// streamBodies are the same calls with streamed answers.
 var streamBodies = map[string]string{
 	"/v1/messages":         `{"model":"m-1","max_tokens":16,"stream":true,"messages":[{"role":"user","content":"Hi"}]}`,
 	"/v1/chat/completions": `{"model":"m-1","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hi"}]}`,
 }
 
-// answer is what a client got.
+// answer is the answer that a client received.
 type answer struct {
 	Status int
 	Header http.Header
 	Body   string
-	Err    error // how the body ended, when not cleanly
+	Err    error // the error while reading the body
 }
 
-// protocols is how a client speaks to the gateway.
+// protocol is the HTTP version of a client.
 type protocol string
 
 const (
@@ -47,7 +47,7 @@ const (
 	http2 protocol = "HTTP/2"
 )
 
-// newTransport returns connections of one protocol that nobody else uses.
+// newTransport returns a transport of one protocol with its own connections.
 func newTransport(p protocol) *http.Transport {
 	use := new(http.Protocols)
 	if p == http2 {
@@ -58,8 +58,8 @@ func newTransport(p protocol) *http.Transport {
 	return &http.Transport{Protocols: use, DisableCompression: true}
 }
 
-// request makes a call with the headers, given as name, value, name, value. A
-// call that names no credential header carries none.
+// request returns a call with these headers, given as name, value, name, value.
+// Without a credential header it has no credential.
 func (g *gateway) request(ctx context.Context, path, body string, header ...string) *http.Request {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url(path), strings.NewReader(body))
@@ -74,15 +74,15 @@ func (g *gateway) request(ctx context.Context, path, body string, header ...stri
 	return req
 }
 
-// call posts body to path on a fresh connection and returns the whole answer.
+// call posts body to path on a new connection and returns the complete answer.
 func (g *gateway) call(path, body string, header ...string) answer {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(g.t.Context(), waitLimit)
 	defer cancel()
 	return g.send(g.request(ctx, path, body, header...))
 }
 
-// send sends a request on a fresh connection and returns the whole answer.
+// send sends a request on a new connection and returns the complete answer.
 func (g *gateway) send(req *http.Request) answer {
 	g.t.Helper()
 	transport := newTransport(http1)
@@ -90,9 +90,9 @@ func (g *gateway) send(req *http.Request) answer {
 	return g.sendOver(transport, req)
 }
 
-// sendOver sends a request and returns the whole answer.
+// sendOver sends a request and returns the complete answer.
 func (g *gateway) sendOver(transport *http.Transport, req *http.Request) answer {
-	resp, err := g.witness.over(transport).RoundTrip(req)
+	resp, err := g.responseRecorder.over(transport).RoundTrip(req)
 	if err != nil {
 		return answer{Err: err}
 	}
@@ -101,10 +101,10 @@ func (g *gateway) sendOver(transport *http.Transport, req *http.Request) answer 
 	return answer{resp.StatusCode, resp.Header, string(body), err}
 }
 
-// bearer is the credential header of the gateway's key.
+// bearer returns the credential header of the gateway's key.
 func (g *gateway) bearer() []string { return []string{"Authorization", "Bearer " + g.Key} }
 
-// authenticates tells whether a key is in force.
+// authenticates reports whether a key is valid.
 func (g *gateway) authenticates(key string) bool {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.url("/v1/models"), nil)
@@ -124,20 +124,20 @@ func (g *gateway) authenticates(key string) bool {
 	}
 }
 
-// raw writes bytes to a connection of its own, until it takes no more of them,
-// and returns all that comes back.
+// raw writes bytes to a new connection until the gateway stops reading, and
+// returns everything that it answers.
 func (g *gateway) raw(request string) string {
 	g.t.Helper()
-	conn, err := net.DialTimeout("tcp", g.Address, patience)
+	conn, err := net.DialTimeout("tcp", g.Address, waitLimit)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(waitLimit))
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	writing.Go(func() { _, _ = io.WriteString(conn, request) })
-	answer, err := io.ReadAll(io.TeeReader(conn, g.witness))
+	answer, err := io.ReadAll(io.TeeReader(conn, g.responseRecorder))
 	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		g.t.Fatal(err)
 	}
@@ -145,13 +145,13 @@ func (g *gateway) raw(request string) string {
 	return string(answer)
 }
 
-// open sends a streaming call and returns its answer as soon as its head is
-// there. The call ends with ctx.
+// open sends a streaming call and returns when the header of the answer
+// arrives. The call ends with ctx.
 func (g *gateway) open(ctx context.Context, p protocol, path, body string) *http.Response {
 	g.t.Helper()
 	transport := newTransport(p)
 	g.t.Cleanup(transport.CloseIdleConnections)
-	resp, err := g.witness.over(transport).RoundTrip(g.request(ctx, path, body, g.bearer()...))
+	resp, err := g.responseRecorder.over(transport).RoundTrip(g.request(ctx, path, body, g.bearer()...))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -168,59 +168,61 @@ func expect(t *testing.T, r io.Reader, text string) {
 	}
 }
 
-// witness keeps what clients have received, headers and bodies, for the search
-// for credentials.
-type witness struct {
+// responseRecorder keeps the headers and bodies that clients have received, for
+// the search for credentials.
+type responseRecorder struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func newWitness() *witness { return new(witness) }
+func newResponseRecorder() *responseRecorder { return new(responseRecorder) }
 
-func (w *witness) seen() string {
+func (w *responseRecorder) seen() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.String()
 }
 
-func (w *witness) Write(p []byte) (int, error) {
+func (w *responseRecorder) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.Write(p)
 }
 
-// over returns the transport with the witness looking on.
-func (w *witness) over(transport http.RoundTripper) http.RoundTripper {
-	return watched{transport, w}
+// over returns a transport that records its answers.
+func (w *responseRecorder) over(transport http.RoundTripper) http.RoundTripper {
+	return recordingTransport{transport, w}
 }
 
-type watched struct {
-	transport http.RoundTripper
-	witness   *witness
+type recordingTransport struct {
+	transport        http.RoundTripper
+	responseRecorder *responseRecorder
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t watched) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprint(t.witness, resp.Status, resp.Header)
+	fmt.Fprint(t.responseRecorder, resp.Status, resp.Header)
 	resp.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.TeeReader(resp.Body, t.witness), resp.Body}
+	}{io.TeeReader(resp.Body, t.responseRecorder), resp.Body}
 	return resp, nil
 }
 
-// client is for the SDKs: connections are kept, and it does not wait for ever.
+// client returns an HTTP client for the SDKs. It reuses connections and has a
+// timeout.
 func (g *gateway) client() *http.Client {
 	transport := newTransport(http1)
 	g.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: g.witness.over(transport), Timeout: time.Minute}
+	return &http.Client{Transport: g.responseRecorder.over(transport), Timeout: time.Minute}
 }
 
-// inParallel runs work for each number below n, at most so many at once.
+// inParallel calls work for each number below n, with at most atOnce
+// concurrently.
 func inParallel(atOnce, n int, work func(i int)) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, atOnce)

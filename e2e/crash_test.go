@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-func TestALongCallIsChargedAllButItsLastSecondsByACrash(t *testing.T) {
+func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 	t.Parallel()
 	const text = "ten bytes!"
 	start := event("message_start", `{"type":"message_start","message":{"content":[],"usage":{"input_tokens":100,"output_tokens":1}}}`)
 	piece := event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+text+`"}}`)
-	var said atomic.Int64 // pieces, of which the last ones may still be on their way to the caller
-	b := newBackend(t, func(s *stage, a *ask) {
-		s.head(http.StatusOK, "Content-Type", "text/event-stream")
-		s.say(start)
+	var events atomic.Int64 // pieces; the caller may not have received the last ones
+	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
+		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+		s.write(start)
 		beat := time.NewTicker(20 * time.Millisecond)
 		defer beat.Stop()
 		for {
@@ -23,26 +23,26 @@ func TestALongCallIsChargedAllButItsLastSecondsByACrash(t *testing.T) {
 			case <-a.Gone:
 				return
 			case <-beat.C:
-				said.Add(1)
-				s.say(piece)
+				events.Add(1)
+				s.write(piece)
 			}
 		}
 	})
 	g := running(t, priced(b, ""), b)
 	c := g.newCustomer("caller")
 	c.credit("100.00")
-	k := &talk{path: "/v1/messages", model: "m-1", most: 8000, asks: "Tell me a story without an end."}
+	k := &scriptedCall{path: "/v1/messages", model: "m-1", most: 8000, prompt: "Tell me a story without an end."}
 	req := g.request(t.Context(), k.path, k.request(), "Authorization", "Bearer "+c.key)
 	transport := newTransport(http1)
 	defer transport.CloseIdleConnections()
-	resp, err := g.witness.over(transport).RoundTrip(req)
+	resp, err := g.responseRecorder.over(transport).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	expect(t, resp.Body, start)
 
-	// cost is what so many pieces cost.
+	// cost returns the price of so many pieces.
 	cost := func(pieces int) nano {
 		return prices["m-1"].of(tokens{Input: 100, Output: third(int64(pieces * len(text)))})
 	}
@@ -64,14 +64,14 @@ func TestALongCallIsChargedAllButItsLastSecondsByACrash(t *testing.T) {
 	g.start()
 	g.verify()
 	record := c.calls()[0]
-	old := 0 // pieces that were delivered longer ago than may be forgotten
+	old := 0 // pieces that were delivered so long ago that they must be recorded
 	for old < len(delivered) && killed.Sub(delivered[old]) > 10*time.Second+500*time.Millisecond {
 		old++
 	}
 	if seen.Ended != "" || record.Ended != "crash" || record.Cost != seen.Cost || record.Tokens != seen.Tokens {
 		t.Errorf("a call that was listed as %+v is recorded as %+v after the crash", seen, record)
 	}
-	if most := cost(int(said.Load())); record.Cost < cost(old) || record.Cost > most {
+	if most := cost(int(events.Load())); record.Cost < cost(old) || record.Cost > most {
 		t.Errorf("the call is charged %v; what the backend has said costs %v, and what was delivered some seconds before %v", record.Cost, most, cost(old))
 	}
 	if w := g.wallet("caller"); w.Balance != 100*unit-record.Cost || w.Reserved != 0 || w.Held != 0 {
@@ -80,12 +80,12 @@ func TestALongCallIsChargedAllButItsLastSecondsByACrash(t *testing.T) {
 	t.Logf("charged for %d of %d tokens", record.Tokens.Output, third(int64(len(delivered)*len(text))))
 }
 
-func TestACrashChargesNothingForWhatCannotBeMeasured(t *testing.T) {
+func TestACrashChargesNothingThatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	const text = "ten bytes!"
 	piece := event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+text+`"}}`)
-	b := newBackend(t, func(s *stage, a *ask) {
-		s.head(http.StatusOK, "Content-Type", "text/event-stream")
+	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
+		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
 		beat := time.NewTicker(100 * time.Millisecond)
 		defer beat.Stop()
 		for {
@@ -93,7 +93,7 @@ func TestACrashChargesNothingForWhatCannotBeMeasured(t *testing.T) {
 			case <-a.Gone:
 				return
 			case <-beat.C:
-				s.say(piece) // and never a word of the input
+				s.write(piece) // without reporting the input
 			}
 		}
 	})
@@ -105,7 +105,7 @@ func TestACrashChargesNothingForWhatCannotBeMeasured(t *testing.T) {
 		"Authorization", "Bearer "+c.key)
 	transport := newTransport(http1)
 	defer transport.CloseIdleConnections()
-	resp, err := g.witness.over(transport).RoundTrip(req)
+	resp, err := g.responseRecorder.over(transport).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}

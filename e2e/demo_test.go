@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// TestTheDemoDoesInAShellWhatItSays runs the demo as a person does: what it
-// prints for an image and for a video is given to a shell as it stands.
-func TestTheDemoDoesInAShellWhatItSays(t *testing.T) {
+// TestTheCommandsOfTheDemoWorkInAShell runs the demo and executes the commands
+// that it prints for an image and for a video in a shell, unchanged.
+func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"sh", "curl", "sed", "tee", "grep"} {
-		if _, err := exec.LookPath(program); err != nil {
+	for _, tokenClient := range []string{"sh", "curl", "sed", "tee", "grep"} {
+		if _, err := exec.LookPath(tokenClient); err != nil {
 			t.Skip(err)
 		}
 	}
@@ -26,10 +26,10 @@ func TestTheDemoDoesInAShellWhatItSays(t *testing.T) {
 	p.await("Stop with Ctrl-C")
 
 	var script []string
-	told := strings.Split(p.log.String(), "\n")
-	for i, line := range told {
+	reported := strings.Split(p.log.String(), "\n")
+	for i, line := range reported {
 		if strings.HasPrefix(line, "An image, ") || strings.HasPrefix(line, "A video, ") {
-			script = append(script, told[i+2:i+2+slices.Index(told[i+2:], "")]...)
+			script = append(script, reported[i+2:i+2+slices.Index(reported[i+2:], "")]...)
 		}
 	}
 	if len(script) != 6 {
@@ -57,7 +57,7 @@ func TestTheDemoDoesInAShellWhatItSays(t *testing.T) {
 	p.checkLog()
 
 	p.terminate()
-	if code := p.code(patience); code != 0 {
+	if code := p.code(waitLimit); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, p.log.tail(10))
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "modelgate-demo-*")); err != nil || len(left) > 0 {
@@ -65,9 +65,10 @@ func TestTheDemoDoesInAShellWhatItSays(t *testing.T) {
 	}
 }
 
-// TestTheDemoGoesOnWithItsTasks ends the demo while it makes a video, and starts it
-// again: the video is made, and its callback comes to where callbacks come now.
-func TestTheDemoGoesOnWithItsTasks(t *testing.T) {
+// TestTheDemoContinuesItsTasksAfterARestart stops the demo while it makes a video and
+// starts it again. The video is completed, and its callback is sent to the new
+// destination.
+func TestTheDemoContinuesItsTasksAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start := func() (p *process, run struct {
@@ -102,13 +103,13 @@ func TestTheDemoGoesOnWithItsTasks(t *testing.T) {
 		t.Fatalf("%s: %+v, %v", resp.Status, task, err)
 	}
 	p.terminate()
-	p.code(patience)
-	if told := p.log.lines("A callback"); len(told) > 0 {
-		t.Fatalf("the video was made before the end: %q", told)
+	p.code(waitLimit)
+	if reported := p.log.lines("A callback"); len(reported) > 0 {
+		t.Fatalf("the video was made before the end: %q", reported)
 	}
 
 	p, _ = start()
 	p.await("A callback came, its signature is right: task.succeeded " + task.ID)
 	p.terminate()
-	p.code(patience)
+	p.code(waitLimit)
 }

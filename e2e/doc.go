@@ -1,40 +1,41 @@
-// Package e2e holds the end-to-end tests: the gateway as its operator runs it,
-// a process of its own with its store on disk, called by the vendors' own Go
-// SDKs and by clients that look at every byte, in front of a backend that
-// records what reaches it.
+// Package e2e contains the end-to-end tests. The gateway runs as its operator
+// runs it: as a separate process with its store on disk. The clients are the
+// vendors' Go SDKs and clients that compare every byte. The backend records
+// every request that reaches it.
 //
-// It is a module of its own, so that the SDKs are no dependency of the gateway.
-// The gateway under test is the test binary itself, started again as Caddy; see
+// It is a separate module, so that the gateway does not depend on the SDKs. The
+// gateway under test is the test binary itself, started again as Caddy; see
 // TestMain. Nothing has to be built or installed before
 //
 //	go test ./...
 //
-// Two flags make the tests of endurance longer: -stream.length, for how long a
-// stream lives through reloads, and -kill.rounds, how often the process is
-// killed. What tests leave to chance they draw from a seed, which they tell, and
-// which -seed gives them again.
+// Two flags make the endurance tests longer: -stream.length is how long a
+// stream continues through reloads, and -kill.rounds is how often the process
+// is killed. Random choices come from a seed, which the tests log and which
+// -seed sets.
 //
-// The tests of money share these parts:
+// The tests of money share these files:
 //
-//	amount_test.go   nano-units, prices and their arithmetic, none of it the gateway's
-//	talk_test.go     a call as both its sides conduct it, and the billing rule
-//	conduct_test.go  the two sides
-//	deed_test.go     what moves money once: purchases, renewals, top-ups, credits
-//	market_test.go   all of that at once, and what the books must say afterwards
-//	books_test.go    what the operator and the customer are shown
+//	amount_test.go         nano-units, prices and independent arithmetic
+//	scripted_call_test.go  a call with the behaviour of both sides, and the billing rule
+//	run_call_test.go       how both sides perform it
+//	payment_test.go        purchases, renewals, top-ups and credits
+//	workload_test.go       all of these concurrently, and the expected ledger
+//	accounting_test.go     the operator's and the customer's view of the money
 //
-// Those of tasks share these:
+// The tests of tasks share these:
 //
-//	studio_test.go      a generation service over HTTP, of two faces
-//	receiver_test.go    where callbacks go
-//	commission_test.go  a task as its customer has it, and what all sides must say of it
+//	mock_service_test.go  a generation service with two APIs over HTTP
+//	receiver_test.go      the receiver of callbacks
+//	generation_test.go    a task of a customer, and the checks of all sides
 //
-// Those of people share people_client_test.go: a person with cookies, an app that
-// shows codes and a passkey in software. browser_test.go has a real Chromium do
-// the same by the script in the directory browser, which needs node and
+// The tests of console users share people_client_test.go: a user with cookies,
+// an authenticator app and a software passkey. browser_test.go does the same in
+// a real Chromium, with the script in the directory browser. That needs node
+// and
 //
 //	cd browser && npm ci
 //
-// Without them it is skipped; with CI_BROWSER=required in the environment, that
-// is a failure.
+// Without these the test is skipped. With CI_BROWSER=required in the
+// environment, it fails.
 package e2e

@@ -8,29 +8,29 @@ import (
 	"testing"
 )
 
-// issuance is what was acknowledged to the operator before the kills.
-type issuance struct {
+// issuedKeys is what the gateway acknowledged to the operator before the kills.
+type issuedKeys struct {
 	mu      sync.Mutex
 	users   int
-	inForce map[string]string // secret by key id
+	valid   map[string]string // secret by key id
 	revoked map[string]string
 }
 
-func TestWhatWasAcknowledgedOutlivesKills(t *testing.T) {
+func TestAcknowledgedChangesSurviveKills(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, demonstration)
-	told := &issuance{inForce: map[string]string{}, revoked: map[string]string{}}
+	reported := &issuedKeys{valid: map[string]string{}, revoked: map[string]string{}}
 	for round := range *killRounds / 3 {
 		g.start()
-		told.check(t, g)
-		// A kill at a moment that nobody chose: in the middle of the writes that
-		// follow some acknowledged one.
+		reported.check(t, g)
+		// The kill comes at a random time, during the writes after an
+		// acknowledged one.
 		victim, after := g.process, int64(1+rand.N(120))
 		var acknowledged atomic.Int64
 		inParallel(8, 8, func(worker int) {
 			for n := 0; ; n++ {
 				name := "user-" + strconv.Itoa(round) + "-" + strconv.Itoa(worker) + "-" + strconv.Itoa(n)
-				if !told.write(g, name, n%3) {
+				if !reported.write(g, name, n%3) {
 					return // the process is gone
 				}
 				if acknowledged.Add(1) == after {
@@ -39,15 +39,15 @@ func TestWhatWasAcknowledgedOutlivesKills(t *testing.T) {
 			}
 		})
 		receive(t, victim.exited, "the end of the process")
-		t.Logf("round %d: killed after %d acknowledged users; %d keys in force, %d revoked", round, acknowledged.Load(), len(told.inForce), len(told.revoked))
+		t.Logf("round %d: killed after %d acknowledged users; %d keys in force, %d revoked", round, acknowledged.Load(), len(reported.valid), len(reported.revoked))
 	}
 	g.start()
-	told.check(t, g)
+	reported.check(t, g)
 }
 
-// write makes a user and keys, revokes or replaces one, and notes what was
-// acknowledged. It returns false when an answer stayed out.
-func (i *issuance) write(g *gateway, name string, then int) bool {
+// write creates a user and keys, revokes or rotates one, and records what was
+// acknowledged. It returns false if an answer did not arrive.
+func (i *issuedKeys) write(g *gateway, name string, then int) bool {
 	if g.tryPost("/modelgate/users", map[string]any{"name": name}, nil) != nil {
 		return false
 	}
@@ -56,13 +56,13 @@ func (i *issuance) write(g *gateway, name string, then int) bool {
 	if g.tryPost("/modelgate/keys", map[string]any{"user": name}, &key) != nil {
 		return false
 	}
-	i.note(func() { i.inForce[key.ID] = key.Secret })
+	i.note(func() { i.valid[key.ID] = key.Secret })
 	if then == 0 {
 		return true
 	}
 
-	// From here on until it is acknowledged, either may be true of the key.
-	i.note(func() { delete(i.inForce, key.ID) })
+	// From here until the acknowledgement, the key may be in either state.
+	i.note(func() { delete(i.valid, key.ID) })
 	if then == 1 {
 		if g.tryPost("/modelgate/keys/"+key.ID+"/revoke", nil, nil) != nil {
 			return false
@@ -74,20 +74,20 @@ func (i *issuance) write(g *gateway, name string, then int) bool {
 	if g.tryPost("/modelgate/keys/"+key.ID+"/rotate", map[string]any{"grace": 0}, &next) != nil {
 		return false
 	}
-	i.note(func() { i.inForce[next.ID], i.revoked["old "+key.ID] = next.Secret, key.Secret })
+	i.note(func() { i.valid[next.ID], i.revoked["old "+key.ID] = next.Secret, key.Secret })
 	return true
 }
 
-func (i *issuance) note(change func()) {
+func (i *issuedKeys) note(change func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	change()
 }
 
-// check asks for every key.
-func (i *issuance) check(t *testing.T, g *gateway) {
+// check authenticates with every key.
+func (i *issuedKeys) check(t *testing.T, g *gateway) {
 	t.Helper()
-	for id, secret := range i.inForce {
+	for id, secret := range i.valid {
 		if !g.authenticates(secret) {
 			t.Errorf("the acknowledged key %s is lost", id)
 		}

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// TestWhoWaitsForAChangeIsLeftAloneByAReloadAndDoesNotHoldUpTheEnd has two wait
-// for a task that goes on, one of them since before a reload, and ends the
-// process: both are answered with what there is.
-func TestWhoWaitsForAChangeIsLeftAloneByAReloadAndDoesNotHoldUpTheEnd(t *testing.T) {
+// TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit: two
+// requests wait for a change of a task, one of them since before a reload. When
+// the process is stopped, both are answered with the current state.
+func TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit(t *testing.T) {
 	t.Parallel()
-	u := newStudio(t)
+	u := newMockService(t)
 	u.open(false)
-	r := newReceiver(t, u.cue)
-	g := newGateway(t, studioSite(u, r, ""), u.backend, r.backend)
+	r := newReceiver(t, u.checkpoints)
+	g := newGateway(t, generationSite(u, r, ""), u.backend, r.backend)
 	g.start()
 	c := g.newCustomer("waiter")
 	c.credit("1.00")
-	o := &commission{model: film}
-	o.place(c)
+	o := &generation{model: film}
+	o.submit(c)
 
-	running := moment{what: "when it is told that a job is running"}
-	for c.look(o.task, 10).Status != "in_progress" {
+	running := checkpoint{what: "when it is told that a job is running"}
+	for c.poll(o.task, 10).Status != "in_progress" {
 	}
 	waits := func() <-chan resource {
 		got := make(chan resource, 1)
-		go func() { got <- c.look(o.task, 60) }()
-		receive(t, u.cue.await(running, 2), "the second poll from now, while the caller waits")
+		go func() { got <- c.poll(o.task, 60) }()
+		receive(t, u.checkpoints.await(running, 2), "the second poll from now, while the caller waits")
 		return got
 	}
 	before := waits()
@@ -49,7 +49,7 @@ func TestWhoWaitsForAChangeIsLeftAloneByAReloadAndDoesNotHoldUpTheEnd(t *testing
 			t.Errorf("who waits %s is told %s", who, task.text)
 		}
 	}
-	if code := g.process.code(patience); code != 0 || time.Since(began) > 12*time.Second {
+	if code := g.process.code(waitLimit); code != 0 || time.Since(began) > 12*time.Second {
 		t.Errorf("it ends after %v with %d", time.Since(began), code)
 	}
 	g.process.checkLog()

@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// held returns a backend that sends the head and the first event of a stream at
-// once and the rest when told to.
+// held returns a backend that sends the header and the first event of a stream
+// at once, and the rest when release is closed.
 func held(t *testing.T, events []string) (b *backend, release chan struct{}) {
 	t.Helper()
 	release = make(chan struct{})
-	return newBackend(t, func(s *stage, a *ask) {
+	return newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 		if !strings.Contains(string(a.Body), `"stream":true`) {
 			select {
 			case <-release:
-				speaks(s, a)
+				answerCalls(s, a)
 			case <-a.Gone:
 			}
 			return
 		}
-		s.head(http.StatusOK, "Content-Type", "text/event-stream")
-		s.say(events[0])
+		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+		s.write(events[0])
 		select {
 		case <-release:
 		case <-a.Gone:
 			return
 		}
 		for _, e := range events[1:] {
-			s.say(e)
+			s.write(e)
 		}
 	}), release
 }
@@ -41,7 +41,7 @@ func TestACallEndsBeforeTheProcessDoes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		grace string
-		over  bool // the calls end only after the grace period, in the gateway's own patience
+		over  bool // the calls end only after the grace period, within the gateway's own limit
 	}{
 		{"without a grace period", "", false},
 		{"within the grace period", "grace_period 30s", false},
@@ -75,7 +75,7 @@ func TestACallEndsBeforeTheProcessDoes(t *testing.T) {
 				if a := receive(t, whole, "the other call's answer"); a.Status != http.StatusOK || a.Err != nil || !strings.Contains(a.Body, "Hello.") {
 					t.Errorf("the other call got %d %q (%v)", a.Status, a.Body, a.Err)
 				}
-				if code := g.process.code(patience); code != 0 {
+				if code := g.process.code(waitLimit); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
 				g.checkReopens()
@@ -84,7 +84,7 @@ func TestACallEndsBeforeTheProcessDoes(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsWrittenOutBeforeTheProcessEnds(t *testing.T) {
+func TestAnAnswerIsCompletedBeforeTheProcessEnds(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAnAnswerIsWrittenOutBeforeTheProcessEnds(t *testing.T) {
 	}
 }
 
-func TestAProcessEndsWhenACallDoesNot(t *testing.T) {
+func TestTheProcessEndsAlthoughACallDoesNot(t *testing.T) {
 	t.Parallel()
 	b, release := held(t, messageEvents)
 	defer close(release)
@@ -125,14 +125,14 @@ func TestAProcessEndsWhenACallDoesNot(t *testing.T) {
 	}
 	receive(t, a.Gone, "the end of the backend's call")
 	g.process.await(`"ended":"upstream_error"`)
-	if code := g.process.code(patience); code != 0 {
+	if code := g.process.code(waitLimit); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	g.checkReopens()
 }
 
 // checkReopens starts the gateway again on its store, which must have been
-// closed in order: nothing is left to be replayed or mended.
+// closed cleanly: nothing is replayed or repaired.
 func (g *gateway) checkReopens() {
 	g.t.Helper()
 	if strings.Contains(g.process.log.String(), "closing the store") {
@@ -144,9 +144,9 @@ func (g *gateway) checkReopens() {
 	}
 }
 
-func TestWhoCallsWhileTheProcessEndsLearnsNothingOfItsInside(t *testing.T) {
+func TestErrorsDuringShutdownRevealNoInternals(t *testing.T) {
 	t.Parallel()
-	for i := range 4 { // Caddy stops its apps in no certain order
+	for i := range 4 { // Caddy stops its apps in random order
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			callDuringShutdown(t)
@@ -155,10 +155,10 @@ func TestWhoCallsWhileTheProcessEndsLearnsNothingOfItsInside(t *testing.T) {
 }
 
 func callDuringShutdown(t *testing.T) {
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	s := forwarding(b)
 	const delay = 2 * time.Second
-	s.Global = "shutdown_delay " + delay.String() // in which Caddy goes on serving
+	s.Global = "shutdown_delay " + delay.String() // Caddy continues to serve during this delay
 	g := running(t, s, b)
 	began := time.Now()
 	g.process.terminate()
@@ -166,7 +166,7 @@ func callDuringShutdown(t *testing.T) {
 	for n := range 20 {
 		a := g.call("/v1/chat/completions", callBodies["/v1/chat/completions"], g.bearer()...)
 		if n > 0 && a.Err != nil && time.Since(began) > delay {
-			break // it is over: what is accepted at last is closed unread, and then nothing is
+			break // the end: connections accepted last are closed unread, and then none is accepted
 		}
 		if a.Err != nil || a.Status != http.StatusOK && (a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "") {
 			t.Errorf("got %d %s %v", a.Status, a.Body, a.Err)
@@ -175,7 +175,7 @@ func callDuringShutdown(t *testing.T) {
 			t.Errorf("the caller was told of the machine: %s", a.Body)
 		}
 	}
-	if code := g.process.code(patience); code != 0 {
+	if code := g.process.code(waitLimit); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if n := strings.Count(g.process.log.String(), "tables opened"); n != 1 {
@@ -183,7 +183,7 @@ func callDuringShutdown(t *testing.T) {
 	}
 }
 
-func TestASecondProcessIsToldWhoHasTheStore(t *testing.T) {
+func TestASecondProcessReportsWhoHoldsTheStore(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	second := newGateway(t, demonstration)
@@ -191,7 +191,7 @@ func TestASecondProcessIsToldWhoHasTheStore(t *testing.T) {
 	second.writeConfig()
 
 	other := second.command("run", "--config", second.file(), "--adapter", "caddyfile")
-	if code := other.code(patience); code == 0 {
+	if code := other.code(waitLimit); code == 0 {
 		t.Error("the second process ended as if all were well")
 	}
 	want := "the directory is in use by process " + strconv.Itoa(g.process.cmd.Process.Pid)
@@ -206,12 +206,12 @@ func TestASecondProcessIsToldWhoHasTheStore(t *testing.T) {
 func TestAConfigurationCanBeValidatedBesideTheServer(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
-	if code := g.command("validate", "--config", g.file(), "--adapter", "caddyfile").code(patience); code != 0 {
+	if code := g.command("validate", "--config", g.file(), "--adapter", "caddyfile").code(waitLimit); code != 0 {
 		t.Errorf("a good configuration: exit code %d", code)
 	}
 	g.Site.Limits = "idle -1s"
 	g.writeConfig()
-	if code := g.command("validate", "--config", g.file(), "--adapter", "caddyfile").code(patience); code == 0 {
+	if code := g.command("validate", "--config", g.file(), "--adapter", "caddyfile").code(waitLimit); code == 0 {
 		t.Error("a bad configuration passed")
 	}
 	if !g.authenticates(g.Key) {

@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// inOrder are lines of docs/guide/production.md: the second upstream is there for when
-// the first fails. With lb_policy first, a try goes to another upstream only
-// when the one before it is marked as failed, so that what is tried again
-// (lb_retry_match) must also mark (unhealthy_status, fail_duration). A body is
-// sent a second time only from a buffer that holds all of it (request_buffers).
+// inOrder is the configuration in docs/guide/production.md for a fallback: the second
+// upstream is used if the first fails. With lb_policy first, a retry goes to
+// another upstream only if the previous one is marked as failed. Therefore
+// every status that is retried (lb_retry_match) must also mark
+// (unhealthy_status, fail_duration). A body can be sent again only if it is
+// completely buffered (request_buffers).
 //
-// A 500 is in neither list: it may be about the one call, and calls of one
-// caller must not take upstreams from all others.
+// A 500 is in neither list. It may concern this one call, and the calls of one
+// caller must not disable upstreams for all others.
 var inOrder = template.Must(template.New("").Parse(`
 	reverse_proxy {{.First}} {{.Second}} {
 		lb_policy first
@@ -32,9 +33,9 @@ var inOrder = template.Must(template.New("").Parse(`
 	}
 `))
 
-// inTurns are lines of that guide, too: upstreams that are equal share
-// the calls, and a call that fails at one is tried at the next. Only an
-// upstream that cannot be reached is marked.
+// inTurns is the configuration in docs/guide/production.md for equal upstreams: they share
+// the calls, and a call that fails at one is retried at the next. Only an
+// unreachable upstream is marked.
 var inTurns = template.Must(template.New("").Parse(`
 	reverse_proxy {{.First}} {{.Second}} {
 		lb_policy round_robin
@@ -47,7 +48,8 @@ var inTurns = template.Must(template.New("").Parse(`
 	}
 `))
 
-// upstreams is a site with two of them, by one of the ways above.
+// upstreams returns a site with two upstreams and one of the configurations
+// above.
 func upstreams(t *testing.T, way *template.Template, first, second string) site {
 	t.Helper()
 	var lines bytes.Buffer
@@ -57,19 +59,19 @@ func upstreams(t *testing.T, way *template.Template, first, second string) site 
 	return site{Messages: lines.String(), Completions: lines.String()}
 }
 
-// unreachable is an address at which nobody listens.
+// unreachable returns an address without a listener.
 func unreachable(t *testing.T) string {
 	t.Helper()
 	return freeAddress(t)
 }
 
-// largeBodies are calls of a size that no connection takes at once.
+// largeBodies are calls that exceed the buffers of a connection.
 var largeBodies = map[string]string{
 	"/v1/messages":         strings.Replace(callBodies["/v1/messages"], "Hi", strings.Repeat("é", 15<<20), 1),
 	"/v1/chat/completions": strings.Replace(callBodies["/v1/chat/completions"], "Hi", strings.Repeat("x", 7<<20), 1),
 }
 
-func TestTheLinesTriedHereAreThoseOfTheGuide(t *testing.T) {
+func TestTheFailoverLinesAreThoseOfTheGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../docs/guide/production.md")
 	if err != nil {
@@ -80,7 +82,7 @@ func TestTheLinesTriedHereAreThoseOfTheGuide(t *testing.T) {
 		if err := way.Execute(&lines, struct{ First, Second string }{"", ""}); err != nil {
 			t.Fatal(err)
 		}
-		// The guide names other upstreams and is indented deeper.
+		// The guide has other upstreams and more indentation.
 		_, within, _ := strings.Cut(lines.String(), "{\n")
 		if !strings.Contains(strings.ReplaceAll(string(guide), "\t", ""), strings.ReplaceAll(within, "\t", "")) {
 			t.Errorf("%s: the guide has other lines than\n%s", name, within)
@@ -94,7 +96,7 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstCannotBeReached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, bodies := range []map[string]string{callBodies, streamBodies, largeBodies} {
-				second := newBackend(t, speaks)
+				second := newBackend(t, answerCalls)
 				g := running(t, upstreams(t, way, unreachable(t), second.address()), second)
 				for path, body := range bodies {
 					if a := g.call(path, body, g.bearer()...); a.Status != http.StatusOK || a.Err != nil {
@@ -126,9 +128,10 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstIsBusy(t *testing.T) {
 				}
 				for _, bodies := range kinds {
 					for path, body := range bodies {
-						first, second := newBackend(t, answers(status, `{"error":{}}`)), newBackend(t, speaks)
+						first, second := newBackend(t, respond(status, `{"error":{}}`)), newBackend(t, answerCalls)
 						g := running(t, upstreams(t, c.way, first.address(), second.address()), first, second)
-						// In turns, one of two calls begins at the first upstream.
+						// With inTurns, one of two calls begins at the first
+						// upstream.
 						began := time.Now()
 						for range 2 {
 							if a := g.call(path, body, g.bearer()...); a.Status != http.StatusOK || a.Err != nil {
@@ -136,13 +139,13 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstIsBusy(t *testing.T) {
 							}
 						}
 						most := 1
-						if time.Since(began) > 5*time.Second { // for so long the first is marked, and large bodies may take longer
+						if time.Since(began) > 5*time.Second { // then the mark of the first has expired; large bodies may take so long
 							most = 2
 						}
-						if n := len(first.asked()); n < 1 || n > most || len(second.asked()) != 2 {
-							t.Errorf("%s: the upstreams were asked %d and %d times, want %d and 2", path, n, len(second.asked()), most)
+						if n := len(first.requests()); n < 1 || n > most || len(second.requests()) != 2 {
+							t.Errorf("%s: the upstreams were asked %d and %d times, want %d and 2", path, n, len(second.requests()), most)
 						}
-						for _, got := range append(first.asked(), second.asked()...) {
+						for _, got := range append(first.requests(), second.requests()...) {
 							if string(got.Body) != body {
 								t.Errorf("%s: of %d bytes an upstream got %d", path, len(body), len(got.Body))
 							}
@@ -154,30 +157,30 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstIsBusy(t *testing.T) {
 	}
 }
 
-func TestAVerdictOnTheCallIsNotAskedForTwice(t *testing.T) {
+func TestAnErrorOfTheCallIsNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 404, 413, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			first, second := newBackend(t, answers(status, `{"error":{}}`)), newBackend(t, speaks)
+			first, second := newBackend(t, respond(status, `{"error":{}}`)), newBackend(t, answerCalls)
 			g := running(t, upstreams(t, inOrder, first.address(), second.address()), first, second)
 			for range 3 {
 				if a := g.call("/v1/messages", callBodies["/v1/messages"], g.bearer()...); a.Status < 400 {
 					t.Errorf("got %d %s", a.Status, a.Body)
 				}
 			}
-			if len(first.asked()) != 3 || len(second.asked()) != 0 {
-				t.Errorf("the upstreams were asked %d and %d times, want 3 and 0", len(first.asked()), len(second.asked()))
+			if len(first.requests()) != 3 || len(second.requests()) != 0 {
+				t.Errorf("the upstreams were asked %d and %d times, want 3 and 0", len(first.requests()), len(second.requests()))
 			}
 		})
 	}
 }
 
-func TestWhenNoUpstreamIsLeftTheCallerHearsItInHisDialect(t *testing.T) {
+func TestWithoutAnUpstreamTheErrorHasTheCallersDialect(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]*template.Template{"in order": inOrder, "in turns": inTurns} {
 		for _, c := range []struct {
-			status      int // of both upstreams; zero: they cannot be reached
+			status      int // of both upstreams; zero: unreachable
 			want        int
 			kind, other string // the error's type in the two dialects
 		}{
@@ -190,7 +193,7 @@ func TestWhenNoUpstreamIsLeftTheCallerHearsItInHisDialect(t *testing.T) {
 			t.Run(fmt.Sprint(name, c.status), func(t *testing.T) {
 				t.Parallel()
 				for path, kind := range map[string]string{"/v1/messages": c.kind, "/v1/chat/completions": c.other} {
-					first, second := newBackend(t, answers(c.status, `{}`)), newBackend(t, answers(c.status, `{}`))
+					first, second := newBackend(t, respond(c.status, `{}`)), newBackend(t, respond(c.status, `{}`))
 					s := upstreams(t, way, first.address(), second.address())
 					if c.status == 0 {
 						s = upstreams(t, way, unreachable(t), unreachable(t))
@@ -200,7 +203,7 @@ func TestWhenNoUpstreamIsLeftTheCallerHearsItInHisDialect(t *testing.T) {
 					if a.Status != c.want || !strings.Contains(a.Body, `"type":"`+kind+`"`) || a.Header.Get("Retry-After") == "" {
 						t.Errorf("%s: got %d %s, Retry-After %q", path, a.Status, a.Body, a.Header.Get("Retry-After"))
 					}
-					if tries := len(first.asked()) + len(second.asked()); c.status != 0 && (tries < 2 || tries > 3) {
+					if tries := len(first.requests()) + len(second.requests()); c.status != 0 && (tries < 2 || tries > 3) {
 						t.Errorf("%s: %d tries", path, tries)
 					}
 				}
@@ -209,19 +212,19 @@ func TestWhenNoUpstreamIsLeftTheCallerHearsItInHisDialect(t *testing.T) {
 	}
 }
 
-func TestTheFirstUpstreamIsAskedAgainWhenItsPauseIsOver(t *testing.T) {
+func TestTheFirstUpstreamIsUsedAgainAfterItsPause(t *testing.T) {
 	t.Parallel()
-	first := newBackend(t, inTurn(answers(503, `{}`), speaks))
-	second := newBackend(t, speaks)
+	first := newBackend(t, inSequence(respond(503, `{}`), answerCalls))
+	second := newBackend(t, answerCalls)
 	g := running(t, upstreams(t, inOrder, first.address(), second.address()), first, second)
 	beat := time.NewTicker(100 * time.Millisecond)
 	defer beat.Stop()
 	began := time.Now()
-	for len(first.asked()) < 2 {
+	for len(first.requests()) < 2 {
 		if a := g.call("/v1/messages", callBodies["/v1/messages"], g.bearer()...); a.Status != http.StatusOK {
 			t.Fatalf("got %d %s", a.Status, a.Body)
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > waitLimit {
 			t.Fatal("the first upstream was never asked again")
 		}
 		<-beat.C

@@ -19,34 +19,35 @@ import (
 	"text/template"
 )
 
-// site is what differs between the gateways of the tests: lines of a Caddyfile.
+// site contains the parts of a Caddyfile that differ between the gateways of
+// the tests.
 type site struct {
 	Global      string // global options
-	Log         string // the least level that is logged; all there is by default
+	Log         string // the lowest level that is logged; all levels by default
 	Limits      string // inside the option modelgate, limits
-	Money       string // inside the option modelgate: prices, plans, payments; there is a console then
-	People      string // inside the option modelgate, beside that; the site has a page then, and is localhost too
+	Money       string // inside the option modelgate: prices, plans, payments; enables the console
+	People      string // inside the option modelgate; enables the page, and the site is also localhost
 	Messages    string // inside the block of modelgate_messages
 	Completions string // inside the block of modelgate_completions
-	Routes      string // beside the directives of the gateway
-	Secure      bool   // people come by https, to a site of its own beside the other
+	Routes      string // in addition to the directives of the gateway
+	Secure      bool   // users connect by https to a second site
 }
 
-// forwarding is the site whose calls all go to the backend, with the operator's
-// credential.
+// forwarding returns a site that forwards all calls to the backend with the
+// operator's credential.
 func forwarding(b *backend) site {
 	proxy := "reverse_proxy " + b.address() + " {\n" + operatorKeys + "\n}"
 	return site{Messages: proxy, Completions: proxy}
 }
 
-// operatorKeys are the lines that put the operator's credential on a call, in
+// operatorKeys are the lines that add the operator's credential to a call, in
 // both vendors' headers.
 const operatorKeys = `
 	header_up X-Api-Key {env.OPERATOR_KEY}
 	header_up Authorization "Bearer {env.OPERATOR_KEY}"`
 
-// caddyfile is the configuration of every gateway. It logs all there is to log,
-// in the format that the documentation asks for.
+// caddyfile is the configuration of every gateway. It logs everything, in the
+// format that the documentation requires.
 var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -121,35 +122,34 @@ http://{{.Address}}{{if and .Site.People (not .Site.Secure)}}, {{.Origin}}{{end}
 }
 `))
 
-// A gateway is a Caddy process of its own, on free ports and a fresh store.
+// gateway is a separate Caddy process with free ports and a new store.
 type gateway struct {
 	t       *testing.T
-	Dir     string // all that the process keeps
+	Dir     string // contains all files of the process
 	Store   string
 	Admin   string // address of the admin endpoint
 	Address string // of the site
-	TLS     string // of the site by https, where there is one
+	TLS     string // of the site by https, if there is one
 	Site    site
-	Key     string // an API key in force
+	Key     string // a valid API key
 
-	operatorKey string
-	witness     *witness
-	process     *process
-	backends    []*backend
-	secrets     []string // that no log and no file may show
-	mu          sync.Mutex
+	operatorKey      string
+	responseRecorder *responseRecorder
+	process          *process
+	backends         []*backend
+	secrets          []string // must not appear in any log or file
+	mu               sync.Mutex
 }
 
-// newGateway prepares a gateway that is not started yet. The backends are those
-// that its site names; when the test is over, no secret may have got out
-// anywhere.
+// newGateway prepares a gateway and does not start it. backends are those of
+// its site. When the test ends, it checks that no secret was revealed.
 func newGateway(t *testing.T, s site, backends ...*backend) *gateway {
 	t.Helper()
 	dir := t.TempDir()
 	g := &gateway{
 		t: t, Dir: dir, Store: filepath.Join(dir, "store"), Site: s,
 		Admin: freeAddress(t), Address: freeAddress(t), TLS: freeAddress(t),
-		operatorKey: "operator-" + rand.Text(), backends: backends, witness: newWitness(),
+		operatorKey: "operator-" + rand.Text(), backends: backends, responseRecorder: newResponseRecorder(),
 	}
 	g.secrets = []string{g.operatorKey}
 	t.Cleanup(func() {
@@ -175,7 +175,7 @@ func running(t *testing.T, s site, backends ...*backend) *gateway {
 	return g
 }
 
-// start runs the process and waits until it serves.
+// start starts the process and waits until it serves.
 func (g *gateway) start() {
 	g.t.Helper()
 	g.writeConfig()
@@ -183,7 +183,7 @@ func (g *gateway) start() {
 	g.process.await("serving initial configuration")
 }
 
-// command runs Caddy with the arguments, beside whatever runs already.
+// command runs Caddy with these arguments in addition to the running process.
 func (g *gateway) command(args ...string) *process {
 	g.t.Helper()
 	return launch(g.t, []string{
@@ -208,11 +208,11 @@ func (g *gateway) config() []byte {
 	return text.Bytes()
 }
 
-// url is the address of a path of the site.
+// url returns the URL of a path of the site.
 func (g *gateway) url(path string) string { return "http://" + g.Address + path }
 
-// Origin is the site under the one name without a certificate for which browsers
-// have passkeys.
+// Origin returns the site's origin with the only name for which browsers allow
+// passkeys without a certificate.
 func (g *gateway) Origin() string {
 	scheme, address := "http", g.Address
 	if g.Site.Secure {
@@ -222,8 +222,8 @@ func (g *gateway) Origin() string {
 	return scheme + "://localhost:" + port
 }
 
-// reload gives the running process its configuration anew, and waits for the end
-// of the admin endpoint before, which closes unread what it accepts at last.
+// reload loads the configuration again. Before, it waits until the previous
+// admin endpoint has stopped, because that one closes new connections unread.
 func (g *gateway) reload() error {
 	const ended = "stopped previous server"
 	before := strings.Count(g.process.log.String(), ended)
@@ -232,21 +232,21 @@ func (g *gateway) reload() error {
 		return err
 	}
 	req.Header.Set("Content-Type", "text/caddyfile")
-	req.Header.Set("Cache-Control", "must-revalidate") // without it Caddy leaves alone what has not changed
+	req.Header.Set("Cache-Control", "must-revalidate") // without it Caddy ignores an unchanged configuration
 	if _, err = g.admin(req); err == nil && !g.process.log.awaitCount(ended, before+1) {
 		err = errors.New("the admin endpoint before does not end")
 	}
 	return err
 }
 
-// issued is a key as the admin endpoint answers it, or a user's access token.
+// issued is a key or a user's access token as the admin endpoint returns it.
 type issued struct {
 	ID     string `json:"id"`
 	Secret string `json:"api_key"`
 	Token  string `json:"access_token"` // of a user
 }
 
-// newKey makes a key for a user.
+// newKey creates a key for a user.
 func (g *gateway) newKey(user string) issued {
 	g.t.Helper()
 	var key issued
@@ -254,7 +254,7 @@ func (g *gateway) newKey(user string) issued {
 	return key
 }
 
-// users returns how many users the running process knows.
+// users returns the number of users.
 func (g *gateway) users() int {
 	g.t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http://"+g.Admin+"/modelgate/users", nil)
@@ -272,7 +272,7 @@ func (g *gateway) users() int {
 	return len(list.Items)
 }
 
-// post calls an admin route that must succeed.
+// post calls an admin route, which must succeed.
 func (g *gateway) post(path string, in, out any) {
 	g.t.Helper()
 	if err := g.tryPost(path, in, out); err != nil {
@@ -280,8 +280,8 @@ func (g *gateway) post(path string, in, out any) {
 	}
 }
 
-// tryPost calls an admin route. What it returns without an error has been
-// acknowledged.
+// tryPost calls an admin route. If it returns no error, the gateway has
+// acknowledged the change.
 func (g *gateway) tryPost(path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -296,7 +296,7 @@ func (g *gateway) tryPost(path string, in, out any) error {
 		return err
 	}
 	var key issued
-	_ = json.Unmarshal(answer, &key) // other answers have no secret
+	_ = json.Unmarshal(answer, &key) // other answers contain no secret
 	if secret := cmp.Or(key.Secret, key.Token); secret != "" {
 		g.mu.Lock()
 		g.secrets = append(g.secrets, secret)
@@ -322,8 +322,8 @@ func (g *gateway) admin(req *http.Request) ([]byte, error) {
 	return answer, err
 }
 
-// refusal is an answer that says no. Any other error is of an answer that never
-// came.
+// refusal is the error of an answer with an error status. Any other error means
+// that no answer arrived.
 type refusal struct {
 	status int
 	text   string
@@ -331,17 +331,16 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// ports hands out each port once, from below the range from which systems take
-// the ports of outgoing connections, so that none is taken before its process
-// listens.
+// ports returns each port once, from below the range that systems use for
+// outgoing connections, so that no port is taken before its process listens.
 var ports = struct {
 	sync.Mutex
 	next int
 }{next: 20000 + os.Getpid()%8000}
 
-// freeAddress returns an address on which nobody listens. The port of UDP by the
-// same number is kept until the test ends: another run of these tests passes it
-// over by that, while Caddy would share the port with whoever has it already.
+// freeAddress returns an unused address. It holds the UDP port of the same
+// number until the test ends, so that a concurrent run of these tests skips it.
+// Caddy would share the TCP port.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ports.Lock()

@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-func TestTheClientsOwnHeadersGoUpstreamAndItsSecretsDoNot(t *testing.T) {
+func TestTheClientsHeadersGoUpstreamWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 
 	kept := map[string]string{
 		"Anthropic-Version": "2023-06-01", "Anthropic-Beta": "one-2025-01-01,two-2025-02-02",
 		"X-Stainless-Lang": "go", "User-Agent": "tests/1", "Accept": "text/event-stream",
 	}
-	const once = "Idempotency-Key" // which is the tenant's own upstream
-	// Each of these holds the word, whichever way it might get through.
+	const once = "Idempotency-Key" // the caller's own, for the upstream
+	// Each of these contains the word, in different forms.
 	const word = "smuggled"
 	dropped := []string{
 		"Cookie", "session=" + word,
@@ -36,7 +36,7 @@ func TestTheClientsOwnHeadersGoUpstreamAndItsSecretsDoNot(t *testing.T) {
 		for _, credential := range [][]string{{"X-Api-Key", g.Key}, {"Authorization", "bearer " + g.Key}} {
 			header := append(append([]string{once, "once"}, dropped...), credential...)
 			for name, value := range kept {
-				if name != "Anthropic-Version" { // every call here has it
+				if name != "Anthropic-Version" { // all of these calls send it
 					header = append(header, name, value)
 				}
 			}
@@ -62,9 +62,9 @@ func TestTheClientsOwnHeadersGoUpstreamAndItsSecretsDoNot(t *testing.T) {
 	}
 }
 
-func TestOfTheQueryOnlyBetaGoesUpstream(t *testing.T) {
+func TestOnlyBetaOfTheQueryGoesUpstream(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 	for sent, want := range map[string]string{
 		"":                             "",
@@ -84,19 +84,19 @@ func TestOfTheQueryOnlyBetaGoesUpstream(t *testing.T) {
 	}
 }
 
-func TestNothingOfTheOperatorsAccountComesBack(t *testing.T) {
+func TestAnswersContainNothingOfTheOperatorsAccount(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 400, 401, 402, 403, 404, 429, 500, 529} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
-			// A backend that repeats what it was sent, in every place there is.
-			b := newBackend(t, func(s *stage, a *ask) {
+			// The backend repeats the request in every part of its answer.
+			b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 				echo := a.Header.Get("X-Api-Key")
 				body := `{"error":{"message":"as you wish"}}`
 				if status >= 401 && status <= 403 {
 					body = `{"error":{"message":"the key ` + echo + ` is not valid"}}`
 				}
-				answers(status, body,
+				respond(status, body,
 					"X-Api-Key", echo, "Authorization", "Bearer "+echo, "Set-Cookie", "key="+echo, "Set-Cookie2", "x",
 					"Www-Authenticate", "Bearer key="+echo, "Proxy-Authenticate", "Basic "+echo, "Proxy-Authorization", "Basic "+echo,
 					"Authentication-Info", echo, "Proxy-Authentication-Info", echo,
@@ -136,13 +136,13 @@ func TestNothingOfTheOperatorsAccountComesBack(t *testing.T) {
 
 func TestAnInterimAnswerEndsAtTheGateway(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, func(s *stage, a *ask) {
+	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 		s.w.Header().Set("Link", "</x>; rel=preload")
 		s.w.Header().Set("Set-Cookie", "key="+a.Header.Get("X-Api-Key"))
 		s.w.WriteHeader(http.StatusEarlyHints)
 		s.w.Header().Del("Link")
 		s.w.Header().Del("Set-Cookie")
-		speaks(s, a)
+		answerCalls(s, a)
 	})
 	g := running(t, forwarding(b), b)
 	raw := g.raw("POST /v1/chat/completions HTTP/1.1\r\nHost: " + g.Address + "\r\nConnection: close\r\nAuthorization: Bearer " + g.Key +
@@ -155,12 +155,12 @@ func TestAnInterimAnswerEndsAtTheGateway(t *testing.T) {
 	}
 }
 
-func TestTrailersOfABackendAreHeadersLikeTheOthers(t *testing.T) {
+func TestTrailersAreFilteredLikeHeaders(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, func(s *stage, a *ask) {
+	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 		echo := a.Header.Get("X-Api-Key")
-		s.head(http.StatusOK, "Content-Type", "text/event-stream", "Trailer", "X-Api-Key")
-		s.say(strings.Join(chatEvents, ""))
+		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream", "Trailer", "X-Api-Key")
+		s.write(strings.Join(chatEvents, ""))
 		s.w.Header().Set("X-Api-Key", echo)
 		s.w.Header().Set(http.TrailerPrefix+"Set-Cookie", "key="+echo) // not announced
 	})

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// steps are the moments of a task at which a gateway is killed, as its studio and
-// its receiver see them. What lies between two of them, and before the first, a
-// kill at any moment finds.
-var steps = []moment{
+// steps are the checkpoints of a task at which a gateway is killed, as its mock
+// service and its receiver see them. Kills at random times cover everything
+// between them.
+var steps = []checkpoint{
 	{"before a job is accepted", platform},
 	{"before a job is accepted", generic},
 	{"when a job is accepted and nobody knows", platform},
@@ -28,40 +28,40 @@ var steps = []moment{
 	{what: "when a callback is acknowledged"},
 }
 
-// TestAKillAtAnyStepOfATaskLosesNothingAndDoesNothingTwice kills one gateway
-// again and again, in all steps of its tasks in turn and every third time at a
-// moment that chance has chosen, while its customer goes on ordering. What was
-// under way is left alone for the length of a lease.
-func TestAKillAtAnyStepOfATaskLosesNothingAndDoesNothingTwice(t *testing.T) {
+// TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing kills one gateway
+// repeatedly, at each step of its tasks and every third time at a random time,
+// while its customer submits more tasks. Tasks that were being processed wait
+// for the length of a lease.
+func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	u := newStudio(t)
-	r := newReceiver(t, u.cue)
-	g := newGateway(t, studioSite(u, r, "media {\nallow "+u.address()+"\n}"), u.backend, r.backend)
+	u := newMockService(t)
+	r := newReceiver(t, u.checkpoints)
+	g := newGateway(t, generationSite(u, r, "media {\nallow "+u.address()+"\n}"), u.backend, r.backend)
 	g.start()
 	c := g.newCustomer("collector")
 	c.credit("100.00")
 	chance := imagine(t)
 
-	var orders []*commission
+	var orders []*generation
 	var placing sync.WaitGroup
 	order := func(model, words string) {
-		o := &commission{number: len(orders), model: model, words: words}
+		o := &generation{number: len(orders), model: model, words: words}
 		orders = append(orders, o)
-		placing.Go(func() { o.place(c) })
+		placing.Go(func() { o.submit(c) })
 	}
 	rounds := *killRounds + *killRounds/3
-	first := chance.IntN(len(steps)) // where there are fewer rounds than steps
+	first := chance.IntN(len(steps)) // if there are fewer rounds than steps
 	for round := range rounds {
 		at, nth := steps[(first+round-(round+1)/3)%len(steps)], 1
 		switch {
 		case round == rounds/2 && rounds > 2*len(steps):
-			// From here on the kills are among tasks that others have left behind.
+			// From here on there are also tasks of killed processes.
 			at = lookedFor
 		case round%3 == 2:
 			at, nth = anything, 1+chance.IntN(40)
 		}
 		began := time.Now()
-		reached := u.cue.await(at, nth)
+		reached := u.checkpoints.await(at, nth)
 		order(film, "")
 		order(picture, "")
 		order(clip, "")
@@ -69,7 +69,7 @@ func TestAKillAtAnyStepOfATaskLosesNothingAndDoesNothingTwice(t *testing.T) {
 		order(picture, slowWord)
 		select {
 		case <-reached:
-		case <-time.After(leaseLength + patience):
+		case <-time.After(leaseLength + waitLimit):
 			t.Fatalf("nothing comes %s", at.what)
 		}
 		took := time.Since(began)
@@ -93,7 +93,7 @@ func TestAKillAtAnyStepOfATaskLosesNothingAndDoesNothingTwice(t *testing.T) {
 		}
 	}
 	r.awaitAll(t, over)
-	b := books{ended: map[string]int{}}
+	b := taskTotals{ended: map[string]int{}}
 	tasks := map[string]int{}
 	for i, o := range orders {
 		tasks[o.task]++

@@ -8,42 +8,43 @@ import (
 	"time"
 )
 
-// soon is how quickly a backend must hear that its caller has left.
+// soon is the longest time until a backend must notice that its caller has
+// disconnected.
 const soon = time.Second
 
-func TestABackendHearsOfAClientThatLeaves(t *testing.T) {
+func TestABackendNoticesThatTheClientDisconnects(t *testing.T) {
 	t.Parallel()
-	silence := func(_ *stage, a *ask) { <-a.Gone }
+	silence := func(_ *scriptWriter, a *recordedRequest) { <-a.Gone }
 	for _, c := range []struct {
 		name   string
-		play   script // ends when the gateway has hung up
+		serve  script // ends when the gateway has disconnected
 		stream bool
 	}{
 		{"before the head", silence, false},
 		{"before the head of a stream", silence, true},
-		{"in the middle of JSON", func(s *stage, a *ask) {
-			s.head(http.StatusOK, "Content-Type", "application/json", "Content-Length", "1000")
-			s.say(`{"id":`)
+		{"in the middle of JSON", func(s *scriptWriter, a *recordedRequest) {
+			s.writeHeader(http.StatusOK, "Content-Type", "application/json", "Content-Length", "1000")
+			s.write(`{"id":`)
 			<-a.Gone
 		}, false},
-		{"in a silent stream", func(s *stage, a *ask) {
-			s.head(http.StatusOK, "Content-Type", "text/event-stream")
-			s.say(messageEvents[0])
+		{"in a silent stream", func(s *scriptWriter, a *recordedRequest) {
+			s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+			s.write(messageEvents[0])
 			<-a.Gone
 		}, true},
-		{"in the middle of an event", func(s *stage, a *ask) {
-			s.head(http.StatusOK, "Content-Type", "text/event-stream")
-			s.say("event: content_block_delta\ndata: {")
+		{"in the middle of an event", func(s *scriptWriter, a *recordedRequest) {
+			s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+			s.write("event: content_block_delta\ndata: {")
 			<-a.Gone
 		}, true},
-		{"in a busy stream", func(s *stage, a *ask) {
-			s.head(http.StatusOK, "Content-Type", "text/event-stream")
+		{"in a busy stream", func(s *scriptWriter, a *recordedRequest) {
+			s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
 			for {
 				select {
 				case <-a.Gone:
 					return
 				default:
-					s.say(messageEvents[2])
+					s.write(messageEvents[2])
 				}
 			}
 		}, true},
@@ -53,7 +54,7 @@ func TestABackendHearsOfAClientThatLeaves(t *testing.T) {
 		} {
 			t.Run(c.name+" "+how.name, func(t *testing.T) {
 				t.Parallel()
-				b := newBackend(t, c.play)
+				b := newBackend(t, c.serve)
 				proxy := "reverse_proxy " + b.address() + " {\n" + how.option + "\n}"
 				g := running(t, site{Messages: proxy, Completions: proxy}, b)
 				for path, body := range map[string]string{"/v1/messages": callBodies["/v1/messages"], "/v1/chat/completions": callBodies["/v1/chat/completions"]} {
@@ -69,8 +70,8 @@ func TestABackendHearsOfAClientThatLeaves(t *testing.T) {
 	}
 }
 
-// leave makes a call, gives it up once the backend is at it, and waits for the
-// backend to hear of it.
+// leave makes a call, abandons it while the backend is answering, and waits
+// until the backend notices.
 func leave(t *testing.T, g *gateway, b *backend, p protocol, path, body string) {
 	t.Helper()
 	transport := newTransport(p)
@@ -85,7 +86,7 @@ func leave(t *testing.T, g *gateway, b *backend, p protocol, path, body string) 
 			return
 		}
 		defer resp.Body.Close()
-		_, _ = resp.Body.Read(make([]byte, 1)) // something has come through
+		_, _ = resp.Body.Read(make([]byte, 1)) // part of the answer has arrived
 		<-ctx.Done()
 	}()
 	a := b.next()
@@ -98,22 +99,22 @@ func leave(t *testing.T, g *gateway, b *backend, p protocol, path, body string) 
 	receive(t, ended, "the end of the client's call")
 }
 
-// runningOn is the metric of one call that runs on without its client.
+// runningOn is the metric of one call that continues without its client.
 var runningOn = regexp.MustCompile(`modelgate_detached\{[^}]*\} 1\n`)
 
-// TestACallWithoutItsClientEndsWithTheProcess has calls run on without their
-// clients, and ends the process: in order, by which they are charged what is known,
-// and by a kill, after which the books must add up.
+// TestACallWithoutItsClientEndsWithTheProcess: calls continue without their
+// clients when the process is stopped, which charges what is known, or killed,
+// after which the ledger must be consistent.
 func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "in order", true: "by a kill"}[killed], func(t *testing.T) {
 			t.Parallel()
-			b := newBackend(t, func(_ *stage, a *ask) { <-a.Gone })
+			b := newBackend(t, func(_ *scriptWriter, a *recordedRequest) { <-a.Gone })
 			g := running(t, priced(b, ""), b)
 			c := g.newCustomer("leaver")
 			c.credit("100.00")
-			k := &talk{path: "/v1/messages", model: "m-1", most: 100, asks: "Tell me a story."}
+			k := &scriptedCall{path: "/v1/messages", model: "m-1", most: 100, prompt: "Tell me a story."}
 			transport := newTransport(http1)
 			defer transport.CloseIdleConnections()
 			ctx, leave := context.WithCancel(t.Context())
@@ -131,7 +132,7 @@ func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
 			receive(t, ended, "the end of the client's call")
 			tick := time.NewTicker(20 * time.Millisecond)
 			defer tick.Stop()
-			for deadline := time.Now().Add(patience); ; <-tick.C {
+			for deadline := time.Now().Add(waitLimit); ; <-tick.C {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.Admin+"/metrics", nil)
 				if err != nil {
 					t.Fatal(err)
@@ -145,13 +146,13 @@ func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
 				}
 			}
 
-			cost := nano(0) // a crash forgets the last seconds of a call
+			cost := nano(0) // a crash loses the last seconds
 			if killed {
 				g.process.kill()
 			} else {
-				cost = prices[k.model].of(tokens{Input: third(int64(len(k.asks)))})
+				cost = prices[k.model].of(tokens{Input: third(int64(len(k.prompt)))})
 				g.process.terminate()
-				if code := g.process.code(patience); code != 0 {
+				if code := g.process.code(waitLimit); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
 				g.process.await(`"rule":"finish_shutdown"`)

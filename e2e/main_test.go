@@ -19,23 +19,23 @@ var (
 	seed         = flag.Uint64("seed", 0, "what chance is drawn from; zero: it is drawn itself")
 )
 
-// patience is how long anything may take that should happen at once. It is
-// generous, because it only ends tests that fail.
-const patience = 20 * time.Second
+// waitLimit is the longest time to wait for anything that should happen at
+// once. It only matters to failing tests.
+const waitLimit = 20 * time.Second
 
-// imagine returns an imagination, and notes how to have the same one again.
-func imagine(t *testing.T) imagination {
+// imagine returns a callGenerator, and logs its seed.
+func imagine(t *testing.T) callGenerator {
 	t.Helper()
 	from := *seed
 	if from == 0 {
 		from = rand.Uint64()
 	}
 	t.Logf("-seed %d", from)
-	return imagination{rand.New(rand.NewPCG(from, 0))}
+	return callGenerator{rand.New(rand.NewPCG(from, 0))}
 }
 
-// asCaddy, set in the environment, makes this binary Caddy: the one that
-// cmd/caddy builds, with the same arguments.
+// asCaddy is the environment variable that makes this binary run as Caddy, as
+// cmd/caddy builds it, with the same arguments.
 const asCaddy = "MODELGATE_E2E_AS_CADDY"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 		caddycmd.Main()
 		return
 	}
-	// The tests wait more than they work. Whoever gives the flag is obeyed.
+	// The tests mostly wait, so more of them than processors run concurrently,
+	// unless the flag is set.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}

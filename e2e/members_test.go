@@ -11,8 +11,8 @@ import (
 	"github.com/openai/openai-go/v3"
 )
 
-// membersOf are the names of the members that a parameter of an SDK has in JSON,
-// of a union those of all its forms.
+// membersOf returns the JSON names of the members of an SDK's parameter; for a
+// union, those of all its forms.
 func membersOf(params any) (names []string) {
 	var walk func(reflect.Type)
 	walk = func(t reflect.Type) {
@@ -30,9 +30,9 @@ func membersOf(params any) (names []string) {
 	return names
 }
 
-func TestEveryMemberThatTheSDKsSendIsKnown(t *testing.T) {
+func TestEveryMemberOfTheSDKsIsKnown(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g, _ := paying(t, b, "1.00")
 	const (
 		ask  = `{"model":"m-1","max_tokens":5,"messages":[{"role":"user","content":"Hi"}],`

@@ -13,10 +13,10 @@ import (
 	openaioption "github.com/openai/openai-go/v3/option"
 )
 
-// A call that speaks uses seven tokens and makes three; see messageJSON.
+// spoken are the tokens of one call to answerCalls; see messageJSON.
 var spoken = tokens{Input: 7, Output: 3}
 
-// paying starts a gateway whose key belongs to a user with an amount of money.
+// paying starts a gateway with a key whose user has an amount of money.
 func paying(t *testing.T, b *backend, amount string) (*gateway, *customer) {
 	t.Helper()
 	g := running(t, priced(b, ""), b)
@@ -28,15 +28,15 @@ func paying(t *testing.T, b *backend, amount string) (*gateway, *customer) {
 	return g, c
 }
 
-func TestTheSDKsReadThatTheMoneyDoesNotSuffice(t *testing.T) {
+func TestTheSDKsReportInsufficientMoney(t *testing.T) {
 	t.Parallel()
 	for name, amount := range map[string]string{"too little": "0.000000001", "nothing": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBackend(t, speaks)
+			b := newBackend(t, answerCalls)
 			g, c := paying(t, b, amount)
 
-			// They would try again if they took it for something that passes.
+			// The SDKs would retry if they treated the error as temporary.
 			claude := g.anthropicClient(anthropicoption.WithMaxRetries(2))
 			_, err := claude.Messages.New(t.Context(), message("Hi"))
 			checkAnthropicError(t, err, http.StatusPaymentRequired, "billing_error")
@@ -54,7 +54,7 @@ func TestTheSDKsReadThatTheMoneyDoesNotSuffice(t *testing.T) {
 			})
 			checkOpenAIError(t, err, openai.Error{StatusCode: http.StatusPaymentRequired, Type: "insufficient_quota", Code: "INSUFFICIENT_QUOTA"})
 
-			if n := len(b.asked()); n > 0 {
+			if n := len(b.requests()); n > 0 {
 				t.Errorf("the backend was asked %d times for what nobody pays", n)
 			}
 			if n := len(g.process.callLines(4)); n != 4 {
@@ -67,9 +67,9 @@ func TestTheSDKsReadThatTheMoneyDoesNotSuffice(t *testing.T) {
 	}
 }
 
-func TestTheSDKsReadThatAKeyIsTooFastAndTryAgainInTime(t *testing.T) {
+func TestTheSDKsReportTheRateLimitAndRetry(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g, _ := paying(t, b, "1.00")
 	slow := func() string {
 		var key issued
@@ -77,8 +77,8 @@ func TestTheSDKsReadThatAKeyIsTooFastAndTryAgainInTime(t *testing.T) {
 		return key.Secret
 	}
 
-	// Two calls within a second may lie in two of them on a slow machine: then
-	// a third is refused.
+	// On a slow machine, two calls may fall into two seconds. Then a third call
+	// is refused.
 	var err error
 	claude := g.anthropicClient(anthropicoption.WithAPIKey(slow()))
 	for err == nil {
@@ -105,14 +105,14 @@ func TestTheSDKsReadThatAKeyIsTooFastAndTryAgainInTime(t *testing.T) {
 	g.verify()
 }
 
-func TestWhatAnSDKTriesAgainIsChargedOnce(t *testing.T) {
+func TestACallThatAnSDKRetriesIsChargedOnce(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, func(s *stage, a *ask) {
+	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 		if a.Header.Get("X-Stainless-Retry-Count") == "0" {
-			answers(http.StatusInternalServerError, `{"type":"error","error":{"type":"api_error","message":"at first it fails"}}`, "Retry-After-Ms", "1")(s, a)
+			respond(http.StatusInternalServerError, `{"type":"error","error":{"type":"api_error","message":"at first it fails"}}`, "Retry-After-Ms", "1")(s, a)
 			return
 		}
-		speaks(s, a)
+		answerCalls(s, a)
 	})
 	g, c := paying(t, b, "1.00")
 	claude := g.anthropicClient(anthropicoption.WithMaxRetries(2))
@@ -143,15 +143,15 @@ func TestWhatAnSDKTriesAgainIsChargedOnce(t *testing.T) {
 			t.Errorf("there is a call %+v", call)
 		}
 	}
-	if charged != 3 || free != 3 || len(b.asked()) != 6 {
-		t.Errorf("%d calls are charged, %d are not, and the backend was asked %d times", charged, free, len(b.asked()))
+	if charged != 3 || free != 3 || len(b.requests()) != 6 {
+		t.Errorf("%d calls are charged, %d are not, and the backend was asked %d times", charged, free, len(b.requests()))
 	}
 	g.verify()
 }
 
-func TestAKeyAsksWhatItHasUsedThroughTheSDKs(t *testing.T) {
+func TestAKeyReadsItsUsageThroughTheSDKs(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g, _ := paying(t, b, "1.00")
 	var key issued
 	g.post("/modelgate/keys", map[string]any{"user": "payer", "limits": map[string]any{"budget": "0.50", "reset": "month", "streams": 3}}, &key)
@@ -163,7 +163,7 @@ func TestAKeyAsksWhatItHasUsedThroughTheSDKs(t *testing.T) {
 	g.walletAtRest("payer")
 
 	once := prices["m-1"].of(spoken)
-	type told struct {
+	type reported struct {
 		KeyID  string `json:"key_id"`
 		Budget struct {
 			Limit, Used, Remaining nano
@@ -176,11 +176,11 @@ func TestAKeyAsksWhatItHasUsedThroughTheSDKs(t *testing.T) {
 		}
 		Today, Month used
 	}
-	for name, get := range map[string]func(*told) error{
-		"anthropic": func(answer *told) error { return claude.Get(t.Context(), "v1/usage", nil, answer) },
-		"openai":    func(answer *told) error { return gpt.Get(t.Context(), "usage", nil, answer) },
+	for name, get := range map[string]func(*reported) error{
+		"anthropic": func(answer *reported) error { return claude.Get(t.Context(), "v1/usage", nil, answer) },
+		"openai":    func(answer *reported) error { return gpt.Get(t.Context(), "usage", nil, answer) },
 	} {
-		var u told
+		var u reported
 		if err := get(&u); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -192,6 +192,6 @@ func TestAKeyAsksWhatItHasUsedThroughTheSDKs(t *testing.T) {
 		}
 	}
 	wrong := g.openaiClient(openaioption.WithAPIKey("sk-" + strings.Repeat("x", 49)))
-	err := wrong.Get(t.Context(), "usage", nil, new(told))
+	err := wrong.Get(t.Context(), "usage", nil, new(reported))
 	checkOpenAIError(t, err, openai.Error{StatusCode: http.StatusUnauthorized, Type: "authentication_error", Code: "UNAUTHORIZED"})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// openaiClient returns the vendor's SDK as a program uses it that got this
-// gateway's address and key. It does not try again unless an option says so.
+// openaiClient returns the vendor's SDK, configured with the gateway's address
+// and key. It does not retry unless an option says so.
 func (g *gateway) openaiClient(options ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(g.url("/v1/")), option.WithHTTPClient(g.client()),
@@ -164,7 +164,7 @@ func TestTheOpenAISDKReadsEveryRefusal(t *testing.T) {
 		name   string
 		params openai.ChatCompletionNewParams
 		option option.RequestOption
-		want   openai.Error // status zero: an answer that must not look whole
+		want   openai.Error // status zero: the answer is incomplete, and the SDK must notice it
 	}{
 		{"a wrong key", chat("Hi"), option.WithAPIKey("sk-" + strings.Repeat("x", 49)), openai.Error{StatusCode: 401, Type: "authentication_error", Code: "UNAUTHORIZED"}},
 		{"two keys", chat("Hi"), option.WithHeader("x-api-key", "other"), openai.Error{StatusCode: 400, Type: "invalid_request_error", Code: "INVALID_PARAMETER", Param: "Authorization"}},
@@ -199,7 +199,7 @@ func TestTheOpenAISDKReadsEveryRefusal(t *testing.T) {
 	}
 }
 
-// checkOpenAIError wants the SDK's own error, with every field in its place.
+// checkOpenAIError checks for the SDK's own error with every field.
 func checkOpenAIError(t *testing.T, err error, want openai.Error) {
 	t.Helper()
 	var got *openai.Error
@@ -214,7 +214,7 @@ func checkOpenAIError(t *testing.T, err error, want openai.Error) {
 	}
 }
 
-func TestTheOpenAISDKHearsWhenAStreamFails(t *testing.T) {
+func TestTheOpenAISDKReportsAFailedStream(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	client := g.openaiClient()
@@ -231,9 +231,9 @@ func TestTheOpenAISDKHearsWhenAStreamFails(t *testing.T) {
 	}
 }
 
-func TestTheOpenAISDKTriesAgainWhenTheBackendSays(t *testing.T) {
+func TestTheOpenAISDKRetriesAfterRetryAfter(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, inTurn(answers(429, `{"error":{"message":"slow down"}}`, "Retry-After", "1"), answers(200, chatJSON)))
+	b := newBackend(t, inSequence(respond(429, `{"error":{"message":"slow down"}}`, "Retry-After", "1"), respond(200, chatJSON)))
 	g := running(t, forwarding(b), b)
 	client := g.openaiClient(option.WithMaxRetries(2))
 	began := time.Now()
@@ -241,8 +241,8 @@ func TestTheOpenAISDKTriesAgainWhenTheBackendSays(t *testing.T) {
 	if err != nil || answer.Choices[0].Message.Content != "Hello." {
 		t.Fatalf("got %+v (%v)", answer, err)
 	}
-	// Its own pause before a first retry is half a second at most.
-	if took := time.Since(began); took < time.Second || len(b.asked()) != 2 {
-		t.Errorf("%d calls within %s: Retry-After has not come through", len(b.asked()), took)
+	// The SDK's own pause before a first retry is at most half a second.
+	if took := time.Since(began); took < time.Second || len(b.requests()) != 2 {
+		t.Errorf("%d calls within %s: Retry-After has not come through", len(b.requests()), took)
 	}
 }

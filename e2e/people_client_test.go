@@ -20,62 +20,64 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// peopled is a site with a console in which everybody may make an account, and
-// whose calls all go to the backend.
-func peopled(b *backend) site {
+// consoleSite returns a site with a console and open registration that forwards
+// all calls to the backend.
+func consoleSite(b *backend) site {
 	s := forwarding(b)
 	s.People = "registration open"
 	s.Limits = "login_per_user 1000\nlogin_per_address 1000"
 	return s
 }
 
-// A person is a user with a client that keeps cookies, as a browser does. Their
-// console shows secrets, each once, so the witness ignores its answers.
+// person is a user with a client that keeps cookies, as a browser does. The
+// console shows each of their secrets once, so responseRecorder ignores its
+// answers.
 type person struct {
-	*belongings
+	*personCredentials
 	g    *gateway
 	jar  *cookiejar.Jar
 	http *http.Client
 }
 
-// belongings are the credentials that a person uses in every browser.
-type belongings struct {
+// personCredentials are the credentials that a person uses in every browser.
+type personCredentials struct {
 	name     string
 	password string
 	seen     map[string]bool // every secret so far
 
 	seed   string   // of the authenticator app; base32
-	step   int64    // of the last code that it has shown
-	backup []string // codes that are left
+	step   int64    // of the last code
+	backup []string // unused codes
 
 	page    virtualwebauthn.RelyingParty
 	device  virtualwebauthn.Authenticator
 	passkey virtualwebauthn.Credential
 }
 
-// newPerson returns a person who is not known to the gateway yet.
+// newPerson returns a person without an account.
 func (g *gateway) newPerson(name string) *person {
 	g.t.Helper()
-	p := &person{g: g, belongings: &belongings{
+	p := &person{g: g, personCredentials: &personCredentials{
 		name: name, password: "a password of " + name + ", long enough", seen: make(map[string]bool),
 		page:   virtualwebauthn.RelyingParty{ID: "localhost", Name: "localhost", Origin: g.Origin()},
 		device: virtualwebauthn.NewAuthenticator(), passkey: newPasskey(),
 	}}
 	p.keepSecret(p.password)
-	return p.elsewhere()
+	return p.newBrowser()
 }
 
-// elsewhere is the same person at a browser that has no cookies.
-func (p *person) elsewhere() *person {
+// newBrowser returns the same person in a browser without cookies.
+func (p *person) newBrowser() *person {
 	p.g.t.Helper()
 	jar := must(cookiejar.New(nil)) // it never fails
 	transport := newTransport(http1)
 	transport.DisableKeepAlives = true // a reload ends a connection that waits unused, at any moment
-	return &person{p.belongings, p.g, jar, &http.Client{Transport: transport, Jar: jar, Timeout: patience}}
+	return &person{p.personCredentials, p.g, jar, &http.Client{Transport: transport, Jar: jar, Timeout: waitLimit}}
 }
 
-// newPasskey draws a key. This authenticator drops leading zeros of the two
-// coordinates, which is no key of RFC 9053 section 7.1.1 then: it is drawn anew.
+// newPasskey returns a new key. The authenticator drops leading zeros of the
+// coordinates, which RFC 9053 section 7.1.1 does not allow; newPasskey discards
+// such keys.
 func newPasskey() virtualwebauthn.Credential {
 	const whole = 77 // bytes of a key on P-256 as COSE
 	for {
@@ -85,15 +87,15 @@ func newPasskey() virtualwebauthn.Credential {
 	}
 }
 
-// stolen is somebody else's browser with the cookies that this one has now.
-func (p *person) stolen() *person {
+// withStolenCookies returns another browser with a copy of the current cookies.
+func (p *person) withStolenCookies() *person {
 	p.g.t.Helper()
-	thief := p.elsewhere()
+	thief := p.newBrowser()
 	thief.jar.SetCookies(p.address(), p.jar.Cookies(p.address()))
 	return thief
 }
 
-// keepSecret notes what must be found nowhere.
+// keepSecret records secrets that must not appear anywhere.
 func (p *person) keepSecret(secrets ...string) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -105,7 +107,7 @@ func (p *person) keepSecret(secrets ...string) {
 	}
 }
 
-// address is the site as the cookie jar wants it.
+// address returns the site's URL for the cookie jar.
 func (p *person) address() *url.URL {
 	at, err := url.Parse(p.page.Origin)
 	if err != nil {
@@ -114,7 +116,7 @@ func (p *person) address() *url.URL {
 	return at
 }
 
-// session is the secret in the cookie.
+// session returns the secret in the session cookie.
 func (p *person) session() string {
 	for _, cookie := range p.jar.Cookies(p.address()) {
 		if cookie.Name == "modelgate_session" {
@@ -124,7 +126,7 @@ func (p *person) session() string {
 	return ""
 }
 
-// consoleAnswer is what the console says.
+// consoleAnswer is an answer of the console.
 type consoleAnswer struct {
 	Status  int
 	Success bool            `json:"success"`
@@ -134,7 +136,7 @@ type consoleAnswer struct {
 	Text    string          // all of it
 }
 
-// send asks the console. An error is of an answer that never came.
+// send calls the console. An error means that no answer arrived.
 func (p *person) send(method, path string, in any, header ...string) (a consoleAnswer, err error) {
 	var body []byte
 	switch in := in.(type) {
@@ -174,8 +176,8 @@ func (p *person) send(method, path string, in any, header ...string) (a consoleA
 	return a, err
 }
 
-// tries is send for what must be answered, in whatever way.
-func (p *person) tries(method, path string, in any, header ...string) consoleAnswer {
+// mustSend is send for a request that must be answered, with any status.
+func (p *person) mustSend(method, path string, in any, header ...string) consoleAnswer {
 	p.g.t.Helper()
 	a, err := p.send(method, path, in, header...)
 	if err != nil {
@@ -184,10 +186,11 @@ func (p *person) tries(method, path string, in any, header ...string) consoleAns
 	return a
 }
 
-// does does what must succeed, and reads the data into out, if it is not nil.
-func (p *person) does(method, path string, in, out any) {
+// mustSucceed sends a request that must succeed, and decodes the data into out
+// unless it is nil.
+func (p *person) mustSucceed(method, path string, in, out any) {
 	p.g.t.Helper()
-	a := p.tries(method, path, in)
+	a := p.mustSend(method, path, in)
 	if a.Status != http.StatusOK || !a.Success {
 		p.g.t.Fatalf("%s %s by %s: %d %s", method, path, p.name, a.Status, a.Text)
 	}
@@ -198,18 +201,18 @@ func (p *person) does(method, path string, in, out any) {
 	}
 }
 
-// isRefused wants a refusal with this code.
-func (p *person) isRefused(method, path string, in any, status int, code string) {
+// mustFail checks that a request is refused with this status and code.
+func (p *person) mustFail(method, path string, in any, status int, code string) {
 	p.g.t.Helper()
-	if a := p.tries(method, path, in); a.Status != status || a.Success || a.Code != code || strings.Contains(a.Text, `"verified":true`) {
+	if a := p.mustSend(method, path, in); a.Status != status || a.Success || a.Code != code || strings.Contains(a.Text, `"verified":true`) {
 		p.g.t.Errorf("%s %s by %s: %d %s, want %d %s", method, path, p.name, a.Status, a.Text, status, code)
 	}
 }
 
-// in tells whether the cookie opens the account.
-func (p *person) in() bool {
+// loggedIn reports whether the cookie gives access to the account.
+func (p *person) loggedIn() bool {
 	p.g.t.Helper()
-	switch a := p.tries(http.MethodGet, "/api/user/self", nil); {
+	switch a := p.mustSend(http.MethodGet, "/api/user/self", nil); {
 	case a.Status == http.StatusOK:
 		return true
 	case a.Status == http.StatusUnauthorized && a.Code == "NOT_LOGGED_IN":
@@ -224,35 +227,36 @@ func (p *person) credentials() map[string]string {
 	return map[string]string{"username": p.name, "password": p.password}
 }
 
-// registers makes the account and logs in.
-func (p *person) registers() {
+// register creates the account and logs in.
+func (p *person) register() {
 	p.g.t.Helper()
-	p.does(http.MethodPost, "/api/user/register", p.credentials(), nil)
-	p.logsIn()
+	p.mustSucceed(http.MethodPost, "/api/user/register", p.credentials(), nil)
+	p.logIn()
 }
 
-// logsIn gives name and password, and a backup code if a factor is due.
-func (p *person) logsIn() {
+// logIn logs in with name and password, and a backup code if a second factor is
+// required.
+func (p *person) logIn() {
 	p.g.t.Helper()
 	var due struct {
 		SecondFactor bool `json:"require_2fa"`
 	}
-	p.does(http.MethodPost, "/api/user/login", p.credentials(), &due)
+	p.mustSucceed(http.MethodPost, "/api/user/login", p.credentials(), &due)
 	if due.SecondFactor {
-		p.does(http.MethodPost, "/api/user/login/2fa", map[string]string{"code": p.backupCode()}, nil)
+		p.mustSucceed(http.MethodPost, "/api/user/login/2fa", map[string]string{"code": p.backupCode()}, nil)
 	}
 }
 
-// enrols sets the authenticator app up.
-func (p *person) enrols() {
+// enrolTOTP enrols an authenticator app.
+func (p *person) enrolTOTP() {
 	p.g.t.Helper()
 	var made struct{ Secret, URI, QR string }
-	p.does(http.MethodPost, "/api/user/2fa/setup", map[string]string{"password": p.password}, &made)
+	p.mustSucceed(http.MethodPost, "/api/user/2fa/setup", map[string]string{"password": p.password}, &made)
 	p.seed, p.step = made.Secret, 0
 	var shown struct {
 		Codes []string `json:"backup_codes"`
 	}
-	p.does(http.MethodPost, "/api/user/2fa/enable", map[string]string{"code": p.code()}, &shown)
+	p.mustSucceed(http.MethodPost, "/api/user/2fa/enable", map[string]string{"code": p.code()}, &shown)
 	p.backup = shown.Codes
 	p.keepSecret(made.Secret, made.URI, made.QR)
 	for _, code := range shown.Codes {
@@ -263,17 +267,18 @@ func (p *person) enrols() {
 	}
 }
 
-// The gateway takes codes of three steps of 30 s, the one of now and one to
-// either side, each at most once and in their order.
+// codeStep is the validity of a code in seconds. The gateway accepts the codes
+// of the current step and of its two neighbours, each at most once and in
+// order.
 const codeStep = 30
 
-// nextStep is the first step whose code may still be given, if it is given soon.
+// nextStep returns the first step whose code is still valid and unused.
 func (p *person) nextStep() int64 {
-	const soon = 8 // seconds that may pass until it is looked at
+	const soon = 8 // seconds until the gateway checks it
 	return max(p.step+1, (time.Now().Unix()+soon)/codeStep-1)
 }
 
-// code is a code that was not made before. A fourth within 30 s is waited for.
+// code returns an unused code. It waits before the fourth within 30 s.
 func (p *person) code() string {
 	p.g.t.Helper()
 	p.step = p.nextStep()
@@ -297,7 +302,7 @@ func (p *person) codeOf(step int64) string {
 	return code
 }
 
-// wrongCode is a code of no step that is near.
+// wrongCode returns a code that is not valid near the current time.
 func (p *person) wrongCode() string {
 	now := time.Now().Unix() / codeStep
 	for n := range 1000 {
@@ -309,7 +314,7 @@ func (p *person) wrongCode() string {
 	panic("unreachable: a thousand codes cannot all be right")
 }
 
-// backupCode takes a backup code from the list.
+// backupCode removes a backup code from the list and returns it.
 func (p *person) backupCode() string {
 	p.g.t.Helper()
 	if len(p.backup) == 0 {
@@ -320,10 +325,10 @@ func (p *person) backupCode() string {
 	return code
 }
 
-// verifies proves the second factor by a code.
-func (p *person) verifies(code string) {
+// verifyCode passes step-up with a code.
+func (p *person) verifyCode(code string) {
 	p.g.t.Helper()
-	p.checkVerified(p.tries(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": code}))
+	p.checkVerified(p.mustSend(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": code}))
 }
 
 func (p *person) checkVerified(a consoleAnswer) {
@@ -341,32 +346,33 @@ func (p *person) checkVerified(a consoleAnswer) {
 	}
 }
 
-// makesPasskey registers the passkey; a factor that there is was proved before.
-func (p *person) makesPasskey(in any) {
+// createPasskey registers the passkey. A user with a second factor must have
+// passed step-up.
+func (p *person) createPasskey(in any) {
 	p.g.t.Helper()
-	p.answersRegistration(p.tries(http.MethodPost, "/api/user/passkey/register/begin", in))
+	p.finishRegistration(p.mustSend(http.MethodPost, "/api/user/passkey/register/begin", in))
 }
 
-// answersRegistration finishes what was begun with these options.
-func (p *person) answersRegistration(options consoleAnswer) {
+// finishRegistration finishes the registration that returned these options.
+func (p *person) finishRegistration(options consoleAnswer) {
 	p.g.t.Helper()
 	asked, err := virtualwebauthn.ParseAttestationOptions(string(options.Data))
 	if err != nil {
 		p.g.t.Fatalf("%v: %s", err, options.Text)
 	}
 	p.device.Options.UserHandle = []byte(asked.UserID)
-	p.does(http.MethodPost, "/api/user/passkey/register/finish", virtualwebauthn.CreateAttestationResponse(p.page, p.device, p.passkey, *asked), nil)
+	p.mustSucceed(http.MethodPost, "/api/user/passkey/register/finish", virtualwebauthn.CreateAttestationResponse(p.page, p.device, p.passkey, *asked), nil)
 }
 
-// usesPasskey answers what begin asks, at finish.
-func (p *person) usesPasskey(what string) {
+// usePasskey performs the passkey ceremony of one of the console's operations.
+func (p *person) usePasskey(what string) {
 	p.g.t.Helper()
-	options := p.tries(http.MethodPost, "/api/user/passkey/"+what+"/begin", nil)
-	p.does(http.MethodPost, "/api/user/passkey/"+what+"/finish", p.signs(options), nil)
+	options := p.mustSend(http.MethodPost, "/api/user/passkey/"+what+"/begin", nil)
+	p.mustSucceed(http.MethodPost, "/api/user/passkey/"+what+"/finish", p.signAssertion(options), nil)
 }
 
-// signs is the answer of the passkey to options.
-func (p *person) signs(options consoleAnswer) string {
+// signAssertion returns the passkey's assertion for these options.
+func (p *person) signAssertion(options consoleAnswer) string {
 	p.g.t.Helper()
 	asked, err := virtualwebauthn.ParseAssertionOptions(string(options.Data))
 	if err != nil {
@@ -376,23 +382,23 @@ func (p *person) signs(options consoleAnswer) string {
 	return virtualwebauthn.CreateAssertionResponse(p.page, p.device, p.passkey, *asked)
 }
 
-// verifiesByPasskey proves the second factor by the passkey.
-func (p *person) verifiesByPasskey() {
+// verifyByPasskey passes step-up with the passkey.
+func (p *person) verifyByPasskey() {
 	p.g.t.Helper()
-	p.usesPasskey("verify")
-	p.checkVerified(p.tries(http.MethodPost, "/api/verify", map[string]string{"method": "passkey"}))
+	p.usePasskey("verify")
+	p.checkVerified(p.mustSend(http.MethodPost, "/api/verify", map[string]string{"method": "passkey"}))
 }
 
-// makesKey makes an API key.
-func (p *person) makesKey(name string) issued {
+// createKey creates an API key.
+func (p *person) createKey(name string) issued {
 	p.g.t.Helper()
 	var key issued
-	p.does(http.MethodPost, "/api/token/", map[string]string{"name": name, "password": p.password}, &key)
+	p.mustSucceed(http.MethodPost, "/api/token/", map[string]string{"name": name, "password": p.password}, &key)
 	p.keepSecret(key.Secret)
 	return key
 }
 
-// factors is what the console says of the second factors.
+// factors is the console's answer about the second factors.
 type factors struct {
 	Enabled     bool `json:"enabled"`
 	TOTP        bool `json:"totp"`
@@ -402,12 +408,12 @@ type factors struct {
 
 func (p *person) factors() (f factors) {
 	p.g.t.Helper()
-	p.does(http.MethodGet, "/api/user/2fa/status", nil, &f)
+	p.mustSucceed(http.MethodGet, "/api/user/2fa/status", nil, &f)
 	return f
 }
 
-// calls tells whether a call with the key reaches the backend.
-func (p *person) calls(key issued) bool {
+// canCall reports whether a call with the key reaches the backend.
+func (p *person) canCall(key issued) bool {
 	p.g.t.Helper()
 	a := p.g.call("/v1/messages", callBodies["/v1/messages"], "X-Api-Key", key.Secret)
 	if a.Status != http.StatusOK && a.Status != http.StatusUnauthorized {
@@ -416,9 +422,9 @@ func (p *person) calls(key issued) bool {
 	return a.Status == http.StatusOK
 }
 
-// takeKey puts a copy of a key file where the gateway looks for its own; with no
-// name, there is none.
-func (g *gateway) takeKey(from string) {
+// copyKeyFile copies a key file to where the gateway expects its own. It does
+// nothing if from is empty.
+func (g *gateway) copyKeyFile(from string) {
 	g.t.Helper()
 	if from == "" {
 		return
@@ -432,11 +438,11 @@ func (g *gateway) takeKey(from string) {
 	}
 }
 
-// peopleOf starts a gateway with a backend and a console.
-func peopleOf(t *testing.T) *gateway {
+// newConsoleGateway starts a gateway with a backend and a console.
+func newConsoleGateway(t *testing.T) *gateway {
 	t.Helper()
-	b := newBackend(t, speaks)
-	g := newGateway(t, peopled(b), b)
+	b := newBackend(t, answerCalls)
+	g := newGateway(t, consoleSite(b), b)
 	g.start()
 	return g
 }

@@ -6,63 +6,63 @@ import (
 	"testing"
 )
 
-// program is a client of the same person that has their access token and no
+// tokenClient is a client of the same person that has their access token and no
 // cookies.
-type program struct {
+type tokenClient struct {
 	*person
 	token string
 }
 
-func (p *person) mintsToken() program {
+func (p *person) createToken() tokenClient {
 	p.g.t.Helper()
 	var made struct {
 		Token string `json:"access_token"`
 	}
-	p.does(http.MethodPost, "/api/user/token", nil, &made)
+	p.mustSucceed(http.MethodPost, "/api/user/token", nil, &made)
 	p.keepSecret(made.Token)
-	return program{p.elsewhere(), made.Token}
+	return tokenClient{p.newBrowser(), made.Token}
 }
 
-func (p program) asks(method, path string, in any) consoleAnswer {
+func (p tokenClient) mustSend(method, path string, in any) consoleAnswer {
 	p.g.t.Helper()
-	return p.tries(method, path, in, "Authorization", "Bearer "+p.token)
+	return p.mustSend(method, path, in, "Authorization", "Bearer "+p.token)
 }
 
-func (p program) in() bool {
+func (p tokenClient) loggedIn() bool {
 	p.g.t.Helper()
-	a := p.asks(http.MethodGet, "/api/user/self", nil)
+	a := p.mustSend(http.MethodGet, "/api/user/self", nil)
 	if a.Status != http.StatusOK && (a.Status != http.StatusUnauthorized || a.Code != "NOT_LOGGED_IN") {
 		p.g.t.Errorf("the program of %s is neither in nor out: %d %s", p.name, a.Status, a.Text)
 	}
 	return a.Status == http.StatusOK
 }
 
-// TestWhatEndsCredentialsEndsThemBeforeTheNextRequest goes through all that ends
-// them, by the person and by the operator at the command line.
-func TestWhatEndsCredentialsEndsThemBeforeTheNextRequest(t *testing.T) {
+// TestRevokedCredentialsFailFromTheNextRequest tries everything that
+// ends credentials, by the person and by the operator at the command line.
+func TestRevokedCredentialsFailFromTheNextRequest(t *testing.T) {
 	t.Parallel()
-	g := peopleOf(t)
+	g := newConsoleGateway(t)
 	operator := func(args ...string) {
 		t.Helper()
-		if c := g.command(append(append([]string{"modelgate", "user"}, args...), "--yes", "--address", g.Admin)...); c.code(patience) != 0 {
+		if c := g.command(append(append([]string{"modelgate", "user"}, args...), "--yes", "--address", g.Admin)...); c.code(waitLimit) != 0 {
 			t.Fatalf("%q failed:\n%s", args, c.log.tail(10))
 		}
 	}
 	p := g.newPerson("ada")
-	p.registers()
-	key := p.makesKey("laptop")
-	var last []interface{ in() bool } // what the last round left
+	p.register()
+	key := p.createKey("laptop")
+	var last []interface{ loggedIn() bool } // from the previous round
 	type holds struct{ here, there, token, key bool }
 	for _, c := range []struct {
 		what string
 		do   func(here, there *person)
-		want holds // what still opens something
+		want holds // what is still valid
 	}{
 		{"a change of the password", func(here, _ *person) {
 			was := p.password
 			p.password += ", and another"
 			p.keepSecret(p.password)
-			here.does(http.MethodPost, "/api/user/password", map[string]string{"password": was, "new_password": p.password}, nil)
+			here.mustSucceed(http.MethodPost, "/api/user/password", map[string]string{"password": was, "new_password": p.password}, nil)
 		}, holds{here: true, key: true}},
 		{"the end of one session", func(here, there *person) {
 			var list struct {
@@ -71,61 +71,61 @@ func TestWhatEndsCredentialsEndsThemBeforeTheNextRequest(t *testing.T) {
 					Current bool
 				}
 			}
-			there.does(http.MethodGet, "/api/user/self/sessions", nil, &list)
+			there.mustSucceed(http.MethodGet, "/api/user/self/sessions", nil, &list)
 			for _, s := range list.Items {
 				if s.Current {
-					here.does(http.MethodDelete, "/api/user/self/sessions/"+s.ID, nil, nil)
+					here.mustSucceed(http.MethodDelete, "/api/user/self/sessions/"+s.ID, nil, nil)
 				}
 			}
 		}, holds{here: true, token: true, key: true}},
 		{"the end of the others", func(here, _ *person) {
-			here.does(http.MethodDelete, "/api/user/self/sessions?which=others", nil, nil)
+			here.mustSucceed(http.MethodDelete, "/api/user/self/sessions?which=others", nil, nil)
 		}, holds{here: true, token: true, key: true}},
-		{"the end of the token", func(here, _ *person) { here.does(http.MethodDelete, "/api/user/token", nil, nil) }, holds{here: true, there: true, key: true}},
-		{"a log-out", func(here, _ *person) { here.does(http.MethodPost, "/api/user/logout", nil, nil) }, holds{there: true, token: true, key: true}},
+		{"the end of the token", func(here, _ *person) { here.mustSucceed(http.MethodDelete, "/api/user/token", nil, nil) }, holds{here: true, there: true, key: true}},
+		{"a log-out", func(here, _ *person) { here.mustSucceed(http.MethodPost, "/api/user/logout", nil, nil) }, holds{there: true, token: true, key: true}},
 		{"a sign-out by the operator", func(*person, *person) { operator("sign-out", "ada") }, holds{token: true, key: true}},
 		{"disabling", func(*person, *person) { operator("disable", "ada") }, holds{}},
 	} {
-		here, there := p.elsewhere(), p.elsewhere()
-		here.logsIn()
-		there.logsIn()
-		token := here.mintsToken()
-		stolen := here.stolen()
+		here, there := p.newBrowser(), p.newBrowser()
+		here.logIn()
+		there.logIn()
+		token := here.createToken()
+		withStolenCookies := here.withStolenCookies()
 		c.do(here, there)
-		if here.session() == "" { // the browser has forgotten it; the thief has not
-			here = stolen
+		if here.session() == "" { // the browser has deleted the cookie; the thief has not
+			here = withStolenCookies
 		}
-		if got := (holds{here.in(), there.in(), token.in(), p.calls(key)}); got != c.want {
+		if got := (holds{here.loggedIn(), there.loggedIn(), token.loggedIn(), p.canCall(key)}); got != c.want {
 			t.Errorf("after %s there are in force %+v, want %+v", c.what, got, c.want)
 		}
-		if stolen.session() != here.session() && stolen.in() {
+		if withStolenCookies.session() != here.session() && withStolenCookies.loggedIn() {
 			t.Errorf("after %s the old secret of the session is in force", c.what)
 		}
-		last = []interface{ in() bool }{here, there, token}
+		last = []interface{ loggedIn() bool }{here, there, token}
 	}
-	a := p.elsewhere().tries(http.MethodPost, "/api/user/login", p.credentials())
+	a := p.newBrowser().mustSend(http.MethodPost, "/api/user/login", p.credentials())
 	if a.Code != "USER_DISABLED" {
 		t.Errorf("a disabled user with the right password is answered %d %s", a.Status, a.Text)
 	}
 	operator("enable", "ada")
 	for i, credential := range last[:2] {
-		if credential.in() {
+		if credential.loggedIn() {
 			t.Errorf("session %d has come back with its user", i)
 		}
 	}
 }
 
-func TestOfManyWhoGiveOneCodeAtOnceOneSucceeds(t *testing.T) {
+func TestACodeIsAcceptedOnceUnderConcurrency(t *testing.T) {
 	t.Parallel()
-	g := peopleOf(t)
+	g := newConsoleGateway(t)
 	p := g.newPerson("ada")
-	p.registers()
-	token := p.mintsToken()
-	p.enrols()
+	p.register()
+	token := p.createToken()
+	p.enrolTOTP()
 	atOnce := func(n int, code string) map[string]int64 {
 		var verified, wrong, paused, other atomic.Int64
 		inParallel(n, n, func(int) {
-			a, err := token.elsewhere().send(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": code}, "Authorization", "Bearer "+token.token)
+			a, err := token.newBrowser().send(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": code}, "Authorization", "Bearer "+token.token)
 			switch {
 			case err == nil && a.Success:
 				verified.Add(1)
@@ -140,19 +140,19 @@ func TestOfManyWhoGiveOneCodeAtOnceOneSucceeds(t *testing.T) {
 		})
 		return map[string]int64{"verified": verified.Load(), "wrong": wrong.Load(), "paused": paused.Load()}
 	}
-	// The replays count as failures, so the app may be paused now.
+	// The replays count as failures, so codes may be blocked now.
 	if got := atOnce(20, p.code()); got["verified"] != 1 {
 		t.Errorf("of 20 who gave a right code, %v", got)
 	}
-	p.isRefused(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}, http.StatusForbidden, "VERIFICATION_REQUIRED") // the stamp is the token's
-	if a := token.asks(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}); !a.Success {
+	p.mustFail(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}, http.StatusForbidden, "VERIFICATION_REQUIRED") // the step-up belongs to the token
+	if a := token.mustSend(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}); !a.Success {
 		t.Errorf("with the stamp the token makes no key: %d %s", a.Status, a.Text)
 	}
 
 	q := g.newPerson("grace")
-	q.registers()
-	token = q.mintsToken()
-	q.enrols()
+	q.register()
+	token = q.createToken()
+	q.enrolTOTP()
 	if got := atOnce(200, q.wrongCode()); got["verified"] != 0 || got["wrong"] != 5 || got["paused"] != 195 {
 		t.Errorf("of 200 wrong codes, %v", got)
 	}

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// process is a child of the test.
+// process is a child process of the test.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	log    *logbook
+	log    *logBuffer
 	exited chan struct{} // closed when it has ended
 }
 
@@ -34,7 +34,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // the state tells how it ended
+		_ = p.cmd.Wait() // its state has the exit code
 		close(p.exited)
 		p.log.close()
 	}()
@@ -42,7 +42,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// await waits for a line that holds text.
+// await waits for a log line that contains text.
 func (p *process) await(text string) {
 	p.t.Helper()
 	if !p.log.await(text) {
@@ -56,7 +56,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// terminate asks the process to end.
+// terminate sends SIGTERM.
 func (p *process) terminate() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -75,7 +75,7 @@ func (p *process) code(within time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// checkLog looks for what no process may ever log.
+// checkLog checks for lines that no process may log.
 func (p *process) checkLog() {
 	p.t.Helper()
 	wrong := p.log.lines("DATA RACE", "panic serving", "panic: ", "fatal error: ", "an account has less than was promised")
@@ -84,17 +84,17 @@ func (p *process) checkLog() {
 	}
 }
 
-// logbook keeps what a process writes, and wakes who waits for a line.
-type logbook struct {
+// logBuffer keeps what a process writes, and wakes those who wait for a line.
+type logBuffer struct {
 	mu    sync.Mutex
 	text  []byte
 	ended bool
 	news  chan struct{} // closed and replaced at each change
 }
 
-func newLogbook() *logbook { return &logbook{news: make(chan struct{})} }
+func newLogbook() *logBuffer { return &logBuffer{news: make(chan struct{})} }
 
-func (l *logbook) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text = append(l.text, p...)
@@ -103,7 +103,7 @@ func (l *logbook) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *logbook) close() {
+func (l *logBuffer) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
@@ -111,12 +111,13 @@ func (l *logbook) close() {
 	l.news = make(chan struct{})
 }
 
-// await waits until text was written; it returns false when it never will be.
-func (l *logbook) await(text string) bool { return l.awaitCount(text, 1) }
+// await waits until text was written. It returns false if the process ends
+// first.
+func (l *logBuffer) await(text string) bool { return l.awaitCount(text, 1) }
 
 // awaitCount waits until text was written n times.
-func (l *logbook) awaitCount(text string, n int) bool {
-	deadline := time.After(patience)
+func (l *logBuffer) awaitCount(text string, n int) bool {
+	deadline := time.After(waitLimit)
 	for {
 		l.mu.Lock()
 		found, ended, news := bytes.Count(l.text, []byte(text)) >= n, l.ended, l.news
@@ -132,14 +133,14 @@ func (l *logbook) awaitCount(text string, n int) bool {
 	}
 }
 
-func (l *logbook) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
 }
 
-// lines returns the lines that hold one of the words.
-func (l *logbook) lines(words ...string) []string {
+// lines returns the lines that contain one of the words.
+func (l *logBuffer) lines(words ...string) []string {
 	var found []string
 	for line := range strings.Lines(l.String()) {
 		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
@@ -149,8 +150,8 @@ func (l *logbook) lines(words ...string) []string {
 	return found
 }
 
-// tail returns the last lines, for the message of a failed test.
-func (l *logbook) tail(n int) string {
+// tail returns the last lines, for messages of failed tests.
+func (l *logBuffer) tail(n int) string {
 	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
 	for i, line := range lines {
 		if len(line) > 400 {

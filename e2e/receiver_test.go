@@ -13,19 +13,19 @@ import (
 // receiverSecret signs the callbacks of these tests.
 const receiverSecret = "whsec_YSBzZWNyZXQgb2YgdGhlc2UgdGVzdHMsIDMyIGI="
 
-// A receiver is where callbacks go. It believes what the library of Standard
-// Webhooks believes, and keeps it.
+// receiver receives callbacks. It verifies them with the library of Standard
+// Webhooks and keeps them.
 type receiver struct {
 	*backend
-	cue *cue
+	checkpoints *checkpoints
 
-	away func() (status int, link string) // where it redirects what comes; nil: it takes it
+	away func() (status int, link string) // redirect for each callback; nil: it accepts them
 
 	mu  sync.Mutex
-	got map[string][]callback // by their ids
+	got map[string][]callback // by callback id
 }
 
-// callback is one that has come, with the bytes that were signed.
+// callback is a received callback with the bytes that were signed.
 type callback struct {
 	Type string `json:"type"`
 	Data struct {
@@ -36,20 +36,20 @@ type callback struct {
 	text string
 }
 
-// newReceiver returns a receiver that keeps to the cue.
-func newReceiver(t *testing.T, c *cue) *receiver {
+// newReceiver returns a receiver that reports its checkpoints to c.
+func newReceiver(t *testing.T, c *checkpoints) *receiver {
 	t.Helper()
-	r := &receiver{cue: c, got: map[string][]callback{}}
-	r.backend = newBackend(t, r.play)
+	r := &receiver{checkpoints: c, got: map[string][]callback{}}
+	r.backend = newBackend(t, r.serve)
 	return r
 }
 
-// option is the line of a Caddyfile by which callbacks come here.
+// option returns the line of a Caddyfile that sends callbacks here.
 func (r *receiver) option() string {
 	return "callback {\nurl http://" + r.address() + "/hook\nsecret " + receiverSecret + "\nallow " + r.address() + "\n}\n"
 }
 
-func (r *receiver) play(s *stage, a *ask) {
+func (r *receiver) serve(s *scriptWriter, a *recordedRequest) {
 	hook, err := standardwebhooks.NewWebhook(receiverSecret)
 	if err == nil {
 		err = hook.Verify(a.Body, a.Header)
@@ -60,7 +60,7 @@ func (r *receiver) play(s *stage, a *ask) {
 	}
 	if err != nil {
 		r.t.Errorf("a callback %v is not to be believed: %v: %s", a.Header, err, a.Body)
-		answers(http.StatusBadRequest, "")(s, a)
+		respond(http.StatusBadRequest, "")(s, a)
 		return
 	}
 	id := a.Header.Get(standardwebhooks.HeaderWebhookID)
@@ -69,18 +69,18 @@ func (r *receiver) play(s *stage, a *ask) {
 	r.mu.Unlock()
 	if r.away != nil {
 		status, link := r.away()
-		answers(status, "", "Location", link)(s, a)
+		respond(status, "", "Location", link)(s, a)
 		return
 	}
-	if r.cue.hold(moment{what: "before a callback is acknowledged"}, a) {
+	if r.checkpoints.hold(checkpoint{what: "before a callback is acknowledged"}, a) {
 		return
 	}
-	answers(http.StatusOK, "{}")(s, a)
-	r.cue.pass(moment{what: "when a callback is acknowledged"})
+	respond(http.StatusOK, "{}")(s, a)
+	r.checkpoints.pass(checkpoint{what: "when a callback is acknowledged"})
 }
 
-// of returns the ids under which callbacks of a task came, and one of the
-// callbacks; all of them must say the same.
+// of returns the ids of the callbacks of a task, and one of the callbacks. All
+// of them must be equal.
 func (r *receiver) of(task string) (ids []string, one callback) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *receiver) of(task string) (ids []string, one callback) {
 	return ids, one
 }
 
-// count is how many callbacks came, and how many different ones.
+// count returns the number of callbacks, and of different ones.
 func (r *receiver) count() (all, different int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-func TestAfterARefusalTheConnectionServesOnOrSaysThatItWillNot(t *testing.T) {
+func TestAfterARefusalTheConnectionIsUsableOrClosed(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 	for _, refused := range []struct {
 		name   string
@@ -33,7 +33,7 @@ func TestAfterARefusalTheConnectionServesOnOrSaysThatItWillNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(waitLimit))
 			r := bufio.NewReader(conn)
 			first := exchange(t, conn, r, g.request(t.Context(), refused.path, refused.body, refused.header...))
 			if first.StatusCode != refused.status {
@@ -52,10 +52,10 @@ func TestAfterARefusalTheConnectionServesOnOrSaysThatItWillNot(t *testing.T) {
 
 func TestTheBodyOfARefusedCallIsNeverReadAsTheNextCall(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
-	// What a proxy that shares connections among callers would take for the
-	// answer to somebody else.
+	// A proxy that shares connections among callers would treat this as the
+	// answer to another caller.
 	const inner = "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n"
 	for _, size := range []int{100, 100 << 10, 300 << 10, 9 << 20, 40 << 20} {
 		for _, path := range []string{"/v1/messages", "/v1/chat/completions", "/v1//messages", "/v1/models"} {
@@ -73,7 +73,7 @@ func TestTheBodyOfARefusedCallIsNeverReadAsTheNextCall(t *testing.T) {
 	}
 }
 
-// exchange sends one request over a connection and reads the whole answer.
+// exchange sends one request over a connection and reads the complete answer.
 func exchange(t *testing.T, conn net.Conn, r *bufio.Reader, req *http.Request) *http.Response {
 	t.Helper()
 	if err := req.Write(conn); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// site is one with the prices of a tariff.
+// site returns a site with the prices of a tariff.
 func (t tariffs) site(b *backend, tariff int) site {
 	s := forwarding(b)
 	s.Log = "INFO"
@@ -15,41 +15,42 @@ func (t tariffs) site(b *backend, tariff int) site {
 	for _, model := range []string{"m-1", "m-2"} {
 		s.Money += t.of(model, tariff).lines(model)
 	}
-	// Shorter than the calls: on a reload it must end none of them.
+	// The grace period is shorter than the calls. A reload must end none of
+	// them.
 	s.Global = "grace_period 100ms"
-	s.Limits = "ping off" // calls are held, and compared to the byte with what the backend says
+	s.Limits = "ping off" // the stream must equal the backend's to the byte although calls are held
 	return s
 }
 
-func TestMoneyMovesOnThroughReloadsAtThePricesOfItsBeginning(t *testing.T) {
+func TestPaymentsContinueThroughReloadsAtTheirPrices(t *testing.T) {
 	t.Parallel()
-	scripts := new(repertoire)
-	b := newBackend(t, scripts.play)
+	scripts := new(scriptSet)
+	b := newBackend(t, scripts.serve)
 	g := running(t, tariffs{}.site(b, 0), b)
-	m := g.newMarket("trader", scripts, imagine(t))
+	m := g.newWorkload("trader", scripts, imagine(t))
 	m.reopens = true
 	ctx, closing := context.WithCancel(t.Context())
-	traded := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(traded)
-		m.trade(ctx)
+		defer close(done)
+		m.run(ctx)
 	}()
 
-	// Beside all that moves, one call is held from before each change of the
-	// prices until after the last.
+	// In addition, one call is held from before each price change until after
+	// the last.
 	release := make(chan struct{})
-	var held []*talk
+	var held []*scriptedCall
 	ended := make(chan error, reloads)
 	for tariff := range reloads {
-		k := m.wholeTalk()
+		k := m.wholeCall()
 		k.span = span{m.tariffs.loaded(), tariff}
-		k.waits, k.release = make(chan struct{}), release
+		k.waiting, k.release = make(chan struct{}), release
 		scripts.add(k)
 		held = append(held, k)
 		transport := newTransport(http2)
 		t.Cleanup(transport.CloseIdleConnections)
-		go func() { ended <- g.conduct(context.WithoutCancel(ctx), transport, m.c.key, k) }()
-		receive(t, k.waits, "a call in its middle")
+		go func() { ended <- g.runCall(context.WithoutCancel(ctx), transport, m.c.key, k) }()
+		receive(t, k.waiting, "a call in its middle")
 
 		g.Site = m.tariffs.site(b, tariff+1)
 		m.tariffs.changes.Add(1)
@@ -66,16 +67,16 @@ func TestMoneyMovesOnThroughReloadsAtThePricesOfItsBeginning(t *testing.T) {
 		}
 	}
 	closing()
-	receive(t, traded, "the end of the trade")
+	receive(t, done, "the end of the trade")
 	m.finish()
 
 	now := time.Now()
 	for _, k := range held {
 		k.ended = now
 	}
-	m.talks = append(m.talks, held...)
+	m.calls = append(m.calls, held...)
 	answered := 0
-	for _, k := range m.talks {
+	for _, k := range m.calls {
 		if k.id != "" && k.outlived() {
 			receive(t, k.gone, "the end of a call whose client has left")
 		}
@@ -87,7 +88,7 @@ func TestMoneyMovesOnThroughReloadsAtThePricesOfItsBeginning(t *testing.T) {
 	if forgotten, _ := m.check(now); forgotten > 0 {
 		t.Errorf("%d calls are forgotten", forgotten)
 	}
-	t.Logf("%d calls, %d deeds", len(m.talks), len(m.deeds))
+	t.Logf("%d calls, %d payments", len(m.calls), len(m.payments))
 	if n := strings.Count(g.process.log.String(), "servers shutting down"); n != reloads {
 		t.Errorf("the servers were replaced %d times, want %d", n, reloads)
 	}

@@ -9,22 +9,24 @@ import (
 )
 
 const (
-	// runningTasks are under way at once when the configuration changes.
+	// runningTasks is the number of concurrent tasks when the configuration
+	// changes.
 	runningTasks = 1000
 
-	// taskReloads is how often it changes: while tasks come in, while all of them
-	// run, and while they end.
+	// taskReloads is the number of reloads: while tasks are submitted, while
+	// all of them run, and while they end.
 	taskReloads = 3
 )
 
-func TestReloadsAmongAThousandRunningTasksLoseNoneAndDriveNoneTwice(t *testing.T) {
+func TestReloadsWithAThousandTasksLoseAndRepeatNone(t *testing.T) {
 	t.Parallel()
-	u := newStudio(t)
+	u := newMockService(t)
 	u.open(false)
-	u.takes = 300 * time.Millisecond // so that many polls are under way at each moment
-	r := newReceiver(t, u.cue)
-	s := studioSite(u, r, "media off")
-	// Shorter than anything that is under way: on a reload it must end none of it.
+	u.pollDuration = 300 * time.Millisecond // so that many polls are under way at each moment
+	r := newReceiver(t, u.checkpoints)
+	s := generationSite(u, r, "media off")
+	// The grace period is shorter than any request. A reload must end none of
+	// them.
 	s.Global = "grace_period 100ms"
 	g := newGateway(t, s, u.backend, r.backend)
 	g.start()
@@ -35,16 +37,16 @@ func TestReloadsAmongAThousandRunningTasksLoseNoneAndDriveNoneTwice(t *testing.T
 	reload := func(when string) {
 		t.Helper()
 		reloaded++
-		// Adapters, keys of the services and the pace are all new ones.
+		// Adapters, credentials and rate limits are all replaced.
 		g.Site.Money = strings.Replace(s.Money, "polls_per_second 150", "polls_per_second "+strconv.Itoa(150+reloaded), 1)
 		if err := g.reload(); err != nil {
 			t.Fatalf("the reload %s: %v", when, err)
 		}
 		g.verify()
 	}
-	orders := make([]*commission, runningTasks)
+	orders := make([]*generation, runningTasks)
 	for i := range orders {
-		orders[i] = &commission{number: i, model: []string{film, picture}[i%2], words: map[bool]string{true: failsWord}[i%10 == 9]}
+		orders[i] = &generation{number: i, model: []string{film, picture}[i%2], words: map[bool]string{true: failsWord}[i%10 == 9]}
 	}
 	began := time.Now()
 	half := make(chan struct{})
@@ -54,16 +56,16 @@ func TestReloadsAmongAThousandRunningTasksLoseNoneAndDriveNoneTwice(t *testing.T
 			if i == len(orders)/2 {
 				close(half)
 			}
-			orders[i].place(c)
+			orders[i].submit(c)
 		})
 	})
 	receive(t, half, "half of the tasks")
 	reload("while tasks come in")
 	placing.Wait()
 	submitted := time.Since(began)
-	u.awaitLooks(t, orders, 1)
+	u.awaitPolls(t, orders, 1)
 	reload("while all of them run")
-	u.awaitLooks(t, orders, 2)
+	u.awaitPolls(t, orders, 2)
 	if all, _ := r.count(); all != 0 {
 		t.Errorf("%d callbacks came of tasks that run", all)
 	}
@@ -74,9 +76,9 @@ func TestReloadsAmongAThousandRunningTasksLoseNoneAndDriveNoneTwice(t *testing.T
 	r.await(t, len(orders))
 	t.Logf("%d tasks submitted in %v, ended in %v", len(orders), submitted.Round(time.Millisecond), time.Since(ending).Round(time.Millisecond))
 
-	b := books{ended: map[string]int{}}
+	b := taskTotals{ended: map[string]int{}}
 	for _, o := range orders {
-		b.check(c, o, u, r, c.look(o.task, 0))
+		b.check(c, o, u, r, c.poll(o.task, 0))
 		if n := len(u.submissions(o.prompt())); n != 1 {
 			t.Errorf("%s was submitted %d times", o.prompt(), n)
 		}
@@ -94,8 +96,8 @@ func TestReloadsAmongAThousandRunningTasksLoseNoneAndDriveNoneTwice(t *testing.T
 	}
 }
 
-// awaitLooks waits until all jobs of orders were asked for so often.
-func (u *studio) awaitLooks(t *testing.T, orders []*commission, n int) {
+// awaitPolls waits until the jobs of all tasks were polled n times.
+func (u *mockService) awaitPolls(t *testing.T, orders []*generation, n int) {
 	t.Helper()
 	tick := time.NewTicker(again)
 	defer tick.Stop()
@@ -103,7 +105,7 @@ func (u *studio) awaitLooks(t *testing.T, orders []*commission, n int) {
 		u.mu.Lock()
 		looked := 0
 		for _, j := range u.jobs {
-			if j.looks >= n {
+			if j.polls >= n {
 				looked++
 			}
 		}
@@ -117,7 +119,7 @@ func (u *studio) awaitLooks(t *testing.T, orders []*commission, n int) {
 	}
 }
 
-// await waits until so many different callbacks came.
+// await waits until n different callbacks have arrived.
 func (r *receiver) await(t *testing.T, n int) {
 	t.Helper()
 	tick := time.NewTicker(again)

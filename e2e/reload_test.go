@@ -13,10 +13,10 @@ import (
 	openaioption "github.com/openai/openai-go/v3/option"
 )
 
-// reloads is how often the configuration changes in the middle of a stream.
+// reloads is the number of reloads during a stream.
 const reloads = 10
 
-func TestAStreamLivesThroughReloadsWhileOtherCallsPass(t *testing.T) {
+func TestAStreamAndOtherCallsSurviveReloads(t *testing.T) {
 	t.Parallel()
 	for path, numbered := range map[string]func(n int) string{
 		"/v1/messages": func(n int) string {
@@ -41,31 +41,31 @@ func liveThroughReloads(t *testing.T, path string, numbered func(n int) string) 
 		opening, ending = chatEvents[0], chatEvents[len(chatEvents)-1]
 	}
 	underWay, release := make(chan struct{}, 100), make(chan struct{})
-	b := newBackend(t, func(s *stage, a *ask) {
+	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 		if !strings.Contains(string(a.Body), `"stream":true`) {
 			if a.Header.Get("X-Held") != "" {
 				underWay <- struct{}{}
 				<-release
 			}
-			speaks(s, a)
+			answerCalls(s, a)
 			return
 		}
-		s.head(http.StatusOK, "Content-Type", "text/event-stream")
-		s.say(opening)
+		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+		s.write(opening)
 		beat := time.NewTicker(interval)
 		defer beat.Stop()
 		for n := range count {
 			select {
 			case <-beat.C:
-				s.say(numbered(n))
+				s.write(numbered(n))
 			case <-a.Gone:
 				return
 			}
 		}
-		s.say(ending)
+		s.write(ending)
 	})
 	s := forwarding(b)
-	// Shorter than the stream: on a reload it must end nothing.
+	// The grace period is shorter than the stream. A reload must not end it.
 	s.Global = "grace_period 1s"
 	g := running(t, s, b)
 
@@ -92,8 +92,8 @@ func liveThroughReloads(t *testing.T, path string, numbered func(n int) string) 
 				t.Errorf("reload %d, call %d: %v", n, i, err)
 			}
 		}
-		// Half of the calls are under way when the configuration changes, half
-		// come in at that moment.
+		// Half of the calls are running when the configuration changes; the
+		// other half begin at that time.
 		for i := range 5 {
 			all.Go(func() { check(i, g.callHeld()) })
 			receive(t, underWay, "a call at the backend")
@@ -115,7 +115,7 @@ func liveThroughReloads(t *testing.T, path string, numbered func(n int) string) 
 	}
 }
 
-// callHeld makes a call that the backend holds until it is told to answer.
+// callHeld makes a call that the backend holds until the test releases it.
 func (g *gateway) callHeld() error {
 	const path = "/v1/messages"
 	a := g.send(g.request(g.t.Context(), path, callBodies[path], append(g.bearer(), "X-Held", "yes")...))
@@ -125,9 +125,9 @@ func (g *gateway) callHeld() error {
 	return nil
 }
 
-// callBySDK makes a call as programs do, which try again when a connection
-// breaks: Caddy listens anew at each reload, and the system resets connections
-// that the old listener has not accepted yet.
+// callBySDK makes a call with an SDK, which retries if a connection breaks. At
+// each reload Caddy opens a new listener, and the system resets connections
+// that the old one has not accepted yet.
 func (g *gateway) callBySDK(i int) (err error) {
 	if i%2 == 0 {
 		client := g.anthropicClient(anthropicoption.WithMaxRetries(2))
@@ -139,8 +139,8 @@ func (g *gateway) callBySDK(i int) (err error) {
 	return err
 }
 
-// follow reads a stream of numbered events and nothing but these, and returns
-// how many were still to come when it failed.
+// follow reads a stream that must consist of numbered events. It returns how
+// many were missing if it failed.
 func follow(r io.Reader, opening, ending string, count int, numbered func(int) string, passed func(int)) (left int, err error) {
 	for n := -1; n <= count; n++ {
 		want := opening

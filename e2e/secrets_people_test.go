@@ -20,62 +20,62 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 )
 
-// TestNoSecretOfAPersonIsFoundInClear makes, uses and misuses one of each secret
-// that people have, and then looks for all of them: in the log of everything,
-// with access log and the filter of Caddyfile.example; in every file, as bytes;
-// in every record, because files of the store may be compressed; at the backend;
-// and in what is shown afterwards.
-func TestNoSecretOfAPersonIsFoundInClear(t *testing.T) {
+// TestNoSecretOfAUserIsStoredInClear creates, uses and misuses one of each
+// secret of a user. Then it searches for all of them: in the complete log, with
+// access log and the filter of Caddyfile.example; in the bytes of every file;
+// in every record, because files of the store may be compressed; at the
+// backend; and in later answers.
+func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
-	s := peopled(b)
+	b := newBackend(t, answerCalls)
+	s := consoleSite(b)
 	s.Routes = "@guarded path /guarded/*\nmodelgate_stepup @guarded\nreverse_proxy @guarded " + b.address()
 	g := newGateway(t, s, b)
 	g.start()
 
-	// The setup code of the first administrator is in the log, because there is
-	// no other way to deliver it, and nowhere else.
+	// The log contains the first administrator's setup code, because there is
+	// no other way to deliver it. Nothing else may contain it.
 	root := g.newPerson("root")
 	code := g.setupCode()
-	root.isRefused(http.MethodPost, "/api/setup", map[string]string{"code": "not-" + code, "username": "root", "password": root.password}, http.StatusForbidden, "VERIFICATION_FAILED")
-	root.does(http.MethodPost, "/api/setup", map[string]string{"code": code, "username": "root", "password": root.password}, nil)
-	root.isRefused(http.MethodPost, "/api/setup", map[string]string{"code": code, "username": "eve", "password": root.password}, http.StatusConflict, "CONFLICT")
-	root.logsIn()
+	root.mustFail(http.MethodPost, "/api/setup", map[string]string{"code": "not-" + code, "username": "root", "password": root.password}, http.StatusForbidden, "VERIFICATION_FAILED")
+	root.mustSucceed(http.MethodPost, "/api/setup", map[string]string{"code": code, "username": "root", "password": root.password}, nil)
+	root.mustFail(http.MethodPost, "/api/setup", map[string]string{"code": code, "username": "eve", "password": root.password}, http.StatusConflict, "CONFLICT")
+	root.logIn()
 
 	p := g.newPerson("ada")
-	p.isRefused(http.MethodPost, "/api/user/login", map[string]string{"username": p.password, "password": "ada"}, http.StatusUnauthorized, "NOT_LOGGED_IN")
-	p.registers()
-	p.isRefused(http.MethodPost, "/api/user/login", map[string]string{"username": "ada", "password": root.password}, http.StatusUnauthorized, "NOT_LOGGED_IN")
-	p.enrols()
-	p.verifies(p.code())
-	p.makesPasskey(map[string]string{"name": "phone"}) // which ends the step-up
-	p.verifiesByPasskey()
-	other := p.elsewhere()
-	other.usesPasskey("login")
-	third := p.elsewhere()
-	third.logsIn()
-	third.isRefused(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": "0000-0000-0000"}, http.StatusForbidden, "VERIFICATION_FAILED")
+	p.mustFail(http.MethodPost, "/api/user/login", map[string]string{"username": p.password, "password": "ada"}, http.StatusUnauthorized, "NOT_LOGGED_IN")
+	p.register()
+	p.mustFail(http.MethodPost, "/api/user/login", map[string]string{"username": "ada", "password": root.password}, http.StatusUnauthorized, "NOT_LOGGED_IN")
+	p.enrolTOTP()
+	p.verifyCode(p.code())
+	p.createPasskey(map[string]string{"name": "phone"}) // this ends the step-up
+	p.verifyByPasskey()
+	other := p.newBrowser()
+	other.usePasskey("login")
+	third := p.newBrowser()
+	third.logIn()
+	third.mustFail(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": "0000-0000-0000"}, http.StatusForbidden, "VERIFICATION_FAILED")
 
-	// What lasts: a key, what it becomes when it is rotated, a secret for its
-	// callbacks, an access token.
-	key := p.makesKey("laptop")
+	// Lasting secrets: a key, the rotated key, its callback secret, an access
+	// token.
+	key := p.createKey("laptop")
 	var made struct {
 		Key      string `json:"api_key"`
 		Callback string `json:"callback_secret"`
 		Token    string `json:"access_token"`
 	}
-	p.does(http.MethodPost, "/api/token/"+key.ID+"/callback_secret", nil, &made)
+	p.mustSucceed(http.MethodPost, "/api/token/"+key.ID+"/callback_secret", nil, &made)
 	p.keepSecret(made.Callback)
-	p.does(http.MethodPost, "/api/token/"+key.ID+"/callback_secret", nil, &made)
-	p.does(http.MethodPost, "/api/token/"+key.ID+"/rotate", map[string]int{"grace": 60}, &made)
-	p.does(http.MethodPost, "/api/user/token", nil, &made)
+	p.mustSucceed(http.MethodPost, "/api/token/"+key.ID+"/callback_secret", nil, &made)
+	p.mustSucceed(http.MethodPost, "/api/token/"+key.ID+"/rotate", map[string]int{"grace": 60}, &made)
+	p.mustSucceed(http.MethodPost, "/api/user/token", nil, &made)
 	p.keepSecret(made.Key, made.Callback, made.Token)
-	if made.Key == "" || made.Callback == "" || made.Token == "" || !p.calls(issued{Secret: made.Key}) {
+	if made.Key == "" || made.Callback == "" || made.Token == "" || !p.canCall(issued{Secret: made.Key}) {
 		t.Fatal("something was not made")
 	}
 
-	// Credentials in the wrong places, and in the right one on the way to a
-	// backend.
+	// Credentials in the wrong places, and one in the right place of a call to
+	// a backend.
 	for _, header := range [][]string{
 		{"X-Api-Key", made.Key, "Cookie", "modelgate_session=" + p.session()},
 		{"Authorization", "Bearer " + made.Token},
@@ -87,58 +87,58 @@ func TestNoSecretOfAPersonIsFoundInClear(t *testing.T) {
 		}
 	}
 	for _, header := range [][]string{{"Authorization", "Bearer " + made.Key}, {"X-Api-Key", made.Key}, {"Authorization", "Bearer " + p.session()}} {
-		stranger := p.elsewhere()
-		if a := stranger.tries(http.MethodGet, "/api/user/self", nil, header...); a.Status != http.StatusUnauthorized {
+		stranger := p.newBrowser()
+		if a := stranger.mustSend(http.MethodGet, "/api/user/self", nil, header...); a.Status != http.StatusUnauthorized {
 			t.Errorf("the console with %s is answered %d %s", header[0], a.Status, a.Text)
 		}
 	}
-	p.tries(http.MethodGet, "/api/user/self?token="+made.Token+"&key="+made.Key, nil)
-	if a := p.tries(http.MethodGet, "/guarded/page", nil); a.Status != http.StatusOK {
+	p.mustSend(http.MethodGet, "/api/user/self?token="+made.Token+"&key="+made.Key, nil)
+	if a := p.mustSend(http.MethodGet, "/guarded/page", nil); a.Status != http.StatusOK {
 		t.Errorf("the guarded page is answered %d %s", a.Status, a.Text)
 	}
-	if a := third.tries(http.MethodGet, "/guarded/page", nil); a.Code != "VERIFICATION_REQUIRED" {
+	if a := third.mustSend(http.MethodGet, "/guarded/page", nil); a.Code != "VERIFICATION_REQUIRED" {
 		t.Errorf("without a step-up the guarded page is answered %d %s", a.Status, a.Text)
 	}
 
-	// An operator's codes and passwords.
+	// Codes and passwords for operators.
 	var reset struct{ Code string }
 	g.post("/modelgate/users/ada/reset-password", nil, &reset)
 	p.keepSecret(reset.Code)
-	p.isRefused(http.MethodPost, "/api/user/password/reset", map[string]string{"code": "not-" + reset.Code, "password": p.password}, http.StatusForbidden, "VERIFICATION_FAILED")
+	p.mustFail(http.MethodPost, "/api/user/password/reset", map[string]string{"code": "not-" + reset.Code, "password": p.password}, http.StatusForbidden, "VERIFICATION_FAILED")
 	p.password = "another password of ada"
 	p.keepSecret(p.password)
-	p.does(http.MethodPost, "/api/user/password/reset", map[string]string{"code": reset.Code, "password": p.password}, nil)
-	p.elsewhere().logsIn()
+	p.mustSucceed(http.MethodPost, "/api/user/password/reset", map[string]string{"code": reset.Code, "password": p.password}, nil)
+	p.newBrowser().logIn()
 	q := g.newPerson("grace")
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(q.password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := g.command("modelgate", "user", "create", "grace", "--password-file", file, "--address", g.Admin); c.code(patience) != 0 {
+	if c := g.command("modelgate", "user", "create", "grace", "--password-file", file, "--address", g.Admin); c.code(waitLimit) != 0 {
 		t.Errorf("the user is not made:\n%s", c.log.tail(10))
 	}
-	q.logsIn()
+	q.logIn()
 	was := q.password
 	q.password = "another password of grace"
 	q.keepSecret(q.password)
-	q.does(http.MethodPost, "/api/user/password", map[string]string{"password": was, "new_password": q.password}, nil)
-	q.enrols()
+	q.mustSucceed(http.MethodPost, "/api/user/password", map[string]string{"password": was, "new_password": q.password}, nil)
+	q.enrolTOTP()
 	keys := g.keyLines()
-	if c := g.command("modelgate", "secret", "rotate", "--yes", "--address", g.Admin); c.code(patience) != 0 {
+	if c := g.command("modelgate", "secret", "rotate", "--yes", "--address", g.Admin); c.code(waitLimit) != 0 {
 		t.Errorf("the master key is not changed:\n%s", c.log.tail(10))
 	}
 	keys = append(keys, g.keyLines()...)
 
-	g.checkShown(root, p.elsewhere(), q)
-	if c := g.command("modelgate", "backup", filepath.Join(g.Dir, "backup"), "--address", g.Admin); c.code(patience) != 0 {
+	g.checkShown(root, p.newBrowser(), q)
+	if c := g.command("modelgate", "backup", filepath.Join(g.Dir, "backup"), "--address", g.Admin); c.code(waitLimit) != 0 {
 		t.Fatalf("the backup failed:\n%s", c.log.tail(10))
 	}
 	g.process.terminate()
-	if got := g.process.code(patience); got != 0 {
+	if got := g.process.code(waitLimit); got != 0 {
 		t.Errorf("exit code %d", got)
 	}
 
-	// Everything else is looked through when the test ends; see checkSecrets.
+	// The rest is searched when the test ends; see checkSecrets.
 	var hidden []string
 	for _, secret := range g.secrets {
 		hidden = append(hidden, disguises(secret)...)
@@ -162,7 +162,7 @@ func TestNoSecretOfAPersonIsFoundInClear(t *testing.T) {
 	g.searchRecords(hidden)
 }
 
-// setupCode is the code for the first administrator, from the log.
+// setupCode returns the code for the first administrator from the log.
 func (g *gateway) setupCode() string {
 	g.t.Helper()
 	const words = "there is no administrator yet"
@@ -174,7 +174,7 @@ func (g *gateway) setupCode() string {
 	return line.Code
 }
 
-// keyLines are the master keys of the key file.
+// keyLines returns the master keys of the key file.
 func (g *gateway) keyLines() (keys []string) {
 	g.t.Helper()
 	text, err := os.ReadFile(g.Store + ".key")
@@ -192,19 +192,19 @@ func (g *gateway) keyLines() (keys []string) {
 	return keys
 }
 
-// checkShown wants no secret in what is shown again: to people, whom it was
-// shown once, to operators and to what reads metrics.
+// checkShown checks that no secret is shown again to its user, to operators or
+// in metrics.
 func (g *gateway) checkShown(people ...*person) {
 	g.t.Helper()
 	for _, p := range people {
 		if p.session() == "" {
-			p.logsIn()
+			p.logIn()
 		}
 		for _, path := range []string{
 			"/api/status", "/api/user/self", "/api/user/self/sessions", "/api/user/activity?page_size=100", "/api/user/2fa/status",
 			"/api/user/passkey", "/api/token/", "/api/user/ledger", "/api/log/self", "/api/data/self",
 		} {
-			if a := p.tries(http.MethodGet, path, nil); a.Status != http.StatusOK || search(a.Text, g.secrets) != "" {
+			if a := p.mustSend(http.MethodGet, path, nil); a.Status != http.StatusOK || search(a.Text, g.secrets) != "" {
 				g.t.Errorf("%s shows %s a secret, or is answered %d", path, p.name, a.Status)
 			}
 		}
@@ -221,12 +221,12 @@ func (g *gateway) checkShown(people ...*person) {
 	}
 }
 
-// disguises are a secret as it may stand in a file: as it is, in JSON, as bytes
-// that JSON writes in base64, in base32 or hexadecimal digits.
+// disguises returns the forms that a secret may have in a file: unchanged, in
+// JSON, and as bytes that JSON encodes in base64, base32 or hexadecimal digits.
 func disguises(secret string) []string {
 	quoted, err := json.Marshal(secret)
 	if err != nil {
-		panic(err) // a string is never refused
+		panic(err) // a string can always be encoded
 	}
 	raw := []string{secret}
 	if seed, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret); err == nil {
@@ -247,7 +247,7 @@ func disguises(secret string) []string {
 	return forms
 }
 
-// searchRecords looks through every record of the store, which nobody has open.
+// searchRecords searches every record of the store, which must be closed.
 func (g *gateway) searchRecords(secrets []string) {
 	g.t.Helper()
 	records := 0
@@ -295,7 +295,7 @@ func readRecords(t *testing.T, dir string, fn func(key, val []byte)) {
 	}
 }
 
-func TestTheSearchForSecretsSeesThroughTheirDisguises(t *testing.T) {
+func TestTheSearchForSecretsFindsEncodedForms(t *testing.T) {
 	t.Parallel()
 	seed := "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 	raw, err := base32.StdEncoding.DecodeString(seed)
@@ -315,7 +315,7 @@ func TestTheSearchForSecretsSeesThroughTheirDisguises(t *testing.T) {
 		t.Errorf("found %s", found)
 	}
 
-	// And in a store, whose files need not show what its records do.
+	// The same in a store, whose files may hide what its records contain.
 	dir := filepath.Join(t.TempDir(), "store")
 	guest, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	defer cancel()
@@ -347,8 +347,7 @@ func TestTheSearchForSecretsSeesThroughTheirDisguises(t *testing.T) {
 	}
 }
 
-// The log of these tests has the format that operators are told to use,
-// so that what is looked for is looked for in a log such as theirs.
+// The log has the format that operators are told to use.
 func TestTheLogIsRedactedAsTheExampleSays(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(filepath.Join("..", "Caddyfile.example"))

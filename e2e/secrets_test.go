@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// Every gateway of these tests is searched for credentials when its test ends.
-// The first test here uses all of them; the second shows that a search finds.
+// When a test ends, every gateway is searched for credentials. The first test
+// here uses all credentials; the second one proves that a search finds them.
 
-func TestNoCredentialLeavesItsPlace(t *testing.T) {
+func TestNoCredentialIsRevealed(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, speaks)
+	b := newBackend(t, answerCalls)
 	g := running(t, forwarding(b), b)
 	for path, body := range callBodies {
 		for _, header := range [][]string{
@@ -29,7 +29,7 @@ func TestNoCredentialLeavesItsPlace(t *testing.T) {
 				t.Errorf("%s has not gone out with the operator's key", path)
 			}
 		}
-		// Refused calls are logged, too.
+		// Refused calls are logged too.
 		for _, header := range [][]string{
 			{"X-Api-Key", g.Key, "Authorization", "Bearer other"},
 			{"Authorization", "Basic " + g.Key},
@@ -65,8 +65,9 @@ func TestTheSearchForCredentialsFindsThem(t *testing.T) {
 	}
 }
 
-// checkSecrets looks for credentials where none may be: in the log, in the
-// files, at the backends those of the clients, at the clients the operator's.
+// checkSecrets checks that credentials are not in the log or in files, that
+// backends have not received those of clients, and that clients have not
+// received the operator's.
 func (g *gateway) checkSecrets() {
 	g.t.Helper()
 	clients := g.secrets[1:]
@@ -77,18 +78,18 @@ func (g *gateway) checkSecrets() {
 		g.t.Errorf("the file %s shows the credential %s", file, found)
 	}
 	for _, b := range g.backends {
-		for _, a := range b.asked() {
+		for _, a := range b.requests() {
 			if found := search(a.URI+fmt.Sprint(a.Header)+string(a.Body), clients); found != "" {
 				g.t.Errorf("the credential %s of a client has reached the backend", found)
 			}
 		}
 	}
-	if found := search(g.witness.seen(), g.secrets); found != "" {
+	if found := search(g.responseRecorder.seen(), g.secrets); found != "" {
 		g.t.Errorf("the credential %s has reached a client", found)
 	}
 }
 
-// search returns the first of the secrets that text shows, or "".
+// search returns the first of the secrets that text contains, or "".
 func search(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if strings.Contains(text, secret) {
@@ -98,7 +99,7 @@ func search(text string, secrets []string) string {
 	return ""
 }
 
-// searchFiles returns the files below dir that show one of the secrets.
+// searchFiles returns the files below dir that contain one of the secrets.
 func searchFiles(t *testing.T, dir string, secrets []string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -6,65 +6,66 @@ import (
 	"time"
 )
 
-// sumCalls is how many calls are added up.
+// sumCalls is the number of calls.
 const sumCalls = 2000
 
-func TestTheLedgerTheLogAndTheBackendAgreeToTheNanoUnit(t *testing.T) {
+func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	t.Parallel()
-	stage := new(repertoire)
-	b := newBackend(t, stage.play)
+	scriptWriter := new(scriptSet)
+	b := newBackend(t, scriptWriter.serve)
 	g := running(t, priced(b, ""), b)
 	ada := g.newCustomer("buyer")
 	ada.credit("1000.00")
 
 	chance := imagine(t)
-	talks := make([]*talk, sumCalls)
-	for n := range talks {
-		talks[n] = chance.talk(n)
-		stage.add(talks[n])
+	calls := make([]*scriptedCall, sumCalls)
+	for n := range calls {
+		calls[n] = chance.scriptedCall(n)
+		scriptWriter.add(calls[n])
 	}
 	began := time.Now()
 	one, two := newTransport(http1), newTransport(http2)
 	one.MaxIdleConnsPerHost = 64
 	t.Cleanup(one.CloseIdleConnections)
 	t.Cleanup(two.CloseIdleConnections)
-	inParallel(64, len(talks), func(n int) {
+	inParallel(64, len(calls), func(n int) {
 		transport := one
 		if n%2 == 0 {
 			transport = two
 		}
-		if err := g.conduct(t.Context(), transport, ada.key, talks[n]); err != nil {
-			t.Errorf("talk %d, %s: %v", n, talks[n].path, err)
+		if err := g.runCall(t.Context(), transport, ada.key, calls[n]); err != nil {
+			t.Errorf("call %d, %s: %v", n, calls[n].path, err)
 		}
 	})
 	if t.Failed() {
 		t.FailNow()
 	}
-	g.awaitCalls("buyer", len(talks))
+	g.awaitCalls("buyer", len(calls))
 	w := g.walletAtRest("buyer")
-	t.Logf("%d calls in %v", len(talks), time.Since(began).Round(time.Millisecond))
+	t.Logf("%d calls in %v", len(calls), time.Since(began).Round(time.Millisecond))
 
-	// The backend's own count, call by call against the log and the console.
+	// The backend's own figures are compared with the log and the console for
+	// each call.
 	var due used
 	kinds := map[string]int{}    // of ends
-	byModel := map[string]used{} // what a backend has refused is of none
-	logged, listed := g.process.callLines(len(talks)), map[string]used{}
+	byModel := map[string]used{} // a call that the backend refused has none
+	logged, listed := g.process.callLines(len(calls)), map[string]used{}
 	for _, c := range ada.calls() {
 		listed[c.Request] = c
 	}
-	if len(listed) != len(talks) || len(logged) != len(talks) {
-		t.Errorf("of %d calls %d are in the ledger and %d in the log", len(talks), len(listed), len(logged))
+	if len(listed) != len(calls) || len(logged) != len(calls) {
+		t.Errorf("of %d calls %d are in the ledger and %d in the log", len(calls), len(listed), len(logged))
 	}
-	for _, k := range talks {
+	for _, k := range calls {
 		want, ended, usage := k.charge()
 		cost, lost := k.cost(prices[k.model]), k.lost(prices[k.model])
 		kinds[ended+" "+usage]++
 		line, record := logged[k.id], listed[k.id]
 		if !k.mayHaveEnded(ended, line.Ended) || line.Usage != usage || line.Cost != cost || line.Lost != lost {
-			t.Errorf("talk %d on %s, %s after %d of %d, is logged as %+v, want %s %s %v", k.number, k.path, k.end, k.stop, len(k.said), line, ended, usage, cost)
+			t.Errorf("call %d on %s, %s after %d of %d, is logged as %+v, want %s %s %v", k.number, k.path, k.end, k.stop, len(k.events), line, ended, usage, cost)
 		}
 		if !k.mayHaveEnded(ended, record.Ended) || record.Usage != usage || record.Cost != cost || record.Tokens != want {
-			t.Errorf("talk %d on %s, %s after %d of %d, is recorded as %+v, want %s %s %v %+v", k.number, k.path, k.end, k.stop, len(k.said), record, ended, usage, cost, want)
+			t.Errorf("call %d on %s, %s after %d of %d, is recorded as %+v, want %s %s %v %+v", k.number, k.path, k.end, k.stop, len(k.events), record, ended, usage, cost, want)
 		}
 		sum := used{Calls: 1, Tokens: want, Cost: cost, Lost: lost}
 		due = total([]used{due, sum})
@@ -85,7 +86,7 @@ func TestTheLedgerTheLogAndTheBackendAgreeToTheNanoUnit(t *testing.T) {
 	}
 	t.Logf("ended as %v", kinds)
 
-	// And its sums against those of the wallet and of the reports.
+	// Their sums are compared with the wallet and the reports.
 	if w.Balance != 1000*unit-due.Cost || w.Held != 0 || w.Owed != 0 {
 		t.Errorf("the wallet is %+v, want a balance of %v", w, 1000*unit-due.Cost)
 	}
@@ -103,7 +104,7 @@ func TestTheLedgerTheLogAndTheBackendAgreeToTheNanoUnit(t *testing.T) {
 			}
 		}
 	}
-	due.Lost = 0 // the customer is not shown it
+	due.Lost = 0 // not shown to the customer
 	var own struct{ Total used }
 	if ada.mustAsk("/api/data/self?group=model", &own); own.Total != due {
 		t.Errorf("the customer is shown %+v, want %+v", own.Total, due)

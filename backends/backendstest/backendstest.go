@@ -1,7 +1,8 @@
-// Package backendstest tests adapters of generation services against a mock of
-// their service: see [Run]. [Sound] and [SoundError] check what holds for every
-// status and error, whatever the service sent. Only tests import it; it imports
-// backends.
+// Package backendstest is the conformance suite for adapters of generation
+// services. [Run] tests an adapter against a [MockService]. [CheckStatus] and
+// [CheckError] check what is true of every status and error, whatever the
+// service sent. [Jobs] implements most of a MockService. Only tests import this
+// package. It imports package backends.
 package backendstest
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Op is what a request asks of a service.
+// Op is the purpose of a request to a service.
 type Op string
 
 // The ops.
@@ -24,182 +25,186 @@ const (
 	Poll   Op = "poll"
 	Cancel Op = "cancel"
 	Fetch  Op = "fetch"
-	Other  Op = "other" // a look-up of the adapter's own
+	Other  Op = "other" // any other request of the adapter
 )
 
-// Double is a small real service, which takes jobs and answers as its vendor
-// does. It refuses a wrong credential.
-type Double interface {
+// MockService simulates the vendor's service over HTTP: it accepts jobs and
+// answers as the vendor documents. It rejects a wrong credential. Its methods
+// may be called concurrently.
+type MockService interface {
 	http.Handler
 
-	// Op tells what a request asks for.
+	// Op returns the purpose of a request.
 	Op(r *http.Request) Op
 
-	// Accepted is how many jobs have been taken.
+	// Accepted returns the number of jobs that were accepted.
 	Accepted() int
 
-	// Turn brings all jobs into a state: Queued, Running, Succeeded with one
-	// result at least, or Failed.
-	Turn(state backends.State)
+	// SetState puts all jobs into a state: Queued, Running, Succeeded with at
+	// least one result, or Failed.
+	SetState(state backends.State)
 
-	// Say makes the service use this word for the state of all jobs.
-	Say(word string)
+	// SetStatusWord makes the service report this word as the state of all
+	// jobs. The empty word restores the vendor's own.
+	SetStatusWord(word string)
 
-	// Forget makes the service know none of its jobs.
-	Forget()
+	// ForgetJobs makes the service answer that it knows none of its jobs.
+	ForgetJobs()
 }
 
-// Linker is a double whose results are links.
-type Linker interface {
-	// Link sets the address of every result.
-	Link(address string)
+// ResultURLSetter is a mock service whose results are URLs.
+type ResultURLSetter interface {
+	// SetResultURL sets the URL of every result.
+	SetResultURL(address string)
 }
 
 // Service is an adapter under test.
 type Service struct {
-	// Double returns a new double.
-	Double func() Double
+	// Mock returns a new mock service.
+	Mock func() MockService
 
-	// Backend returns a new backend, provisioned for the service at this address.
-	// The test ends it.
+	// Backend returns a new backend, provisioned for the service at this
+	// address. It registers its own cleanup with t.
 	Backend func(t *testing.T, address string) backends.Backend
 
-	// Job is one that the service takes.
+	// Job is a job that the service accepts.
 	Job backends.Job
 
 	// Secret is the credential that Backend is provisioned with.
 	Secret string
 
-	// Content is what the bytes of a finished job's first result are, if the
-	// backend is a Fetcher. Nil: any.
+	// Content is the expected file of a finished job's first result, if the
+	// backend is a Fetcher. Nil accepts any file.
 	Content []byte
 }
 
 // Run runs the conformance suite for a service over HTTP.
 func Run(t *testing.T, s Service) {
-	for name, test := range map[string]func(*testing.T, *stage){
-		"a job is accepted once and walks to its end":           walk,
-		"many at once are as many jobs":                         crowd,
-		"a reference outlives its backend":                      restart,
-		"a submission means what its answer says":               submissionOutcomes,
-		"a submission that is cut is in doubt":                  cutSubmission,
-		"a submission that reaches nobody is no job":            nobodyThere,
-		"a submission answered with rubbish is in doubt":        rubbishSubmission,
-		"a submission mutilated in any member is sound":         mutilatedSubmission,
-		"a poll that fails tells nothing about the job":         pollOutcomes,
-		"a poll answered with rubbish tells nothing":            rubbishPoll,
-		"a poll mutilated in any member is sound":               mutilatedPoll,
-		"an answer may repeat what was sent":                    repetition,
-		"a word never heard tells nothing":                      unheardWord,
-		"a job the service has forgotten is gone":               forgotten,
-		"results are at http addresses":                         links,
-		"a cancelled job is confirmed":                          cancels,
-		"a check tells whether a job would be taken":            checks,
-		"results that are bytes are streamed":                   fetches,
-		"a doubtful submission is found again":                  reconciles,
-		"the credential is in no error and no failure":          discretion,
-		"the credential goes to its service only":               elsewhere,
-		"no call outlives its context by a second":              givenUp,
-		"a wrong credential is refused in words for operators":  wrongCredential,
-		"a redirect is not followed":                            redirects,
-		"a wait that the service asks for is handed on, capped": patience,
+	for name, test := range map[string]func(*testing.T, *fixture){
+		"a job is accepted once and reaches every state":                    testLifecycle,
+		"concurrent submissions create one job each":                        testConcurrentSubmissions,
+		"a reference is valid after a restart":                              testRestart,
+		"the status of the answer decides the kind of a submission's error": testSubmissionOutcomes,
+		"a submission whose connection drops is Doubtful":                   testDroppedSubmission,
+		"a submission that cannot connect is Busy":                          testUnreachable,
+		"a submission with a malformed answer is Doubtful":                  testMalformedSubmission,
+		"a submission with any member changed has a valid outcome":          testMutatedSubmission,
+		"a failed poll does not end the job":                                testPollOutcomes,
+		"a poll with a malformed answer does not end the job":               testMalformedPoll,
+		"a poll with any member changed returns a valid status":             testMutatedPoll,
+		"an answer may repeat the request":                                  testEchoedRequest,
+		"an unknown status word is reported as Unknown":                     testUnknownStatusWord,
+		"a job that the service does not know is Gone":                      testUnknownJob,
+		"result URLs are http or https":                                     testResultURLs,
+		"a cancellation is confirmed":                                       testCancel,
+		"a check reports whether the service is usable":                     testCheck,
+		"results without a URL are streamed":                                testFetch,
+		"a Doubtful submission is reconciled":                               testReconcile,
+		"errors and failures do not contain the credential":                 testSecretNotRevealed,
+		"the credential is sent to its own service only":                    testCredentialDestination,
+		"every call returns within a second after its context ends":         testContextCancelled,
+		"the caller is not told about a wrong credential":                   testWrongCredential,
+		"a redirect is not followed":                                        testRedirects,
+		"Retry-After is passed on and capped":                               testRetryAfter,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, open(t, s))
+			test(t, newFixture(t, s))
 		})
 	}
 }
 
-// stage is one test: a double behind a server that can be told to act, and a
-// backend for it.
-type stage struct {
+// fixture is the state of one test: a mock service behind an HTTP server that
+// can override its answers, and a backend for it.
+type fixture struct {
 	Service
-	double  Double
+	mock    MockService
 	server  *httptest.Server
 	backend backends.Backend
 
-	mu   sync.Mutex
-	acts map[Op]act
-	seen map[Op]int
-	jobs int
+	mu        sync.Mutex
+	overrides map[Op]overrideFunc
+	seen      map[Op]int
+	jobs      int
 }
 
-// act takes the place of the double for one op. It may pass the request on.
-type act func(w http.ResponseWriter, r *http.Request, pass http.Handler)
+// overrideFunc answers a request instead of the mock service. pass is the mock.
+type overrideFunc func(w http.ResponseWriter, r *http.Request, pass http.Handler)
 
-func open(t *testing.T, s Service) *stage {
+func newFixture(t *testing.T, s Service) *fixture {
 	t.Helper()
-	g := &stage{Service: s, double: s.Double(), acts: make(map[Op]act), seen: make(map[Op]int)}
-	g.server = httptest.NewServer(g)
-	t.Cleanup(g.server.Close)
-	g.backend = s.Backend(t, g.server.URL)
-	return g
+	f := &fixture{Service: s, mock: s.Mock(), overrides: make(map[Op]overrideFunc), seen: make(map[Op]int)}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(f.server.Close)
+	f.backend = s.Backend(t, f.server.URL)
+	return f
 }
 
 // ServeHTTP implements http.Handler.
-func (g *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	op := g.double.Op(r)
-	g.mu.Lock()
-	g.seen[op]++
-	do := g.acts[op]
-	g.mu.Unlock()
+func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	op := f.mock.Op(r)
+	f.mu.Lock()
+	f.seen[op]++
+	do := f.overrides[op]
+	f.mu.Unlock()
 	if do != nil {
-		do(w, r, g.double)
+		do(w, r, f.mock)
 		return
 	}
-	g.double.ServeHTTP(w, r)
+	f.mock.ServeHTTP(w, r)
 }
 
-// on puts an act in the place of the double for an op; nil takes it away.
-func (g *stage) on(op Op, do act) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.acts[op] = do
+// override makes do answer the requests of op instead of the mock; nil restores
+// the mock.
+func (f *fixture) override(op Op, do overrideFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.overrides[op] = do
 }
 
-// requests is how many requests for an op there were.
-func (g *stage) requests(op Op) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.seen[op]
+// requests returns the number of requests for op.
+func (f *fixture) requests(op Op) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen[op]
 }
 
-// job returns the job with a token of its own: a service may take one once.
-func (g *stage) job() backends.Job {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.jobs++
-	job := g.Job
-	job.Token = backends.Token(fmt.Sprintf("job %d", g.jobs))
+// job returns the job with a new token, because a service may accept a token
+// only once.
+func (f *fixture) job() backends.Job {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs++
+	job := f.Job
+	job.Token = backends.Token(fmt.Sprintf("job %d", f.jobs))
 	return job
 }
 
-// submitted returns the reference of a job that was taken.
-func (g *stage) submitted(t *testing.T) backends.Ref {
+// submit submits a job, which must be accepted, and returns its reference.
+func (f *fixture) submit(t *testing.T) backends.Ref {
 	t.Helper()
-	ref, err := g.backend.Submit(t.Context(), g.job())
+	ref, err := f.backend.Submit(t.Context(), f.job())
 	if err != nil {
 		t.Fatalf("submit: %v", err)
 	}
 	return ref
 }
 
-// polled returns the status of a job, which must be told.
-func (g *stage) polled(t *testing.T, ref backends.Ref) backends.Status {
+// poll returns the status of a job. The poll must succeed.
+func (f *fixture) poll(t *testing.T, ref backends.Ref) backends.Status {
 	t.Helper()
-	status, err := g.backend.Poll(t.Context(), ref)
+	status, err := f.backend.Poll(t.Context(), ref)
 	if err != nil {
 		t.Fatalf("poll: %v", err)
 	}
-	Sound(t, status, g.Secret)
+	CheckStatus(t, status, f.Secret)
 	return status
 }
 
-// refusedAs checks that an error is sound and of one of these kinds.
-func (g *stage) refusedAs(t *testing.T, what string, err error, kinds ...backends.Kind) *backends.Error {
+// wantError fails the test unless err is a valid error of one of these kinds.
+func (f *fixture) wantError(t *testing.T, what string, err error, kinds ...backends.Kind) *backends.Error {
 	t.Helper()
-	e := SoundError(t, err, g.Secret)
+	e := CheckError(t, err, f.Secret)
 	if e == nil {
 		t.Errorf("%s: got %v, want an error that is %v", what, err, kinds)
 		return new(backends.Error)

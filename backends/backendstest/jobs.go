@@ -8,31 +8,32 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Jobs are the jobs of a double: those methods of [Double] that are the same
-// for all services, and what its handler asks. The zero value has none.
+// Jobs are the jobs of a mock service. It implements the methods of
+// [MockService] that do not depend on the vendor. The zero value has no jobs.
+// Its methods may be called concurrently.
 type Jobs struct {
-	mu        sync.Mutex
-	taken     int
-	known     map[string]string // ids, with the token of each
-	cancelled map[string]bool
-	state     backends.State
-	word      string
-	link      string
+	mu         sync.Mutex
+	accepted   int
+	tokens     map[string]string // token by job id
+	cancelled  map[string]bool
+	state      backends.State
+	statusWord string
+	url        string
 }
 
-// DefaultLink is an address of results for doubles to begin with.
-const DefaultLink = "https://files.example.com/result.mp4"
+// DefaultURL is a result URL for mock services.
+const DefaultURL = "https://files.example.com/result.mp4"
 
-// Take takes a job with a token, which may be empty, and returns its id.
-func (j *Jobs) Take(token string) string {
+// Accept adds a job with a token, which may be empty, and returns its id.
+func (j *Jobs) Accept(token string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.taken++
-	if j.known == nil {
-		j.known, j.cancelled = make(map[string]string), make(map[string]bool)
+	j.accepted++
+	if j.tokens == nil {
+		j.tokens, j.cancelled = make(map[string]string), make(map[string]bool)
 	}
-	id := fmt.Sprintf("job_%d", j.taken)
-	j.known[id] = token
+	id := fmt.Sprintf("job_%d", j.accepted)
+	j.tokens[id] = token
 	return id
 }
 
@@ -40,7 +41,7 @@ func (j *Jobs) Take(token string) string {
 func (j *Jobs) Find(token string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for id, t := range j.known {
+	for id, t := range j.tokens {
 		if t == token {
 			return id
 		}
@@ -48,15 +49,15 @@ func (j *Jobs) Find(token string) string {
 	return ""
 }
 
-// Known tells whether there is a job.
-func (j *Jobs) Known(id string) bool {
+// Exists reports whether there is a job with this id.
+func (j *Jobs) Exists(id string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	_, known := j.known[id]
-	return known
+	_, found := j.tokens[id]
+	return found
 }
 
-// Cancel cancels a job that is not over, and tells whether it was one.
+// Cancel cancels a job and reports true, unless all jobs have ended.
 func (j *Jobs) Cancel(id string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,14 +68,15 @@ func (j *Jobs) Cancel(id string) bool {
 	return true
 }
 
-// Cancelled tells whether a job was cancelled.
+// Cancelled reports whether a job was cancelled.
 func (j *Jobs) Cancelled(id string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.cancelled[id]
 }
 
-// State returns the state of all jobs, and the word for it among a service's.
+// State returns the state of all jobs and the vendor's word for it, taken from
+// words.
 func (j *Jobs) State(words map[backends.State]string) (backends.State, string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,56 +84,56 @@ func (j *Jobs) State(words map[backends.State]string) (backends.State, string) {
 	if state == "" {
 		state = backends.Queued
 	}
-	if j.word != "" {
-		return state, j.word
+	if j.statusWord != "" {
+		return state, j.statusWord
 	}
 	return state, words[state]
 }
 
-// Address returns the address of results.
-func (j *Jobs) Address() string {
+// URL returns the URL of all results.
+func (j *Jobs) URL() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.link
+	return j.url
 }
 
-// SetLink sets the address of results. A double whose results are links has a
-// method Link that calls it.
-func (j *Jobs) SetLink(address string) {
+// SetURL sets the URL of all results. A mock service whose results are URLs
+// calls it in its method SetResultURL.
+func (j *Jobs) SetURL(address string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.link = address
+	j.url = address
 }
 
-// Accepted implements Double.
+// Accepted implements MockService.
 func (j *Jobs) Accepted() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.taken
+	return j.accepted
 }
 
-// Turn implements Double.
-func (j *Jobs) Turn(state backends.State) {
+// SetState implements MockService.
+func (j *Jobs) SetState(state backends.State) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state = state
 }
 
-// Say implements Double.
-func (j *Jobs) Say(word string) {
+// SetStatusWord implements MockService.
+func (j *Jobs) SetStatusWord(statusWord string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.word = word
+	j.statusWord = statusWord
 }
 
-// Forget implements Double.
-func (j *Jobs) Forget() {
+// ForgetJobs implements MockService.
+func (j *Jobs) ForgetJobs() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	clear(j.known)
+	clear(j.tokens)
 }
 
-// JSON writes an answer of a double.
+// JSON writes a JSON answer of a mock service.
 func JSON(w http.ResponseWriter, status int, format string, args ...any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

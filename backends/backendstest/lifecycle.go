@@ -9,24 +9,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-func walk(t *testing.T, g *stage) {
-	Walk(t, g.backend, g.double, g.Job)
-	if n := g.requests(Submit); n != 1 {
+func testLifecycle(t *testing.T, f *fixture) {
+	CheckLifecycle(t, f.backend, f.mock, f.Job)
+	if n := f.requests(Submit); n != 1 {
 		t.Errorf("%d requests for one submission", n)
 	}
-	if n := g.double.Accepted(); n != 1 {
-		t.Errorf("%d jobs were taken", n)
+	if n := f.mock.Accepted(); n != 1 {
+		t.Errorf("%d jobs were accepted", n)
 	}
 }
 
-// Stages are what [Walk] needs of a service.
-type Stages interface {
-	Turn(state backends.State)
+// StateSetter changes the state of a job for [CheckLifecycle].
+type StateSetter interface {
+	SetState(state backends.State)
 }
 
-// Walk submits a job, brings it into each state and checks that it is told, up
-// to success and, with another job, to failure.
-func Walk(t *testing.T, b backends.Backend, stages Stages, job backends.Job) {
+// CheckLifecycle submits a job, puts it into each state, also into Failed, and
+// checks that Poll reports that state.
+func CheckLifecycle(t *testing.T, b backends.Backend, stages StateSetter, job backends.Job) {
 	t.Helper()
 	ref, err := b.Submit(t.Context(), job)
 	if err != nil {
@@ -37,14 +37,14 @@ func Walk(t *testing.T, b backends.Backend, stages Stages, job backends.Job) {
 	}
 	last := 0
 	for _, state := range []backends.State{backends.Queued, backends.Running, backends.Succeeded, backends.Failed} {
-		stages.Turn(state)
+		stages.SetState(state)
 		status, err := b.Poll(t.Context(), ref)
 		if err != nil {
 			t.Fatalf("%s: %v", state, err)
 		}
-		Sound(t, status, "")
+		CheckStatus(t, status, "")
 		if status.State != state {
-			t.Errorf("the job is %s, told is %+v", state, status)
+			t.Errorf("the job is %s, Poll returns %+v", state, status)
 		}
 		if state == backends.Failed {
 			continue
@@ -57,32 +57,32 @@ func Walk(t *testing.T, b backends.Backend, stages Stages, job backends.Job) {
 			if result.Type != job.Kind.Makes() {
 				t.Errorf("result %d is a %s", i, result.Type)
 			}
-			if _, fetches := b.(backends.Fetcher); result.URL == "" && !fetches {
+			if _, fetch := b.(backends.Fetcher); result.URL == "" && !fetch {
 				t.Errorf("result %d has no address and cannot be fetched", i)
 			}
 		}
 	}
 }
 
-// crowdSize is how many jobs are submitted at once.
-const crowdSize = 16
+// concurrency is the number of jobs that are submitted at the same time.
+const concurrency = 16
 
-func crowd(t *testing.T, g *stage) {
+func testConcurrentSubmissions(t *testing.T, f *fixture) {
 	var (
 		wait sync.WaitGroup
-		refs [crowdSize]backends.Ref
+		refs [concurrency]backends.Ref
 	)
 	for i := range refs {
 		wait.Go(func() {
-			job := g.Job
+			job := f.Job
 			job.Token = backends.Token(string(rune('a' + i)))
-			ref, err := g.backend.Submit(t.Context(), job)
+			ref, err := f.backend.Submit(t.Context(), job)
 			if err != nil {
 				t.Errorf("submit: %v", err)
 				return
 			}
 			refs[i] = ref
-			if _, err := g.backend.Poll(t.Context(), ref); err != nil {
+			if _, err := f.backend.Poll(t.Context(), ref); err != nil {
 				t.Errorf("poll: %v", err)
 			}
 		})
@@ -92,13 +92,13 @@ func crowd(t *testing.T, g *stage) {
 	for _, ref := range refs {
 		ids[ref.ID] = true
 	}
-	if len(ids) != crowdSize || g.double.Accepted() != crowdSize {
-		t.Errorf("%d submissions, %d references, %d jobs", crowdSize, len(ids), g.double.Accepted())
+	if len(ids) != concurrency || f.mock.Accepted() != concurrency {
+		t.Errorf("%d submissions, %d references, %d jobs", concurrency, len(ids), f.mock.Accepted())
 	}
 }
 
-func restart(t *testing.T, g *stage) {
-	raw, err := json.Marshal(g.submitted(t))
+func testRestart(t *testing.T, f *fixture) {
+	raw, err := json.Marshal(f.submit(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,47 +106,47 @@ func restart(t *testing.T, g *stage) {
 	if err := json.Unmarshal(raw, &ref); err != nil {
 		t.Fatal(err)
 	}
-	g.backend = g.Backend(t, g.server.URL)
-	g.double.Turn(backends.Succeeded)
-	if status := g.polled(t, ref); status.State != backends.Succeeded {
+	f.backend = f.Backend(t, f.server.URL)
+	f.mock.SetState(backends.Succeeded)
+	if status := f.poll(t, ref); status.State != backends.Succeeded {
 		t.Errorf("after a restart: %+v", status)
 	}
 }
 
-func unheardWord(t *testing.T, g *stage) {
-	ref := g.submitted(t)
+func testUnknownStatusWord(t *testing.T, f *fixture) {
+	ref := f.submit(t)
 	for _, word := range []string{"levitating", "SUCCESSFUL?", "failed-over", "成功", "x\x00y"} {
-		g.double.Turn(backends.Running)
-		g.double.Say(word)
-		status := g.polled(t, ref)
+		f.mock.SetState(backends.Running)
+		f.mock.SetStatusWord(word)
+		status := f.poll(t, ref)
 		if status.State != backends.Unknown {
 			t.Errorf("%q is %s", word, status.State)
 		}
 		if want := backends.Text(word); status.Word != want {
-			t.Errorf("the word %q is told as %q", word, status.Word)
+			t.Errorf("the status word %q is reported as %q", word, status.Word)
 		}
 	}
-	g.double.Say("")
-	g.double.Turn(backends.Succeeded)
-	if status := g.polled(t, ref); status.State != backends.Succeeded {
-		t.Errorf("in the end it is %+v", status)
+	f.mock.SetStatusWord("")
+	f.mock.SetState(backends.Succeeded)
+	if status := f.poll(t, ref); status.State != backends.Succeeded {
+		t.Errorf("at the end: %+v", status)
 	}
 }
 
-func forgotten(t *testing.T, g *stage) {
-	ref := g.submitted(t)
-	g.double.Forget()
-	_, err := g.backend.Poll(t.Context(), ref)
-	g.refusedAs(t, "poll", err, backends.Gone)
+func testUnknownJob(t *testing.T, f *fixture) {
+	ref := f.submit(t)
+	f.mock.ForgetJobs()
+	_, err := f.backend.Poll(t.Context(), ref)
+	f.wantError(t, "poll", err, backends.Gone)
 }
 
-func links(t *testing.T, g *stage) {
-	linker, ok := g.double.(Linker)
+func testResultURLs(t *testing.T, f *fixture) {
+	linker, ok := f.mock.(ResultURLSetter)
 	if !ok {
-		t.Skip("the service gives bytes")
+		t.Skip("results have no URL")
 	}
-	ref := g.submitted(t)
-	g.double.Turn(backends.Succeeded)
+	ref := f.submit(t)
+	f.mock.SetState(backends.Succeeded)
 	for address, good := range map[string]bool{
 		"https://files.example.com/a/b.mp4?sig=1%2F2": true,
 		"http://files.example.com/a.mp4":              true,
@@ -168,10 +168,10 @@ func links(t *testing.T, g *stage) {
 		"https://files.example.com/a\nb.mp4":          false,
 		"https://files.example.com/%zz":               false,
 	} {
-		linker.Link(address)
-		status := g.polled(t, ref)
+		linker.SetResultURL(address)
+		status := f.poll(t, ref)
 		if good && (status.State != backends.Succeeded || status.Results[0].URL != address) {
-			t.Errorf("%s is told as %+v", address, status)
+			t.Errorf("%s is reported as %+v", address, status)
 		}
 		if !good && status.State != backends.Unknown {
 			t.Errorf("%q makes the job %+v", address, status)
@@ -179,73 +179,73 @@ func links(t *testing.T, g *stage) {
 	}
 }
 
-func checks(t *testing.T, g *stage) {
-	checker, ok := g.backend.(backends.Checker)
+func testCheck(t *testing.T, f *fixture) {
+	checker, ok := f.backend.(backends.Checker)
 	if !ok {
-		t.Skip("the service has no question that costs nothing")
+		t.Skip("the service has no free request")
 	}
 	if err := checker.Check(t.Context()); err != nil {
-		t.Errorf("the service is there, and the check says %v", err)
+		t.Errorf("the service is available, and Check returns %v", err)
 	}
-	put := func(do act) {
+	put := func(do overrideFunc) {
 		for _, op := range []Op{Poll, Other} {
-			g.on(op, do)
+			f.override(op, do)
 		}
 	}
 	for _, status := range []int{200, 204, 302, 307, 400, http401, 403, 404, 405, 410, http429, http500, http503} {
-		for _, body := range []string{"", "{}", "[]", "<html>not here</html>", `{"error":{"message":"not ` + g.Secret + `","code":"NOT_FOUND"},"message":"no","code":"NOT_FOUND"}`} {
+		for _, body := range []string{"", "{}", "[]", "<html>not here</html>", `{"error":{"message":"not ` + f.Secret + `","code":"NOT_FOUND"},"message":"no","code":"NOT_FOUND"}`} {
 			put(answer(status, nil, body))
 			err := checker.Check(t.Context())
-			if SoundError(t, err, g.Secret) == nil {
-				t.Errorf("what answers %d %s is taken for the service: %v", status, body, err)
+			if CheckError(t, err, f.Secret) == nil {
+				t.Errorf("Check accepts an answer of %d %s: %v", status, body, err)
 			}
 		}
 	}
-	put(cut(true))
-	SoundError(t, checker.Check(t.Context()), g.Secret)
+	put(dropConnection(true))
+	CheckError(t, checker.Check(t.Context()), f.Secret)
 	put(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if checker.Check(ctx) == nil {
-		t.Error("a check goes on after its context")
+		t.Error("Check succeeds after its context ended")
 	}
-	g.server.Close()
-	g.refusedAs(t, "nobody there", checker.Check(t.Context()), backends.Busy)
-	if n := g.requests(Submit); n != 0 || g.double.Accepted() != 0 {
-		t.Errorf("the checks came to %d submissions", n)
+	f.server.Close()
+	f.wantError(t, "unreachable", checker.Check(t.Context()), backends.Busy)
+	if n := f.requests(Submit); n != 0 || f.mock.Accepted() != 0 {
+		t.Errorf("the checks sent %d submissions", n)
 	}
 }
 
-func cancels(t *testing.T, g *stage) {
-	canceler, ok := g.backend.(backends.Canceler)
+func testCancel(t *testing.T, f *fixture) {
+	canceler, ok := f.backend.(backends.Canceler)
 	if !ok {
-		t.Skip("the service ends no job early")
+		t.Skip("the service cannot cancel")
 	}
-	ref := g.submitted(t)
-	g.double.Turn(backends.Running)
+	ref := f.submit(t)
+	f.mock.SetState(backends.Running)
 	if err := canceler.Cancel(t.Context(), ref); err != nil {
 		t.Errorf("cancel: %v", err)
 	}
-	status, err := g.backend.Poll(t.Context(), ref)
+	status, err := f.backend.Poll(t.Context(), ref)
 	if backends.KindOf(err) != backends.Gone && (err != nil || status.State != backends.Failed) {
 		t.Errorf("a cancelled job is %+v, %v", status, err)
 	}
 
-	ref = g.submitted(t)
-	g.double.Turn(backends.Succeeded)
+	ref = f.submit(t)
+	f.mock.SetState(backends.Succeeded)
 	if err := canceler.Cancel(t.Context(), ref); err == nil {
 		t.Error("a finished job was cancelled")
 	} else {
-		g.refusedAs(t, "cancelling a finished job", err, backends.Refused, backends.Gone)
+		f.wantError(t, "cancelling a finished job", err, backends.Refused, backends.Gone)
 	}
 
-	g.double.Forget()
-	g.refusedAs(t, "cancelling no job", canceler.Cancel(t.Context(), ref), backends.Gone)
+	f.mock.ForgetJobs()
+	f.wantError(t, "cancelling no job", canceler.Cancel(t.Context(), ref), backends.Gone)
 
 	for status, want := range map[int]backends.Kind{
 		http401: backends.Refused, http429: backends.Busy, http500: backends.Doubtful, http503: backends.Doubtful,
 	} {
-		g.on(Cancel, answer(status, nil, "{}"))
-		g.refusedAs(t, "cancel", canceler.Cancel(t.Context(), ref), want)
+		f.override(Cancel, answer(status, nil, "{}"))
+		f.wantError(t, "cancel", canceler.Cancel(t.Context(), ref), want)
 	}
 }

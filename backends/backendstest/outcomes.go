@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Statuses that tests name often.
+// Short names of statuses.
 const (
 	http401 = http.StatusUnauthorized
 	http429 = http.StatusTooManyRequests
@@ -22,8 +22,8 @@ const (
 	http503 = http.StatusServiceUnavailable
 )
 
-// answer is an act that reads the request and answers.
-func answer(status int, header map[string]string, body string) act {
+// answer returns an override with a fixed answer.
+func answer(status int, header map[string]string, body string) overrideFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
@@ -35,9 +35,9 @@ func answer(status int, header map[string]string, body string) act {
 	}
 }
 
-// cut is an act that breaks the connection off: before the service has read
-// the request, or after it has done it.
-func cut(done bool) act {
+// dropConnection returns an override that closes the connection, after the
+// service has performed the request if done is set, and before it otherwise.
+func dropConnection(done bool) overrideFunc {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		if done {
 			pass.ServeHTTP(httptest.NewRecorder(), r)
@@ -50,7 +50,7 @@ func cut(done bool) act {
 	}
 }
 
-func submissionOutcomes(t *testing.T, g *stage) {
+func testSubmissionOutcomes(t *testing.T, f *fixture) {
 	for status, want := range map[int]backends.Kind{
 		http.StatusMovedPermanently:      backends.Refused,
 		http.StatusFound:                 backends.Doubtful,
@@ -77,55 +77,56 @@ func submissionOutcomes(t *testing.T, g *stage) {
 		599:                              backends.Doubtful,
 	} {
 		for _, body := range []string{"", "{}", "<html>no</html>", `{"error":{"message":"no","code":"no"},"message":"no"}`} {
-			before := g.requests(Submit)
-			g.on(Submit, answer(status, nil, body))
-			_, err := g.backend.Submit(t.Context(), g.job())
-			g.refusedAs(t, fmt.Sprintf("%d %s", status, body), err, want)
-			if n := g.requests(Submit) - before; n != 1 {
+			before := f.requests(Submit)
+			f.override(Submit, answer(status, nil, body))
+			_, err := f.backend.Submit(t.Context(), f.job())
+			f.wantError(t, fmt.Sprintf("%d %s", status, body), err, want)
+			if n := f.requests(Submit) - before; n != 1 {
 				t.Errorf("%d: %d requests for one submission", status, n)
 			}
 		}
 	}
-	if n := g.double.Accepted(); n != 0 {
-		t.Errorf("%d jobs were taken", n)
+	if n := f.mock.Accepted(); n != 0 {
+		t.Errorf("%d jobs were accepted", n)
 	}
 }
 
-func cutSubmission(t *testing.T, g *stage) {
+func testDroppedSubmission(t *testing.T, f *fixture) {
 	for _, done := range []bool{false, true} {
-		before := g.requests(Submit)
-		g.on(Submit, cut(done))
-		_, err := g.backend.Submit(t.Context(), g.job())
-		g.refusedAs(t, fmt.Sprintf("cut after it was done: %t", done), err, backends.Doubtful)
-		if n := g.requests(Submit) - before; n != 1 {
+		before := f.requests(Submit)
+		f.override(Submit, dropConnection(done))
+		_, err := f.backend.Submit(t.Context(), f.job())
+		f.wantError(t, fmt.Sprintf("connection dropped, request performed: %t", done), err, backends.Doubtful)
+		if n := f.requests(Submit) - before; n != 1 {
 			t.Errorf("%d requests for one submission", n)
 		}
 	}
-	// A kept connection that breaks is where Go sends a request again by itself.
-	g.on(Submit, nil)
-	_ = g.submitted(t)
-	g.on(Submit, cut(true))
-	before := g.requests(Submit)
-	_, err := g.backend.Submit(t.Context(), g.job())
-	g.refusedAs(t, "cut on a kept connection", err, backends.Doubtful)
-	if n := g.requests(Submit) - before; n != 1 {
+	// Go repeats a request by itself if a reused connection breaks.
+	f.override(Submit, nil)
+	_ = f.submit(t)
+	f.override(Submit, dropConnection(true))
+	before := f.requests(Submit)
+	_, err := f.backend.Submit(t.Context(), f.job())
+	f.wantError(t, "dropped on a reused connection", err, backends.Doubtful)
+	if n := f.requests(Submit) - before; n != 1 {
 		t.Errorf("%d requests for one submission", n)
 	}
-	// The head arrives and the body does not.
-	g.on(Submit, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	// The header arrives without its body.
+	f.override(Submit, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, `{"id":"x"`)
 	})
-	_, err = g.backend.Submit(t.Context(), g.job())
-	g.refusedAs(t, "half an answer", err, backends.Doubtful)
+	_, err = f.backend.Submit(t.Context(), f.job())
+	f.wantError(t, "truncated answer", err, backends.Doubtful)
 }
 
-func nobodyThere(t *testing.T, g *stage) {
-	g.server.Close()
-	_, err := g.backend.Submit(t.Context(), g.job())
-	g.refusedAs(t, "submit", err, backends.Busy)
+func testUnreachable(t *testing.T, f *fixture) {
+	f.server.Close()
+	_, err := f.backend.Submit(t.Context(), f.job())
+	f.wantError(t, "submit", err, backends.Busy)
 
-	// Something answers there, and it is no TLS: the request has not left.
+	// The address accepts connections but does not speak TLS, so the request
+	// was not sent.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -140,12 +141,12 @@ func nobodyThere(t *testing.T, g *stage) {
 			_ = conn.Close()
 		}
 	}()
-	_, err = g.Backend(t, "https://"+listener.Addr().String()).Submit(t.Context(), g.job())
-	g.refusedAs(t, "submit without TLS", err, backends.Busy)
+	_, err = f.Backend(t, "https://"+listener.Addr().String()).Submit(t.Context(), f.job())
+	f.wantError(t, "submit without TLS", err, backends.Busy)
 }
 
-func pollOutcomes(t *testing.T, g *stage) {
-	ref := g.submitted(t)
+func testPollOutcomes(t *testing.T, f *fixture) {
+	ref := f.submit(t)
 	for status, want := range map[int]backends.Kind{
 		http.StatusFound:             backends.Busy,
 		http.StatusPermanentRedirect: backends.Busy,
@@ -162,68 +163,68 @@ func pollOutcomes(t *testing.T, g *stage) {
 		http.StatusGatewayTimeout:    backends.Busy,
 	} {
 		for _, body := range []string{"", "{}", `{"status":"failed","error":"no"}`} {
-			g.on(Poll, answer(status, nil, body))
-			got, err := g.backend.Poll(t.Context(), ref)
-			g.refusedAs(t, fmt.Sprintf("%d %s: %+v", status, body, got), err, want)
+			f.override(Poll, answer(status, nil, body))
+			got, err := f.backend.Poll(t.Context(), ref)
+			f.wantError(t, fmt.Sprintf("%d %s: %+v", status, body, got), err, want)
 		}
 	}
 	for _, done := range []bool{false, true} {
-		g.on(Poll, cut(done))
-		_, err := g.backend.Poll(t.Context(), ref)
-		g.refusedAs(t, "cut", err, backends.Busy)
+		f.override(Poll, dropConnection(done))
+		_, err := f.backend.Poll(t.Context(), ref)
+		f.wantError(t, "dropped connection", err, backends.Busy)
 	}
-	g.server.Close()
-	_, err := g.backend.Poll(t.Context(), ref)
-	g.refusedAs(t, "nobody there", err, backends.Busy)
+	f.server.Close()
+	_, err := f.backend.Poll(t.Context(), ref)
+	f.wantError(t, "unreachable", err, backends.Busy)
 }
 
-func wrongCredential(t *testing.T, g *stage) {
-	ref := g.submitted(t)
+func testWrongCredential(t *testing.T, f *fixture) {
+	ref := f.submit(t)
 	for _, op := range []Op{Submit, Poll} {
-		g.on(op, answer(http401, nil, `{"error":{"message":"You are not `+g.Secret+`"},"message":"You are not `+g.Secret+`"}`))
+		f.override(op, answer(http401, nil, `{"error":{"message":"You are not `+f.Secret+`"},"message":"You are not `+f.Secret+`"}`))
 	}
-	_, err := g.backend.Submit(t.Context(), g.job())
-	e := g.refusedAs(t, "submit", err, backends.Refused)
+	_, err := f.backend.Submit(t.Context(), f.job())
+	e := f.wantError(t, "submit", err, backends.Refused)
 	if e.Reason != backends.UpstreamError || strings.Contains(e.Message, "You are not") {
-		t.Errorf("the caller is told %s %q", e.Reason, e.Message)
+		t.Errorf("the error for the caller is %s %q", e.Reason, e.Message)
 	}
-	_, err = g.backend.Poll(t.Context(), ref)
-	g.refusedAs(t, "poll", err, backends.Refused)
+	_, err = f.backend.Poll(t.Context(), ref)
+	f.wantError(t, "poll", err, backends.Refused)
 }
 
-func redirects(t *testing.T, g *stage) {
-	ref := g.submitted(t)
-	var trapped bool
-	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { trapped = true }))
-	t.Cleanup(trap.Close)
+func testRedirects(t *testing.T, f *fixture) {
+	ref := f.submit(t)
+	var followed bool
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed = true }))
+	t.Cleanup(target.Close)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, op := range []Op{Submit, Poll, Cancel, Fetch} {
-			g.on(op, answer(status, map[string]string{"Location": trap.URL}, ""))
+			f.override(op, answer(status, map[string]string{"Location": target.URL}, ""))
 		}
-		if _, err := g.backend.Submit(t.Context(), g.job()); err == nil {
+		if _, err := f.backend.Submit(t.Context(), f.job()); err == nil {
 			t.Errorf("submit: %d is no error", status)
 		}
-		if _, err := g.backend.Poll(t.Context(), ref); err == nil {
+		if _, err := f.backend.Poll(t.Context(), ref); err == nil {
 			t.Errorf("poll: %d is no error", status)
 		}
-		if b, ok := g.backend.(backends.Canceler); ok && b.Cancel(t.Context(), ref) == nil {
+		if b, ok := f.backend.(backends.Canceler); ok && b.Cancel(t.Context(), ref) == nil {
 			t.Errorf("cancel: %d is no error", status)
 		}
-		if b, ok := g.backend.(backends.Fetcher); ok {
+		if b, ok := f.backend.(backends.Fetcher); ok {
 			if file, _, err := b.Fetch(t.Context(), ref, 0); err == nil {
 				_ = file.Close()
 				t.Errorf("fetch: %d is no error", status)
 			}
 		}
 	}
-	trap.Close()
-	if trapped {
+	target.Close()
+	if followed {
 		t.Error("a redirect was followed")
 	}
 }
 
-func patience(t *testing.T, g *stage) {
-	ref := g.submitted(t)
+func testRetryAfter(t *testing.T, f *fixture) {
+	ref := f.submit(t)
 	day := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
 		"7":                                    7 * time.Second,
@@ -240,40 +241,40 @@ func patience(t *testing.T, g *stage) {
 		day.AddDate(1, 0, 0).Format(http.TimeFormat): time.Hour,
 	} {
 		header := map[string]string{"Retry-After": text, "Date": day.Format(http.TimeFormat)}
-		g.on(Submit, answer(http429, header, "{}"))
-		g.on(Poll, answer(http503, header, "{}"))
-		_, err := g.backend.Submit(t.Context(), g.job())
-		if e := g.refusedAs(t, "submit", err, backends.Busy); e.RetryAfter != want {
+		f.override(Submit, answer(http429, header, "{}"))
+		f.override(Poll, answer(http503, header, "{}"))
+		_, err := f.backend.Submit(t.Context(), f.job())
+		if e := f.wantError(t, "submit", err, backends.Busy); e.RetryAfter != want {
 			t.Errorf("submit: %q is a wait of %s, want %s", text, e.RetryAfter, want)
 		}
-		_, err = g.backend.Poll(t.Context(), ref)
-		if e := g.refusedAs(t, "poll", err, backends.Busy); e.RetryAfter != want {
+		_, err = f.backend.Poll(t.Context(), ref)
+		if e := f.wantError(t, "poll", err, backends.Busy); e.RetryAfter != want {
 			t.Errorf("poll: %q is a wait of %s, want %s", text, e.RetryAfter, want)
 		}
 	}
-	g.on(Poll, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	f.override(Poll, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		w.Header().Set("Retry-After", "9")
 		pass.ServeHTTP(w, r)
 	})
-	if status := g.polled(t, ref); status.RetryAfter != 9*time.Second {
+	if status := f.poll(t, ref); status.RetryAfter != 9*time.Second {
 		t.Errorf("a good poll asks for %s", status.RetryAfter)
 	}
 }
 
-// grace is how long a call may take after its context has ended.
+// grace is the longest time that a call may take after its context ends.
 const grace = time.Second
 
-func givenUp(t *testing.T, g *stage) {
-	ref := g.submitted(t)
-	g.double.Turn(backends.Succeeded)
+func testContextCancelled(t *testing.T, f *fixture) {
+	ref := f.submit(t)
+	f.mock.SetState(backends.Succeeded)
 	calls := map[Op]func(context.Context) error{
-		Submit: func(ctx context.Context) error { _, err := g.backend.Submit(ctx, g.job()); return err },
-		Poll:   func(ctx context.Context) error { _, err := g.backend.Poll(ctx, ref); return err },
+		Submit: func(ctx context.Context) error { _, err := f.backend.Submit(ctx, f.job()); return err },
+		Poll:   func(ctx context.Context) error { _, err := f.backend.Poll(ctx, ref); return err },
 	}
-	if b, ok := g.backend.(backends.Canceler); ok {
+	if b, ok := f.backend.(backends.Canceler); ok {
 		calls[Cancel] = func(ctx context.Context) error { return b.Cancel(ctx, ref) }
 	}
-	if b, ok := g.backend.(backends.Fetcher); ok {
+	if b, ok := f.backend.(backends.Fetcher); ok {
 		calls[Fetch] = func(ctx context.Context) error {
 			file, _, err := b.Fetch(ctx, ref, 0)
 			if err == nil {
@@ -286,7 +287,7 @@ func givenUp(t *testing.T, g *stage) {
 	for op, call := range calls {
 		for _, begun := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
-			g.on(op, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			f.override(op, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				if begun {
 					_, _ = io.WriteString(w, "{")
@@ -304,12 +305,12 @@ func givenUp(t *testing.T, g *stage) {
 					t.Errorf("%s: no error", op)
 				}
 				if op == Submit {
-					g.refusedAs(t, "submit", err, backends.Doubtful)
+					f.wantError(t, "submit", err, backends.Doubtful)
 				}
 			case <-time.After(grace):
-				t.Fatalf("%s goes on after its context", op)
+				t.Fatalf("%s continues after its context ended", op)
 			}
-			g.on(op, nil)
+			f.override(op, nil)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package demo is a generation service inside the gateway, for trying and testing tasks
-// without an account at a service. It draws images and videos.
+// Package demo is a generation service inside the gateway, for trying and
+// testing tasks without an account at a service. It generates images and
+// videos.
 //
 // [Demo] is the Caddy module. job.go has the state of a job, words.go the words of a
 // prompt that simulate failures; package film draws.
@@ -27,9 +28,10 @@ func init() {
 	caddy.RegisterModule(new(Demo))
 }
 
-// Demo is a generation service that needs no account and no network. It accepts every
-// job and draws an image or a video from the words of the prompt: the same words always
-// make the same picture. The files are real PNG, JPEG, or H.264 in MP4.
+// Demo is a generation service that needs no account and no network. It accepts
+// every job and generates an image or a video from the words of the prompt: the
+// same words always give the same picture. The files are PNG, JPEG, or H.264 in
+// MP4.
 //
 // Words of a prompt simulate failures:
 //
@@ -43,7 +45,8 @@ func init() {
 //	demo:doubt        the submission is accepted and not confirmed
 //	demo:lost         the submission is neither accepted nor refused
 //
-// A restart of the process loses no job: the reference of a job has all of its state.
+// A restart of the process loses no job, because the reference of a job
+// contains its state.
 type Demo struct {
 	// Takes is how long a job takes, a quarter of it in the queue; at most 1 hour.
 	// Default: 4s.
@@ -52,11 +55,11 @@ type Demo struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	cancelled map[string]time.Time // references, with when they may be removed
-	putOff    map[string]time.Time // tokens of jobs that were busy once, likewise
+	cancelled map[string]time.Time // by reference: when the entry may be removed
+	putOff    map[string]time.Time // by token of a job that was put off once: the same
 }
 
-// Bounds of how long a job takes.
+// Limits of the duration of a job.
 const (
 	defaultTakes = 4 * time.Second
 	maxTakes     = time.Hour
@@ -70,7 +73,7 @@ func (*Demo) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision checks how long a job takes.
+// Provision checks the duration of jobs.
 func (d *Demo) Provision(caddy.Context) error {
 	if d.Takes == 0 {
 		d.Takes = caddy.Duration(defaultTakes)
@@ -111,7 +114,7 @@ func (d *Demo) Submit(ctx context.Context, job backends.Job) (backends.Ref, erro
 			Kind: backends.Busy, Reason: backends.UpstreamBusy, Message: "the demo was not asked in time", Detail: err.Error(),
 		}
 	}
-	r, err := rehearse(job.Prompt)
+	r, err := simulate(job.Prompt)
 	if err != nil {
 		return backends.Ref{}, err
 	}
@@ -127,19 +130,19 @@ func (d *Demo) Submit(ctx context.Context, job backends.Job) (backends.Ref, erro
 			Kind: backends.Doubtful, Reason: backends.UpstreamError, Message: "the demo was asked not to say whether it has taken the job",
 		}
 	}
-	return d.take(job, r)
+	return d.accept(job, r)
 }
 
 // Reconcile implements backends.Reconciler.
 func (d *Demo) Reconcile(_ context.Context, job backends.Job) (backends.Ref, error) {
-	r, err := rehearse(job.Prompt)
+	r, err := simulate(job.Prompt)
 	if err != nil {
 		return backends.Ref{}, err
 	}
 	if !r.doubt {
 		return backends.Ref{}, gone()
 	}
-	return d.take(job, r)
+	return d.accept(job, r)
 }
 
 // Poll implements backends.Backend.
@@ -178,7 +181,7 @@ func (*Demo) Check(context.Context) error { return nil }
 // OnlyBytes implements backends.Fetcher.
 func (*Demo) OnlyBytes() bool { return true }
 
-// quality is that of JPEG files.
+// quality is the quality of JPEG files.
 const quality = 90
 
 // Fetch implements backends.Fetcher. It draws the file at each request.
@@ -206,11 +209,12 @@ func (d *Demo) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadC
 	return io.NopCloser(unless(ctx, &file)), backends.Content{Type: "image/" + j.Format, Size: int64(file.Len())}, nil
 }
 
-// maxNoted bounds each set; beyond it, ids are removed early.
-const maxNoted = 10_000
+// maxRemembered is the greatest size of each set; beyond it, ids are removed
+// early.
+const maxRemembered = 10_000
 
-// first adds an id to a set, for as long as the longest job takes, and reports whether it
-// was new.
+// first adds an id to a set for the longest duration of a job, and reports
+// whether it was new.
 func (d *Demo) first(set map[string]time.Time, id string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -218,13 +222,13 @@ func (d *Demo) first(set map[string]time.Time, id string) bool {
 	if _, noted := set[id]; noted {
 		return false
 	}
-	if len(set) >= maxNoted {
+	if len(set) >= maxRemembered {
 		for id, end := range set {
 			if now.After(end) {
 				delete(set, id)
 			}
 		}
-		if len(set) >= maxNoted {
+		if len(set) >= maxRemembered {
 			clear(set)
 		}
 	}
@@ -232,7 +236,7 @@ func (d *Demo) first(set map[string]time.Time, id string) bool {
 	return true
 }
 
-// unless returns a reader that ends with its context.
+// unless returns a reader that fails after its context ends.
 func unless(ctx context.Context, r io.Reader) io.Reader {
 	return readerFunc(func(b []byte) (int, error) {
 		if err := ctx.Err(); err != nil {

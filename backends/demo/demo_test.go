@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// clock is a demo whose time is set by hand. It remembers its last job.
+// clock is a Demo whose time the test sets. It remembers its last job.
 type clock struct {
 	*Demo
 	at   time.Time
@@ -47,8 +47,8 @@ func (c *clock) Submit(ctx context.Context, job backends.Job) (backends.Ref, err
 	return ref, err
 }
 
-// Turn implements backendstest.Stages by moving the clock.
-func (c *clock) Turn(state backends.State) {
+// SetState implements backendstest.StateSetter by moving the clock.
+func (c *clock) SetState(state backends.State) {
 	switch state {
 	case backends.Running:
 		c.at = c.at.Add(2 * time.Second)
@@ -67,17 +67,17 @@ func video(prompt string) backends.Job {
 	}
 }
 
-func TestJobsWalkToTheirEnd(t *testing.T) {
+func TestJobsReachEveryState(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []backends.JobKind{backends.Video, backends.Image, backends.Generations} {
 		job := video("a fox")
 		job.Kind = kind
 		c := provisioned(t)
-		backendstest.Walk(t, c, c, job)
+		backendstest.CheckLifecycle(t, c, c, job)
 	}
 }
 
-func TestAReferenceOutlivesTheProcess(t *testing.T) {
+func TestAReferenceIsValidAfterARestart(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	ref, err := c.Submit(t.Context(), video("a fox"))
@@ -129,7 +129,7 @@ func fetched(t *testing.T, b backends.Fetcher, ref backends.Ref, index int) []by
 	return read
 }
 
-func TestFilesAreWhatTheResultSays(t *testing.T) {
+func TestFilesMatchTheirResults(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		kind   backends.JobKind
@@ -180,7 +180,7 @@ func TestFilesAreWhatTheResultSays(t *testing.T) {
 	}
 }
 
-func TestWordsRehearseABadDay(t *testing.T) {
+func TestPromptWordsSimulateFailures(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
 		submit backends.Kind
@@ -214,7 +214,7 @@ func TestWordsRehearseABadDay(t *testing.T) {
 		c := provisioned(t)
 		ref, err := c.Submit(t.Context(), video(prompt))
 		if want.submit != "" {
-			if e := backendstest.SoundError(t, err, ""); e == nil || e.Kind != want.submit {
+			if e := backendstest.CheckError(t, err, ""); e == nil || e.Kind != want.submit {
 				t.Errorf("%q: %v, want %s", prompt, err, want.submit)
 			}
 			continue
@@ -229,7 +229,7 @@ func TestWordsRehearseABadDay(t *testing.T) {
 			if err != nil || status.State != state {
 				t.Errorf("%q after %s: %+v, %v, want %s", prompt, at, status, err, state)
 			}
-			backendstest.Sound(t, status, "")
+			backendstest.CheckStatus(t, status, "")
 			if status.Failure != nil && status.Failure.Reason != want.reason {
 				t.Errorf("%q: %+v", prompt, status.Failure)
 			}
@@ -237,7 +237,7 @@ func TestWordsRehearseABadDay(t *testing.T) {
 	}
 }
 
-func TestABusyDemoTakesTheSecondSubmission(t *testing.T) {
+func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	_, err := c.Submit(t.Context(), video("demo:busy"))
@@ -252,7 +252,7 @@ func TestABusyDemoTakesTheSecondSubmission(t *testing.T) {
 	}
 }
 
-func TestADoubtfulSubmissionIsFoundAndALostOneIsNot(t *testing.T) {
+func TestReconcileFindsADoubtfulSubmissionAndNotALostOne(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	ref, err := c.Reconcile(t.Context(), video("demo:doubt"))
@@ -267,7 +267,7 @@ func TestADoubtfulSubmissionIsFoundAndALostOneIsNot(t *testing.T) {
 	}
 }
 
-func TestReferencesThatAreNotTheDemosNameNoJob(t *testing.T) {
+func TestForeignReferencesAreUnknown(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	for _, id := range []string{"", "x", "!", "e30", "bnVsbA", "W10", strings.Repeat("A", 400), written(`{"s":"x","d":1,"n":11}`), written(`{"s":"x","d":1,"n":0}`), written(`{"s":"x","d":0,"n":1}`), written(`{"d":1,"n":1}`)} {
@@ -285,7 +285,7 @@ func TestReferencesThatAreNotTheDemosNameNoJob(t *testing.T) {
 
 func written(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-func TestFilesThatAreNotThereAreNotFetched(t *testing.T) {
+func TestMissingFilesAreNotFetched(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	ref, _ := c.Submit(t.Context(), video("a fox"))
@@ -315,13 +315,13 @@ func TestFilesThatAreNotThereAreNotFetched(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotedIsBounded(t *testing.T) {
+func TestRememberedJobsAreLimited(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	for i := range maxNoted + 1 {
+	for i := range maxRemembered + 1 {
 		c.first(c.putOff, string(rune(i)))
 	}
-	if len(c.putOff) > maxNoted {
+	if len(c.putOff) > maxRemembered {
 		t.Errorf("%d are noted", len(c.putOff))
 	}
 }

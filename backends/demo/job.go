@@ -14,8 +14,8 @@ import (
 
 // job is the state of a job. It is encoded in the reference, so its names are short.
 type job struct {
-	Token  string           `json:"t"` // the beginning of the job's token, which tells two jobs apart
-	Seed   string           `json:"s"` // what the picture is drawn from
+	Token  string           `json:"t"` // the beginning of the job's token, which distinguishes jobs
+	Seed   string           `json:"s"` // input of the picture
 	Kind   backends.JobKind `json:"k"`
 	Began  int64            `json:"b"` // Unix milliseconds
 	Takes  int64            `json:"d"` // milliseconds
@@ -27,7 +27,7 @@ type job struct {
 	End    ending           `json:"e,omitempty"`
 }
 
-// Bounds and defaults of what one job draws.
+// Limits and defaults of one job.
 const (
 	maxCount      = 10
 	defaultLength = 5
@@ -35,8 +35,8 @@ const (
 	seedBytes     = 6
 )
 
-// take returns the reference of a job that begins now.
-func (d *Demo) take(from backends.Job, r rehearsal) (backends.Ref, error) {
+// accept returns the reference of a job that begins now.
+func (d *Demo) accept(from backends.Job, r simulation) (backends.Ref, error) {
 	// The picture depends neither on the user nor on the time.
 	input, err := json.Marshal([]any{from.Model, from.Prompt, from.NegativePrompt, from.Inputs, from.Seed})
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Demo) take(from backends.Job, r rehearsal) (backends.Ref, error) {
 	return backends.Ref{ID: base64.RawURLEncoding.EncodeToString(text)}, nil
 }
 
-// parse reads a reference.
+// parse decodes a reference.
 func parse(id string) (job, error) {
 	var j job
 	text, err := base64.RawURLEncoding.DecodeString(id)
@@ -81,12 +81,12 @@ func gone() error {
 	return &backends.Error{Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the demo knows no such job"}
 }
 
-// words are the demo's words for the states of its jobs.
+// words are the demo's status words.
 var words = map[backends.State]string{
 	backends.Queued: "waiting", backends.Running: "drawing", backends.Succeeded: "drawn", backends.Failed: "torn up",
 }
 
-// unknownWord is the word of a job that is stuck.
+// unknownWord is the status word of a job that is stuck.
 const unknownWord = "daydreaming"
 
 // status returns the status of the job. It is queued for a quarter of its time.
@@ -121,6 +121,6 @@ func (j job) results() []backends.Result {
 func failed(reason backends.Reason) backends.Status {
 	return backends.Status{
 		State: backends.Failed, Word: words[backends.Failed],
-		Failure: backends.Fail(reason, "", said[reason]),
+		Failure: backends.Fail(reason, "", failureMessage[reason]),
 	}
 }

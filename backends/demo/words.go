@@ -8,17 +8,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// rehearsal is what a prompt asks to be simulated; the zero value is no failure.
-type rehearsal struct {
+// simulation is the failures that a prompt requests; the zero value is none.
+type simulation struct {
 	end    ending
-	slow   time.Duration // takes so long
-	busy   bool          // put the submission off once
+	slow   time.Duration // duration of the job
+	busy   bool          // reject the first submission as busy
 	refuse bool          // refuse the submission
-	doubt  bool          // take the submission and do not say so
-	lost   bool          // do not take the submission and do not say so
+	doubt  bool          // accept the submission and return a Doubtful error
+	lost   bool          // do not accept the submission and return a Doubtful error
 }
 
-// ending is how a job fails.
+// ending is how a job ends other than by success.
 type ending string
 
 // The endings.
@@ -26,50 +26,49 @@ const (
 	fail       ending = "fail"
 	unsafe     ending = "unsafe"
 	overloaded ending = "overloaded"
-	stuck      ending = "stuck" // it succeeds, after an unknown word for its state
+	stuck      ending = "stuck" // it succeeds after an unknown status word
 )
 
-// failures are the endings that are failures.
+// failures are the endings that fail the job.
 var failures = map[ending]backends.Reason{
 	fail:       backends.ModelFailed,
 	unsafe:     backends.ContentRejected,
 	overloaded: backends.UpstreamBusy,
 }
 
-// said is the message of a failure.
-var said = map[backends.Reason]string{
+// failureMessage is the service's text of a failure.
+var failureMessage = map[backends.Reason]string{
 	backends.ModelFailed:     "the demo was asked to fail",
 	backends.ContentRejected: "the demo was asked to find this content unsafe",
 	backends.UpstreamBusy:    "the demo was asked to have no room",
 	backends.TaskCancelled:   "cancelled",
 }
 
-// defaultSlow is how long a slow job takes.
+// defaultSlow is the duration of a slow job.
 const defaultSlow = 30 * time.Second
 
 // table has every word that can follow "demo:". The documentation of Demo lists the same
 // words; a test compares them.
-var table = map[string]func(*rehearsal){
-	"fail":       func(r *rehearsal) { r.end = fail },
-	"unsafe":     func(r *rehearsal) { r.end = unsafe },
-	"overloaded": func(r *rehearsal) { r.end = overloaded },
-	"stuck":      func(r *rehearsal) { r.end = stuck },
-	"slow":       func(r *rehearsal) { r.slow = defaultSlow },
-	"busy":       func(r *rehearsal) { r.busy = true },
-	"refuse":     func(r *rehearsal) { r.refuse = true },
-	"doubt":      func(r *rehearsal) { r.doubt = true },
-	"lost":       func(r *rehearsal) { r.lost = true },
+var table = map[string]func(*simulation){
+	"fail":       func(r *simulation) { r.end = fail },
+	"unsafe":     func(r *simulation) { r.end = unsafe },
+	"overloaded": func(r *simulation) { r.end = overloaded },
+	"stuck":      func(r *simulation) { r.end = stuck },
+	"slow":       func(r *simulation) { r.slow = defaultSlow },
+	"busy":       func(r *simulation) { r.busy = true },
+	"refuse":     func(r *simulation) { r.refuse = true },
+	"doubt":      func(r *simulation) { r.doubt = true },
+	"lost":       func(r *simulation) { r.lost = true },
 }
 
-// spoken finds words in a text. A value ends before punctuation, so that a word
-// may end a sentence.
-var spoken = regexp.MustCompile(`\bdemo:([a-z]+)(?:=([0-9a-z.-]*[0-9a-z]))?`)
+// wordForm matches words in a text. A value ends before punctuation, so that a
+// word may end a sentence.
+var wordForm = regexp.MustCompile(`\bdemo:([a-z]+)(?:=([0-9a-z.-]*[0-9a-z]))?`)
 
-// rehearse reads the words in a prompt. Unknown ones are left alone: they are
-// text.
-func rehearse(prompt string) (rehearsal, error) {
-	var r rehearsal
-	for _, found := range spoken.FindAllStringSubmatch(prompt, -1) {
+// simulate parses the words in a prompt. Unknown words are ordinary text.
+func simulate(prompt string) (simulation, error) {
+	var r simulation
+	for _, found := range wordForm.FindAllStringSubmatch(prompt, -1) {
 		set, known := table[found[1]]
 		if !known {
 			continue
@@ -78,11 +77,11 @@ func rehearse(prompt string) (rehearsal, error) {
 		switch value := found[2]; {
 		case value == "":
 		case found[1] != "slow":
-			return rehearsal{}, backends.Invalid("prompt", fmt.Sprintf("demo:%s takes no value, not %q", found[1], value))
+			return simulation{}, backends.Invalid("prompt", fmt.Sprintf("demo:%s takes no value, not %q", found[1], value))
 		default:
 			slow, err := time.ParseDuration(value)
 			if err != nil || slow < time.Millisecond || slow > maxTakes {
-				return rehearsal{}, backends.Invalid("prompt", fmt.Sprintf("demo:slow=%s: want a duration up to %s, such as 90s", value, maxTakes))
+				return simulation{}, backends.Invalid("prompt", fmt.Sprintf("demo:slow=%s: want a duration up to %s, such as 90s", value, maxTakes))
 			}
 			r.slow = slow
 		}

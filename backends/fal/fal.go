@@ -23,35 +23,36 @@ func init() {
 	caddy.RegisterModule(new(Fal))
 }
 
-// Fal runs tasks at the queue of fal. Each model there has an input of its own,
-// so that the configuration says which one is meant by which of ours, and how
-// its input calls what a task says, where that is not as usual:
+// Fal runs tasks at the queue of fal. Each of its models has its own input. The
+// configuration maps the gateway's models to fal's models, and the fields of a
+// task to names of the input where they differ from these defaults:
 //
 //	prompt, negative_prompt, seed, duration, resolution, aspect_ratio
 //	image_url           the first frame
-//	num_images          the number of images, where it is more than one
-//	output_format       of images
+//	num_images          the number of images, if greater than one
+//	output_format       images only
 //
-// What has no name is not sent; a task with an input, a subject or a scene that
-// has none is refused. fal does not confirm that a job has been cancelled, so
-// that tasks handed over run to their end.
+// A field without a name is not sent. A task that sets an input, a subject or a
+// scene without a name is refused. fal does not confirm cancellations, so tasks
+// that were submitted run to their end.
 type Fal struct {
-	// URL is where the queue is. Default: `https://queue.fal.run`.
+	// URL is the address of the queue. Default: `https://queue.fal.run`.
 	URL string `json:"url,omitempty"`
 
 	// Key is the API key, `id:secret`. Placeholders are resolved. Required.
 	Key settings.Secret `json:"key,omitempty"`
 
-	// Models are fal's models by ours, each `owner/app` or a path below it, such
-	// as `fal-ai/wan/v2.2/text-to-video`. Required.
+	// Models maps the gateway's models to fal's, each `owner/app` or a path
+	// below it, such as `fal-ai/wan/v2.2/text-to-video`. Required.
 	Models map[string]string `json:"models,omitempty"`
 
-	// Inputs are the names of a model's input by ours: `first_frame`,
-	// `last_frame`, `reference_images`, `reference_videos`, `subject_images`,
-	// `audio`, `count`, `format`, `width`, `height`, `fps`, `scene_type`,
-	// `enhance_prompt`, those above, and `ext_info.<member>` and
-	// `metadata.<member>` for what callers may hand through. A name that ends in
-	// `:string` takes a number as a string; `-` leaves a thing out.
+	// Inputs maps the gateway's field names to names of the model's input. The
+	// field names are `first_frame`, `last_frame`, `reference_images`,
+	// `reference_videos`, `subject_images`, `audio`, `count`, `format`,
+	// `width`, `height`, `fps`, `scene_type`, `enhance_prompt`, those listed
+	// above, and `ext_info.<member>` and `metadata.<member>` for the caller's
+	// own members. A name that ends in `:string` sends a number as a string.
+	// The name `-` omits the field.
 	Inputs map[string]string `json:"inputs,omitempty"`
 
 	client *wire.Client
@@ -67,11 +68,11 @@ func (*Fal) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// modelForm is how a model is named.
+// modelForm is the form of a model's path.
 var modelForm = regexp.MustCompile(`^[\w-]+/[\w-][\w.-]*(/[\w-][\w.-]*)*$`)
 
-// Provision resolves the key, and refuses a configuration without one or with a
-// model that cannot be there.
+// Provision resolves the key. It returns an error if the key is missing or a
+// model is invalid.
 func (f *Fal) Provision(caddy.Context) error {
 	if f.URL == "" {
 		f.URL = defaultURL
@@ -83,7 +84,7 @@ func (f *Fal) Provision(caddy.Context) error {
 		return fmt.Errorf("url: %w", err)
 	}
 	if len(f.Models) == 0 {
-		return errors.New("model is missing: it says which of fal's models is meant by which of ours")
+		return errors.New("model is missing: map at least one model of the gateway to a model of fal")
 	}
 	for ours, theirs := range f.Models {
 		if !modelForm.MatchString(theirs) {
@@ -104,7 +105,7 @@ func (f *Fal) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept.
+// Cleanup closes idle connections.
 func (f *Fal) Cleanup() error {
 	f.client.Close()
 	return nil

@@ -19,8 +19,8 @@ import (
 
 const key = "id:hushhushhushhush"
 
-// double is the queue.
-type double struct {
+// mockService is the queue.
+type mockService struct {
 	backendstest.Jobs
 	elsewhere string // returned addresses are there
 	failure   string // the body of a failed result
@@ -34,8 +34,8 @@ type double struct {
 // Requests lie below owner and app, whatever the path of the model is.
 var taskPath = regexp.MustCompile(`^/fal-ai/wan/requests/([^/]+)(/status)?$`)
 
-// Op implements backendstest.Double.
-func (*double) Op(r *http.Request) backendstest.Op {
+// Op implements backendstest.Mock.
+func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch {
 	case r.Method == http.MethodPost:
 		return backendstest.Submit
@@ -45,15 +45,15 @@ func (*double) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// Link implements backendstest.Linker.
-func (d *double) Link(address string) { d.SetLink(address) }
+// SetResultURL implements backendstest.ResultURLSetter.
+func (d *mockService) SetResultURL(address string) { d.SetURL(address) }
 
 // vendor are the queue's words: a failure is completed as well.
 var vendor = map[backends.State]string{
 	backends.Queued: "IN_QUEUE", backends.Running: "IN_PROGRESS", backends.Succeeded: "COMPLETED", backends.Failed: "COMPLETED",
 }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Key "+key {
 		backendstest.JSON(w, 401, `{"detail":"No user found for Key ID and Secret"}`)
 		return
@@ -63,13 +63,13 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found := taskPath.FindStringSubmatch(r.URL.Path)
-	if found == nil || !d.Known(found[1]) {
+	if found == nil || !d.Exists(found[1]) {
 		backendstest.JSON(w, 404, `{"detail":"Request not found"}`)
 		return
 	}
 	state, word := d.State(vendor)
 	spelt, _ := json.Marshal(word)
-	link, _ := json.Marshal(d.Address())
+	link, _ := json.Marshal(d.URL())
 	at := d.at(r) + strings.TrimSuffix(r.URL.Path, "/status")
 	switch {
 	case found[2] != "":
@@ -83,14 +83,14 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (d *double) at(r *http.Request) string {
+func (d *mockService) at(r *http.Request) string {
 	if d.elsewhere != "" {
 		return d.elsewhere
 	}
 	return "http://" + r.Host
 }
 
-func (d *double) submit(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	if strings.Contains(string(raw), "99") {
 		backendstest.JSON(w, 422, `{"detail":[{"loc":["body","duration"],"msg":"Input should be '5' or '10'","type":"literal_error"}]}`)
@@ -99,7 +99,7 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	d.path, d.body = r.URL.RequestURI(), string(raw)
 	d.mu.Unlock()
-	id := d.Take("")
+	id := d.Accept("")
 	at := d.at(r) + "/fal-ai/wan/requests/" + id
 	backendstest.JSON(w, 200, `{"status":"IN_QUEUE","request_id":%q,"gateway_request_id":%[1]q,"response_url":%q,"status_url":%q,"cancel_url":%q,"queue_position":3}`,
 		id, at, at+"/status", at+"/cancel")
@@ -107,9 +107,9 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 
 const refused = `{"detail":[{"loc":["body","prompt"],"msg":"The content could not be processed because it was flagged.","type":"content_policy_violation"}]}`
 
-func newDouble() *double {
-	d := &double{failure: refused, status: 422}
-	d.SetLink(backendstest.DefaultLink)
+func newMockService() *mockService {
+	d := &mockService{failure: refused, status: 422}
+	d.SetURL(backendstest.DefaultURL)
 	return d
 }
 
@@ -132,8 +132,8 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backendstest.Run(t, backendstest.Service{
-				Double: func() backendstest.Double {
-					d := newDouble()
+				Mock: func() backendstest.MockService {
+					d := newMockService()
 					d.elsewhere = elsewhere
 					return d
 				},
@@ -160,7 +160,7 @@ func TestJobsBecomeInputs(t *testing.T) {
 		"no such model":   {func(j *backends.Job) { j.Model = "video-y-1" }, "model"},
 		"the vendor says": {func(j *backends.Job) { j.Output.Duration = 99 }, "output.duration"},
 	} {
-		d := newDouble()
+		d := newMockService()
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
 		f := provisioned(t, server.URL)
@@ -169,7 +169,7 @@ func TestJobsBecomeInputs(t *testing.T) {
 		row.change(&j)
 		_, err := f.Submit(t.Context(), j)
 		if err != nil {
-			if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
+			if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
 				t.Errorf("%s: %v, want %s", name, err, row.want)
 			}
 			continue
@@ -206,7 +206,7 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 		"too many requests":  {429, `{"detail":"no"}`, "", "", backends.Busy},
 		"out of order":       {500, `{"detail":"no"}`, "", "", backends.Busy},
 	} {
-		d := newDouble()
+		d := newMockService()
 		d.status, d.failure = row.status, row.body
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
@@ -215,7 +215,7 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Turn(backends.Failed)
+		d.SetState(backends.Failed)
 		status, err := f.Poll(t.Context(), ref)
 		if err != nil {
 			if backends.KindOf(err) != row.kind {
@@ -229,7 +229,7 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAReferenceAreHeldAgainstTheBase(t *testing.T) {
+func TestURLsOfAReferenceMustBeBelowTheBase(t *testing.T) {
 	t.Parallel()
 	f := provisioned(t, "https://queue.example")
 	for name, links := range map[string]map[string]string{

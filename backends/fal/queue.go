@@ -12,15 +12,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// words are the states of a request in the queue. COMPLETED is not success: the
-// result tells that.
+// words maps the queue's status words. COMPLETED does not mean success: only
+// the result shows it.
 var words = backends.Words{
 	"in_queue":    backends.Queued,
 	"in_progress": backends.Running,
 	"completed":   backends.Succeeded,
 }
 
-// codes are the types of a model's errors that have a reason of their own.
+// codes maps the types of a model's errors to reasons.
 var codes = wire.Codes{
 	"content_policy_violation":       backends.ContentRejected,
 	"no_media_generated":             backends.ModelFailed,
@@ -30,15 +30,15 @@ var codes = wire.Codes{
 	"internal_server_error":          backends.UpstreamError,
 }
 
-// transient are 4xx of a result that say nothing about the model: they concern
-// the account, the request for the result, or the moment.
+// transient are 4xx statuses of a result that do not mean that the model
+// failed. They concern the account, the request for the result, or the moment.
 var transient = map[int]bool{
 	http.StatusUnauthorized: true, http.StatusPaymentRequired: true, http.StatusForbidden: true, http.StatusNotFound: true,
 	http.StatusMethodNotAllowed: true, http.StatusRequestTimeout: true, http.StatusTooEarly: true, http.StatusTooManyRequests: true,
 }
 
-// usual are the names that most models' inputs have.
-var usual = wire.Names{
+// defaultNames are the names of most models' inputs.
+var defaultNames = wire.Names{
 	"prompt":          "prompt",
 	"negative_prompt": "negative_prompt",
 	"seed":            "seed",
@@ -50,14 +50,14 @@ var usual = wire.Names{
 	"format":          "output_format",
 }
 
-// params are our fields by the usual names.
+// params maps the default names to the gateway's fields.
 var params = map[string]string{
 	"prompt": "prompt", "negative_prompt": "negative_prompt", "seed": "seed", "duration": "output.duration",
 	"resolution": "output.resolution", "aspect_ratio": "output.aspect_ratio", "image_url": "inputs",
 	"num_images": "output.count", "output_format": "output.format",
 }
 
-// request is what the queue answers with.
+// request is the queue's answer about a request.
 type request struct {
 	RequestID   string    `json:"request_id"`
 	Status      string    `json:"status"`
@@ -65,26 +65,26 @@ type request struct {
 	ResponseURL wire.Text `json:"response_url"`
 }
 
-// complaint is one error of a model's.
-type complaint struct {
+// modelError is one error of a model.
+type modelError struct {
 	Message  wire.Text         `json:"msg"`
 	Type     wire.Text         `json:"type"`
 	Location []json.RawMessage `json:"loc"`
 }
 
-// explain reads an error: a detail that is a text, or a list of complaints of
-// which the first is told.
+// explain decodes an error, whose detail is a string or a list of model errors.
+// Only the first of the list is used.
 func explain(_ int, body []byte) wire.Explanation {
-	var said struct {
+	var parsed struct {
 		Detail json.RawMessage `json:"detail"`
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &parsed) != nil {
 		return wire.Explanation{}
 	}
-	var list []complaint
-	if json.Unmarshal(said.Detail, &list) != nil || len(list) == 0 {
+	var list []modelError
+	if json.Unmarshal(parsed.Detail, &list) != nil || len(list) == 0 {
 		var text wire.Text
-		_ = json.Unmarshal(said.Detail, &text) // a Text takes anything
+		_ = json.Unmarshal(parsed.Detail, &text) // a Text accepts any value
 		return wire.Explanation{Message: string(text)}
 	}
 	first := list[0]
@@ -103,7 +103,7 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	if !configured {
 		return backends.Ref{}, backends.Invalid("model", fmt.Sprintf("no model of this service is configured for %q", backends.Text(job.Model)))
 	}
-	input, err := wire.Input(job, usual, f.Inputs)
+	input, err := wire.Input(job, defaultNames, f.Inputs)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -111,7 +111,7 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Act: wire.Submitting, URL: f.client.Base + "/" + model, Body: body})
+	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: f.client.Base + "/" + model, Body: body})
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -123,8 +123,8 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	if err != nil {
 		return backends.Ref{}, err
 	}
-	// The queue says where a request is asked for, and it is not always below
-	// the model's path. An address elsewhere would carry the key away.
+	// The queue returns the URLs of the request, which are not always below the
+	// model's path. The key must not be sent to another host.
 	at := f.client.Base + "/" + app(model) + "/requests/" + url.PathEscape(r.RequestID)
 	ref.Links = map[string]string{"status": at + "/status", "response": at}
 	for name, link := range map[string]wire.Text{"status": r.StatusURL, "response": r.ResponseURL} {
@@ -135,16 +135,15 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	return ref, nil
 }
 
-// app is the part of a model's path under which its requests are: the owner and
-// the app.
+// app returns the part of a model's path that its requests lie below: the owner
+// and the app.
 func app(model string) string {
 	owner, rest, _ := strings.Cut(model, "/")
 	name, _, _ := strings.Cut(rest, "/")
 	return owner + "/" + name
 }
 
-// link returns an address that was written down for a job, if the credential
-// may go there.
+// link returns a URL of a job's reference if the credential may be sent to it.
 func (f *Fal) link(ref backends.Ref, name string) (string, error) {
 	base, err := f.client.At(ref)
 	if err != nil {
@@ -159,14 +158,14 @@ func (f *Fal) link(ref backends.Ref, name string) (string, error) {
 	return link, nil
 }
 
-// Poll implements backends.Backend. A completed request is asked for its
-// result, which alone tells whether it has one.
+// Poll implements backends.Backend. For a completed request it also reads the
+// result, which alone shows whether the job succeeded.
 func (f *Fal) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
 	at, err := f.link(ref, "status")
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Act: wire.Polling, URL: at})
+	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: at})
 	if err != nil {
 		return backends.Status{}, err
 	}
@@ -176,29 +175,29 @@ func (f *Fal) Poll(ctx context.Context, ref backends.Ref) (backends.Status, erro
 	}
 	state := words.State(r.Status)
 	if state != backends.Succeeded {
-		status := f.client.Going(state, r.Status, 0)
+		status := f.client.Unfinished(state, r.Status, 0)
 		status.RetryAfter = wire.RetryAfter(answer.Header)
 		return status, nil
 	}
 	return f.result(ctx, ref, r.Status)
 }
 
-// result asks for the result of a completed request.
+// result reads the result of a completed request.
 func (f *Fal) result(ctx context.Context, ref backends.Ref, word string) (backends.Status, error) {
 	at, err := f.link(ref, "response")
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Act: wire.Polling, URL: at})
+	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: at})
 	var status backends.Status
 	switch {
 	case answer.Status/100 == 4 && !transient[answer.Status]:
-		said := explain(answer.Status, answer.Body)
-		reason := said.Reason
+		failure := explain(answer.Status, answer.Body)
+		reason := failure.Reason
 		if reason == "" {
 			reason = backends.InvalidInput
 		}
-		status = f.client.Failed(word, f.client.Failure(reason, said.Code, said.Message))
+		status = f.client.Failed(word, f.client.Failure(reason, failure.Code, failure.Message))
 	case err != nil:
 		return backends.Status{}, err
 	default:

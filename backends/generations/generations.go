@@ -22,21 +22,22 @@ func init() {
 	caddy.RegisterModule(new(Generations))
 }
 
-// Generations runs tasks at `/v1/video/generations` of another gateway. The
-// fields of a call to our own endpoint of that name go there as they were
-// written, unknown ones and metadata too. Tasks of the platform go as fields of
-// the same meaning, and what has no field of its own as metadata.
+// Generations runs tasks at `/v1/video/generations` of another gateway. It
+// passes the fields of a call to the gateway's own endpoint of that name on
+// unchanged, including unknown fields and metadata. It sends platform tasks as
+// the fields with the same meaning, and all other fields as metadata.
 //
-// Both shapes of answer that such gateways have are read, the flat one and the
-// one wrapped in code, message and data.
+// It reads both shapes of answer that such gateways have: flat, and wrapped in
+// code, message and data.
 type Generations struct {
-	// URL is where the service is, without `/v1`. Required.
+	// URL is the address of the service, without `/v1`. Required.
 	URL string `json:"url,omitempty"`
 
 	// Key is an API key of the service. Placeholders are resolved. Required.
 	Key settings.Secret `json:"key,omitempty"`
 
-	// Models are the service's names of models, by ours, where they differ.
+	// Models maps the gateway's model names to the service's, where they
+	// differ.
 	Models map[string]string `json:"models,omitempty"`
 
 	client *wire.Client
@@ -50,7 +51,7 @@ func (*Generations) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves the key, and refuses a configuration without one.
+// Provision resolves the key. It returns an error if the key is missing.
 func (g *Generations) Provision(caddy.Context) error {
 	if err := errors.Join(settings.Resolve("url", &g.URL), settings.Resolve("key", &g.Key)); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (g *Generations) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept.
+// Cleanup closes idle connections.
 func (g *Generations) Cleanup() error {
 	g.client.Close()
 	return nil

@@ -22,7 +22,7 @@ const key = "sk-hushhushhushhush"
 
 var film = []byte(strings.Repeat("film ", 1000))
 
-// shape is how a double answers.
+// shape is how a mockService answers.
 type shape int
 
 const (
@@ -40,8 +40,8 @@ var vendor = map[shape]map[backends.State]string{
 	old:     {backends.Queued: "SUBMITTED", backends.Running: "IN_PROGRESS", backends.Succeeded: "SUCCESS", backends.Failed: "FAILURE"},
 }
 
-// double is another gateway.
-type double struct {
+// mockService is another gateway.
+type mockService struct {
 	backendstest.Jobs
 	shape shape
 
@@ -54,8 +54,8 @@ var (
 	contentPath = regexp.MustCompile(`^/v1/videos/([^/]+)/content$`)
 )
 
-// Op implements backendstest.Double.
-func (*double) Op(r *http.Request) backendstest.Op {
+// Op implements backendstest.Mock.
+func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch {
 	case r.URL.Path == "/v1/video/generations":
 		return backendstest.Submit
@@ -67,13 +67,13 @@ func (*double) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// linked is a double whose results are links.
-type linked struct{ *double }
+// linked is a mockService whose results are links.
+type linked struct{ *mockService }
 
-// Link implements backendstest.Linker.
-func (l linked) Link(address string) { l.SetLink(address) }
+// SetResultURL implements backendstest.ResultURLSetter.
+func (l linked) SetResultURL(address string) { l.SetURL(address) }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+key {
 		backendstest.JSON(w, 401, `{"error":{"code":"","message":"Invalid token","type":"new_api_error"}}`)
 		return
@@ -82,14 +82,14 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case backendstest.Submit:
 		d.submit(w, r)
 	case backendstest.Poll:
-		d.tell(w, r, taskPath.FindStringSubmatch(r.URL.Path)[1])
+		d.writeJob(w, r, taskPath.FindStringSubmatch(r.URL.Path)[1])
 	default:
 		w.Header().Set("Content-Type", "video/mp4")
 		_, _ = w.Write(film)
 	}
 }
 
-func (d *double) submit(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	d.mu.Lock()
 	d.body = string(raw)
@@ -98,7 +98,7 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 		backendstest.JSON(w, 400, `{"code":"invalid_request","message":"duration is too long","param":"duration","type":"invalid_request_error"}`)
 		return
 	}
-	switch id := d.Take(""); d.shape {
+	switch id := d.Accept(""); d.shape {
 	case flat:
 		backendstest.JSON(w, 201, `{"id":%q,"object":"video","model":"m","created_at":1800000000,"task_id":%[1]q,"status":"processing"}`, id)
 	case video:
@@ -110,8 +110,8 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (d *double) tell(w http.ResponseWriter, r *http.Request, id string) {
-	if !d.Known(id) {
+func (d *mockService) writeJob(w http.ResponseWriter, r *http.Request, id string) {
+	if !d.Exists(id) {
 		if d.shape == wrapped {
 			backendstest.JSON(w, 200, `{"code":"task_not_exist","message":"task_not_exist","data":null}`)
 			return
@@ -121,7 +121,7 @@ func (d *double) tell(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	state, word := d.State(vendor[d.shape])
 	spelt, _ := json.Marshal(word)
-	link, _ := json.Marshal(d.Address())
+	link, _ := json.Marshal(d.URL())
 	failed, done := state == backends.Failed, state == backends.Succeeded
 	switch d.shape {
 	case flat:
@@ -184,9 +184,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backendstest.Run(t, backendstest.Service{
-				Double: func() backendstest.Double {
-					d := &double{shape: s}
-					d.SetLink(backendstest.DefaultLink)
+				Mock: func() backendstest.MockService {
+					d := &mockService{shape: s}
+					d.SetURL(backendstest.DefaultURL)
 					if s == video {
 						return d
 					}
@@ -199,7 +199,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestFieldsGoOnAsTheyWereWritten(t *testing.T) {
+func TestFieldsArePassedOnUnchanged(t *testing.T) {
 	t.Parallel()
 	seed := int64(0)
 	for name, row := range map[string]struct {
@@ -250,7 +250,7 @@ func TestFieldsGoOnAsTheyWereWritten(t *testing.T) {
 			`{"model":"m","prompt":"p","images":["https://x.example/a.mp4"],"metadata":{"inputs":[{"url":"https://x.example/a.mp4","category":"video"}]}}`,
 		},
 	} {
-		d := &double{}
+		d := &mockService{}
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
 		g := provisioned(t, server.URL)
@@ -271,19 +271,19 @@ func TestFieldsGoOnAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestRefusalsNameTheFieldAsItsCallerWroteIt(t *testing.T) {
+func TestRefusalsNameTheCallersField(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(new(double))
+	server := httptest.NewServer(new(mockService))
 	t.Cleanup(server.Close)
 	for kind, want := range map[backends.JobKind]string{backends.Generations: "duration", backends.Video: "output.duration"} {
 		_, err := provisioned(t, server.URL).Submit(t.Context(), backends.Job{Kind: kind, Model: "too-long"})
-		if e := backendstest.SoundError(t, err, key); e == nil || e.Param != want || e.Reason != backends.InvalidInput || e.Message != "duration is too long" {
+		if e := backendstest.CheckError(t, err, key); e == nil || e.Param != want || e.Reason != backends.InvalidInput || e.Message != "duration is too long" {
 			t.Errorf("%s: %+v", kind, e)
 		}
 	}
 }
 
-func TestErrorsThatComeWith200(t *testing.T) {
+func TestErrorsWithStatus200(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]struct {
 		submit, poll backends.Kind
@@ -310,7 +310,7 @@ func TestErrorsThatComeWith200(t *testing.T) {
 	}
 }
 
-func TestEveryWordIsKnown(t *testing.T) {
+func TestEveryStatusWordIsKnown(t *testing.T) {
 	t.Parallel()
 	g := provisioned(t, "https://x.example")
 	for word, want := range map[string]backends.State{
@@ -319,16 +319,16 @@ func TestEveryWordIsKnown(t *testing.T) {
 		"in_progress": backends.Running, "succeeded": backends.Succeeded, "failed": backends.Failed, "completed": backends.Succeeded,
 		"Pending": backends.Queued, "UNKNOWN": backends.Unknown, "": backends.Unknown,
 	} {
-		got := g.status(task{Status: wire.Text(word), URL: backendstest.DefaultLink}, g.client.Base)
+		got := g.status(task{Status: wire.Text(word), URL: backendstest.DefaultURL}, g.client.Base)
 		if got.State != want {
 			t.Errorf("%q is %s, want %s", word, got.State, want)
 		}
 	}
 }
 
-func TestAResultThatNeedsTheKeyHasNoAddress(t *testing.T) {
+func TestAResultThatNeedsTheKeyHasNoURL(t *testing.T) {
 	t.Parallel()
-	d := &double{shape: video}
+	d := &mockService{shape: video}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	g := provisioned(t, server.URL)
@@ -336,14 +336,14 @@ func TestAResultThatNeedsTheKeyHasNoAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Turn(backends.Succeeded)
+	d.SetState(backends.Succeeded)
 	status, err := g.Poll(t.Context(), ref)
 	if err != nil || status.State != backends.Succeeded || len(status.Results) != 1 || status.Results[0].URL != "" {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
 
-func TestTheKeyIsNotNeededForOtherAddresses(t *testing.T) {
+func TestTheKeyIsNotNeededForOtherURLs(t *testing.T) {
 	t.Parallel()
 	for link, want := range map[string]bool{
 		"https://gate.example/v1/videos/x/content":       true,

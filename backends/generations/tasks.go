@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// path is the endpoint; a task lies below it.
+// path is the endpoint. Tasks lie below it.
 const path = "/v1/video/generations"
 
-// words are the states of both shapes, and those of gateways that hand on what
-// their own service said.
+// words maps the status words of both shapes, and those that such gateways pass
+// on from their own services.
 var words = backends.Words{
 	"not_start":   backends.Queued,
 	"submitted":   backends.Queued,
@@ -34,7 +34,7 @@ var words = backends.Words{
 	"failed":      backends.Failed,
 }
 
-// codes are those of refusals and failures that have a reason of their own.
+// codes maps the codes of refusals and failures to reasons.
 var codes = wire.Codes{
 	"invalid_request":                backends.InvalidInput,
 	"invalid_request_error":          backends.InvalidInput,
@@ -57,10 +57,10 @@ var codes = wire.Codes{
 	"pre_consume_token_quota_failed": backends.UpstreamError,
 }
 
-// absent are the codes of an answer about a task that is not there.
+// absent are the codes of an answer about an unknown task.
 var absent = map[string]bool{"task_not_exist": true, "task_not_found": true}
 
-// params are our fields by the service's.
+// params maps the service's fields to the gateway's.
 var params = map[string]string{
 	"model": "model", "prompt": "prompt", "image": "inputs", "images": "inputs", "duration": "output.duration",
 	"seconds": "output.duration", "size": "output.resolution", "width": "output.width", "height": "output.height",
@@ -68,7 +68,7 @@ var params = map[string]string{
 	"response_format": "response_format", "user": "user",
 }
 
-// fields is the body for a task of the platform.
+// fields is the request body of a platform task.
 type fields struct {
 	Model    string         `json:"model"`
 	Prompt   string         `json:"prompt,omitempty"`
@@ -81,12 +81,12 @@ type fields struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// body says a job in the words of the endpoint.
+// body returns the request body for a job.
 func (g *Generations) body(job backends.Job) ([]byte, error) {
 	model := cmp.Or(g.Models[job.Model], job.Model)
 	switch job.Kind {
 	case backends.Generations:
-		return wire.Generation(job, model)
+		return wire.GenerationBody(job, model)
 	case backends.Image:
 		return nil, backends.Invalid("model", "this service makes videos and no images")
 	}
@@ -113,7 +113,8 @@ func (g *Generations) body(job backends.Job) ([]byte, error) {
 	return body, nil
 }
 
-// metadata is all that has no field of its own, by the names of the platform.
+// metadata returns the fields of a job that the endpoint does not have, by
+// their platform names.
 func metadata(job backends.Job) map[string]any {
 	out := job.Output
 	all := map[string]any{
@@ -138,7 +139,7 @@ func metadata(job backends.Job) map[string]any {
 	return all
 }
 
-// task is a task in either shape: what is wrapped lies in Data.
+// task is a task in either shape. In the wrapped shape it is in Data.
 type task struct {
 	Code     wire.Text       `json:"code"`
 	Message  wire.Text       `json:"message"`
@@ -150,43 +151,43 @@ type task struct {
 	Format   wire.Text       `json:"format"`
 	Result   wire.Text       `json:"result_url"`
 	Reason   wire.Text       `json:"fail_reason"`
-	Error    wire.Complaint  `json:"error"`
+	Error    wire.ErrorBody  `json:"error"`
 	Data     json.RawMessage `json:"data"`
 	Metadata wire.Object     `json:"metadata"`
 }
 
 // read reads a task from an answer of either shape.
-func (g *Generations) read(act wire.Act, answer wire.Answer) (task, error) {
+func (g *Generations) read(op wire.Operation, answer wire.Response) (task, error) {
 	var t task
-	if err := g.client.Decode(act, answer, &t); err != nil {
+	if err := g.client.Decode(op, answer, &t); err != nil {
 		return t, err
 	}
-	// The flat shape has no code but in an error.
+	// In the flat shape only errors have a code.
 	if t.Code == "" || t.Status != "" {
 		return t, nil
 	}
 	if !strings.EqualFold(string(t.Code), "success") {
-		return t, g.client.Judge(act, answer, said(act, t))
+		return t, g.client.StatusError(op, answer, explain(op, t))
 	}
 	inner := bytes.TrimSpace(t.Data)
 	var data task
 	switch {
-	case len(inner) > 0 && inner[0] == '"' && act == wire.Submitting:
-		_ = json.Unmarshal(inner, &data.TaskID) // some wrap the id alone; a Text takes anything
+	case len(inner) > 0 && inner[0] == '"' && op == wire.Submitting:
+		_ = json.Unmarshal(inner, &data.TaskID) // some services wrap only the id; a Text accepts any value
 	case len(inner) == 0 || inner[0] != '{' || json.Unmarshal(inner, &data) != nil:
-		return t, g.client.Unreadable(act, "data is no task")
+		return t, g.client.Unreadable(op, "data is not a task")
 	}
 	return data, nil
 }
 
-// said explains an answer with status 200 that is an error. A submission whose
-// code is not known may be under way none the less.
-func said(act wire.Act, t task) wire.Explanation {
+// explain explains an error with status 200. A submission with an unknown code
+// may have been accepted.
+func explain(op wire.Operation, t task) wire.Explanation {
 	e := wire.Explanation{Code: string(t.Code), Message: string(t.Message), Reason: codes.Reason(string(t.Code), "")}
 	switch {
-	case act != wire.Submitting && absent[strings.ToLower(string(t.Code))]:
+	case op != wire.Submitting && absent[strings.ToLower(string(t.Code))]:
 		e.Kind = backends.Gone
-	case act != wire.Submitting:
+	case op != wire.Submitting:
 		e.Kind = backends.Busy
 	case e.Reason == backends.UpstreamBusy:
 		e.Kind = backends.Busy
@@ -204,7 +205,7 @@ func (g *Generations) Submit(ctx context.Context, job backends.Job) (backends.Re
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
-	answer, err := g.client.Do(ctx, wire.Call{Act: wire.Submitting, URL: g.client.Base + path, Body: body})
+	answer, err := g.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: g.client.Base + path, Body: body})
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -221,7 +222,7 @@ func (g *Generations) Poll(ctx context.Context, ref backends.Ref) (backends.Stat
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := g.client.Do(ctx, wire.Call{Act: wire.Polling, URL: base + path + "/" + url.PathEscape(ref.ID)})
+	answer, err := g.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: base + path + "/" + url.PathEscape(ref.ID)})
 	if err != nil {
 		return backends.Status{}, err
 	}
@@ -234,16 +235,16 @@ func (g *Generations) Poll(ctx context.Context, ref backends.Ref) (backends.Stat
 	return status, nil
 }
 
-// Check implements backends.Checker: it asks for a task that is nobody's. The
-// answer has to speak of a task, as that of a server without the endpoint does
-// not.
+// Check implements backends.Checker. It polls a task that does not exist. The
+// answer must mention a task, because the answer of a server without this
+// endpoint does not.
 func (g *Generations) Check(ctx context.Context) error {
-	answer, err := g.client.Do(ctx, wire.Call{Act: wire.Checking, URL: g.client.Base + path + "/nobodys"})
-	said := g.client.Explain(answer.Status, answer.Body)
+	answer, err := g.client.Do(ctx, wire.Call{Operation: wire.Checking, URL: g.client.Base + path + "/nobodys"})
+	explanation := g.client.Explain(answer.Status, answer.Body)
 	switch {
-	case absent[strings.ToLower(said.Code)]:
+	case absent[strings.ToLower(explanation.Code)]:
 		return nil
-	case answer.Status == http.StatusNotFound && strings.Contains(strings.ToLower(said.Message), "task"):
+	case answer.Status == http.StatusNotFound && strings.Contains(strings.ToLower(explanation.Message), "task"):
 		return nil
 	case err == nil:
 		return g.client.Unreadable(wire.Checking, "it does not say that there is no such task")
@@ -257,7 +258,7 @@ func (g *Generations) status(t task, base string) backends.Status {
 	case backends.Succeeded:
 		link := t.link()
 		if needsKey(base, link) {
-			status := g.client.Going(state, word, 100)
+			status := g.client.Unfinished(state, word, 100)
 			status.Results = []backends.Result{{Type: backends.VideoFile, Format: "mp4"}}
 			return status
 		}
@@ -267,12 +268,12 @@ func (g *Generations) status(t task, base string) backends.Status {
 		words := string(cmp.Or(t.Error.Message, t.Reason, t.Message))
 		return g.client.Failed(word, g.client.Failure(codes.Reason(code, backends.ModelFailed), code, words))
 	default:
-		return g.client.Going(state, word, t.Progress)
+		return g.client.Unfinished(state, word, t.Progress)
 	}
 }
 
-// link returns the address of the result, of the places where it may be the
-// first that has one. Old gateways write it where a failure has its reason.
+// link returns the first URL of the result in the members that may contain it.
+// Old gateways put it into fail_reason.
 func (t task) link() string {
 	for _, place := range []wire.Text{t.URL, t.Result, wire.Text(t.Metadata.Text("url")), t.Reason} {
 		if link := wire.Link(string(place)); link != "" {
@@ -282,15 +283,15 @@ func (t task) link() string {
 	return ""
 }
 
-// needsKey tells whether an address is one of those of the service itself that
-// are answered only with its key.
+// needsKey reports whether a URL is one of the service itself that requires its
+// key.
 func needsKey(base, link string) bool {
 	within := wire.Within(base, link)
 	u, err := url.Parse(within)
 	return within != "" && err == nil && strings.HasPrefix(u.Path, "/v1/videos/") && strings.HasSuffix(u.Path, "/content")
 }
 
-// OnlyBytes implements backends.Fetcher: most results are links.
+// OnlyBytes implements backends.Fetcher: most results have a URL.
 func (*Generations) OnlyBytes() bool { return false }
 
 // Fetch implements backends.Fetcher for results that need the key.
@@ -305,6 +306,6 @@ func (g *Generations) Fetch(ctx context.Context, ref backends.Ref, index int) (i
 		}
 	}
 	return g.client.Open(ctx, wire.Call{
-		Act: wire.Fetching, URL: base + "/v1/videos/" + url.PathEscape(ref.ID) + "/content", Header: http.Header{"Accept": {"*/*"}},
+		Operation: wire.Fetching, URL: base + "/v1/videos/" + url.PathEscape(ref.ID) + "/content", Header: http.Header{"Accept": {"*/*"}},
 	})
 }

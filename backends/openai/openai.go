@@ -22,23 +22,24 @@ func init() {
 	caddy.RegisterModule(new(OpenAI))
 }
 
-// OpenAI runs tasks at a server with OpenAI's former videos API (`/v1/videos`). It makes videos from
-// a prompt and at most one reference image. Its results are bytes that need the
-// key, so that the gateway has to keep them.
+// OpenAI runs tasks at a server with OpenAI's former videos API (`/v1/videos`).
+// It makes videos from a prompt and at most one reference image. Reading its
+// results needs the key, so the gateway has to keep media.
 //
-// A model is asked for by what follows `video-` in its name: `video-wan-2.2` is
-// `wan-2.2` there. Fields that the API does not have, such as negative_prompt,
-// are not sent.
+// The API's name of a model is the gateway's without `video-`: `video-wan-2.2`
+// becomes `wan-2.2`. Fields that the API does not have, such as
+// negative_prompt, are not sent.
 type OpenAI struct {
-	// URL is where the API is, without `/v1`. Required: OpenAI has ended its own.
+	// URL is the address of the API, without `/v1`. Required, because OpenAI
+	// has ended its own.
 	URL string `json:"url,omitempty"`
 
 	// Key is the API key. Placeholders are resolved, such as
 	// `{env.RENDER_API_KEY}`. Required.
 	Key settings.Secret `json:"key,omitempty"`
 
-	// Models are the API's names of models, by ours, where they are not what
-	// follows `video-`.
+	// Models maps the gateway's model names to the API's, where the rule above
+	// does not apply.
 	Models map[string]string `json:"models,omitempty"`
 
 	client *wire.Client
@@ -52,7 +53,8 @@ func (*OpenAI) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves URL and key, and refuses a configuration without one.
+// Provision resolves URL and key. It returns an error if one of them is
+// missing.
 func (o *OpenAI) Provision(caddy.Context) error {
 	if err := errors.Join(settings.Resolve("url", &o.URL), settings.Resolve("key", &o.Key)); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (o *OpenAI) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept.
+// Cleanup closes idle connections.
 func (o *OpenAI) Cleanup() error {
 	o.client.Close()
 	return nil

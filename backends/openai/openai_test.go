@@ -16,11 +16,11 @@ import (
 
 const key = "sk-proj-hushhushhush"
 
-// film is what the double's videos are.
+// film is what the mockService's videos are.
 var film = []byte(strings.Repeat("film ", 100_000))
 
-// double is the videos API.
-type double struct{ backendstest.Jobs }
+// mockService is the videos API.
+type mockService struct{ backendstest.Jobs }
 
 var (
 	submitPath  = regexp.MustCompile(`^/v1/videos$`)
@@ -28,8 +28,8 @@ var (
 	contentPath = regexp.MustCompile(`^/v1/videos/([^/]+)/content$`)
 )
 
-// Op implements backendstest.Double.
-func (*double) Op(r *http.Request) backendstest.Op {
+// Op implements backendstest.Mock.
+func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch {
 	case submitPath.MatchString(r.URL.Path) && r.Method == http.MethodPost:
 		return backendstest.Submit
@@ -46,7 +46,7 @@ var vendor = map[backends.State]string{
 	backends.Queued: "queued", backends.Running: "in_progress", backends.Succeeded: "completed", backends.Failed: "failed",
 }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+key {
 		backendstest.JSON(w, 401, `{"error":{"type":"invalid_request_error","code":"invalid_api_key","message":"Incorrect API key","param":null}}`)
 		return
@@ -57,7 +57,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case backendstest.Poll:
 		d.poll(w, videoPath.FindStringSubmatch(r.URL.Path)[1])
 	case backendstest.Fetch:
-		if state, _ := d.State(vendor); state != backends.Succeeded || !d.Known(contentPath.FindStringSubmatch(r.URL.Path)[1]) {
+		if state, _ := d.State(vendor); state != backends.Succeeded || !d.Exists(contentPath.FindStringSubmatch(r.URL.Path)[1]) {
 			backendstest.JSON(w, 404, `{"error":{"message":"not ready"}}`)
 			return
 		}
@@ -74,7 +74,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // submit refuses what the API refuses: seconds that are no string, and any
 // parameter that it does not have.
-func (d *double) submit(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var body map[string]any
 	if r.Method != http.MethodPost || json.Unmarshal(raw, &body) != nil {
@@ -115,12 +115,12 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	d.poll(w, d.Take(""))
+	d.poll(w, d.Accept(""))
 }
 
 // poll answers with the object, in which required members are always there.
-func (d *double) poll(w http.ResponseWriter, id string) {
-	if !d.Known(id) {
+func (d *mockService) poll(w http.ResponseWriter, id string) {
+	if !d.Exists(id) {
 		backendstest.JSON(w, 404, `{"error":{"type":"invalid_request_error","message":"Video not found","code":null,"param":null}}`)
 		return
 	}
@@ -155,7 +155,7 @@ func job() backends.Job {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	backendstest.Run(t, backendstest.Service{
-		Double:  func() backendstest.Double { return new(double) },
+		Mock:    func() backendstest.MockService { return new(mockService) },
 		Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
 		Job:     job(),
 		Secret:  key,
@@ -163,7 +163,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestJobsAreSaidInTheWordsOfTheAPI(t *testing.T) {
+func TestJobsAreTranslated(t *testing.T) {
 	t.Parallel()
 	o := provisioned(t, "https://render.example/")
 	o.Models = map[string]string{"video-cheap": "wan-2.2-fast"}
@@ -201,7 +201,7 @@ func TestJobsAreSaidInTheWordsOfTheAPI(t *testing.T) {
 		row.change(&j)
 		asked, err := o.translate(j)
 		if err != nil {
-			if e := backendstest.SoundError(t, j.Named(err), key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
+			if e := backendstest.CheckError(t, j.Named(err), key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
 				t.Errorf("%s: %v, want %s", name, err, row.want)
 			}
 			continue
@@ -250,7 +250,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestRefusalsNameOurFieldAndReason(t *testing.T) {
+func TestRefusalsNameTheGatewaysFieldAndReason(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		change func(*backends.Job)
@@ -262,11 +262,11 @@ func TestRefusalsNameOurFieldAndReason(t *testing.T) {
 		"moderation": {func(j *backends.Job) { j.Prompt = "gore" }, backends.ContentRejected, ""},
 		"duration":   {func(j *backends.Job) { j.Kind, j.Output.Duration = backends.Generations, 5 }, backends.InvalidInput, "duration"},
 	} {
-		server := serve(t, new(double))
+		server := serve(t, new(mockService))
 		j := job()
 		row.change(&j)
 		_, err := provisioned(t, server).Submit(t.Context(), j)
-		e := backendstest.SoundError(t, err, key)
+		e := backendstest.CheckError(t, err, key)
 		if e == nil || e.Kind != backends.Refused || e.Reason != row.reason || e.Param != row.param {
 			t.Errorf("%s: %+v, want %s at %q", name, e, row.reason, row.param)
 		}

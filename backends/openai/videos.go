@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// words are the API's states.
+// words maps the API's status words.
 var words = backends.Words{
 	"queued":      backends.Queued,
 	"in_progress": backends.Running,
@@ -25,7 +25,7 @@ var words = backends.Words{
 	"failed":      backends.Failed,
 }
 
-// codes are those of errors and failures that have a reason of their own.
+// codes maps the codes of errors and failures to reasons.
 var codes = wire.Codes{
 	"moderation_blocked":         backends.ContentRejected,
 	"content_policy_violation":   backends.ContentRejected,
@@ -41,7 +41,7 @@ var codes = wire.Codes{
 	"model_not_found":            backends.UpstreamError,
 }
 
-// params are our fields by the API's.
+// params maps the API's fields to the gateway's.
 var params = map[string]string{
 	"prompt":                    "prompt",
 	"model":                     "model",
@@ -51,7 +51,7 @@ var params = map[string]string{
 	"input_reference.image_url": "inputs",
 }
 
-// sizes are the API's sizes by resolution and ratio.
+// sizes maps resolution and ratio to the API's sizes.
 var sizes = map[string]string{
 	"720P 16:9":  "1280x720",
 	"720P 9:16":  "720x1280",
@@ -59,18 +59,18 @@ var sizes = map[string]string{
 	"1080P 9:16": "1024x1792",
 }
 
-// Defaults of a size of which only one half is given.
+// Defaults for an output that sets only the resolution or only the ratio.
 const (
 	defaultResolution = "720P"
 	defaultRatio      = "16:9"
 )
 
-// fields are the fields of a job that the service takes.
+// fields are the fields of a job that the service supports.
 var fields = []string{
 	"prompt", "duration", "resolution", "aspect_ratio", "width", "height", "first_frame", "reference_images",
 }
 
-// submission is the body of POST /v1/videos. All of seconds is a string.
+// submission is the body of POST /v1/videos. The API takes seconds as a string.
 type submission struct {
 	Model          string     `json:"model"`
 	Prompt         string     `json:"prompt"`
@@ -83,14 +83,14 @@ type reference struct {
 	ImageURL string `json:"image_url"`
 }
 
-// video is the object that the API answers with.
+// video is the API's answer about a video.
 type video struct {
 	ID       string         `json:"id"`
 	Status   string         `json:"status"`
 	Progress wire.Number    `json:"progress"`
 	Seconds  wire.Number    `json:"seconds"`
 	Size     wire.Text      `json:"size"`
-	Error    wire.Complaint `json:"error"`
+	Error    wire.ErrorBody `json:"error"`
 }
 
 // Submit implements backends.Backend.
@@ -103,7 +103,7 @@ func (o *OpenAI) Submit(ctx context.Context, job backends.Job) (backends.Ref, er
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be written as JSON")
 	}
-	answer, err := o.client.Do(ctx, wire.Call{Act: wire.Submitting, URL: o.client.Base + "/v1/videos", Body: body})
+	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: o.client.Base + "/v1/videos", Body: body})
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -114,8 +114,8 @@ func (o *OpenAI) Submit(ctx context.Context, job backends.Job) (backends.Ref, er
 	return o.client.Ref("", v.ID)
 }
 
-// translate says a job in the words of the API, and refuses one of which it
-// would leave out what is paid for.
+// translate returns the request for a job. It refuses a job if the API cannot
+// do something that the caller pays for.
 func (o *OpenAI) translate(job backends.Job) (submission, error) {
 	asked := submission{Model: wire.Models(o.Models).Name(job.Model), Prompt: job.Prompt, Seconds: job.Output.Seconds()}
 	size, err := size(job.Output)
@@ -141,7 +141,7 @@ func (o *OpenAI) translate(job backends.Job) (submission, error) {
 	return asked, wire.CheckFields(job, fields, false)
 }
 
-// size returns the API's size for an output, or "" for one that says nothing.
+// size returns the API's size for an output, or "" if the output sets none.
 func size(out backends.Output) (string, error) {
 	allowed := slices.Sorted(maps.Values(sizes))
 	if out.Width > 0 || out.Height > 0 {
@@ -163,7 +163,7 @@ func size(out backends.Output) (string, error) {
 	return text, nil
 }
 
-// address returns where a job is asked for.
+// address returns the URL at which a job is polled.
 func (o *OpenAI) address(ref backends.Ref) (string, error) {
 	base, err := o.client.At(ref)
 	return base + "/v1/videos/" + url.PathEscape(ref.ID), err
@@ -175,7 +175,7 @@ func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, e
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := o.client.Do(ctx, wire.Call{Act: wire.Polling, URL: address})
+	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: address})
 	if err != nil {
 		return backends.Status{}, err
 	}
@@ -183,7 +183,7 @@ func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, e
 	if err := o.client.Decode(wire.Polling, answer, &v); err != nil {
 		return backends.Status{}, err
 	}
-	status := o.client.Going(words.State(v.Status), v.Status, v.Progress)
+	status := o.client.Unfinished(words.State(v.Status), v.Status, v.Progress)
 	switch status.State {
 	case backends.Succeeded:
 		status.Progress = 100
@@ -196,9 +196,9 @@ func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, e
 	return status, nil
 }
 
-// Check implements backends.Checker: it asks for a list of one video.
+// Check implements backends.Checker: it requests a list of one video.
 func (o *OpenAI) Check(ctx context.Context) error {
-	answer, err := o.client.Do(ctx, wire.Call{Act: wire.Checking, URL: o.client.Base + "/v1/videos?limit=1"})
+	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Checking, URL: o.client.Base + "/v1/videos?limit=1"})
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (o *OpenAI) Check(ctx context.Context) error {
 	return nil
 }
 
-// result is what the object tells of the video, which is fetched.
+// result returns the properties of the video. Its bytes are fetched.
 func (v video) result() backends.Result {
 	r := backends.Result{Type: backends.VideoFile, Duration: v.Seconds.Seconds(), Format: "mp4"}
 	width, height, _ := strings.Cut(string(v.Size), "x")
@@ -242,6 +242,6 @@ func (o *OpenAI) Fetch(ctx context.Context, ref backends.Ref, index int) (io.Rea
 		}
 	}
 	return o.client.Open(ctx, wire.Call{
-		Act: wire.Fetching, URL: address + "/content", Header: http.Header{"Accept": {"*/*"}},
+		Operation: wire.Fetching, URL: address + "/content", Header: http.Header{"Accept": {"*/*"}},
 	})
 }

@@ -22,25 +22,28 @@ func init() {
 	caddy.RegisterModule(new(Platform))
 }
 
-// Platform runs tasks at another service of this interface
-// (`/v1/platform/video`, `/v1/platform/image`, `/v1/video/generations`), such as
-// another modelgate. Models have the same names there unless others are given,
-// every field is passed on, and the task's own token goes along as session_id, so
-// that a submission that broke off is found again instead of done twice.
+// Platform runs tasks at another service with this interface
+// (`/v1/platform/video`, `/v1/platform/image`, `/v1/video/generations`), such
+// as another modelgate. The service's model names are the same unless Models
+// says otherwise. Every field is passed on. The token of the task is sent as
+// session_id, so that a submission whose outcome is unknown can be found again
+// and is not repeated.
 type Platform struct {
-	// URL is where the service is, without `/v1`. Required.
+	// URL is the address of the service, without `/v1`. Required.
 	URL string `json:"url,omitempty"`
 
 	// Key is an API key of the service, `sk-…`. Placeholders are resolved.
 	// Required.
 	Key settings.Secret `json:"key,omitempty"`
 
-	// CallbackSecret is the secret with which the service signs the callbacks of
-	// this key, `whsec_…`. With it they wake the poll, so that a result is seen
-	// at once. Placeholders are resolved. Default: none is believed.
+	// CallbackSecret is the secret with which the service signs the callbacks
+	// of this key, `whsec_…`. With it, a callback triggers a poll, so that the
+	// result is known at once. Placeholders are resolved. Default: callbacks
+	// are rejected.
 	CallbackSecret settings.Secret `json:"callback_secret,omitempty"`
 
-	// Models are the service's names of models, by ours, where they differ.
+	// Models maps the gateway's model names to the service's, where they
+	// differ.
 	Models map[string]string `json:"models,omitempty"`
 
 	client *wire.Client
@@ -54,7 +57,7 @@ func (*Platform) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves the key, and refuses a configuration without one.
+// Provision resolves the key. It returns an error if the key is missing.
 func (p *Platform) Provision(caddy.Context) error {
 	if err := errors.Join(settings.Resolve("url", &p.URL), settings.Resolve("key", &p.Key)); err != nil {
 		return err
@@ -81,7 +84,7 @@ func (p *Platform) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept.
+// Cleanup closes idle connections.
 func (p *Platform) Cleanup() error {
 	p.client.Close()
 	return nil

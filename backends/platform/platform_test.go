@@ -27,8 +27,8 @@ const (
 	secret = "whsec_aHVzaGh1c2hodXNoaHVzaA=="
 )
 
-// double is another service of this interface.
-type double struct {
+// mockService is another service of this interface.
+type mockService struct {
 	backendstest.Jobs
 	bare bool // a duplicate session id is refused without naming the first task
 
@@ -39,8 +39,8 @@ type double struct {
 
 var taskPath = regexp.MustCompile(`^/v1/platform/tasks/([^/]+)(/cancel)?$`)
 
-// Op implements backendstest.Double.
-func (*double) Op(r *http.Request) backendstest.Op {
+// Op implements backendstest.Mock.
+func (*mockService) Op(r *http.Request) backendstest.Op {
 	found := taskPath.FindStringSubmatch(r.URL.Path)
 	switch {
 	case r.Method == http.MethodPost && found == nil:
@@ -53,8 +53,8 @@ func (*double) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// Link implements backendstest.Linker.
-func (d *double) Link(address string) { d.SetLink(address) }
+// SetResultURL implements backendstest.ResultURLSetter.
+func (d *mockService) SetResultURL(address string) { d.SetURL(address) }
 
 var vendor = map[backends.State]string{
 	backends.Queued: "queued", backends.Running: "in_progress", backends.Succeeded: "success", backends.Failed: "failed",
@@ -64,7 +64,7 @@ func refuse(w http.ResponseWriter, status int, code, param, more string) {
 	backendstest.JSON(w, status, `{"code":%q,"message":"refused: %[1]s",%s"error":{"code":%[1]q,"message":"refused: %[1]s","type":"t","param":%[3]q}}`, code, more, param)
 }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+key {
 		refuse(w, 401, "UNAUTHORIZED", "", "")
 		return
@@ -75,7 +75,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := taskPath.FindStringSubmatch(r.URL.Path)[1]
-	if !d.Known(id) {
+	if !d.Exists(id) {
 		refuse(w, 404, "TASK_NOT_FOUND", "", "")
 		return
 	}
@@ -83,10 +83,10 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 409, "TASK_NOT_CANCELLABLE", "", "")
 		return
 	}
-	d.tell(w, id)
+	d.writeJob(w, id)
 }
 
-func (d *double) submit(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,18 +120,18 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 			refuse(w, 409, "DUPLICATE_SESSION_ID", "session_id", fmt.Sprintf(`"task_id":%q,`, id))
 			return
 		}
-		backendstest.JSON(w, 200, `{"task_id":%q,"status":"queued"}`, d.Take(token))
+		backendstest.JSON(w, 200, `{"task_id":%q,"status":"queued"}`, d.Accept(token))
 	}
 }
 
-func (d *double) tell(w http.ResponseWriter, id string) {
+func (d *mockService) writeJob(w http.ResponseWriter, id string) {
 	state, word := d.State(vendor)
 	rest := `,"progress":"0%"`
 	if d.Cancelled(id) {
 		state, word = backends.Failed, vendor[backends.Failed]
 	}
 	spelt, _ := json.Marshal(word)
-	link, _ := json.Marshal(d.Address())
+	link, _ := json.Marshal(d.URL())
 	switch state {
 	case backends.Running:
 		rest = `,"progress":"37%"`
@@ -143,9 +143,9 @@ func (d *double) tell(w http.ResponseWriter, id string) {
 	backendstest.JSON(w, 200, `{"task_id":%q,"object":"video_task","model":"video-x-1","status":%s,"created_at":1800000000%s}`, id, spelt, rest)
 }
 
-func newDouble() *double {
-	d := new(double)
-	d.SetLink(backendstest.DefaultLink)
+func newMockService() *mockService {
+	d := new(mockService)
+	d.SetURL(backendstest.DefaultURL)
 	return d
 }
 
@@ -184,7 +184,7 @@ func TestConformance(t *testing.T) {
 				}
 			}
 			backendstest.Run(t, backendstest.Service{
-				Double: func() backendstest.Double { return newDouble() }, Backend: backend, Job: j, Secret: key,
+				Mock: func() backendstest.MockService { return newMockService() }, Backend: backend, Job: j, Secret: key,
 			})
 		})
 	}
@@ -220,7 +220,7 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 		"image":       {backends.Image, "/v1/platform/image", ""},
 		"generations": {backends.Generations, "/v1/video/generations", `{"model":"other-x","prompt":"as written","x":[1.50],"duration":5,"n":2,"image":"https://x.example/a.png"}`},
 	} {
-		d := newDouble()
+		d := newMockService()
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
 		p := provisioned(t, server.URL)
@@ -256,27 +256,27 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 
 func TestRefusalsNameTheFieldAndHideTheAccount(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(newDouble())
+	server := httptest.NewServer(newMockService())
 	t.Cleanup(server.Close)
 	p := provisioned(t, server.URL)
 
 	j := job()
 	j.Output.Duration = 7
 	_, err := p.Submit(t.Context(), j)
-	if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != "output.duration" || e.Reason != backends.InvalidInput {
+	if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != "output.duration" || e.Reason != backends.InvalidInput {
 		t.Errorf("duration: %v", err)
 	}
 	j = job()
 	j.Prompt = "poor"
 	_, err = p.Submit(t.Context(), j)
-	if e := backendstest.SoundError(t, err, key); e == nil || e.Reason != backends.UpstreamError || strings.Contains(e.Message, "QUOTA") || !strings.Contains(e.Detail, "INSUFFICIENT_QUOTA") {
+	if e := backendstest.CheckError(t, err, key); e == nil || e.Reason != backends.UpstreamError || strings.Contains(e.Message, "QUOTA") || !strings.Contains(e.Detail, "INSUFFICIENT_QUOTA") {
 		t.Errorf("money: %v", err)
 	}
 }
 
-func TestADuplicateWithoutItsTaskIsInDoubt(t *testing.T) {
+func TestADuplicateWithoutItsTaskIsDoubtful(t *testing.T) {
 	t.Parallel()
-	d := newDouble()
+	d := newMockService()
 	d.bare = true
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
@@ -300,7 +300,7 @@ func TestADuplicateWithoutItsTaskIsInDoubt(t *testing.T) {
 	}
 }
 
-func TestReasonsAreHandedOn(t *testing.T) {
+func TestReasonsArePassedOn(t *testing.T) {
 	t.Parallel()
 	p := provisioned(t, "https://x.example")
 	for _, row := range []struct {
@@ -406,7 +406,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestACancellationThatIsUnderWayIsNone(t *testing.T) {
+func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]backends.Kind{
 		`{"task_id":"x","status":"in_progress"}`: backends.Doubtful,
@@ -418,7 +418,7 @@ func TestACancellationThatIsUnderWayIsNone(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		t.Cleanup(server.Close)
 		err := provisioned(t, server.URL).Cancel(t.Context(), backends.Ref{ID: "x"})
-		if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != want {
+		if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != want {
 			t.Errorf("%s is %v, want %s", answer, err, want)
 		}
 	}

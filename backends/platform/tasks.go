@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// words are the states of a task (docs/reference/tasks.md#states).
+// words maps the status words of a task (docs/reference/tasks.md#states).
 var words = backends.Words{
 	"pending":     backends.Queued,
 	"queued":      backends.Queued,
@@ -26,8 +26,8 @@ var words = backends.Words{
 	"failed":      backends.Failed,
 }
 
-// codes are the reasons of a failed task, which are ours, and the codes of
-// refusals that are none of the input's.
+// codes maps the reasons of failed tasks and the codes of refusals that do not
+// concern the input.
 var codes = wire.Codes{
 	"content_rejected":     backends.ContentRejected,
 	"invalid_input":        backends.InvalidInput,
@@ -46,7 +46,7 @@ var codes = wire.Codes{
 	"upstream_unavailable": backends.UpstreamBusy,
 }
 
-// params are our fields: those of the service are the same.
+// params maps the service's fields to the gateway's, which are the same.
 var params = func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range []string{
@@ -72,10 +72,10 @@ var params = func() map[string]string {
 	return names
 }()
 
-// maxIndexed is how many elements of a list can be named as the field at fault.
+// maxIndexed is the greatest number of list elements that an error can name.
 const maxIndexed = 16
 
-// paths are where jobs are submitted.
+// paths are the endpoints for submissions.
 var paths = map[backends.JobKind]string{
 	backends.Video:       "/v1/platform/video",
 	backends.Image:       "/v1/platform/image",
@@ -112,12 +112,12 @@ type output struct {
 	Format           string `json:"format,omitempty"`
 }
 
-// task is what the service answers with.
+// task is the service's answer about a task.
 type task struct {
 	TaskID   string         `json:"task_id"`
 	Status   string         `json:"status"`
 	Progress wire.Number    `json:"progress"`
-	Error    wire.Complaint `json:"error"`
+	Error    wire.ErrorBody `json:"error"`
 	Result   struct {
 		URL  wire.Text   `json:"url"`
 		URLs []wire.Text `json:"urls"`
@@ -132,11 +132,11 @@ func (p *Platform) Submit(ctx context.Context, job backends.Job) (backends.Ref, 
 		return backends.Ref{}, job.Named(err)
 	}
 	answer, err := p.client.Do(ctx, wire.Call{
-		Act: wire.Submitting, URL: p.client.Base + paths[job.Kind], Body: body,
+		Operation: wire.Submitting, URL: p.client.Base + paths[job.Kind], Body: body,
 		Header: http.Header{"Idempotency-Key": {job.Token}},
 	})
 	if answer.Status == http.StatusConflict {
-		// The session id is this task's token: whoever used it was this task.
+		// The session id is this task's token, so its first use was this task.
 		if id := firstTask(answer.Body); id != "" {
 			return p.client.Ref(string(job.Kind), id)
 		}
@@ -151,24 +151,25 @@ func (p *Platform) Submit(ctx context.Context, job backends.Job) (backends.Ref, 
 	return p.client.Ref(string(job.Kind), t.TaskID)
 }
 
-// firstTask reads the task that a DUPLICATE_SESSION_ID names, or "".
+// firstTask returns the task that a DUPLICATE_SESSION_ID error names, or "".
 func firstTask(body []byte) string {
-	var said struct {
+	var parsed struct {
 		Code   string `json:"code"`
 		TaskID string `json:"task_id"`
 		Error  struct {
 			TaskID string `json:"task_id"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(body, &said) != nil || said.Code != "DUPLICATE_SESSION_ID" {
+	if json.Unmarshal(body, &parsed) != nil || parsed.Code != "DUPLICATE_SESSION_ID" {
 		return ""
 	}
-	return cmp.Or(said.TaskID, said.Error.TaskID)
+	return cmp.Or(parsed.TaskID, parsed.Error.TaskID)
 }
 
-// Reconcile implements backends.Reconciler: a session id is taken once in three
-// days, so that the job is sent again with it, and there is one either way. The
-// endpoint of generations has no session id, and nothing is known there.
+// Reconcile implements backends.Reconciler. The service accepts a session id
+// once in three days, so Reconcile sends the job again: there is one job in
+// either case. The endpoint of generations has no session id, so the outcome
+// stays unknown there.
 func (p *Platform) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	if job.Kind == backends.Generations {
 		return backends.Ref{}, p.client.Unreadable(wire.Submitting, "a job of /v1/video/generations cannot be found by its token")
@@ -182,11 +183,11 @@ func (p *Platform) Reconcile(ctx context.Context, job backends.Job) (backends.Re
 	return ref, err
 }
 
-// body says a job in the words of the service, which are ours.
+// body returns the request body for a job.
 func (p *Platform) body(job backends.Job) ([]byte, error) {
 	model := cmp.Or(p.Models[job.Model], job.Model)
 	if job.Kind == backends.Generations {
-		return wire.Generation(job, model)
+		return wire.GenerationBody(job, model)
 	}
 	if job.Output.Duration != math.Trunc(job.Output.Duration) {
 		return nil, backends.Invalid("output.duration", fmt.Sprintf("this service makes whole seconds, not %s", job.Output.Seconds()))
@@ -210,7 +211,7 @@ func (p *Platform) body(job backends.Job) ([]byte, error) {
 
 // Poll implements backends.Backend.
 func (p *Platform) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
-	answer, t, err := p.ask(ctx, wire.Polling, ref, "")
+	answer, t, err := p.request(ctx, wire.Polling, ref, "")
 	if err != nil {
 		return backends.Status{}, err
 	}
@@ -219,14 +220,14 @@ func (p *Platform) Poll(ctx context.Context, ref backends.Ref) (backends.Status,
 	return status, nil
 }
 
-// ask sends a request about a task and reads it from the answer.
-func (p *Platform) ask(ctx context.Context, act wire.Act, ref backends.Ref, verb string) (wire.Answer, task, error) {
+// request sends a request about a task and decodes the task in the answer.
+func (p *Platform) request(ctx context.Context, op wire.Operation, ref backends.Ref, verb string) (wire.Response, task, error) {
 	var t task
 	base, err := p.client.At(ref)
 	if err != nil {
-		return wire.Answer{}, t, err
+		return wire.Response{}, t, err
 	}
-	call := wire.Call{Act: act, URL: base + "/v1/platform/tasks/" + url.PathEscape(ref.ID) + verb}
+	call := wire.Call{Operation: op, URL: base + "/v1/platform/tasks/" + url.PathEscape(ref.ID) + verb}
 	if verb != "" {
 		call.Method = http.MethodPost
 	}
@@ -234,7 +235,7 @@ func (p *Platform) ask(ctx context.Context, act wire.Act, ref backends.Ref, verb
 	if err != nil {
 		return answer, t, err
 	}
-	return answer, t, p.client.Decode(act, answer, &t)
+	return answer, t, p.client.Decode(op, answer, &t)
 }
 
 func (p *Platform) status(t task, makes backends.MediaType) backends.Status {
@@ -244,22 +245,22 @@ func (p *Platform) status(t task, makes backends.MediaType) backends.Status {
 		if len(links) == 0 {
 			links = append(links, t.Result.URL)
 		}
-		if said := backends.MediaType(t.Result.Type); said == backends.ImageFile || said == backends.VideoFile {
-			makes = said
+		if made := backends.MediaType(t.Result.Type); made == backends.ImageFile || made == backends.VideoFile {
+			makes = made
 		}
 		return p.client.Success(t.Status, makes, wire.Strings(links)...)
 	case backends.Failed:
 		reason := codes.Reason(string(t.Error.Reason), codes.Reason(string(t.Error.Code), backends.ModelFailed))
 		return p.client.Failed(t.Status, p.client.Failure(reason, string(t.Error.Code), string(t.Error.Message)))
 	default:
-		return p.client.Going(state, t.Status, t.Progress)
+		return p.client.Unfinished(state, t.Status, t.Progress)
 	}
 }
 
-// Cancel implements backends.Canceler. The task has to have failed by the
-// answer: a cancellation that is under way is none yet.
+// Cancel implements backends.Canceler. It succeeds only if the answer says that
+// the task has failed. A pending cancellation is not enough.
 func (p *Platform) Cancel(ctx context.Context, ref backends.Ref) error {
-	answer, t, err := p.ask(ctx, wire.Cancelling, ref, "/cancel")
+	answer, t, err := p.request(ctx, wire.Cancelling, ref, "/cancel")
 	if err != nil {
 		return err
 	}
@@ -267,19 +268,19 @@ func (p *Platform) Cancel(ctx context.Context, ref backends.Ref) error {
 	case backends.Failed:
 		return nil
 	case backends.Succeeded:
-		return p.client.Judge(wire.Cancelling, answer, wire.Explanation{Kind: backends.Refused, Message: "it is " + t.Status})
+		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Refused, Message: "it is " + t.Status})
 	default:
-		return p.client.Judge(wire.Cancelling, answer, wire.Explanation{Kind: backends.Doubtful, Message: "it is " + t.Status})
+		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Doubtful, Message: "it is " + t.Status})
 	}
 }
 
-// noTask is the code for a task that a key does not have. A server that is no
-// gateway of this kind has another one.
+// noTask is the error code for a task that the key does not have. Other servers
+// use other codes.
 const noTask = "TASK_NOT_FOUND"
 
-// Check implements backends.Checker: it asks for a task that is nobody's.
+// Check implements backends.Checker: it polls a task that does not exist.
 func (p *Platform) Check(ctx context.Context) error {
-	answer, err := p.client.Do(ctx, wire.Call{Act: wire.Checking, URL: p.client.Base + "/v1/platform/tasks/task_00000000000000000000000000"})
+	answer, err := p.client.Do(ctx, wire.Call{Operation: wire.Checking, URL: p.client.Base + "/v1/platform/tasks/task_00000000000000000000000000"})
 	switch {
 	case answer.Status == http.StatusNotFound && p.client.Explain(answer.Status, answer.Body).Code == noTask:
 		return nil
@@ -294,7 +295,7 @@ func (p *Platform) CheckHead(n backends.Notification) error {
 	return wire.CheckWebhookHead(n, p.CallbackSecret)
 }
 
-// Notice implements backends.Notified: it reads a callback.
+// Notice implements backends.Notified: it decodes a callback.
 func (p *Platform) Notice(n backends.Notification) (string, error) {
 	if err := wire.CheckWebhook(n, p.CallbackSecret); err != nil {
 		return "", err
@@ -311,5 +312,5 @@ func (p *Platform) Notice(n backends.Notification) (string, error) {
 	return event.Data.TaskID, nil
 }
 
-// events are the types of callback.
+// events are the callback types that trigger a poll.
 var events = map[string]bool{"task.succeeded": true, "task.failed": true}

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// words are the states of a prediction. An aborted one passed its deadline
-// before it had begun.
+// words maps the status words of a prediction. "aborted" means that the
+// deadline passed before the prediction began.
 var words = backends.Words{
 	"starting":   backends.Queued,
 	"processing": backends.Running,
@@ -24,14 +24,14 @@ var words = backends.Words{
 	"aborted":    backends.Failed,
 }
 
-// wordReasons are the reasons that the words of failures say by themselves.
+// wordReasons maps status words to the reason of the failure.
 var wordReasons = map[string]backends.Reason{
 	"canceled": backends.TaskCancelled,
 	"aborted":  backends.UpstreamBusy,
 }
 
-// phrases are what the texts of failures hold that have a reason of their own:
-// models write them as they like.
+// phrases maps parts of a failure's text to reasons, because models write these
+// texts freely.
 var phrases = []struct {
 	phrase string
 	reason backends.Reason
@@ -45,8 +45,8 @@ var phrases = []struct {
 	{"timed out", backends.TaskTimeout},
 }
 
-// usual are the names that most models' inputs have.
-var usual = wire.Names{
+// defaultNames are the names of most models' inputs.
+var defaultNames = wire.Names{
 	"prompt":          "prompt",
 	"negative_prompt": "negative_prompt",
 	"seed":            "seed",
@@ -58,7 +58,7 @@ var usual = wire.Names{
 	"format":          "output_format",
 }
 
-// submission is the body of a new prediction.
+// submission is the request body of a new prediction.
 type submission struct {
 	Version string         `json:"version,omitempty"`
 	Input   map[string]any `json:"input"`
@@ -66,7 +66,7 @@ type submission struct {
 	Events  []string       `json:"webhook_events_filter,omitempty"`
 }
 
-// prediction is what the API answers with.
+// prediction is the API's answer about a prediction.
 type prediction struct {
 	ID          string          `json:"id"`
 	Status      string          `json:"status"`
@@ -76,7 +76,7 @@ type prediction struct {
 	Metrics     wire.Object     `json:"metrics"`
 }
 
-// explain reads an error: a problem as RFC 9457 has it.
+// explain decodes an error as in RFC 9457.
 func explain(_ int, body []byte) wire.Explanation {
 	var problem struct {
 		Title  wire.Text `json:"title"`
@@ -94,7 +94,7 @@ func (r *Replicate) Submit(ctx context.Context, job backends.Job) (backends.Ref,
 	if !configured {
 		return backends.Ref{}, backends.Invalid("model", fmt.Sprintf("no model of this service is configured for %q", backends.Text(job.Model)))
 	}
-	input, err := wire.Input(job, usual, r.Inputs)
+	input, err := wire.Input(job, defaultNames, r.Inputs)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -112,7 +112,7 @@ func (r *Replicate) Submit(ctx context.Context, job backends.Job) (backends.Ref,
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
-	answer, err := r.client.Do(ctx, wire.Call{Act: wire.Submitting, URL: r.client.Base + path, Body: body})
+	answer, err := r.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: r.client.Base + path, Body: body})
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -123,14 +123,15 @@ func (r *Replicate) Submit(ctx context.Context, job backends.Job) (backends.Ref,
 	return r.client.Ref(string(job.Kind), p.ID)
 }
 
-// ask sends a request about a prediction and reads it from the answer.
-func (r *Replicate) ask(ctx context.Context, act wire.Act, ref backends.Ref, verb string) (wire.Answer, prediction, error) {
+// request sends a request about a prediction and decodes the prediction in the
+// answer.
+func (r *Replicate) request(ctx context.Context, op wire.Operation, ref backends.Ref, verb string) (wire.Response, prediction, error) {
 	var p prediction
 	base, err := r.client.At(ref)
 	if err != nil {
-		return wire.Answer{}, p, err
+		return wire.Response{}, p, err
 	}
-	call := wire.Call{Act: act, URL: base + "/v1/predictions/" + url.PathEscape(ref.ID) + verb}
+	call := wire.Call{Operation: op, URL: base + "/v1/predictions/" + url.PathEscape(ref.ID) + verb}
 	if verb != "" {
 		call.Method = http.MethodPost
 	}
@@ -138,12 +139,12 @@ func (r *Replicate) ask(ctx context.Context, act wire.Act, ref backends.Ref, ver
 	if err != nil {
 		return answer, p, err
 	}
-	return answer, p, r.client.Decode(act, answer, &p)
+	return answer, p, r.client.Decode(op, answer, &p)
 }
 
 // Poll implements backends.Backend.
 func (r *Replicate) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
-	answer, p, err := r.ask(ctx, wire.Polling, ref, "")
+	answer, p, err := r.request(ctx, wire.Polling, ref, "")
 	if err != nil {
 		return backends.Status{}, err
 	}
@@ -164,11 +165,11 @@ func (r *Replicate) status(p prediction, makes backends.MediaType) backends.Stat
 	case backends.Failed:
 		return r.client.Failed(p.Status, r.client.Failure(reason(p), p.Status, string(p.Error)))
 	default:
-		return r.client.Going(state, p.Status, 0)
+		return r.client.Unfinished(state, p.Status, 0)
 	}
 }
 
-// reason is why a prediction failed.
+// reason returns why a prediction failed.
 func reason(p prediction) backends.Reason {
 	if why, says := wordReasons[strings.ToLower(p.Status)]; says {
 		return why
@@ -182,10 +183,10 @@ func reason(p prediction) backends.Reason {
 	return backends.ModelFailed
 }
 
-// Cancel implements backends.Canceler. The prediction has to be over by the
-// answer: a cancellation that is under way is none yet.
+// Cancel implements backends.Canceler. It succeeds only if the answer says that
+// the prediction has ended. A pending cancellation is not enough.
 func (r *Replicate) Cancel(ctx context.Context, ref backends.Ref) error {
-	answer, p, err := r.ask(ctx, wire.Cancelling, ref, "/cancel")
+	answer, p, err := r.request(ctx, wire.Cancelling, ref, "/cancel")
 	if err != nil {
 		return err
 	}
@@ -196,12 +197,12 @@ func (r *Replicate) Cancel(ctx context.Context, ref backends.Ref) error {
 	case backends.Succeeded:
 		kind = backends.Refused
 	}
-	return r.client.Judge(wire.Cancelling, answer, wire.Explanation{Kind: kind, Message: "it is " + p.Status})
+	return r.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: kind, Message: "it is " + p.Status})
 }
 
-// Check implements backends.Checker: it asks whose token it has.
+// Check implements backends.Checker: it requests the account of the token.
 func (r *Replicate) Check(ctx context.Context) error {
-	answer, err := r.client.Do(ctx, wire.Call{Act: wire.Checking, URL: r.client.Base + "/v1/account"})
+	answer, err := r.client.Do(ctx, wire.Call{Operation: wire.Checking, URL: r.client.Base + "/v1/account"})
 	if err != nil {
 		return err
 	}

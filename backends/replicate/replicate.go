@@ -22,41 +22,43 @@ func init() {
 	caddy.RegisterModule(new(Replicate))
 }
 
-// Replicate runs tasks at Replicate. Each model there has an input of its own,
-// so that the configuration says which one is meant by which of ours, and how
-// its input calls what a task says, where that is not as usual:
+// Replicate runs tasks at Replicate. Each of its models has its own input. The
+// configuration maps the gateway's models to Replicate's models, and the fields
+// of a task to names of the input where they differ from these defaults:
 //
 //	prompt, negative_prompt, seed, duration, resolution, aspect_ratio
 //	image               the first frame
-//	num_outputs         the number of images, where it is more than one
-//	output_format       of images
+//	num_outputs         the number of images, if greater than one
+//	output_format       images only
 //
-// What has no name is not sent; a task with an input, a subject or a scene that
-// has none is refused.
+// A field without a name is not sent. A task that sets an input, a subject or a
+// scene without a name is refused.
 //
-// Replicate deletes results after an hour; the gateway has copied them by then.
+// Replicate deletes results after an hour. The gateway copies them before.
 type Replicate struct {
-	// URL is where the API is, without `/v1`. Default:
+	// URL is the address of the API, without `/v1`. Default:
 	// `https://api.replicate.com`.
 	URL string `json:"url,omitempty"`
 
 	// Key is an API token, `r8_…`. Placeholders are resolved. Required.
 	Key settings.Secret `json:"key,omitempty"`
 
-	// WebhookSecret is the secret of the account's webhooks, `whsec_…`. With it
-	// they wake the poll. Placeholders are resolved. Default: none is believed.
+	// WebhookSecret is the secret of the account's webhooks, `whsec_…`. With
+	// it, a webhook triggers a poll. Placeholders are resolved. Default:
+	// webhooks are rejected.
 	WebhookSecret settings.Secret `json:"webhook_secret,omitempty"`
 
-	// Models are Replicate's models by ours, each `owner/name`,
+	// Models maps the gateway's models to Replicate's, each `owner/name`,
 	// `owner/name:version` or `deployments/owner/name`. Required.
 	Models map[string]string `json:"models,omitempty"`
 
-	// Inputs are the names of a model's input by ours: `first_frame`,
-	// `last_frame`, `reference_images`, `reference_videos`, `subject_images`,
-	// `audio`, `count`, `format`, `width`, `height`, `fps`, `scene_type`,
-	// `enhance_prompt`, those above, and `ext_info.<member>` and
-	// `metadata.<member>` for what callers may hand through. A name that ends in
-	// `:string` takes a number as a string; `-` leaves a thing out.
+	// Inputs maps the gateway's field names to names of the model's input. The
+	// field names are `first_frame`, `last_frame`, `reference_images`,
+	// `reference_videos`, `subject_images`, `audio`, `count`, `format`,
+	// `width`, `height`, `fps`, `scene_type`, `enhance_prompt`, those listed
+	// above, and `ext_info.<member>` and `metadata.<member>` for the caller's
+	// own members. A name that ends in `:string` sends a number as a string.
+	// The name `-` omits the field.
 	Inputs map[string]string `json:"inputs,omitempty"`
 
 	client *wire.Client
@@ -72,11 +74,11 @@ func (*Replicate) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// modelForm is how a model is named.
+// modelForm is the form of a model's name.
 var modelForm = regexp.MustCompile(`^(deployments/)?[\w.-]+/[\w.-]+$|^[\w.-]+/[\w.-]+:[0-9a-f]{64}$`)
 
-// Provision resolves the key, and refuses a configuration without one or with a
-// model that cannot be there.
+// Provision resolves the key. It returns an error if the key is missing or a
+// model is invalid.
 func (r *Replicate) Provision(caddy.Context) error {
 	if r.URL == "" {
 		r.URL = defaultURL
@@ -96,7 +98,7 @@ func (r *Replicate) Provision(caddy.Context) error {
 		}
 	}
 	if len(r.Models) == 0 {
-		return errors.New("model is missing: it says which of Replicate's models is meant by which of ours")
+		return errors.New("model is missing: map at least one model of the gateway to a model of Replicate")
 	}
 	for ours, theirs := range r.Models {
 		if !modelForm.MatchString(theirs) {
@@ -116,7 +118,7 @@ func (r *Replicate) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept.
+// Cleanup closes idle connections.
 func (r *Replicate) Cleanup() error {
 	r.client.Close()
 	return nil

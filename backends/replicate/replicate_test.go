@@ -27,8 +27,8 @@ const (
 	secret = "whsec_aHVzaGh1c2hodXNoaHVzaA=="
 )
 
-// double is Replicate.
-type double struct {
+// mockService is Replicate.
+type mockService struct {
 	backendstest.Jobs
 	output string // the form of outputs, with %s in the place of the address
 
@@ -42,8 +42,8 @@ var (
 	taskPath   = regexp.MustCompile(`^/v1/predictions/([^/]+)(/cancel)?$`)
 )
 
-// Op implements backendstest.Double.
-func (*double) Op(r *http.Request) backendstest.Op {
+// Op implements backendstest.Mock.
+func (*mockService) Op(r *http.Request) backendstest.Op {
 	found := taskPath.FindStringSubmatch(r.URL.Path)
 	switch {
 	case submitPath.MatchString(r.URL.Path) && r.Method == http.MethodPost:
@@ -56,14 +56,14 @@ func (*double) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// Link implements backendstest.Linker.
-func (d *double) Link(address string) { d.SetLink(address) }
+// SetResultURL implements backendstest.ResultURLSetter.
+func (d *mockService) SetResultURL(address string) { d.SetURL(address) }
 
 var vendor = map[backends.State]string{
 	backends.Queued: "starting", backends.Running: "processing", backends.Succeeded: "succeeded", backends.Failed: "failed",
 }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+key {
 		backendstest.JSON(w, 401, `{"title":"Unauthenticated","detail":"You did not pass a valid authentication token","status":401}`)
 		return
@@ -78,7 +78,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := taskPath.FindStringSubmatch(r.URL.Path)[1]
-	if !d.Known(id) {
+	if !d.Exists(id) {
 		backendstest.JSON(w, 404, `{"detail":"The requested resource could not be found.","status":404}`)
 		return
 	}
@@ -86,10 +86,10 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if op == backendstest.Cancel {
 		d.Cancel(id)
 	}
-	d.tell(w, 200, id)
+	d.writeJob(w, 200, id)
 }
 
-func (d *double) submit(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var body struct {
 		Input map[string]any `json:"input"`
@@ -105,16 +105,16 @@ func (d *double) submit(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	d.path, d.body = r.URL.Path, string(raw)
 	d.mu.Unlock()
-	d.tell(w, 201, d.Take(""))
+	d.writeJob(w, 201, d.Accept(""))
 }
 
-func (d *double) tell(w http.ResponseWriter, status int, id string) {
+func (d *mockService) writeJob(w http.ResponseWriter, status int, id string) {
 	state, word := d.State(vendor)
 	output, failure, metrics := "null", "null", "{}"
 	if d.Cancelled(id) {
 		word = "canceled"
 	} else if state == backends.Succeeded {
-		link, _ := json.Marshal(d.Address())
+		link, _ := json.Marshal(d.URL())
 		output, metrics = strings.ReplaceAll(d.output, "%s", string(link)), `{"predict_time":12.5,"total_time":13}`
 	} else if state == backends.Failed {
 		failure, metrics = `"NSFW content detected"`, `{"predict_time":1.25}`
@@ -148,9 +148,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backendstest.Run(t, backendstest.Service{
-				Double: func() backendstest.Double {
-					d := &double{output: output}
-					d.SetLink(backendstest.DefaultLink)
+				Mock: func() backendstest.MockService {
+					d := &mockService{output: output}
+					d.SetURL(backendstest.DefaultURL)
 					return d
 				},
 				Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
@@ -205,7 +205,7 @@ func TestJobsBecomePredictions(t *testing.T) {
 		"no such model":   {func(j *backends.Job) { j.Model = "video-y-1" }, "", "model"},
 		"the vendor says": {func(j *backends.Job) { j.Prompt = "long" }, "", ""},
 	} {
-		d := &double{output: "%s"}
+		d := &mockService{output: "%s"}
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
 		r := provisioned(t, server.URL)
@@ -217,7 +217,7 @@ func TestJobsBecomePredictions(t *testing.T) {
 		row.change(&j)
 		_, err := r.Submit(t.Context(), j)
 		if err != nil {
-			if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != backends.Refused || e.Reason != backends.InvalidInput || e.Param != row.want {
+			if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused || e.Reason != backends.InvalidInput || e.Param != row.want {
 				t.Errorf("%s: %v, want %s", name, err, row.want)
 			}
 			continue
@@ -261,7 +261,7 @@ func TestOutputsFailuresAndCosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := r.status(p, backends.ImageFile)
-		backendstest.Sound(t, got, key)
+		backendstest.CheckStatus(t, got, key)
 		var links []string
 		for _, result := range got.Results {
 			links = append(links, result.URL)
@@ -271,8 +271,8 @@ func TestOutputsFailuresAndCosts(t *testing.T) {
 		}
 	}
 
-	d := &double{output: "%s"}
-	d.SetLink(a)
+	d := &mockService{output: "%s"}
+	d.SetURL(a)
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	r = provisioned(t, server.URL)
@@ -280,7 +280,7 @@ func TestOutputsFailuresAndCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Turn(backends.Succeeded)
+	d.SetState(backends.Succeeded)
 	if status, err := r.Poll(t.Context(), ref); err != nil || status.Cost != (backends.Cost{Amount: "12.5", Unit: "predict seconds"}) {
 		t.Errorf("%+v, %v", status, err)
 	}
@@ -344,7 +344,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestACancellationThatIsUnderWayIsNone(t *testing.T) {
+func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]backends.Kind{
 		`{"id":"x","status":"processing"}`: backends.Doubtful,
@@ -356,7 +356,7 @@ func TestACancellationThatIsUnderWayIsNone(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		t.Cleanup(server.Close)
 		err := provisioned(t, server.URL).Cancel(t.Context(), backends.Ref{ID: "x"})
-		if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != want {
+		if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != want {
 			t.Errorf("%s is %v, want %s", answer, err, want)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// modelNames are the service's names of models by those in ours.
+// modelNames maps the first word of the gateway's model names to the service's
+// names.
 var modelNames = map[string]string{
 	// videos
 	"hailuo": "Hailuo", "kling": "Kling", "vidu": "Vidu", "gv": "GV", "os": "OS", "hunyuan": "Hunyuan",
@@ -18,7 +19,7 @@ var modelNames = map[string]string{
 	"og": "OG", "gg": "GG", "si": "SI", "qwen": "Qwen",
 }
 
-// The service's spellings of our values.
+// The service's spellings of the gateway's values.
 var (
 	switches   = map[string]string{backends.Enabled: "Enabled", backends.Disabled: "Disabled"}
 	usages     = map[string]string{backends.FirstFrame: "FirstFrame", backends.LastFrame: "LastFrame", backends.Reference: "Reference"}
@@ -26,7 +27,7 @@ var (
 	regions    = map[string]string{"mainland": "Mainland", "oversea": "Oversea"}
 )
 
-// fields are the fields of a job that the service takes.
+// fields are the fields of a job that the service supports.
 var fields = []string{
 	"prompt", "negative_prompt", "enhance_prompt", "scene_type", "input_region", "seed",
 	"first_frame", "last_frame", "reference_images", "reference_videos", "reference_types", "object_ids", "voice_ids",
@@ -85,10 +86,11 @@ type outputConfig struct {
 	OutputFormat     string `json:"OutputFormat,omitempty"`
 }
 
-// temporary results have an address for seven days, by when they are copied.
+// temporary means that the service deletes results after seven days. The
+// gateway copies them before.
 const temporary = "Temporary"
 
-// translate says a job in the words of the service.
+// translate returns the request for a job.
 func (v *VOD) translate(job backends.Job) (submission, error) {
 	name, version, err := v.model(job.Model)
 	if err != nil {
@@ -129,9 +131,9 @@ func (v *VOD) translate(job backends.Job) (submission, error) {
 	return s, nil
 }
 
-// file says an input in the words of the service. Of a video task its usage is
-// always sent: what goes without saying is a first frame there, and a
-// reference here.
+// file returns the service's form of an input. The usage of a video task's
+// input is always sent, because its default is a first frame at the service and
+// a reference at the gateway.
 func file(input backends.Input, kind backends.JobKind) fileInfo {
 	f := fileInfo{
 		Type: "Url", URL: input.URL, Category: categories[input.Category], ReferenceType: input.ReferenceType,
@@ -152,8 +154,8 @@ func file(input backends.Input, kind backends.JobKind) fileInfo {
 	return f
 }
 
-// model returns the service's name and version of a model: what is configured,
-// or what stands in ours as video-{name}-{version}.
+// model returns the service's name and version of a model: the configured ones,
+// or those of video-{name}-{version}.
 func (v *VOD) model(ours string) (name, version string, err error) {
 	if theirs, configured := v.Models[ours]; configured {
 		name, version, _ = strings.Cut(theirs, "/")

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// The words of a TC3 signature.
+// The fixed parts of a TC3 signature.
 const (
 	algorithm   = "TC3-HMAC-SHA256"
 	service     = "vod"
@@ -21,8 +21,8 @@ const (
 	signed      = "content-type;host"
 )
 
-// sign signs a call: TC3-HMAC-SHA256 over its type, host and body, which are the
-// headers that the vendor's own libraries sign.
+// sign signs a call with TC3-HMAC-SHA256 over its content type, host and body.
+// The vendor's own libraries sign the same headers.
 func sign(r *http.Request, body []byte, id string, key settings.Secret, now time.Time) {
 	r.Header.Set("Content-Type", contentType)
 	r.Header.Set("X-Tc-Timestamp", strconv.FormatInt(now.Unix(), 10))

@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// version is the one of the API.
+// version is the version of the API.
 const version = "2018-07-17"
 
-// words are the states of a task, the outer and the inner ones. FINISH is not
-// success: the error code tells that.
+// words maps the status words of the outer and the inner task. FINISH does not
+// mean success: the error code of the inner task shows it.
 var words = backends.Words{
 	"waiting":    backends.Queued,
 	"processing": backends.Running,
@@ -22,16 +22,17 @@ var words = backends.Words{
 	"aborted":    backends.Failed,
 }
 
-// code is what a code of the service means, also one that begins with it and a
-// dot.
+// code is the meaning of a service's error code and of all codes that begin
+// with it and a dot.
 type code struct {
 	reason backends.Reason
 	submit backends.Kind // for a submission
-	ask    backends.Kind // for a poll
+	poll   backends.Kind // for a poll
 }
 
-// codes are the codes of refusals and of failed tasks. VoilationContent is
-// spelt so there. A duplicate says that there is a job with our token.
+// codes maps the codes of refusals and failed tasks. The service spells
+// VoilationContent this way. A duplicate means that there is a job with the
+// same token.
 var codes = map[string]code{
 	"RequestLimitExceeded":              {backends.UpstreamBusy, backends.Busy, backends.Busy},
 	"LimitExceeded":                     {backends.UpstreamBusy, backends.Busy, backends.Busy},
@@ -51,8 +52,9 @@ var codes = map[string]code{
 	"InternalError":                     {backends.UpstreamError, backends.Doubtful, backends.Busy},
 }
 
-// meaning returns what a code means: the longest beginning that has a row.
-func meaning(text string) code {
+// findCode returns the meaning of the longest prefix of an error code that has
+// a row.
+func findCode(text string) code {
 	for text != "" {
 		if c, known := codes[text]; known {
 			return c
@@ -62,7 +64,7 @@ func meaning(text string) code {
 	return code{backends.ModelFailed, backends.Doubtful, backends.Busy}
 }
 
-// reply is what the API answers with, whatever was asked.
+// reply is the API's answer to any action.
 type reply struct {
 	Response struct {
 		Error *struct {
@@ -105,30 +107,31 @@ type taskOfList struct {
 	SessionID wire.Text `json:"SessionId"`
 }
 
-// do calls an action at a base address. Errors come with status 200.
-func (v *VOD) do(ctx context.Context, act wire.Act, base, action string, body any) (wire.Answer, reply, error) {
+// do calls an action at a base address. The service reports errors with status
+// 200.
+func (v *VOD) do(ctx context.Context, op wire.Operation, base, action string, body any) (wire.Response, reply, error) {
 	var r reply
 	text, err := wire.Encode(body)
 	if err != nil {
-		return wire.Answer{}, r, backends.Invalid("ext_info", "it cannot be written as JSON")
+		return wire.Response{}, r, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
 	answer, err := v.client.Do(ctx, wire.Call{
-		Act: act, URL: base + "/", Body: text,
+		Operation: op, URL: base + "/", Body: text,
 		Header: http.Header{"X-Tc-Action": {action}, "X-Tc-Version": {version}},
 	})
 	if err != nil {
 		return answer, r, err
 	}
-	if err := v.client.Decode(act, answer, &r); err != nil {
+	if err := v.client.Decode(op, answer, &r); err != nil {
 		return answer, r, err
 	}
 	if e := r.Response.Error; e != nil {
-		means := meaning(string(e.Code))
-		said := wire.Explanation{Code: string(e.Code), Message: string(e.Message), Reason: means.reason, Kind: means.submit}
-		if act != wire.Submitting {
-			said.Kind = means.ask
+		means := findCode(string(e.Code))
+		explanation := wire.Explanation{Code: string(e.Code), Message: string(e.Message), Reason: means.reason, Kind: means.submit}
+		if op != wire.Submitting {
+			explanation.Kind = means.poll
 		}
-		return answer, r, v.client.Judge(act, answer, said)
+		return answer, r, v.client.StatusError(op, answer, explanation)
 	}
 	return answer, r, nil
 }
@@ -150,7 +153,7 @@ func (v *VOD) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	return v.client.Ref(string(job.Kind), r.Response.TaskID)
 }
 
-// Poll implements backends.Backend. The service tells of a task for three days.
+// Poll implements backends.Backend. The service knows a task for three days.
 func (v *VOD) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
 	base, err := v.client.At(ref)
 	if err != nil {
@@ -170,8 +173,8 @@ func (v *VOD) Poll(ctx context.Context, ref backends.Ref) (backends.Status, erro
 	return status, nil
 }
 
-// status reads a task from its outer state and, once that is FINISH, from the
-// inner one.
+// status returns the status of a task from its outer state and, if that is
+// FINISH, from the inner task.
 func (v *VOD) status(word string, inner *task, makes backends.MediaType) backends.Status {
 	state := words.State(word)
 	if inner == nil {
@@ -182,20 +185,20 @@ func (v *VOD) status(word string, inner *task, makes backends.MediaType) backend
 		return v.failed(word, inner)
 	case backends.Succeeded:
 		if words.State(inner.Status) != backends.Succeeded {
-			return v.client.Going(backends.Unknown, word+" "+inner.Status, inner.Progress)
+			return v.client.Unfinished(backends.Unknown, word+" "+inner.Status, inner.Progress)
 		}
 		if inner.ErrCode != 0 || inner.ErrCodeExt != "" {
 			return v.failed(word, inner)
 		}
 		return v.succeeded(word, inner, makes)
 	default:
-		return v.client.Going(state, word, inner.Progress)
+		return v.client.Unfinished(state, word, inner.Progress)
 	}
 }
 
 func (v *VOD) failed(word string, inner *task) backends.Status {
 	text := string(inner.ErrCodeExt)
-	return v.client.Failed(word, v.client.Failure(meaning(text).reason, text, string(inner.Message)))
+	return v.client.Failed(word, v.client.Failure(findCode(text).reason, text, string(inner.Message)))
 }
 
 func (v *VOD) succeeded(word string, inner *task, makes backends.MediaType) backends.Status {
@@ -215,7 +218,7 @@ func (v *VOD) succeeded(word string, inner *task, makes backends.MediaType) back
 	return status
 }
 
-// Check implements backends.Checker: it asks for a list of one task.
+// Check implements backends.Checker: it requests a list of one task.
 func (v *VOD) Check(ctx context.Context) error {
 	_, r, err := v.do(ctx, wire.Checking, v.client.Base, "DescribeTasks", map[string]any{"SubAppId": v.app, "Limit": 1})
 	if err == nil && r.Response.RequestID == "" {
@@ -224,15 +227,15 @@ func (v *VOD) Check(ctx context.Context) error {
 	return err
 }
 
-// Pages of a list of tasks that are looked through for one, the newest first.
+// The pages of the task list that are searched, newest first.
 const (
 	pages    = 10
 	pageSize = 100
 )
 
-// Reconcile implements backends.Reconciler: the job is looked for by its session
-// id among the newest tasks. One that is not there is sent again: the service
-// takes a session id once in three days, so that there is one job either way.
+// Reconcile implements backends.Reconciler. It searches the newest tasks for
+// the job's session id. If it finds none, it sends the job again: the service
+// accepts a session id once in three days, so there is one job in either case.
 func (v *VOD) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	asked := map[string]any{"SubAppId": v.app, "Limit": pageSize}
 	for range pages {

@@ -27,16 +27,17 @@ func init() {
 	caddy.RegisterModule(new(VOD))
 }
 
-// VOD runs tasks at Tencent VOD (CreateAigcVideoTask, CreateAigcImageTask).
-// Every field of the platform has its twin there. A task's token goes along as
-// SessionId, so that a submission that broke off is found again instead of done
-// twice.
+// VOD runs tasks at Tencent VOD (CreateAigcVideoTask, CreateAigcImageTask). The
+// service has every field of the platform. The token of the task is sent as
+// SessionId, so that a submission whose outcome is unknown can be found again
+// and is not repeated.
 //
-// A model is asked for by the name and version in ours: `video-kling-2.1` is
-// `Kling` `2.1` there. The service runs one task at a time unless the account
-// has more: set the backend's max_running to what it has.
+// The service's model follows from the name and version in the gateway's:
+// `video-kling-2.1` is `Kling` `2.1`. The service runs one task at a time
+// unless the account allows more. Set the backend's max_running to that number.
 type VOD struct {
-	// URL is where the API is. Default: `https://vod.tencentcloudapi.com`.
+	// URL is the address of the API. Default:
+	// `https://vod.tencentcloudapi.com`.
 	URL string `json:"url,omitempty"`
 
 	// SecretID and SecretKey are the API key. Placeholders are resolved.
@@ -48,8 +49,8 @@ type VOD struct {
 	// resolved. Required.
 	SubAppID string `json:"sub_app_id,omitempty"`
 
-	// Models are the service's models by ours, each `ModelName/ModelVersion`,
-	// where they are not as above.
+	// Models maps the gateway's models to the service's, each
+	// `ModelName/ModelVersion`, where the rule above does not apply.
 	Models map[string]string `json:"models,omitempty"`
 
 	client *wire.Client
@@ -67,7 +68,7 @@ func (*VOD) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves the key, and refuses a configuration without one.
+// Provision resolves the key. It returns an error if the key is missing.
 func (v *VOD) Provision(caddy.Context) error {
 	if v.URL == "" {
 		v.URL = defaultURL
@@ -104,7 +105,7 @@ func (v *VOD) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept.
+// Cleanup closes idle connections.
 func (v *VOD) Cleanup() error {
 	v.client.Close()
 	return nil

@@ -22,8 +22,8 @@ const (
 	key = "hushhushhushhush"
 )
 
-// double is the service.
-type double struct {
+// mockService is the service.
+type mockService struct {
 	backendstest.Jobs
 	blind bool // its list of tasks is empty
 
@@ -32,8 +32,8 @@ type double struct {
 	body   string
 }
 
-// Op implements backendstest.Double.
-func (*double) Op(r *http.Request) backendstest.Op {
+// Op implements backendstest.Mock.
+func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch r.Header.Get("X-TC-Action") {
 	case "CreateAigcVideoTask", "CreateAigcImageTask":
 		return backendstest.Submit
@@ -43,8 +43,8 @@ func (*double) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// Link implements backendstest.Linker.
-func (d *double) Link(address string) { d.SetLink(address) }
+// SetResultURL implements backendstest.ResultURLSetter.
+func (d *mockService) SetResultURL(address string) { d.SetURL(address) }
 
 var vendor = map[backends.State]string{
 	backends.Queued: "WAITING", backends.Running: "PROCESSING", backends.Succeeded: "FINISH", backends.Failed: "FINISH",
@@ -55,7 +55,7 @@ func refuse(w http.ResponseWriter, code, message string) {
 	backendstest.JSON(w, 200, `{"Response":{"Error":{"Code":%q,"Message":%q},"RequestId":"r"}}`, code, message)
 }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var seconds int64
 	_, _ = fmt.Sscan(r.Header.Get("X-TC-Timestamp"), &seconds)
@@ -88,7 +88,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			d.mu.Lock()
 			d.action, d.body = action, string(raw)
 			d.mu.Unlock()
-			backendstest.JSON(w, 200, `{"Response":{"TaskId":%q,"RequestId":"r"}}`, d.Take(body.SessionID))
+			backendstest.JSON(w, 200, `{"Response":{"TaskId":%q,"RequestId":"r"}}`, d.Accept(body.SessionID))
 		}
 	case "DescribeTasks":
 		set := ""
@@ -97,20 +97,20 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		backendstest.JSON(w, 200, `{"Response":{"TaskSet":[%s],"ScrollToken":"","RequestId":"r"}}`, set)
 	case "DescribeTaskDetail":
-		d.tell(w, body.TaskID)
+		d.writeJob(w, body.TaskID)
 	default:
 		refuse(w, "InvalidAction", "no such action")
 	}
 }
 
-func (d *double) tell(w http.ResponseWriter, task string) {
-	if !d.Known(task) {
+func (d *mockService) writeJob(w http.ResponseWriter, task string) {
+	if !d.Exists(task) {
 		refuse(w, "InvalidParameterValue.TaskId", "task not found")
 		return
 	}
 	state, word := d.State(vendor)
 	spelt, _ := json.Marshal(word)
-	link, _ := json.Marshal(d.Address())
+	link, _ := json.Marshal(d.URL())
 	inner, rest := "PROCESSING", `"ErrCode":0,"ErrCodeExt":"","Message":"","Progress":0,"Output":null`
 	switch state {
 	case backends.Running:
@@ -138,24 +138,24 @@ func job() backends.Job {
 	return backends.Job{Token: backends.Token("task_1"), Kind: backends.Video, Model: "video-kling-2.1", Prompt: "a fox", Output: backends.Output{Duration: 5}}
 }
 
-func newDouble() *double {
-	d := new(double)
-	d.SetLink(backendstest.DefaultLink)
+func newMockService() *mockService {
+	d := new(mockService)
+	d.SetURL(backendstest.DefaultURL)
 	return d
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	backendstest.Run(t, backendstest.Service{
-		Double:  func() backendstest.Double { return newDouble() },
+		Mock:    func() backendstest.MockService { return newMockService() },
 		Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
 		Job:     job(), Secret: key,
 	})
 }
 
-// TestTheSignatureIsTencents holds the signature against the one that Tencent's
-// documentation of it computes, for a call of another service.
-func TestTheSignatureIsTencents(t *testing.T) {
+// TestTheSignatureMatchesTencentsExample compares the signature with the example of
+// Tencent's documentation, which is a call of another service.
+func TestTheSignatureMatchesTencentsExample(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"Limit": 1, "Filters": [{"Values": ["\u672a\u547d\u540d"], "Name": "instance-name"}]}`)
 	got := authorization("cvm", "cvm.tencentcloudapi.com", body,
@@ -167,7 +167,7 @@ func TestTheSignatureIsTencents(t *testing.T) {
 	}
 }
 
-func TestEveryFieldHasItsTwin(t *testing.T) {
+func TestEveryFieldIsTranslated(t *testing.T) {
 	t.Parallel()
 	seed := int64(-7)
 	full := backends.Job{
@@ -232,14 +232,14 @@ func TestEveryFieldHasItsTwin(t *testing.T) {
 		"no version":     {func(j *backends.Job) { j.Model = "video-kling" }, "", "model"},
 		"an empty model": {func(j *backends.Job) { j.Model = "" }, "", "model"},
 	} {
-		d := newDouble()
+		d := newMockService()
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
 		j := full
 		row.change(&j)
 		_, err := provisioned(t, server.URL).Submit(t.Context(), j)
 		if err != nil {
-			if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
+			if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
 				t.Errorf("%s: %v, want %s", name, err, row.want)
 			}
 			continue
@@ -262,7 +262,7 @@ func TestEveryModelNameIsKnown(t *testing.T) {
 	}
 }
 
-func TestCodesMeanWhatTheirBeginningMeans(t *testing.T) {
+func TestErrorCodesAreFoundByPrefix(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {
 		submit, poll backends.Kind
@@ -294,7 +294,7 @@ func TestCodesMeanWhatTheirBeginningMeans(t *testing.T) {
 		t.Cleanup(server.Close)
 		v := provisioned(t, server.URL)
 		_, err := v.Submit(t.Context(), job())
-		if e := backendstest.SoundError(t, err, key); e == nil || e.Kind != want.submit || e.Reason != want.reason {
+		if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != want.submit || e.Reason != want.reason {
 			t.Errorf("submit: %q is %v, want %v", text, err, want)
 		}
 		if _, err := v.Poll(t.Context(), backends.Ref{ID: "x"}); backends.KindOf(err) != want.poll {
@@ -333,7 +333,7 @@ func TestFinishIsNotSuccess(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := v.status(row[0], inner, backends.VideoFile)
-		backendstest.Sound(t, got, key)
+		backendstest.CheckStatus(t, got, key)
 		if got.State != want.state || got.Failure != nil && got.Failure.Reason != want.reason {
 			t.Errorf("%v is %+v %+v", row, got, got.Failure)
 		}
@@ -347,9 +347,9 @@ func TestFinishIsNotSuccess(t *testing.T) {
 	}
 }
 
-func TestADuplicateThatIsNotListedStaysInDoubt(t *testing.T) {
+func TestADuplicateThatIsNotListedIsDoubtful(t *testing.T) {
 	t.Parallel()
-	d := newDouble()
+	d := newMockService()
 	d.blind = true
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)

@@ -1,6 +1,6 @@
 // Package wire sends the HTTP requests of adapters to generation services. A
-// [Client] sends each [Call] once and limits its [Answer], which is untrusted
-// input. One table in outcome.go maps how a call ended to what that means for
+// [Client] sends each [Call] once and limits its [Response], which is untrusted
+// input. One table in outcome.go maps the result of a call to what it means for
 // the job. client.go sends, outcome.go classifies, read.go decodes and input.go
 // maps fields of a job. The package imports backends and settings.
 package wire
@@ -25,22 +25,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// MaxAnswer is the greatest answer that is read, in bytes, but for long strings,
-// which are cut, and for what a submission may repeat. Answers are some KiB
-// long; they name files and do not hold them.
-const MaxAnswer = 4 << 20
+// MaxResponse is the greatest answer that is read, in bytes. Long strings are
+// cut before they count. The answer to a submission may be longer by what it
+// repeats of the request. Answers usually have some KiB, because they contain
+// URLs instead of files.
+const MaxResponse = 4 << 20
 
-// An answer may repeat what was sent, which is 16 MiB at most, with each byte
-// written as six: \u003c.
+// An answer may repeat the request, which has at most 16 MiB, with each byte
+// written as six, such as \u003c.
 const (
 	repeated = 6
-	mostRead = MaxAnswer + repeated*(16<<20)
+	maxRead  = MaxResponse + repeated*(16<<20)
 )
 
-// Bounds of a call. A submission that has not been answered by then is in doubt.
+// Time limits of a call. A submission without an answer by then is Doubtful.
 const (
 	submitTimeout = 30 * time.Second
-	askTimeout    = 20 * time.Second
+	pollTimeout   = 20 * time.Second
 	dialTimeout   = 10 * time.Second
 )
 
@@ -49,7 +50,7 @@ type Client struct {
 	// Service is the name of the service in logs.
 	Service string
 
-	// Base is the base URL, without a slash at its end.
+	// Base is the base URL, without a trailing slash.
 	Base string
 
 	// Secret is the credential. It is removed from every text of the service.
@@ -66,17 +67,17 @@ type Client struct {
 	// fields.
 	Params map[string]string
 
-	submit, ask *http.Client
+	submitClient, client *http.Client
 }
 
-// Connect returns c with connections of its own, which Close closes. It uses no
-// proxy of the environment and follows no redirect, so the credential goes to
-// Base alone. Each submission has a new connection, because Go repeats requests
-// that fail on a kept one.
+// Connect returns c with its own connections, which Close closes. It uses no
+// proxy of the environment and follows no redirect, so the credential is sent
+// to Base only. Each submission opens a new connection, because Go repeats
+// requests that fail on a reused one.
 func Connect(c Client) *Client {
 	c.Base = strings.TrimRight(c.Base, "/")
-	c.submit = &http.Client{Transport: transport(true), CheckRedirect: stay}
-	c.ask = &http.Client{Transport: transport(false), CheckRedirect: stay}
+	c.submitClient = &http.Client{Transport: transport(true), CheckRedirect: noRedirect}
+	c.client = &http.Client{Transport: transport(false), CheckRedirect: noRedirect}
 	return &c
 }
 
@@ -90,13 +91,13 @@ func transport(once bool) *http.Transport {
 	return t
 }
 
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes idle connections. c may be nil.
 func (c *Client) Close() {
 	if c != nil {
-		c.submit.CloseIdleConnections()
-		c.ask.CloseIdleConnections()
+		c.submitClient.CloseIdleConnections()
+		c.client.CloseIdleConnections()
 	}
 }
 
@@ -107,15 +108,15 @@ func Bearer(secret settings.Secret) func(*http.Request, []byte) {
 
 // Call is one request.
 type Call struct {
-	Act    Act
-	Method string // if empty: GET without a body, POST with one
-	URL    string // absolute
-	Header http.Header
-	Body   []byte // JSON, unless the header says otherwise
+	Operation Operation
+	Method    string // if empty: GET without a body, POST with one
+	URL       string // absolute
+	Header    http.Header
+	Body      []byte // JSON, unless the header says otherwise
 }
 
-// Answer is a whole answer.
-type Answer struct {
+// Response is a complete answer.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
@@ -123,50 +124,50 @@ type Answer struct {
 
 // Do sends a call and reads its answer. If the status is not 2xx, it returns
 // the answer with a [backends.Error].
-func (c *Client) Do(ctx context.Context, call Call) (Answer, error) {
-	within := askTimeout
-	if call.Act == Submitting {
-		within = submitTimeout
+func (c *Client) Do(ctx context.Context, call Call) (Response, error) {
+	timeout := pollTimeout
+	if call.Operation == Submitting {
+		timeout = submitTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	response, err := c.send(ctx, call)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	defer response.Body.Close()
-	answer := Answer{Status: response.StatusCode, Header: response.Header}
-	most := MaxAnswer
-	if call.Act == Submitting {
-		most += repeated * len(call.Body)
+	answer := Response{Status: response.StatusCode, Header: response.Header}
+	limit := MaxResponse
+	if call.Operation == Submitting {
+		limit += repeated * len(call.Body)
 	}
-	answer.Body, err = readAnswer(response.Body, most)
+	answer.Body, err = readResponse(response.Body, limit)
 	switch {
 	case answer.Status/100 != 2:
-		// The status is the answer; what is missing of the body explains less.
-		return answer, c.judge(call.Act, answer)
+		// The status decides; an incomplete body only explains less.
+		return answer, c.statusError(call.Operation, answer)
 	case err != nil:
-		return answer, c.broken(call.Act, fmt.Sprintf("the answer broke off: %v", err))
-	case len(answer.Body) > most:
-		return answer, c.broken(call.Act, fmt.Sprintf("the answer is longer than %d bytes", most))
+		return answer, c.incomplete(call.Operation, fmt.Sprintf("the answer broke off: %v", err))
+	case len(answer.Body) > limit:
+		return answer, c.incomplete(call.Operation, fmt.Sprintf("the answer is longer than %d bytes", limit))
 	}
 	return answer, nil
 }
 
-// readAnswer reads an answer with its long strings cut, and one byte more than
-// most of one that is too long. One of which too much would have to be left out
-// breaks off.
-func readAnswer(body io.Reader, most int) ([]byte, error) {
-	whole := &io.LimitedReader{R: body, N: mostRead + 1}
-	answer, err := io.ReadAll(io.LimitReader(&brief{from: whole}, int64(most)+1))
-	if err == nil && whole.N == 0 {
-		err = fmt.Errorf("it is longer than %d bytes", mostRead)
+// readResponse reads an answer with its long strings cut. It reads at most
+// limit+1 bytes, so that the caller can detect a longer answer. It returns an
+// error if the answer is longer than maxRead even before strings are cut.
+func readResponse(body io.Reader, limit int) ([]byte, error) {
+	limited := &io.LimitedReader{R: body, N: maxRead + 1}
+	answer, err := io.ReadAll(io.LimitReader(&truncatingReader{from: limited}, int64(limit)+1))
+	if err == nil && limited.N == 0 {
+		err = fmt.Errorf("it is longer than %d bytes", maxRead)
 	}
 	return answer, err
 }
 
-// Open sends a call whose answer is a file, which the caller closes. A status
-// other than 2xx is an error, as in Do.
+// Open sends a call whose answer is a file. The caller closes it. A status
+// other than 200 is an error.
 func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, backends.Content, error) {
 	response, err := c.send(ctx, call)
 	if err != nil {
@@ -174,12 +175,12 @@ func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, backends.C
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		body, _ := io.ReadAll(io.LimitReader(response.Body, MaxAnswer))
-		answer := Answer{Status: response.StatusCode, Header: response.Header, Body: body}
+		body, _ := io.ReadAll(io.LimitReader(response.Body, MaxResponse))
+		answer := Response{Status: response.StatusCode, Header: response.Header, Body: body}
 		if answer.Status/100 == 2 {
-			return nil, backends.Content{}, c.broken(call.Act, fmt.Sprintf("status %d has no file", answer.Status))
+			return nil, backends.Content{}, c.incomplete(call.Operation, fmt.Sprintf("status %d has no file", answer.Status))
 		}
-		return nil, backends.Content{}, c.judge(call.Act, answer)
+		return nil, backends.Content{}, c.statusError(call.Operation, answer)
 	}
 	return response.Body, backends.Content{
 		Type: backends.Text(response.Header.Get("Content-Type")),
@@ -187,7 +188,7 @@ func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, backends.C
 	}, nil
 }
 
-// send sends a call once. Its error is judged.
+// send sends a call once. Its error is a [backends.Error].
 func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	method := cmp.Or(call.Method, http.MethodGet)
 	if call.Method == "" && call.Body != nil {
@@ -214,22 +215,22 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	if c.Authorize != nil {
 		c.Authorize(r, call.Body)
 	}
-	client := c.ask
-	if call.Act == Submitting {
-		client = c.submit
+	client := c.client
+	if call.Operation == Submitting {
+		client = c.submitClient
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return nil, c.unanswered(call.Act, connected.Load(), err)
+		return nil, c.transportError(call.Operation, connected.Load(), err)
 	}
 	return response, nil
 }
 
-// accountBytes is how much of the fingerprint of a credential is stored, enough
-// to tell two apart.
+// accountBytes is the length of a stored credential fingerprint, which only has
+// to differ between the operator's accounts.
 const accountBytes = 8
 
-// account is the fingerprint of the credential.
+// account returns the fingerprint of the credential.
 func (c *Client) account() string {
 	mac := hmac.New(sha256.New, []byte("modelgate backend account"))
 	mac.Write([]byte(c.Secret))
@@ -237,17 +238,18 @@ func (c *Client) account() string {
 }
 
 // Ref returns the reference of a job that was just accepted. If the id is
-// invalid, it returns a Doubtful error: there is a job, and it cannot be
+// invalid, it returns a Doubtful error, because the job exists and cannot be
 // polled.
 func (c *Client) Ref(kind, id string) (backends.Ref, error) {
 	if !backends.IsID(id) {
-		return backends.Ref{}, c.broken(Submitting, "the answer names no job")
+		return backends.Ref{}, c.incomplete(Submitting, "the answer names no job")
 	}
 	return backends.Ref{ID: id, Kind: kind, Base: c.Base, Account: c.account()}, nil
 }
 
-// At returns the base URL at which a job is polled: that of its submission. If
-// it differs from the configured one, the credential must be unchanged.
+// At returns the base URL at which a job is polled, which is that of its
+// submission. If it differs from the configured one, the credential must be
+// unchanged.
 func (c *Client) At(ref backends.Ref) (string, error) {
 	if ref.Base == c.Base || ref.Base == "" {
 		return c.Base, nil

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// TestAClosedClientEndsWhatItHasBegunAndAnswersOn holds what adapters promise: a
-// configuration that is replaced cleans them up while calls are under way.
-func TestAClosedClientEndsWhatItHasBegunAndAnswersOn(t *testing.T) {
+// TestAClosedClientFinishesCallsAndAcceptsNewOnes: Caddy cleans up the adapters
+// of a replaced configuration while calls are running.
+func TestAClosedClientFinishesCallsAndAcceptsNewOnes(t *testing.T) {
 	t.Parallel()
 	arrived, answer := make(chan struct{}, 2), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -22,9 +22,9 @@ func TestAClosedClientEndsWhatItHasBegunAndAnswersOn(t *testing.T) {
 	defer server.Close()
 	client := wire.Connect(wire.Client{Service: "the test", Base: server.URL, Authorize: func(*http.Request, []byte) {}})
 	ended := make(chan error, 2)
-	for _, act := range []wire.Act{wire.Submitting, wire.Polling} {
+	for _, op := range []wire.Operation{wire.Submitting, wire.Polling} {
 		go func() {
-			_, err := client.Do(t.Context(), wire.Call{Act: act, URL: server.URL + "/x"})
+			_, err := client.Do(t.Context(), wire.Call{Operation: op, URL: server.URL + "/x"})
 			ended <- err
 		}()
 		<-arrived
@@ -36,8 +36,8 @@ func TestAClosedClientEndsWhatItHasBegunAndAnswersOn(t *testing.T) {
 			t.Errorf("a call under way: %v", err)
 		}
 	}
-	for _, act := range []wire.Act{wire.Submitting, wire.Polling} {
-		if _, err := client.Do(t.Context(), wire.Call{Act: act, URL: server.URL + "/x"}); err != nil {
+	for _, op := range []wire.Operation{wire.Submitting, wire.Polling} {
+		if _, err := client.Do(t.Context(), wire.Call{Operation: op, URL: server.URL + "/x"}); err != nil {
 			t.Errorf("a call after it: %v", err)
 		}
 		<-arrived

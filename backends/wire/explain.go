@@ -9,19 +9,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Codes are a service's codes for errors and failures, in lower case, with the
-// reason each means.
+// Codes maps a service's codes of errors and failures, in lower case, to
+// reasons.
 type Codes map[string]backends.Reason
 
-// Reason returns what a code means, in whatever case it is written, or
-// otherwise if it is none of these.
+// Reason returns the reason of a code, in any case, or otherwise if the code is
+// unknown.
 func (c Codes) Reason(code string, otherwise backends.Reason) backends.Reason {
 	return cmp.Or(c[strings.ToLower(strings.TrimSpace(code))], otherwise)
 }
 
-// Complaint is an error as most services write it: an object with some of
-// these members, or its message alone.
-type Complaint struct {
+// ErrorBody is an error as most services write it: an object with some of these
+// members, or only a message.
+type ErrorBody struct {
 	Code    Text `json:"code"`
 	Type    Text `json:"type"`
 	Reason  Text `json:"reason"`
@@ -29,37 +29,36 @@ type Complaint struct {
 	Param   Text `json:"param"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. What is of another form says
-// nothing.
-func (c *Complaint) UnmarshalJSON(raw []byte) error {
-	type bare Complaint
-	*c = Complaint{}
+// UnmarshalJSON implements json.Unmarshaler. It accepts an object or a string.
+func (c *ErrorBody) UnmarshalJSON(raw []byte) error {
+	type bare ErrorBody
+	*c = ErrorBody{}
 	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '{' {
 		return json.Unmarshal(raw, (*bare)(c))
 	}
 	return json.Unmarshal(raw, &c.Message)
 }
 
-// Explain returns how errors are read that lie in a member "error", flat in the
-// body, or both.
+// Explain returns a [Client.Explain] for bodies with an [ErrorBody] in the
+// member "error", at the top level, or both.
 func (codes Codes) Explain() func(int, []byte) Explanation {
 	return func(_ int, body []byte) Explanation {
-		var flat Complaint
+		var flat ErrorBody
 		var nested struct {
-			Error Complaint `json:"error"`
+			Error ErrorBody `json:"error"`
 		}
 		if json.Unmarshal(body, &nested) != nil || json.Unmarshal(body, &flat) != nil {
 			return Explanation{}
 		}
 		e := nested.Error
-		said := Explanation{
+		explanation := Explanation{
 			Code:    string(cmp.Or(e.Code, flat.Code, e.Type, flat.Type)),
 			Message: string(cmp.Or(e.Message, flat.Message)),
 			Param:   string(cmp.Or(e.Param, flat.Param)),
 		}
 		for _, code := range []Text{e.Reason, e.Code, flat.Code, e.Type, flat.Type} {
-			said.Reason = cmp.Or(said.Reason, codes.Reason(string(code), ""))
+			explanation.Reason = cmp.Or(explanation.Reason, codes.Reason(string(code), ""))
 		}
-		return said
+		return explanation
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Generation is the body of POST /v1/video/generations for a job of that kind:
-// the fields as the caller wrote them, and what the job knows better, which are
-// the model and the defaults that were filled in.
-func Generation(job backends.Job, model string) ([]byte, error) {
+// GenerationBody returns the body of POST /v1/video/generations for a job of
+// that kind: the caller's fields with the service's model name and the defaults
+// that the gateway has set.
+func GenerationBody(job backends.Job, model string) ([]byte, error) {
 	fields := maps.Clone(job.Fields)
 	if fields == nil {
 		fields = make(map[string]json.RawMessage)
@@ -23,22 +23,22 @@ func Generation(job backends.Job, model string) ([]byte, error) {
 	fields["model"] = name
 	for name, text := range map[string]string{
 		"duration": job.Output.Seconds(),
-		"width":    whole(job.Output.Width),
-		"height":   whole(job.Output.Height),
-		"fps":      whole(job.Output.FPS),
-		"n":        whole(job.Output.Count),
+		"width":    positive(job.Output.Width),
+		"height":   positive(job.Output.Height),
+		"fps":      positive(job.Output.FPS),
+		"n":        positive(job.Output.Count),
 	} {
-		if !given(fields, name) && text != "" {
+		if !isSet(fields, name) && text != "" {
 			fields[name] = json.RawMessage(text)
 		}
 	}
-	if !given(fields, "prompt") && job.Prompt != "" {
+	if !isSet(fields, "prompt") && job.Prompt != "" {
 		if fields["prompt"], err = Encode(job.Prompt); err != nil {
 			return nil, backends.Invalid("prompt", "it cannot be written as JSON")
 		}
 	}
-	// The job has the image as an input, and Fields does not repeat it.
-	if len(job.Inputs) > 0 && !given(fields, "image") {
+	// The image is an input of the job and not in Fields.
+	if len(job.Inputs) > 0 && !isSet(fields, "image") {
 		if fields["image"], err = Encode(job.Inputs[0].URL); err != nil {
 			return nil, backends.Invalid("inputs", "it cannot be written as JSON")
 		}
@@ -50,15 +50,15 @@ func Generation(job backends.Job, model string) ([]byte, error) {
 	return body, nil
 }
 
-// given tells whether a caller gave a field a value. Null is none: what was
-// priced then is the default.
-func given(fields map[string]json.RawMessage, name string) bool {
+// isSet reports whether the caller set a field. A field that is null is not
+// set: the gateway priced its default.
+func isSet(fields map[string]json.RawMessage, name string) bool {
 	value, there := fields[name]
 	return there && string(value) != "null"
 }
 
-// whole is a number as JSON has it, or "" for none.
-func whole(n int) string {
+// positive returns n as JSON, or "" if it is not positive.
+func positive(n int) string {
 	if n <= 0 {
 		return ""
 	}

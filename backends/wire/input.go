@@ -10,24 +10,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Names are the names that a model's input has for what a job says, by our
-// words for it: those of [jobFields], and "ext_info.<member>" and
-// "metadata.<member>" for what callers may hand through. What has no name is
-// not sent, so that a caller cannot change what was priced with a member of their own. A
-// name that ends in ":string" takes a number as a string.
+// Names maps keys of [jobFields], "ext_info.<member>" and "metadata.<member>"
+// to the names of a model's input. A field without a name is not sent, so that
+// callers cannot change what was priced with their own members. A name that
+// ends in ":string" sends a number as a string.
 type Names map[string]string
 
 // jobField is a field of a job. Operators name it by its key in [jobFields].
 type jobField struct {
-	param string
-	owed  bool
-	value func(backends.Job) any // nil if the job does not say it
+	param    string
+	required bool
+	value    func(backends.Job) any // nil if the job does not set it
 }
 
-// jobFields are all fields of a job but the model, by our words. If a job sets a field
-// that is owed and the service has no name for it, the job is refused: the caller would
-// pay for something that is left out. The gateway itself does what the other fields ask
-// for: it names the file, and knows the caller's user.
+// jobFields are all fields of a job except the model, by the key that operators
+// use in the configuration. If a job sets a required field and the model has no
+// name for it, the job is refused, because the caller would pay for something
+// that is not sent. The gateway itself implements the other fields: it names
+// the file and knows the caller's user.
 var jobFields = map[string]jobField{
 	"prompt":          {"prompt", true, text(func(j backends.Job) string { return j.Prompt })},
 	"negative_prompt": {"negative_prompt", true, text(func(j backends.Job) string { return j.NegativePrompt })},
@@ -65,14 +65,14 @@ var jobFields = map[string]jobField{
 	"enhance_switch":    {"output.enhance_switch", true, enabled(func(j backends.Job) string { return j.Output.EnhanceSwitch })},
 	"frame_interpolate": {"output.frame_interpolate", true, enabled(func(j backends.Job) string { return j.Output.FrameInterpolate })},
 	"media_name":        {"output.media_name", false, text(func(j backends.Job) string { return j.Output.MediaName })},
-	"class_id":          {"output.class_id", true, more(func(j backends.Job) int { return int(j.Output.ClassID) }, 0)},
-	"count":             {"output.count", true, more(func(j backends.Job) int { return j.Output.Count }, 1)},
+	"class_id":          {"output.class_id", true, above(func(j backends.Job) int { return int(j.Output.ClassID) }, 0)},
+	"count":             {"output.count", true, above(func(j backends.Job) int { return j.Output.Count }, 1)},
 	"format":            {"output.format", true, text(func(j backends.Job) string { return j.Output.Format })},
-	"width":             {"output.width", true, more(func(j backends.Job) int { return j.Output.Width }, 0)},
-	"height":            {"output.height", true, more(func(j backends.Job) int { return j.Output.Height }, 0)},
-	"fps":               {"output.fps", true, more(func(j backends.Job) int { return j.Output.FPS }, 0)},
+	"width":             {"output.width", true, above(func(j backends.Job) int { return j.Output.Width }, 0)},
+	"height":            {"output.height", true, above(func(j backends.Job) int { return j.Output.Height }, 0)},
+	"fps":               {"output.fps", true, above(func(j backends.Job) int { return j.Output.FPS }, 0)},
 	"response_format": {"response_format", true, func(j backends.Job) any {
-		if format := member(j, "response_format"); format != "" && format != "url" { // links are what is answered
+		if format := member(j, "response_format"); format != "" && format != "url" { // the results are URLs
 			return format
 		}
 		return nil
@@ -80,24 +80,24 @@ var jobFields = map[string]jobField{
 	"user": {"user", false, text(func(j backends.Job) string { return member(j, "user") })},
 }
 
-// member returns a field of /v1/video/generations that is a text; empty if it is not set.
+// member returns a field of /v1/video/generations that is a string, or "".
 func member(j backends.Job, name string) string {
 	var value Text
-	_ = json.Unmarshal(j.Fields[name], &value) // a Text takes anything
+	_ = json.Unmarshal(j.Fields[name], &value) // a Text accepts any value
 	return string(value)
 }
 
-// known are the fields of /v1/video/generations that [jobFields] read.
+// known are the fields of /v1/video/generations that [jobFields] contain.
 var known = map[string]bool{
 	"model": true, "prompt": true, "image": true, "duration": true, "width": true, "height": true, "fps": true, "seed": true, "n": true,
 	"response_format": true, "user": true,
 }
 
-// CheckFields returns an error if a job sets a field that its service does not take. The
-// service takes the fields in takes and, if extended is set, the members of ext_info.
-func CheckFields(job backends.Job, takes []string, extended bool) error {
+// CheckFields returns an error if a job sets a required field that is not in
+// supported. If extended is set, the members of ext_info are supported too.
+func CheckFields(job backends.Job, keep []string, extended bool) error {
 	for _, word := range slices.Sorted(maps.Keys(jobFields)) {
-		if field := jobFields[word]; field.owed && !slices.Contains(takes, word) {
+		if field := jobFields[word]; field.required && !slices.Contains(keep, word) {
 			if value := field.value(job); value != nil && value != false {
 				return field.refusal(job, "this service has no field for it")
 			}
@@ -111,12 +111,13 @@ func CheckFields(job backends.Job, takes []string, extended bool) error {
 	return nil
 }
 
-// extras returns the members that a job passes on beside its [jobFields], by their paths.
+// extras returns the members of ext_info and metadata that are not [jobFields],
+// by their paths.
 func extras(job backends.Job) map[string]any {
 	all := make(map[string]any)
 	within := func(path string, raw json.RawMessage) {
 		var members Object
-		_ = json.Unmarshal(raw, &members) // an Object takes anything
+		_ = json.Unmarshal(raw, &members) // an Object accepts any value
 		for name, value := range members {
 			all[path+name] = value
 		}
@@ -136,8 +137,8 @@ func extras(job backends.Job) map[string]any {
 	return all
 }
 
-// refusal returns the error for the field. In a list it names the first element that
-// sets it.
+// refusal returns the error for this field. If the field is a list, the error
+// names the first element that sets it.
 func (f jobField) refusal(job backends.Job, why string) *backends.Error {
 	param := f.param
 	if strings.Contains(param, "%d") {
@@ -147,35 +148,35 @@ func (f jobField) refusal(job backends.Job, why string) *backends.Error {
 	return backends.Invalid(param, why)
 }
 
-func text(of func(backends.Job) string) func(backends.Job) any {
+func text(get func(backends.Job) string) func(backends.Job) any {
 	return func(j backends.Job) any {
-		if value := of(j); value != "" {
+		if value := get(j); value != "" {
 			return value
 		}
 		return nil
 	}
 }
 
-func enabled(of func(backends.Job) string) func(backends.Job) any {
+func enabled(get func(backends.Job) string) func(backends.Job) any {
 	return func(j backends.Job) any {
-		if value := of(j); value != "" {
+		if value := get(j); value != "" {
 			return value == backends.Enabled
 		}
 		return nil
 	}
 }
 
-// more is a number that is said when it is above what goes without saying.
-func more(of func(backends.Job) int, least int) func(backends.Job) any {
+// above returns the value of a number that is greater than least, its default.
+func above(get func(backends.Job) int, least int) func(backends.Job) any {
 	return func(j backends.Job) any {
-		if value := of(j); value > least {
+		if value := get(j); value > least {
 			return value
 		}
 		return nil
 	}
 }
 
-// references are the addresses of the inputs of a category that are no frames.
+// references returns the URLs of the inputs of a category that are not frames.
 func references(category string) func(backends.Job) any {
 	return func(j backends.Job) any {
 		var list []string
@@ -192,31 +193,32 @@ func references(category string) func(backends.Job) any {
 	}
 }
 
-// ofInputs returns one value of each input, in their order; nil if no input sets it.
-func ofInputs(of func(backends.Input) string) func(backends.Job) any {
-	return func(j backends.Job) any { return each(j.Inputs, of) }
-}
-
-// ofSubjects returns one value of each subject, in their order; nil if no subject sets
+// ofInputs returns one value for each input, in order, or nil if no input sets
 // it.
-func ofSubjects(of func(backends.SubjectInput) string) func(backends.Job) any {
-	return func(j backends.Job) any { return each(j.SubjectInputs, of) }
+func ofInputs(get func(backends.Input) string) func(backends.Job) any {
+	return func(j backends.Job) any { return each(j.Inputs, get) }
 }
 
-func each[E any](elements []E, of func(E) string) any {
+// ofSubjects returns one value for each subject, in order, or nil if no subject
+// sets it.
+func ofSubjects(get func(backends.SubjectInput) string) func(backends.Job) any {
+	return func(j backends.Job) any { return each(j.SubjectInputs, get) }
+}
+
+func each[E any](elements []E, get func(E) string) any {
 	list := make([]string, len(elements))
-	said := false
+	found := false
 	for i, element := range elements {
-		list[i] = of(element)
-		said = said || list[i] != ""
+		list[i] = get(element)
+		found = found || list[i] != ""
 	}
-	if !said {
+	if !found {
 		return nil
 	}
 	return list
 }
 
-// CheckNames refuses names for what is none of our words.
+// CheckNames returns an error if a key is not one that [Names] allows.
 func CheckNames(names Names) error {
 	for word := range names {
 		if _, known := jobFields[word]; !known && !strings.HasPrefix(word, "ext_info.") && !strings.HasPrefix(word, "metadata.") {
@@ -227,13 +229,13 @@ func CheckNames(names Names) error {
 	return nil
 }
 
-// dropped as a name leaves a thing out where a service has a name by default.
-const dropped = "-"
+// omitted is a name that removes a default name: the field is not sent.
+const omitted = "-"
 
-// Input says a job in the words of a model: usual names, and those that were
-// configured instead.
-func Input(job backends.Job, usual, configured Names) (map[string]any, error) {
-	names := maps.Clone(usual)
+// Input returns the input of a model for a job. The names in configured replace
+// those in defaults.
+func Input(job backends.Job, defaults, configured Names) (map[string]any, error) {
+	names := maps.Clone(defaults)
 	maps.Copy(names, configured)
 	input := make(map[string]any)
 	for _, word := range slices.Sorted(maps.Keys(jobFields)) {
@@ -244,38 +246,36 @@ func Input(job backends.Job, usual, configured Names) (map[string]any, error) {
 		}
 		name, named := names[word]
 		switch {
-		case named && name != dropped:
+		case named && name != omitted:
 			name, asText := strings.CutSuffix(name, ":string")
 			if asText {
 				value = fmt.Sprint(value)
 			}
 			input[name] = value
-		case field.owed && !named && value != false:
+		case field.required && !named && value != false:
 			return nil, field.refusal(job, "this model has no input for it")
 		}
 	}
-	// What callers hand through comes last, and never in the place of a thing
-	// that has been said.
+	// The caller's own members do not replace fields of the job.
 	for path, value := range extras(job) {
 		name, named := names[path]
 		if !named {
 			return nil, backends.Invalid(path, "this model has no input for it")
 		}
-		if _, said := input[name]; !said && name != dropped {
+		if _, found := input[name]; !found && name != omitted {
 			input[name] = value
 		}
 	}
 	return input, nil
 }
 
-// maxLinks is as many as a job can be asked for results.
+// maxLinks is the greatest number of results that a job can have.
 const maxLinks = 100
 
-// Links returns the addresses in an output whose form is the model's: of a
-// string itself, of a list its elements', of an object its members', in
-// the order of their names. Inner is the name that an object has for the address
-// of a file; empty: any.
-func Links(raw json.RawMessage, inner string) []string {
+// Links returns the URLs in a model's output: the output itself, the elements
+// of a list, and the members of an object in the order of their names. If key
+// is not empty, only members with this name count.
+func Links(raw json.RawMessage, key string) []string {
 	var value any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {
 		return nil
@@ -288,7 +288,7 @@ func Links(raw json.RawMessage, inner string) []string {
 		}
 		switch value := value.(type) {
 		case string:
-			if link := Link(value); link != "" && (inner == "" || name == inner) {
+			if link := Link(value); link != "" && (key == "" || name == key) {
 				list = append(list, link)
 			}
 		case []any:

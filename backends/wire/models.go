@@ -2,14 +2,14 @@ package wire
 
 import "strings"
 
-// prefixes are what names of models begin with here and nowhere else.
+// prefixes begin the gateway's model names. Services do not use them.
 var prefixes = []string{"video-", "image-"}
 
 // Models maps the gateway's model names to the service's.
 type Models map[string]string
 
-// Name returns the service's name for a model: the configured one, or else what
-// follows "video-" or "image-".
+// Name returns the service's name for a model: the configured one, or the model
+// without the prefix "video-" or "image-".
 func (m Models) Name(model string) string {
 	if name, written := m[model]; written {
 		return name

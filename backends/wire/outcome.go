@@ -15,23 +15,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Act is the purpose of a call.
-type Act int
+// Operation is the purpose of a call.
+type Operation int
 
-// The acts.
+// The operations.
 const (
-	Submitting Act = iota
+	Submitting Operation = iota
 	Polling
 	Cancelling
 	Fetching
 	Checking
 )
 
-// acts are what the acts are called, and what an act has come to that was
-// begun and not ended: asking again is never wrong, doing again may be.
-var acts = map[Act]struct {
-	name  string
-	begun backends.Kind
+// operations has the name of each operation, and the kind of error if the
+// operation may have been performed. Reading again is always safe; submitting
+// or cancelling again may not be.
+var operations = map[Operation]struct {
+	name        string
+	interrupted backends.Kind
 }{
 	Submitting: {"submission", backends.Doubtful},
 	Polling:    {"poll", backends.Busy},
@@ -40,16 +41,16 @@ var acts = map[Act]struct {
 	Checking:   {"check", backends.Busy},
 }
 
-// anyOf stands for the statuses of a hundred that have no row of their own.
+// anyOf marks the row for all statuses of a class without a row of their own.
 const anyOf = 0
 
-// outcomes say what a status means, by act. A status without a row is that of
-// its hundred.
+// outcomes maps each operation and HTTP status to the kind of its error. A
+// status without a row has the kind of its class.
 //
-// A redirect that asks for the same request elsewhere (RFC 9110, section 15.4)
-// says that this one was not done; 302 and 303 may follow a request that was.
-// 409 speaks of a job with our token, so that there may be one.
-var outcomes = map[Act]map[int]backends.Kind{
+// 301, 307 and 308 ask for the same request elsewhere, so this one was not
+// performed (RFC 9110, section 15.4). 302 and 303 may follow a request that was
+// performed. 409 reports a job with the same token, so there may be one.
+var outcomes = map[Operation]map[int]backends.Kind{
 	Submitting: {
 		http.StatusMovedPermanently:  backends.Refused,
 		http.StatusTemporaryRedirect: backends.Refused,
@@ -62,13 +63,13 @@ var outcomes = map[Act]map[int]backends.Kind{
 		400 + anyOf:                  backends.Refused,
 		500 + anyOf:                  backends.Doubtful,
 	},
-	Polling:    asking,
-	Fetching:   asking,
-	Cancelling: cancelling,
-	Checking:   checking,
+	Polling:    pollOutcomes,
+	Fetching:   pollOutcomes,
+	Cancelling: cancelOutcomes,
+	Checking:   checkOutcomes,
 }
 
-var asking = map[int]backends.Kind{
+var pollOutcomes = map[int]backends.Kind{
 	300 + anyOf:                backends.Busy,
 	http.StatusNotFound:        backends.Gone,
 	http.StatusGone:            backends.Gone,
@@ -80,15 +81,15 @@ var asking = map[int]backends.Kind{
 	500 + anyOf:                backends.Busy,
 }
 
-// checking is asking where there is no job that could be gone: what is not there
-// is the service.
-var checking = func() map[int]backends.Kind {
-	kinds := maps.Clone(asking)
+// checkOutcomes are pollOutcomes for a request without a job: 404 and 410 mean
+// that the service itself is not there.
+var checkOutcomes = func() map[int]backends.Kind {
+	kinds := maps.Clone(pollOutcomes)
 	kinds[http.StatusNotFound], kinds[http.StatusGone] = backends.Refused, backends.Refused
 	return kinds
 }()
 
-var cancelling = map[int]backends.Kind{
+var cancelOutcomes = map[int]backends.Kind{
 	300 + anyOf:                backends.Refused,
 	http.StatusNotFound:        backends.Gone,
 	http.StatusGone:            backends.Gone,
@@ -99,43 +100,42 @@ var cancelling = map[int]backends.Kind{
 	500 + anyOf:                backends.Doubtful,
 }
 
-// outcome returns what a status means for an act.
-func outcome(act Act, status int) backends.Kind {
-	if kind, ok := outcomes[act][status]; ok {
+// outcome returns the kind of error for a status.
+func outcome(op Operation, status int) backends.Kind {
+	if kind, ok := outcomes[op][status]; ok {
 		return kind
 	}
-	if kind, ok := outcomes[act][status/100*100+anyOf]; ok {
+	if kind, ok := outcomes[op][status/100*100+anyOf]; ok {
 		return kind
 	}
-	return acts[act].begun
+	return operations[op].interrupted
 }
 
 // Explanation is what a service says about one of its errors.
 type Explanation struct {
 	Code    string
 	Message string
-	Param   string // the service's name of the field at fault
+	Param   string // the service's name of the invalid field
 
-	// Reason is the meaning of the code; if it is empty, the status decides.
+	// Reason is the reason of the code. If it is empty, the status decides.
 	Reason backends.Reason
 
-	// Kind is what the code means for the job, if it says more than the status
-	// does.
+	// Kind replaces the kind of the status if it is not empty.
 	Kind backends.Kind
 }
 
-// What callers are told of errors that are the operator's, the service's or the
-// network's.
+// Messages for the caller about errors of the operator, the service or the
+// network.
 const (
-	messageFailed  = "the generation service failed"
-	messageAccount = "the generation service does not accept the gateway's account"
-	messageBusy    = "the generation service is busy; try again later"
-	messageDoubt   = "the generation service did not say whether it has taken the job"
-	messageGone    = "the generation service does not know the job any more"
+	messageFailed   = "the generation service failed"
+	messageAccount  = "the generation service does not accept the gateway's account"
+	messageBusy     = "the generation service is busy; try again later"
+	messageDoubtful = "the generation service did not say whether it has taken the job"
+	messageGone     = "the generation service does not know the job any more"
 )
 
-// statusReasons are the reasons of statuses that say nothing about the job
-// itself. Of other 4xx the input is the reason.
+// statusReasons are the reasons of statuses that do not depend on the job. For
+// any other 4xx the input is invalid.
 var statusReasons = map[int]backends.Reason{
 	http.StatusUnauthorized:          backends.UpstreamError,
 	http.StatusPaymentRequired:       backends.UpstreamError,
@@ -147,20 +147,20 @@ var statusReasons = map[int]backends.Reason{
 	http.StatusRequestEntityTooLarge: backends.InvalidInput,
 }
 
-// judge returns the error of an answer whose status is not 2xx.
-func (c *Client) judge(act Act, answer Answer) *backends.Error {
-	var said Explanation
-	if c.Explain != nil && len(answer.Body) <= MaxAnswer {
-		said = c.Explain(answer.Status, answer.Body)
+// statusError returns the error of an answer whose status is not 2xx.
+func (c *Client) statusError(op Operation, answer Response) *backends.Error {
+	var explanation Explanation
+	if c.Explain != nil && len(answer.Body) <= MaxResponse {
+		explanation = c.Explain(answer.Status, answer.Body)
 	}
-	return c.Judge(act, answer, said)
+	return c.StatusError(op, answer, explanation)
 }
 
-// Judge returns the error of an answer and its explanation. It also serves
-// services that report errors with status 200.
-func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error {
-	kind := cmp.Or(said.Kind, outcome(act, answer.Status))
-	reason := said.Reason
+// StatusError returns the error of an answer with its explanation. Adapters
+// call it for services that report errors with status 200.
+func (c *Client) StatusError(op Operation, answer Response, explanation Explanation) *backends.Error {
+	kind := cmp.Or(explanation.Kind, outcome(op, answer.Status))
+	reason := explanation.Reason
 	if reason == "" {
 		switch row, has := statusReasons[answer.Status]; {
 		case has:
@@ -178,9 +178,9 @@ func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error
 		Reason:     reason,
 		RetryAfter: RetryAfter(answer.Header),
 		Status:     answer.Status,
-		Code:       c.clean(said.Code),
+		Code:       c.clean(explanation.Code),
 		Detail: c.clean(fmt.Sprintf("%s answered the %s with %d %s %s",
-			c.Service, acts[act].name, answer.Status, said.Code, said.Message)),
+			c.Service, operations[op].name, answer.Status, explanation.Code, explanation.Message)),
 	}
 	switch {
 	case kind == backends.Gone:
@@ -188,10 +188,10 @@ func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error
 	case kind == backends.Busy:
 		e.Message = messageBusy
 	case kind == backends.Doubtful:
-		e.Message = messageDoubt
+		e.Message = messageDoubtful
 	case reason == backends.InvalidInput, reason == backends.ContentRejected:
-		e.Message = c.Failure(reason, "", said.Message).Message
-		e.Param = c.Params[said.Param]
+		e.Message = c.Failure(reason, "", explanation.Message).Message
+		e.Param = c.Params[explanation.Param]
 	case answer.Status == http.StatusUnauthorized, answer.Status == http.StatusPaymentRequired, answer.Status == http.StatusForbidden:
 		e.Message = messageAccount
 	default:
@@ -200,27 +200,28 @@ func (c *Client) Judge(act Act, answer Answer, said Explanation) *backends.Error
 	return e
 }
 
-// broken returns the error of a 2xx answer that cannot be decoded. A submission
-// with such an answer was probably accepted.
-func (c *Client) broken(act Act, why string) *backends.Error {
-	return c.failed(act, acts[act].begun, fmt.Sprintf("%s: %s: %s", c.Service, acts[act].name, why))
+// incomplete returns the error of a 2xx answer that cannot be decoded. A
+// submission with such an answer was probably accepted.
+func (c *Client) incomplete(op Operation, why string) *backends.Error {
+	return c.newError(op, operations[op].interrupted, fmt.Sprintf("%s: %s: %s", c.Service, operations[op].name, why))
 }
 
 // Unreadable returns the error of a 2xx answer that does not have the expected
 // form. The error does not quote the answer, which belongs to the service.
-func (c *Client) Unreadable(act Act, why string) *backends.Error {
-	return c.broken(act, "the answer cannot be read: "+why)
+func (c *Client) Unreadable(op Operation, why string) *backends.Error {
+	return c.incomplete(op, "the answer cannot be read: "+why)
 }
 
-// unanswered returns the error of a call without an answer.
-func (c *Client) unanswered(act Act, connected bool, err error) *backends.Error {
+// transportError returns the error of a call without an answer.
+func (c *Client) transportError(op Operation, connected bool, err error) *backends.Error {
 	kind := backends.Busy
 	if connected {
-		kind = acts[act].begun
+		kind = operations[op].interrupted
 	}
-	// The address is the operator's and may hold the job's id; why is enough.
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err
+	// The URL belongs to the operator and may contain the job's id, so only the
+	// cause is reported.
+	if newError, ok := errors.AsType[*url.Error](err); ok {
+		err = newError.Err
 	}
 	why := err.Error()
 	switch {
@@ -229,22 +230,22 @@ func (c *Client) unanswered(act Act, connected bool, err error) *backends.Error 
 	case errors.Is(err, context.DeadlineExceeded):
 		why = "no answer in time"
 	}
-	return c.failed(act, kind, fmt.Sprintf("%s: %s: %s", c.Service, acts[act].name, why))
+	return c.newError(op, kind, fmt.Sprintf("%s: %s: %s", c.Service, operations[op].name, why))
 }
 
-func (c *Client) failed(act Act, kind backends.Kind, detail string) *backends.Error {
+func (c *Client) newError(op Operation, kind backends.Kind, detail string) *backends.Error {
 	e := &backends.Error{Kind: kind, Reason: backends.UpstreamError, Message: messageFailed, Detail: c.clean(detail)}
 	switch {
 	case kind == backends.Busy:
 		e.Reason, e.Message = backends.UpstreamBusy, messageBusy
-	case act == Submitting:
-		e.Message = messageDoubt
+	case op == Submitting:
+		e.Message = messageDoubtful
 	}
 	return e
 }
 
-// Failure is [backends.Fail] with the credential removed, and with a message
-// that does not name the host of the service.
+// Failure is [backends.Fail] without the credential. Its message does not name
+// the host of the service.
 func (c *Client) Failure(reason backends.Reason, code, words string) *backends.Failure {
 	f := backends.Fail(reason, c.clean(code), c.clean(words))
 	if base, err := url.Parse(c.Base); err == nil {

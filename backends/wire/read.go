@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// maxLink is the maximum length of a result's URL. Signed links have up to some
-// KiB.
+// maxLink is the maximum length of a result's URL in bytes. Signed URLs have up
+// to some KiB.
 const maxLink = 8192
 
 // Decode decodes the JSON object of a 2xx answer. It ignores unknown members,
 // because services add some at any time.
-func (c *Client) Decode(act Act, answer Answer, into any) error {
+func (c *Client) Decode(op Operation, answer Response, into any) error {
 	body := bytes.TrimSpace(answer.Body)
 	if len(body) == 0 || body[0] != '{' {
-		return c.Unreadable(act, "it is no JSON object")
+		return c.Unreadable(op, "it is not a JSON object")
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return c.Unreadable(act, "it is not of the form this service answers with")
+		return c.Unreadable(op, "it does not have the form of this service")
 	}
 	return nil
 }
@@ -71,10 +71,10 @@ func (n *Number) UnmarshalJSON(raw []byte) error {
 // Percent returns the number as a percentage, 0 to 100.
 func (n Number) Percent() int { return int(min(max(n, 0), 100)) }
 
-// maxPixels is more than any edge of a picture.
+// maxPixels is greater than the edge of any picture.
 const maxPixels = 1 << 16
 
-// Pixels returns the number as an edge of a picture, or 0 for what is none.
+// Pixels returns the number as a width or height, or 0 if it is out of range.
 func (n Number) Pixels() int {
 	if n < 0 || n > maxPixels {
 		return 0
@@ -82,10 +82,11 @@ func (n Number) Pixels() int {
 	return int(n)
 }
 
-// maxSeconds is more than any video lasts: a day.
+// maxSeconds is longer than any video: one day.
 const maxSeconds = 86400
 
-// Seconds returns the number as a duration in seconds, or 0 for what is none.
+// Seconds returns the number as a duration in seconds, or 0 if it is out of
+// range.
 func (n Number) Seconds() float64 {
 	if n < 0 || n > maxSeconds {
 		return 0
@@ -93,7 +94,8 @@ func (n Number) Seconds() float64 {
 	return float64(n)
 }
 
-// Cost returns a figure of an answer as a cost in a unit, if it is a number.
+// Cost returns a number of an answer as a cost in a unit. It returns the zero
+// Cost if raw is not a number.
 func Cost(raw json.RawMessage, unit string) backends.Cost {
 	amount := strings.Trim(string(raw), `"`)
 	value, err := strconv.ParseFloat(amount, 64)
@@ -116,8 +118,8 @@ func Link(text string) string {
 	return text
 }
 
-// Within returns an address that a service named for a job, or "" if it does
-// not lie at base: the credential goes nowhere else.
+// Within returns the URL that a service returned for a job, or "" if its scheme
+// or host differs from base, because the credential is sent to base only.
 func Within(base, address string) string {
 	b, err := url.Parse(base)
 	if err != nil {
@@ -131,9 +133,9 @@ func Within(base, address string) string {
 }
 
 // Success returns the status of a job that succeeded with results at these
-// addresses. What is no address of a result is left out, and what is beyond the
-// most that a job has. Success without any is Unknown: the address may come with
-// the next poll, and a failure could not be taken back.
+// URLs. It drops invalid URLs and those beyond maxLinks. If none is left, the
+// state is Unknown: the next poll may return the URL, and a failure would be
+// final.
 func (c *Client) Success(word string, makes backends.MediaType, links ...string) backends.Status {
 	status := backends.Status{State: backends.Succeeded, Word: c.clean(word), Progress: 100}
 	for _, link := range links {
@@ -142,7 +144,7 @@ func (c *Client) Success(word string, makes backends.MediaType, links ...string)
 		}
 	}
 	if len(status.Results) == 0 {
-		return c.Going(backends.Unknown, word+" without a result", 0)
+		return c.Unfinished(backends.Unknown, word+" without a result", 0)
 	}
 	return status
 }
@@ -152,19 +154,19 @@ func (c *Client) Failed(word string, failure *backends.Failure) backends.Status 
 	return backends.Status{State: backends.Failed, Word: c.clean(word), Failure: failure}
 }
 
-// Going returns the status of a job that is queued, running or in a state whose
-// word is unknown.
-func (c *Client) Going(state backends.State, word string, progress Number) backends.Status {
+// Unfinished returns the status of a job that is queued, running or in an
+// unknown state.
+func (c *Client) Unfinished(state backends.State, word string, progress Number) backends.Status {
 	return backends.Status{State: state, Word: c.clean(word), Progress: progress.Percent()}
 }
 
-// formats are the endings of files that say what they are.
+// formats maps file extensions to formats.
 var formats = map[string]string{
 	".mp4": "mp4", ".mov": "mov", ".webm": "webm",
 	".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif": "gif",
 }
 
-// format returns what the ending of an address says its file is, or "".
+// format returns the format of the file extension of a URL, or "".
 func format(link string) string {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -173,7 +175,7 @@ func format(link string) string {
 	return formats[strings.ToLower(u.Path[max(0, strings.LastIndexByte(u.Path, '.')):])]
 }
 
-// Strings are texts as strings.
+// Strings converts texts to strings.
 func Strings(texts []Text) []string {
 	list := make([]string, len(texts))
 	for i, text := range texts {

@@ -2,10 +2,9 @@ package wire
 
 import "testing"
 
-// TestTransportsKeepTheCredentialAtItsService: what a proxy of the environment
-// is, and whether Go sends again by itself, depends on neither address nor
-// method here.
-func TestTransportsKeepTheCredentialAtItsService(t *testing.T) {
+// TestTransportsUseNoProxyAndDoNotRepeatRequests: the transports use no proxy of
+// the environment, and Go does not repeat a request by itself.
+func TestTransportsUseNoProxyAndDoNotRepeatRequests(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{true, false} {
 		made := transport(once)

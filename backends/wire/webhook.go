@@ -48,8 +48,9 @@ func CheckWebhookHead(n backends.Notification, secret settings.Secret) error {
 	return err
 }
 
-// webhookHead returns the key by which a notification must be signed, and the
-// signatures that its head has, made within [Tolerance] of now.
+// webhookHead checks the headers of a notification. It returns the key and the
+// signatures to compare, if the notification was signed within [Tolerance] of
+// now.
 func webhookHead(n backends.Notification, secret settings.Secret) (key []byte, signatures [][]byte, err error) {
 	if secret == "" {
 		return nil, nil, backends.ErrNoNotices

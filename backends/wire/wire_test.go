@@ -31,10 +31,10 @@ func client(t *testing.T, base string) *wire.Client {
 
 // kinds are what each status means for each act, by its hundred where it has no
 // row of its own.
-func TestEveryStatusMeansWhatItMeansForItsAct(t *testing.T) {
+func TestEveryStatusHasTheKindOfItsOperation(t *testing.T) {
 	t.Parallel()
 	const r, b, d, g = backends.Refused, backends.Busy, backends.Doubtful, backends.Gone
-	acts := []wire.Act{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling, wire.Checking}
+	operations := []wire.Operation{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling, wire.Checking}
 	rows := map[int][5]backends.Kind{
 		301: {r, b, b, r, b}, 302: {d, b, b, r, b}, 303: {d, b, b, r, b}, 304: {d, b, b, r, b}, 307: {r, b, b, r, b}, 308: {r, b, b, r, b},
 		400: {r, r, r, r, r}, 401: {r, r, r, r, r}, 402: {r, r, r, r, r}, 403: {r, r, r, r, r}, 404: {r, g, g, g, r}, 405: {r, r, r, r, r},
@@ -44,11 +44,11 @@ func TestEveryStatusMeansWhatItMeansForItsAct(t *testing.T) {
 	}
 	c := client(t, "https://x.example")
 	for status, kinds := range rows {
-		for i, act := range acts {
-			e := c.Judge(act, wire.Answer{Status: status}, wire.Explanation{})
-			backendstest.SoundError(t, e, secret)
+		for i, op := range operations {
+			e := c.StatusError(op, wire.Response{Status: status}, wire.Explanation{})
+			backendstest.CheckError(t, e, secret)
 			if e.Kind != kinds[i] {
-				t.Errorf("%d of act %d is %s, want %s", status, act, e.Kind, kinds[i])
+				t.Errorf("%d of operation %d is %s, want %s", status, op, e.Kind, kinds[i])
 			}
 		}
 	}
@@ -58,10 +58,10 @@ func TestReasonsOfRefusals(t *testing.T) {
 	t.Parallel()
 	c := client(t, "https://x.example")
 	for _, row := range []struct {
-		status int
-		said   wire.Explanation
-		reason backends.Reason
-		told   bool // the caller reads what the service said
+		status      int
+		explanation wire.Explanation
+		reason      backends.Reason
+		shown       bool // the caller reads what the service said
 	}{
 		{400, wire.Explanation{}, backends.InvalidInput, true},
 		{422, wire.Explanation{}, backends.InvalidInput, true},
@@ -82,18 +82,18 @@ func TestReasonsOfRefusals(t *testing.T) {
 		{500, wire.Explanation{}, backends.UpstreamError, false},
 		{200, wire.Explanation{Kind: backends.Refused, Reason: backends.InvalidInput}, backends.InvalidInput, true},
 	} {
-		row.said.Message = "what the service said"
-		e := c.Judge(wire.Submitting, wire.Answer{Status: row.status}, row.said)
-		if account := row.status >= 401 && row.status <= 403 && !row.told; account != strings.Contains(e.Message, "account") {
+		row.explanation.Message = "what the service said"
+		e := c.StatusError(wire.Submitting, wire.Response{Status: row.status}, row.explanation)
+		if account := row.status >= 401 && row.status <= 403 && !row.shown; account != strings.Contains(e.Message, "account") {
 			t.Errorf("%d is told as %q", row.status, e.Message)
 		}
-		if e.Reason != row.reason || strings.Contains(e.Message, "the service said") != row.told || !strings.Contains(e.Detail, "the service said") {
-			t.Errorf("%d %+v is %+v", row.status, row.said, e)
+		if e.Reason != row.reason || strings.Contains(e.Message, "the service said") != row.shown || !strings.Contains(e.Detail, "the service said") {
+			t.Errorf("%d %+v is %+v", row.status, row.explanation, e)
 		}
 	}
 }
 
-func TestTheCredentialIsTakenOutBeforeTheCut(t *testing.T) {
+func TestTheCredentialIsRemovedBeforeATextIsCut(t *testing.T) {
 	t.Parallel()
 	c := client(t, "https://x.example")
 	for pad := range len(secret) + 4 {
@@ -106,7 +106,7 @@ func TestTheCredentialIsTakenOutBeforeTheCut(t *testing.T) {
 	}
 }
 
-func TestOnlyAddressesOfTheWebAreLinks(t *testing.T) {
+func TestOnlyHTTPURLsAreLinks(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]bool{
 		"https://x.example/a.mp4?x=%20#f":                   true,
@@ -127,7 +127,8 @@ func TestOnlyAddressesOfTheWebAreLinks(t *testing.T) {
 	}
 }
 
-// FuzzLink gives any text as the address of a result.
+// FuzzLink checks that Link returns an http or https URL or nothing, for any
+// text.
 func FuzzLink(f *testing.F) {
 	for _, address := range []string{"https://x.example/a", "javascript:x", "https://u:p@x", "//x", "http://\x00"} {
 		f.Add(address)
@@ -176,7 +177,7 @@ func TestNumbersTextsAndCostsOfAnyForm(t *testing.T) {
 	}
 }
 
-func TestErrorsAreReadWhereverTheyStand(t *testing.T) {
+func TestErrorsAreReadAtTheTopLevelAndNested(t *testing.T) {
 	t.Parallel()
 	explain := wire.Codes{"known": backends.ContentRejected}.Explain()
 	for body, want := range map[string]wire.Explanation{
@@ -208,9 +209,9 @@ func TestLinksAreFoundInAnyOutput(t *testing.T) {
 		`null`:                  {}, ``: {}, `{`: {}, `7`: {}, `{"url":"javascript:x"}`: {},
 		`[` + many + `1]`: {slices.Repeat([]string{a}, 100), nil},
 	} {
-		for i, inner := range []string{"", "url"} {
-			if got := wire.Links(json.RawMessage(raw), inner); !slices.Equal(got, want[i]) {
-				t.Errorf("%.80s by %q has %q, want %q", raw, inner, got, want[i])
+		for i, key := range []string{"", "url"} {
+			if got := wire.Links(json.RawMessage(raw), key); !slices.Equal(got, want[i]) {
+				t.Errorf("%.80s by %q has %q, want %q", raw, key, got, want[i])
 			}
 		}
 	}
@@ -228,7 +229,7 @@ func TestModelsAreNamedByTheirPrefixOrAsWritten(t *testing.T) {
 	}
 }
 
-func TestEveryWordOfAJobHasItsInput(t *testing.T) {
+func TestEveryFieldOfAJobIsSentOrRefused(t *testing.T) {
 	t.Parallel()
 	seed := int64(7)
 	job := backends.Job{
@@ -286,9 +287,9 @@ func TestEveryWordOfAJobHasItsInput(t *testing.T) {
 		if _, sent := got[word]; sent {
 			t.Errorf("%s is sent without a name", word)
 		}
-		dropped, err := wire.Input(job, names, wire.Names{word: "-"})
-		if _, sent := dropped[word]; sent || err != nil || len(dropped) != len(want)-1 {
-			t.Errorf("%s dropped: %v, %v", word, dropped, err)
+		omitted, err := wire.Input(job, names, wire.Names{word: "-"})
+		if _, sent := omitted[word]; sent || err != nil || len(omitted) != len(want)-1 {
+			t.Errorf("%s dropped: %v, %v", word, omitted, err)
 		}
 	}
 	if err := wire.CheckNames(wire.Names{"frames": "x"}); err == nil {
@@ -296,10 +297,10 @@ func TestEveryWordOfAJobHasItsInput(t *testing.T) {
 	}
 }
 
-func TestACallIsBoundedAndGoesToNoProxy(t *testing.T) {
+func TestACallIsLimitedAndUsesNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-	for size, good := range map[int]bool{wire.MaxAnswer: true, wire.MaxAnswer + 1: false} {
+	for size, good := range map[int]bool{wire.MaxResponse: true, wire.MaxResponse + 1: false} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Repeat("x", size))
 		}))
@@ -315,15 +316,15 @@ func TestACallIsBoundedAndGoesToNoProxy(t *testing.T) {
 	}
 }
 
-func TestARequestThatCannotBeMadeIsRefused(t *testing.T) {
+func TestAnInvalidRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := client(t, "https://x.example").Do(t.Context(), wire.Call{URL: "http://x.example/\x00" + secret})
-	if e := backendstest.SoundError(t, err, secret); e == nil || e.Kind != backends.Refused {
+	if e := backendstest.CheckError(t, err, secret); e == nil || e.Kind != backends.Refused {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAFileStaysOpenAsLongAsItsContext(t *testing.T) {
+func TestAFileIsReadableUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "video/mp4")
@@ -334,7 +335,7 @@ func TestAFileStaysOpenAsLongAsItsContext(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := client(t, server.URL)
-	file, content, err := c.Open(ctx, wire.Call{Act: wire.Fetching, URL: c.Base})
+	file, content, err := c.Open(ctx, wire.Call{Operation: wire.Fetching, URL: c.Base})
 	if err != nil || content != (backends.Content{Type: "video/mp4", Size: -1}) {
 		t.Fatalf("%+v, %v", content, err)
 	}
@@ -355,7 +356,7 @@ func TestAFileStaysOpenAsLongAsItsContext(t *testing.T) {
 	}
 }
 
-func TestSuccessWithoutAResultIsNotBelieved(t *testing.T) {
+func TestSuccessWithoutAResultIsUnknown(t *testing.T) {
 	t.Parallel()
 	c := client(t, "https://x.example")
 	for name, links := range map[string][]string{"none": nil, "an empty one": {""}, "no link": {"file:///etc/passwd"}} {
@@ -386,7 +387,7 @@ func TestSecretsOfWebhooksAreLongEnough(t *testing.T) {
 	}
 }
 
-// FuzzWebhook gives any headers: nothing unsigned is believed.
+// FuzzWebhook checks that no notification with arbitrary headers is accepted.
 func FuzzWebhook(f *testing.F) {
 	f.Add("id", "1800000000", "v1,AAAA", "{}")
 	f.Add("", "", "", "")

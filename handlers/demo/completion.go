@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// maxChoices bounds n, best_of, and the choices of one answer.
+// maxChoices is the greatest n, best_of, and number of choices of one answer.
 const maxChoices = 128
 
-// choices returns how many choices of each of so many prompts are asked for.
+// choices returns the number of choices for each of so many prompts.
 func (q *request) choices(prompts int) (int, error) {
 	switch {
 	case prompts > maxChoices:
@@ -22,8 +22,8 @@ func (q *request) choices(prompts int) (int, error) {
 }
 
 // answerCompletions answers /v1/completions.
-func answerCompletions(q *request, r rehearsal) (*answer, error) {
-	q.MaxCompletionTokens = nil // it is a field of chat
+func answerCompletions(q *request, r simulation) (*answer, error) {
+	q.MaxCompletionTokens = nil // a field of chat only
 	limit, err := q.limit(0)
 	if err != nil {
 		return nil, err
@@ -42,9 +42,9 @@ func answerCompletions(q *request, r rehearsal) (*answer, error) {
 	case tried > n && q.Stream:
 		return nil, invalid("best_of", "best_of: what is not known to be best cannot be streamed.")
 	}
-	c := completion{request: q, rehearsal: r}
+	c := completion{request: q, simulation: r}
 	for _, prompt := range q.Prompt {
-		// The space parts the answer from an echo of the prompt.
+		// The space separates the answer from the echoed prompt.
 		s := speak(" "+words(r, prompt, false), limit, q.Stop)
 		if q.Echo {
 			s.echo = prompt
@@ -57,7 +57,7 @@ func answerCompletions(q *request, r rehearsal) (*answer, error) {
 }
 
 // answerChat answers /v1/chat/completions.
-func answerChat(q *request, r rehearsal) (*answer, error) {
+func answerChat(q *request, r simulation) (*answer, error) {
 	limit, err := q.limit(1)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func answerChat(q *request, r rehearsal) (*answer, error) {
 		return nil, err
 	}
 	c := completion{
-		request: q, rehearsal: r, chat: true,
+		request: q, simulation: r, chat: true,
 		choices: slices.Repeat([]speech{s}, n), prompt: q.input().total(), output: n * len(s.pieces),
 	}
 	return c.answer("chatcmpl-", "chat.completion", "chat.completion.chunk")
@@ -81,7 +81,7 @@ func answerChat(q *request, r rehearsal) (*answer, error) {
 type completion struct {
 	*request
 
-	rehearsal      rehearsal
+	simulation     simulation
 	chat           bool
 	choices        []speech // by their index
 	prompt, output int      // tokens
@@ -116,12 +116,12 @@ func (c *completion) answer(idPrefix, whole, chunk string) (*answer, error) {
 	return &answer{whole: c.body(c.usage(), choices...)}, nil
 }
 
-// completionsEndings are the vendor's words for an ending.
+// completionsEndings are the vendor's names of endings.
 var completionsEndings = map[ending]any{finished: "stop", stopped: "stop", limited: "length", calling: "tool_calls"}
 
-// stream sends the completion as events, the choices side by side.
+// stream sends the completion as events, with the choices interleaved.
 func (c *completion) stream(s *sender) {
-	var usage any = absent // of chunks: null if usage was asked for, until the last one has it
+	var usage any = absent // of chunks: null if usage was requested, until the last one has it
 	if c.StreamOptions.IncludeUsage {
 		usage = nil
 	}
@@ -179,7 +179,7 @@ func (c *completion) message(s speech) object {
 	return object{"role", "assistant", "content", content, "refusal", nil, "annotations", []any{}, "tool_calls", calls}
 }
 
-// choice returns one choice; of chat, its content is the member that is named.
+// choice returns one choice. For chat, member is the name of its content.
 func (c *completion) choice(index int, member string, content, end any) object {
 	if c.chat {
 		return object{"index", index, member, content, "logprobs", nil, "finish_reason", end}
@@ -187,7 +187,7 @@ func (c *completion) choice(index int, member string, content, end any) object {
 	return object{"text", content, "index", index, "logprobs", nil, "finish_reason", end}
 }
 
-// body returns what a JSON answer or a chunk puts around its choices.
+// body returns a JSON answer or a chunk with these choices.
 func (c *completion) body(usage any, choices ...object) object {
 	return object{
 		"id", c.id, "object", c.object, "created", c.created, "model", c.Model, "system_fingerprint", "fp_demo",
@@ -195,13 +195,14 @@ func (c *completion) body(usage any, choices ...object) object {
 	}
 }
 
-// usage returns the vendor's account of the tokens; absent when none is to be given.
+// usage returns the token usage in the vendor's form, or absent if it is not
+// reported.
 func (c *completion) usage() any {
-	if c.rehearsal.noUsage {
+	if c.simulation.noUsage {
 		return absent
 	}
 	cached := 0
-	if c.rehearsal.cached {
+	if c.simulation.cached {
 		cached = c.prompt
 	}
 	return object{

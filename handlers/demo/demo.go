@@ -1,5 +1,6 @@
-// Package demo is a backend for trying the gateway. It answers like a model, in the
-// dialects of both vendors, and simulates failures on request.
+// Package demo is a mock backend for trying and testing the gateway. It answers
+// like a model, in the dialects of both vendors, and simulates failures on
+// request.
 //
 // [Demo] is the Caddy module. A request is read in request.go, the text is made in
 // speech.go and tools.go, the answer in messages.go and completion.go, and sent in
@@ -29,8 +30,9 @@ func init() {
 }
 
 const (
-	// maxBody bounds what is read of a request, and what an answer may weigh:
-	// the gateway's own limit for a messages body (docs/reference/http.md#bodies).
+	// maxBody is the greatest size of a request, and about that of an answer:
+	// the gateway's own limit for a messages body
+	// (docs/reference/http.md#bodies).
 	maxBody = 32 << 20
 
 	// defaultPace is slow enough to watch a stream and fast enough not to wait for it.
@@ -40,21 +42,20 @@ const (
 // Demo is an HTTP handler that answers like a model, without one. It serves
 // POST on every path that ends in `/v1/messages`, `/v1/messages/count_tokens`,
 // `/v1/completions` or `/v1/chat/completions`, as JSON or as a stream, and
-// hands all other paths to the next handler. It asks for no key. It can stand
-// in the block of `modelgate_messages` or `modelgate_completions` in place of
-// `reverse_proxy`, or in a site of its own as a backend behind it.
+// passes all other paths to the next handler. It needs no key. It can be used
+// in the block of `modelgate_messages` or `modelgate_completions` instead of
+// `reverse_proxy`, or in a separate site as a backend.
 //
 // The answer repeats the last user text, or the prompt. A token is a piece of
-// three to eight characters, one piece is one event of a stream, and usage is
-// counted in the same pieces: of all text in the request, system and tools
-// included, but not of images. Honoured are the limits on tokens, stop
-// sequences, `n`, `best_of`, `echo`, arrays of prompts and
-// `stream_options.include_usage`. Where the request brings tools and its last
-// message no result of one, the tool asked for, else the first, is called with
-// arguments made from the required properties of its schema; if they do not
-// fit into the limit on tokens, the answer is words. Thinking, where enabled,
-// comes before the answer. Text up to a `cache_control` counts as written to
-// the cache.
+// three to eight characters, and each piece is one event of a stream. Usage
+// counts the pieces of all text in the request, including system and tools, but
+// not images. The handler supports the limits on tokens, stop sequences, `n`,
+// `best_of`, `echo`, arrays of prompts and `stream_options.include_usage`. If
+// the request has tools and its last message is not a tool result, the
+// requested tool, or else the first one, is called with arguments for the
+// required properties of its schema. If these exceed the limit on tokens, the
+// answer is text. Thinking, if enabled, comes before the answer. Text up to a
+// `cache_control` counts as written to the cache.
 //
 // These words, anywhere in the last user text or the prompt, simulate failures of
 // backends; several can be combined:
@@ -76,8 +77,8 @@ const (
 // `demo:long=N` | the answer is N pieces long, at most 65536
 // `demo:gzip` | a JSON answer is compressed with gzip, asked for or not
 //
-// Durations are at most 1 h. An invalid value is answered by 400. A word that is not
-// listed is text like any other.
+// Durations are at most 1 h. The answer to an invalid value is 400. Any other
+// word is ordinary text.
 type Demo struct {
 	// Pace is the pause after each piece of a stream. Default: 15 ms; 0 streams
 	// without a pause.
@@ -92,7 +93,7 @@ func (Demo) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Validate refuses a pace below zero.
+// Validate returns an error for a negative pace.
 func (d *Demo) Validate() error {
 	if d.Pace != nil && *d.Pace < 0 {
 		return fmt.Errorf("pace must not be negative: %s", time.Duration(*d.Pace))
@@ -100,12 +101,12 @@ func (d *Demo) Validate() error {
 	return nil
 }
 
-// endpoint is a path that is answered.
+// endpoint is a path that the handler serves.
 type endpoint struct {
-	suffix  string // how the path ends
+	suffix  string // the end of the path
 	dialect *dialect
-	roles   []string // that messages can have; nil: there is a prompt instead
-	compose func(*request, rehearsal) (*answer, error)
+	roles   []string // allowed roles of messages; nil: the body has a prompt
+	compose func(*request, simulation) (*answer, error)
 }
 
 var (

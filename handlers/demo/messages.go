@@ -3,21 +3,21 @@ package demo
 import "encoding/json"
 
 // answerCountTokens answers /v1/messages/count_tokens.
-func answerCountTokens(q *request, _ rehearsal) (*answer, error) {
+func answerCountTokens(q *request, _ simulation) (*answer, error) {
 	return &answer{whole: object{"input_tokens", q.input().total()}}, nil
 }
 
-// answerMessages answers /v1/messages: thoughts, then a call or words.
-func answerMessages(q *request, r rehearsal) (*answer, error) {
+// answerMessages answers /v1/messages: thinking, then a tool call or text.
+func answerMessages(q *request, r simulation) (*answer, error) {
 	if q.MaxTokens == nil {
 		return nil, missing("max_tokens")
 	}
-	q.MaxCompletionTokens = nil // it is a field of chat
+	q.MaxCompletionTokens = nil // a field of chat only
 	left, err := q.limit(1)
 	if err != nil {
 		return nil, err
 	}
-	m := &messagesReply{model: q.Model, rehearsal: r, input: q.input()}
+	m := &messagesReply{model: q.Model, simulation: r, input: q.input()}
 	if q.Thinking.Type == "enabled" || q.Thinking.Type == "adaptive" {
 		thought := speak("The user wants an answer. I shall repeat what I was told.", left, nil)
 		m.parts, m.thought = []part{{thought, "thinking", ""}}, len(thought.pieces)
@@ -42,15 +42,15 @@ func answerMessages(q *request, r rehearsal) (*answer, error) {
 	return &answer{whole: m.body(content, messagesEndings[m.last.end], orNull(m.last.stop), m.pieces())}, nil
 }
 
-// messagesReply is a message as it is sent. Fields that the vendor's SDK calls
-// required are always there, null where there is nothing to say.
+// messagesReply is a message as it is sent. Fields that the vendor's SDK
+// requires are always present, null if they have no value.
 type messagesReply struct {
-	model     string
-	rehearsal rehearsal
-	input     input
-	parts     []part
-	thought   int    // pieces of thoughts
-	last      speech // how the message ended, also when nothing was said
+	model      string
+	simulation simulation
+	input      input
+	parts      []part
+	thought    int    // pieces of thinking
+	last       speech // the last part, also if it is empty
 }
 
 // part is one block of a reply.
@@ -61,13 +61,14 @@ type part struct {
 	id   string // of a tool_use
 }
 
-// thinkingSignature stands where the vendor signs its thoughts.
+// thinkingSignature replaces the vendor's signature.
 const thinkingSignature = "bW9kZWxnYXRlIGRlbW8="
 
-// messagesEndings are the vendor's words for an ending.
+// messagesEndings are the vendor's names of endings.
 var messagesEndings = map[ending]any{finished: "end_turn", limited: "max_tokens", stopped: "stop_sequence", calling: "tool_use"}
 
-// block returns the block with so much of its text; the empty text begins a stream.
+// block returns the block with a part of its text; the empty text begins a
+// stream.
 func (p part) block(text, signature string) object {
 	switch p.kind {
 	case "thinking":
@@ -92,7 +93,7 @@ func (p part) step(piece string) object {
 	return object{"type", "text_delta", "text", piece}
 }
 
-// pieces counts the pieces of all parts: what is streamed, and what is output.
+// pieces returns the number of pieces of all parts, which is the output.
 func (m *messagesReply) pieces() (n int) {
 	for _, p := range m.parts {
 		n += len(p.speech.pieces)
@@ -100,7 +101,7 @@ func (m *messagesReply) pieces() (n int) {
 	return n
 }
 
-// body returns the message as JSON, when output tokens of it have been said.
+// body returns the message as JSON after so many output tokens.
 func (m *messagesReply) body(content []object, reason, sequence any, output int) object {
 	return object{
 		"id", newID("msg_"), "type", "message", "role", "assistant", "model", m.model, "content", content,
@@ -109,21 +110,22 @@ func (m *messagesReply) body(content []object, reason, sequence any, output int)
 	}
 }
 
-// usage returns the vendor's account of the message; absent when none is to be given.
+// usage returns the token usage in the vendor's form, or absent if it is not
+// reported.
 func (m *messagesReply) usage(output int) any {
-	if m.rehearsal.noUsage {
+	if m.simulation.noUsage {
 		return absent
 	}
 	in := m.input
 	written, read := in.cached5m+in.cached1h, 0
-	if m.rehearsal.cached {
+	if m.simulation.cached {
 		written, read = 0, written
 		in.cached5m, in.cached1h = 0, 0
 	}
 	return object{
 		"input_tokens", in.fresh, "cache_creation_input_tokens", written, "cache_read_input_tokens", read,
 		"cache_creation", object{"ephemeral_5m_input_tokens", in.cached5m, "ephemeral_1h_input_tokens", in.cached1h},
-		"output_tokens", max(1, output), // the vendor counts from one, also when nothing is said
+		"output_tokens", max(1, output), // the vendor reports at least one
 		"output_tokens_details", object{"thinking_tokens", min(output, m.thought)},
 		"server_tool_use", nil, "service_tier", "standard", "speed", "standard", "inference_geo", nil,
 	}

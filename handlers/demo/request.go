@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// request is the part of a request that is read, with the fields of all endpoints.
+// request is the known part of a request, with the fields of all endpoints.
 type request struct {
 	Model    string    `json:"model"`
 	Messages []message `json:"messages"`
@@ -16,7 +16,7 @@ type request struct {
 	Prompt   list      `json:"prompt"`
 
 	MaxTokens           *int     `json:"max_tokens"`
-	MaxCompletionTokens *int     `json:"max_completion_tokens"` // goes before max_tokens
+	MaxCompletionTokens *int     `json:"max_completion_tokens"` // takes precedence over max_tokens
 	Stop                list     `json:"stop"`
 	StopSequences       []string `json:"stop_sequences"`
 	N                   *int     `json:"n"`
@@ -42,24 +42,23 @@ type message struct {
 	Content content `json:"content"`
 }
 
-// block is one block of a message: the fields that matter here, of all kinds of
-// block.
+// block is one block of a message with the known fields of all types.
 type block struct {
 	Type         string        `json:"type"`
 	Text         string        `json:"text"`
 	CacheControl *cacheControl `json:"cache_control"`
 
-	// Result is what a tool_result holds. It stays raw, because a type that
-	// contains itself would be scanned once more for each level of nesting.
+	// Result is the content of a tool_result. It stays raw, because a recursive
+	// type would be scanned once more for each level of nesting.
 	Result json.RawMessage `json:"content"`
 }
 
-// cacheControl asks that the text up to here be kept.
+// cacheControl requests that the text up to here is cached.
 type cacheControl struct {
-	TTL string `json:"ttl"` // 5m, also when absent, or 1h
+	TTL string `json:"ttl"` // 5m (default) or 1h
 }
 
-// content is what a message holds: a string, or an array of blocks.
+// content is the content of a message: a string, or an array of blocks.
 type content []block
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -77,8 +76,8 @@ func (l *list) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// oneOrMany decodes what the dialects write either as a string, which one turns
-// into an item, or as an array of items. Absent and null are no items.
+// oneOrMany decodes a string, which one converts to an item, or an array of
+// items. Absent and null mean no items.
 func oneOrMany[T any](data []byte, one func(string) T) ([]T, error) {
 	switch {
 	case len(data) == 0 || data[0] == 'n':
@@ -93,7 +92,7 @@ func oneOrMany[T any](data []byte, one func(string) T) ([]T, error) {
 	return many, err
 }
 
-// text is the text of all blocks of text.
+// text returns the text of all text blocks.
 func (c content) text() string {
 	var texts []string
 	for _, b := range c {
@@ -104,7 +103,7 @@ func (c content) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// resultText is the text of a tool_result; what is not text is passed over.
+// resultText returns the text of a tool_result and ignores anything else.
 func (b block) resultText() string {
 	var c content
 	if json.Unmarshal(b.Result, &c) != nil {
@@ -113,7 +112,7 @@ func (b block) resultText() string {
 	return c.text()
 }
 
-// result is what a tool has answered, if the message holds that.
+// result returns the tool result of the message, if it has one.
 func (m message) result() (text string, found bool) {
 	if m.Role == "tool" {
 		return m.Content.text(), true
@@ -127,7 +126,7 @@ func (m message) result() (text string, found bool) {
 	return strings.Join(texts, "\n"), texts != nil
 }
 
-// asked is the last text that a user wrote.
+// asked returns the last text of a user.
 func (q *request) asked() string {
 	for _, m := range slices.Backward(q.Messages) {
 		if text := m.Content.text(); m.Role == "user" && text != "" {
@@ -137,7 +136,7 @@ func (q *request) asked() string {
 	return ""
 }
 
-// answer reads a request and decides on an answer. Every error is a *refusal.
+// answer decides on the answer to a request. Every error is a *refusal.
 func (e endpoint) answer(body []byte) (*answer, error) {
 	q := new(request)
 	if err := json.Unmarshal(body, q); err != nil {
@@ -163,7 +162,7 @@ func (e endpoint) answer(body []byte) (*answer, error) {
 			return nil, invalid(fmt.Sprintf("%s.%d", param, at), "%s: a stop sequence must not be empty.", param)
 		}
 	}
-	r, err := rehearse(strings.Join(texts, "\n"))
+	r, err := simulate(strings.Join(texts, "\n"))
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +170,7 @@ func (e endpoint) answer(body []byte) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.rehearsal = r
+	a.simulation = r
 	return a, nil
 }
 
@@ -190,7 +189,7 @@ func (e endpoint) checkMessages(messages []message) error {
 	return nil
 }
 
-// limit is the limit on tokens that a request sets, or the greatest there is.
+// limit returns the limit on tokens of a request, or the greatest one.
 func (q *request) limit(least int) (int, error) {
 	limit := maxSpeech
 	for _, set := range []struct {
@@ -207,14 +206,14 @@ func (q *request) limit(least int) (int, error) {
 	return limit, nil
 }
 
-// input is the input in tokens, its kinds disjoint as messages report them.
+// input is the input in tokens. Its kinds are disjoint, as in messages.
 type input struct {
 	fresh, cached5m, cached1h int
 }
 
 func (in input) total() int { return in.fresh + in.cached5m + in.cached1h }
 
-// keep moves the tokens so far to the cache where c asks for it.
+// keep counts the tokens so far as cached if c requests it.
 func (in *input) keep(c *cacheControl) {
 	switch {
 	case c == nil:
@@ -227,7 +226,7 @@ func (in *input) keep(c *cacheControl) {
 	in.fresh = 0
 }
 
-// input counts tools, system and messages, in the order in which a cache holds
+// input counts tools, system and messages, in the order in which a cache stores
 // them.
 func (q *request) input() (in input) {
 	for _, t := range q.Tools {

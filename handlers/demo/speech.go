@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// minPiece and maxPiece are the characters of a piece. With three at least,
-	// a text never counts more tokens than a third of its bytes, rounded up,
-	// which is what the gateway takes for the most a backend can claim.
+	// minPiece and maxPiece are the lengths of a piece in characters. With at
+	// least three, a text never has more tokens than a third of its bytes,
+	// rounded up. That is the most that the gateway accepts from a backend.
 	minPiece, maxPiece = 3, 8
 
-	// maxSpeech bounds an answer in pieces, as the output of a model is bounded.
+	// maxSpeech is the greatest length of an answer in pieces.
 	maxSpeech = 1 << 16
 )
 
-// pieces yields text cut as it is streamed and counted: before a space once a
-// piece has minPiece characters, else after maxPiece. Only the last piece may be
+// pieces yields the pieces of a text. A piece ends before a space after
+// minPiece characters, or else after maxPiece. Only the last piece may be
 // shorter than minPiece.
 func pieces(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -37,7 +37,7 @@ func pieces(text string) iter.Seq[string] {
 	}
 }
 
-// tokens counts the pieces of text.
+// tokens returns the number of pieces of text.
 func tokens(text string) int {
 	n := 0
 	for range pieces(text) {
@@ -46,28 +46,27 @@ func tokens(text string) int {
 	return n
 }
 
-// ending is why a speech is over.
+// ending is why a generated text ends.
 type ending int
 
 const (
-	finished ending = iota // everything was said
+	finished ending = iota // the text is complete
 	limited                // the limit on tokens was reached
-	stopped                // a stop sequence came up
-	calling                // it ends in the call of a tool
+	stopped                // a stop sequence was generated
+	calling                // it ends with a tool call
 )
 
-// speech is a text as a model comes to say it: words, or the arguments of a call.
+// speech is a generated text: words, or the arguments of a tool call.
 type speech struct {
 	pieces []string
 	end    ending
-	stop   string // the sequence that came up, when stopped
-	call   *tool  // the tool that is called, when calling
-	echo   string // the prompt that comes before it, if it is to be repeated
+	stop   string // the stop sequence, if stopped
+	call   *tool  // the tool, if calling
+	echo   string // the prompt, if it must be repeated first
 }
 
-// speak says text, at most limit pieces of it and not beyond the first of the
-// stop sequences. A sequence counts only when the limit leaves room for all of
-// it, since a model would not have said it otherwise.
+// speak returns text, cut to at most limit pieces and before the first stop
+// sequence. A sequence counts only if all of it is within the limit.
 func speak(text string, limit int, stops []string) speech {
 	s := speech{end: finished}
 	limit = min(limit, maxSpeech)
@@ -92,9 +91,10 @@ func speak(text string, limit int, stops []string) speech {
 	return s
 }
 
-// respond calls a tool if there is one and its arguments fit into the limit, and else
-// says words: of the result of a tool, or of what the user asked.
-func (q *request) respond(r rehearsal, limit int, stops []string) (speech, error) {
+// respond returns a tool call if there is a tool and its arguments are within
+// the limit. Otherwise it returns words about the result of a tool, or about
+// the user's text.
+func (q *request) respond(r simulation, limit int, stops []string) (speech, error) {
 	call, err := q.tool()
 	if err != nil {
 		return speech{}, err
@@ -112,14 +112,14 @@ func (q *request) respond(r rehearsal, limit int, stops []string) (speech, error
 	return speak(words(r, said, fromTool), limit, stops), nil
 }
 
-// text is all that was said.
+// text returns the whole text.
 func (s speech) text() string { return strings.Join(s.pieces, "") }
 
-// size is the length of text in bytes.
+// size returns the length of the text in bytes.
 func (s speech) size() int { return len(s.text()) }
 
-// words is what there is to say about a user's text, or about a tool's result.
-func words(r rehearsal, said string, fromTool bool) string {
+// words returns the answer to a user's text or a tool's result.
+func words(r simulation, said string, fromTool bool) string {
 	switch {
 	case r.long > 0:
 		return "word" + strings.Repeat(" word", r.long-1) // each is one piece

@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// maxSchemaDepth bounds how deep arguments are made; below it nothing is
-// required any more.
+// maxSchemaDepth is the depth up to which arguments are generated.
 const maxSchemaDepth = 8
 
-// toolRequest is a tool that a request brings. In chat, function has its fields.
+// toolRequest is a tool in a request. In chat, its fields are in function.
 type toolRequest struct {
 	Type         string          `json:"type"`
 	Name         string          `json:"name"`
@@ -23,7 +22,7 @@ type toolRequest struct {
 	} `json:"function"`
 }
 
-// toolChoice is a word, or an object that may name a tool.
+// toolChoice is a string, or an object that may name a tool.
 type toolChoice struct {
 	Type     string `json:"type"` // or the word
 	Name     string `json:"name"`
@@ -47,7 +46,7 @@ type tool struct {
 	schema json.RawMessage
 }
 
-// tool returns the tool that is asked for, else the first one; nil if none is to be
+// tool returns the requested tool, or else the first one; nil if no tool is
 // called.
 func (q *request) tool() (*tool, error) {
 	name := q.ToolChoice.Function.Name
@@ -74,16 +73,16 @@ func (q *request) tool() (*tool, error) {
 	return nil, nil
 }
 
-// arguments are sensible arguments of the tool: its required properties.
+// arguments returns arguments for the required properties of the tool.
 func (t *tool) arguments() string {
 	object, ok := sample(t.schema, 0).(map[string]any)
 	if !ok {
-		object = map[string]any{} // arguments are an object, whatever the schema says
+		object = map[string]any{} // arguments must be an object
 	}
 	return string(encode(object))
 }
 
-// schema is the part of JSON Schema from which samples are made.
+// schema is the supported part of JSON Schema.
 type schema struct {
 	Type       list                       `json:"type"`
 	Format     string                     `json:"format"`
@@ -99,7 +98,7 @@ type schema struct {
 	Required   []string                   `json:"required"`
 }
 
-// formats are samples of strings that have a format.
+// formats are sample strings by format.
 var formats = map[string]string{
 	"date":      "2026-01-31",
 	"time":      "12:00:00Z",
@@ -111,7 +110,7 @@ var formats = map[string]string{
 	"uuid":      "00000000-0000-4000-8000-000000000000",
 }
 
-// sample makes a value that fits the schema, as far as it is understood.
+// sample returns a value that matches the supported part of the schema.
 func sample(raw json.RawMessage, depth int) any {
 	var s schema
 	if json.Unmarshal(raw, &s) != nil {
@@ -160,7 +159,7 @@ func sample(raw json.RawMessage, depth int) any {
 	}
 }
 
-// object makes an object of the required properties.
+// object returns an object with the required properties.
 func (s *schema) object(depth int) map[string]any {
 	object := map[string]any{}
 	if depth == maxSchemaDepth {

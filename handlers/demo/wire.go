@@ -15,11 +15,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// object is a JSON object in the order of its members: names and values in turn. A
-// member that is absent is left out.
+// object is a JSON object with ordered members: names and values alternate. A
+// member that is absent is omitted.
 type object []any
 
-// absent is the value of a member that is left out.
+// absent is the value of an omitted member.
 var absent = struct{ absent bool }{}
 
 // MarshalJSON implements json.Marshaler.
@@ -37,43 +37,43 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// encode writes v as the vendors do: compact, and without escaping for HTML.
+// encode encodes v as the vendors do: compact, and without escaping for HTML.
 func encode(v any) []byte {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // only types of this package come here, and they can be encoded
+		panic(err) // all types of this package can be encoded
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// newID returns a fresh id that begins with prefix.
+// newID returns a new id with a prefix.
 func newID(prefix string) string { return prefix + rand.Text() }
 
 // statusOverloaded is one vendor's status for an overloaded service.
 const statusOverloaded = 529
 
-// refusal is an error as a vendor answers it.
+// refusal is an error in the form of a vendor.
 type refusal struct {
 	status  int
-	param   string // path of the field at fault, if one is
+	param   string // path of the invalid field, if any
 	message string
 }
 
 // Error implements error.
 func (f *refusal) Error() string { return f.message }
 
-// invalid is the refusal of a request whose field param is wrong.
+// invalid returns the error for an invalid field param.
 func invalid(param, format string, args ...any) *refusal {
 	return &refusal{status: http.StatusBadRequest, param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// missing is the refusal of a request without the field param.
+// missing returns the error for a missing field param.
 func missing(param string) *refusal { return invalid(param, "%s: this field is required.", param) }
 
-// kinds is how the dialects name an error of a status, and its message where a
-// rehearsal asks for it.
+// kinds maps a status to the error types of the dialects, and to the message of
+// a simulated error.
 var kinds = map[int]struct{ messages, completions, code, message string }{
 	http.StatusBadRequest:            {"invalid_request_error", "invalid_request_error", "", ""},
 	http.StatusUnauthorized:          {"authentication_error", "authentication_error", "invalid_api_key", "The API key is not valid."},
@@ -84,13 +84,13 @@ var kinds = map[int]struct{ messages, completions, code, message string }{
 	statusOverloaded:                 {"overloaded_error", "server_error", "overloaded", "The engine is overloaded. Try again later."},
 }
 
-// rehearsed is the refusal that a rehearsal of status asks for.
-func rehearsed(status int) *refusal { return &refusal{status: status, message: kinds[status].message} }
+// simulated returns the error that simulates a status.
+func simulated(status int) *refusal { return &refusal{status: status, message: kinds[status].message} }
 
-// dialect is what differs between the vendors in every answer.
+// dialect contains the differences between the vendors.
 type dialect struct {
-	idHeader   string // header that carries the vendor's id of a request
-	errorEvent string // name of the event that carries an error
+	idHeader   string // header with
+	errorEvent string // name of the error event
 	errorBody  func(f *refusal, requestID string) object
 }
 
@@ -110,7 +110,7 @@ var completionsDialect = &dialect{
 	},
 }
 
-// orNull is null for an empty text.
+// orNull returns nil for an empty text.
 func orNull(text string) any {
 	if text == "" {
 		return nil
@@ -118,51 +118,51 @@ func orNull(text string) any {
 	return text
 }
 
-// answer is what an endpoint decided to say: the whole as one value, or events.
+// answer is the answer of an endpoint: one value, or events.
 type answer struct {
-	rehearsal rehearsal
-	whole     any           // the JSON answer
-	events    func(*sender) // sends the answer as a stream instead; nil for JSON
-	pieces    int           // how many pieces events sends
+	simulation simulation
+	whole      any           // the JSON answer
+	events     func(*sender) // sends the answer as a stream instead; nil for JSON
+	pieces     int           // how many pieces events sends
 }
 
-// sender sends one answer, and rehearses what the prompt asked for. As a stream, it
-// keeps its first error and does nothing from then on.
+// sender sends one answer and simulates the failures that the prompt requests.
+// It keeps the first error of a stream and then does nothing.
 type sender struct {
-	ctx       context.Context
-	w         http.ResponseWriter
-	dialect   *dialect
-	pace      time.Duration
-	rehearsal rehearsal
+	ctx        context.Context
+	w          http.ResponseWriter
+	dialect    *dialect
+	pace       time.Duration
+	simulation simulation
 
-	turn, said int // the piece after which the stream fails as rehearsed; pieces sent
+	turn, said int // the piece after which the simulated failure occurs; pieces sent
 	over       bool
 	err        error
 }
 
-// turnAfter is the number of pieces after which a stream fails as rehearsed. A
+// turnAfter is the number of pieces before a simulated failure of a stream. A
 // shorter stream fails after its last piece.
 const turnAfter = 3
 
-// badGateway is a page as proxies send it.
+// badGateway is an HTML page like those of proxies.
 const badGateway = `<html>
 <head><title>502 Bad Gateway</title></head>
 <body><h1>502 Bad Gateway</h1></body>
 </html>
 `
 
-// give sends a. The error is that of a client that left before the first byte. If a
-// client leaves later, give aborts the handler as reverse_proxy does, so that an
-// incomplete answer never looks complete.
+// give sends a. The error means that the client disconnected before the first
+// byte. If it disconnects later, give aborts the handler as reverse_proxy does,
+// so that an incomplete answer never looks complete.
 func (s *sender) give(a *answer) error {
-	r := a.rehearsal
-	s.rehearsal, s.turn = r, min(turnAfter, a.pieces)
+	r := a.simulation
+	s.simulation, s.turn = r, min(turnAfter, a.pieces)
 	if err := wait(s.ctx, r.slow); err != nil {
 		return gone(err)
 	}
 	switch {
 	case r.status != 0:
-		s.refuse(rehearsed(r.status))
+		s.refuse(simulated(r.status))
 	case r.html:
 		s.send(http.StatusBadGateway, "text/html; charset=utf-8", []byte(badGateway))
 	case r.empty:
@@ -184,25 +184,25 @@ func (s *sender) give(a *answer) error {
 
 // sendWhole sends a JSON answer.
 func (s *sender) sendWhole(body []byte) {
-	if s.rehearsal.gzip {
+	if s.simulation.gzip {
 		s.w.Header().Set("Content-Encoding", "gzip")
 		var buf bytes.Buffer
 		z := gzip.NewWriter(&buf)
-		_, _ = z.Write(body) // a bytes.Buffer takes everything
+		_, _ = z.Write(body) // a bytes.Buffer returns no error
 		z.Close()
 		body = buf.Bytes()
 	}
-	if s.rehearsal.breakOff {
+	if s.simulation.breakOff {
 		s.w.Header().Set("Content-Type", "application/json")
 		s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = s.w.Write(body[:len(body)/2])
-		http.NewResponseController(s.w).Flush() // or the half would stay in the server's buffer
+		http.NewResponseController(s.w).Flush() // otherwise the half would stay in the server's buffer
 		panic(http.ErrAbortHandler)
 	}
 	s.send(http.StatusOK, "application/json", body)
 }
 
-// refuse answers f in the dialect.
+// refuse sends f in the dialect.
 func (s *sender) refuse(f *refusal) {
 	id := newID("req_")
 	s.w.Header().Set(s.dialect.idHeader, id)
@@ -212,7 +212,7 @@ func (s *sender) refuse(f *refusal) {
 	s.send(f.status, "application/json", encode(s.dialect.errorBody(f, id)))
 }
 
-// send writes a whole body.
+// send writes a complete body.
 func (s *sender) send(status int, contentType string, body []byte) {
 	if contentType != "" {
 		s.w.Header().Set("Content-Type", contentType)
@@ -224,20 +224,20 @@ func (s *sender) send(status int, contentType string, body []byte) {
 	}
 }
 
-// piece sends an event that carries a piece of the answer, then pauses. After the
-// piece of the turn it does what was asked for the middle of a stream.
+// piece sends an event with a piece of the answer, then pauses. After piece
+// number turn it simulates the failure of a stream.
 func (s *sender) piece(name string, data any) {
 	s.event(name, data)
 	if s.over {
 		return
 	}
 	if s.said++; s.said == s.turn {
-		s.fail(wait(s.ctx, s.rehearsal.stall))
-		if s.rehearsal.breakOff {
+		s.fail(wait(s.ctx, s.simulation.stall))
+		if s.simulation.breakOff {
 			panic(http.ErrAbortHandler)
 		}
-		if s.rehearsal.fail {
-			f := rehearsed(statusOverloaded)
+		if s.simulation.fail {
+			f := simulated(statusOverloaded)
 			s.event(s.dialect.errorEvent, s.dialect.errorBody(f, s.w.Header().Get(s.dialect.idHeader)))
 			s.over = true
 		}
@@ -273,8 +273,8 @@ func (s *sender) fail(err error) {
 	}
 }
 
-// gone is the error of a client that left before the first byte: status 499, as
-// reverse_proxy reports it.
+// gone is the error of a client that disconnected before the first byte: status
+// 499, as reverse_proxy reports it.
 func gone(err error) error { return caddyhttp.Error(499, err) }
 
 // wait returns after d, or with an error as soon as ctx is done.

@@ -1,6 +1,7 @@
 // Package calendar computes the periods of plans and budgets: days, weeks,
-// months and years of the calendar, in UTC. It imports the standard library
-// alone.
+// months and years in UTC. [Reset] is how often a budget starts again,
+// [Duration] how long a plan lasts. The package imports only the standard
+// library.
 package calendar
 
 import (
@@ -8,7 +9,7 @@ import (
 	"time"
 )
 
-// Reset is how often a quota or a budget starts anew.
+// Reset is how often a quota or a budget starts again.
 type Reset string
 
 // The resets: never, at midnight, on Monday, on the first of the month; all
@@ -20,7 +21,7 @@ const (
 	Month Reset = "month"
 )
 
-// ParseReset reads a reset. The empty word is never.
+// ParseReset parses a reset. The empty string means never.
 func ParseReset(word string) (Reset, error) {
 	switch r := Reset(word); r {
 	case "":
@@ -31,8 +32,8 @@ func ParseReset(word string) (Reset, error) {
 	return "", fmt.Errorf("reset %q: it is never, day, week or month", word)
 }
 
-// Start returns when the period that now lies in has begun; the zero Unix time
-// for one that never resets, so that the start names the period.
+// Start returns the beginning of the period that contains now. For a reset of
+// never it returns the zero Unix time, so that the start identifies the period.
 func (r Reset) Start(now time.Time) time.Time {
 	now = now.UTC()
 	year, month, day := now.Date()
@@ -48,8 +49,8 @@ func (r Reset) Start(now time.Time) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// Next returns when the period that now lies in ends; the zero Time for one
-// that never resets.
+// Next returns the end of the period that contains now, or the zero Time for a
+// reset of never.
 func (r Reset) Next(now time.Time) time.Time {
 	start := r.Start(now)
 	switch r {
@@ -74,16 +75,16 @@ const (
 	Years  Unit = "year"
 )
 
-// MaxCount bounds the count of a [Duration].
+// MaxCount is the greatest count of a [Duration].
 const MaxCount = 1000
 
-// Duration is how long something sold lasts, by the calendar.
+// Duration is how long something that was sold lasts, by the calendar.
 type Duration struct {
 	Count int  `json:"count"`
 	Unit  Unit `json:"unit"`
 }
 
-// ParseUnit reads a unit, in the singular or the plural.
+// ParseUnit parses a unit in the singular or the plural.
 func ParseUnit(word string) (Unit, error) {
 	for _, unit := range []Unit{Hours, Days, Months, Years} {
 		if word == string(unit) || word == string(unit)+"s" {
@@ -93,7 +94,7 @@ func ParseUnit(word string) (Unit, error) {
 	return "", fmt.Errorf("unit %q: it is hour, day, month or year", word)
 }
 
-// Validate refuses what is no duration.
+// Validate returns an error for an invalid duration.
 func (d Duration) Validate() error {
 	if d.Count < 1 || d.Count > MaxCount {
 		return fmt.Errorf("a duration has a count of 1 to %d, this has %d", MaxCount, d.Count)
@@ -105,7 +106,7 @@ func (d Duration) Validate() error {
 	return err
 }
 
-// String returns the duration in words: 1 month, 30 days.
+// String returns the duration as text: 1 month, 30 days.
 func (d Duration) String() string {
 	if d.Count == 1 {
 		return fmt.Sprintf("1 %s", d.Unit)
@@ -113,9 +114,9 @@ func (d Duration) String() string {
 	return fmt.Sprintf("%d %ss", d.Count, d.Unit)
 }
 
-// After returns the time d after t. A day that the month does not have becomes
-// its last: a month after January 31st is February 28th or 29th, at the same
-// time of day.
+// After returns the time d after t. If the month has no such day, it returns
+// the last one: a month after January 31st is February 28th or 29th, at the
+// same time of day.
 func (d Duration) After(t time.Time) time.Time {
 	t = t.UTC()
 	months := 0

@@ -18,17 +18,17 @@ type OnDisconnect struct {
 	finish time.Duration // zero: cancel
 }
 
-// Default bounds of finish.
+// Default time limits of finish.
 const (
-	finishWhole  = 5 * time.Minute  // of calls without stream, and of streams that have shown no content
-	finishUnseen = 30 * time.Second // of streams that have, where their content does not show the whole cost
+	finishWhole  = 5 * time.Minute  // calls without a stream, and streams without content so far
+	finishUnseen = 30 * time.Second // streams with content that does not show the whole cost
 )
 
 // maxFinish is the longest time for which a call may continue without its
 // client.
 const maxFinish = 24 * time.Hour
 
-// ParseOnDisconnect parses the words of a configuration.
+// ParseOnDisconnect parses the arguments of the option on_disconnect.
 func ParseOnDisconnect(words ...string) (OnDisconnect, error) {
 	switch {
 	case len(words) == 1 && words[0] == "cancel":

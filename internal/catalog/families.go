@@ -9,15 +9,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Families finds what a model takes by its name. It never changes.
+// Families maps a model's name to what it supports. It is immutable.
 type Families struct {
 	rows  Models[*FamilyRow]
 	wide  map[string]*FamilyRow // rows without models, by family
 	names []string
 }
 
-// NewFamilies makes a set of rows that are valid each. It refuses two patterns
-// that name the same models, and two rows without models for one family.
+// NewFamilies returns a set of rows, each of which must be valid. It returns an
+// error if two patterns name the same models, or if two rows without models
+// have the same family.
 func NewFamilies(rows []FamilyRow) (*Families, error) {
 	fs := &Families{wide: make(map[string]*FamilyRow)}
 	for _, row := range rows {
@@ -39,7 +40,7 @@ func NewFamilies(rows []FamilyRow) (*Families, error) {
 	return fs, nil
 }
 
-// compareBool puts what is true first.
+// compareBool orders true before false.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -66,8 +67,9 @@ func (fs *Families) add(p Pattern, row *FamilyRow) error {
 	return nil
 }
 
-// Of returns what the model of a platform task takes. A name of the wrong form
-// is INVALID_MODEL, one that no pattern has is MODEL_NOT_FOUND.
+// Of returns what the model of a platform task supports. It returns
+// INVALID_MODEL for a malformed name, and MODEL_NOT_FOUND if no pattern
+// matches.
 func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
 	if refused := CheckModel(kind, model); refused != nil {
 		return Family{}, refused
@@ -79,8 +81,8 @@ func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
 	return family, nil
 }
 
-// Find returns what a model of a kind takes, by its name with or without the
-// word of the kind, and false when no pattern has it.
+// Find returns what a model of a kind supports, by its name with or without the
+// prefix of the kind, or false if no pattern matches.
 func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 	row, ok := fs.rows.Find(kind, model)
 	if !ok {
@@ -89,8 +91,9 @@ func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 	return fs.resolve(kind, bareName(kind, model), row), true
 }
 
-// resolve forms the rules of a model: the row of the table, changed by that of
-// the family and by that of the model, and then by the variants of each.
+// resolve returns the rules of a model: the row of the table, overridden by
+// that of the family, then by that of the model, and then by the variants of
+// each.
 func (fs *Families) resolve(kind Kind, name string, row *FamilyRow) Family {
 	own := tableRow(row.Family)
 	wide := fs.wide[row.Family]
@@ -119,8 +122,8 @@ func of(kind Kind, video, image *Override) *Override {
 	return video
 }
 
-// variantOf returns the one among variants that goes first for a name: exact
-// before prefix, longer before shorter.
+// variantOf returns the variant that takes precedence for a name: exact before
+// prefix, longer before shorter.
 func variantOf(name string, variants []VariantRow) *VariantRow {
 	var first *VariantRow
 	for i := range variants {
@@ -136,7 +139,7 @@ func before(a, b Pattern) bool {
 	return cmp.Or(compareBool(a.Exact(), b.Exact()), cmp.Compare(len(b), len(a))) < 0
 }
 
-// hasPart tells whether p names name, or what follows one of the dashes in it.
+// hasPart reports whether p matches name, or what follows a dash in name.
 func hasPart(name string, p Pattern) bool {
 	for found := true; found; _, name, found = strings.Cut(name, "-") {
 		if p.Match(name) {
@@ -146,8 +149,8 @@ func hasPart(name string, p Pattern) bool {
 	return false
 }
 
-// Names returns the exact names among the patterns, in the order of
-// configuration; a name of both kinds once for each.
+// Names returns the exact names among the patterns in the order of the
+// configuration. A name of both kinds is returned once for each.
 func (fs *Families) Names() []string { return slices.Clone(fs.names) }
 
 // Len returns the number of patterns.

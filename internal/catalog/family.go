@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Family is what models of one family take, of one kind of generation.
+// Family is what the models of one family support, for one kind of generation.
 type Family struct {
 	// Name is the label of the family: A to F.
 	Name string
 
-	// Kind is what the rules are about.
+	// Kind is the kind of generation.
 	Kind Kind
 
 	Rules
 }
 
-// Rules are the cells of the table of families. A cell that is zero says that
-// the thing is not taken, but for MaxInputs and LastFrameAlone.
+// Rules is one row of the table of families. A zero cell means that the option
+// is not supported, except for MaxInputs and LastFrameAlone.
 type Rules struct {
-	Duration         Numbers // of a video, in whole seconds
+	Duration         Numbers // of a video in seconds
 	Resolution       Choice
 	AspectRatio      Choice
 	Audio            bool
@@ -38,21 +38,21 @@ type Rules struct {
 	Count            Numbers // of images
 }
 
-// Numbers are the whole numbers that a field may have.
+// Numbers are the integers that a field may have.
 type Numbers struct {
-	// The allowed ones, single and as ranges: "5", "1-10".
+	// The allowed numbers, single and as ranges: "5", "1-10".
 	Allowed []Range `json:"allowed"`
 
-	// The one where none is given. Zero: there is none, and the backend decides.
+	// The default. Zero: none, so the backend decides.
 	Default int `json:"default,omitempty"`
 }
 
-// Has tells whether n is one of ns.
+// Has reports whether n is allowed.
 func (ns Numbers) Has(n int) bool {
 	return slices.ContainsFunc(ns.Allowed, func(r Range) bool { return r.Min <= n && n <= r.Max })
 }
 
-// String lists the numbers for a person: "5 or 10", "from 1 to 10".
+// String returns the numbers as text: "5 or 10", "from 1 to 10".
 func (ns Numbers) String() string {
 	words := make([]string, len(ns.Allowed))
 	for i, r := range ns.Allowed {
@@ -79,7 +79,8 @@ func (ns Numbers) validate(most int) error {
 	return nil
 }
 
-// Range is the numbers from Min to Max. As text it is "1-10", or "5" alone.
+// Range is the numbers from Min to Max. Its text is "1-10", or "5" for one
+// number.
 type Range struct{ Min, Max int }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -113,21 +114,22 @@ func (r Range) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%d-%d", r.Min, r.Max), nil
 }
 
-// Choice is the words that a field may have. Without any the field is not taken.
+// Choice is the values that a text field may have. If there are none, the field
+// is not supported.
 type Choice struct {
-	// The allowed ones, in the spelling in which they are stored and sent on.
-	// They are compared without case.
+	// The allowed values, in the spelling that is stored and sent to backends.
+	// Comparisons ignore case.
 	Allowed []string `json:"allowed"`
 
-	// The one where none is given. Empty: there is none, and the backend decides.
+	// The default. Empty: none, so the backend decides.
 	Default string `json:"default,omitempty"`
 
-	// Whether the default is only for what is generated from text alone; what has
-	// inputs takes after them.
+	// Whether the default applies only without inputs. With inputs, the result
+	// has their ratio.
 	TextOnly bool `json:"text_only,omitempty"`
 }
 
-// Find returns the spelling of word among the allowed ones.
+// Find returns the allowed value that equals word in any case.
 func (c Choice) Find(word string) (string, bool) {
 	i := slices.IndexFunc(c.Allowed, func(allowed string) bool { return strings.EqualFold(allowed, word) })
 	if i < 0 {
@@ -136,7 +138,7 @@ func (c Choice) Find(word string) (string, bool) {
 	return c.Allowed[i], true
 }
 
-// String lists the words for a person: "16:9 or 9:16".
+// String returns the values as text: "16:9 or 9:16".
 func (c Choice) String() string { return Either(c.Allowed) }
 
 func (c Choice) validate(check func(string) error) error {
@@ -152,8 +154,8 @@ func (c Choice) validate(check func(string) error) error {
 	return nil
 }
 
-// validateWords refuses a word that fails check, or that is there twice in any
-// case.
+// validateWords returns an error for a value that fails check, or that is
+// duplicated in any case.
 func validateWords[T ~string](words []T, check func(string) error) error {
 	seen := make(map[string]bool, len(words))
 	for _, word := range words {
@@ -169,11 +171,11 @@ func validateWords[T ~string](words []T, check func(string) error) error {
 	return nil
 }
 
-// ReferenceType is a value of inputs[].reference_type, and before a colon the
-// category it is for: "video:feature". Without one it is for both.
+// ReferenceType is a value of inputs[].reference_type. A category before a
+// colon limits it: "video:feature". Without one it is for both categories.
 type ReferenceType string
 
-// Split returns the category, empty for both, and the value.
+// Split returns the category, which is empty for both, and the value.
 func (r ReferenceType) Split() (category, value string) {
 	if category, value, found := strings.Cut(string(r), ":"); found {
 		return category, value
@@ -192,21 +194,21 @@ func (r *Rules) References(category string) []string {
 	return values
 }
 
-// Subjects says whether subject_inputs are taken, and which of their fields is
-// then required.
+// Subjects says whether subject_inputs are supported, and which of their fields
+// is required.
 type Subjects string
 
-// The ways to take subjects.
+// The values of Subjects.
 const (
 	NoSubjects     Subjects = "none" // as the zero Subjects
 	SubjectsByID   Subjects = "id"
 	SubjectsByName Subjects = "name"
 )
 
-// Taken tells whether subject_inputs are taken at all.
+// Taken reports whether subject_inputs are supported.
 func (s Subjects) Taken() bool { return s == SubjectsByID || s == SubjectsByName }
 
-// Either joins words as in "a, b or c"; none are "nothing".
+// Either joins words as in "a, b or c". Without words it returns "nothing".
 func Either(words []string) string {
 	switch last := len(words) - 1; last {
 	case -1:

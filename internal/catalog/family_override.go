@@ -7,93 +7,93 @@ import (
 	"strings"
 )
 
-// FamilyRow puts models into a family, and changes what they take. Without
-// models it changes the family itself, for all of its models.
+// FamilyRow assigns models to a family and overrides what they support. Without
+// models it overrides the family itself.
 type FamilyRow struct {
 	// The label of the family: A to F.
 	Family string `json:"family"`
 
-	// The models: an exact name, or a prefix and `*`. One that begins with
-	// `video-` or `image-` names models of that kind, any other one what follows
-	// `video-` and `image-` in the names of both: `vidu-*` is `video-vidu-*` and
-	// `image-vidu-*`. An exact name goes before a prefix, a longer prefix before a
-	// shorter one, and one kind before both.
+	// The models: an exact name, or a prefix and `*`. A name that begins with
+	// `video-` or `image-` matches models of that kind. Any other name matches
+	// the rest of the name for both kinds: `vidu-*` is `video-vidu-*` and
+	// `image-vidu-*`. An exact name takes precedence over a prefix, a longer
+	// prefix over a shorter one, and one kind over both.
 	Models []Pattern `json:"models,omitempty"`
 
-	// What the models take otherwise than their family, of videos.
+	// Overrides for videos.
 	Video Override `json:"video,omitzero"`
 
-	// The same of images.
+	// Overrides for images.
 	Image Override `json:"image,omitzero"`
 
-	// What some of the models take otherwise than the others.
+	// Overrides for some of the models.
 	Variants []VariantRow `json:"variants,omitempty"`
 }
 
-// VariantRow is what some models of a family take otherwise than the others. It
-// goes before the cells of its family and of their row; a row's own variant
-// goes before the one that the table has for the same models.
+// VariantRow overrides what some models of a family support. It takes
+// precedence over the cells of its family and of its row. A row's own variant
+// takes precedence over that of the table for the same models.
 type VariantRow struct {
-	// Which ones: an exact name, or a prefix and `*`, of the model's name or of what
-	// follows a dash in it. `q2*` is video-vidu-q2 and video-vidu-q2-pro.
+	// The models: an exact name, or a prefix and `*`, of the model's name or of
+	// what follows a dash in it. `q2*` matches video-vidu-q2 and
+	// video-vidu-q2-pro.
 	Models Pattern `json:"models"`
 
-	// Of videos.
+	// Overrides for videos.
 	Video Override `json:"video,omitzero"`
 
-	// Of images.
+	// Overrides for images.
 	Image Override `json:"image,omitzero"`
 }
 
-// Override replaces cells of a family, each as a whole. What is not there stays
-// as it is.
+// Override replaces cells of a family. An absent cell is unchanged.
 type Override struct {
-	// The allowed lengths of a video, in seconds, and the default one.
+	// The allowed durations of a video in seconds, and the default.
 	Duration *Numbers `json:"duration,omitempty"`
 
-	// The allowed resolutions and the default one.
+	// The allowed resolutions and the default.
 	Resolution *Choice `json:"resolution,omitempty"`
 
-	// The allowed aspect ratios and the default one. An empty list takes none.
+	// The allowed aspect ratios and the default. An empty list allows none.
 	AspectRatio *Choice `json:"aspect_ratio,omitempty"`
 
 	// Whether videos can have sound.
 	Audio *bool `json:"audio,omitempty"`
 
-	// Whether frame_interpolate is taken.
+	// Whether frame_interpolate is supported.
 	FrameInterpolate *bool `json:"frame_interpolate,omitempty"`
 
-	// The allowed values of scene_type. An empty list takes none.
+	// The allowed values of scene_type. An empty list allows none.
 	SceneType []string `json:"scene_type,omitzero"`
 
-	// The allowed values of inputs[].reference_type, with the category that one is
-	// for: `asset`, `video:base`. An empty list takes none.
+	// The allowed values of inputs[].reference_type, each with an optional
+	// category: `asset`, `video:base`. An empty list allows none.
 	ReferenceType []ReferenceType `json:"reference_type,omitzero"`
 
-	// Whether subject_inputs are taken, and which field of them is then required:
-	// `none`, `id` or `name`.
+	// Whether subject_inputs are supported, and which of their fields is
+	// required: `none`, `id` or `name`.
 	SubjectInputs *Subjects `json:"subject_inputs,omitempty"`
 
-	// Whether inputs[].object_id is taken.
+	// Whether inputs[].object_id is supported.
 	ObjectID *bool `json:"object_id,omitempty"`
 
-	// Whether inputs[].voice_id is taken.
+	// Whether inputs[].voice_id is supported.
 	VoiceID *bool `json:"voice_id,omitempty"`
 
-	// Whether inputs[].text is taken.
+	// Whether inputs[].text is supported.
 	Text *bool `json:"text,omitempty"`
 
-	// How many inputs there may be. `0` takes any number.
+	// The greatest number of inputs. `0` allows any number.
 	MaxInputs *int `json:"max_inputs,omitempty"`
 
-	// Whether a lastFrame may be there without a firstFrame.
+	// Whether a lastFrame is allowed without a firstFrame.
 	LastFrameAlone *bool `json:"last_frame_alone,omitempty"`
 
-	// How many images can be asked for at once, and how many are by default.
+	// The allowed numbers of images per request, and the default.
 	Count *Numbers `json:"count,omitempty"`
 }
 
-// apply replaces the cells of r that o has.
+// apply replaces the cells of r that o sets.
 func (o *Override) apply(r *Rules) {
 	replace(&r.Duration, o.Duration)
 	replace(&r.Resolution, o.Resolution)
@@ -121,15 +121,15 @@ func replace[T any](cell, own *T) {
 	}
 }
 
-// Limits of what configuration can allow.
+// Limits of the configuration.
 const (
 	maxDuration = int(MaxSeconds / Second)
 	maxCount    = 100
 	maxInputs   = 1000
 )
 
-// cells are those of o that are there, by the words of their JSON, the kinds
-// they are for, and what is wrong with them.
+// cells returns the cells that o sets: their JSON name, the kind they are for,
+// and their validation.
 func (o *Override) cells() []cell {
 	return []cell{
 		{"duration", o.Duration != nil, Video, func() error { return o.Duration.validate(maxDuration) }},
@@ -152,11 +152,11 @@ func (o *Override) cells() []cell {
 type cell struct {
 	word     string
 	there    bool
-	kind     Kind         // that it is for; empty: both
-	validate func() error // nil: it cannot be wrong
+	kind     Kind         // empty: both kinds
+	validate func() error // nil: always valid
 }
 
-// validate refuses a cell that is wrong, or is not for the kind.
+// validate returns an error for a cell that is invalid or not for this kind.
 func (o *Override) validate(kind Kind) error {
 	for _, c := range o.cells() {
 		switch {
@@ -176,8 +176,8 @@ func (o *Override) empty() bool {
 	return !slices.ContainsFunc(o.cells(), func(c cell) bool { return c.there })
 }
 
-// Validate refuses a row of an unknown family, with a pattern or a cell that is
-// wrong, or that changes nothing.
+// Validate returns an error for a row with an unknown family, an invalid
+// pattern or cell, or no effect.
 func (f *FamilyRow) Validate() error {
 	row := tableRow(f.Family)
 	if row == nil {

@@ -1,7 +1,7 @@
 package catalog
 
-// family is one row of the table of docs/guide/generation.md#families: what a label stands for.
-// Configuration changes any cell of it.
+// family is one row of the table in docs/guide/generation.md#families. The configuration can
+// override every cell.
 type family struct {
 	name     string
 	video    Rules
@@ -91,17 +91,17 @@ var families = []family{
 	},
 }
 
-// Ratios of images: those of families A and C, and those of the others.
+// Aspect ratios of images of families A and C, and of the other families.
 var (
 	fewRatios  = []string{"16:9", "9:16", "1:1", "4:3", "3:4", "3:2", "2:3", "21:9"}
 	manyRatios = append(fewRatios[:len(fewRatios):len(fewRatios)], "4:5", "5:4")
 )
 
-// otherImages are the images of the families other than A and C.
+// otherImages are the image rules of families other than A and C.
 var otherImages = images(words("1K", "1K", "2K", "4K"), manyRatios, 3, 1)
 
-// images are the rules for images: those that differ between families, and
-// what all of them take.
+// images returns image rules: the parameters differ between families, the rest
+// is common.
 func images(resolution Choice, ratios []string, maxInputs, maxCount int) Rules {
 	return Rules{
 		Resolution:    resolution,

@@ -9,18 +9,20 @@ import (
 // Kind is what a model generates.
 type Kind string
 
-// The kinds. Each is the word that the names of its models begin with.
+// The kinds. Each is the prefix of its models' names.
 const (
 	Video Kind = "video"
 	Image Kind = "image"
 )
 
-// maxModel bounds the name of a model, in bytes; every character of it is one.
+// maxModel is the greatest length of a model's name in bytes. All of its
+// characters are ASCII.
 const maxModel = 256
 
-// CheckModel refuses, as INVALID_MODEL, a name that does not have the form
-// video-{model_name}-{version} or, for images, image-{model_name}-{version}. Its parts consist of letters, digits, dots and
-// underscores, and there may be more than two of them.
+// CheckModel returns INVALID_MODEL unless a name has the form
+// video-{model_name}-{version}, or image-{model_name}-{version} for images.
+// There may be more parts. They consist of letters, digits, dots and
+// underscores.
 func CheckModel(kind Kind, model string) *fault.Fault {
 	name, ok := strings.CutPrefix(model, string(kind)+"-")
 	if !ok || len(model) > maxModel || !strings.Contains(name, "-") {

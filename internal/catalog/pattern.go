@@ -34,10 +34,10 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern(s), nil
 }
 
-// CheckName refuses the name of a model in a call, at the path param, that is not
-// 1 to 256 bytes of printable characters, or that a space begins or ends. A space
-// within it is U+0020. Names that look alike and differ in what cannot be seen
-// would be priced by one pattern and served as another model.
+// CheckName checks the model name of a call. param is its path in the body. A
+// name has 1 to 256 bytes of printable characters and no space at its ends; the
+// only space inside is U+0020. Names that differ only in invisible characters
+// could be priced by one pattern and served as another model.
 func CheckName(param, name string) *fault.Fault {
 	switch {
 	case name == "" || len(name) > maxModel:
@@ -53,7 +53,7 @@ func CheckName(param, name string) *fault.Fault {
 	return nil
 }
 
-// ParsePatterns parses each of words and refuses one that is there twice.
+// ParsePatterns parses each of words and returns an error for a duplicate.
 func ParsePatterns(words []string) (Patterns, error) {
 	patterns := make(Patterns, 0, len(words))
 	seen := make(map[Pattern]bool, len(words))
@@ -71,7 +71,7 @@ func ParsePatterns(words []string) (Patterns, error) {
 	return patterns, nil
 }
 
-// Exact tells whether p names one model.
+// Exact reports whether p matches one name only.
 func (p Pattern) Exact() bool { return !strings.HasSuffix(string(p), "*") }
 
 // Match reports whether p names model.
@@ -116,7 +116,7 @@ func leadsAway(prefix, model string) bool {
 // Patterns is a set of patterns without order.
 type Patterns []Pattern
 
-// Match tells whether one of ps names model.
+// Match reports whether one of ps matches model.
 func (ps Patterns) Match(model string) bool {
 	for _, p := range ps {
 		if p.Match(model) {

@@ -9,36 +9,39 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Price is what calls of the models it names cost, in the configured currency.
-// A call costs its tokens by kind and the price per request; a generated image
-// or second has prices of its own.
+// Price is the price of calls to the models that it matches, in the configured
+// currency. A call costs its tokens by kind plus the price per request.
+// Generated images and seconds have their own prices.
 type Price struct {
-	// The models: an exact name, or a prefix and `*`. An exact name goes before
-	// a prefix, a longer prefix before a shorter one. Of images and videos one that
-	// begins with neither `image-` nor `video-` names what follows these.
+	// The models: an exact name, or a prefix and `*`. An exact name takes
+	// precedence over a prefix, a longer prefix over a shorter one. For images
+	// and videos, a name without `image-` or `video-` matches the rest of the
+	// model's name.
 	Model Pattern `json:"model"`
 
-	// Prices per million tokens. A price per token names both input and output;
-	// `0` is free.
+	// Prices per million tokens. A price per token must set both input and
+	// output; `0` is free.
 	TokenPrices
 
-	// Per call or generation that is charged at all, beside its tokens, images or
-	// seconds. Default: nothing.
+	// The price per charged call or generation, in addition to its tokens,
+	// images or seconds. Default: none.
 	Request money.Amount `json:"request,omitzero"`
 
-	// How many tokens of input one prompt can have. Required with a price per
-	// token that is not zero: the greatest price of a call is reserved before it.
+	// The greatest number of input tokens of a prompt. It is required if a
+	// price per token is not zero, because the greatest price of a call is
+	// reserved before the call.
 	Context int64 `json:"context,omitempty"`
 
-	// How many tokens of output one answer can have. Required as context is.
+	// The greatest number of output tokens of an answer. It is required in the
+	// same cases as context.
 	MaxOutput int64 `json:"max_output,omitempty"`
 
-	// What becomes of a call whose caller disconnects, where it is not what the
-	// app's on_disconnect says: `cancel`, or `finish` and a duration.
+	// What happens to a call whose client disconnects: `cancel`, or `finish`
+	// and a duration. Default: the app's on_disconnect.
 	OnDisconnect OnDisconnect `json:"on_disconnect,omitzero"`
 
-	// Whether a call that failed at its backend before any content is charged its
-	// input. Default: as the app's charge_failed_input says.
+	// Whether the input is charged if the backend failed before any content.
+	// Default: the app's charge_failed_input.
 	ChargeFailedInput *bool `json:"charge_failed_input,omitempty"`
 
 	// Per generated image, by resolution.
@@ -56,33 +59,32 @@ type Price struct {
 	// Factors for the regions that answer.
 	Geo []Geo `json:"geo,omitempty"`
 
-	// Prices of the tools that backends run, beside their tokens. A call that
-	// lets the backend use any other one is refused.
+	// Prices of tools that backends run, in addition to tokens. A call that
+	// allows any other tool is refused.
 	Call []ToolPrice `json:"call,omitempty"`
 }
 
-// MaxTokens bounds the context and the max_output of a price.
+// MaxTokens is the greatest context and max_output of a price.
 const MaxTokens = 1_000_000_000
 
 // Variant is a price of one image or second.
 type Variant struct {
-	// The resolution it holds for, in any case: 1080P. Or what `mode`, `quality` or
-	// a like member of a request says: pro. Default: all that no other variant
-	// names.
+	// The resolution, in any case, such as 1080P; or the value of `mode`,
+	// `quality` or a similar member of a request, such as pro. Default: every
+	// resolution without its own variant.
 	Resolution string `json:"resolution,omitempty"`
 
-	// Whether it holds for video with sound only. One that is not for sound only
-	// holds for video with sound too, unless there is another for it at the same
-	// resolution.
+	// Whether it applies only to video with sound. Otherwise it also applies to
+	// video with sound, unless the resolution has a variant for sound.
 	Audio bool `json:"audio,omitempty"`
 
-	// In the configured currency.
+	// The price in the configured currency.
 	Price money.Amount `json:"price"`
 }
 
-// Validate refuses a price by which some call could not be reserved for or
-// charged: one that is negative, that counts tokens without bounding them, or
-// by which a single call would leave the range of an amount.
+// Validate returns an error for a price with which some call could not be
+// reserved for or charged: if it is negative, if it counts tokens without
+// limits, or if one call could exceed the range of an amount.
 func (p *Price) Validate() error {
 	if _, err := ParsePattern(string(p.Model)); err != nil {
 		return fmt.Errorf("price: %w", err)
@@ -148,7 +150,7 @@ func (v Variant) validate() error {
 	if v.Price < 0 {
 		return fmt.Errorf("%v must not be negative", v)
 	}
-	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // one too many
+	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // an amount too many
 	if amount || len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
 		return fmt.Errorf("%q is no resolution, such as 1080P", v.Resolution)
 	}
@@ -160,7 +162,7 @@ func (v Variant) validate() error {
 	return nil
 }
 
-// String returns the variant as its line in a Caddyfile has it.
+// String returns the variant as written in a Caddyfile.
 func (v Variant) String() string {
 	words := make([]string, 0, 3)
 	if v.Resolution != "" {

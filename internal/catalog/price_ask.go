@@ -6,55 +6,55 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// Ask describes what a call requests, as far as it decides the greatest price.
+// Ask describes a call, as far as that determines its greatest price.
 type Ask struct {
-	Model        string // as the body names it
-	BodyBytes    int64  // of the request body, without what the following two count
-	PromptTokens int64  // of prompts that are given as tokens
+	Model        string // as in the body
+	BodyBytes    int64  // of the request body, without what the next two fields count
+	PromptTokens int64  // prompts that are given as tokens
 	InlineInput  int64  // tokens to reserve for inline images, documents and audio
 	Prompts      int64  // at least 1
-	Choices      int64  // for each prompt: the greater of n and best_of, at least 1
-	MaxTokens    int64  // for each choice; it counts when HasMaxTokens
+	Choices      int64  // per prompt: the greater of n and best_of, at least 1
+	MaxTokens    int64  // per choice; valid if HasMaxTokens
 	HasMaxTokens bool
 
-	// Links is the number of links. FullContext is set for any other source that
-	// cannot be measured (a file id, a container, an earlier response, a PDF), and for
-	// server-side tools. With either, the whole context is reserved.
+	// Links is the number of links. FullContext is set for any other source of
+	// unknown size (a file id, a container, an earlier response, a PDF) and for
+	// server-side tools. Either one reserves the whole context.
 	Links       int64
 	FullContext bool
 
-	// Media is what the text of the messages does not tell of the input. It is not
+	// Media is input that the text of the messages does not show. It is not
 	// reserved, but estimated; see [Price.Estimate].
 	Media Media
 
-	// FullOutput is set for a body that may have its backend ignore MaxTokens: the
-	// whole max_output is reserved, and bounds the charge.
+	// FullOutput is set if the backend may ignore MaxTokens. Then max_output is
+	// reserved and limits the charge.
 	FullOutput bool
 
-	Tiers      []Option     // what the body says of service_tier and of speed; nil: nothing
+	Tiers      []Option     // service_tier and speed of the body; nil: not set
 	Geo        Option       // inference_geo
 	Tools      []ServerTool // server-side tools
-	Audio      bool         // the body asks for audio or carries it
-	AudioParam string       // the member that does so first; empty: content of a message
-	Image      bool         // the body asks for images or carries them
-	ImageOut   bool         // the body asks for images
-	Compaction bool         // the body lets the backend compact the context, which is one more pass
-	Thinking   bool         // the body asks the model to reason
-	Models     []NamedModel // models that the body names beside its own
+	Audio      bool         // the body requests or contains audio
+	AudioParam string       // the first member that does so; empty: content of a message
+	Image      bool         // the body requests or contains images
+	ImageOut   bool         // the body requests images
+	Compaction bool         // the backend may compact the context, which is one more pass
+	Thinking   bool         // the body enables reasoning
+	Models     []NamedModel // other models that the body names
 }
 
-// text is the bound of the input that is inline text, in tokens.
+// text returns the greatest number of tokens of inline text.
 func (a *Ask) text() int64 { return usage.Estimate(a.BodyBytes) + a.PromptTokens }
 
-// CostsUnseen reports whether the call asks for something whose cost neither the
-// text of its body nor that of its answer shows: tools that the backend runs, other
-// models, one more pass, reasoning, audio, images, or input that is no inline text.
+// CostsUnseen reports whether a part of the cost is not visible in the texts of
+// request and answer: tools that the backend runs, other models, one more pass,
+// reasoning, audio, images, or input that is not inline text.
 func (a *Ask) CostsUnseen() bool {
 	return a.FullContext || a.Links > 0 || a.InlineInput > 0 || len(a.Tools) > 0 || a.Compaction || a.Thinking || a.Audio || a.ImageOut ||
 		slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.Price != nil })
 }
 
-// Option is a member of a body that decides its price, and its value.
+// Option is a member of a body that affects its price, and its value.
 type Option struct {
 	Param string // "service_tier", "speed", "inference_geo"
 	Value string
@@ -64,18 +64,18 @@ type Option struct {
 type ServerTool struct {
 	Param   string // "tools[0].type"
 	Name    string // the vendor's type without its date
-	MaxUses int64  // 0: not said
+	MaxUses int64  // 0: not set
 }
 
-// NamedModel is a model that a body names beside its own.
+// NamedModel is another model that a body names.
 type NamedModel struct {
-	// Where it is named. A model of a tool ("tools[0].model") works beside the
-	// model of the call, and one of "moderation.model" costs nothing; any other
-	// ("fallbacks[0].model") may take its place.
+	// The path in the body. A model of a tool ("tools[0].model") runs in
+	// addition to the model of the call. One of "moderation.model" costs
+	// nothing. Any other one ("fallbacks[0].model") may replace it.
 	Param string
 
 	Name      string
 	Price     *Price // nil: free
-	MaxUses   int64  // of a tool; 0: not said
-	MaxTokens int64  // output of one use; 0: not said
+	MaxUses   int64  // of a tool; 0: not set
+	MaxTokens int64  // output of one use; 0: not set
 }

@@ -13,31 +13,31 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Bounds are the limits within which a call is reserved for and charged,
-// whatever its backend claims. A price that has no context or no max_output,
-// because it counts no tokens, leaves that side unbounded.
+// Bounds are the limits of the reservation and of the charge of a call,
+// whatever its backend reports. A price without context or max_output, because
+// it counts no tokens, has no limit on that side.
 type Bounds struct {
-	Reserve int64 // input to reserve for: what the body can hold, within Input
-	Input   int64 // input of all kinds that is charged at most
-	Output  int64 // output of all kinds that is reserved for, and charged at most
+	Reserve int64 // input that is reserved: the most that the body can contain, at most Input
+	Input   int64 // greatest input of all kinds that is charged
+	Output  int64 // output of all kinds that is reserved, and the greatest that is charged
 
-	text      int64        // input that is inline text, at most
-	pass      int64        // input of one pass, at most
-	unbounded bool         // nothing is cut; see [Price.Excess]
+	text      int64        // greatest input of inline text
+	pass      int64        // greatest input of one pass
+	unbounded bool         // no limits apply; see
 	greatest  money.Amount // what is reserved
-	most      money.Amount // what is charged at most
-	options   *options     // nil: the call asks for nothing that few calls ask for
+	most      money.Amount // greatest charge
+	options   *options     // nil: the call has no rare options
 }
 
-// Greatest returns what is reserved before a call: the price of its Reserve and
-// its Output at the dearest rates that it can be charged at, and of the request
-// and its tools.
+// Greatest returns the amount that is reserved before a call: the price of
+// Reserve and Output at the highest rates that may apply, of the request and of
+// the tools.
 func (p *Price) Greatest(b Bounds) money.Amount { return b.greatest }
 
-// Bounds returns the bounds of a call. What the price says nothing of is an
-// UNPRICED_OPTION. A call of so many prompts, choices and uses of tools that its
-// price would leave the range of an amount is an INVALID_PARAMETER; so no sum
-// over what is within bounds can overflow.
+// Bounds returns the limits of a call. It returns UNPRICED_OPTION if the price
+// does not cover an option, and INVALID_PARAMETER if prompts, choices and tool
+// uses together would exceed the range of an amount. So no sum within these
+// limits can overflow.
 func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
 	if f := p.unpriced(&a); f != nil {
 		return Bounds{}, f
@@ -55,9 +55,9 @@ func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
 	return b, nil
 }
 
-// bounds returns the bounds of a call that p itself has the price of; false when
-// that is out of range. Inline text is bounded by itself: it may be more than the
-// context that p knows of, which some members and headers of a call extend.
+// bounds returns the limits of a call at p itself, or false if the amount is
+// out of range. Inline text has its own limit: it may exceed the context of p,
+// which some members and headers of a call extend.
 func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 	prompts, choices, rounds := max(a.Prompts, 1), max(a.Choices, 1), p.rounds(&a)
 	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64, text: a.text(), pass: math.MaxInt64}
@@ -108,8 +108,8 @@ func uncountable(a *Ask) *fault.Fault {
 		"%d choices for each of %d prompts would cost more than can be counted", max(a.Choices, 1), max(a.Prompts, 1))
 }
 
-// rounds is how often the model of a call can run: once, once more after each use
-// of a tool, and once to compact the context.
+// rounds returns how many times the model of a call can run: once, once more
+// after each tool use, and once to compact the context.
 func (p *Price) rounds(a *Ask) int64 {
 	rounds := int64(1)
 	for i := range a.Tools {
@@ -128,7 +128,7 @@ func (p *Price) rounds(a *Ask) int64 {
 
 func addAtMost(a, b int64) int64 { return min(a, math.MaxInt32) + min(b, math.MaxInt32) }
 
-// uses is how often a tool is used at most.
+// uses returns the greatest number of uses of a tool.
 func (p *Price) uses(tool *ServerTool) int64 {
 	if tool.MaxUses > 0 {
 		return tool.MaxUses
@@ -139,11 +139,11 @@ func (p *Price) uses(tool *ServerTool) int64 {
 	return DefaultUses
 }
 
-// beside reports whether the model works beside that of the call.
+// beside reports whether the model runs in addition to that of the call.
 func (m *NamedModel) beside() bool { return strings.HasPrefix(m.Param, "tools") }
 
-// instead reports whether the model may answer in the place of that of the call.
-// One that only moderates does not.
+// instead reports whether the model may answer instead of that of the call. A
+// model for moderation may not.
 func (m *NamedModel) instead() bool { return !m.beside() && !strings.HasPrefix(m.Param, "moderation") }
 
 func (m *NamedModel) uses() int64 {
@@ -153,9 +153,9 @@ func (m *NamedModel) uses() int64 {
 	return DefaultUses
 }
 
-// greatest is what so many tokens cost at the dearest rates that a call can be
-// charged at, with the request, the tools and the models beside it; false when
-// that is out of range.
+// greatest returns the price of so many tokens at the highest rates that may
+// apply, with the request, the tools and additional models, or false if it is
+// out of range.
 func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 	if !p.hasRules() && len(a.Models) == 0 {
 		r := p.rates()
@@ -199,8 +199,8 @@ func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 	return tokens.Add(calls)
 }
 
-// dearest is what so many tokens cost at the dearest rates and factors that a
-// call can be charged at.
+// dearest returns the price of so many tokens at the highest rates and factors
+// that may apply.
 func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
 	geo := p.dearestGeo(a.Geo.Value)
 	try := func(tier *Tier) {
@@ -215,7 +215,7 @@ func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
 			}
 		})
 	}
-	free := true // which tier serves is for the backend to choose
+	free := true // the backend chooses the tier
 	for _, o := range a.Tiers {
 		if o.Param == "service_tier" {
 			free = anyTier(o.Value)
@@ -231,8 +231,8 @@ func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
 	return dearest
 }
 
-// dearestGeo is the dearest factor of the region that a request names. One that
-// names none leaves the region to the operator's account.
+// dearestGeo returns the greatest factor of the region that a request names.
+// Without a region, the operator's account decides.
 func (p *Price) dearestGeo(said string) money.Amount {
 	if g := p.geo(said); g != nil {
 		return g.Factor
@@ -246,7 +246,7 @@ func (p *Price) dearestGeo(said string) money.Amount {
 	return factor
 }
 
-// unpriced refuses what the price says nothing of.
+// unpriced returns an error for an option that the price does not cover.
 func (p *Price) unpriced(a *Ask) *fault.Fault {
 	for _, o := range a.Tiers {
 		if !slices.Contains(usualTiers, o.Value) && p.tier(o.Value) == nil {
@@ -293,9 +293,9 @@ func unpricedOption(param, value string, priced []string) *fault.Fault {
 	return fault.At(fault.UnpricedOption, param, "`%s`: %q has no price for this model; %s", param, value, allowed)
 }
 
-// Fits returns the greatest max_tokens with which available covers the greatest
-// price of a call. It is zero when none does, where the model has no max_output,
-// and where max_tokens does not bound the call.
+// Fits returns the greatest max_tokens for which available covers the greatest
+// price of a call. It returns zero if there is none, if the model has no
+// max_output, or if max_tokens does not limit the call.
 func (p *Price) Fits(a Ask, available money.Amount) int64 {
 	a.HasMaxTokens = true
 	return int64(sort.Search(int(p.MaxOutput), func(i int) bool {
@@ -305,10 +305,10 @@ func (p *Price) Fits(a Ask, available money.Amount) int64 {
 	}))
 }
 
-// Cost returns what the tokens of a call and the request cost together, formed
-// in 128 bits and rounded up once, at the price's own rates. Within bounds it
-// cannot leave the range; tokens that were not cut may, and then cost
-// [money.Max]. Whether the call is charged at all is for the caller to decide.
+// Cost returns the price of a call's tokens and of the request, computed in 128
+// bits and rounded up once, at the price's own rates. Within the limits it
+// cannot overflow; beyond them it may be [money.Max]. The caller decides
+// whether the call is charged.
 func (p *Price) Cost(t usage.Tokens) money.Amount {
 	r := p.rates()
 	var items [usage.Kinds]money.Item
@@ -322,14 +322,15 @@ func (p *Price) Cost(t usage.Tokens) money.Amount {
 	return inRange(sum, ok)
 }
 
-// Cut returns what of t lies within b, and whether that is less than t. What is
-// too much is taken from the dearest kinds first, in the customer's favour.
+// Cut returns the part of t within b, and whether something was removed. It
+// removes tokens of the most expensive kinds first, in the customer's favour.
 func (p *Price) Cut(b Bounds, t usage.Tokens) (kept usage.Tokens, cut bool) {
 	r := p.rates()
 	return r.cut(b.Input, b.Output, t)
 }
 
-// together reports whether counts, none of them negative, are together at most room.
+// together reports whether the sum of counts, none of which is negative, is at
+// most room.
 func together(room int64, counts ...int64) bool {
 	for _, n := range counts {
 		if n < 0 || n > room {
@@ -340,7 +341,7 @@ func together(room int64, counts ...int64) bool {
 	return true
 }
 
-// cut is Cut at certain rates.
+// cut is Cut at these rates.
 func (r *rates) cut(input, output int64, t usage.Tokens) (kept usage.Tokens, cut bool) {
 	kept = t
 	if !together(input, t.Input, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.AudioInput, t.ImageInput) {
@@ -364,14 +365,14 @@ func (r *rates) cut(input, output int64, t usage.Tokens) (kept usage.Tokens, cut
 	return kept, kept != t
 }
 
-// kind is the number of tokens of one kind, and what they cost.
+// kind is the tokens of one kind and their price.
 type kind struct {
 	count *int64
 	rate  money.Rate
 }
 
-// keepCheapest leaves at most room tokens in kinds together. Kinds of one price
-// keep their order. It forms no sum of them, so that none can overflow.
+// keepCheapest reduces kinds to a total of at most room tokens. Kinds of equal
+// price keep their order. It does not add them, so it cannot overflow.
 func keepCheapest(room int64, kinds []kind) {
 	for i := range kinds {
 		for j := i; j > 0 && kinds[j].rate < kinds[j-1].rate; j-- {
@@ -384,8 +385,8 @@ func keepCheapest(room int64, kinds []kind) {
 	}
 }
 
-// times returns a × b of two numbers that are not negative, and false when that
-// is out of range.
+// times returns a × b for numbers that are not negative, or false if the
+// product is out of range.
 func times(a, b int64) (int64, bool) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	return int64(low), high == 0 && low <= math.MaxInt64
@@ -398,8 +399,8 @@ func inRange(sum money.Amount, ok bool) money.Amount {
 	return sum
 }
 
-// ForCalls tells whether p says what a model call costs: a price of seconds or
-// images alone does not.
+// ForCalls reports whether p prices model calls. A price of seconds or images
+// alone does not.
 func (p *Price) ForCalls() bool {
 	return p.Input != nil || p.Output != nil || p.Request > 0
 }

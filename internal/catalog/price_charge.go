@@ -8,32 +8,32 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Charge is what a call costs by the report of its backend.
+// Charge is the charge of a call by the usage report of its backend.
 type Charge struct {
 	Amount money.Amount
-	Tokens usage.Tokens // that are charged, those of all passes together
-	Cut    bool         // the backend reports more than the call can have used
+	Tokens usage.Tokens // charged tokens of all passes
+	Cut    bool         // the backend reports more than the limits of the call
 
-	// Unlisted is the tier or the region that the backend reports, where the
-	// price lists others. The call is charged at the dearest of these.
+	// Unlisted is the reported tier or region, if the price lists others but
+	// not this one. The call is charged at the highest of the listed rates.
 	Unlisted string
 }
 
-// Charge returns what a call costs: the rates by the length of its prompt
-// (above), then those of the tier that served it, times the factor of the region,
-// rounded up once, and then the request and the uses of tools. It is never more
-// than the greatest price within b.
+// Charge returns the charge of a call: the rates for the length of its prompt
+// (above), replaced by those of its tier, times the factor of the region,
+// rounded up once, plus the request and the tool uses. It is at most the
+// greatest price within b.
 func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
 	served, b := b.options.servedBy(p, b, r)
 	return p.charge(served, b, r).within(b)
 }
 
-// maxExcess is by how much more than it can be charged a call may have cost,
-// as a multiple of that. Beyond, a report is taken for an error.
+// maxExcess limits Excess, as a multiple of the greatest charge. A greater
+// report is treated as an error.
 const maxExcess = 10
 
-// Excess returns how much more than charged the reported usage costs without any
-// bound. That is nothing a user pays: the operator bears it.
+// Excess returns how much the reported usage costs beyond the charge if no
+// limits apply. The operator pays this, not the user.
 func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Amount {
 	served, b := b.options.servedBy(p, b, r)
 	most, ok := times(int64(b.most), maxExcess)
@@ -44,7 +44,8 @@ func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Am
 	return min(max(whole.Amount-charged, 0), money.Amount(most))
 }
 
-// charge is Charge at the price that served the call, without the bound of its sum.
+// charge is Charge at the price of the model that answered, without the limit
+// of the sum.
 func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	if !p.hasRules() && b.options == nil && len(r.Passes) == 0 {
 		kept, cut := p.Cut(b, r.Tokens)
@@ -109,7 +110,7 @@ func orUnbounded(tokens int64) int64 {
 	return tokens
 }
 
-// within bounds c by the greatest price.
+// within limits c to the greatest price.
 func (c Charge) within(b Bounds) Charge {
 	if c.Amount > b.most {
 		c.Amount, c.Cut = b.most, true
@@ -117,23 +118,23 @@ func (c Charge) within(b Bounds) Charge {
 	return c
 }
 
-// serving is how a price applies to what served a call.
+// serving is the price with the tier, region and options that apply to the
+// call.
 type serving struct {
 	price     *Price
 	options   *options // nil: none
 	report    *usage.Report
-	unbounded bool // tools may be used any number of times
+	unbounded bool // the number of tool uses is not limited
 }
 
-// call returns what the tokens of the call itself cost, without the passes beside
-// it.
+// call returns the price of the call's own tokens, without additional passes.
 func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 	_, c.Unlisted = s.tiers()
 	if _, unlisted := s.geo(); unlisted != "" {
 		c.Unlisted = unlisted
 	}
-	// Each pass is a call of its own to the vendor, with a prompt of its own; the
-	// tokens of the call are the sum of theirs.
+	// The vendor bills each pass as a separate call with its own prompt. The
+	// tokens of the call are the sum.
 	longest, each := s.report.Tokens.AllInput(), usage.Tokens{}
 	own := s.ownPasses()
 	if len(own) > 0 {
@@ -154,8 +155,8 @@ func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 	return sum, c
 }
 
-// ownPasses returns the passes whose tokens are those of the call: where a
-// fallback answered, only its own.
+// ownPasses returns the passes whose tokens belong to the call. If a fallback
+// answered, these are only its own.
 func (s serving) ownPasses() (own []usage.Pass) {
 	kind := usage.MessagePass
 	if slices.ContainsFunc(s.report.Passes, func(p usage.Pass) bool { return p.Kind == usage.FallbackPass }) {
@@ -169,8 +170,8 @@ func (s serving) ownPasses() (own []usage.Pass) {
 	return own
 }
 
-// pass returns what of the tokens of a pass lies within input and output, and
-// what that costs at the dearest of the tiers that may have served it.
+// pass returns the tokens of a pass within the limits input and output, and
+// their price at the highest of the tiers that may apply.
 func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest money.Sum, kept usage.Tokens, cut bool) {
 	tiers, _ := s.tiers()
 	geo, _ := s.geo()
@@ -186,8 +187,8 @@ func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest mone
 	return dearest, kept, cut
 }
 
-// tiers returns the tiers that may have served the call, nil for the price
-// itself, and the name that the price does not list though it lists others.
+// tiers returns the tiers that may apply, or nil for the price itself, and the
+// reported name if the price lists only others.
 func (s serving) tiers() (tiers []*Tier, unlisted string) {
 	if len(s.price.Tier) == 0 {
 		return []*Tier{nil}, ""
@@ -226,7 +227,7 @@ func (s serving) geo() (factor money.Amount, unlisted string) {
 	return s.price.dearestGeo(""), said
 }
 
-// orAsked returns what was reported, or else what was asked for.
+// orAsked returns the reported value, or else the requested one.
 func orAsked(reported, asked string) string {
 	if reported != "" {
 		return reported
@@ -234,13 +235,13 @@ func orAsked(reported, asked string) string {
 	return asked
 }
 
-// countedTools are the tools whose uses a vendor reports when there are any. Of
-// any other one that a call declares, and of these where the answer counts no
-// tools, one use is charged.
+// countedTools are the tools whose uses a vendor reports. For any other
+// declared tool one use is charged, and also for these if the answer reports no
+// tool uses.
 var countedTools = []string{"web_search", "web_fetch"}
 
-// tools returns what the uses of tools cost, and whether more uses of one were
-// reported than the call may be charged.
+// tools returns the price of the tool uses, and whether more uses of one were
+// reported than can be charged.
 func (s serving) tools() (sum money.Amount, cut bool) {
 	for _, price := range s.price.Call {
 		n := int64(0)
@@ -268,9 +269,9 @@ func (s serving) tools() (sum money.Amount, cut bool) {
 	return sum, cut
 }
 
-// mostUses returns how many uses of a tool the call is charged at most: those that
-// its declarations reserve, or for a tool that it does not declare, those that a
-// declaration without a bound would.
+// mostUses returns the greatest number of charged uses of a tool: those that
+// its declarations reserve, or for an undeclared tool the default of a
+// declaration without a limit.
 func (s serving) mostUses(tool string) (n int64) {
 	if !s.options.declares(tool) {
 		return s.price.uses(&ServerTool{Name: tool})

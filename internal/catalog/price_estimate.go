@@ -6,23 +6,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// Media is what a body holds beside the text of its messages.
+// Media is the content of a body other than the text of its messages.
 type Media struct {
 	Images      int64 // inline
-	AudioTokens int64 // of inline audio, at most
-	TextBytes   int64 // of inline text outside of the messages' own: documents
+	AudioTokens int64 // greatest tokens of inline audio
+	TextBytes   int64 // inline documents
 }
 
-// imageEstimate is the number of tokens that an image is estimated at. It is about
-// what the vendors' documents count for a large one; the reservation has ten times
-// as many.
+// imageEstimate is the estimated number of tokens of an image, about the
+// vendors' documented number for a large image. The reservation is ten times
+// that.
 const imageEstimate = 5_000
 
-// Estimate returns the input of a call whose backend reports none, by what its body
-// holds: text and links to images, as they were read of it, prompts that are given
-// as so many tokens, and media. With unmeasured it is at least the whole context,
-// since the call has something that no number can be given for. It is never more
-// than is reserved. A nil Price estimates, too.
+// Estimate returns the estimated input of a call without a usage report, from
+// the content of its body: text and image links, prompts that are given as
+// tokens, and media. With unmeasured set it is at least the whole context,
+// because the size of some input is unknown. It is never more than was
+// reserved. A nil Price is allowed.
 func (p *Price) Estimate(b Bounds, body usage.Request, tokens int64, m Media, unmeasured bool) usage.Tokens {
 	t := usage.Tokens{
 		Input:      usage.Estimate(body.TextBytes+m.TextBytes) + tokens,

@@ -8,68 +8,69 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Work is what prices count of a generation: of all that is asked for, or of
-// one part of what was delivered. Of that a field is zero where the backend does
-// not tell.
+// Work is the quantities of a generation that prices count, for the request or
+// for a part of the result. Zero in a result means that the backend did not
+// report the field.
 type Work struct {
-	// Count is how many images or videos there are. Zero is one.
+	// Count is the number of images or videos. Zero means one.
 	Count int64 `json:"count,omitempty"`
 
 	// Duration is the length of each video.
 	Duration Seconds `json:"duration,omitempty"`
 
-	// Resolution is that of each, in any case. Empty: not known.
+	// Resolution is the resolution of each, in any case. Empty: unknown.
 	Resolution string `json:"resolution,omitempty"`
 
-	// Audio tells whether there is sound. Nil: not known.
+	// Audio is whether there is sound. Nil: unknown.
 	Audio *bool `json:"audio,omitempty"`
 }
 
-// Quote is the price of a generation as it was at submission, with all that is
-// needed to settle it later, whatever has become of the configuration. It is
-// stored with the task.
+// Quote is the price of a generation at submission, with everything that is
+// needed to charge it later, independent of later configurations. It is stored
+// with the task.
 type Quote struct {
 	// Hold is the greatest price, which is held at submission.
 	Hold money.Amount `json:"hold"`
 
-	// Rule says for a person how Hold came about.
+	// Rule is the calculation of Hold as text.
 	Rule string `json:"rule"`
 
-	// Kind is what is generated.
+	// Kind is the kind of generation.
 	Kind Kind `json:"kind"`
 
-	// Asked is what was asked for.
+	// Asked is the requested work.
 	Asked Work `json:"asked"`
 
-	// Request is the price of the generation itself.
+	// Request is the price per generation.
 	Request money.Amount `json:"request,omitzero"`
 
-	// Rows are the prices per second, or per image; none where neither counts.
+	// Rows are the prices per second or per image, if any.
 	Rows []Variant `json:"rows,omitempty"`
 }
 
-// Refusal is why there is no quote.
+// Refusal is the reason why there is no quote.
 type Refusal int
 
 // The refusals.
 const (
-	Unpriced           Refusal = iota + 1 // the price is not one of generations of this kind
-	UnpricedResolution                    // it has none for this resolution and sound
-	NoDuration                            // it counts seconds, and there is no duration
-	TooMuch                               // it is more than can be counted
+	Unpriced           Refusal = iota + 1 // the price is not for generations of this kind
+	UnpricedResolution                    // no price for this resolution and sound
+	NoDuration                            // a price per second without a duration
+	TooMuch                               // out of range
 )
 
-// ForGenerations tells whether p says what a generation of a kind costs.
+// ForGenerations reports whether p prices generations of a kind.
 func (p *Price) ForGenerations(kind Kind) bool {
 	return p.Request > 0 || len(p.rowsOf(kind)) > 0
 }
 
-// Names tells whether p has a row for this very resolution.
+// Names reports whether p has a row for exactly this resolution.
 func (p *Price) Names(kind Kind, resolution string) bool {
 	return slices.ContainsFunc(p.rowsOf(kind), func(row Variant) bool { return strings.EqualFold(row.Resolution, resolution) })
 }
 
-// Only returns p with the rows of this name alone, which then hold for any resolution.
+// Only returns p with only the rows of this name, which then apply to any
+// resolution.
 func (p *Price) Only(kind Kind, name string) *Price {
 	one := *p
 	var rows []Variant
@@ -94,9 +95,8 @@ func (p *Price) rowsOf(kind Kind) []Variant {
 	return p.Second
 }
 
-// Quote returns the greatest price of a generation: that of what is asked, and
-// where the resolution or the sound is not known, of the dearest that there is.
-// The zero Refusal is none.
+// Quote returns the greatest price of a generation. If resolution or sound is
+// unknown, it uses the most expensive row. The zero Refusal means none.
 func (p *Price) Quote(kind Kind, asked Work) (Quote, Refusal) {
 	if !p.ForGenerations(kind) {
 		return Quote{}, Unpriced
@@ -122,10 +122,10 @@ func (p *Price) Quote(kind Kind, asked Work) (Quote, Refusal) {
 	return q, 0
 }
 
-// Cost returns what is charged for the parts that were delivered, rounded up
-// once and never more than is held. What a backend does not tell counts as it
-// was asked for, also that there are no parts, and a resolution that has no
-// price as the one that was asked for.
+// Cost returns the charge for the delivered parts, rounded up once and at most
+// the hold. Values that the backend does not report count as requested,
+// including the number of parts. A resolution without a price counts as the
+// requested one.
 func (q *Quote) Cost(delivered ...Work) money.Amount {
 	if len(delivered) == 0 {
 		return q.Hold
@@ -153,12 +153,12 @@ func (q *Quote) Cost(delivered ...Work) money.Amount {
 	return min(sum, q.Hold)
 }
 
-// Counts reports whether it charges for seconds or images.
+// Counts reports whether the quote charges for seconds or images.
 func (q *Quote) Counts() bool {
 	return slices.ContainsFunc(q.Rows, func(row Variant) bool { return row.Price > 0 })
 }
 
-// complete fills in what is not told of a part.
+// complete fills in the unknown values of a part.
 func (q *Quote) complete(part Work) Work {
 	part.Count = max(part.Count, 1)
 	if part.Duration <= 0 {
@@ -173,9 +173,9 @@ func (q *Quote) complete(part Work) Work {
 	return part
 }
 
-// row returns the row that holds for w, nil where none counts. Rows that name
-// the resolution go before those for all others, and among them the one for
-// sound, where there is sound, before the one for both.
+// row returns the row that applies to w, or nil. Rows of the resolution take
+// precedence over those for all others. Among them, with sound, the row for
+// sound takes precedence.
 func (q *Quote) row(w Work) (*Variant, Refusal) {
 	switch {
 	case len(q.Rows) == 0:
@@ -194,8 +194,8 @@ func (q *Quote) row(w Work) (*Variant, Refusal) {
 	return nil, UnpricedResolution
 }
 
-// forSound returns the row of a resolution that holds with or without sound, or
-// the dearer one when that is not known; nil when there is none.
+// forSound returns the row of a resolution with or without sound, or the more
+// expensive one if sound is unknown; nil if there is none.
 func (q *Quote) forSound(resolution string, audio *bool) *Variant {
 	var silent, sound *Variant
 	for i := range q.Rows {
@@ -216,14 +216,14 @@ func (q *Quote) forSound(resolution string, audio *bool) *Variant {
 	return silent
 }
 
-// dearest returns the dearest of the rows that each resolution has; the row for
-// all others is one of them.
+// dearest returns the most expensive row of all resolutions, including the row
+// for all others.
 func (q *Quote) dearest(audio *bool) *Variant {
 	var top *Variant
 	for _, row := range q.Rows {
 		top = dearer(top, q.forSound(row.Resolution, audio))
 	}
-	if top == nil { // silent, and every row is for sound
+	if top == nil { // without sound, and every row is for sound
 		for i := range q.Rows {
 			top = dearer(top, &q.Rows[i])
 		}
@@ -238,13 +238,14 @@ func dearer(a, b *Variant) *Variant {
 	return a
 }
 
-// item is what w counts by a row, nothing where there is none; false when it is
+// item returns the price of w by a row, zero without a row, or false if it is
 // out of range.
 func (q *Quote) item(w Work, row *Variant) (money.Item, bool) {
 	if row == nil {
 		return money.Item{}, true
 	}
-	// A rate is for a million: of millionths of a second it is the price of one.
+	// Rates are per million. Per million microseconds, that is the price of one
+	// second.
 	each := int64(money.Million)
 	if q.Kind == Video {
 		each = int64(w.Duration)
@@ -253,8 +254,8 @@ func (q *Quote) item(w Work, row *Variant) (money.Item, bool) {
 	return money.Item{Count: count, Rate: money.RateOf(row.Price)}, fits
 }
 
-// rule writes the sum down: "2 videos × 8 s × 0.30 per second (1080P, with
-// sound) + 0.01 per request".
+// rule returns the calculation as text: "2 videos × 8 s × 0.30 per second
+// (1080P, with sound) + 0.01 per request".
 func (q *Quote) rule(w Work, row *Variant) string {
 	var terms []string
 	if row != nil {
@@ -281,7 +282,7 @@ func (q *Quote) rule(w Work, row *Variant) string {
 	return strings.Join(terms, " + ")
 }
 
-// of says what a row is for.
+// of describes what a row is for.
 func (v *Variant) of() string {
 	var of []string
 	if v.Resolution != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// options are what few calls ask for. All methods can be called on nil.
+// options are the rare options of a call. All methods may be called on nil.
 type options struct {
 	model        string
 	tiers        []Option
@@ -18,7 +18,7 @@ type options struct {
 	alternatives []alternative
 }
 
-// alternative is a model that may answer in the place of another.
+// alternative is a model that may answer instead of another one.
 type alternative struct {
 	name   string
 	price  *Price // nil: free
@@ -35,8 +35,8 @@ func newOptions(a *Ask) *options {
 	return o
 }
 
-// instead takes the models that may answer in the place of that of the call, and
-// has b reserve for the dearest.
+// instead adds the models that may answer instead of that of the call, and
+// makes b reserve for the most expensive one.
 func (o *options) instead(a Ask, b *Bounds) *fault.Fault {
 	models := a.Models
 	a.Models = o.advisors
@@ -58,7 +58,7 @@ func (o *options) instead(a Ask, b *Bounds) *fault.Fault {
 	return nil
 }
 
-// said returns what the request says of a member.
+// said returns the value that the request sets for a member.
 func (o *options) said(param string) string {
 	if o == nil {
 		return ""
@@ -78,8 +78,9 @@ func (o *options) declares(tool string) bool {
 	return o != nil && slices.ContainsFunc(o.tools, func(t ServerTool) bool { return t.Name == tool })
 }
 
-// servedBy returns the price of the model that answered, and the bounds of a call
-// to it. Where the answer names none of those that could, it is the dearest.
+// servedBy returns the price of the model that answered, and the limits of a
+// call to it. If the answer names none of the possible models, it returns the
+// most expensive one.
 func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds) {
 	if o == nil || len(o.alternatives) == 0 {
 		return p, b
@@ -111,7 +112,7 @@ func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds)
 }
 
 // advisor returns the tool whose model made a pass, and how many of the earlier
-// passes it made. The tool has no name where the call declares no advisor.
+// passes it made. The tool has no name if the call declares no advisor.
 func (o *options) advisor(earlier []usage.Pass, pass *usage.Pass) (m *NamedModel, made int64) {
 	m = o.advisorOf(pass)
 	for i := range earlier {
@@ -122,7 +123,7 @@ func (o *options) advisor(earlier []usage.Pass, pass *usage.Pass) (m *NamedModel
 	return m, made
 }
 
-// undeclaredAdvisor stands for the advisor of a call that declares none.
+// undeclaredAdvisor represents the advisor of a call that declares none.
 var undeclaredAdvisor NamedModel
 
 func (o *options) advisorOf(pass *usage.Pass) *NamedModel {
@@ -138,8 +139,8 @@ func (o *options) advisorOf(pass *usage.Pass) *NamedModel {
 	return found
 }
 
-// sameModel reports how well the name of a model in an answer matches one in a
-// request, which may be without the date: by the length of the latter, or 0.
+// sameModel returns how well a model name in an answer matches one in a
+// request, which may lack the date: the length of the latter, or 0.
 func sameModel(asked, answered string) int {
 	rest, ok := strings.CutPrefix(answered, asked)
 	if !ok || asked == "" || rest != "" && !strings.ContainsAny(rest[:1], "-@:.") {

@@ -10,22 +10,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Above are the prices of a whole call whose prompt has more than Tokens tokens,
-// cached ones included. Prices that it does not name stay as they are. Of several
-// the one with the most Tokens holds.
+// Above is the price of a whole call whose prompt has more than Tokens tokens,
+// including cached ones. Prices that it does not set are unchanged. If several
+// apply, the one with the greatest Tokens is used.
 type Above struct {
 	Tokens int64 `json:"tokens"`
 	TokenPrices
 }
 
 // Tier is the price of calls that a backend reports to have served at a service
-// tier or speed. It is a factor, or prices in the place of the usual ones; prices
-// that it does not name stay as they are.
+// tier or speed. It is a factor, or prices that replace the others. Prices that
+// it does not set are unchanged.
 type Tier struct {
 	// The tier's names as backends report them, in service_tier or in speed.
 	Names []string `json:"names"`
 
-	// What all prices per token are multiplied by: 0.0001 to 1000.
+	// The factor of all prices per token: 0.0001 to 1000.
 	Factor money.Amount `json:"factor,omitempty"`
 
 	TokenPrices
@@ -34,8 +34,8 @@ type Tier struct {
 	Above []Above `json:"above,omitempty"`
 }
 
-// Geo is a region that backends report in inference_geo, and what it multiplies
-// all prices per token by: 0.0001 to 1000.
+// Geo is a region that backends report in inference_geo, with the factor of all
+// prices per token: 0.0001 to 1000.
 type Geo struct {
 	Name   string       `json:"name"`
 	Factor money.Amount `json:"factor"`
@@ -46,38 +46,38 @@ type ToolPrice struct {
 	Tool  string       `json:"tool"` // as "web_search"
 	Price money.Amount `json:"price"`
 
-	// How many uses to reserve for when a call does not say: 1 to 1000. Default:
+	// The number of uses to reserve if a call sets none: 1 to 1000. Default:
 	// 10.
 	Max int64 `json:"max,omitempty"`
 }
 
 const (
-	// DefaultUses is how many uses of a tool a call is reserved for when neither
-	// it nor the price says.
+	// DefaultUses is the number of reserved uses of a tool if neither the call
+	// nor the price sets one.
 	DefaultUses = 10
 
-	// MaxUses bounds what a price may say.
+	// MaxUses is the greatest number that a price may set.
 	MaxUses = 1000
 )
 
-// usualTiers and usualGeos name no tier and no region of a price, but its own.
+// usualTiers and usualGeos mean that the price's own rates apply.
 var (
 	usualTiers = []string{"", "auto", "default", "standard", "standard_only", "none"}
 	usualGeos  = []string{"", "default", "global", "not_available"}
 )
 
-// UsualService reports whether the tier, speed or region that a backend names is
-// what the price itself is for.
+// UsualService reports whether the price's own rates apply to a reported tier,
+// speed or region.
 func UsualService(name string) bool {
 	return slices.Contains(usualTiers, name) || slices.Contains(usualGeos, name)
 }
 
-// anyTier reports whether a request that says so of its tier leaves the choice to
-// the backend.
+// anyTier reports whether this value of a request's tier lets the backend
+// choose.
 func anyTier(said string) bool { return said == "" || said == "auto" || said == "none" }
 
-// hasRules reports whether something beside the kinds of its tokens decides what
-// a call costs.
+// hasRules reports whether the price of a call depends on more than the kinds
+// of its tokens.
 func (p *Price) hasRules() bool {
 	return len(p.Above) > 0 || len(p.Tier) > 0 || len(p.Geo) > 0 || len(p.Call) > 0
 }
@@ -109,7 +109,7 @@ func (p *Price) tool(name string) *ToolPrice {
 	return nil
 }
 
-// reached returns the block that holds for a prompt, or nil.
+// reached returns the block that applies to a prompt, or nil.
 func reached(blocks []Above, prompt int64) (best *Above) {
 	for i := range blocks {
 		if b := &blocks[i]; prompt > b.Tokens && (best == nil || b.Tokens > best.Tokens) {
@@ -119,8 +119,8 @@ func reached(blocks []Above, prompt int64) (best *Above) {
 	return best
 }
 
-// at returns the rates and the factor of a call with so many tokens in its
-// prompt, at a tier; nil is none.
+// at returns the rates and the factor for a prompt of this length at a tier,
+// which may be nil.
 func (p *Price) at(prompt int64, tier *Tier) (rates, money.Amount) {
 	if len(p.Above) == 0 && tier == nil {
 		return p.rates(), money.Unit
@@ -141,8 +141,8 @@ func (p *Price) at(prompt int64, tier *Tier) (rates, money.Amount) {
 	return prices.rates(), factor
 }
 
-// thresholds calls f with the largest prompt of every range in which p has the
-// same rates, of those that a prompt of up to most tokens can be in.
+// thresholds calls f with the longest prompt of each range in which p has the
+// same rates, for prompts of up to most tokens.
 func (p *Price) thresholds(tier *Tier, most int64, f func(prompt int64)) {
 	f(most)
 	for _, block := range p.Above {
@@ -226,8 +226,8 @@ func validateAbove(blocks []Above, context int64) error {
 	return nil
 }
 
-// validateNames refuses names that no backend reports, that are there twice, or
-// that name what has the price's own rates.
+// validateNames returns an error for names that no backend reports, for
+// duplicates, and for names to which the price's own rates apply.
 func validateNames(word string, names, usual []string) error {
 	for i, name := range names {
 		switch {
@@ -242,7 +242,7 @@ func validateNames(word string, names, usual []string) error {
 	return nil
 }
 
-// cost returns what the tokens of one pass cost with these rates.
+// cost returns the price of one pass's tokens at these rates.
 func (r *rates) cost(t usage.Tokens, factor money.Factor) (sum money.Sum) {
 	for kind, n := range t.ByKind() {
 		sum.Add(money.Item{Count: n, Rate: r[kind]}, factor)

@@ -10,10 +10,10 @@ import (
 
 // TokenPrices are prices per million tokens, by kind.
 type TokenPrices struct {
-	// Input that is of no other kind.
+	// Input of no other kind.
 	Input *money.Amount `json:"input,omitempty"`
 
-	// Output that is of no other kind.
+	// Output of no other kind.
 	Output *money.Amount `json:"output,omitempty"`
 
 	// Input read from a cache. Default: as input.
@@ -25,30 +25,31 @@ type TokenPrices struct {
 	// Input written to a cache for an hour. Default: as cache_write.
 	CacheWrite1h *money.Amount `json:"cache_write_1h,omitempty"`
 
-	// Output spent on reasoning, where a backend tells it apart. Default: as output.
+	// Output of reasoning, if a backend reports it. Default: as output.
 	Reasoning *money.Amount `json:"reasoning,omitempty"`
 
 	// Input of audio. Default: as input.
 	AudioInput *money.Amount `json:"audio_input,omitempty"`
 
-	// Output of audio. Default: as output. A call with audio is refused when
-	// neither of the two is there.
+	// Output of audio. Default: as output. A call with audio is refused if
+	// neither audio price is set.
 	AudioOutput *money.Amount `json:"audio_output,omitempty"`
 
 	// Input of images. Default: as input.
 	ImageInput *money.Amount `json:"image_input,omitempty"`
 
-	// Output of images. A call that asks for images is refused without it.
+	// Output of images. Without it, a call that requests images is refused.
 	ImageOutput *money.Amount `json:"image_output,omitempty"`
 }
 
-// TokenWord is a word of a configuration and the price that follows it.
+// TokenWord is an option name of the configuration and its price.
 type TokenWord struct {
 	Word   string
 	Amount **money.Amount
 }
 
-// Words returns the words for all kinds, each with where its price stands in t.
+// Words returns the option names of all kinds, each with a pointer to its price
+// in t.
 func (t *TokenPrices) Words() [usage.Kinds]TokenWord {
 	return [usage.Kinds]TokenWord{
 		{"input", &t.Input},
@@ -73,7 +74,7 @@ func (t *TokenPrices) validate() error {
 	return nil
 }
 
-// with returns t with the prices that by names in the place of its own.
+// with returns t with the prices that by sets instead of its own.
 func (t TokenPrices) with(by *TokenPrices) TokenPrices {
 	return TokenPrices{
 		Input: cmp.Or(by.Input, t.Input), Output: cmp.Or(by.Output, t.Output), CacheRead: cmp.Or(by.CacheRead, t.CacheRead),
@@ -88,8 +89,8 @@ func (t TokenPrices) with(by *TokenPrices) TokenPrices {
 // [usage.Tokens.ByKind].
 type rates [usage.Kinds]money.Rate
 
-// rates returns the rates of t, each kind without a price of its own at that of
-// its parent.
+// rates returns the rates of t. A kind without a price has the rate of its
+// parent.
 func (t *TokenPrices) rates() (r rates) {
 	r[usage.KindInput] = rateOr(t.Input, 0)
 	r[usage.KindCacheRead] = rateOr(t.CacheRead, r[usage.KindInput])
@@ -111,8 +112,8 @@ func rateOr(own *money.Amount, parent money.Rate) money.Rate {
 	return money.RateOf(*own)
 }
 
-// dearest returns the dearest rates of the input and of the output that a call
-// can have. Media count only where the call has them.
+// dearest returns the highest rates of input and output that may apply to a
+// call. Media rates count only if the call has media.
 func (r *rates) dearest(audio, image, imageOut bool) (input, output money.Rate) {
 	input = max(r[usage.KindInput], r[usage.KindCacheRead], r[usage.KindCacheWrite5m], r[usage.KindCacheWrite1h])
 	output = max(r[usage.KindOutput], r[usage.KindReasoning])

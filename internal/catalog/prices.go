@@ -11,7 +11,7 @@ import (
 type Prices struct {
 	exact    map[string]*Price
 	prefixes []prefix // sorted
-	names    []string // the exact ones, in the order of configuration
+	names    []string // exact names, in the order of the configuration
 }
 
 // prefix is a pattern without its "*".
@@ -43,8 +43,8 @@ func NewPrices(rows []Price) (*Prices, error) {
 	}
 	slices.SortFunc(ps.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
 	for i := range ps.prefixes {
-		// What a text begins with is sorted before it, and so is in the chain of
-		// its neighbour.
+		// The prefixes of a text are sorted before it, so they are in the chain
+		// of its neighbour.
 		ps.prefixes[i].parent = ps.chain(i-1, ps.prefixes[i].text)
 	}
 	return ps, nil
@@ -73,8 +73,8 @@ func (ps *Prices) Bars(model string) bool {
 	return i >= 0 && leadsAway(ps.prefixes[i].text, model)
 }
 
-// longest returns the longest prefix that model begins with; -1 when there is
-// none. If it bars the model, so do all shorter ones.
+// longest returns the longest prefix of model, or -1. If it bars the model, so
+// do all shorter ones.
 func (ps *Prices) longest(model string) int {
 	i, found := slices.BinarySearchFunc(ps.prefixes, model, func(p prefix, model string) int {
 		return strings.Compare(p.text, model)
@@ -85,10 +85,10 @@ func (ps *Prices) longest(model string) int {
 	return ps.chain(i, model)
 }
 
-// chain returns the first of prefix i, its parent, and so on, that text begins
-// with; -1 when none is. For the last prefix that is not sorted after text it is
-// the longest: all texts between a prefix and what begins with it begin with it
-// too.
+// chain returns the first of prefix i, its parent, and so on, that is a prefix
+// of text, or -1. If i is the last prefix that is not sorted after text, the
+// result is the longest one, because everything sorted between a prefix and an
+// extension of it begins with that prefix.
 func (ps *Prices) chain(i int, text string) int {
 	for i >= 0 && !strings.HasPrefix(text, ps.prefixes[i].text) {
 		i = ps.prefixes[i].parent
@@ -96,7 +96,7 @@ func (ps *Prices) chain(i int, text string) int {
 	return i
 }
 
-// Names returns the exact names among the patterns, in the order of
+// Names returns the exact names among the patterns, in the order of the
 // configuration.
 func (ps *Prices) Names() []string { return slices.Clone(ps.names) }
 

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Allowed are the destinations that an operator opens beside the public ones.
-// The zero Allowed opens none.
+// Allowed are destinations that the operator permits in addition to public
+// ones. The zero Allowed permits none.
 type Allowed struct {
 	names    []allowedName
 	prefixes []allowedPrefix
 }
 
 type allowedName struct {
-	host string // as hostOf has it
+	host string // as returned by hostName
 	port uint16
 }
 
@@ -27,11 +27,11 @@ type allowedPrefix struct {
 	port   uint16
 }
 
-// ParseAllowed reads destinations of the form host:port, address:port and
-// prefix/bits:port, an IPv6 one in brackets: "hooks.example.org:8443",
-// "10.1.0.0/16:443", "[fd00::/8]:443". A name stands for every address that it
-// has when it is dialled, and only for itself: no other name for the same
-// address is opened by it. An entry that is there twice is refused.
+// ParseAllowed parses destinations of the form host:port, address:port and
+// prefix/bits:port, with IPv6 addresses in brackets: "hooks.example.org:8443",
+// "10.1.0.0/16:443", "[fd00::/8]:443". A name permits every address that it
+// resolves to when it is dialled, but no other name for the same address. A
+// duplicate is an error.
 func ParseAllowed(entries []string) (Allowed, error) {
 	var all Allowed
 	for _, entry := range entries {
@@ -74,8 +74,9 @@ func (a *Allowed) add(entry string) error {
 	return nil
 }
 
-// parsePrefix reads a prefix, or an address as the prefix of itself. One with
-// bits set behind the prefix is refused: which of the two was meant?
+// parsePrefix parses a prefix, or an address as a prefix of its full length. If
+// bits are set after the prefix, it returns an error, because the intention is
+// unclear.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if !strings.Contains(text, "/") {
 		address, err := netip.ParseAddr(text)
@@ -100,7 +101,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// splitHostPort is net.SplitHostPort with a port that is a number.
+// splitHostPort is net.SplitHostPort with a numeric port.
 func splitHostPort(text string) (host string, port uint16, err error) {
 	host, digits, err := net.SplitHostPort(text)
 	if err != nil {
@@ -113,13 +114,13 @@ func splitHostPort(text string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// name tells whether the operator allowed host by its name.
+// name reports whether the operator permits host by its name.
 func (a Allowed) name(host string, port uint16) bool {
 	name, err := hostName(host)
 	return err == nil && slices.Contains(a.names, allowedName{name, port})
 }
 
-// address tells whether the operator allowed the address itself.
+// address reports whether the operator permits the address itself.
 func (a Allowed) address(peer netip.AddrPort) bool {
 	address := peer.Addr().Unmap()
 	return slices.ContainsFunc(a.prefixes, func(p allowedPrefix) bool {
@@ -127,12 +128,13 @@ func (a Allowed) address(peer netip.AddrPort) bool {
 	})
 }
 
-// opensLoopback tells whether the operator allowed an address of the machine itself.
+// opensLoopback reports whether the operator permits an address of this
+// machine.
 func (a Allowed) opensLoopback(port uint16) bool {
 	return a.address(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)) || a.address(netip.AddrPortFrom(netip.IPv6Loopback(), port))
 }
 
-// opens tells whether the operator allowed a host as it stands in a URL.
+// opens reports whether the operator permits a host as written in a URL.
 func (a Allowed) opens(host string, port uint16) bool {
 	if a.name(host, port) {
 		return true

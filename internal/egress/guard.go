@@ -12,12 +12,12 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// guardian knows the addresses of the public Internet: those outside of IANA's
-// registries of special purposes. It leaves ports to their owners.
+// guardian permits the addresses of the public Internet: those outside of
+// IANA's registries of special-purpose addresses. It does not restrict ports.
 var guardian = ssrf.New(ssrf.WithAnyPort())
 
-// Time limits of a connection that is being made. How long an answer may take
-// is for the caller to say.
+// Time limits for establishing a connection. The caller limits the time of the
+// answer.
 const (
 	dialPatience      = 10 * time.Second
 	handshakePatience = 10 * time.Second
@@ -25,30 +25,30 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// Guard connects to public addresses and to those that the operator allows, and
-// to no other. It is safe for concurrent use.
+// Guard connects only to public addresses and to those that the operator
+// permits. Its methods may be called concurrently.
 type Guard struct {
 	allow    Allowed
 	resolver *net.Resolver
 }
 
-// New returns a guard that also connects to what is allowed, and finds
-// addresses by resolver; nil is the machine's own.
+// New returns a guard that also connects to what is allowed, and resolves names
+// with resolver; nil is the system's resolver.
 func New(allow Allowed, resolver *net.Resolver) *Guard {
 	return &Guard{allow: allow, resolver: resolver}
 }
 
-// Client returns a client that connects as Dial does, uses no proxy whatever
-// the environment says, and hands a redirect to its caller as the answer. It
-// has a pool of connections of its own, and no limit of time: give the request
-// a context with one.
+// Client returns a client that connects as Dial does. It uses no proxy,
+// whatever the environment says, and returns redirects instead of following
+// them. It has its own connection pool and no time limit, so requests need a
+// context with one.
 func (g *Guard) Client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  nil,
 			DialContext:            g.Dial,
 			ForceAttemptHTTP2:      true,
-			DisableCompression:     true, // what is copied is copied as it is
+			DisableCompression:     true, // bodies are copied unchanged
 			TLSHandshakeTimeout:    handshakePatience,
 			IdleConnTimeout:        idlePatience,
 			MaxIdleConnsPerHost:    2,
@@ -59,8 +59,8 @@ func (g *Guard) Client() *http.Client {
 }
 
 // Dial connects to address, host:port, over network, which is tcp, tcp4 or
-// tcp6. Each address that the host stands for is judged when the connection to
-// it is about to be made. Whatever prevents one, the error is an [Unreachable].
+// tcp6. It checks each address of the host just before connecting to it. Every
+// error is an [Unreachable].
 func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := splitHostPort(address)
 	if err != nil {
@@ -81,8 +81,8 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return conn, nil
 }
 
-// judge refuses the address of a socket that is about to connect. Named tells
-// that the operator allowed its name, whatever address that has.
+// judge returns an error for the address of a socket that is about to connect.
+// named means that the operator permits its name, whatever its address.
 func (g *Guard) judge(network, address string, named bool, conn syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%s is not TCP", network)
@@ -96,16 +96,16 @@ func (g *Guard) judge(network, address string, named bool, conn syscall.RawConn)
 	return guardian.Safe(network, address, conn)
 }
 
-// Unreachable is why there is no connection. It reads the same for an address
-// that is blocked, a port that is closed and a name without an address, since
-// the difference would map the operator's network for whoever gave the address.
+// Unreachable is the reason why there is no connection. Its text is the same
+// for a blocked address, a closed port and a name without an address. The
+// difference would let the user map the operator's network.
 type Unreachable struct {
-	// Cause is the true reason, for the operator's log alone.
+	// Cause is the actual reason, for the operator's log only.
 	Cause error
 }
 
-// Error implements error, without the cause.
+// Error implements error. It does not contain the cause.
 func (*Unreachable) Error() string { return "the address cannot be reached" }
 
-// Unwrap returns the cause, so that the end of a context is known as such.
+// Unwrap returns the cause, so that errors.Is finds the end of a context.
 func (u *Unreachable) Unwrap() error { return u.Cause }

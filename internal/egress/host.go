@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// Why a host is refused. They say what kind of address it is and never what is
-// behind it.
+// Reasons why a host is refused. They describe the kind of address and never
+// what can be reached there.
 var (
 	errSpecial   = errors.New("is a special address; only public ones are allowed")
 	errAmbiguous = errors.New("is an address in a form that readers take for different ones; write it as 192.0.2.1 or [2001:db8::1]")
@@ -19,46 +19,45 @@ var (
 	errName      = errors.New("is no name of a host: letters, digits, `-`, `_` and single dots, up to 253 characters")
 )
 
-// special are names that stand for the machine itself or for its own network,
-// with all names below them.
+// special are names that stand for this machine or its network, including all
+// names below them.
 var special = []string{
 	"localhost",   // RFC 6761, section 6.3
-	"localdomain", // what systems put behind localhost
+	"localdomain", // appended to localhost by some systems
 	"local",       // RFC 6762
 	"internal",    // reserved by ICANN in 2024 for private use; metadata services live there
 	"home.arpa",   // RFC 8375
 	"localhost6", "ip6-localhost", "ip6-loopback",
 }
 
-// loopbackNames and metadataNames are those of the special names that stand for the
-// machine itself, and for the metadata services of clouds.
+// loopbackNames and metadataNames are the special names for this machine, and
+// for the metadata services of clouds.
 var (
 	loopbackNames = []string{"localhost", "localhost6", "ip6-localhost", "ip6-loopback", "localdomain"}
 	metadataNames = []string{"metadata.google.internal", "metadata.goog", "metadata.internal", "metadata.azure.internal", "instance-data.ec2.internal"}
 )
 
-// isLoopbackName tells whether host is a name of the machine itself.
+// isLoopbackName reports whether host is a name of this machine.
 func isLoopbackName(host string) bool { return isBelow(host, loopbackNames) }
 
-// isLocalName tells whether host is a name of the local network, and neither of the
-// machine itself nor of a metadata service.
+// isLocalName reports whether host is a special name that is neither a loopback
+// name nor a metadata name.
 func isLocalName(host string) bool {
 	return isBelow(host, special) && !isLoopbackName(host) && !isBelow(host, metadataNames)
 }
 
-// isBelow tells whether host is one of the names, or below one.
+// isBelow reports whether host is one of the names, or below one.
 func isBelow(host string, names []string) bool {
 	name, err := hostName(host)
 	return err == nil && slices.ContainsFunc(names, func(own string) bool { return name == own || strings.HasSuffix(name, "."+own) })
 }
 
-// checkHost refuses the host of a URL, with or without brackets, that is an
-// address which is not public, or may be read as one by anybody: also where it
-// is decimal, octal, hexadecimal or short (2130706433, 0177.0.0.1, 0x7f.1,
-// 127.1), an IPv4 address within an IPv6 one, has a zone, dots behind it or
-// escapes in it, or is one of the names of the machine itself. A host that is
-// not in ASCII counts as one, because readers fold other digits and dots into
-// those of ASCII. What is no host at all is refused, too.
+// checkHost checks the host of a URL, with or without brackets. It returns an
+// error for a host that is not public in the reading of any URL parser:
+// decimal, octal, hexadecimal or short IPv4 addresses (2130706433, 0177.0.0.1,
+// 0x7f.1, 127.1), IPv4 within IPv6, zones, trailing dots, escapes, and the
+// names of this machine. A host that is not ASCII is refused too, because
+// parsers map other digits and dots to ASCII. So is an invalid host.
 func checkHost(host string) error {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return errForeign
@@ -89,9 +88,9 @@ func checkHost(host string) error {
 	return nil
 }
 
-// checkEscaped refuses every host with a percent sign: the zone of an IPv6
-// address is one of this machine's, and what is escaped in a name some readers
-// unescape and others do not. It is special when it is so unescaped.
+// checkEscaped refuses every host with a percent sign. The zone of an IPv6
+// address belongs to this machine. Parsers differ about escapes in a name. The
+// host is special if it is so when unescaped.
 func checkEscaped(host string) error {
 	if strings.Contains(host, ":") {
 		return errSpecial // a zone
@@ -106,9 +105,9 @@ func checkEscaped(host string) error {
 	return errName
 }
 
-// checkAddress refuses what stands between brackets unless it is a public IPv6
-// address. Those that hold an IPv4 one (mapped, compatible, 6to4, NAT64,
-// Teredo) all lie outside of what is public.
+// checkAddress checks an address in brackets, which must be a public IPv6
+// address. All addresses that contain an IPv4 address (mapped, compatible,
+// 6to4, NAT64, Teredo) are not public.
 func checkAddress(text string) error {
 	address, err := netip.ParseAddr(text)
 	switch {
@@ -120,8 +119,8 @@ func checkAddress(text string) error {
 	return nil
 }
 
-// checkQuad refuses what begins like an IPv4 address unless it is a public one
-// that has four decimal numbers and nothing else, which all readers agree on.
+// checkQuad checks a host that begins like an IPv4 address. It must be public
+// and consist of four decimal numbers, which all parsers read in the same way.
 func checkQuad(text string) error {
 	address, err := netip.ParseAddr(text)
 	switch {
@@ -133,9 +132,8 @@ func checkQuad(text string) error {
 	return nil
 }
 
-// numeric tells whether readers of the URL Standard and of inet_aton take name
-// for an IPv4 address: its last label is a number, decimal, octal or
-// hexadecimal.
+// numeric reports whether parsers of the URL Standard and inet_aton treat name
+// as an IPv4 address: its last label is a decimal, octal or hexadecimal number.
 func numeric(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if digits, ok := strings.CutPrefix(last, "0x"); ok {
@@ -144,8 +142,8 @@ func numeric(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// hostName returns host in lower case and without the dot of the root, and
-// refuses what cannot be a name.
+// hostName returns host in lower case and without a trailing dot, or an error
+// if it cannot be a name.
 func hostName(host string) (string, error) {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if name == "" || len(name) > 253 {
@@ -165,7 +163,7 @@ func hostName(host string) (string, error) {
 	return name, nil
 }
 
-// hostError says what is wrong with the host of a URL.
+// hostError is the error for the host of a URL.
 func hostError(host string, err error) error {
 	if len(host) > 64 {
 		host = host[:64] + "…"

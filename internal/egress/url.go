@@ -10,38 +10,38 @@ import (
 	"unicode/utf8"
 )
 
-// MaxURL is how many characters a URL may have: links that are signed carry
-// their credentials along.
+// MaxURL is the greatest length of a URL in characters. Signed URLs contain
+// credentials.
 const MaxURL = 8192
 
-// CheckURL refuses what is not an absolute http or https URL of at most
-// [MaxURL] characters, has a user or password, or has a special host: an address
-// that is not public, in any spelling that anybody reads as one, or a name of the
-// machine itself. Other names are not looked up: what they stand for is judged
-// when they are dialled. The error says what the URL must be, as the rest of a
-// sentence about it, and does not repeat it: it may be a credential.
+// CheckURL returns an error unless text is an absolute http or https URL of at
+// most [MaxURL] characters, without user and password, whose host is not
+// special: an address that is not public in any spelling that a parser accepts,
+// or a name of this machine. Other names are not resolved; their addresses are
+// checked when they are dialled. The error says what the URL must be, as the
+// rest of a sentence. It does not repeat the URL, which may be a credential.
 func CheckURL(text string) error { return Allowed{}.CheckURL(text) }
 
-// CheckURL is [CheckURL] but for special addresses and names that are allowed
-// with the port of the URL.
+// CheckURL is [CheckURL], but allows special addresses and names that are
+// permitted with the port of the URL.
 func (a Allowed) CheckURL(text string) error { return a.checkURL(text, a.opens) }
 
-// CheckRegistered is [Allowed.CheckURL] for a URL that is dialled later. Where an
-// address is allowed, a name of the local network passes, since it may stand for that
-// address when it is dialled. A special address itself, a name of the machine and
-// that of a metadata service pass only where they are allowed with their port.
+// CheckRegistered is [Allowed.CheckURL] for a URL that is dialled later. If any
+// address is permitted, a name of the local network passes, because it may have
+// that address then. A special address, a name of this machine and that of a
+// metadata service pass only if they are permitted with their port.
 func (a Allowed) CheckRegistered(text string) error {
 	return a.checkURL(text, func(host string, port uint16) bool {
 		return a.opens(host, port) || len(a.prefixes) > 0 && isLocalName(host) || isLoopbackName(host) && a.opensLoopback(port)
 	})
 }
 
-// checkURL refuses a URL; opens tells whether a special host is allowed.
+// checkURL checks a URL; opens reports whether a special host is permitted.
 func (a Allowed) checkURL(text string, opens func(host string, port uint16) bool) error {
 	if n := utf8.RuneCountInString(text); n > MaxURL {
 		return fmt.Errorf("must have at most %d characters, not %d", MaxURL, n)
 	}
-	// Readers strip these, or take a backslash for a slash, and then find
+	// Some parsers strip these, or treat a backslash as a slash, and then find
 	// another host.
 	odd := func(r rune) bool {
 		return r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r)
@@ -67,15 +67,15 @@ func (a Allowed) checkURL(text string, opens func(host string, port uint16) bool
 	if err := checkHost(host); err != nil && !opens(host, port) {
 		return hostError(host, err)
 	}
-	// Our own reader must agree.
+	// Go's parser must agree.
 	if u, err := url.Parse(text); err != nil || u.Host != authority || u.User != nil || u.Opaque != "" {
 		return errors.New("must be an absolute http or https URL; it cannot be read as one")
 	}
 	return nil
 }
 
-// splitAuthority splits what stands between the slashes of a URL into the host,
-// in its brackets, and the port, or that of the scheme.
+// splitAuthority returns the host of a URL, in its brackets, and the port, or
+// the default port of the scheme.
 func splitAuthority(authority, scheme string) (host string, port uint16, err error) {
 	host, digits, given := authority, "", false
 	if end := strings.LastIndexByte(authority, ']'); end >= 0 || strings.Count(authority, ":") == 1 {

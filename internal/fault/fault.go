@@ -1,6 +1,8 @@
-// Package fault has the errors that callers are shown. A [Fault] has a code, a message and
-// the path of the wrong parameter. All packages return faults; handlers/reply writes them in
-// the dialect of the caller. The table from code to HTTP status is here alone.
+// Package fault defines the errors that callers see. A [Fault] has a code, a
+// message and the path of the invalid parameter. All packages return faults;
+// handlers/reply writes them in the dialect of the caller. This package has the
+// only table from codes to HTTP statuses. It imports no other package of this
+// module.
 package fault
 
 import (
@@ -131,7 +133,7 @@ var statuses = map[Code]int{
 	TooManyTasks:       http.StatusTooManyRequests,
 }
 
-// Fault is an error that a caller is shown.
+// Fault is an error that the caller sees.
 type Fault struct {
 	// Code names the kind of fault.
 	Code Code

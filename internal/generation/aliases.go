@@ -14,27 +14,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// decider is a thing that decides the price, with the names by which services
-// are known to ask for it. They merge what a caller hands through over their own
-// request, so that such a member goes before what is priced: it is allowed as
-// long as it says the same, or says it alone.
+// decider is a quantity that affects the price, with the member names that
+// services are known to accept for it. Services merge the caller's additional
+// members over their own request, so such a member overrides what was priced.
+// It is allowed only if it has the priced value, or sets the value alone.
 type decider struct {
-	means string                                 // what decides, to whoever contradicts it
+	means string                                 // description for error messages
 	names []string                               // as [plain] has them
-	adopt func(r *Request, a *alias) (same bool) // takes it over where nothing is said as yet
+	adopt func(r *Request, a *alias) (same bool) // sets the value if the request does not
 
-	// What it says is compared, and held against a family, but does not make the
-	// rate known: words for sizes have no one meaning.
+	// The value is compared with the request and the family, but does not
+	// determine the rate, because words for sizes have no common meaning.
 	opaque bool
 
-	// Its names are looked for at any depth where the price counts what it decides.
+	// Members of these names are searched at any depth if the price counts the
+	// quantity.
 	deep bool
 
-	// Its names decide only where they say a whole number.
+	// Members of these names count only if their value is an integer.
 	counts bool
 }
 
-// deciders are in the order in which they are read: frames need what goes before.
+// deciders are in the order of evaluation: frames need the earlier ones.
 var deciders = []decider{
 	{means: "`model`", adopt: adoptModel, names: []string{"model", "modelname", "modelid", "modelversion", "reqkey"}},
 	{means: "`duration`", adopt: adoptDuration, deep: true, names: []string{
@@ -81,22 +82,22 @@ var deciders = []decider{
 	}},
 }
 
-// containers are objects whose members services are known to read as if they
-// were members of the request.
+// containers are objects whose members some services treat as members of the
+// request.
 var containers = []string{
 	"metadata", "parameters", "params", "output", "outputconfig", "input", "extinfo", "extra", "extrabody", "extraparams", "options", "config",
 	"settings", "arguments", "args", "generationconfig", "videoconfig", "videogenerationconfig", "size", "videosize", "resolution", "instances", "video",
 }
 
-// maxContainers is how many containers are looked into within each other. Each
-// is read anew, and no service is known that looks deeper than into two.
+// maxContainers is the greatest depth of nested containers. Each is decoded
+// again, and no known service looks deeper than two.
 const maxContainers = 4
 
-// own are the members of the body itself that have a field of their own.
+// own are the members of the body itself that have a field in Request.
 var own = map[string]bool{"model": true, "duration": true, "n": true, "width": true, "height": true, "fps": true}
 
-// plain is a name as those compare it who regard neither case nor how words are
-// joined: durationSeconds, duration_seconds and DURATION-SECONDS are one.
+// plain returns a name without case and separators, as lenient services compare
+// it: durationSeconds, duration_seconds and DURATION-SECONDS are equal.
 func plain(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' {
@@ -106,10 +107,10 @@ func plain(name string) string {
 	}, name)
 }
 
-// longestName is more than any name in the tables has.
+// longestName is longer than any name in the tables.
 const longestName = 64
 
-// ranks are the places in deciders by name.
+// ranks maps a name to its index in deciders.
 var ranks = func() map[string]int {
 	all := make(map[string]int)
 	for rank, d := range deciders {
@@ -120,7 +121,7 @@ var ranks = func() map[string]int {
 	return all
 }()
 
-// deciderOf returns what a member of this name decides; nil: nothing.
+// deciderOf returns the decider for a member name, or nil.
 func deciderOf(name string) *decider {
 	if rank := rankOf(name); rank >= 0 {
 		return &deciders[rank]
@@ -128,8 +129,7 @@ func deciderOf(name string) *decider {
 	return nil
 }
 
-// rankOf is the place in deciders of what a member of this name decides; -1: it
-// decides nothing.
+// rankOf returns the index in deciders for a member name, or -1.
 func rankOf(name string) int {
 	if len(name) > longestName {
 		return -1
@@ -140,11 +140,11 @@ func rankOf(name string) int {
 	return -1
 }
 
-// aliasesOf finds the aliases in a body of /v1/video/generations, in the order in
-// which they are read.
+// aliasesOf returns the aliases in a body of /v1/video/generations in the order
+// of evaluation.
 func aliasesOf(fields map[string]json.RawMessage) []alias { return collect("", fields) }
 
-// aliasesWithin finds those in an object at path.
+// aliasesWithin returns the aliases in an object at path.
 func aliasesWithin(path string, object json.RawMessage) []alias {
 	var members map[string]json.RawMessage
 	if len(object) == 0 || json.Unmarshal(object, &members) != nil {
@@ -162,8 +162,8 @@ func collect(path string, members map[string]json.RawMessage) []alias {
 }
 
 // walk appends the aliases among the members of the object at path, which is
-// empty for the body itself, and of the containers in it, of which depth are
-// around.
+// empty for the body, and of its containers. depth is the number of enclosing
+// containers.
 func walk(found []alias, path string, members map[string]json.RawMessage, depth int) []alias {
 	for name, raw := range members {
 		here := name
@@ -175,11 +175,11 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 		case path == "" && own[name]:
 		case raw[0] == '{' && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
 			var inner map[string]json.RawMessage
-			_ = json.Unmarshal(raw, &inner) // it is part of what was read before
+			_ = json.Unmarshal(raw, &inner) // raw was decoded before
 			found = walk(found, here, inner, depth+1)
 		case raw[0] == '[' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
 			var elements []map[string]json.RawMessage
-			if json.Unmarshal(raw, &elements) == nil { // else they are no objects
+			if json.Unmarshal(raw, &elements) == nil { // otherwise they are not objects
 				for i, inner := range elements {
 					found = walk(found, here+"["+strconv.Itoa(i)+"]", inner, depth+1)
 				}
@@ -187,7 +187,7 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 		case raw[0] == '"' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
 			found = walk(found, here, objectIn(raw), depth+1)
 		case rank < 0:
-		case path == "" && string(raw) == "null": // as if it were absent
+		case path == "" && string(raw) == "null": // treated as absent
 		default:
 			if a := newAlias(rank, here, raw); a.counts() {
 				found = append(found, a)
@@ -197,24 +197,24 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 	return found
 }
 
-// objectIn returns the members of the object that a string holds as JSON; nil: it holds
-// none, or one that is too long.
+// objectIn returns the members of the JSON object in a string, or nil if there
+// is none or it is too long.
 func objectIn(raw json.RawMessage) (members map[string]json.RawMessage) {
 	var text string
 	if len(raw) > 2*MaxExtended || json.Unmarshal(raw, &text) != nil || len(text) > MaxExtended ||
 		!strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
 		return nil
 	}
-	_ = json.Unmarshal([]byte(text), &members) // what is no object has no members
+	_ = json.Unmarshal([]byte(text), &members) // anything but an object has no members
 	return members
 }
 
-// alias is a member that stands for what decides the price.
+// alias is a member that sets a quantity that affects the price.
 type alias struct {
-	rank int // of what it decides
+	rank int // index in deciders
 	path string
 	raw  json.RawMessage
-	text string // of a string or a number
+	text string // if it is a string or a number
 }
 
 func newAlias(rank int, path string, raw json.RawMessage) alias {
@@ -228,11 +228,11 @@ func newAlias(rank int, path string, raw json.RawMessage) alias {
 	return a
 }
 
-// decides returns what the member decides.
+// decides returns the decider of the member.
 func (a *alias) decides() *decider { return &deciders[a.rank] }
 
-// counts tells whether the member is one that decides: some do only where they say a
-// whole number, in any spelling, and are lists or words else.
+// counts reports whether the member affects the price. Some do so only with an
+// integer in any spelling; other values are lists or words.
 func (a *alias) counts() bool {
 	if !a.decides().counts {
 		return true
@@ -241,10 +241,11 @@ func (a *alias) counts() bool {
 	return err == nil && n == math.Trunc(n)
 }
 
-// readable tells whether a word for a size is one that can be compared.
+// readable reports whether a word for a size can be compared.
 func (a *alias) readable() bool { return sizeText.MatchString(a.text) }
 
-// adopt takes over what the aliases say, and refuses one that contradicts.
+// adopt sets the values of the aliases in the request, and returns an error for
+// a contradiction.
 func (r *Request) adopt(aliases []alias) *fault.Fault {
 	for i := range aliases {
 		a := &aliases[i]
@@ -255,8 +256,8 @@ func (r *Request) adopt(aliases []alias) *fault.Fault {
 	return nil
 }
 
-// Text that stands for a number has no spelling that readers understand
-// differently, such as 010, 0x10 or 4e0.
+// A number in a string must have the canonical spelling, because readers differ
+// about 010, 0x10 or 4e0.
 var (
 	decimalText = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 	sizeText    = regexp.MustCompile(`^([1-9][0-9]{0,4})(?:[xX*×]([1-9][0-9]{0,4})|[pPkK])?$`)
@@ -283,7 +284,7 @@ func adoptDuration(r *Request, a *alias) bool {
 	return refused == nil && *r.Output.Duration == n
 }
 
-// adoptUnits is adoptDuration for a whole number of units.
+// adoptUnits is adoptDuration for an integer number of units.
 func adoptUnits(unit catalog.Seconds) func(*Request, *alias) bool {
 	return func(r *Request, a *alias) bool {
 		n, err := strconv.ParseInt(a.text, 10, 64)
@@ -298,7 +299,7 @@ func adoptUnits(unit catalog.Seconds) func(*Request, *alias) bool {
 	}
 }
 
-// adoptInto is adopt for a whole number of the output.
+// adoptInto is adopt for an integer of the output.
 func adoptInto(of func(*Output) **int) func(*Request, *alias) bool {
 	return func(r *Request, a *alias) bool {
 		n, err := strconv.ParseInt(a.text, 10, 32)
@@ -306,7 +307,8 @@ func adoptInto(of func(*Output) **int) func(*Request, *alias) bool {
 	}
 }
 
-// same tells whether a number is n, which it becomes where there is none.
+// same reports whether a number equals n. If the number is not set, it becomes
+// n.
 func same(number **int, n int) bool {
 	if *number == nil {
 		*number = &n
@@ -314,8 +316,8 @@ func same(number **int, n int) bool {
 	return **number == n
 }
 
-// adoptSize reads 1280x720, 720P and 720. What is none of these passes here: it
-// may be a word of the service's own.
+// adoptSize parses 1280x720, 720P and 720. Other values are ignored here: they
+// may be words of the service.
 func adoptSize(r *Request, a *alias) bool {
 	parts := sizeText.FindStringSubmatch(a.text)
 	if parts == nil {
@@ -338,7 +340,7 @@ func adoptSize(r *Request, a *alias) bool {
 		strings.EqualFold(out.Resolution, catalog.NameSize(*out.Width, *out.Height))
 }
 
-// resolutionText is a resolution by the name that it has in tables: 1440p is 2K.
+// resolutionText returns the name of a resolution in the tables: 1440p is 2K.
 func resolutionText(text string, lines int) string {
 	if strings.ContainsAny(text, "kK") {
 		return strings.ToUpper(text)
@@ -346,8 +348,8 @@ func resolutionText(text string, lines int) string {
 	return catalog.NameSize(lines, lines)
 }
 
-// agreeFrames tells whether a number of frames makes the length that is asked
-// for. Services that count them have one more, the first. A list is of pictures.
+// agreeFrames reports whether a number of frames results in the requested
+// duration. Services count one more, the first frame. A list contains pictures.
 func agreeFrames(r *Request, a *alias) bool {
 	if a.raw[0] == '[' || a.raw[0] == '{' {
 		return true

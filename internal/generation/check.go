@@ -20,53 +20,51 @@ const (
 	MaxMediaName      = 64
 )
 
-// Limits of what services repeat in their answers, far above what any model
-// reads: an answer that is too long to be read would leave open whether the task
-// was taken.
+// Limits of what services may repeat in their answers, far above what any model
+// reads. If an answer were too long to be read, it would be unknown whether the
+// task was accepted.
 const (
 	MaxPrompt   = 32768     // characters, of a negative prompt too
 	MaxWord     = 1000      // characters, of a name or a mode
 	MaxExtended = 256 << 10 // bytes, of metadata and ext_info
 )
 
-// Limits of /v1/video/generations, far above what any backend takes.
+// Limits of /v1/video/generations, far above what any backend supports.
 const (
 	maxSide   = 16384 // pixels
 	maxFPS    = 1000
 	maxVideos = 100
-	maxModel  = 256 // bytes, as that of a model call
+	maxModel  = 256 // bytes, as for a model call
 )
 
-// check is one Check on its way.
+// check is the state of one Check.
 type check struct {
 	Request
-	family *catalog.Family // nil: no family has the model
+	family *catalog.Family // nil: the model is in no family
 }
 
-// rule is one step of a check. It refuses, or passes and fills in a default.
+// rule is one step of a check. It returns an error, or sets a default.
 type rule func(*check) *fault.Fault
 
-// platformRules are those of a platform task, in the order in which a request
-// is read.
+// platformRules are the rules for a platform task, in order.
 var platformRules = []rule{
 	(*check).prompt, (*check).texts, (*check).words, (*check).inputs, (*check).frames, (*check).voices, (*check).subjects, (*check).sceneType,
 	(*check).duration, (*check).resolution, (*check).aspectRatio, (*check).audio, (*check).frameInterpolate, (*check).count, (*check).mediaName, (*check).extInfo,
 }
 
-// passingRules are those of /v1/video/generations.
-var passingRules = []rule{
-	(*check).model, (*check).passingTexts, (*check).image, (*check).numbers, (*check).duration, (*check).sides, (*check).pixels, (*check).resolution,
+// generationsRules are the rules for /v1/video/generations, in order.
+var generationsRules = []rule{
+	(*check).model, (*check).generationsTexts, (*check).image, (*check).numbers, (*check).duration, (*check).sides, (*check).pixels, (*check).resolution,
 }
 
-// Check holds r against the rules that are the same for all models, and against
-// those of the family that its model is in. It returns r with the defaults of
-// both filled in, spellings as the table of families has them, and without what
-// the family lacks and the request does not ask for (`disabled`, `false`). R
-// itself stays as it is.
+// Check checks r against the rules for all models and those of the family of
+// its model. It returns a copy of r with the defaults of both. Values have the
+// spelling of the family table. Options that the family does not support and
+// the request disables (`disabled`, `false`) are removed.
 //
-// A platform task whose model has not the right form is INVALID_MODEL, one whose
-// model is in no family MODEL_NOT_FOUND. A request of /v1/video/generations
-// whose model is in no family is held against the rules of all models alone.
+// For a platform task, a malformed model name is INVALID_MODEL, and a model in
+// no family is MODEL_NOT_FOUND. For /v1/video/generations, a model in no family
+// is checked against the rules for all models only.
 func Check(families *catalog.Families, r Request) (Checked, *fault.Fault) {
 	c := check{Request: r}
 	c.Inputs, c.Subjects = slices.Clone(r.Inputs), slices.Clone(r.Subjects)
@@ -75,7 +73,7 @@ func Check(families *catalog.Families, r Request) (Checked, *fault.Fault) {
 		if r.Model == "" {
 			return Checked{}, missing("model")
 		}
-		rules = passingRules
+		rules = generationsRules
 		if family, ok := families.Find(r.Kind, r.Model); ok {
 			c.family = &family
 		}
@@ -98,8 +96,8 @@ func Check(families *catalog.Families, r Request) (Checked, *fault.Fault) {
 	return checked, nil
 }
 
-// model of /v1/video/generations may have any form that can be passed on. It is
-// part of records and of log lines.
+// model of /v1/video/generations may have any form that can be passed on. It
+// appears in records and log lines.
 func (c *check) model() *fault.Fault {
 	if n := len(c.Model); n > maxModel {
 		return invalid("model", "must have at most %d bytes, not %d", maxModel, n)
@@ -110,7 +108,7 @@ func (c *check) model() *fault.Fault {
 	return nil
 }
 
-// prompt is required of a video; of an image where there is nothing else.
+// prompt is required for a video, and for an image without inputs.
 func (c *check) prompt() *fault.Fault {
 	if strings.TrimSpace(c.Prompt) != "" || c.Kind == catalog.Image && len(c.Inputs) > 0 {
 		return nil
@@ -121,7 +119,8 @@ func (c *check) prompt() *fault.Fault {
 	return invalid("prompt", "must not be empty")
 }
 
-// texts have a greatest length, and a session id has no control characters.
+// texts checks the length of texts, and that a session id has no control
+// characters.
 func (c *check) texts() *fault.Fault {
 	if strings.ContainsFunc(c.SessionID, unicode.IsControl) {
 		return invalid("session_id", "must not hold control characters")
@@ -147,15 +146,14 @@ func (c *check) texts() *fault.Fault {
 	return refused
 }
 
-// passingTexts are those of /v1/video/generations that are text wherever they
-// are known.
-func (c *check) passingTexts() *fault.Fault {
+// generationsTexts checks the texts of /v1/video/generations.
+func (c *check) generationsTexts() *fault.Fault {
 	if n := len(c.Fields["metadata"]); n > MaxExtended {
 		return invalid("metadata", "must have at most %d bytes, not %d", MaxExtended, n)
 	}
 	texts := []limited{{"prompt", c.Prompt, MaxPrompt}}
 	for _, text := range []limited{{"negative_prompt", "", MaxPrompt}, {"user", "", MaxWord}, {"response_format", "", MaxWord}} {
-		_ = json.Unmarshal(c.Fields[text.param], &text.text) // what is no string is none of ours
+		_ = json.Unmarshal(c.Fields[text.param], &text.text) // a value of another type is not one of these texts
 		texts = append(texts, text)
 	}
 	return within(texts)
@@ -167,7 +165,7 @@ type limited struct {
 	most        int
 }
 
-// within refuses the first text that is too long.
+// within returns an error for the first text that is too long.
 func within(texts []limited) *fault.Fault {
 	for _, text := range texts {
 		if len(text.text) <= text.most {
@@ -180,7 +178,7 @@ func within(texts []limited) *fault.Fault {
 	return nil
 }
 
-// extInfo goes to the service as it is, and so must not speak against what is
+// extInfo is passed to the service unchanged, so it must not contradict what is
 // priced.
 func (c *check) extInfo() *fault.Fault {
 	if n := len(c.ExtInfo); n > MaxExtended {
@@ -197,7 +195,7 @@ func (c *check) extInfo() *fault.Fault {
 	return asked.adopt(aliases)
 }
 
-// words are those of which there are only a few.
+// words checks fields that allow only a few words.
 func (c *check) words() *fault.Fault {
 	onOff := []string{string(Enabled), string(Disabled)}
 	for _, word := range []struct {
@@ -218,8 +216,7 @@ func (c *check) words() *fault.Fault {
 	return nil
 }
 
-// mediaName becomes a segment of a link, and the class of a medium is counted
-// from 0.
+// mediaName checks the segment of a link and the class, which is not negative.
 func (c *check) mediaName() *fault.Fault {
 	name := c.Output.MediaName
 	switch {
@@ -233,8 +230,8 @@ func (c *check) mediaName() *fault.Fault {
 	return nil
 }
 
-// invisible tells it of what does not show, or turns around what stands beside
-// it.
+// invisible reports whether a character is not displayed or changes the order
+// of others.
 func invisible(r rune) bool { return !unicode.IsPrint(r) }
 
 func (c *check) sceneType() *fault.Fault {
@@ -244,7 +241,7 @@ func (c *check) sceneType() *fault.Fault {
 	return c.unlike("scene_type", c.SceneType, c.family.SceneType)
 }
 
-// unlike refuses a word that is not among those that the family allows.
+// unlike returns an error for a value that the family does not allow.
 func (c *check) unlike(param, word string, allowed []string) *fault.Fault {
 	if len(allowed) == 0 {
 		return c.lacks(param)
@@ -252,12 +249,12 @@ func (c *check) unlike(param, word string, allowed []string) *fault.Fault {
 	return invalid(param, "must be %s for %s, not %s", catalog.Either(allowed), c.models(), quote(word))
 }
 
-// lacks refuses a field that the family does not take.
+// lacks returns an error for a field that the family does not support.
 func (c *check) lacks(param string) *fault.Fault {
 	return invalid(param, "is not taken by %s", c.models())
 }
 
-// models names the models for which a rule holds.
+// models describes the models that a rule applies to.
 func (c *check) models() string {
 	if c.Kind == catalog.Image {
 		return "images of family " + c.family.Name
@@ -269,7 +266,8 @@ func invalid(param, format string, args ...any) *fault.Fault {
 	return fault.At(fault.InvalidParameter, param, "`%s` %s", param, fmt.Sprintf(format, args...))
 }
 
-// oneOf refuses a word that is not allowed; an empty one is not given.
+// oneOf returns an error for a value that is not allowed. An empty value is not
+// set.
 func oneOf(param, word string, allowed []string) *fault.Fault {
 	if word == "" || slices.Contains(allowed, word) {
 		return nil
@@ -277,7 +275,7 @@ func oneOf(param, word string, allowed []string) *fault.Fault {
 	return invalid(param, "must be %s, not %s", catalog.Either(allowed), quote(word))
 }
 
-// quote repeats a word to whoever gave it, or the beginning of it.
+// quote quotes the beginning of a caller's value.
 func quote(word string) string {
 	const most = 64
 	if runes := []rune(word); len(runes) > most {
@@ -286,7 +284,7 @@ func quote(word string) string {
 	return strconv.Quote(word)
 }
 
-// at is the path of a field of the n-th element of a list.
+// at returns the path of a field of the n-th element of a list.
 func at(list string, n int, field string) string {
 	return list + "[" + strconv.Itoa(n) + "]." + field
 }

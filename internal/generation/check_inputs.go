@@ -16,7 +16,7 @@ const (
 	videoCategory = string(catalog.Video)
 )
 
-// inputs are held against the rules one by one. None of them is fetched.
+// inputs checks each input. It does not fetch any.
 func (c *check) inputs() *fault.Fault {
 	if most := c.family.MaxInputs; most > 0 && len(c.Inputs) > most {
 		return invalid("inputs", "must be at most %d for %s, not %d", most, c.models(), len(c.Inputs))
@@ -29,7 +29,7 @@ func (c *check) inputs() *fault.Fault {
 	return nil
 }
 
-// input is the n-th one.
+// input checks the n-th input.
 func (c *check) input(in *Input, n int) *fault.Fault {
 	path := func(field string) string { return at("inputs", n, field) }
 	if err := egress.CheckURL(in.URL); err != nil {
@@ -88,7 +88,7 @@ func (c *check) unlikeReference(param string, in *Input, allowed []string) *faul
 	return c.unlike(param, in.ReferenceType, allowed)
 }
 
-// keepSound leaves out what an image need not be told.
+// keepSound removes keep_original_sound from images.
 func keepSound(param string, in *Input) *fault.Fault {
 	if refused := oneOf(param, string(in.KeepOriginalSound), []string{string(Enabled), string(Disabled)}); refused != nil {
 		return refused
@@ -103,7 +103,8 @@ func keepSound(param string, in *Input) *fault.Fault {
 	return nil
 }
 
-// frames are at most one at each end, and the last one needs the first.
+// frames allows one first and one last frame, and the last one only with the
+// first.
 func (c *check) frames() *fault.Fault {
 	count := map[string]int{}
 	for i, in := range c.Inputs {
@@ -118,7 +119,7 @@ func (c *check) frames() *fault.Fault {
 	return nil
 }
 
-// voices are those of subjects: with one, all images are of a subject.
+// voices requires that, with a voice, all images show a subject.
 func (c *check) voices() *fault.Fault {
 	voice := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.VoiceID != "" })
 	nobody := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Category == imageCategory && in.ObjectID == "" })
@@ -128,7 +129,7 @@ func (c *check) voices() *fault.Fault {
 	return invalid(at("inputs", voice, "voice_id"), "needs all images to have an `object_id`; `%s` is not given", at("inputs", nobody, "object_id"))
 }
 
-// subjects are told by their id or their name.
+// subjects checks that subjects have their id or name.
 func (c *check) subjects() *fault.Fault {
 	if len(c.Subjects) == 0 {
 		return nil
@@ -152,8 +153,8 @@ func (c *check) subjects() *fault.Fault {
 	return nil
 }
 
-// image is that of /v1/video/generations: a URL, a data URL of an image, or
-// Base64.
+// image checks the image of /v1/video/generations: a URL, a data URL of an
+// image, or Base64.
 func (c *check) image() *fault.Fault {
 	if len(c.Inputs) == 0 {
 		return nil
@@ -178,8 +179,8 @@ func (c *check) image() *fault.Fault {
 	return nil
 }
 
-// cutDataURL splits a data URL (RFC 2397) into its type and its data. Its
-// scheme and its type have no case.
+// cutDataURL splits a data URL (RFC 2397) into its type and its data. Scheme
+// and type ignore case.
 func cutDataURL(text string) (head, data string, ok bool) {
 	const scheme = "data:"
 	if len(text) < len(scheme) || !strings.EqualFold(text[:len(scheme)], scheme) {
@@ -192,8 +193,8 @@ func cutDataURL(text string) (head, data string, ok bool) {
 	return strings.ToLower(head), data, true
 }
 
-// isBase64 tells whether text is Base64 of something, padded or not. It keeps
-// none of what it reads.
+// isBase64 reports whether text is Base64 of at least one byte, with or without
+// padding. It does not keep the decoded bytes.
 func isBase64(text string) bool {
 	text = strings.TrimRight(text, "=")
 	n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(text)))

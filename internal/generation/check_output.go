@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// duration is that of the family, where there is one.
+// duration checks the duration against the family, if there is one.
 func (c *check) duration() *fault.Fault {
 	if asked := c.Output.Duration; c.Passing() && asked != nil && *asked < catalog.Second {
 		return invalid("duration", "must be at least 1 second, not %v", *asked)
@@ -28,7 +28,7 @@ func (c *check) duration() *fault.Fault {
 	return nil
 }
 
-// resolution gets the spelling of the table.
+// resolution checks the resolution and sets the spelling of the table.
 func (c *check) resolution() *fault.Fault {
 	switch {
 	case c.family == nil:
@@ -48,7 +48,8 @@ func (c *check) resolution() *fault.Fault {
 	return nil
 }
 
-// aspectRatio of what has inputs follows them where the table says so.
+// aspectRatio checks the ratio. With inputs, the result may have their ratio if
+// the table says so.
 func (c *check) aspectRatio() *fault.Fault {
 	allowed := c.family.AspectRatio
 	if c.Output.AspectRatio == "" {
@@ -65,7 +66,7 @@ func (c *check) aspectRatio() *fault.Fault {
 	return nil
 }
 
-// audio becomes audio_generation, which goes before it.
+// audio sets audio_generation, which takes precedence over audio.
 func (c *check) audio() *fault.Fault {
 	asked, param := c.Output.AudioGeneration, "output.audio_generation"
 	if asked == "" && c.Output.Audio != nil {
@@ -82,8 +83,8 @@ func (c *check) frameInterpolate() *fault.Fault {
 	return c.feature("output.frame_interpolate", c.family.FrameInterpolate, c.Output.FrameInterpolate, "", &c.Output.FrameInterpolate)
 }
 
-// feature sets a switch as it was asked for, or to its default. Where the family
-// lacks it, it cannot be enabled, and is left out.
+// feature sets a switch as requested, or to its default. If the family does not
+// support it, it cannot be enabled and is removed.
 func (c *check) feature(param string, taken bool, asked, byDefault Switch, into *Switch) *fault.Fault {
 	switch {
 	case !taken && asked == Enabled:
@@ -98,7 +99,7 @@ func (c *check) feature(param string, taken bool, asked, byDefault Switch, into 
 	return nil
 }
 
-// count is of images alone; a platform task has one video.
+// count checks the number of images; a platform task makes one video.
 func (c *check) count() *fault.Fault {
 	if c.Kind != catalog.Image {
 		return nil
@@ -114,7 +115,7 @@ func (c *check) count() *fault.Fault {
 	return nil
 }
 
-// numbers of /v1/video/generations are those that make sense to anybody.
+// numbers checks the numbers of /v1/video/generations.
 func (c *check) numbers() *fault.Fault {
 	if c.Output.Count == nil {
 		c.Output.Count = new(1)
@@ -136,8 +137,8 @@ func (c *check) numbers() *fault.Fault {
 	return nil
 }
 
-// sides of /v1/video/generations name a resolution only together, and where a
-// family has the model each word for a size must be one that can be read.
+// sides checks that /v1/video/generations has both sides or none. If the model
+// is in a family, each word for a size must be comparable.
 func (c *check) sides() *fault.Fault {
 	if c.family == nil {
 		return nil
@@ -151,7 +152,7 @@ func (c *check) sides() *fault.Fault {
 	return c.readable(aliasesOf(c.Fields))
 }
 
-// sizeParam is where a request of /v1/video/generations says its size.
+// sizeParam returns the member of /v1/video/generations that sets the size.
 func (c *check) sizeParam() string {
 	if _, given := c.Fields["height"]; !given {
 		for _, a := range aliasesOf(c.Fields) {
@@ -163,8 +164,8 @@ func (c *check) sizeParam() string {
 	return "height"
 }
 
-// readable refuses an alias whose word for a size cannot be held against the
-// family.
+// readable returns an error for an alias whose word for a size cannot be
+// compared with the family.
 func (c *check) readable(aliases []alias) *fault.Fault {
 	for _, a := range aliases {
 		if a.decides().opaque && !a.readable() {
@@ -174,7 +175,7 @@ func (c *check) readable(aliases []alias) *fault.Fault {
 	return nil
 }
 
-// pixels of /v1/video/generations give the resolution its name.
+// pixels sets the resolution of /v1/video/generations by the number of pixels.
 func (c *check) pixels() *fault.Fault {
 	if c.Output.Width == nil || c.Output.Height == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// generationsBody is the members of /v1/video/generations that are read.
+// generationsBody is the known members of /v1/video/generations.
 type generationsBody struct {
 	Model          string                    `json:"model"`
 	Prompt         string                    `json:"prompt"`
@@ -26,12 +26,13 @@ type generationsBody struct {
 	Metadata       map[string]strictjson.Raw `json:"metadata"`
 }
 
-// MaxMembers is how many members a body may have, at all depths together.
+// MaxMembers is the greatest number of members of a body, at all depths
+// together.
 const MaxMembers = 10_000
 
-// deciding are the members that decide routing or price, or have a bound of their
-// own. Backends are known that read names without regard for case, so a twin of
-// one of these is refused.
+// deciding are members that affect routing or price, or have their own limit.
+// Some backends ignore the case of names, so a member that differs only in case
+// is refused.
 var deciding = strictjson.NewTable(
 	strictjson.Rule{Name: "model", Deciding: true},
 	strictjson.Rule{Name: "duration", Deciding: true},
@@ -48,10 +49,9 @@ var deciding = strictjson.NewTable(
 	strictjson.Rule{Name: "metadata", Deciding: true},
 )
 
-// DecodeGenerations reads a body of /v1/video/generations. All of its members
-// are optional, the model too: the caller fills in a default one. Members that
-// are not known pass on in Fields. The image, a URL or Base64, becomes the first
-// frame.
+// DecodeGenerations decodes a body of /v1/video/generations. All members are
+// optional, including the model: the caller sets a default. Unknown members are
+// passed on in Fields. The image, a URL or Base64, becomes the first frame.
 func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 	var b generationsBody
 	if refused := strictjson.Decode(body, &b, strictjson.Ignored(nil), strictjson.MaxMembers(MaxMembers)); refused != nil {
@@ -77,22 +77,22 @@ func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 	return r, nil
 }
 
-// harmless are the members, at the top and in metadata, that can change neither
-// the resolution nor the sound of what is generated.
+// harmless are members, at the top level and in metadata, that can change
+// neither the resolution nor the sound of the result.
 var harmless = map[string]bool{
 	"model": true, "prompt": true, "duration": true, "seconds": true, "width": true, "height": true, "fps": true, "seed": true, "n": true,
 	"response_format": true, "user": true, "negative_prompt": true, "style": true, "aspect_ratio": true, "session_id": true, "session_context": true,
 }
 
-// sounds are the members, as [plain] has them, by which services are known to be
-// asked for sound, and silent is what asks them for none.
+// sounds are members, as returned by [plain], with which services are known to
+// enable sound; silent are the values that disable it.
 var (
 	sounds = map[string]bool{"audio": true, "audiogeneration": true, "generateaudio": true}
 	silent = map[string]bool{`false`: true, `"disabled"`: true, `"Disabled"`: true}
 )
 
-// opaque tells whether r has members of which nobody here knows what they do:
-// they may ask for another resolution, or for sound.
+// opaque reports whether r has members of unknown meaning, which may request
+// another resolution or sound.
 func (r *Request) opaque() bool {
 	for name, raw := range r.Fields {
 		if name == "metadata" {
@@ -107,7 +107,8 @@ func (r *Request) opaque() bool {
 	return false
 }
 
-// isHarmless tells it of a member, of an alias too which must say what is known.
+// isHarmless reports this for one member, which may be an alias that must have
+// the known value.
 func isHarmless(name string, raw json.RawMessage) bool {
 	if harmless[name] || silent[string(raw)] && sounds[plain(name)] {
 		return true

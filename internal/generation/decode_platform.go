@@ -9,10 +9,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// maxIgnored is how many unknown members are named to whoever sent them.
+// maxIgnored is the greatest number of unknown members that are reported to the
+// caller.
 const maxIgnored = 100
 
-// platformBody is what the bodies for videos and for images share.
+// platformBody is the common part of the bodies for videos and images.
 type platformBody struct {
 	Model          *string        `json:"model"`
 	Prompt         *string        `json:"prompt"`
@@ -74,9 +75,9 @@ type imageBody struct {
 	Seed *int64 `json:"seed"`
 }
 
-// DecodeVideo reads a body of /v1/platform/video. It refuses what the strict
-// decoder refuses, and a required field that is absent. Members that it does not
-// know have no effect; their paths are ignored, the first hundred of them.
+// DecodeVideo decodes a body of /v1/platform/video. It returns an error of the
+// strict decoder, or for an absent required field. Unknown members have no
+// effect; it returns the paths of the first hundred in ignored.
 func DecodeVideo(body []byte) (r Request, ignored []string, refused *fault.Fault) {
 	var b videoBody
 	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored), strictjson.MaxMembers(MaxMembers)); refused != nil {
@@ -112,7 +113,7 @@ func DecodeVideo(body []byte) (r Request, ignored []string, refused *fault.Fault
 	return r, ignored[:min(len(ignored), maxIgnored)], nil
 }
 
-// DecodeImage reads a body of /v1/platform/image as [DecodeVideo] does one of a
+// DecodeImage decodes a body of /v1/platform/image as [DecodeVideo] does for a
 // video.
 func DecodeImage(body []byte) (r Request, ignored []string, refused *fault.Fault) {
 	var b imageBody
@@ -137,7 +138,7 @@ func DecodeImage(body []byte) (r Request, ignored []string, refused *fault.Fault
 	return r, ignored[:min(len(ignored), maxIgnored)], nil
 }
 
-// request begins a request with the members that both bodies have.
+// request returns a request with the common members.
 func (b *platformBody) request(kind catalog.Kind) (Request, *fault.Fault) {
 	switch {
 	case b.Model == nil:

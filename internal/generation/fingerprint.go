@@ -7,10 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// Fingerprint tells requests apart that one idempotency key might be used for. It
-// is that of what was asked for, before [Check] has filled in defaults: neither
-// white space nor the order of members makes another request of one, nor does a
-// default that was changed since.
+// Fingerprint returns a hash that distinguishes requests with the same
+// idempotency key. It is computed before [Check] sets defaults, so white space,
+// the order of members and later changes of defaults do not change it.
 func (r *Request) Fingerprint() (ledger.ID, error) {
 	text, err := json.Marshal(r)
 	if err != nil {

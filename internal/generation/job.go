@@ -5,8 +5,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
-// Job returns c as backends take it, without a token and a place to notify.
-// What it says of the caller, session_id and session_context, is left out.
+// Job returns c as a backend's job, without a token and a notify URL. It omits
+// session_id and session_context, which identify the caller.
 func (c *Checked) Job() backends.Job {
 	job := backends.Job{
 		Kind: backends.JobKind(c.Kind), Model: c.Model, Prompt: c.Prompt, NegativePrompt: c.NegativePrompt, EnhancePrompt: string(c.EnhancePrompt),

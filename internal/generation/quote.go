@@ -5,13 +5,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Quote returns what is held for c at submission by a price, and how what is
-// delivered will be charged. A model that is priced by the second is refused
-// without a duration, and one without a price for the resolution too.
+// Quote returns the amount to hold for c at a price, and how the result will be
+// charged. With a price per second, a request without a duration is refused.
+// With a price but no row for its resolution, it is refused too.
 func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 	work := c.work()
 	if c.Passing() && c.Family == "" && !catalog.CommonResolution(work.Resolution) && !price.Names(c.Kind, work.Resolution) {
-		work.Resolution = "" // nobody here knows what it will be taken for
+		work.Resolution = "" // its effect on the service is unknown
 	}
 	quote, refusal := price.Quote(c.Kind, work)
 	if refusal == 0 && quote.Counts() {
@@ -35,8 +35,8 @@ func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 	return quote, fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for generations", c.Model)
 }
 
-// account returns the quote if it counts all that decides the price, by the row that c
-// names where it names one.
+// account returns the quote if it counts everything that affects the price,
+// using the row that c names, if any.
 func (c *Checked) account(price *catalog.Price, work catalog.Work, quote catalog.Quote) (catalog.Quote, *fault.Fault) {
 	row, refused := c.unaccounted(price)
 	if refused != nil || row == "" {
@@ -72,8 +72,8 @@ func (c *Checked) unpricedResolution(price *catalog.Price, work catalog.Work) *f
 	return invalid(param, "asks for %s, for which the model has no price; it has one for %s", work.Resolution, catalog.Either(priced))
 }
 
-// work is what prices count of c. What members that are not read may change is
-// not known, so that the dearest is held for it.
+// work returns the quantities of c that prices count. Values that unknown
+// members may change are unknown, so the most expensive price is held.
 func (c *Checked) work() catalog.Work {
 	w := catalog.Work{Count: 1, Resolution: c.Output.Resolution}
 	if c.Output.Count != nil {
@@ -87,7 +87,7 @@ func (c *Checked) work() catalog.Work {
 		w.Audio = new(c.Output.AudioGeneration == Enabled)
 	case c.opaque():
 		w.Resolution = ""
-	case c.Family != "": // there is no field that asks for sound
+	case c.Family != "": // no field requests sound
 		w.Audio = new(false)
 	}
 	return w

@@ -1,10 +1,10 @@
-// Package generation is what a video or an image to be generated is asked for
-// by: the request as the whole house speaks of it, the decoders of the three
-// bodies it comes in, the check against the family of its model, and its price.
-//
-// The way is always the same. A decoder knows the form of a body and refuses
-// what is missing or has a wrong type. [Check] knows the rules and fills in the
-// defaults. What it returns is what is priced, stored and sent on.
+// Package generation defines the request for a video or an image. It decodes
+// the three request bodies, checks a request against the family of its model,
+// and computes its price. A [Request] comes from a decoder, which checks the
+// form of a body. [Check] checks the rules and sets the defaults; the resulting
+// [Checked] is what is priced, stored and sent. The package imports backends,
+// internal/catalog, internal/egress, internal/fault, internal/strictjson and
+// money.
 package generation
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
-// Switch is a thing that is enabled or disabled. Empty: not said.
+// Switch is an option that is enabled or disabled. Empty: not set.
 type Switch string
 
-// The words of a Switch.
+// The values of a Switch.
 const (
 	Enabled  Switch = "enabled"
 	Disabled Switch = "disabled"
@@ -29,9 +29,10 @@ const (
 	Reference  = "reference"
 )
 
-// Request is a generation in the words of docs/reference/tasks.md#platform-body and
-// docs/reference/tasks.md#video-generations. An empty string, list or number is as one that is not
-// given, where no pointer tells the difference.
+// Request is a request for a generation, with the fields of
+// docs/reference/tasks.md#platform-body and
+// docs/reference/tasks.md#video-generations. An empty string, list or number
+// means not set, except for pointers.
 type Request struct {
 	Kind           catalog.Kind    `json:"kind"`
 	Model          string          `json:"model"`
@@ -46,20 +47,20 @@ type Request struct {
 	InputRegion    string          `json:"input_region,omitempty"`
 	SessionID      string          `json:"session_id,omitempty"`
 	SessionContext string          `json:"session_context,omitempty"`
-	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, as it was given
+	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, unchanged
 	Seed           *int64          `json:"seed,omitempty"`
 
-	// Fields are the members of a body of /v1/video/generations as they were
-	// written, unknown ones too, without the image: that is Inputs[0]. Nil for a
+	// Fields are the unchanged members of a body of /v1/video/generations,
+	// including unknown ones, without the image, which is Inputs[0]. Nil for a
 	// platform task.
 	Fields map[string]json.RawMessage `json:"fields,omitzero"`
 }
 
-// Passing tells whether r came by /v1/video/generations, where what is not
-// known passes on.
+// Passing reports whether r came from /v1/video/generations, which passes
+// unknown members on.
 func (r *Request) Passing() bool { return r.Fields != nil }
 
-// param is the path of a field of the output as the caller knows it.
+// param returns the path of a field of the output in the caller's body.
 func (r *Request) param(field string) string {
 	if r.Passing() {
 		return field
@@ -69,8 +70,8 @@ func (r *Request) param(field string) string {
 
 // Input is a reference image, a reference video or a frame.
 type Input struct {
-	// URL is where the backend gets it. By /v1/video/generations it may be a data
-	// URL, or Base64 alone.
+	// URL is the address of the input. For /v1/video/generations it may be a
+	// data URL or plain Base64.
 	URL string `json:"url"`
 
 	Category          string `json:"category,omitempty"` // image or video; checked: never empty
@@ -82,14 +83,15 @@ type Input struct {
 	Text              string `json:"text,omitempty"`
 }
 
-// Subject is an image of a subject that is to look the same throughout.
+// Subject is an image of a subject that must look the same throughout the
+// video.
 type Subject struct {
 	URL  string `json:"url"`
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// Output says what the result is to be like.
+// Output describes the requested result.
 type Output struct {
 	Duration         *catalog.Seconds `json:"duration,omitempty"`
 	Resolution       string           `json:"resolution,omitempty"`
@@ -103,18 +105,17 @@ type Output struct {
 	Count            *int             `json:"count,omitempty"`    // of images, or n of /v1/video/generations; checked: never nil for them
 	Format           string           `json:"format,omitempty"`   // of images: jpeg or png
 
-	// Of /v1/video/generations alone.
+	// Only for /v1/video/generations.
 	Width  *int `json:"width,omitempty"`  // pixels
 	Height *int `json:"height,omitempty"` // pixels
 	FPS    *int `json:"fps,omitempty"`
 }
 
-// Checked is a request that passed [Check]: it is valid, and its defaults are
-// filled in.
+// Checked is a request that passed [Check]: it is valid and has its defaults.
 type Checked struct {
 	Request
 
-	// Family is the label of its model's family. Empty for a model of
-	// /v1/video/generations that no family has.
+	// Family is the label of its model's family. It is empty for a model of
+	// /v1/video/generations that is in no family.
 	Family string `json:"family,omitempty"`
 }

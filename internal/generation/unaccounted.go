@@ -14,46 +14,48 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// account holds what a request passes on against its price: members at any depth,
-// strings that hold JSON, and commands in texts, such as `--dur 30`. Where one decides
-// length, number or quality, it must say what is priced, or name a row of the price.
+// account compares everything that a request passes on with its price: members
+// at any depth, strings that contain JSON, and commands in texts, such as
+// `--dur 30`. If one sets duration, number or quality, it must have the priced
+// value or name a row of the price.
 type account struct {
 	asked Request
 	named func(word string) bool // reports whether the price has a row of this name
 
-	path     []step // to the value that is read
-	unquoted []byte // the text of the string that is read
-	word     string // the row that was named; empty: none
+	path     []step // of the current value
+	unquoted []byte // text of the current string
+	word     string // the named row; empty: none
 	refused  *fault.Fault
 }
 
-// step is one step of a path: a member, or the element of an array where it has no name.
+// step is one part of a path: a member, or an array element if it has no name.
 type step struct {
 	name  string
 	index int
 }
 
-// qualities are the members, as [plain] has them, by which services are known to be
-// asked for a quality that costs more.
+// qualities are members, as returned by [plain], with which services are known
+// to select a quality that costs more.
 var qualities = []string{
 	"mode", "quality", "qualitymode", "qualitytier", "videomode", "videoquality", "outputquality", "renderquality",
 	"motionmode", "speedmode", "tier", "servicetier", "performance",
 }
 
-// usual are the words for the quality that a price without a row for it is for.
+// usual are the quality names for the price without a row.
 var usual = []string{"", "default", "normal", "standard", "std"}
 
-// ends are the members that say at which second a video ends.
+// ends are members that set the second at which a video ends.
 var ends = []string{"endtime", "endat", "endsec", "endsecond", "endseconds", "videoendtime"}
 
-// prompts are the members whose text is not read as JSON.
+// prompts are members whose text is not parsed as JSON.
 var prompts = []string{"prompt", "negativeprompt", "text"}
 
-// maxPath is how many bytes of a path are told.
+// maxPath is the greatest length of a path in an error, in bytes.
 const maxPath = 256
 
-// unaccounted refuses what decides the price of c and is not counted by price, which has
-// rows. It returns the name of the row that c asks for by a quality; empty: none.
+// unaccounted returns an error if something sets the price of c and is not
+// counted by price, which has rows. Otherwise it returns the name of the row
+// that c selects by a quality, or "".
 func (c *Checked) unaccounted(price *catalog.Price) (row string, refused *fault.Fault) {
 	a := &account{asked: c.Request, named: func(word string) bool { return price.Names(c.Kind, word) }}
 	if a.asked.Output.Count == nil {
@@ -79,14 +81,14 @@ func (c *Checked) unaccounted(price *catalog.Price) (row string, refused *fault.
 func (a *account) enter(name string, index int) { a.path = append(a.path, step{name, index}) }
 func (a *account) leave()                       { a.path = a.path[:len(a.path)-1] }
 
-// refuse refuses the value that is read.
+// refuse returns an error for the current value.
 func (a *account) refuse(format string, args ...any) {
 	if a.refused == nil {
 		a.refused = invalid(a.at(), format, args...)
 	}
 }
 
-// at is the path of the value that is read: metadata.shots[0].duration.
+// at returns the path of the current value: metadata.shots[0].duration.
 func (a *account) at() string {
 	var path strings.Builder
 	for i, s := range a.path {
@@ -102,22 +104,22 @@ func (a *account) at() string {
 	return path.String()[:min(path.Len(), maxPath)]
 }
 
-// read reads a value that stands in a member of this name. It reports whether that is
-// JSON to its end.
+// read checks the value of a member with this name. It reports whether raw is
+// complete JSON.
 func (a *account) read(name string, raw []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	a.value(dec, name, nil)
 	return a.refused != nil || dec.PeekKind() == 0 && int(dec.InputOffset()) == len(bytes.TrimRight(raw, " \t\r\n"))
 }
 
-// length is what a member of an element of an array says of a length.
+// length is a member of an array element that sets a duration.
 type length struct {
 	at string
 	n  catalog.Seconds
 }
 
-// value reads the next value. Lengths are those said by the elements of an array, where
-// the value is a member of one; else nil.
+// value checks the next value. lengths collects the durations of array elements
+// if the value is a member of one; otherwise it is nil.
 func (a *account) value(dec *jsontext.Decoder, name string, lengths *[]length) {
 	switch kind := dec.PeekKind(); kind {
 	case '{', '[':
@@ -154,7 +156,8 @@ func (a *account) object(dec *jsontext.Decoder, lengths *[]length) {
 	_, _ = dec.ReadToken()
 }
 
-// array reads the next array. Lengths of its elements must add up to that of the whole.
+// array checks the next array. The durations of its elements must add up to the
+// duration of the whole.
 func (a *account) array(dec *jsontext.Decoder) {
 	var lengths []length
 	_, _ = dec.ReadToken()
@@ -177,7 +180,7 @@ func (a *account) array(dec *jsontext.Decoder) {
 	}
 }
 
-// member holds a member against the price, if it decides it.
+// member compares a member with the price, if it affects the price.
 func (a *account) member(name string, raw json.RawMessage, lengths *[]length) {
 	if len(name) > longestName {
 		return
@@ -207,15 +210,15 @@ func (a *account) member(name string, raw json.RawMessage, lengths *[]length) {
 	}
 }
 
-// same refuses an alias that does not say what is priced.
+// same returns an error for an alias that does not have the priced value.
 func (a *account) same(said *alias) {
 	if of := said.decides(); !of.adopt(&a.asked, said) {
 		a.refuse("must say the same as %s, which decides the price", of.means)
 	}
 }
 
-// quality takes over a word for a quality of which the price has a row. The usual one
-// needs none, and a resolution must be the one that is priced.
+// quality selects the row that a quality name has in the price. A usual name
+// needs no row, and a resolution must be the priced one.
 func (a *account) quality(raw json.RawMessage) {
 	said := newAlias(ranks["resolution"], "", raw)
 	isText := raw[0] == '"'
@@ -235,12 +238,13 @@ func (a *account) quality(raw json.RawMessage) {
 	}
 }
 
-// text reads the text of a string: its commands, and the object that it may hold.
+// text checks the text of a string: its commands, and the object that it may
+// contain.
 func (a *account) text(name string, raw []byte) {
 	if !bytes.ContainsAny(raw, `{\`) && !bytes.Contains(raw, []byte("--")) {
 		return
 	}
-	a.unquoted, _ = jsontext.AppendUnquote(a.unquoted[:0], raw) // halves of surrogate pairs are replaced
+	a.unquoted, _ = jsontext.AppendUnquote(a.unquoted[:0], raw) // invalid surrogates are replaced
 	text := a.unquoted
 	if bytes.Contains(text, []byte("--")) {
 		a.commands(string(text))
@@ -254,15 +258,16 @@ func (a *account) text(name string, raw []byte) {
 	}
 }
 
-// isObject reports whether a text begins as an object with members, or a list of such.
+// isObject reports whether a text begins like an object with members or a list
+// of such.
 func isObject(text []byte) bool {
 	inner, begins := bytes.CutPrefix(bytes.TrimLeft(text, " \t\r\n["), []byte("{"))
 	return begins && bytes.HasPrefix(bytes.TrimLeft(inner, " \t\r\n"), []byte(`"`))
 }
 
-// commands holds the commands of a text against the price. A command is `--`, a name,
-// and a value after white space, a colon, an equals sign or nothing. In an address there
-// are none.
+// commands compares the commands of a text with the price. A command is `--`, a
+// name, and a value after white space, a colon, an equals sign or nothing. A
+// URL contains none.
 func (a *account) commands(text string) {
 	for from := 0; a.refused == nil; {
 		at := strings.Index(text[from:], "--")
@@ -284,7 +289,7 @@ func (a *account) commands(text string) {
 	}
 }
 
-// command holds one command against the price.
+// command compares one command with the price.
 func (a *account) command(name, value string) {
 	name = plain(name)
 	if name == "rs" {

@@ -2,17 +2,17 @@ package limit
 
 import "time"
 
-// account is what one subject has used. The lock of its shard guards it.
+// account is the usage of one subject. The lock of its shard protects it.
 type account struct {
 	shard      *shard
 	rates      Rates // as of the last request
 	requests   bucket
 	units      bucket
 	concurrent int64 // open
-	open       int64 // requests to be decided, or begun and not ended
+	open       int64 // requests that are being admitted or running
 }
 
-// fill brings both buckets to the time now.
+// fill updates both buckets to the time now.
 func (a *account) fill(now int64) {
 	if a.rates.Requests.Limit > 0 {
 		a.requests.fill(now, a.rates.Requests)
@@ -22,9 +22,9 @@ func (a *account) fill(now int64) {
 	}
 }
 
-// wait returns how long a request has to wait, and which limit has it wait longest; zero if it
-// need not wait. The request begins, or has begun and taken some units, and wants units in all. The
-// buckets have been filled.
+// wait returns how long a request must wait, and for which limit; zero if it
+// may begin. units is what it needs in total, of which it may have taken some.
+// The buckets must have been filled.
 func (a *account) wait(begins bool, taken, units int64, concurrent bool) (wait time.Duration, what Kind) {
 	if w := a.rates.Requests; begins && w.Limit > 0 {
 		wait, what = a.requests.until(1, w), Requests
@@ -33,8 +33,8 @@ func (a *account) wait(begins bool, taken, units int64, concurrent bool) (wait t
 		if begins {
 			units = max(units, 1)
 		}
-		// A request of more units than the limit begins with a full bucket and leaves a debt. Else it
-		// could never begin.
+		// A request of more units than the limit begins with a full bucket and
+		// leaves a debt. Otherwise it could never begin.
 		if more := min(units, w.Limit) - taken; more > 0 {
 			if d := a.units.until(more, w); d > wait {
 				wait, what = d, Units
@@ -47,12 +47,12 @@ func (a *account) wait(begins bool, taken, units int64, concurrent bool) (wait t
 	return wait, what
 }
 
-// concurrentRetry is how long a caller is asked to wait for an open request to end, since that time
-// is unknown.
+// concurrentRetry is the Retry-After if too many requests are open, because it
+// is unknown when one ends.
 const concurrentRetry = time.Second
 
-// take takes requests and units, or gives them back if they are negative. It returns the units that
-// were taken, none without a limit.
+// take takes requests and units, or returns them if they are negative. It
+// returns the number of units taken, which is zero without a limit.
 func (a *account) take(requests, units int64, concurrent bool) int64 {
 	if concurrent {
 		a.concurrent++
@@ -67,7 +67,7 @@ func (a *account) take(requests, units int64, concurrent bool) int64 {
 	return units
 }
 
-// end settles a request for which units were taken and which used others.
+// end ends a request for which taken units were taken and used units were used.
 func (a *account) end(now, taken, used int64, concurrent bool) {
 	a.open--
 	if concurrent {
@@ -89,7 +89,7 @@ func (a *account) idle(now int64) bool {
 		(a.rates.Units.Limit == 0 || a.units.level >= a.rates.Units.Limit)
 }
 
-// status returns what is left of the limits of a.
+// status returns what remains of the limits.
 func (a *account) status() (s RateLimitStatus) {
 	if w := a.rates.Requests; w.Limit > 0 {
 		s.Requests = WindowStatus{w.Limit, max(a.requests.level, 0), a.requests.until(w.Limit, w)}

@@ -6,29 +6,30 @@ import (
 	"time"
 )
 
-// bucket is a token bucket: it holds how many of something may be had at once, and fills evenly
-// by the limit of a [Window] in each period, up to that limit. It counts in integers and keeps
-// fractions, so that no rounding adds up. The zero bucket is full.
+// bucket is a token bucket. It is refilled evenly, by the limit of a [Window]
+// in each period, up to that limit. It counts in integers and keeps fractions,
+// so that rounding errors do not accumulate. The zero bucket is full.
 type bucket struct {
-	level int64 // below zero if more was used than was foreseen
+	level int64 // negative if more was used than expected
 	part  int64 // the fraction above level: part divided by the nanoseconds of the period
-	at    int64 // when b held that, in Unix nanoseconds; zero: b was never used
+	at    int64 // time of level in Unix nanoseconds; zero: never used
 }
 
-// most bounds rates and debts, so that nothing below can overflow.
+// most limits rates and debts, so that nothing can overflow.
 const most = 1 << 53
 
-// disorder is how far apart calls may come in that read the clock in another
-// order. The later one then adds nothing: it would count the same time again.
+// disorder is the greatest reversal of clock readings between concurrent calls.
+// A later call with an earlier time adds nothing, because that would count time
+// twice.
 const disorder = time.Second
 
-// fill brings b to the time now. If the limit has become smaller, b loses what is more than that
-// at once; if it has become greater, b fills faster from now on.
+// fill updates b to the time now. If the limit has decreased, b loses the
+// excess at once; if it has increased, b fills faster from now on.
 func (b *bucket) fill(now int64, w Window) {
 	elapsed := now - b.at
 	full := b.at == 0 || b.level >= w.Limit
 	if elapsed > 0 || elapsed < -int64(disorder) {
-		b.at = now // a clock that was set back counts on from there
+		b.at = now // the clock was set back
 	}
 	if !full && elapsed > 0 {
 		high, low := bits.Mul64(uint64(elapsed), uint64(w.Limit))
@@ -46,7 +47,8 @@ func (b *bucket) fill(now int64, w Window) {
 	}
 }
 
-// until returns how long it takes until b holds n, which is at most the limit.
+// until returns how long it takes until b contains n, which is at most the
+// limit.
 func (b *bucket) until(n int64, w Window) time.Duration {
 	if b.level >= n {
 		return 0
@@ -63,8 +65,8 @@ func (b *bucket) until(n int64, w Window) time.Duration {
 	return time.Duration(min(wait, math.MaxInt64))
 }
 
-// take takes n, whether or not b holds so many. A negative n gives back; the
-// next fill takes what is more than a full bucket.
+// take takes n, even if b contains less. A negative n returns units; the next
+// fill removes what exceeds the limit.
 func (b *bucket) take(n int64) {
 	b.level = max(b.level-min(n, most), -most)
 }

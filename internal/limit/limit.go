@@ -1,23 +1,27 @@
-// Package limit bounds how often something is done and how much at once. A [RateLimiter] counts,
-// for each subject, requests and units in windows of time, and requests that are open at once.
-// What a unit is, its caller decides: a token, a byte. A [Semaphore] bounds what runs at once, and
-// a [KeyedSemaphore] does so for each key and in all. Everything is counted in the memory of one
-// process and forgotten when that ends. The package imports nothing of this module.
+// Package limit limits rates and concurrency. A [RateLimiter] counts, for each
+// subject, requests and units per time window, and open requests. The caller
+// decides what a unit is: a token, a byte. A [Semaphore] limits concurrency,
+// and a [KeyedSemaphore] does so for each key and in total. All counts are in
+// the memory of one process. The package imports no other package of this
+// module.
 package limit
 
 import "time"
 
-// Window allows a number of something in each period of time. As many may be had at once. The zero
-// Window, and any whose limit is not above zero, allows any number.
+// Window allows a number of units in each period of time. All of them may be
+// used at once. A Window without a positive limit, such as the zero Window,
+// allows any number.
 type Window struct {
 	Limit  int64
 	Period time.Duration
 }
 
-// PerSecond returns the window of n in each second; the zero Window where n is not above zero.
+// PerSecond returns a window of n per second, or the zero Window if n is not
+// positive.
 func PerSecond(n int64) Window { return per(n, time.Second) }
 
-// PerMinute returns the window of n in each minute; the zero Window where n is not above zero.
+// PerMinute returns a window of n per minute, or the zero Window if n is not
+// positive.
 func PerMinute(n int64) Window { return per(n, time.Minute) }
 
 func per(n int64, period time.Duration) Window {
@@ -38,7 +42,7 @@ func (r *Rates) none() bool {
 	return r.Requests.Limit <= 0 && r.Units.Limit <= 0 && r.Concurrent <= 0
 }
 
-// bounded returns r with numbers that can be counted with.
+// bounded returns r with numbers in the supported range.
 func (r Rates) bounded() Rates {
 	r.Requests.Limit = min(max(r.Requests.Limit, 0), most)
 	r.Units.Limit = min(max(r.Units.Limit, 0), most)
@@ -46,21 +50,21 @@ func (r Rates) bounded() Rates {
 	return r
 }
 
-// Subject is who is limited.
+// Subject is a user or key with limits.
 type Subject struct {
 	ID    string // unique among all subjects of a limiter
-	Rates Rates  // as they are now; a change acts on the next request
+	Rates Rates  // current limits; a change applies to the next request
 }
 
-// Request is what wants to begin. Both of its subjects must have room for it; one without limits
-// always has.
+// Request is a request for admission. Both of its subjects must allow it. A
+// subject without limits always does.
 type Request struct {
 	Key, User  Subject
-	Units      int64 // units that it will use, as far as can be foreseen
+	Units      int64 // expected units
 	Concurrent bool  // whether it counts as concurrent while it is open
 }
 
-// Kind names a limit of [Rates].
+// Kind is one of the limits of [Rates].
 type Kind uint8
 
 // The kinds.
@@ -70,19 +74,20 @@ const (
 	Concurrent
 )
 
-// WindowStatus is what is left of one limit.
+// WindowStatus is what remains of one limit.
 type WindowStatus struct {
 	Limit     int64         // zero: there is none
-	Remaining int64         // what may be had at once
-	Reset     time.Duration // until all of it may be had again; zero for concurrent requests: unknown
+	Remaining int64         // units that may be used at once
+	Reset     time.Duration // time until the window is full; zero, which is unknown, for concurrent requests
 }
 
-// RateLimitStatus is what is left of each limit: for each, of the subject that has less of it left.
+// RateLimitStatus is what remains of each limit: for each, the values of the
+// subject with less remaining.
 type RateLimitStatus struct {
 	Requests, Units, Concurrent WindowStatus
 }
 
-// tighter returns, of each limit, what is less.
+// tighter returns the smaller value of each limit.
 func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
 	less := func(a, b WindowStatus) WindowStatus {
 		if a.Limit == 0 || b.Limit > 0 && b.Remaining < a.Remaining {
@@ -93,30 +98,31 @@ func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
 	return RateLimitStatus{less(s.Requests, other.Requests), less(s.Units, other.Units), less(s.Concurrent, other.Concurrent)}
 }
 
-// Refusal is why a request may not begin. The request has used nothing.
+// Refusal is the reason why a request may not begin. The request has used
+// nothing.
 type Refusal struct {
 	What       Kind
 	OfUser     bool          // the limit is the user's, not the key's
-	Limit      int64         // how many are allowed
-	RetryAfter time.Duration // after which the request may begin, if no other does before
+	Limit      int64         // the limit
+	RetryAfter time.Duration // time until the request may begin, unless another one begins earlier
 	Status     RateLimitStatus
 }
 
-// Grant is the permission of a request to run. Its holder ends it. The zero Grant is that of a
-// request without limits.
+// Grant is the admission of a request. Its holder calls End. The zero Grant is
+// that of a request without limits.
 type Grant struct {
-	// Status is what was left when the request had begun.
+	// Status is what remained when the request began.
 	Status RateLimitStatus
 
 	accounts   [2]*account
 	shards     [2]int   // of the accounts
 	taken      [2]int64 // units
-	units      int64    // that were foreseen
+	units      int64    // expected
 	concurrent bool
 }
 
-// End reports how many units the request has used. Units that were foreseen beyond that are given
-// back, and units that were not foreseen are taken. It acts once.
+// End reports how many units the request has used. It returns unused units and
+// takes additional ones. Only the first call has an effect.
 func (g *Grant) End(now time.Time, units int64) {
 	for i, a := range g.accounts {
 		if a == nil {

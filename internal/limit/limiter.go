@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// RateLimiter counts what every subject uses. It remembers the subjects that have a request open,
-// and those of which some limit is not full again. It forgets the others as new ones come. It is
-// safe for concurrent use.
+// RateLimiter counts the usage of every subject. It remembers subjects with
+// open requests and those whose limits are not full. It forgets others as new
+// ones are added. Its methods may be called concurrently.
 type RateLimiter struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -18,10 +18,10 @@ type RateLimiter struct {
 type shard struct {
 	sync.Mutex
 	accounts map[string]*account
-	_        [48]byte // keeps neighbours out of one cache line
+	_        [48]byte // prevents false sharing
 }
 
-// NewRateLimiter returns a limiter of which no subject has used anything.
+// NewRateLimiter returns a limiter without usage.
 func NewRateLimiter() *RateLimiter {
 	l := &RateLimiter{seed: maphash.MakeSeed()}
 	for i := range l.shards {
@@ -30,8 +30,8 @@ func NewRateLimiter() *RateLimiter {
 	return l
 }
 
-// Admit begins a request, or returns why it may not begin. It counts for both of its subjects or
-// for neither.
+// Admit begins a request, or returns a refusal. The request counts for both
+// subjects or for neither.
 func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 	if r.Key.Rates.none() && r.User.Rates.none() {
 		return Grant{}, nil
@@ -62,9 +62,10 @@ func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 	return g, nil
 }
 
-// Extend reports what is known by now about an admitted request: how many units it will use in all,
-// and whether it counts as concurrent. If its subjects have no room for it, the request ends as if
-// it had not begun, and Extend returns the refusal.
+// Extend updates an admitted request with what is known now: how many units it
+// will use in total, and whether it counts as concurrent. If its subjects do
+// not allow it, the request ends as if it had not begun, and Extend returns the
+// refusal.
 func (l *RateLimiter) Extend(now time.Time, g *Grant, units int64, concurrent bool) *Refusal {
 	if g.accounts == [2]*account{} || units == g.units && !concurrent {
 		return nil
@@ -97,7 +98,7 @@ func (l *RateLimiter) Extend(now time.Time, g *Grant, units int64, concurrent bo
 	return nil
 }
 
-// Take takes n units of a subject that may have those of a window, or returns the refusal.
+// Take takes n units of a window from a subject, or returns the refusal.
 func (l *RateLimiter) Take(now time.Time, id string, n int64, w Window) *Refusal {
 	grant, refused := l.Admit(now, Request{User: Subject{ID: id, Rates: Rates{Units: w}}, Units: n})
 	if refused == nil {
@@ -106,8 +107,8 @@ func (l *RateLimiter) Take(now time.Time, id string, n int64, w Window) *Refusal
 	return refused
 }
 
-// refusal returns why the subjects of g have no room for a request, by the limit that has it wait
-// longest; nil if they have.
+// refusal returns why the subjects of g do not allow a request, for the limit
+// with the longest wait, or nil.
 func (g *Grant) refusal(begins bool, units int64, concurrent bool) *Refusal {
 	var longest Refusal
 	for i, a := range g.accounts {
@@ -122,12 +123,12 @@ func (g *Grant) refusal(begins bool, units int64, concurrent bool) *Refusal {
 	if longest.RetryAfter == 0 {
 		return nil
 	}
-	refused := longest // on the heap, and only here
+	refused := longest // allocates only if the request is refused
 	refused.Status = g.status()
 	return &refused
 }
 
-// status returns what is left to both subjects together.
+// status returns what remains for both subjects together.
 func (g *Grant) status() (s RateLimitStatus) {
 	for _, a := range g.accounts {
 		if a != nil {
@@ -137,7 +138,7 @@ func (g *Grant) status() (s RateLimitStatus) {
 	return s
 }
 
-// Len returns how many subjects the limiter remembers.
+// Len returns the number of subjects that the limiter remembers.
 func (l *RateLimiter) Len() int {
 	n := 0
 	for i := range l.shards {
@@ -153,7 +154,7 @@ func (l *RateLimiter) shardOf(id string) int {
 	return int(maphash.String(l.seed, id) % uint64(len(l.shards)))
 }
 
-// lock locks two shards, which may be one, always in the same order.
+// lock locks two shards, which may be the same, in a fixed order.
 func (l *RateLimiter) lock(a, b int) {
 	l.shards[min(a, b)].Lock()
 	if a != b {
@@ -168,8 +169,9 @@ func (l *RateLimiter) unlock(a, b int) {
 	}
 }
 
-// account returns the account of a subject at the time now, with its rates, and counts a request as
-// open, so that no sweep forgets the account; nil for a subject without limits.
+// account returns the account of a subject, updated to the time now and to its
+// rates. It counts an open request, so that no sweep removes the account. It
+// returns nil for a subject without limits.
 func (s *shard) account(now int64, subject Subject) *account {
 	if subject.Rates.none() {
 		return nil
@@ -186,11 +188,13 @@ func (s *shard) account(now int64, subject Subject) *account {
 	return a
 }
 
-// swept is how many accounts are looked at for each that is added. With more than one, idle accounts
-// go faster than others come, and no caller waits for a sweep of all.
+// swept is the number of accounts that are checked for each one that is added.
+// Because it is greater than one, idle accounts are removed faster than others
+// are added, and no caller waits for a complete sweep.
 const swept = 4
 
-// sweep forgets the idle among a few accounts, which the map's order chooses.
+// sweep removes idle accounts among the first few in the random order of the
+// map.
 func (s *shard) sweep(now int64) {
 	n := 0
 	for id, a := range s.accounts {

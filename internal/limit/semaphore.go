@@ -5,13 +5,15 @@ import (
 	"sync"
 )
 
-// Semaphore bounds how many units are held at once. It is safe for concurrent use.
+// Semaphore limits how many units are held at the same time. Its methods may be
+// called concurrently.
 type Semaphore struct{ held chan struct{} }
 
 // NewSemaphore returns a semaphore of n units.
 func NewSemaphore(n int) Semaphore { return Semaphore{make(chan struct{}, n)} }
 
-// Acquire takes a unit, and waits for one until ctx ends. It returns an error only if ctx ends.
+// Acquire takes a unit. It blocks until one is free or ctx ends; only then it
+// returns an error.
 func (s Semaphore) Acquire(ctx context.Context) error {
 	select {
 	case s.held <- struct{}{}:
@@ -37,9 +39,9 @@ func (s Semaphore) Release() { <-s.held }
 // Held returns how many units are held.
 func (s Semaphore) Held() int { return len(s.held) }
 
-// KeyedSemaphore bounds how many units are held at once, for each key and in all.
-// It remembers only keys that hold some. The zero value is ready; it is safe for
-// concurrent use.
+// KeyedSemaphore limits how many units are held at the same time, for each key
+// and in total. It remembers only keys that hold units. The zero value is ready
+// to use. Its methods may be called concurrently.
 type KeyedSemaphore struct {
 	mu    sync.Mutex
 	total int64
@@ -72,7 +74,7 @@ func (s *KeyedSemaphore) Release(key string) {
 	}
 }
 
-// Held returns how many units are held in all.
+// Held returns how many units are held in total.
 func (s *KeyedSemaphore) Held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,49 +20,50 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Retention is how long a file is given out (docs/reference/tasks.md#files).
+// Retention is how long a file can be downloaded
+// (docs/reference/tasks.md#files).
 const Retention = 7 * 24 * time.Hour
 
-// Bounds of the size of a file, in bytes.
+// Limits of the size of a file in bytes.
 const (
 	DefaultMaxFile = 2 << 30
-	GreatestFile   = 32 << 30 // of what may be configured
+	GreatestFile   = 32 << 30 // largest configurable value
 )
 
-// Options are what an [Archive] is told by the rest of the house.
+// Options are the parts of the runtime that an [Archive] uses.
 type Options struct {
-	// Resolver finds the addresses that results are fetched from. Default: the
-	// machine's own.
+	// Resolver resolves the hosts of results. Default: the system's resolver.
 	Resolver *net.Resolver
 
-	// Logger is told of what an operator must know. Default: none.
+	// Logger receives failures for the operator. Default: none.
 	Logger *zap.Logger
 }
 
-// Config is what a configuration says. It is replaced as a whole by a reload.
+// Config is the configuration of an archive. A reload replaces it as a whole.
 type Config struct {
-	// Place is where files lie. Without one nothing can be kept, and what was
-	// kept cannot be opened.
+	// Place stores the files. If it is nil, nothing can be kept, and kept files
+	// cannot be opened.
 	Place Place
 
-	// BaseURL begins the links to files: https://gateway.example.com. It is
-	// needed where there is a Place.
+	// BaseURL is the first part of the links to files, such as
+	// https://gateway.example.com. It is required if Place is set.
 	BaseURL string
 
-	// MaxFile is the greatest size of a file, in bytes. Default: 2 GiB; at most
+	// MaxFile is the greatest size of a file in bytes. Default: 2 GiB; at most
 	// 32 GiB.
 	MaxFile int64
 
-	// Allow are addresses that results may be fetched from beside the public ones.
+	// Allow are addresses that results may be fetched from in addition to
+	// public ones.
 	Allow egress.Allowed
 
-	// Kept is how long the records of files are kept, which should be how long
-	// tasks are. Default: 90 days; never less than Retention.
+	// Kept is how long the records of files are kept, which should equal the
+	// retention of tasks. Default: 90 days; at least Retention.
 	Kept time.Duration
 }
 
-// Validate tells what is wrong with a configuration, in the words of an
-// operator. It touches nothing.
+// Validate returns an error for the operator if the configuration is invalid.
+// It has no side effects.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxFile < 0 || c.MaxFile > GreatestFile:
@@ -81,47 +82,47 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// config is a Config, ready for use.
+// config is a Config with defaults, ready for use.
 type config struct {
 	Config
 	client *http.Client
 }
 
-// Archive keeps the files of one store. It is safe for concurrent use.
+// Archive keeps the files of one store. Its methods may be called concurrently.
 type Archive struct {
 	store *storage.Store
 	opts  Options
 	log   *zap.Logger
 
 	config atomic.Pointer[config]
-	slots  sync.Map            // of copies: name of a backend → limit.Semaphore
-	work   keymutex.KeyedMutex // of the files of tasks
+	slots  sync.Map            // concurrent copies: name of a backend → limit.Semaphore
+	work   keymutex.KeyedMutex // by task, for its files
 	round  round
 
-	// Bounds that tests make smaller.
-	step     int64         // bytes of a draft that the end of the process may take
-	silence  time.Duration // how long a source may send nothing
-	watched  time.Duration // over which a source is held to the least rate
-	sweepFor time.Duration // how long a Sweep goes on
+	// Limits that tests reduce.
+	draftStep    int64         // bytes of a draft that a crash may lose
+	silenceLimit time.Duration // longest time without data from a source
+	rateInterval time.Duration // interval at which the rate of a source is checked
+	sweepFor     time.Duration // time limit of a Sweep
 
 	copies, bytes, failures, removed atomic.Uint64
 }
 
 var _ task.Keeper = (*Archive)(nil)
 
-// Open returns the archive of a store. It keeps nothing until [Archive.Serve]
-// tells it where.
+// Open returns the archive of a store. It needs [Archive.Serve] before it can
+// keep files.
 func Open(store *storage.Store, opts Options) *Archive {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	a := &Archive{store: store, opts: opts, log: opts.Logger, step: step, silence: silence, watched: watched, sweepFor: sweepFor}
+	a := &Archive{store: store, opts: opts, log: opts.Logger, draftStep: draftStep, silenceLimit: silenceLimit, rateInterval: rateInterval, sweepFor: sweepFor}
 	a.config.Store(&config{Config: Config{MaxFile: DefaultMaxFile, Kept: task.DefaultKept}, client: http.DefaultClient})
 	return a
 }
 
-// Serve makes a configuration the one in force, after its place was made ready.
-// Copies under way end as they began.
+// Serve prepares the place of a configuration and makes it the current one.
+// Running copies finish with their old configuration.
 func (a *Archive) Serve(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -143,30 +144,30 @@ func (a *Archive) Serve(c Config) error {
 	return nil
 }
 
-// Close ends idle connections. A copy under way ends with its own context.
+// Close closes idle connections. Running copies end with their own context.
 func (a *Archive) Close() { a.config.Load().client.CloseIdleConnections() }
 
-// Stats counts what an [Archive] has done since it was opened.
+// Stats are the counters of an [Archive] since it was opened.
 type Stats struct {
-	Copies   uint64 `json:"copies"`   // files that were kept
+	Copies   uint64 `json:"copies"`   // files kept
 	Bytes    uint64 `json:"bytes"`    // of these files
-	Failures uint64 `json:"failures"` // attempts at a copy that failed; it is tried again
-	Removed  uint64 `json:"removed"`  // files that were removed
+	Failures uint64 `json:"failures"` // failed attempts at a copy, which is retried
+	Removed  uint64 `json:"removed"`  // files removed
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (a *Archive) Stats() Stats {
 	return Stats{Copies: a.copies.Load(), Bytes: a.bytes.Load(), Failures: a.failures.Load(), Removed: a.removed.Load()}
 }
 
-// Check writes a file to the place, reads it and removes it, so that an operator
-// hears now what would fail later.
+// Check writes a file to the place, reads it and removes it, so that the
+// operator learns of an error before the first task.
 func (a *Archive) Check(ctx context.Context) error {
 	place := a.config.Load().Place
 	if place == nil {
 		return errNoPlace
 	}
-	if err := probe(ctx, place, drawName()); err != nil {
+	if err := probe(ctx, place, newName()); err != nil {
 		return fmt.Errorf("media in %v: %w", place, err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func TestADirectoryIsClosedToOthers(t *testing.T) {
+func TestADirectoryIsPrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes on this system")
@@ -41,7 +41,7 @@ func TestADirectoryIsClosedToOthers(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfOthersIsLeftAlone(t *testing.T) {
+func TestAForeignDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, theirs := range []string{"index.html", "ab", "A", "0", ".git"} {
 		dir := t.TempDir()
@@ -102,8 +102,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestADiskThatFillsMeanwhile is like one that has filled.
-func TestADiskThatFillsMeanwhile(t *testing.T) {
+// TestADiskThatFillsDuringACopy has the same result as a full disk.
+func TestADiskThatFillsDuringACopy(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("no /dev/full")
@@ -119,11 +119,11 @@ func TestADiskThatFillsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestADraftIsGoneOnWithFromWhereItWasDurable, and what was written behind that
-// does not count.
-func TestADraftIsGoneOnWithFromWhereItWasDurable(t *testing.T) {
+// TestADraftContinuesFromItsDurableLength checks that bytes after the durable
+// length are discarded.
+func TestADraftContinuesFromItsDurableLength(t *testing.T) {
 	t.Parallel()
-	place, name := Dir(t.TempDir(), 1), drawName()
+	place, name := Dir(t.TempDir(), 1), newName()
 	for _, step := range []struct {
 		from  int64
 		write string
@@ -162,8 +162,9 @@ func TestADraftIsGoneOnWithFromWhereItWasDurable(t *testing.T) {
 	}
 }
 
-// TestADiskThatIsNotMounted has lost nothing.
-func TestADiskThatIsNotMounted(t *testing.T) {
+// TestAnUnmountedDiskLosesNothing checks that files on a disk that is not
+// mounted do not count as lost.
+func TestAnUnmountedDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk")
 	w := newWorld(t, Dir(path, 1))
@@ -182,12 +183,13 @@ func TestADiskThatIsNotMounted(t *testing.T) {
 	w.same(link, o.content)
 }
 
-// TestListsAreWholeAndInOrder, whatever the step, and hold nothing of others.
-func TestListsAreWholeAndInOrder(t *testing.T) {
+// TestListsAreCompleteAndOrdered checks that List returns all files for any
+// limit, and no foreign files.
+func TestListsAreCompleteAndOrdered(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		var want []string
 		for i := range 40 {
-			name := drawName()
+			name := newName()
 			want = append(want, name)
 			draft, err := w.place.Draft(t.Context(), name, 0)
 			if err != nil {
@@ -202,7 +204,7 @@ func TestListsAreWholeAndInOrder(t *testing.T) {
 		}
 		slices.Sort(want)
 		if d, is := w.place.(*directory); is {
-			astray := nameEncoding.EncodeToString(make([]byte, nameBytes)) // in the folder of another
+			astray := nameEncoding.EncodeToString(make([]byte, nameBytes)) // in the wrong folder
 			for _, theirs := range []string{"notes.txt", astray, want[39] + "x", want[39] + ".tmp"} {
 				if err := os.WriteFile(filepath.Join(d.folder(want[39]), theirs), nil, 0o600); err != nil {
 					t.Fatal(err)

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// step is after how many bytes a draft is made durable, and silence how long a
-	// source may send nothing.
-	step    = 32 << 20
-	silence = time.Minute
+	// draftStep is the number of bytes after which a draft is made durable;
+	// silenceLimit is the longest time without data from a source.
+	draftStep    = 32 << 20
+	silenceLimit = time.Minute
 
-	// leastRate is how many bytes a second a source must send, on the average of
-	// the time that it is watched for. One that is slower takes the place of others.
-	leastRate = 16 << 10
-	watched   = time.Minute
+	// minRate is the lowest average rate of a source in bytes per second. A
+	// slower source occupies a slot that others need.
+	minRate      = 16 << 10
+	rateInterval = time.Minute
 
-	// mostTries is how often one Keep goes on with what was broken off.
-	mostTries = 16
+	// maxAttempts is how many times one Keep continues an interrupted copy.
+	maxAttempts = 16
 
-	// tidyFor bounds what is still written down when a copy is given up.
-	tidyFor = 10 * time.Second
+	// cleanupTime limits the work after a copy is abandoned.
+	cleanupTime = 10 * time.Second
 
 	chunk = 128 << 10
 )
@@ -43,35 +43,35 @@ type download struct {
 
 	draft     Draft
 	written   int64 // bytes in the draft
-	saved     int64 // of these, those that were there at the last save
+	saved     int64 // written at the last save
 	validator string
 	total     int64
-	head      []byte // the first bytes, until they tell the kind
+	head      []byte // the first bytes, until the kind is known
 	kind      kind   // zero: not known yet
 	restarted bool
 
-	// How the source does since it was looked at last, in all attempts.
-	waited time.Duration // for its bytes
+	// Progress of the source since the last rate check, over all attempts.
+	waited time.Duration // time spent waiting for data
 	came   int64         // bytes
 }
 
-// The ways in which a result is no result, or not yet.
+// Reasons why there is no usable result.
 var (
 	errBroken  = errors.New("the transfer of the result broke off")
 	errSilent  = fmt.Errorf("%w: nothing came for too long", errBroken)
-	errSlow    = fmt.Errorf("the result comes at less than %d KiB per second", leastRate>>10)
+	errSlow    = fmt.Errorf("the result comes at less than %d KiB per second", minRate>>10)
 	errEmpty   = errors.New("the result is empty")
 	errTooMuch = errors.New("the result is longer than its service says")
 )
 
-// tooLargeError is the refusal of a result beyond the bound.
+// tooLargeError is the error of a result beyond the size limit.
 type tooLargeError struct{ bound int64 }
 
 func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("the result is larger than %d bytes (media.max_file)", e.bound)
 }
 
-// run copies the result and makes the draft the file.
+// run copies the result and commits the draft.
 func (d *download) run(ctx context.Context) error {
 	if bound := d.config.MaxFile; d.record.Draft.Refused == bound {
 		return &tooLargeError{bound}
@@ -88,15 +88,14 @@ func (d *download) run(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil || try == mostTries || !d.goesOn(err, before) {
+		if ctx.Err() != nil || try == maxAttempts || !d.retryNow(err, before) {
 			d.giveUp(ctx, err)
 			return err
 		}
 	}
 }
 
-// resume takes the draft up that an earlier Keep has left, if there is one that
-// can be gone on with.
+// resume opens the draft of an earlier Keep, if it can be continued.
 func (d *download) resume(ctx context.Context) error {
 	p := d.record.Draft
 	made, known := kindOf(p.Type)
@@ -115,10 +114,10 @@ func (d *download) resume(ctx context.Context) error {
 	return nil
 }
 
-// goesOn tells whether a copy that failed is gone on with at once: after
-// something came that need not come again, or once from the start when the
-// result has changed.
-func (d *download) goesOn(err error, before int64) bool {
+// retryNow reports whether a failed copy is continued at once: if it made
+// progress that can be continued, or once from the start if the result has
+// changed.
+func (d *download) retryNow(err error, before int64) bool {
 	if errors.Is(err, errChanged) && !d.restarted {
 		d.restarted = true
 		d.validator = ""
@@ -130,11 +129,11 @@ func (d *download) goesOn(err error, before int64) bool {
 // attempt reads the result to its end, once.
 func (d *download) attempt(ctx context.Context) error {
 	if d.written > 0 && d.written == d.total {
-		return nil // the process ended between the last byte and the commit
+		return nil // the process had ended between the last byte and the commit
 	}
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	alarm := time.AfterFunc(d.archive.silence, func() { stop(errSilent) })
+	alarm := time.AfterFunc(d.archive.silenceLimit, func() { stop(errSilent) })
 	defer alarm.Stop()
 
 	from := d.written
@@ -151,7 +150,7 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 	buffer := make([]byte, chunk)
 	for {
-		alarm.Reset(d.archive.silence)
+		alarm.Reset(d.archive.silenceLimit)
 		asked := time.Now()
 		n, err := s.body.Read(buffer)
 		alarm.Stop()
@@ -175,21 +174,21 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 }
 
-// slow counts what has come in which time, and tells at the end of each time that
-// a source is watched for whether it was less than the least.
+// slow adds to the progress and reports, at the end of each interval, whether
+// the rate was below minRate.
 func (d *download) slow(n int, after time.Duration) bool {
 	d.waited += after
 	d.came += int64(n)
-	if d.waited < d.archive.watched {
+	if d.waited < d.archive.rateInterval {
 		return false
 	}
-	least := leastRate * d.waited.Seconds()
+	least := minRate * d.waited.Seconds()
 	came := float64(d.came)
 	d.waited, d.came = 0, 0
 	return came < least
 }
 
-// because is err, or why the reading was ended.
+// because returns the cause of the context's end, or err.
 func because(reading context.Context, err error) error {
 	if cause := context.Cause(reading); errors.Is(cause, errSilent) {
 		return errSilent
@@ -197,8 +196,8 @@ func because(reading context.Context, err error) error {
 	return err
 }
 
-// begin takes an opened result, and a new draft where the one that there is
-// cannot be gone on with.
+// begin uses an opened result, and begins a new draft if the existing one
+// cannot be continued.
 func (d *download) begin(ctx context.Context, s *stream) error {
 	if s.total > d.config.MaxFile {
 		return &tooLargeError{d.config.MaxFile}
@@ -217,7 +216,8 @@ func (d *download) begin(ctx context.Context, s *stream) error {
 		return nil
 	}
 	if d.close(); !d.record.fresh {
-		// What an earlier process has left unnoted would lie there as long as the file.
+		// A draft that an earlier process did not record would stay as long as
+		// the file.
 		if err := d.config.Place.Remove(ctx, d.record.Name); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (d *download) begin(ctx context.Context, s *stream) error {
 	return nil
 }
 
-// take adds bytes to the draft, once it is known what they begin.
+// take adds bytes to the draft once their kind is known.
 func (d *download) take(ctx context.Context, p []byte) error {
 	received := d.written + int64(len(d.head)+len(p))
 	if received > d.config.MaxFile {
@@ -250,7 +250,7 @@ func (d *download) take(ctx context.Context, p []byte) error {
 	return d.write(ctx, p)
 }
 
-// know tells by the first bytes what the file is, and writes them.
+// know determines the kind of the file by its first bytes and writes them.
 func (d *download) know(ctx context.Context) (err error) {
 	if d.kind, err = sniff(d.head); err != nil {
 		return err
@@ -263,13 +263,13 @@ func (d *download) know(ctx context.Context) (err error) {
 func (d *download) write(ctx context.Context, p []byte) error {
 	n, err := d.draft.Write(p)
 	d.written += int64(n)
-	if err != nil || d.validator == "" || d.written-d.saved < d.archive.step {
+	if err != nil || d.validator == "" || d.written-d.saved < d.archive.draftStep {
 		return err
 	}
 	return d.save(ctx)
 }
 
-// end looks at a result that has come to its end.
+// end checks a result that was read to its end.
 func (d *download) end(ctx context.Context) error {
 	received := d.written + int64(len(d.head))
 	switch {
@@ -283,7 +283,7 @@ func (d *download) end(ctx context.Context) error {
 	return nil
 }
 
-// save makes the draft durable, and notes up to where.
+// save makes the draft durable and records its length.
 func (d *download) save(ctx context.Context) error {
 	durable, err := d.draft.Sync()
 	if err != nil {
@@ -298,7 +298,7 @@ func (d *download) save(ctx context.Context) error {
 	})
 }
 
-// note writes down how far the copy is.
+// note records the progress of the copy.
 func (d *download) note(ctx context.Context, p progress) error {
 	if p == d.record.Draft {
 		return nil
@@ -321,14 +321,13 @@ func (d *download) note(ctx context.Context, p progress) error {
 	return nil
 }
 
-// giveUp leaves a draft that can be gone on with, and removes any other: it
-// would only take room.
+// giveUp keeps a draft that can be continued, and removes any other one.
 func (d *download) giveUp(ctx context.Context, failure error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyFor) // it may be what has ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime) // ctx may have ended
 	defer cancel()
 	large, beyond := errors.AsType[*tooLargeError](failure)
 	switch {
-	case d.draft == nil && !beyond: // nothing was begun
+	case d.draft == nil && !beyond: // there is no draft
 	case d.draft != nil && d.validator != "" && d.kind != (kind{}) && !spoils(failure):
 		d.complain(d.save(ctx))
 	default:
@@ -342,7 +341,7 @@ func (d *download) giveUp(ctx context.Context, failure error) {
 	}
 }
 
-// spoils tells whether what was copied before a failure is of no use.
+// spoils reports whether a failure makes the copied bytes useless.
 func spoils(failure error) bool {
 	if _, is := errors.AsType[*tooLargeError](failure); is {
 		return true
@@ -356,7 +355,7 @@ func (d *download) complain(err error) {
 	}
 }
 
-// close leaves the draft.
+// close closes the draft and keeps it.
 func (d *download) close() {
 	if d.draft != nil {
 		d.complain(d.draft.Close())

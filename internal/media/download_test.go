@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-func TestResultsThatAreNone(t *testing.T) {
+func TestInvalidResultsAreRejected(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		w.serve(func(c *Config) { c.MaxFile = 1 << 20 })
 		for words, o := range map[string]*origin{
@@ -63,7 +63,7 @@ func status(code int) func(http.ResponseWriter, *http.Request, int) bool {
 	return func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(code); return true }
 }
 
-// endless sends a film that never ends, and does not say so.
+// endless sends a film without an end and without a length.
 func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 	for p := film(64 << 10); r.Context().Err() == nil; {
 		if _, err := w.Write(p); err != nil {
@@ -73,9 +73,10 @@ func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 	return true
 }
 
-// TestAResultThatIsTooLargeIsAskedForOnce under one bound, since it may be as
-// large as the bound each time, and again when the operator allows more.
-func TestAResultThatIsTooLargeIsAskedForOnce(t *testing.T) {
+// TestAResultThatIsTooLargeIsRequestedOnce checks that it is not requested
+// again under the same limit, and that it is when the operator raises the
+// limit.
+func TestAResultThatIsTooLargeIsRequestedOnce(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(2<<20)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			_ = http.NewResponseController(w).Flush() // without a length
@@ -94,9 +95,9 @@ func TestAResultThatIsTooLargeIsAskedForOnce(t *testing.T) {
 	})
 }
 
-func TestASilentSourceIsLeft(t *testing.T) {
+func TestASilentSourceIsAbandoned(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
-		w.silence = 100 * time.Millisecond
+		w.silenceLimit = 100 * time.Millisecond
 		mute := newOrigin(t, nil).with(func(_ http.ResponseWriter, r *http.Request, _ int) bool { <-r.Context().Done(); return true })
 		stuck := newOrigin(t, film(100_000))
 		stuck.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
@@ -113,23 +114,24 @@ func TestASilentSourceIsLeft(t *testing.T) {
 		w.refuses(of("task_a", mute.URL), "nothing came")
 		w.same(w.keep(of("task_b", stuck.URL))[0], stuck.content)
 
-		k := of("task_c", "") // one that heeds nothing but its context
+		k := of("task_c", "") // ends only with its context
 		k.Fetch = fetchOf(func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
 		w.refuses(k, "nothing came")
 	})
 }
 
-// TestASlowSourceIsNotSilent: it may take longer than one may be silent.
+// TestASlowSourceIsNotSilent checks that a copy may take longer than
+// silenceLimit.
 func TestASlowSourceIsNotSilent(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
-		w.silence = 400 * time.Millisecond
+		w.silenceLimit = 400 * time.Millisecond
 		o := newOrigin(t, film(10_000))
 		o.with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", "10000")
 			for part := range slices.Chunk(o.content, 1000) {
 				_, _ = w.Write(part)
 				_ = http.NewResponseController(w).Flush()
-				<-time.After(100 * time.Millisecond) // the source's own pace
+				<-time.After(100 * time.Millisecond) // the rate of the source
 			}
 			return true
 		})
@@ -141,7 +143,7 @@ func TestASlowSourceIsNotSilent(t *testing.T) {
 	})
 }
 
-func TestRedirectsAreFollowedByHand(t *testing.T) {
+func TestRedirectsAreChecked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
@@ -166,12 +168,12 @@ func TestRedirectsAreFollowedByHand(t *testing.T) {
 	}
 }
 
-// TestSpecialAddressesAreNotReached, neither by the link itself nor by a redirect
-// of a service that may be.
-func TestSpecialAddressesAreNotReached(t *testing.T) {
+// TestSpecialAddressesAreNotContacted checks the URL itself and redirects of a
+// permitted service.
+func TestSpecialAddressesAreNotContacted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
-	target := trap(t)
+	target := forbiddenServer(t)
 	_, port, _ := strings.Cut(strings.TrimPrefix(target, "http://"), ":")
 	var to string
 	hop := newOrigin(t, nil).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
@@ -191,11 +193,11 @@ func TestSpecialAddressesAreNotReached(t *testing.T) {
 	}
 }
 
-// TestANameThatIsBoundAnew: what counts is the address of the connection, however
-// harmless the name looks.
-func TestANameThatIsBoundAnew(t *testing.T) {
+// TestDNSRebinding checks that the address of the connection decides, not an
+// earlier lookup.
+func TestDNSRebinding(t *testing.T) {
 	t.Parallel()
-	_, port, _ := strings.Cut(strings.TrimPrefix(trap(t), "http://"), ":")
+	_, port, _ := strings.Cut(strings.TrimPrefix(forbiddenServer(t), "http://"), ":")
 	w := newWorld(t, Dir(t.TempDir(), 1))
 	w.Archive = Open(w.store, Options{Resolver: answering("127.0.0.1"), Logger: zaptest.NewLogger(t)})
 	w.serve(func(*Config) {})
@@ -216,7 +218,7 @@ func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestRangesOfBytes(t *testing.T) {
+func TestContentRanges(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]int64{
 		"bytes 5-9/10": {5, 10}, "bytes 0-0/1": {0, 1}, "Bytes 5-9/*": {5, -1}, " bytes 5-9/10 ": {5, 10},
@@ -229,15 +231,14 @@ func TestRangesOfBytes(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: whatever a service says of what it sends, nothing is believed that
-// does not fit.
+// FuzzAnswers checks that inconsistent headers of a service are rejected.
 func FuzzAnswers(f *testing.F) {
 	f.Add(206, "bytes 5-9/10", `"one"`, "Mon, 02 Jan 2006 15:04:05 GMT", int64(5))
 	f.Add(200, "", `W/"one"`, "", int64(-1))
 	f.Add(200, "", "\"\r\"", "", int64(-1))
 	f.Fuzz(func(t *testing.T, code int, span, tag, modified string, length int64) {
 		header := http.Header{"Content-Range": {span}, "Etag": {tag}, "Last-Modified": {modified}, "Date": {"Mon, 02 Jan 2006 15:04:06 GMT"}}
-		s, err := readAnswer(&http.Response{StatusCode: code, Header: header, ContentLength: length, Body: http.NoBody}, 5, `"one"`)
+		s, err := readResponse(&http.Response{StatusCode: code, Header: header, ContentLength: length, Body: http.NoBody}, 5, `"one"`)
 		if err != nil {
 			return
 		}
@@ -250,10 +251,11 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// TestAResultThatSaysItIsTooLarge is refused before a byte of it comes.
+// TestAResultThatSaysItIsTooLarge checks that it is refused before its body is
+// read.
 func TestAResultThatSaysItIsTooLarge(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
-		w.silence = time.Hour
+		w.silenceLimit = time.Hour
 		o := newOrigin(t, nil).with(func(w http.ResponseWriter, r *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(DefaultMaxFile+1))
 			_ = http.NewResponseController(w).Flush()
@@ -264,8 +266,9 @@ func TestAResultThatSaysItIsTooLarge(t *testing.T) {
 	})
 }
 
-// TestAFullDiskIsTriedAgain, and what was begun does not stay in the way.
-func TestAFullDiskIsTriedAgain(t *testing.T) {
+// TestACopyIsRetriedAfterAFullDisk also checks that the draft does not occupy
+// space meanwhile.
+func TestACopyIsRetriedAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1000).(*directory)
 	w := newWorld(t, place)
@@ -288,7 +291,7 @@ func TestAFullDiskIsTriedAgain(t *testing.T) {
 	}{
 		{"task_a", o, 1000 + 1<<20 - 1, 0}, // a byte too little
 		{"task_b", slim, 999, 0},
-		{"task_c", slim, 1000 + 1<<19, 1 << 16}, // it fills meanwhile
+		{"task_c", slim, 1000 + 1<<19, 1 << 16}, // the disk fills during the copy
 		{"task_d", o, 1000 + 1<<20 + 1<<16, 1 << 17},
 	} {
 		free, taken = row.free, row.taken
@@ -306,7 +309,7 @@ func TestAFullDiskIsTriedAgain(t *testing.T) {
 	}
 }
 
-// fetchOf is a Fetch that returns these bytes.
+// fetchOf returns a Fetch of these bytes.
 func fetchOf(fn func(ctx context.Context) ([]byte, error)) func(context.Context, int) (io.ReadCloser, backends.Content, error) {
 	return func(ctx context.Context, _ int) (io.ReadCloser, backends.Content, error) {
 		content, err := fn(ctx)

@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestCommitsThatGoWrong: whichever commit of a copy fails, and however, the task
-// is asked for again, and comes to one file under one name.
-func TestCommitsThatGoWrong(t *testing.T) {
+// TestFailedCommits checks for each commit of a copy: if it fails in any way,
+// the task is repeated and results in one file with one name.
+func TestFailedCommits(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(12<<20))
 		w.allow(o)
@@ -21,7 +21,7 @@ func TestCommitsThatGoWrong(t *testing.T) {
 			"sync": storagetest.SyncFailed, "halted": storagetest.Halted,
 		} {
 			for at := range 4 { // the names, two notes, the end
-				w.step = 5 << 20
+				w.draftStep = 5 << 20
 				w.faulty.Plan(storagetest.After(at, fault)...)
 				k := of(fmt.Sprintf("task_%s_%d", kind, at), o.URL)
 				if _, err := w.Keep(t.Context(), k); err == nil {
@@ -35,7 +35,7 @@ func TestCommitsThatGoWrong(t *testing.T) {
 				if name, _ := parts(t, link); name != w.nameOf(k.Task, 0) {
 					t.Errorf("%s: the name is not the one that is written down", k.Task)
 				}
-				w.sound()
+				w.verify()
 			}
 		}
 		list, _, err := w.place.List(t.Context(), "", 100)
@@ -45,7 +45,7 @@ func TestCommitsThatGoWrong(t *testing.T) {
 	})
 }
 
-// faultyPlace goes wrong at one step.
+// faultyPlace returns an error at one step.
 type faultyPlace struct {
 	Place
 	step string
@@ -109,15 +109,15 @@ func (d *faultyDraft) Commit() error {
 	return errors.Join(d.Draft.Commit(), d.place.at("after the commit"))
 }
 
-// TestPlacesThatGoWrong: an error of the disk is told, tried again, and never
-// taken for a file.
-func TestPlacesThatGoWrong(t *testing.T) {
+// TestFailingPlaces checks that an error of the disk is reported and retried,
+// and is never treated as a kept file.
+func TestFailingPlaces(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		place := &faultyPlace{Place: w.place}
 		w.serve(func(c *Config) { c.Place = place })
 		o := newOrigin(t, film(12<<20))
 		w.allow(o)
-		w.step = 5 << 20
+		w.draftStep = 5 << 20
 		for _, step := range []string{"size", "draft", "write", "sync", "before the commit", "after the commit"} {
 			place.step = step
 			k := of("task_"+step, o.URL)

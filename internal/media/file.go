@@ -14,11 +14,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// ErrGone says that there was a file of this name, and is none any more: its
-// time is over, or it was lost. It is HTTP's 410.
+// ErrGone means that the file of this name has expired or was lost. It is HTTP
+// status 410.
 var ErrGone = errors.New("the file was kept for 7 days and is gone")
 
-// File is a file as it is given out. It is never changed.
+// File is a file for a download. It never changes.
 type File struct {
 	io.ReadSeekCloser
 
@@ -26,13 +26,13 @@ type File struct {
 	Type      string    // the media type, one of those in kinds
 	Size      int64     // in bytes
 	Modified  time.Time // when it was kept, in whole seconds
-	GoneAt    time.Time // from then on it is gone
+	GoneAt    time.Time // time of expiry
 }
 
-// Open opens the file of a name, as it stands in a link. The caller closes it,
-// and the context holds until then. The error is [ErrGone], or a fault NOT_FOUND
-// for a name that is none or leads to nothing, or STORE_UNAVAILABLE where the
-// place or the store does not answer.
+// Open opens the file with a name from a link. The caller closes it; ctx must
+// be valid until then. The error is [ErrGone], a fault NOT_FOUND if the name is
+// invalid or unknown, or STORE_UNAVAILABLE if the place or the store does not
+// answer.
 func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 	if !IsName(name) {
 		return nil, noFile()
@@ -87,5 +87,5 @@ func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
 	}, nil
 }
 
-// retryAfter is what a caller is told to wait for a place that cannot be reached.
+// retryAfter is the Retry-After of a place that cannot be reached.
 const retryAfter = 10 * time.Second

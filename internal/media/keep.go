@@ -92,7 +92,7 @@ func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record,
 				continue
 			}
 			results[i] = &record{
-				Name: drawName(), Task: k.Task, Index: i, Key: k.Key, User: k.User, Created: now, End: now + draftFor.Milliseconds(),
+				Name: newName(), Task: k.Task, Index: i, Key: k.Key, User: k.User, Created: now, End: now + draftFor.Milliseconds(),
 			}
 			results[i].fresh = true
 			if err := files.Put(t, nil, results[i]); err != nil {
@@ -104,11 +104,11 @@ func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record,
 	return results, err
 }
 
-// mostCopies is how many results of one backend are copied at once, over all tasks. A backend that
-// sends slowly does not delay the copies of others.
-const mostCopies = 16
+// maxCopies is the number of results of one backend that are copied at the same
+// time, over all tasks. A slow backend does not delay the copies of others.
+const maxCopies = 16
 
-// keep sees to it that one result is kept, and returns its record.
+// keep keeps one result and returns its record.
 func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *record) (*record, error) {
 	if rec.kept() {
 		if a.now() >= rec.GoneAt {
@@ -116,7 +116,7 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 		}
 		return rec, nil
 	}
-	ofBackend, _ := a.slots.LoadOrStore(k.Backend, limit.NewSemaphore(mostCopies))
+	ofBackend, _ := a.slots.LoadOrStore(k.Backend, limit.NewSemaphore(maxCopies))
 	slots := ofBackend.(limit.Semaphore)
 	if err := slots.Acquire(ctx); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (a *Archive) copy(ctx context.Context, c *config, k task.Keeping, rec *reco
 	return a.settle(ctx, k, rec, d.kind, d.written)
 }
 
-// kindAt tells of which kind a file is that is there.
+// kindAt returns the kind of an existing file.
 func kindAt(ctx context.Context, place Place, name string) (kind, error) {
 	file, err := place.Open(ctx, name)
 	if err != nil {
@@ -167,7 +167,7 @@ func kindAt(ctx context.Context, place Place, name string) (kind, error) {
 	return sniff(head[:n])
 }
 
-// settle writes down that a file is kept.
+// settle records that a file is kept.
 func (a *Archive) settle(ctx context.Context, k task.Keeping, rec *record, made kind, size int64) (kept *record, err error) {
 	err = a.update(ctx, func(t storage.Txn) (err error) {
 		kept, err = files.Change(t, table.Key{rec.Name}, func(r *record) bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-func TestResultsAreKeptAndGivenOut(t *testing.T) {
+func TestResultsAreKeptAndServed(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		short, long := newOrigin(t, film(300)), newOrigin(t, film(11<<20+7)) // less than is sniffed; three parts of an upload
 		w.allow(short, long)
@@ -82,7 +82,7 @@ func TestAFileIsReadInRanges(t *testing.T) {
 	})
 }
 
-func TestAFileIsGivenOutForSevenDays(t *testing.T) {
+func TestAFileIsServedForSevenDays(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(1000))
 		link := w.allow(o).keep(of("task_a", o.URL))[0]
@@ -97,14 +97,14 @@ func TestAFileIsGivenOutForSevenDays(t *testing.T) {
 	})
 }
 
-func TestNamesThatLeadNowhere(t *testing.T) {
+func TestUnknownNamesAreNotFound(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(404); return true })
 		w.allow(o).refuses(of("task_a", o.URL), "answers 404")
 		_, err := w.Open(t.Context(), w.nameOf("task_a", 0)) // a name that was drawn, of nothing that is kept
 		for what, err := range map[string]error{
-			"not kept": err, "unknown": second(w.Open(t.Context(), drawName())), "empty": second(w.Open(t.Context(), "")),
-			"a path": second(w.Open(t.Context(), "../../etc/passwd")), "upper case": second(w.Open(t.Context(), strings.ToUpper(drawName()))),
+			"not kept": err, "unknown": second(w.Open(t.Context(), newName())), "empty": second(w.Open(t.Context(), "")),
+			"a path": second(w.Open(t.Context(), "../../etc/passwd")), "upper case": second(w.Open(t.Context(), strings.ToUpper(newName()))),
 		} {
 			if f, is := errors.AsType[*fault.Fault](err); !is || f.Code != fault.NotFound || f.Status() != 404 {
 				t.Errorf("%s: %v", what, err)
@@ -121,7 +121,7 @@ func (w *world) nameOf(task string, index int) string {
 	return w.recordOf(task, index).Name
 }
 
-func TestAFileThatIsLostIsGone(t *testing.T) {
+func TestALostFileIsGone(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(1000))
 		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
@@ -134,8 +134,9 @@ func TestAFileThatIsLostIsGone(t *testing.T) {
 	})
 }
 
-// TestAFileThatWasCutShort is not given out as what it was.
-func TestAFileThatWasCutShort(t *testing.T) {
+// TestATruncatedFileIsNotServed checks a file that is shorter than its record
+// says.
+func TestATruncatedFileIsNotServed(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
 	w := newWorld(t, place)
@@ -149,7 +150,7 @@ func TestAFileThatWasCutShort(t *testing.T) {
 	}
 }
 
-func TestWithoutAPlaceNothingIsKeptNorLost(t *testing.T) {
+func TestWithoutAPlaceNothingIsKeptOrLost(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(1000))
 		link := w.allow(o).keep(of("task_a", o.URL))[0]
@@ -169,9 +170,9 @@ func TestWithoutAPlaceNothingIsKeptNorLost(t *testing.T) {
 	})
 }
 
-// TestItIsKeptFromTheFirstNoteOn: another process that had copied it too makes it
-// last no longer.
-func TestItIsKeptFromTheFirstNoteOn(t *testing.T) {
+// TestTheLifetimeBeginsWithTheFirstRecord checks that a second copy by another
+// process does not extend it.
+func TestTheLifetimeBeginsWithTheFirstRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
@@ -185,7 +186,8 @@ func TestItIsKeptFromTheFirstNoteOn(t *testing.T) {
 	}
 }
 
-// TestBytesOfABackend: services that give no links are asked for the bytes.
+// TestBytesOfABackend checks results without a URL, whose bytes the backend
+// returns.
 func TestBytesOfABackend(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		content := film(6 << 20)
@@ -212,8 +214,9 @@ func TestBytesOfABackend(t *testing.T) {
 	})
 }
 
-// TestTwoAtOnce: whoever comes second waits, and finds the copy made.
-func TestTwoAtOnce(t *testing.T) {
+// TestConcurrentKeepsCopyOnce checks that the second Keep waits and finds the
+// copy.
+func TestConcurrentKeepsCopyOnce(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		arrived, goOn := make(chan struct{}, 9), make(chan struct{})
 		o := newOrigin(t, film(100_000)).with(func(http.ResponseWriter, *http.Request, int) bool {
@@ -247,7 +250,7 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 }
 
-func TestOneResultFailsAndTheOtherStays(t *testing.T) {
+func TestOneFailedResultDoesNotAffectTheOther(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		bad := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
 			if n == 1 {
@@ -271,7 +274,7 @@ func TestOneResultFailsAndTheOtherStays(t *testing.T) {
 	})
 }
 
-func TestConfigurationsThatAreRefused(t *testing.T) {
+func TestInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 	a := Open(nil, Options{})
 	for words, c := range map[string]Config{
@@ -296,7 +299,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAKeeperOfNoResults(t *testing.T) {
+func TestKeepWithoutResults(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		if links, err := w.Keep(t.Context(), task.Keeping{Task: "task_a"}); err != nil || len(links) != 0 {
 			t.Errorf("%v, %v", links, err)

@@ -21,13 +21,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 )
 
-// asKeeper is set in the environment of a test binary that is to be a process
-// which keeps results: its value is an errand.
-const asKeeper = "MEDIA_AS_KEEPER"
+// keeperEnv is the environment variable that makes a test binary keep results:
+// its value is a keepJob.
+const keeperEnv = "MEDIA_AS_KEEPER"
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(asKeeper); text != "" {
-		var e errand
+	if text := os.Getenv(keeperEnv); text != "" {
+		var e keepJob
 		if err := json.Unmarshal([]byte(text), &e); err != nil {
 			panic(err)
 		}
@@ -40,15 +40,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// errand is what another process is to do: to keep the results of a task.
-type errand struct {
+// keepJob is the work of another process: to keep the results of a task.
+type keepJob struct {
 	Dir       string    // of the store and the files
 	S3        S3Options // where files lie, if it has an endpoint
 	Task      string
 	Addresses []string
 }
 
-func (e errand) run() error {
+func (e keepJob) run() error {
 	store, err := openBadger(filepath.Join(e.Dir, "store"))
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (e errand) run() error {
 	return nil
 }
 
-func (e errand) archive(store *storage.Store) (*Archive, error) {
+func (e keepJob) archive(store *storage.Store) (*Archive, error) {
 	var entries []string
 	for _, address := range e.Addresses {
 		host := strings.TrimPrefix(address, "http://")
@@ -87,7 +87,7 @@ func (e errand) archive(store *storage.Store) (*Archive, error) {
 		}
 	}
 	a := Open(store, Options{})
-	a.step = 4 << 20
+	a.draftStep = 4 << 20
 	return a, a.Serve(Config{Place: place, BaseURL: baseURL, Allow: allowed})
 }
 
@@ -105,8 +105,8 @@ func openBadger(dir string) (*storage.Store, error) {
 	return storage.New(engine, storage.Options{Gather: -1}), nil
 }
 
-// start starts a process with the errand. Its links come when it is done.
-func (e errand) start(t *testing.T) (process *exec.Cmd, links func() []string) {
+// start starts a process with the job. Its links are sent when it is done.
+func (e keepJob) start(t *testing.T) (process *exec.Cmd, links func() []string) {
 	t.Helper()
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -117,7 +117,7 @@ func (e errand) start(t *testing.T) (process *exec.Cmd, links func() []string) {
 		t.Fatal(err)
 	}
 	process = exec.CommandContext(t.Context(), binary)
-	process.Env = append(os.Environ(), asKeeper+"="+string(text))
+	process.Env = append(os.Environ(), keeperEnv+"="+string(text))
 	out, err := process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -140,15 +140,15 @@ func (e errand) start(t *testing.T) (process *exec.Cmd, links func() []string) {
 	}
 }
 
-// kill kills a process as kill -9 does, and waits until it is gone.
+// kill kills a process as kill -9 does, and waits for its end.
 func kill(process *exec.Cmd) {
 	_ = process.Process.Kill()
 	_ = process.Wait()
 }
 
-// TestKilledAndStartedAgain: wherever a process that copies is killed, the next
-// gives the same links to whole files, and nothing else is left.
-func TestKilledAndStartedAgain(t *testing.T) {
+// TestKillsDuringCopies checks that after a kill at any time, the next process
+// returns the same links to complete files, and nothing else is left.
+func TestKillsDuringCopies(t *testing.T) {
 	t.Parallel()
 	const size = 22 << 20
 	var resumed sync.Map // places where a copy was gone on with
@@ -188,7 +188,7 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 		return true
 	})
 	first := newOrigin(t, film(100_000)) // which is kept at the kill, as a rule
-	e := errand{Dir: t.TempDir(), Task: "task_a", Addresses: []string{first.URL, o.URL}}
+	e := keepJob{Dir: t.TempDir(), Task: "task_a", Addresses: []string{first.URL, o.URL}}
 	if bucket {
 		e.S3 = newS3(t).options()
 	}
@@ -239,14 +239,14 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 	if err != nil || len(list) != 2 {
 		t.Errorf("in the place are %v, %v", list, err)
 	}
-	w.sound()
+	w.verify()
 	if want := fmt.Sprintf("bytes=%d-", left); left > 0 && at < size && o.lastRange() != want {
 		t.Errorf("after the kill %q was asked for, want %q", o.lastRange(), want)
 	}
 	return left > 0
 }
 
-// lastRange is the range that was asked for last.
+// lastRange returns the last requested range.
 func (o *origin) lastRange() string {
 	all := o.asked()
 	return all[len(all)-1].Header.Get("Range")

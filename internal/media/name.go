@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Names of files are 128 random bits, in 26 characters of [a-z2-7].
+// A file name is 128 random bits in 26 characters of [a-z2-7].
 const (
 	nameBytes  = 16
 	nameDigits = 26
@@ -18,14 +18,14 @@ const (
 
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// drawName draws the name of a file.
-func drawName() string {
+// newName returns a random file name.
+func newName() string {
 	var draw [nameBytes]byte
-	_, _ = rand.Read(draw[:]) // never fails: it ends the process instead
+	_, _ = rand.Read(draw[:]) // never returns an error
 	return nameEncoding.EncodeToString(draw[:])
 }
 
-// IsName tells whether text has the form of a file's name.
+// IsName reports whether text has the form of a file name.
 func IsName(text string) bool {
 	if len(text) != nameDigits {
 		return false
@@ -38,23 +38,22 @@ func IsName(text string) bool {
 	return true
 }
 
-// Path is below which address of a gateway its files are.
+// Path is the path below which a gateway serves its files.
 const Path = "/v1/files/"
 
-// link returns the link to a file, whose last two segments are its name and its
-// media name.
+// link returns the URL of a file. Its last two segments are the file name and
+// the media name.
 func link(base, name, mediaName string) string {
 	return base + Path + name + "/" + url.PathEscape(mediaName)
 }
 
-// maxMediaName is how many bytes a media name has at most: 64 characters.
+// maxMediaName is the greatest length of a media name in bytes: 64 characters.
 const maxMediaName = 64 * utf8.UTFMax
 
-// mediaName returns what a file is called at the end of its link: what the
-// caller wants, as long as that is one segment of a path whoever reads it, and
-// looks like what it is, else what it is and its number among the results of the
-// task. Characters that are not seen may turn around how the others are: what
-// ends in .mp4 would be shown as if it ended in .exe, or the other way round.
+// mediaName returns the last segment of a link: the caller's name if it is
+// safe, or else the type and the number of the result. A safe name is a single
+// path segment without invisible characters, which could reverse the order of
+// others: a name that ends in .exe could be displayed as if it ended in .mp4.
 func mediaName(wanted string, index int, kind kind) string {
 	odd := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
 	switch {

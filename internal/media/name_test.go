@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-func TestNamesAreDrawn(t *testing.T) {
+func TestNamesAreRandom(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	var used [nameDigits]map[byte]bool
 	for range 2000 {
-		name := drawName()
+		name := newName()
 		if !IsName(name) || seen[name] {
 			t.Fatalf("%q", name)
 		}
@@ -66,15 +66,15 @@ func TestMediaNames(t *testing.T) {
 	}
 }
 
-// FuzzLinks: whatever a caller wants a file to be called, the link has three
-// segments below its base, and the last is what the file is called.
+// FuzzLinks checks for any media name that the link has three segments below
+// its base, and that the last one is the file's name.
 func FuzzLinks(f *testing.F) {
 	for _, name := range []string{"", ".", "..", "a/b", `a\b`, "%2e%2e", "a?b#c", "a b+c", "图.mp4", "\x00", "\u202e", "a;b", "&=", "\xff", "a:b", "@"} {
 		f.Add(name)
 	}
 	mp4, _ := kindOf("video/mp4")
 	f.Fuzz(func(t *testing.T, wanted string) {
-		name, given := drawName(), mediaName(wanted, 0, mp4)
+		name, given := newName(), mediaName(wanted, 0, mp4)
 		if given == "" || given == "." || given == ".." || strings.ContainsAny(given, `/\`) || strings.ContainsFunc(given, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(given) {
 			t.Fatalf("%q is called %q", wanted, given)
 		}

@@ -20,7 +20,7 @@ type Place interface {
 	// Prepare makes the place ready. Each configuration calls it.
 	Prepare() error
 
-	// Room returns an error if there is no space for this many more bytes.
+	// Room returns an error if there is no space for size more bytes.
 	Room(size int64) error
 
 	// Draft begins the file of a name, or continues its draft after the first

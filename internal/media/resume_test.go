@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ranges are the ranges that were asked for, "" for the whole.
+// ranges returns the requested ranges, "" for the whole result.
 func (o *origin) ranges() (list []string) {
 	for _, r := range o.asked() {
 		list = append(list, r.Header.Get("Range"))
@@ -18,9 +18,9 @@ func (o *origin) ranges() (list []string) {
 	return list
 }
 
-// TestATransferThatBreaksOff: what came need not come again where the service can
-// serve the rest of the same, and all of it must where it cannot.
-func TestATransferThatBreaksOff(t *testing.T) {
+// TestInterruptedTransfers checks that a copy continues if the service can
+// serve the rest of the same content, and begins again otherwise.
+func TestInterruptedTransfers(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		const size, first = 12 << 20, 7 << 20
 		for name, row := range map[string]struct {
@@ -99,10 +99,10 @@ func TestATransferThatBreaksOff(t *testing.T) {
 	})
 }
 
-// TestADraftOutlivesItsProcess: another archive over the same store and place
-// goes on where the one before was ended, without a byte twice but for the last
-// part.
-func TestADraftOutlivesItsProcess(t *testing.T) {
+// TestADraftContinuesAfterARestart: another archive over the same store and
+// place continues where the first one ended. Only the last part is requested
+// twice.
+func TestADraftContinuesAfterARestart(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		const size = 24 << 20
 		reached := make(chan context.CancelFunc, 1)
@@ -141,10 +141,11 @@ func TestADraftOutlivesItsProcess(t *testing.T) {
 	})
 }
 
-// TestADraftIsNotedOnItsWay, and not only when a copy is given up.
-func TestADraftIsNotedOnItsWay(t *testing.T) {
+// TestADraftIsRecordedDuringTheCopy checks that this does not only happen when
+// a copy is abandoned.
+func TestADraftIsRecordedDuringTheCopy(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
-		w.step = 6 << 20
+		w.draftStep = 6 << 20
 		const size = 32 << 20
 		goOn := make(chan struct{})
 		o := newOrigin(t, film(size))
@@ -179,8 +180,8 @@ func TestADraftIsNotedOnItsWay(t *testing.T) {
 	})
 }
 
-// TestTheLastByteBeforeTheEnd: a process that ended between the last byte and the
-// commit, or between the commit and its note, asks for nothing again.
+// TestTheLastByteBeforeTheEnd: a process that ended between the last byte and
+// the commit, or between the commit and its record, requests nothing again.
 func TestTheLastByteBeforeTheEnd(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		const size = 10 << 20
@@ -220,8 +221,8 @@ func TestTheLastByteBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// TestADraftThatIsNotThere is begun anew, and so is one of another address.
-func TestADraftThatIsNotThere(t *testing.T) {
+// TestAMissingDraftBeginsAgain also checks a draft of another URL.
+func TestAMissingDraftBeginsAgain(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(10<<20))
 		o.with(func(w http.ResponseWriter, _ *http.Request, n int) bool {

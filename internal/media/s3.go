@@ -19,33 +19,33 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// S3Options say where a bucket is and how it is entered.
+// S3Options are the settings of a bucket.
 type S3Options struct {
-	// Endpoint is the address of the service: https://s3.eu-central-1.amazonaws.com.
-	// Without a scheme it is https.
+	// Endpoint is the URL of the service, such as
+	// https://s3.eu-central-1.amazonaws.com. Without a scheme it is https.
 	Endpoint string
 
-	// Bucket is the name of a bucket that is there already.
+	// Bucket is the name of an existing bucket.
 	Bucket string
 
-	// Region is where it is. Default: us-east-1.
+	// Region is the region of the bucket. Default: us-east-1.
 	Region string
 
-	// AccessKey and SecretKey may read, write, list and delete objects below the
-	// prefix, and list and abort multipart uploads there.
+	// AccessKey and SecretKey must allow reading, writing, listing and deleting
+	// objects below Prefix, and listing and aborting multipart uploads there.
 	AccessKey, SecretKey string
 
-	// Prefix begins the names of all objects, as a folder. Default: none.
+	// Prefix is a folder that begins the names of all objects. Default: none.
 	Prefix string
 
-	// PathStyle names the bucket in the path rather than the host, as services of
-	// one's own often want it.
+	// PathStyle puts the name of the bucket into the path instead of the host.
+	// Self-hosted services often need it.
 	PathStyle bool
 }
 
-// bucket is a [Place] of Amazon's S3 or of a service that speaks like it: an
-// object <prefix>/<name> for each file. A draft is a multipart upload, of which
-// every part is durable by itself.
+// bucket is a [Place] in Amazon S3 or a compatible service: an object
+// <prefix>/<name> for each file. A draft is a multipart upload, whose parts are
+// durable.
 type bucket struct {
 	core   minio.Core
 	name   string
@@ -53,22 +53,22 @@ type bucket struct {
 }
 
 const (
-	// partSize is the least that S3 takes for a part that is not the last
-	// (Amazon S3 User Guide, "Amazon S3 multipart upload limits"). It is what a copy
-	// has in memory.
+	// partSize is the smallest part that S3 allows except for the last one
+	// (Amazon S3 User Guide, "Amazon S3 multipart upload limits"). A copy holds
+	// one part in memory.
 	partSize = 5 << 20
 
-	// s3Tries is how often a request is sent that failed on its way.
-	s3Tries = 3
+	// s3Attempts is how many times a request is sent after network errors.
+	s3Attempts = 3
 
-	// s3Patience is how long an answer may take to begin.
-	s3Patience = time.Minute
+	// s3Timeout is the longest time until an answer begins.
+	s3Timeout = time.Minute
 
 	defaultRegion = "us-east-1"
 )
 
-// S3 returns the place in a bucket, or what is wrong with the options, in the
-// words of an operator. It asks nobody.
+// S3 returns the place in a bucket, or an error for the operator if the options
+// are invalid. It sends no request.
 func S3(o S3Options) (Place, error) {
 	host, secure, err := endpoint(o.Endpoint)
 	if err != nil {
@@ -96,16 +96,16 @@ func S3(o S3Options) (Place, error) {
 		lookup = minio.BucketLookupPath
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.ResponseHeaderTimeout = s3Patience
+	transport.ResponseHeaderTimeout = s3Timeout
 	transport.DisableCompression = true
-	transport.MaxIdleConnsPerHost = mostCopies
+	transport.MaxIdleConnsPerHost = maxCopies
 	core, err := minio.NewCore(host, &minio.Options{
 		Creds:        credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""),
 		Secure:       secure,
 		Transport:    transport,
 		Region:       cmp.Or(o.Region, defaultRegion),
 		BucketLookup: lookup,
-		MaxRetries:   s3Tries,
+		MaxRetries:   s3Attempts,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("media.s3.endpoint: %w", err)
@@ -113,7 +113,7 @@ func S3(o S3Options) (Place, error) {
 	return &bucket{core: *core, name: o.Bucket, prefix: prefix}, nil
 }
 
-// endpoint reads https://host:port, or one without a scheme.
+// endpoint parses https://host:port, or host:port.
 func endpoint(text string) (host string, secure bool, err error) {
 	if text == "" {
 		return "", false, errors.New("media.s3.endpoint is missing: https://s3.eu-central-1.amazonaws.com")
@@ -132,10 +132,11 @@ func (b *bucket) String() string {
 	return "the bucket " + b.name + " at " + b.core.EndpointURL().Host + " below /" + b.prefix
 }
 
-// Prepare does nothing: a service that is down is no reason not to start.
+// Prepare does nothing, so that the gateway starts although the service is
+// down.
 func (*bucket) Prepare() error { return nil }
 
-// Room is always there.
+// Room returns nil: a bucket has no limit.
 func (*bucket) Room(int64) error { return nil }
 
 func (b *bucket) object(name string) string { return b.prefix + name }
@@ -171,8 +172,7 @@ func (b *bucket) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// uploads returns the multipart uploads of a name. There may be several where a
-// process ended at the wrong moment.
+// uploads returns the multipart uploads of a name. A crash can leave several.
 func (b *bucket) uploads(ctx context.Context, name string) (ids []string, err error) {
 	object := b.object(name)
 	list, err := b.core.ListMultipartUploads(ctx, b.name, object, "", "", "", 100)
@@ -187,7 +187,7 @@ func (b *bucket) uploads(ctx context.Context, name string) (ids []string, err er
 	return ids, nil
 }
 
-// List returns the objects, and at the end the drafts.
+// List returns the objects, and then the drafts.
 func (b *bucket) List(ctx context.Context, after string, limit int) (list []Entry, next string, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the listing
 	defer cancel()
@@ -204,7 +204,7 @@ func (b *bucket) List(ctx context.Context, after string, limit int) (list []Entr
 		if IsName(name) {
 			list = append(list, Entry{Name: name, Modified: info.LastModified})
 		}
-		if seen++; seen == limit { // others' objects count too: they may be all there is
+		if seen++; seen == limit { // foreign objects count too, because there may be nothing else
 			return list, name, nil
 		}
 	}
@@ -215,7 +215,7 @@ func (b *bucket) List(ctx context.Context, after string, limit int) (list []Entr
 	return append(list, drafts...), "", err
 }
 
-// drafts returns the multipart uploads that are under way.
+// drafts returns the multipart uploads in progress.
 func (b *bucket) drafts(ctx context.Context) (list []Entry, err error) {
 	uploads, err := b.core.ListMultipartUploads(ctx, b.name, b.prefix, "", "", "", 1000)
 	for _, upload := range uploads.Uploads {
@@ -226,8 +226,8 @@ func (b *bucket) drafts(ctx context.Context) (list []Entry, err error) {
 	return list, b.failure(err)
 }
 
-// failure is an error of the service in the words of this package. It names
-// neither the credential nor the object, whose name is a way in.
+// failure converts an error of the service. The result contains neither the
+// credential nor the object's name, which grants access.
 func (b *bucket) failure(err error) error {
 	if err == nil {
 		return nil

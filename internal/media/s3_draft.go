@@ -11,18 +11,18 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// maxParts is how many parts an upload has at most.
+// maxParts is the greatest number of parts of an upload.
 const maxParts = 10_000
 
-// objectDraft is an upload in parts. What fits into one is put at once when it is
-// complete.
+// objectDraft is a multipart upload. A file that fits into one part is uploaded
+// as one object by Commit.
 type objectDraft struct {
-	ctx    context.Context // of the copy
+	ctx    context.Context // valid for the whole copy
 	bucket *bucket
 	object string
-	upload string // empty: none was begun
+	upload string // upload id; empty: none has begun
 	parts  []minio.CompletePart
-	buffer []byte // what is not uploaded yet, at most a part
+	buffer []byte // bytes that are not uploaded yet, at most one part
 }
 
 func (b *bucket) Draft(ctx context.Context, name string, from int64) (Draft, error) {
@@ -50,7 +50,7 @@ func (b *bucket) Draft(ctx context.Context, name string, from int64) (Draft, err
 	return nil, errNoDraft
 }
 
-// parts returns the first n parts of an upload, nil where it has not all of them.
+// parts returns the first n parts of an upload, or nil if some are missing.
 func (b *bucket) parts(ctx context.Context, object, upload string, n int) (parts []minio.CompletePart, err error) {
 	for len(parts) < n {
 		page, err := b.core.ListObjectParts(ctx, b.name, object, upload, len(parts), 1000)
@@ -71,7 +71,7 @@ func (b *bucket) parts(ctx context.Context, object, upload string, n int) (parts
 	return parts, nil
 }
 
-// Write uploads a part when it is full and more follows.
+// Write uploads a part when it is full and more bytes follow.
 func (d *objectDraft) Write(p []byte) (written int, err error) {
 	for len(p) > 0 {
 		if len(d.buffer) == partSize {
@@ -87,7 +87,7 @@ func (d *objectDraft) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// flush uploads what is in the buffer as a part.
+// flush uploads the buffer as a part.
 func (d *objectDraft) flush() error {
 	b := d.bucket
 	if len(d.parts) == maxParts {
@@ -111,15 +111,15 @@ func (d *objectDraft) flush() error {
 	return nil
 }
 
-// sum is signed along with a request: the body is then signed as one, and not in
-// chunks, which not every service reads.
+// sum is the checksum in the signature of a request, so that the body is signed
+// as a whole. Some services cannot read signed chunks.
 func sum(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
 }
 
-// Sync has nothing to do: every part is durable, and what is in the buffer will
-// come again.
+// Sync does nothing: every part is durable, and the buffer is requested again
+// after a crash.
 func (d *objectDraft) Sync() (int64, error) { return int64(len(d.parts)) * partSize, nil }
 
 func (d *objectDraft) Commit() error {

@@ -9,19 +9,19 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// window is how much of an object is asked for at once: a reader that leaves
-// early leaves no more than that behind.
+// window is the number of bytes of one range request. It limits what is read in
+// vain if a reader leaves early.
 const window = 8 << 20
 
-// object reads an object, where it is read.
+// object reads an object by range requests.
 type object struct {
-	ctx    context.Context // of whoever opened it
+	ctx    context.Context // of the caller of Open
 	bucket *bucket
 	name   string
 	size   int64
 	at     int64
-	until  int64         // where body ends
-	body   io.ReadCloser // from at on; nil: none
+	until  int64         // offset of the end of body
+	body   io.ReadCloser // bytes from at on; nil: no request yet
 }
 
 func (o *object) Read(p []byte) (int, error) {
@@ -32,7 +32,7 @@ func (o *object) Read(p []byte) (int, error) {
 		o.leave()
 	}
 	if o.body == nil {
-		if err := o.ask(); err != nil {
+		if err := o.request(); err != nil {
 			return 0, err
 		}
 	}
@@ -40,15 +40,15 @@ func (o *object) Read(p []byte) (int, error) {
 	o.at += int64(n)
 	switch {
 	case n > 0 || err == nil:
-		return n, nil // an error comes again
+		return n, nil // the next Read returns the error again
 	case errors.Is(err, io.EOF):
 		return 0, io.ErrUnexpectedEOF
 	}
 	return 0, plain(err)
 }
 
-// ask asks for what is read next.
-func (o *object) ask() error {
+// request requests the next range.
+func (o *object) request() error {
 	until := min(o.at+window, o.size)
 	var options minio.GetObjectOptions
 	if err := options.SetRange(o.at, until-1); err != nil {

@@ -45,8 +45,8 @@ func TestOptionsOfABucket(t *testing.T) {
 	}
 }
 
-// TestRequestsToABucket: which a copy takes, since each is paid for; and that
-// nothing is left that would be.
+// TestRequestsToABucket checks the requests of a copy, since each is billed,
+// and that nothing billable is left.
 func TestRequestsToABucket(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
@@ -82,9 +82,9 @@ func TestRequestsToABucket(t *testing.T) {
 	}
 }
 
-// TestABucketThatRefuses is an error that says so, without name and secret, and
-// is tried again.
-func TestABucketThatRefuses(t *testing.T) {
+// TestErrorsOfABucket checks that errors contain neither name nor secret, and
+// that the copy is retried.
+func TestErrorsOfABucket(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
 	place, err := S3(server.options())
@@ -120,15 +120,16 @@ func TestABucketThatRefuses(t *testing.T) {
 	w.same(link, o.content)
 }
 
-// TestUploadsOfOthersAreLeftAlone, also such as begin with a name of ours.
-func TestUploadsOfOthersAreLeftAlone(t *testing.T) {
+// TestForeignUploadsAreKept also checks uploads whose name begins with a file
+// name.
+func TestForeignUploadsAreKept(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
 	place, err := S3(server.options())
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := drawName()
+	name := newName()
 	for _, key := range []string{name, name + ".backup"} {
 		server.uploads[key] = &s3upload{key: "gateway/files/" + key}
 	}
@@ -160,7 +161,7 @@ func TestAWrongSecretIsRefused(t *testing.T) {
 	}
 }
 
-// TestCheck writes, reads and removes, and leaves nothing.
+// TestCheck checks that Check writes, reads and removes, and leaves nothing.
 func TestCheck(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		if err := w.Check(t.Context()); err != nil {
@@ -181,10 +182,10 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestSignaturesAreThoseOfTheDocuments: the server of these tests computes signatures as the
-// documents do ("Signature Calculations for the Authorization Header", the
-// example of a GET of an object).
-func TestSignaturesAreThoseOfTheDocuments(t *testing.T) {
+// TestTheServerOfTheTestsVerifiesSignatures compares the signatures of the
+// tests' server with the documentation ("Signature Calculations for the
+// Authorization Header", the example of a GET of an object).
+func TestTheServerOfTheTestsVerifiesSignatures(t *testing.T) {
 	t.Parallel()
 	key := []byte("AWS4wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 	for _, part := range []string{"20130524", "us-east-1", "s3", "aws4_request"} {

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// s3server speaks S3 as far as the gateway does, holds it to the signatures of
-// version 4, and knows nothing of the library that signs them.
+// s3server implements the part of S3 that the gateway uses. It verifies version
+// 4 signatures without the library that makes them.
 type s3server struct {
 	*httptest.Server
 	t testing.TB
@@ -67,7 +67,7 @@ func (s *s3server) options() S3Options {
 	}
 }
 
-// newBucket returns a place at a server of its own.
+// newBucket returns a place at a new server.
 func newBucket(t testing.TB) Place {
 	t.Helper()
 	place, err := S3(newS3(t).options())
@@ -177,7 +177,7 @@ func (s *s3server) complete(w http.ResponseWriter, key, id string, body []byte) 
 	answer(w, "CompleteMultipartUploadResult", "<Bucket>"+s3Bucket+"</Bucket><Key>"+key+"</Key><ETag>x</ETag>")
 }
 
-// listParts pages by three, so that paging is tried.
+// listParts returns pages of three, so that paging is tested.
 func (s *s3server) listParts(w http.ResponseWriter, upload *s3upload, query url.Values) {
 	after, _ := strconv.Atoi(query.Get("part-number-marker"))
 	numbers := slices.Sorted(maps.Keys(upload.parts))
@@ -237,9 +237,8 @@ func (s *s3server) refuse(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, "%s<Error><Code>%s</Code><Message>no</Message></Error>", xml.Header, code)
 }
 
-// signed checks the signature of a request as the documents of AWS have it
-// ("Signature Calculations for the Authorization Header"), and returns the code
-// of an error.
+// signed verifies the signature of a request as AWS documents it ("Signature
+// Calculations for the Authorization Header"), and returns an error code.
 func signed(r *http.Request, body []byte) string {
 	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	fields := make(map[string]string)

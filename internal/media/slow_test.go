@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// paced sends the content of an origin in parts of this size, one each 20 ms, and
-// as ever after the first request.
-func (o *origin) paced(size int) *origin {
+// slowOrigin sends the content of an origin in parts of this size, one each 20
+// ms; later requests are answered normally.
+func (o *origin) slowOrigin(size int) *origin {
 	return o.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
 		if n > 1 {
 			return false
@@ -20,7 +20,7 @@ func (o *origin) paced(size int) *origin {
 			_, _ = w.Write(part)
 			_ = http.NewResponseController(w).Flush()
 			select {
-			case <-time.After(20 * time.Millisecond): // the source's own pace
+			case <-time.After(20 * time.Millisecond): // the rate of the source
 			case <-r.Context().Done():
 				return true
 			}
@@ -29,13 +29,13 @@ func (o *origin) paced(size int) *origin {
 	})
 }
 
-// TestATrickleIsBrokenOffAndGoneOnWithLater: a source that always sends a little
-// is not silent, and would have its place for an hour.
-func TestATrickleIsBrokenOffAndGoneOnWithLater(t *testing.T) {
+// TestATooSlowSourceIsInterruptedAndContinued: a source that always sends a
+// little is not silent, but would occupy its slot for an hour.
+func TestATooSlowSourceIsInterruptedAndContinued(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
-		w.watched = 500 * time.Millisecond
-		w.step = 1
-		o := newOrigin(t, film(12<<20)).paced(100)
+		w.rateInterval = 500 * time.Millisecond
+		w.draftStep = 1
+		o := newOrigin(t, film(12<<20)).slowOrigin(100)
 		w.allow(o)
 		w.refuses(of("task_a", o.URL), "less than 16 KiB per second")
 		if n := len(o.asked()); n != 1 {
@@ -45,30 +45,30 @@ func TestATrickleIsBrokenOffAndGoneOnWithLater(t *testing.T) {
 	})
 }
 
-func TestASourceThatIsFastEnoughHasItsTime(t *testing.T) {
+func TestAFastEnoughSourceIsNotInterrupted(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
-		w.watched = 50 * time.Millisecond
-		o := newOrigin(t, film(1<<20)).paced(64 << 10)
+		w.rateInterval = 50 * time.Millisecond
+		o := newOrigin(t, film(1<<20)).slowOrigin(64 << 10)
 		w.allow(o)
 		w.same(w.keep(of("task_a", o.URL))[0], o.content)
 		if n := len(o.asked()); n != 1 {
 			t.Errorf("asked %d times", n)
 		}
-		// What is done within the time is done, however little it is.
-		w.watched = time.Minute
-		small := newOrigin(t, film(300)).paced(100)
+		// A copy that ends within the interval succeeds at any rate.
+		w.rateInterval = time.Minute
+		small := newOrigin(t, film(300)).slowOrigin(100)
 		w.allow(small)
 		w.same(w.keep(of("task_b", small.URL))[0], small.content)
 	})
 }
 
-// TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother, however many copies the
-// other has under way.
-func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
+// TestBackendsHaveSeparateCopyLimits checks that the copies of one backend do
+// not delay those of another.
+func TestBackendsHaveSeparateCopyLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
 	const more = 4
-	arrived, release := make(chan struct{}, mostCopies+more), make(chan struct{})
+	arrived, release := make(chan struct{}, maxCopies+more), make(chan struct{})
 	stuck := newOrigin(t, film(1000))
 	stuck.with(func(_ http.ResponseWriter, r *http.Request, _ int) bool {
 		arrived <- struct{}{}
@@ -81,7 +81,7 @@ func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
 	quick := newOrigin(t, film(1000))
 	w.allow(stuck, quick)
 
-	kept := make(chan error, mostCopies+more)
+	kept := make(chan error, maxCopies+more)
 	for i := range cap(kept) {
 		k := of(fmt.Sprintf("task_%d", i), stuck.URL)
 		k.Backend = "slow"
@@ -90,7 +90,7 @@ func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
 			kept <- err
 		}()
 	}
-	for range mostCopies {
+	for range maxCopies {
 		select {
 		case <-arrived:
 		case err := <-kept:
@@ -100,7 +100,7 @@ func TestTheResultsOfOneBackendDoNotWaitForThoseOfAnother(t *testing.T) {
 	k := of("task_quick", quick.URL)
 	k.Backend = "quick"
 	w.same(w.keep(k)[0], quick.content)
-	if n := len(stuck.asked()); n != mostCopies {
+	if n := len(stuck.asked()); n != maxCopies {
 		t.Errorf("%d copies of one backend are under way", n)
 	}
 	close(release)

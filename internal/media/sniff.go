@@ -10,15 +10,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// kind is a type of file that is given out.
+// kind is a type of file that the gateway serves.
 type kind struct {
 	media     string // the media type
 	makes     backends.MediaType
 	extension string
 }
 
-// kinds are the types of file that are given out, and no other: a page that a
-// service answers with instead of a result must not come from our address.
+// kinds are the file types that the gateway serves. It serves no others: an
+// HTML page that a service returns instead of a result must not come from the
+// gateway's origin.
 var kinds = []kind{
 	{"image/png", backends.ImageFile, "png"},
 	{"image/jpeg", backends.ImageFile, "jpg"},
@@ -38,12 +39,13 @@ func kindOf(media string) (kind, bool) {
 	return kinds[at], true
 }
 
-// sniffBytes is how much of a file tells what it is.
+// sniffBytes is the number of bytes that determine the kind of a file.
 const sniffBytes = 512
 
 var errKind = errors.New("the result is neither a PNG, JPEG, WebP or GIF image nor an MP4, WebM or QuickTime video")
 
-// sniff tells by its first bytes what a file is, whatever its sender calls it.
+// sniff returns the kind of a file by its first bytes, regardless of the
+// sender's media type.
 func sniff(head []byte) (kind, error) {
 	for _, s := range signatures {
 		if s.fits(head) {
@@ -54,9 +56,9 @@ func sniff(head []byte) (kind, error) {
 	return kind{}, errKind
 }
 
-// signatures tell files by their first bytes (WHATWG MIME Sniffing, section 6;
-// ISO/IEC 14496-12, section 4.3; the QuickTime File Format; the EBML header of
-// WebM).
+// signatures are the first bytes of files by kind (WHATWG MIME Sniffing,
+// section 6; ISO/IEC 14496-12, section 4.3; the QuickTime File Format; the EBML
+// header of WebM).
 var signatures = []struct {
 	media string
 	fits  func(head []byte) bool
@@ -78,14 +80,15 @@ func begins(with ...string) func(head []byte) bool {
 	}
 }
 
-// isWebM knows a document of EBML whose type is webm. Matroska, which begins
-// alike, is nothing that browsers play.
+// isWebM reports whether the file is an EBML document of type webm. Matroska
+// begins in the same way, but browsers do not play it.
 func isWebM(head []byte) bool {
 	_, after, found := bytes.Cut(head[:min(len(head), 80)], []byte("\x42\x82"))
 	return begins("\x1a\x45\xdf\xa3")(head) && found && len(after) >= 5 && string(after[1:5]) == "webm"
 }
 
-// isQuickTime knows the brand, or the boxes that older files begin with.
+// isQuickTime reports whether the file has the brand of QuickTime, or begins
+// with a box of older files.
 func isQuickTime(head []byte) bool {
 	if brands := brandsOf(head); brands != nil {
 		return brands[0] == "qt  "
@@ -93,8 +96,8 @@ func isQuickTime(head []byte) bool {
 	return len(head) >= 8 && slices.Contains([]string{"moov", "mdat", "wide"}, string(head[4:8]))
 }
 
-// Brands of MP4: the first four bytes are enough for the first list, the second
-// are those of other files in the same container.
+// Brands of MP4. For the first list the first four bytes are enough. The second
+// list has brands of other formats in the same container.
 var (
 	videoBrands = []string{"isom", "iso2", "iso3", "iso4", "iso5", "iso6", "iso7", "iso8", "iso9", "mp41", "mp42", "mp71", "avc1", "M4V ", "M4VH", "M4VP", "MSNV", "dash", "mmp4", "3gp4", "3gp5", "3gp6", "f4v "}
 	otherBrands = []string{"avif", "avis", "heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "M4A ", "M4B ", "M4P ", "crx ", "jp2 ", "jpm ", "jpx "}
@@ -106,8 +109,8 @@ func isMP4(head []byte) bool {
 		slices.ContainsFunc(brands, func(b string) bool { return slices.Contains(videoBrands, b) })
 }
 
-// brandsOf returns the brands of a file that begins with a box ftyp, the one it
-// is made for first.
+// brandsOf returns the brands of a file that begins with a box ftyp, the major
+// brand first.
 func brandsOf(head []byte) (brands []string) {
 	if len(head) < 16 || string(head[4:8]) != "ftyp" {
 		return nil

@@ -14,7 +14,7 @@ func box(brands string) string {
 	return "\x00\x00\x00" + string(rune(16+4*((len(brands)-8)/4))) + "ftyp" + brands
 }
 
-func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
+func TestKindsByFirstBytes(t *testing.T) {
 	t.Parallel()
 	picture := image.NewGray(image.Rect(0, 0, 3, 3))
 	draw := func(encode func(b *bytes.Buffer) error) string {
@@ -55,7 +55,8 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 	}
 }
 
-// FuzzSniff: nothing that a browser could take for a page is known.
+// FuzzSniff checks that nothing that a browser could render as a page has a
+// kind.
 func FuzzSniff(f *testing.F) {
 	for _, s := range []string{"", "<script>", "GIF89a<script>", box("isom\x00\x00\x02\x00mp42"), "\x1a\x45\xdf\xa3\x42\x82"} {
 		f.Add([]byte(s))

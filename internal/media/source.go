@@ -19,23 +19,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// source is where the bytes of a result come from.
+// source returns the bytes of a result.
 type source interface {
-	// id stands for the address; what was read from another is not gone on with.
-	// It is empty where nothing can be gone on with.
+	// id identifies the URL. A copy from another URL cannot be continued. It is
+	// empty if no copy can be continued.
 	id() string
 
-	// open opens the result, behind its first from bytes if that is not zero and
-	// the result is still the one with the validator.
+	// open opens the result. If from is not zero and the result still has the
+	// validator, the stream begins after from bytes.
 	open(ctx context.Context, from int64, validator string) (*stream, error)
 }
 
-// stream is a result that is being read.
+// stream is an open result.
 type stream struct {
 	body      io.ReadCloser
-	from      int64  // where the body begins
-	total     int64  // size of the whole result; -1: not told
-	validator string // by which one may go on with it; empty: one cannot
+	from      int64  // offset of the first byte of the body
+	total     int64  // size of the whole result; -1: unknown
+	validator string // for If-Range; empty: the copy cannot be continued
 }
 
 func sourceOf(c *config, k task.Keeping, index int) source {
@@ -45,7 +45,7 @@ func sourceOf(c *config, k task.Keeping, index int) source {
 	return &fetched{fetch: k.Fetch, index: index}
 }
 
-// fetched is a result that a backend gives the bytes of.
+// fetched is a result whose bytes the backend returns.
 type fetched struct {
 	fetch func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error)
 	index int
@@ -65,37 +65,38 @@ func (f *fetched) open(ctx context.Context, _ int64, _ string) (*stream, error) 
 	return &stream{body: body, total: total}, nil
 }
 
-// linked is a result with an address, which a service named: it is as little
-// trusted as one that a user gave.
+// linked is a result with a URL from a service. The URL is untrusted, like one
+// of a user.
 type linked struct {
 	address   string
 	allow     egress.Allowed
 	transport http.RoundTripper // guarded
 }
 
-// maxHops is how many redirects are followed, each to an address that is judged
-// anew.
-const maxHops = 5
+// maxRedirects is the number of redirects that are followed. Each target is
+// checked.
+const maxRedirects = 5
 
-// id leaves the query out, which holds a signature that may be drawn anew.
+// id returns the URL without its query, which may contain a new signature each
+// time.
 func (l *linked) id() string {
 	address, _, _ := strings.Cut(l.address, "?")
 	sum := sha256.Sum256([]byte(address))
 	return hex.EncodeToString(sum[:8])
 }
 
-// errChanged: the result is not the one any more that was begun.
+// errChanged means that the result is no longer the one that was begun.
 var errChanged = errors.New("the result has changed while it was copied")
 
 func (l *linked) open(ctx context.Context, from int64, validator string) (*stream, error) {
 	address := l.address
-	for range maxHops + 1 {
+	for range maxRedirects + 1 {
 		answer, err := l.get(ctx, address, from, validator)
 		if err != nil {
 			return nil, err
 		}
 		if !redirects(answer.StatusCode) {
-			s, err := readAnswer(answer, from, validator)
+			s, err := readResponse(answer, from, validator)
 			if err != nil {
 				answer.Body.Close()
 			}
@@ -106,10 +107,10 @@ func (l *linked) open(ctx context.Context, from int64, validator string) (*strea
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("the address of the result redirects more than %d times", maxHops)
+	return nil, fmt.Errorf("the address of the result redirects more than %d times", maxRedirects)
 }
 
-// get asks one address. Nothing of a caller and no credential goes along.
+// get requests one URL, without credentials or data of the caller.
 func (l *linked) get(ctx context.Context, address string, from int64, validator string) (*http.Response, error) {
 	if err := l.allow.CheckURL(address); err != nil {
 		return nil, fmt.Errorf("the address of the result %w", err)
@@ -120,12 +121,12 @@ func (l *linked) get(ctx context.Context, address string, from int64, validator 
 	}
 	request.Header.Set("User-Agent", "modelgate")
 	request.Header.Set("Accept", "image/*, video/*;q=0.9, */*;q=0.1")
-	request.Header.Set("Accept-Encoding", "identity") // a range of compressed bytes is none of the file
+	request.Header.Set("Accept-Encoding", "identity") // ranges of compressed bytes cannot be joined
 	if from > 0 {
 		request.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
 		request.Header.Set("If-Range", validator)
 	}
-	answer, err := l.transport.RoundTrip(request) // a client would follow, and name the address in its errors
+	answer, err := l.transport.RoundTrip(request) // an http.Client would follow redirects and put the URL into its errors
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -140,7 +141,7 @@ func redirects(status int) bool {
 	return false
 }
 
-// follow returns where a redirect leads.
+// follow returns the target of a redirect.
 func follow(answer *http.Response) (string, error) {
 	from := answer.Request.URL
 	next, err := from.Parse(answer.Header.Get("Location"))
@@ -154,8 +155,8 @@ func follow(answer *http.Response) (string, error) {
 	return next.String(), nil
 }
 
-// readAnswer takes an answer that is no redirect.
-func readAnswer(answer *http.Response, from int64, validator string) (*stream, error) {
+// readResponse reads an answer that is not a redirect.
+func readResponse(answer *http.Response, from int64, validator string) (*stream, error) {
 	header := answer.Header
 	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, errors.New("the result comes compressed, which was not asked for")
@@ -169,7 +170,7 @@ func readAnswer(answer *http.Response, from int64, validator string) (*stream, e
 		if err != nil || begin != from || from == 0 {
 			return nil, errors.New("the service of the result answers with another range than it was asked for")
 		}
-		// Some send a range whatever has become of If-Range.
+		// Some servers send a range although If-Range does not match.
 		if s.validator != "" && s.validator != validator {
 			return nil, errChanged
 		}
@@ -184,8 +185,9 @@ func readAnswer(answer *http.Response, from int64, validator string) (*stream, e
 	return nil, fmt.Errorf("the service of the result answers %d", answer.StatusCode)
 }
 
-// validatorOf returns what If-Range may say of an answer, or "": a strong entity
-// tag, or else a time that is strong too (RFC 9110, sections 8.8.2.2 and 13.1.5).
+// validatorOf returns the value for If-Range, or "": a strong entity tag, or a
+// modification time that counts as strong (RFC 9110, sections 8.8.2.2 and
+// 13.1.5).
 func validatorOf(header http.Header) string {
 	if strings.EqualFold(header.Get("Accept-Ranges"), "none") {
 		return ""
@@ -202,8 +204,8 @@ func validatorOf(header http.Header) string {
 	return text
 }
 
-// isStrong tells whether a text is a strong entity tag (RFC 9110, section 8.8.3)
-// of a length worth keeping.
+// isStrong reports whether text is a strong entity tag (RFC 9110, section
+// 8.8.3) of limited length.
 func isStrong(tag string) bool {
 	if len(tag) <= 2 || len(tag) > 256 || tag[0] != '"' || tag[len(tag)-1] != '"' {
 		return false
@@ -216,7 +218,7 @@ func isStrong(tag string) bool {
 	return true
 }
 
-// contentRange reads "bytes 5-9/10"; the total is -1 where it is not told.
+// contentRange parses "bytes 5-9/10". The total is -1 if it is unknown.
 func contentRange(text string) (begin, total int64, err error) {
 	text = textproto.TrimString(text)
 	unit, rest, _ := strings.Cut(text, " ")
@@ -241,8 +243,8 @@ func contentRange(text string) (begin, total int64, err error) {
 	return begin, total, nil
 }
 
-// plain is an error of a connection for the operator's log: on one line, with
-// the true reason, and without the address, which may be signed.
+// plain returns an error of a connection for the operator's log: on one line,
+// with the cause, and without the URL, which may be signed.
 func plain(err error) error {
 	if u, is := errors.AsType[*url.Error](err); is {
 		err = u.Err

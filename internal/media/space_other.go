@@ -4,5 +4,6 @@ package media
 
 import "math"
 
-// spaceAt cannot tell on this system, where writes are not guarded.
+// spaceAt returns an error: free space is unknown on this system, so writes are
+// not limited.
 func spaceAt(string) (free, size uint64, err error) { return math.MaxUint64, 0, nil }

@@ -4,8 +4,8 @@ package media
 
 import "syscall"
 
-// spaceAt returns the bytes that a process without privileges may still write
-// where path is, and the size of that disk.
+// spaceAt returns the number of bytes that an unprivileged process may still
+// write at path, and the size of that disk.
 func spaceAt(path string) (free, size uint64, err error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(path, &stat); err != nil {

@@ -2,8 +2,8 @@ package media
 
 import "golang.org/x/sys/windows"
 
-// spaceAt returns the bytes that this user may still write where path is, and
-// the size of that disk.
+// spaceAt returns the number of bytes that this user may still write at path,
+// and the size of that disk.
 func spaceAt(path string) (free, size uint64, err error) {
 	at, err := windows.UTF16PtrFromString(path)
 	if err != nil {

@@ -14,33 +14,33 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Bounds of one Sweep.
+// Limits of one Sweep.
 const (
-	mostFiles    = 64  // that are removed together because their time is over
-	mostRemovals = 8   // of these at once
-	mostRecords  = 256 // that are forgotten together
+	maxFiles    = 64  // expired files that are removed together
+	maxRemovals = 8   // of these at the same time
+	maxRecords  = 256 // deleted together
 
-	mostUnreadable = 16 // records that cannot be read, and are passed over for those behind them
+	maxUnreadable = 16 // unreadable records that are skipped
 
-	mostStrangers = 256 // files that are looked at for whether anybody knows them; a folder's more
+	maxOrphans = 256 // files that are checked for a record, and the rest of their folder
 )
 
 const (
-	// sweepFor is how long one Sweep goes on removing files, and forgetting records,
-	// and removeFor how long one removal may take: other rooms wait for it.
+	// sweepFor is how long one Sweep removes files and deletes records.
+	// removeFor limits one removal.
 	sweepFor  = 5 * time.Second
 	removeFor = 20 * time.Second
 
-	// removeAgain is when a failed removal is tried again.
-	removeAgain = time.Hour
+	// removeRetry is the delay before a failed removal is repeated.
+	removeRetry = time.Hour
 
-	// strangeAfter is how old a file without a record must be to be removed. It
+	// orphanAge is how old a file without a record must be to be removed. It
 	// is older than any store keeps a file, so the file cannot belong to
 	// another store, or to one that will be restored.
-	strangeAfter = Retention + 24*time.Hour
+	orphanAge = Retention + 24*time.Hour
 
-	// roundEvery is how often all files are checked.
-	roundEvery = 24 * time.Hour
+	// roundInterval is how often all files are checked.
+	roundInterval = 24 * time.Hour
 )
 
 // round is the position of the current pass over all files.
@@ -55,7 +55,7 @@ type round struct {
 // called periodically and does a limited part of the work.
 func (a *Archive) Sweep(ctx context.Context) error {
 	c := a.config.Load()
-	return errors.Join(a.sweepFiles(ctx, c), a.sweepRecords(ctx, c), a.sweepStrangers(ctx, c))
+	return errors.Join(a.sweepFiles(ctx, c), a.sweepRecords(ctx, c), a.sweepOrphans(ctx, c))
 }
 
 // sweepFiles removes expired files and drafts, for a limited time.
@@ -84,7 +84,7 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 	removing, cancel := context.WithTimeout(ctx, removeFor)
 	defer cancel()
 	var removals errgroup.Group
-	removals.SetLimit(mostRemovals)
+	removals.SetLimit(maxRemovals)
 	for i, rec := range due {
 		removals.Go(func() error {
 			errs[i] = c.Place.Remove(removing, rec.Name)
@@ -110,7 +110,7 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 
 // readable returns the first records of a range, at most limit, and an error
 // that counts the unreadable records that it skipped. It stops after
-// mostUnreadable of these. The error does not name them, because a name gives
+// maxUnreadable of these. The error does not name them, because a name gives
 // access to the file.
 func readable(r storage.Reader, in table.Range, limit int) (list []*record, unread, err error) {
 	bad := 0
@@ -124,7 +124,7 @@ func readable(r storage.Reader, in table.Range, limit int) (list []*record, unre
 		default:
 			list = append(list, rec)
 		}
-		if len(list) == limit || bad > mostUnreadable {
+		if len(list) == limit || bad > maxUnreadable {
 			break
 		}
 	}
@@ -135,7 +135,7 @@ func readable(r storage.Reader, in table.Range, limit int) (list []*record, unre
 // that cannot be read.
 func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	err = a.view(ctx, func(r storage.Reader) error {
-		due, unread, err = readable(r, ending.Under().Before(a.now()+1), mostFiles)
+		due, unread, err = readable(r, ending.Under().Before(a.now()+1), maxFiles)
 		return err
 	})
 	return due, unread, err
@@ -178,7 +178,7 @@ func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[
 			after := &next
 			switch {
 			case again[rec.Name]:
-				next.End = a.now() + removeAgain.Milliseconds()
+				next.End = a.now() + removeRetry.Milliseconds()
 			case have.kept():
 				next.End = 0
 			default:
@@ -216,7 +216,7 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, err error) {
 	err = a.update(ctx, func(t storage.Txn) (err error) {
 		var list []*record
-		list, unread, err = readable(t, past.Under().Before(before+1), mostRecords)
+		list, unread, err = readable(t, past.Under().Before(before+1), maxRecords)
 		if n = len(list); err != nil {
 			return err
 		}
@@ -230,9 +230,9 @@ func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, 
 	return n, unread, err
 }
 
-// sweepStrangers checks some files of the place, and removes those without a
+// sweepOrphans checks some files of the place, and removes those without a
 // record.
-func (a *Archive) sweepStrangers(ctx context.Context, c *config) error {
+func (a *Archive) sweepOrphans(ctx context.Context, c *config) error {
 	r := &a.round
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,33 +241,33 @@ func (a *Archive) sweepStrangers(ctx context.Context, c *config) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeFor)
 	defer cancel()
-	entries, next, err := c.Place.List(ctx, r.after, mostStrangers)
+	entries, next, err := c.Place.List(ctx, r.after, maxOrphans)
 	if err != nil {
 		return err
 	}
-	strangers, err := a.strangers(ctx, entries)
+	orphans, err := a.orphans(ctx, entries)
 	if err != nil {
 		return err
 	}
-	for _, name := range strangers {
+	for _, name := range orphans {
 		if err := c.Place.Remove(ctx, name); err != nil {
 			return err
 		}
 		a.removed.Add(1)
 	}
-	if len(strangers) > 0 {
-		a.log.Warn("files that no record knows were removed", zap.Int("files", len(strangers)), zap.Stringer("place", c.Place))
+	if len(orphans) > 0 {
+		a.log.Warn("files that no record knows were removed", zap.Int("files", len(orphans)), zap.Stringer("place", c.Place))
 	}
 	if r.after = next; next == "" {
-		r.next = a.now() + roundEvery.Milliseconds()
+		r.next = a.now() + roundInterval.Milliseconds()
 	}
 	return nil
 }
 
-// strangers returns the entries that have no record, or one whose file was
+// orphans returns the entries that have no record, or one whose file was
 // removed, and that are old enough to be removed.
-func (a *Archive) strangers(ctx context.Context, entries []Entry) (list []string, err error) {
-	before := a.store.Now().Add(-strangeAfter)
+func (a *Archive) orphans(ctx context.Context, entries []Entry) (list []string, err error) {
+	before := a.store.Now().Add(-orphanAge)
 	err = a.view(ctx, func(r storage.Reader) error {
 		list = nil
 		for _, entry := range entries {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// sweep sweeps until nothing is left to do.
+// sweep calls Sweep until nothing is left to do.
 func (w *world) sweep() {
 	w.t.Helper()
 	for range 20 {
@@ -25,8 +25,8 @@ func (w *world) sweep() {
 	}
 }
 
-// there tells whether the place has a file or a draft of a name.
-func (w *world) there(name string) bool {
+// exists reports whether the place has a file or a draft of a name.
+func (w *world) exists(name string) bool {
 	w.t.Helper()
 	for after := ""; ; {
 		list, next, err := w.place.List(w.t.Context(), after, 100)
@@ -44,7 +44,7 @@ func (w *world) there(name string) bool {
 	}
 }
 
-// keys counts what the store has.
+// keys returns the number of keys in the store.
 func (w *world) keys() (n int) {
 	w.t.Helper()
 	err := w.store.View(w.t.Context(), func(r storage.Reader) error {
@@ -57,7 +57,7 @@ func (w *world) keys() (n int) {
 	return n
 }
 
-// code is what a file is refused with.
+// code returns the fault code of a file that is refused.
 func (w *world) code(name string) string {
 	w.t.Helper()
 	file, err := w.Open(w.t.Context(), name)
@@ -74,16 +74,16 @@ func (w *world) code(name string) string {
 	return err.Error()
 }
 
-// TestTheLifeOfAFile, by the clock of the store: 7 days there, gone until 90 days,
-// and unknown from then on.
-func TestTheLifeOfAFile(t *testing.T) {
+// TestTheLifetimeOfAFile: 7 days available, gone until 90 days, and unknown
+// afterwards, by the clock of the store.
+func TestTheLifetimeOfAFile(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(1000))
 		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 		for _, step := range []struct {
-			to    time.Duration // since it was kept
-			code  string
-			there bool
+			to     time.Duration // since it was kept
+			code   string
+			exists bool
 		}{
 			{0, "200", true},
 			{Retention - time.Millisecond, "200", true},
@@ -93,10 +93,10 @@ func TestTheLifeOfAFile(t *testing.T) {
 		} {
 			w.clock.Store(w.keptAt(name, w.clock.Load()) + step.to.Milliseconds())
 			w.sweep()
-			if code, there := w.code(name), w.there(name); code != step.code || there != step.there {
-				t.Errorf("after %v: %s, in its place: %t", step.to, code, there)
+			if code, exists := w.code(name), w.exists(name); code != step.code || exists != step.exists {
+				t.Errorf("after %v: %s, in its place: %t", step.to, code, exists)
 			}
-			w.sound()
+			w.verify()
 		}
 		if n := w.keys(); n != 0 {
 			t.Errorf("%d keys are left", n)
@@ -107,7 +107,7 @@ func TestTheLifeOfAFile(t *testing.T) {
 	})
 }
 
-// keptAt is when a file was kept, which its record tells as long as there is one.
+// keptAt returns when a file was kept, while its record exists.
 func (w *world) keptAt(name string, otherwise int64) (at int64) {
 	at = otherwise
 	_ = w.store.View(w.t.Context(), func(r storage.Reader) error {
@@ -119,8 +119,8 @@ func (w *world) keptAt(name string, otherwise int64) (at int64) {
 	return at
 }
 
-// TestRecordsAreKeptAsLongAsTasksAre, also when that is changed meanwhile.
-func TestRecordsAreKeptAsLongAsTasksAre(t *testing.T) {
+// TestRecordsAreKeptAsLongAsTasks also checks a change of that time.
+func TestRecordsAreKeptAsLongAsTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
@@ -137,9 +137,9 @@ func TestRecordsAreKeptAsLongAsTasksAre(t *testing.T) {
 	}
 }
 
-// TestDraftsThatNobodyGoesOnWith are removed with all that leads to them, after
-// longer than anybody tries, and not while somebody does.
-func TestDraftsThatNobodyGoesOnWith(t *testing.T) {
+// TestAbandonedDraftsAreRemoved checks that drafts and their index keys are
+// removed after the longest time of retries, and not during a Keep.
+func TestAbandonedDraftsAreRemoved(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		o := newOrigin(t, film(12<<20))
 		o.with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
@@ -153,7 +153,7 @@ func TestDraftsThatNobodyGoesOnWith(t *testing.T) {
 		name := w.nameOf("task_a", 0)
 		w.sleep(draftFor - time.Millisecond)
 		w.sweep()
-		if !w.there(name) {
+		if !w.exists(name) {
 			t.Fatal("the draft is gone too early")
 		}
 		w.sleep(time.Millisecond)
@@ -162,13 +162,13 @@ func TestDraftsThatNobodyGoesOnWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sweep()
-		if !w.there(name) {
+		if !w.exists(name) {
 			t.Fatal("the draft is gone while somebody works on it")
 		}
 		leave()
 		w.sweep()
-		if w.there(name) || w.keys() != 0 {
-			t.Errorf("left: %d keys, the draft: %t", w.keys(), w.there(name))
+		if w.exists(name) || w.keys() != 0 {
+			t.Errorf("left: %d keys, the draft: %t", w.keys(), w.exists(name))
 		}
 		o.with(nil)
 		link := w.keep(of("task_a", o.URL))[0]
@@ -176,8 +176,8 @@ func TestDraftsThatNobodyGoesOnWith(t *testing.T) {
 	})
 }
 
-// TestWhatIsBeingWrittenIsLeftAlone, however late it is.
-func TestWhatIsBeingWrittenIsLeftAlone(t *testing.T) {
+// TestFilesBeingWrittenAreKept checks that their age does not matter.
+func TestFilesBeingWrittenAreKept(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
 		goOn, begun := make(chan struct{}), make(chan struct{})
 		o := newOrigin(t, film(12<<20))
@@ -213,9 +213,9 @@ func TestWhatIsBeingWrittenIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestFilesThatNobodyKnows are removed when no store can have them any more, and
-// those that the record says were removed.
-func TestFilesThatNobodyKnows(t *testing.T) {
+// TestOrphansAreRemoved checks that files without a record are removed once no
+// store can have them, and so are files that the record says were removed.
+func TestOrphansAreRemoved(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
 	w := newWorld(t, place)
@@ -223,7 +223,7 @@ func TestFilesThatNobodyKnows(t *testing.T) {
 	known, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 	now := time.UnixMilli(w.clock.Load())
 	put := func(age time.Duration, suffix string) string {
-		name := drawName()
+		name := newName()
 		if err := os.MkdirAll(place.folder(name), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -236,9 +236,9 @@ func TestFilesThatNobodyKnows(t *testing.T) {
 		}
 		return name
 	}
-	young, old := put(strangeAfter-time.Minute, ""), put(strangeAfter+time.Minute, "")
-	youngDraft, oldDraft := put(strangeAfter-time.Minute, draftSuffix), put(strangeAfter+time.Minute, draftSuffix)
-	if err := os.Chtimes(place.file(known), now.Add(-strangeAfter-time.Hour), now.Add(-strangeAfter-time.Hour)); err != nil {
+	young, old := put(orphanAge-time.Minute, ""), put(orphanAge+time.Minute, "")
+	youngDraft, oldDraft := put(orphanAge-time.Minute, draftSuffix), put(orphanAge+time.Minute, draftSuffix)
+	if err := os.Chtimes(place.file(known), now.Add(-orphanAge-time.Hour), now.Add(-orphanAge-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	theirs := filepath.Join(place.folder(old), "letter.txt")
@@ -250,7 +250,7 @@ func TestFilesThatNobodyKnows(t *testing.T) {
 	}
 	w.sweep()
 	for name, want := range map[string]bool{known: true, young: true, old: false, youngDraft: true, oldDraft: false} {
-		if got := w.there(name); got != want {
+		if got := w.exists(name); got != want {
 			t.Errorf("%s is there: %t, want %t", name, got, want)
 		}
 	}
@@ -259,19 +259,19 @@ func TestFilesThatNobodyKnows(t *testing.T) {
 	}
 	w.sleep(time.Hour) // the next round is a day after this one
 	w.sweep()
-	if !w.there(young) {
+	if !w.exists(young) {
 		t.Error("a round a minute")
 	}
-	w.sleep(roundEvery)
+	w.sleep(roundInterval)
 	w.sweep()
-	if w.there(young) || w.there(youngDraft) {
+	if w.exists(young) || w.exists(youngDraft) {
 		t.Error("the next round does not come")
 	}
 }
 
-// TestAFileThatIsPutBack after its end, as by a copy of the directory, is removed
-// again.
-func TestAFileThatIsPutBack(t *testing.T) {
+// TestARestoredFileIsRemovedAgain checks a file that a copy of the directory
+// restored after its end.
+func TestARestoredFileIsRemovedAgain(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
 	w := newWorld(t, place)
@@ -287,13 +287,14 @@ func TestAFileThatIsPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.sleep(48 * time.Hour)
-	if w.sweep(); w.there(name) {
+	if w.sweep(); w.exists(name) {
 		t.Error("it is there")
 	}
 }
 
-// TestDraftsInABucketThatNobodyKnows are uploads, which cost and are not seen.
-func TestDraftsInABucketThatNobodyKnows(t *testing.T) {
+// TestOrphanUploadsAreRemoved checks uploads, which cost money although they
+// are not visible as objects.
+func TestOrphanUploadsAreRemoved(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
 	place, err := S3(server.options())
@@ -301,8 +302,8 @@ func TestDraftsInABucketThatNobodyKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld(t, place)
-	for _, age := range []time.Duration{0, strangeAfter + time.Minute} {
-		draft, err := place.Draft(t.Context(), drawName(), 0)
+	for _, age := range []time.Duration{0, orphanAge + time.Minute} {
+		draft, err := place.Draft(t.Context(), newName(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,65 +320,64 @@ func TestDraftsInABucketThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBeRemoved is tried again, does not keep others from it, and
-// is not given out longer.
-func TestAFileThatCannotBeRemoved(t *testing.T) {
+// TestARemovalThatFailsIsRetried checks that a failed removal does not delay
+// others, and that the file is not served longer.
+func TestARemovalThatFailsIsRetried(t *testing.T) {
 	t.Parallel()
-	place := &stubborn{Place: Dir(t.TempDir(), 1)}
+	place := &undeletablePlace{Place: Dir(t.TempDir(), 1)}
 	w := newWorld(t, place)
 	o := newOrigin(t, film(1000))
 	w.allow(o)
 	stuck, _ := parts(t, w.keep(of("task_a", o.URL))[0])
 	w.sleep(time.Millisecond)
 	var others []string
-	for i := range mostFiles {
+	for i := range maxFiles {
 		name, _ := parts(t, w.keep(of(fmt.Sprintf("task_%d", i), o.URL))[0])
 		others = append(others, name)
 	}
 	place.name = stuck
 	w.sleep(Retention)
 	w.sweep()
-	if code := w.code(stuck); code != "410" || !w.there(stuck) {
+	if code := w.code(stuck); code != "410" || !w.exists(stuck) {
 		t.Errorf("%s", code)
 	}
 	for _, name := range others {
-		if w.there(name) {
+		if w.exists(name) {
 			t.Fatal("another is there still")
 		}
 	}
 	place.name = ""
 	w.sweep()
-	if !w.there(stuck) {
+	if !w.exists(stuck) {
 		t.Error("tried again at once")
 	}
-	w.sleep(removeAgain)
+	w.sleep(removeRetry)
 	w.sweep()
-	if w.there(stuck) {
+	if w.exists(stuck) {
 		t.Error("not tried again")
 	}
 }
 
-// stubborn does not remove one file.
-type stubborn struct {
+// undeletablePlace fails to remove one file.
+type undeletablePlace struct {
 	Place
 	name string
 }
 
-func (s *stubborn) Remove(ctx context.Context, name string) error {
+func (s *undeletablePlace) Remove(ctx context.Context, name string) error {
 	if name == s.name {
 		return errors.New("it is in use")
 	}
 	return s.Place.Remove(ctx, name)
 }
 
-// TestOneSweepIsBounded.
-func TestOneSweepIsBounded(t *testing.T) {
+func TestOneSweepIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
-	const most = mostFiles + 10
+	const most = maxFiles + 10
 	err := w.store.Update(t.Context(), func(tx storage.Txn) error {
 		for i := range most {
-			r := &record{Name: drawName(), Task: fmt.Sprint("task_", i), Kept: 1, GoneAt: 1 + Retention.Milliseconds(), End: 1 + Retention.Milliseconds(), MediaName: "x", Type: "image/png", Size: 1}
+			r := &record{Name: newName(), Task: fmt.Sprint("task_", i), Kept: 1, GoneAt: 1 + Retention.Milliseconds(), End: 1 + Retention.Milliseconds(), MediaName: "x", Type: "image/png", Size: 1}
 			if err := files.Put(tx, nil, r); err != nil {
 				return err
 			}
@@ -391,7 +391,7 @@ func TestOneSweepIsBounded(t *testing.T) {
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Stats().Removed; n != mostFiles {
+	if n := w.Stats().Removed; n != maxFiles {
 		t.Errorf("removed %d", n)
 	}
 	w.sweepFor = sweepFor

@@ -9,8 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestAFileThatCannotBeReadKeepsNoOther from being removed, nor from being forgotten.
-func TestAFileThatCannotBeReadKeepsNoOther(t *testing.T) {
+// TestAnUnreadableRecordDoesNotBlockOthers checks that other files are removed
+// and other records are deleted.
+func TestAnUnreadableRecordDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Dir(t.TempDir(), 1))
 	w.damaged = true
@@ -34,7 +35,7 @@ func TestAFileThatCannotBeReadKeepsNoOther(t *testing.T) {
 		}
 	}
 	for _, name := range names[1:] {
-		if w.there(name) {
+		if w.exists(name) {
 			t.Error("the file of another is there after its time")
 		}
 	}

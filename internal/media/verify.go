@@ -6,18 +6,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Verify looks whether the files of a store add up: that what a record says fits
-// together, and that each key which leads to a file is there, and leads to one.
-// It looks at the store alone and not at the files. problem is called for each
-// thing that does not add up. r is one snapshot; the error is that of reading.
+// Verify checks the file records of a store and their index keys. It does not
+// read the files. It calls problem for each inconsistency. r is one snapshot.
+// The error is that of reading.
 func Verify(r storage.Reader, problem func(format string, args ...any)) error {
 	return files.Verify(r, (*record).String, problem)
 }
 
-// String names a file by its task: its own name is a way in.
+// String identifies a file by its task, because the file name grants access.
 func (r *record) String() string { return fmt.Sprintf("file %d of task %s", r.Index+1, r.Task) }
 
-// wrong is what of a record does not fit together.
+// wrong returns what is inconsistent in a record.
 func (r *record) wrong() (list []string) {
 	tell := func(wrong bool, what string) {
 		if wrong {

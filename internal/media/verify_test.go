@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestDamageIsFound: each thing that can be wrong in the store is told, and
+// TestVerifyFindsDamage checks that each kind of damage is reported, and
 // nothing else.
-func TestDamageIsFound(t *testing.T) {
+func TestVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	change := func(fn func(r *record)) func(tx storage.Txn, r *record) error {
 		return func(tx storage.Txn, r *record) error {
@@ -32,9 +32,9 @@ func TestDamageIsFound(t *testing.T) {
 		"its key of mediaend is missing": func(tx storage.Txn, r *record) error {
 			return tx.Delete(storage.Key("mediaend", r.End, r.Name))
 		},
-		"mediatask leads to no record": add(storage.Key("mediatask", "task_x", int64(0), drawName())),
-		"mediaend leads to no record":  add(storage.Key("mediaend", int64(5), drawName())),
-		"mediapast leads to no record": add(storage.Key("mediapast", int64(5), drawName())),
+		"mediatask leads to no record": add(storage.Key("mediatask", "task_x", int64(0), newName())),
+		"mediaend leads to no record":  add(storage.Key("mediaend", int64(5), newName())),
+		"mediapast leads to no record": add(storage.Key("mediapast", int64(5), newName())),
 		"of a type":                    change(func(r *record) { r.Type = "text/html" }),
 		"without a name":               change(func(r *record) { r.MediaName = "" }),
 		"without content":              change(func(r *record) { r.Size = 0 }),
@@ -43,10 +43,10 @@ func TestDamageIsFound(t *testing.T) {
 		"no result of a task":          change(func(r *record) { r.Index = -1 }),
 		"its draft has no end":         change(func(r *record) { r.Kept = 0 }),
 		"at the key of another": func(tx storage.Txn, r *record) error {
-			return storage.SetRecord(tx, storage.Key(files.Name, drawName()), r)
+			return storage.SetRecord(tx, storage.Key(files.Name, newName()), r)
 		},
 		"cannot be read": func(tx storage.Txn, _ *record) error {
-			return tx.Set(storage.Key(files.Name, drawName()), []byte("x"), time.Time{})
+			return tx.Set(storage.Key(files.Name, newName()), []byte("x"), time.Time{})
 		},
 	} {
 		w := newWorld(t, Dir(t.TempDir(), 1))

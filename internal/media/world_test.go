@@ -32,8 +32,8 @@ import (
 
 const baseURL = "https://gateway.example.com"
 
-// world is an archive over a store in memory and a place, with a clock of its
-// own. What is in the store and in the place outlives the archive.
+// world is an archive over a store in memory and a place, with its own clock.
+// Store and place remain when the archive is reopened.
 type world struct {
 	*Archive
 	t       *testing.T
@@ -48,7 +48,7 @@ type world struct {
 	damaged bool // by hand: nothing adds up any more
 }
 
-// newWorld returns a world whose archive keeps files in place.
+// newWorld returns a world with this place.
 func newWorld(t *testing.T, place Place) *world {
 	t.Helper()
 	w := &world{t: t, place: place, disk: memory.New(), written: make(chan struct{}, 1)}
@@ -56,22 +56,23 @@ func newWorld(t *testing.T, place Place) *world {
 	w.config = Config{Place: place, BaseURL: baseURL}
 	w.start()
 	t.Cleanup(func() {
-		w.sound()
+		w.verify()
 		_ = w.store.Close()
 	})
 	return w
 }
 
-// lasting is an engine that outlives its store, and tells that it was written.
-type lasting struct {
+// persistentEngine is an engine that remains when its store is closed, and
+// signals writes.
+type persistentEngine struct {
 	storage.Engine
 	written chan<- struct{}
 }
 
 // Sole implements [storage.Sole], as the engine of gateways does.
-func (l lasting) Sole() bool { return true }
+func (l persistentEngine) Sole() bool { return true }
 
-func (l lasting) Update(ctx context.Context, fn func(storage.Txn) error) error {
+func (l persistentEngine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	err := l.Engine.Update(ctx, fn)
 	select {
 	case l.written <- struct{}{}:
@@ -80,7 +81,7 @@ func (l lasting) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return err
 }
 
-func (lasting) Close() error { return nil }
+func (persistentEngine) Close() error { return nil }
 
 // start opens the store and the archive, as another process would.
 func (w *world) start() {
@@ -88,13 +89,13 @@ func (w *world) start() {
 	if w.store != nil {
 		_ = w.store.Close()
 	}
-	w.faulty = storagetest.NewFaulty(lasting{w.disk, w.written})
+	w.faulty = storagetest.NewFaulty(persistentEngine{w.disk, w.written})
 	w.store = storage.New(w.faulty, storage.Options{Gather: -1, Clock: func() time.Time { return time.UnixMilli(w.clock.Load()) }})
 	w.Archive = Open(w.store, Options{Logger: zaptest.NewLogger(w.t)})
 	w.serve(func(*Config) {})
 }
 
-// serve changes what is configured, as a reload does.
+// serve changes the configuration, as a reload does.
 func (w *world) serve(change func(c *Config)) {
 	w.t.Helper()
 	change(&w.config)
@@ -103,11 +104,11 @@ func (w *world) serve(change func(c *Config)) {
 	}
 }
 
-// sleep lets time pass.
+// sleep advances the clock.
 func (w *world) sleep(d time.Duration) { w.clock.Add(d.Milliseconds()) }
 
-// sound checks that the records add up.
-func (w *world) sound() {
+// verify checks that the records are consistent.
+func (w *world) verify() {
 	w.t.Helper()
 	if w.damaged || w.store.Err() != nil {
 		return
@@ -129,7 +130,7 @@ func (w *world) problems() (list []string) {
 	return list
 }
 
-// of is a task whose results have these addresses.
+// of returns a task whose results have these URLs.
 func of(task_ string, addresses ...string) task.Keeping {
 	k := task.Keeping{Task: task_, Key: "key_ann", User: "user_ann"}
 	for _, address := range addresses {
@@ -138,7 +139,7 @@ func of(task_ string, addresses ...string) task.Keeping {
 	return k
 }
 
-// keep keeps the results, or fails the test.
+// keep calls Keep, which must succeed.
 func (w *world) keep(k task.Keeping) []string {
 	w.t.Helper()
 	links, err := w.Keep(w.t.Context(), k)
@@ -148,7 +149,7 @@ func (w *world) keep(k task.Keeping) []string {
 	return links
 }
 
-// refuses keeps the results, which must fail with these words.
+// refuses calls Keep, which must fail with this text.
 func (w *world) refuses(k task.Keeping, words string) error {
 	w.t.Helper()
 	links, err := w.Keep(w.t.Context(), k)
@@ -174,7 +175,7 @@ func parts(t testing.TB, link string) (name, mediaName string) {
 	return name, mediaName
 }
 
-// content reads what is behind a link.
+// content returns the file of a link.
 func (w *world) content(link string) []byte {
 	w.t.Helper()
 	name, mediaName := parts(w.t, link)
@@ -190,7 +191,7 @@ func (w *world) content(link string) []byte {
 	return content
 }
 
-// same tells whether a link leads to this content.
+// same reports whether a link has this content.
 func (w *world) same(link string, want []byte) {
 	w.t.Helper()
 	if got := w.content(link); !bytes.Equal(got, want) {
@@ -198,7 +199,7 @@ func (w *world) same(link string, want []byte) {
 	}
 }
 
-// film is something of a size that begins like an MP4 and is nowhere like itself.
+// film returns n bytes that begin like an MP4 and do not repeat.
 func film(size int) []byte {
 	content := make([]byte, size)
 	source := rand.NewChaCha8(sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(size))))
@@ -207,7 +208,7 @@ func film(size int) []byte {
 	return content
 }
 
-// origin is a server on loopback that has one result.
+// origin is a server on loopback with one result.
 type origin struct {
 	*httptest.Server
 	content  []byte
@@ -216,7 +217,7 @@ type origin struct {
 	mu     sync.Mutex
 	etag   string
 	served []*http.Request
-	answer func(w http.ResponseWriter, r *http.Request, n int) bool // false: as ever
+	answer func(w http.ResponseWriter, r *http.Request, n int) bool // false: the usual answer
 }
 
 func newOrigin(t testing.TB, content []byte) *origin {
@@ -227,7 +228,7 @@ func newOrigin(t testing.TB, content []byte) *origin {
 	return o
 }
 
-// with has an origin answer otherwise.
+// with sets the answers of an origin.
 func (o *origin) with(answer func(w http.ResponseWriter, r *http.Request, n int) bool) *origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -248,14 +249,14 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asked returns the requests so far.
+// asked returns all requests so far.
 func (o *origin) asked() []*http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.served
 }
 
-// cut sends the first n bytes of a whole answer and breaks off.
+// cut sends the first n bytes of a complete answer and drops the connection.
 func (o *origin) cut(w http.ResponseWriter, n int) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(o.content)))
 	_, _ = w.Write(o.content[:n])
@@ -263,7 +264,7 @@ func (o *origin) cut(w http.ResponseWriter, n int) {
 	panic(http.ErrAbortHandler)
 }
 
-// allow opens the way to origins.
+// allow permits connections to origins.
 func (w *world) allow(origins ...*origin) *world {
 	w.t.Helper()
 	var entries []string
@@ -279,8 +280,8 @@ func (w *world) allow(origins ...*origin) *world {
 	return w
 }
 
-// trap is a server on loopback that nobody may come to.
-func trap(t *testing.T) (address string) {
+// forbiddenServer is a server on loopback that must not receive requests.
+func forbiddenServer(t *testing.T) (address string) {
 	t.Helper()
 	var visited atomic.Int64
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -299,7 +300,7 @@ func trap(t *testing.T) (address string) {
 	return s.URL
 }
 
-// anywhere runs a test in each kind of place.
+// anywhere runs a test with each kind of place.
 func anywhere(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
@@ -314,7 +315,7 @@ func anywhere(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// recordOf is what is written down of a result.
+// recordOf returns the record of a result.
 func (w *world) recordOf(task string, index int) *record {
 	w.t.Helper()
 	var list []*record
@@ -328,7 +329,7 @@ func (w *world) recordOf(task string, index int) *record {
 	return list[index]
 }
 
-// answering is a resolver for which every name has one address.
+// answering returns a resolver for which every name has one address.
 func answering(address string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -344,8 +345,8 @@ func answering(address string) *net.Resolver {
 	}}
 }
 
-// answerDNS answers one question as RFC 1035 writes it over TCP, if it is for an
-// address of IPv4, and any other with nothing.
+// answerDNS answers one question over TCP (RFC 1035): with the address for a
+// question about IPv4, with nothing otherwise.
 func answerDNS(conn net.Conn, address netip.Addr) error {
 	var length uint16
 	if err := binary.Read(conn, binary.BigEndian, &length); err != nil {

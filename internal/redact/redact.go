@@ -14,33 +14,33 @@ import (
 // Mark replaces what is hidden.
 const Mark = "REDACTED"
 
-// endings are the endings of the names of credentials, in the singular and without
-// separators.
+// endings are the endings of the names of credentials, in the singular and
+// without separators.
 var endings = []string{
 	"key", "token", "secret", "password", "passwd", "pwd", "passphrase", "signature", "sign", "sig", "auth", "authorization",
 	"credential", "cookie", "cookie2", "jwt", "assertion", "sessionid", "session", "otp",
 }
 
-// code is a further ending of the names of parameters: of a code to log in with.
+// code is an additional ending for parameters: of a log-in code.
 const code = "code"
 
-// harmless are endings of names that end like those of credentials and are none:
-// numbers of tokens, and codes that are known to all.
+// harmless are endings of names that look like those of credentials but are
+// not: numbers of tokens, and public codes.
 var harmless = []string{
 	"idempotencykey", "maxtokens", "mintokens", "inputtokens", "outputtokens", "totaltokens", "prompttokens", "completiontokens",
 	"reasoningtokens", "cachedtokens", "budgettokens",
 	"statuscode", "errorcode", "exitcode", "countrycode", "languagecode", "currencycode", "postalcode", "zipcode",
 }
 
-// forms are the prefixes of credentials that have one: API keys, access tokens and the
-// secrets of payment services and webhooks.
+// forms are the prefixes of API keys, access tokens and the secrets of payment
+// services and webhooks.
 var forms = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
 
 // shortestForm is the minimal number of characters after such a prefix.
 const shortestForm = 8
 
-// endingsBy are the endings by their last two characters, as index has them: most
-// names end like none of them.
+// endingsBy are the endings by their last two characters, as index computes
+// them, because most names have none of these.
 var endingsBy = func() (by [128 * 128][]string) {
 	for _, one := range endings {
 		for _, ending := range []string{one, one + "s"} {
@@ -51,14 +51,14 @@ var endingsBy = func() (by [128 * 128][]string) {
 	return by
 }()
 
-// index returns where endings with these last two characters are.
+// index returns the index in endingsBy for these last two characters.
 func index(last, final byte) int { return int(last)<<7 | int(final) }
 
-// Name reports whether a header, a query parameter or a cookie of this name holds
-// a credential. Case and separators do not count.
+// Name reports whether a header, a query parameter or a cookie of this name
+// contains a credential. It ignores case and separators.
 func Name(name string) bool { return named(name, "") }
 
-// named is Name with a further ending more, unless that is empty.
+// named is Name with an additional ending more, unless that is empty.
 func named(name, more string) bool {
 	var last [2]byte
 	for i, n := len(name)-1, 1; i >= 0 && n >= 0; i-- {
@@ -90,19 +90,18 @@ func lower(c byte) byte {
 	return c
 }
 
-// deepest is how many layers of percent-encoding are decoded.
-const deepest = 4
+// maxLayers is the number of layers of percent-encoding that are decoded.
+const maxLayers = 4
 
-// Text returns a text with the credentials in it hidden: the values of pairs
-// name=value, as in the query of a URL, whose name is that of a credential, the user
-// and the password of a URL, what follows Bearer, and whatever has the form of an
-// API key. If a credential shows
-// only after percent-decoding, the decoded text is returned. The time is linear in the length
-// of the text.
+// Text returns a text with its credentials replaced: the values of pairs
+// name=value, as in the query of a URL, whose name is that of a credential; the
+// user and the password of a URL; what follows Bearer; and anything in the form
+// of an API key. If a credential is found only after percent-decoding, the
+// decoded text is returned. The time is linear in the length of the text.
 func Text(text string) string {
 	text = layer(text)
 	plain := text
-	for range deepest {
+	for range maxLayers {
 		next := decode(plain)
 		if next == plain {
 			break
@@ -125,7 +124,7 @@ func layer(text string) string {
 	return formed(text)
 }
 
-// pairs hides the values of pairs whose names are those of credentials.
+// pairs replaces the values of pairs whose names are those of credentials.
 func pairs(text string) string {
 	var out strings.Builder
 	written := 0 // of text
@@ -157,7 +156,7 @@ func pairs(text string) string {
 // scheme separates the scheme of a URL from its authority.
 const scheme = "://"
 
-// userinfo hides the user and the password of a URL.
+// userinfo replaces the user and the password of a URL.
 func userinfo(text string) string {
 	var out strings.Builder
 	written := 0 // of text
@@ -180,7 +179,7 @@ func userinfo(text string) string {
 	}
 }
 
-// whole returns what was written for the beginning of a text, and its rest.
+// whole returns the text written so far, and the rest of the original text.
 func whole(out *strings.Builder, text string, written int) string {
 	if out.Len() == 0 {
 		return text
@@ -200,15 +199,15 @@ func inValue(c byte) bool {
 	return c > ' ' && c != '&' && c != ';' && c != '#' && c != '"' && c != '\'' && c != '<' && c != '>'
 }
 
-// bearer precedes a credential in Authorization, and in headers like
-// it. A credential after it has at least as many characters as are more than
-// "authentication" has.
+// bearer precedes a credential in Authorization and similar headers. Such a
+// credential has more characters than the rest of the word "authentication".
 const (
 	bearer         = "bearer "
 	shortestBearer = 16
 )
 
-// formed hides what has the form of a credential, and what follows Bearer.
+// formed replaces anything in the form of a credential, and what follows
+// Bearer.
 func formed(text string) string {
 	var out strings.Builder
 	written := 0 // of text
@@ -273,7 +272,7 @@ func isDigit(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// decode undoes one layer of percent-encoding. What is not well encoded stays.
+// decode undoes one layer of percent-encoding. Invalid escapes are unchanged.
 func decode(text string) string {
 	at := strings.IndexByte(text, '%')
 	if at < 0 {

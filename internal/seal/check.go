@@ -9,8 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// checkRecord, at meta/seal, is a known text under each master key that may have
-// sealed something in the store: who opens them all has the right ones.
+// checkRecord, at meta/seal, has a known text under each master key that may
+// have encrypted something in the store. A keyring that decrypts all of them
+// has the right keys.
 type checkRecord struct {
 	Sealed [][]byte `json:"sealed"`
 }
@@ -22,7 +23,8 @@ const (
 	checkText    = "modelgate"
 )
 
-// ErrWrongKey means that a store was sealed by a key that the keyring lacks.
+// ErrWrongKey means that the keyring lacks a key with which the store was
+// encrypted.
 var ErrWrongKey = errors.New("the store was sealed by another master key: put that one back, after the new one if you want to change it")
 
 // Sealed reports whether a store may contain encrypted secrets.
@@ -78,8 +80,8 @@ func (k *Keyring) Mark(ctx context.Context, store *storage.Store) error {
 	})
 }
 
-// verify opens the known texts of the store, and tells whether one of them is
-// of the newest key.
+// verify decrypts the known texts of the store, and reports whether one of them
+// is encrypted with the newest key.
 func (k *Keyring) verify(r storage.Reader) (record checkRecord, marked bool, err error) {
 	if _, err := storage.GetRecord(r, checkKey, &record); err != nil {
 		return record, false, err
@@ -107,7 +109,7 @@ func (k *Keyring) Renew(ctx context.Context, store *storage.Store) error {
 	})
 }
 
-// mark adds the newest master key to those that may have sealed something.
+// mark adds the newest master key to those that may have encrypted something.
 func (k *Keyring) mark(t storage.Txn, before [][]byte) error {
 	sealed, err := k.For(checkPurpose).Seal(string(checkKey), []byte(checkText))
 	if err != nil {

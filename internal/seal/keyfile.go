@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// fileHead begins a key file that is made here. Lines that begin with # are for
-// people.
+// fileHead is the comment at the beginning of a new key file. Lines that begin
+// with # are comments.
 const fileHead = `# The master key of modelgate, newest first. It seals what the store keeps secret:
 # without this file those secrets are lost. Back it up apart from the store.
 `
@@ -34,7 +34,7 @@ func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring,
 	if err := makeFile(path); err != nil {
 		return nil, fmt.Errorf("making the key file %s: %w", path, err)
 	}
-	// What is used is what is durable.
+	// Only a durable key may be used.
 	return ReadFile(ctx, store, path)
 }
 
@@ -95,14 +95,14 @@ func readFile(path string) (texts []string, err error) {
 	return texts, nil
 }
 
-// makeFile makes a key file with a new key. One that came to be meanwhile stays
-// as it is.
+// makeFile creates a key file with a new key. It does not replace a file that
+// another process has created meanwhile.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return writeFile(path, []masterKey{drawKey()}, func(temp string) error {
-		// Unlike a rename, a link never replaces what is there.
+		// Unlike a rename, a link never replaces an existing file.
 		if err := os.Link(temp, path); err == nil || errors.Is(err, fs.ErrExist) {
 			return os.Remove(temp)
 		}
@@ -110,8 +110,8 @@ func makeFile(path string) error {
 	})
 }
 
-// writeFile writes keys to a file beside path, durably, and lets place put it
-// in its place, durably too.
+// writeFile durably writes keys to a file beside path, and calls place to move
+// it to its place, durably too.
 func writeFile(path string, keys []masterKey, place func(temp string) error) error {
 	dir := filepath.Dir(path)
 	file, err := os.CreateTemp(dir, filepath.Base(path)+".*"+unfinished) // O_EXCL, mode 0600
@@ -136,16 +136,16 @@ func writeFile(path string, keys []masterKey, place func(temp string) error) err
 	return syncDir(dir)
 }
 
-// unfinished ends the name of a key file that is being written: it stands beside
-// the one that it will replace, and has a number between their names.
+// unfinished is the suffix of a key file that is being written. Its name is
+// that of the final file, a number, and this suffix.
 const unfinished = ".new"
 
 // staleAfter is the age at which an incomplete key file is abandoned.
 const staleAfter = time.Minute
 
-// removeStale removes what a crash has left of key files that were being written:
-// keys that no backup and no rotation would reach. It is no reason not to start
-// where it cannot.
+// removeStale removes key files that a crash left incomplete, because they
+// contain keys that no backup and no rotation covers. It ignores errors, so
+// that the gateway can start.
 func removeStale(path string) {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
@@ -172,8 +172,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// syncDir makes a new name in a directory durable. Windows has no way to ask
-// for that, and needs none.
+// syncDir makes the names in a directory durable. Windows does not need it.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

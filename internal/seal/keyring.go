@@ -21,14 +21,14 @@ type Keyring struct {
 	changing sync.Mutex // held while the keys are replaced
 }
 
-// keys is what a keyring holds at one time.
+// keys is the content of a keyring at one time.
 type keys struct {
 	list []masterKey // newest first
-	path string      // of the key file; empty when the keys stand in the configuration
+	path string      // of the key file; empty if the keys are in the configuration
 }
 
-// errForm tells what a master key looks like. Errors never quote the text: it is
-// a secret that was mistyped.
+// errForm describes a master key. Errors never quote the text, because it is a
+// mistyped secret.
 var errForm = errors.New("a master key is 32 random bytes as base64 or hex, such as `openssl rand -base64 32` prints")
 
 // FromTexts returns a keyring of configured keys, newest first: 32 bytes each,
@@ -64,8 +64,8 @@ func newKeyring(list []masterKey, path string) *Keyring {
 	return k
 }
 
-// Equal reports whether the keyrings hold the same keys in the same order, from the
-// same place.
+// Equal reports whether the keyrings have the same keys in the same order, from
+// the same place.
 func (k *Keyring) Equal(other *Keyring) bool {
 	return k.Path() == other.Path() && slices.EqualFunc(k.all(), other.all(), func(a, b masterKey) bool { return a.id == b.id })
 }
@@ -79,7 +79,7 @@ func (k *Keyring) all() []masterKey {
 
 func drawKey() masterKey {
 	var secret [KeySize]byte
-	_, _ = rand.Read(secret[:]) // never fails: it ends the process instead
+	_, _ = rand.Read(secret[:]) // never returns an error
 	return newMasterKey(secret)
 }
 
@@ -103,5 +103,5 @@ func parseKey(text string) (masterKey, error) {
 	return newMasterKey([KeySize]byte(secret)), nil
 }
 
-// text returns the key as it stands in a key file.
+// text returns the key as written in a key file.
 func (k masterKey) text() string { return base64.StdEncoding.EncodeToString(k.secret[:]) }

@@ -55,8 +55,8 @@ func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 		return ErrConfigured
 	}
 	list := next(k.all())
-	// Beside the file itself: a rename over a link to it would leave the keys
-	// before in force where the operator keeps them, and the new one nowhere else.
+	// The new file is created beside the file itself, not beside a link to it.
+	// A rename over the link would leave the old file unchanged.
 	file, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		err = writeFile(file, list, func(temp string) error { return os.Rename(temp, file) })

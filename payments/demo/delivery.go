@@ -21,8 +21,9 @@ const (
 // errFull is the error of deliverLater if too many notices wait.
 var errFull = errors.New("too many notices wait; try again in a moment")
 
-// deliver sends a notice about an order to its webhook, as a service on another machine
-// would. It does not end with the request of the page: a payer who leaves has paid.
+// deliver sends a notice about an order to its webhook, as a service on another
+// machine would. It continues after the request of the page ends, because a
+// payer who closes the page has paid.
 func (d *Demo) deliver(kind payments.Kind, o payments.Order) error {
 	id, body, err := write(kind, o)
 	if err != nil {

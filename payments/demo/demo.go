@@ -28,9 +28,9 @@ func init() {
 	caddy.RegisterModule(new(Demo))
 }
 
-// Demo is a payment service without money: everybody who opens the page of an order can
-// press a button that pays it. It is for trying and testing; on a gateway that earns
-// money it gives credit away.
+// Demo is a payment service without money: anyone who opens the page of an
+// order can press a button that pays it. Use it for trying and testing only,
+// because it gives away credit.
 type Demo struct {
 	// Secret signs the notices. Placeholders are resolved, such as `{env.X}`.
 	// Default: a random secret of the process, so that a page that was opened before a
@@ -44,7 +44,7 @@ type Demo struct {
 
 	pooled  bool // the secret is from the pool
 	client  *http.Client
-	waiting chan struct{} // holds one for each notice that waits
+	waiting chan struct{} // one element per waiting notice
 	life    context.Context
 	end     context.CancelFunc
 	now     func() time.Time
@@ -94,7 +94,7 @@ func (d *Demo) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	// The notices go to the address in the order, which is the gateway's own.
+	// Notices are sent to the address in the order, which is the gateway's own.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
 	d.client = &http.Client{

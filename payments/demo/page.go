@@ -21,7 +21,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 const policy = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// maxForm is the length of the longest form that is read, in bytes.
+// maxForm is the greatest size of a form in bytes.
 const maxForm = 1 << 10
 
 // action is a button of the page.
@@ -29,13 +29,13 @@ type action struct {
 	label   string
 	kind    payments.Kind
 	delayed bool
-	done    string   // what the page says afterwards
-	next    []string // the buttons that it has afterwards
+	done    string   // text of the page afterwards
+	next    []string // buttons of the page afterwards
 }
 
-// actions are the buttons by the word that their form sends. Each may be sent at any
-// time, because a service may send any notice at any time; only a paid order cannot be
-// declined.
+// actions are the buttons by the value that their form sends. Each may be sent
+// at any time, because a service may send any notice at any time; but a paid
+// order cannot be declined.
 var actions = map[string]action{
 	"pay":     {label: "Pay", kind: payments.Paid, done: "The order is paid.", next: paid},
 	"delay":   {label: "Pay later", kind: payments.Paid, delayed: true, done: "The notice of the payment is on its way.", next: paid},
@@ -45,21 +45,20 @@ var actions = map[string]action{
 	"restore": {label: "Win the dispute", kind: payments.Restored, done: "The dispute was won, and the money has come back.", next: paid},
 }
 
-// The buttons of a page that was just opened, of one that was declined, and of
-// one that was paid.
+// The buttons of a new page, after a declined payment, and after a payment.
 var (
 	opened = []string{"pay", "decline", "delay"}
 	retry  = []string{"pay", "delay"}
 	paid   = []string{"refund", "dispute"}
 )
 
-// lastAction has the action that leads to a state of an order.
+// lastAction maps the state of an order to the action that leads to it.
 var lastAction = map[payments.Kind]string{
 	payments.Paid: "pay", payments.Failed: "decline", payments.Refunded: "refund", payments.Disputed: "dispute",
 }
 
-// standing returns what the page says about the state of an order, and its buttons.
-func (d *Demo) standing(o payments.Order) (outcome string, words []string) {
+// stateOf returns the page's text about the state of an order, and its buttons.
+func (d *Demo) stateOf(o payments.Order) (outcome string, words []string) {
 	last, known := actions[lastAction[o.Told]]
 	switch {
 	case known && (hasBeenPaid(o) || !d.expired(o)):
@@ -76,12 +75,12 @@ func hasBeenPaid(o payments.Order) bool { return o.Told != "" && o.Told != payme
 // ServePage implements payments.Pager. A GET shows the order and changes
 // nothing; a POST of the page's own form sends a notice to the webhook.
 //
-// A form of another site must not pay. The caller is expected to refuse cross-origin
-// requests; the page refuses them as well, because it has no other protection.
+// A form of another site must not pay. The caller should refuse cross-origin
+// requests. The page refuses them too, because it has no other protection.
 func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		outcome, words := d.standing(o)
+		outcome, words := d.stateOf(o)
 		d.show(w, http.StatusOK, o, outcome, words)
 	case http.MethodPost:
 		if err := new(http.CrossOriginProtection).Check(r); err != nil {
@@ -99,7 +98,7 @@ func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Orde
 func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	word, ok := readAction(w, r)
 	a, known := actions[word]
-	_, words := d.standing(o)
+	_, words := d.stateOf(o)
 	switch {
 	case !ok || !known:
 		d.show(w, http.StatusBadRequest, o, "The form has no action that is known. Nothing was done.", words)
@@ -124,7 +123,7 @@ func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 		return
 	}
 	if a.kind == payments.Paid && hasBeenPaid(o) { // repeated, which changes nothing
-		outcome, words := d.standing(o)
+		outcome, words := d.stateOf(o)
 		d.show(w, http.StatusOK, o, outcome, words)
 		return
 	}
@@ -150,10 +149,10 @@ func readAction(w http.ResponseWriter, r *http.Request) (string, bool) {
 // expired reports whether the page accepts no more payments for an order.
 func (d *Demo) expired(o payments.Order) bool { return !d.now().Before(o.Expires) }
 
-// button is an action as the page shows it.
+// button is an action on the page.
 type button struct{ Action, Label string }
 
-// show writes the page with what has happened, and with buttons.
+// show writes the page with an outcome and buttons.
 func (d *Demo) show(w http.ResponseWriter, status int, o payments.Order, outcome string, words []string) {
 	buttons := make([]button, len(words))
 	for i, word := range words {
@@ -178,5 +177,5 @@ func (d *Demo) show(w http.ResponseWriter, status int, o payments.Order, outcome
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "same-origin")
 	w.WriteHeader(status)
-	_, _ = page.WriteTo(w) // a HEAD, or a person who left
+	_, _ = page.WriteTo(w) // a HEAD request, or a closed connection
 }

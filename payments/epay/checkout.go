@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// cent is the least that the protocol counts: money has two decimal places.
+// cent is the smallest amount of the protocol: money has two decimal places.
 const cent = money.Unit / 100
 
 // Undated implements payments.Undated: the protocol has no time in its notices.
@@ -49,6 +49,6 @@ func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, err
 	query.Set("sign_type", signType)
 	return payments.Page{
 		URL:       strings.TrimRight(e.URL, "/") + "/submit.php?" + query.Encode(),
-		Reference: o.TradeNo, // the service gives none before it is paid
+		Reference: o.TradeNo, // the service has no id before the payment
 	}, nil
 }

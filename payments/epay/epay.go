@@ -30,8 +30,9 @@ func init() {
 	caddy.RegisterModule(new(Epay))
 }
 
-// Epay takes payments by a service that speaks the epay protocol. The service
-// calls `<base_url>/api/user/epay/webhook`, which is sent to it with each order.
+// Epay accepts payments through a service with the epay protocol. The service
+// calls `<base_url>/api/user/epay/webhook`, which is sent to it with each
+// order.
 type Epay struct {
 	// URL is the address below which the service has its submit.php, such as
 	// `https://pay.example.com/`. Placeholders are resolved. Required.
@@ -40,17 +41,17 @@ type Epay struct {
 	// PID is the merchant's number. Placeholders are resolved. Required.
 	PID string `json:"pid,omitempty"`
 
-	// Key is what signs, shared with the service. Placeholders are resolved, such
-	// as `{env.EPAY_KEY}`. Required.
+	// Key is the signing key, shared with the service. Placeholders are
+	// resolved, such as `{env.EPAY_KEY}`. Required.
 	Key settings.Secret `json:"key,omitempty"`
 
-	// Method is the way of payment, in the service's word: `alipay`, `wxpay` and
-	// what else it has. Default: `alipay`.
+	// Method is the payment method in the service's spelling: `alipay`, `wxpay`
+	// or another one. Default: `alipay`.
 	Method string `json:"method,omitempty"`
 
-	// Currency is what the service counts in, which its notices do not say: three
-	// capital letters of ISO 4217. Orders of another currency are refused.
-	// Default: `CNY`.
+	// Currency is the currency of the service, which its notices do not
+	// contain: three capital letters of ISO 4217. Orders in another currency
+	// are refused. Default: `CNY`.
 	Currency string `json:"currency,omitempty"`
 }
 
@@ -62,8 +63,8 @@ func (*Epay) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision resolves the placeholders and fills in the defaults, and refuses a
-// configuration in which something required is missing.
+// Provision resolves the placeholders and sets the defaults. It returns an
+// error if a required setting is missing.
 func (e *Epay) Provision(caddy.Context) error {
 	if e.Method == "" {
 		e.Method = "alipay"
@@ -84,7 +85,7 @@ func (e *Epay) Provision(caddy.Context) error {
 	return nil
 }
 
-// Validate checks the words that are signed.
+// Validate checks the values that are signed.
 func (e *Epay) Validate() error {
 	if err := checkCurrency(e.Currency); err != nil {
 		return err

@@ -13,10 +13,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// signType is the one kind of signature that is made and taken.
+// signType is the only supported kind of signature.
 const signType = "MD5"
 
-// maxParams is how many parameters a notice may have. The protocol has ten.
+// maxParams is the greatest number of parameters of a notice. The protocol has
+// ten.
 const maxParams = 32
 
 // Read implements payments.Provider.
@@ -28,7 +29,8 @@ func (e *Epay) Read(w payments.Webhook) (payments.Notice, error) {
 	if err := e.verify(params); err != nil {
 		return payments.Notice{}, fmt.Errorf("%w: %w", payments.ErrSignature, err)
 	}
-	// The page to pay at is signed with the same key. It has neither, and is no notice.
+	// The URL of the payment page is signed with the same key. It lacks both
+	// parameters and is not a notice.
 	if params["trade_no"] == "" && params["trade_status"] == "" {
 		return payments.Notice{}, fmt.Errorf("%w: a notice has trade_no and trade_status", payments.ErrSignature)
 	}
@@ -79,9 +81,9 @@ func (e *Epay) verify(params map[string]string) error {
 	return nil
 }
 
-// readForm returns the parameters of a notice. They stand in one place, the
-// query of a GET or the form of a POST, and each stands there once: what was
-// signed must be what is read.
+// readForm returns the parameters of a notice. They are in one place, the query
+// of a GET or the form of a POST, and each occurs once, so that the parsed
+// values are the signed ones.
 func readForm(w payments.Webhook) (map[string]string, error) {
 	values := w.Query
 	if w.Method == http.MethodPost {

@@ -15,25 +15,25 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// Bounds of a call to Stripe. Its answers are some KiB long.
+// Limits of a call to Stripe. Its answers have some KiB.
 const (
 	callTimeout  = 20 * time.Second // both attempts together
 	maxAnswer    = 1 << 20
 	maxErrorText = 1 << 10
 )
 
-// A session can be paid from 30 minutes to 24 hours. A minute within these
-// bounds allows for clocks that differ and for the way to Stripe.
+// A session can be paid for 30 minutes to 24 hours. A margin of one minute
+// allows for clock differences and network delays.
 const (
 	shortestSession = 31 * time.Minute
 	longestSession  = 24*time.Hour - time.Minute
 )
 
-// tradeNoKey is the name of the order in the metadata of what is made for it.
+// tradeNoKey is the metadata key of the order.
 const tradeNoKey = "trade_no"
 
-// connect makes the client. It shares nothing with other users of Stripe's
-// library in this process, whose settings are the process's.
+// connect creates the client. It shares no settings with other users of
+// Stripe's library in this process.
 func (s *Stripe) connect() {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	s.http = &http.Client{
@@ -76,10 +76,10 @@ func (s *Stripe) Checkout(ctx context.Context, o payments.Order) (payments.Page,
 	return payments.Page{URL: session.URL, Reference: session.ID}, nil
 }
 
-// session is what Stripe is asked to open. The order's number is there three
-// times: for the session's own events, for those of the charge, of which only
-// the payment intent's metadata is copied, and as the idempotency key, so that a
-// second attempt of one call opens no second session.
+// session returns the parameters of a Checkout Session. They contain the
+// order's number three times: for the events of the session, in the metadata of
+// the payment intent for those of the charge, and as the idempotency key, so
+// that a repeated call opens no second session.
 func (s *Stripe) session(o payments.Order) (*stripe.CheckoutSessionCreateParams, error) {
 	amount, err := toMinor(o.Amount, o.Currency)
 	if err != nil {
@@ -102,15 +102,15 @@ func (s *Stripe) session(o payments.Order) (*stripe.CheckoutSessionCreateParams,
 				ProductData: &stripe.CheckoutSessionCreateLineItemPriceDataProductDataParams{Name: &o.Title},
 			},
 		}},
-		// What is paid, refunded and disputed is to be the order's sum in the
-		// order's currency, not that of the payer's country.
+		// Payments, refunds and disputes must have the order's amount and
+		// currency, not those of the payer's country.
 		AdaptivePricing: &stripe.CheckoutSessionCreateAdaptivePricingParams{Enabled: new(false)},
 	}
 	params.SetIdempotencyKey(o.TradeNo)
 	return params, nil
 }
 
-// expiry moves the end of an order to where Stripe takes it.
+// expiry limits the end of an order to what Stripe accepts.
 func (s *Stripe) expiry(end time.Time) time.Time {
 	now := s.now()
 	if earliest := now.Add(shortestSession); end.Before(earliest) {
@@ -122,20 +122,20 @@ func (s *Stripe) expiry(end time.Time) time.Time {
 	return end
 }
 
-// refusal says why a call failed. What Stripe says is for operators: it names
-// parameters and settings of the account, never the payer.
+// refusal returns the error of a failed call. Stripe's text is for operators:
+// it names parameters and settings of the account, never the payer.
 func (s *Stripe) refusal(err error) error {
 	if refused, ok := errors.AsType[*stripe.Error](err); ok {
 		return errors.New(s.redacted(fmt.Sprintf("Stripe answered %d %s %s (request %s): %s",
 			refused.HTTPStatusCode, refused.Type, refused.Code, refused.RequestID, refused.Msg)))
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return failed // of the network; it names the address and no header
+		return failed // a network error, which contains the URL and no header
 	}
 	return errors.New(s.redacted(err.Error()))
 }
 
-// bounded cuts answers that are longer than any of Stripe's.
+// bounded limits the length of answers.
 type bounded struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.

@@ -7,10 +7,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// scale is how Stripe writes amounts of a currency.
+// scale is how Stripe represents amounts of a currency.
 type scale struct {
-	minor money.Amount // what one of Stripe's integers is worth
-	step  int64        // how many of them the smallest payable sum is
+	minor money.Amount // value of one of Stripe's units
+	step  int64        // the smallest payable amount in these units
 }
 
 var (
@@ -20,9 +20,9 @@ var (
 	thousandths = scale{money.Unit / 1000, 10}
 )
 
-// scales are the currencies that are not counted in hundredths
+// scales are the currencies that Stripe does not count in hundredths
 // (https://docs.stripe.com/currencies). HUF and TWD are whole only in payouts.
-// UGX is missing on purpose, see toMinor.
+// For UGX see toMinor.
 var scales = map[string]scale{
 	"BIF": whole,
 	"CLP": whole,
@@ -46,12 +46,13 @@ var scales = map[string]scale{
 	"OMR": thousandths,
 	"TND": thousandths,
 
-	"ISK": {money.Unit / 100, 100}, // whole, but written as if it were not
+	"ISK": {money.Unit / 100, 100}, // whole, but represented in hundredths
 }
 
-// scaleOf returns how amounts of a currency are written. Stripe's own pages
-// disagree about UGX, which they count among the whole ones in one place and
-// in hundredths in another; an error of a hundred times is refused instead.
+// scaleOf returns how amounts of a currency are represented. Stripe's
+// documentation contradicts itself about UGX: whole in one place, in hundredths
+// in another. An order in UGX is refused, because the error could be a factor
+// of 100.
 func scaleOf(currency string) (scale, error) {
 	if len(currency) != 3 {
 		return scale{}, fmt.Errorf("%q is no currency", currency)
@@ -70,8 +71,8 @@ func scaleOf(currency string) (scale, error) {
 	return hundredths, nil
 }
 
-// toMinor returns an amount as Stripe writes it. One that is not a whole number
-// of the currency's steps is refused, never rounded.
+// toMinor returns an amount in Stripe's units. An amount that is not a multiple
+// of the currency's step is refused, never rounded.
 func toMinor(a money.Amount, currency string) (int64, error) {
 	s, err := scaleOf(currency)
 	if err != nil {
@@ -84,8 +85,7 @@ func toMinor(a money.Amount, currency string) (int64, error) {
 	return int64(a / s.minor), nil
 }
 
-// fromMinor returns the amount that Stripe wrote as n. It must be more than
-// zero.
+// fromMinor returns the amount of n of Stripe's units. n must be positive.
 func fromMinor(n int64, currency string) (money.Amount, error) {
 	s, err := scaleOf(currency)
 	if err != nil {

@@ -9,28 +9,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// event is the envelope of what Stripe tells. Its api_version is not read: the
-// members below are the same in all versions since 2019.
+// event is the envelope of Stripe's events. Its api_version is not read: the
+// fields below are the same in all versions since 2019.
 type event struct {
 	ID       string `json:"id"`
 	Object   string `json:"object"`
 	Type     string `json:"type"`
 	Livemode *bool  `json:"livemode"`
-	Account  string `json:"account"` // of Stripe Connect; absent in events of our own
+	Account  string `json:"account"` // of Stripe Connect; absent in events of the own account
 	Data     struct {
 		Object json.RawMessage `json:"object"`
 	} `json:"data"`
 }
 
-// events are those that mean something; all others are ignored.
+// events are the events that have an effect; all others are ignored.
 //
-// Of the events of a dispute, the two are taken that tell of money which moved.
-// charge.dispute.created comes for inquiries too, in which nothing has been
-// taken yet, and charge.dispute.closed for those and for lost disputes, in
-// which nothing more moves.
+// Of the events of a dispute, only the two that report a movement of money
+// count. charge.dispute.created is also sent for inquiries, for which nothing
+// has been withdrawn yet. charge.dispute.closed is sent for those and for lost
+// disputes, after which no more money moves.
 //
-// A refund that fails later (refund.failed) is ignored: it comes without the sum
-// in all, is rare, and gives money back to the operator, who can credit it.
+// A refund that fails later (refund.failed) is ignored: the event lacks the
+// total, is rare, and returns money to the operator, who can credit it.
 var events = map[string]func(object json.RawMessage) (payments.Notice, error){
 	"checkout.session.completed":               readPaid,
 	"checkout.session.async_payment_succeeded": readPaid,
@@ -73,7 +73,7 @@ func (s *Stripe) Read(w payments.Webhook) (payments.Notice, error) {
 	return notice, nil
 }
 
-// mismatch is why an event cannot concern us, or empty.
+// mismatch returns why an event cannot concern this gateway, or "".
 func (s *Stripe) mismatch(e event, n payments.Notice) string {
 	switch {
 	case *e.Livemode && !s.live:
@@ -90,7 +90,7 @@ func (s *Stripe) mismatch(e event, n payments.Notice) string {
 	return ""
 }
 
-// session is a Checkout Session, as far as it is read.
+// session is the known part of a Checkout Session.
 type session struct {
 	PaymentStatus     string            `json:"payment_status"`
 	ClientReferenceID string            `json:"client_reference_id"`
@@ -100,9 +100,9 @@ type session struct {
 	Metadata          map[string]string `json:"metadata"`
 }
 
-// order returns the order the session was opened for, or empty. The metadata
-// must say it too: a payer can choose client_reference_id where the operator
-// has Payment Links.
+// order returns the order of the session, or "". The metadata must contain it
+// too, because a payer can choose client_reference_id if the operator uses
+// Payment Links.
 func (s session) order() string {
 	if no := tradeNo(s.Metadata); no == s.ClientReferenceID {
 		return no
@@ -110,8 +110,8 @@ func (s session) order() string {
 	return ""
 }
 
-// readPaid reads a session that was completed. A way of payment that takes days
-// completes it unpaid; what became of it is told later, by another event.
+// readPaid decodes a completed session. With a delayed payment method, the
+// session is completed unpaid, and a later event reports the outcome.
 func readPaid(object json.RawMessage) (payments.Notice, error) {
 	var s session
 	if err := json.Unmarshal(object, &s); err != nil {
@@ -129,13 +129,13 @@ func readFailed(object json.RawMessage) (payments.Notice, error) {
 		return payments.Notice{}, err
 	}
 	no := s.order()
-	if no == "" { // another shop's, and nothing was paid
+	if no == "" { // not an order of the gateway, and not paid
 		return payments.Notice{Kind: payments.Ignored}, nil
 	}
 	return payments.Notice{Kind: payments.Failed, TradeNo: no}, nil
 }
 
-// readRefunded reads a charge of which something has been given back.
+// readRefunded decodes a charge of which something was refunded.
 func readRefunded(object json.RawMessage) (payments.Notice, error) {
 	var charge struct {
 		AmountRefunded *int64            `json:"amount_refunded"`
@@ -158,8 +158,8 @@ func readRestored(object json.RawMessage) (payments.Notice, error) {
 	return readDispute(object, payments.Restored, +1)
 }
 
-// readDispute reads a dispute in which money moved, for which sign is +1 when it
-// came back. Stripe names the order nowhere in it.
+// readDispute decodes a dispute that moved money. sign is +1 if it was
+// returned. The dispute does not contain the order.
 func readDispute(object json.RawMessage, kind payments.Kind, sign int64) (payments.Notice, error) {
 	var dispute struct {
 		ID            string     `json:"id"`
@@ -182,28 +182,28 @@ func readDispute(object json.RawMessage, kind payments.Kind, sign int64) (paymen
 	return filled(n, dispute.PaymentIntent, amount, dispute.Currency)
 }
 
-// movement is a change of the operator's balance with Stripe.
+// movement is a change of the operator's balance at Stripe.
 type movement struct {
-	Amount   int64  `json:"amount"` // without Stripe's fee; negative when taken
+	Amount   int64  `json:"amount"` // without Stripe's fee; negative if withdrawn
 	Currency string `json:"currency"`
 }
 
-// moved returns how much of a dispute has moved in a direction, or zero where
-// that is not told in its own currency. It can be less than was disputed:
-// what had been refunded before is given back to the operator.
+// moved returns how much of a dispute has moved in a direction, or zero if that
+// is not reported in its currency. It can be less than the disputed amount,
+// because earlier refunds are returned to the operator.
 func moved(movements []movement, currency string, sign int64) (sum int64) {
 	for _, m := range movements {
 		if m.Currency != currency || (m.Amount < 0) != (sign < 0) {
 			continue
 		}
 		if sum += sign * m.Amount; sum < 0 {
-			return 0 // more than can be counted
+			return 0 // out of range
 		}
 	}
 	return sum
 }
 
-// filled returns a notice with what all objects have in common.
+// filled returns a notice with the fields that all objects have.
 func filled(n payments.Notice, payment string, minor *int64, currency string) (payments.Notice, error) {
 	if payment != "" && !payments.IsReference(payment) {
 		return payments.Notice{}, errors.New("payment_intent is no id")
@@ -220,8 +220,8 @@ func filled(n payments.Notice, payment string, minor *int64, currency string) (p
 	return n, nil
 }
 
-// tradeNo returns the order in the metadata of an object, or empty where there
-// is none of ours.
+// tradeNo returns the order in the metadata of an object, or "" if there is
+// none.
 func tradeNo(metadata map[string]string) string {
 	if no := metadata[tradeNoKey]; payments.IsTradeNo(no) {
 		return no

@@ -13,26 +13,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// Bounds of a Stripe-Signature header: Stripe sends one signature, and one
-// more for each older secret while secrets are rotated.
+// Limits of a Stripe-Signature header. Stripe sends one signature, and one more
+// for each older secret while secrets are rotated.
 const (
 	maxSignatureHeader = 4 << 10
 	maxSignatures      = 16
 )
 
-// CheckHead implements payments.HeadChecker: without a signature, and with one
-// that is out of time, the body does not matter.
+// CheckHead implements payments.HeadChecker. It rejects a webhook without a
+// signature or outside of the time limits.
 func (s *Stripe) CheckHead(w payments.Webhook) error {
 	_, _, err := s.signatures(w)
 	return err
 }
 
-// verify checks that a webhook was signed with our secret, and within five
-// minutes of now.
+// verify checks that a webhook was signed with the configured secret, within
+// five minutes of now.
 //
-// The check of Stripe's library is not used, only its computation of the
-// signature: it accepts an empty secret, compares the time with the process's
-// clock and in the past alone, and takes the last of several times.
+// Of Stripe's library, only the computation of the signature is used. Its check
+// accepts an empty secret, compares the time with the process's clock and only
+// in the past, and uses the last of several times.
 func (s *Stripe) verify(w payments.Webhook) error {
 	at, signatures, err := s.signatures(w)
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *Stripe) verify(w payments.Webhook) error {
 	return fmt.Errorf("%w: it was not made with webhook_secret", payments.ErrSignature)
 }
 
-// signatures returns the signatures that a webhook has, made within five minutes
-// of now, as its head says.
+// signatures returns the signatures in the header of a webhook, made within
+// five minutes of now.
 func (s *Stripe) signatures(w payments.Webhook) (at time.Time, signatures [][]byte, err error) {
 	if s.WebhookSecret == "" {
 		return at, nil, fmt.Errorf("%w: there is no webhook_secret", payments.ErrSignature)
@@ -66,9 +66,9 @@ func (s *Stripe) signatures(w payments.Webhook) (at time.Time, signatures [][]by
 	return at, signatures, nil
 }
 
-// parseSignature reads a header such as t=1800000000,v1=0af3…,v0=…: one time in
-// Unix seconds, and at least one signature of version 1. Other names are those
-// of versions we do not know.
+// parseSignature parses a header such as t=1800000000,v1=0af3…,v0=…: one time
+// in Unix seconds, and at least one signature of version 1. Other names belong
+// to unsupported versions.
 func parseSignature(header string) (at time.Time, signatures [][]byte, err error) {
 	if len(header) > maxSignatureHeader {
 		return time.Time{}, nil, fmt.Errorf("the header is longer than %d bytes", maxSignatureHeader)

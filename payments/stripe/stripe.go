@@ -26,9 +26,9 @@ func init() {
 	caddy.RegisterModule(new(Stripe))
 }
 
-// Stripe takes payments by Stripe Checkout.
+// Stripe accepts payments through Stripe Checkout.
 //
-// In Stripe's Dashboard a webhook endpoint is made for
+// In Stripe's Dashboard, create a webhook endpoint for
 // `<base_url>/api/user/stripe/webhook` with these events:
 //
 //   - checkout.session.completed
@@ -39,9 +39,8 @@ func init() {
 //   - charge.dispute.funds_withdrawn
 //   - charge.dispute.funds_reinstated
 //
-// Others are acknowledged and do nothing. Whether the key is of test or live
-// mode decides which events count: those of the other mode are listed and
-// credit nothing.
+// Other events are acknowledged and have no effect. The key is of test or live
+// mode. Events of the other mode are listed and credit nothing.
 type Stripe struct {
 	// SecretKey is the key of the account, `sk_live_…` or `sk_test_…`, or a
 	// restricted one, `rk_live_…` or `rk_test_…`, that may write Checkout
@@ -53,8 +52,8 @@ type Stripe struct {
 	// Placeholders are resolved. Required.
 	WebhookSecret settings.Secret `json:"webhook_secret,omitempty"`
 
-	// APIURL is where Stripe's API is, for tests against something that acts
-	// like it. It takes a key of test mode. Default: `https://api.stripe.com`.
+	// APIURL is the address of Stripe's API, for tests with a mock. It requires
+	// a test key. Default: `https://api.stripe.com`.
 	APIURL string `json:"api_url,omitempty"`
 
 	live   bool
@@ -71,7 +70,7 @@ func (*Stripe) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// modes are the beginnings of keys, with whether money is real.
+// modes maps the prefixes of keys to whether money is real.
 var modes = map[string]bool{
 	"sk_live_": true,
 	"rk_live_": true,
@@ -79,7 +78,7 @@ var modes = map[string]bool{
 	"rk_test_": false,
 }
 
-// Provision resolves the secrets, and refuses a configuration without one.
+// Provision resolves the secrets. It returns an error if one is missing.
 func (s *Stripe) Provision(caddy.Context) error {
 	if err := errors.Join(
 		settings.Resolve("secret_key", &s.SecretKey),
@@ -87,7 +86,7 @@ func (s *Stripe) Provision(caddy.Context) error {
 	); err != nil {
 		return err
 	}
-	// All beginnings are of one length.
+	// All prefixes have the same length.
 	key := s.SecretKey.Reveal()
 	live, known := modes[key[:min(len(key), len("sk_live_"))]]
 	if !known {
@@ -111,7 +110,7 @@ func (s *Stripe) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup closes the connections that are kept to Stripe.
+// Cleanup closes idle connections to Stripe.
 func (s *Stripe) Cleanup() error {
 	if s.http != nil {
 		s.http.CloseIdleConnections()

@@ -223,8 +223,8 @@ func (n *noting) Set(key, val []byte, purge time.Time) error {
 	return n.Txn.Set(key, val, purge)
 }
 
-// TestDamageIsFound: each key that is changed or removed by other hands is a problem.
-func TestDamageIsFound(t *testing.T) {
+// TestVerifyFindsDamage: each key that is changed or removed by other hands is a problem.
+func TestVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	set := func(key, val []byte) func(storage.Txn) error {
 		return func(tx storage.Txn) error { return tx.Set(key, val, time.Time{}) }

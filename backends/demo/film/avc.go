@@ -1,6 +1,6 @@
 package film
 
-// Heads of NAL units: nal_ref_idc 3 and nal_unit_type (table 7-1).
+// Header bytes of NAL units: nal_ref_idc 3 and nal_unit_type (table 7-1).
 const (
 	headSlice = 0x61
 	headIDR   = 0x65
@@ -23,14 +23,14 @@ const (
 	macroblockSamples = 384
 )
 
-// levels are the levels of the standard that a picture may need, with the
-// greatest size in macroblocks (table A-1, MaxFS) of each.
+// levels are the levels of the standard, with the greatest size in macroblocks
+// (table A-1, MaxFS) of each.
 var levels = []struct {
 	level   uint32
 	maxSize int
 }{{31, 3600}, {40, 8192}, {50, 22080}, {51, 36864}}
 
-// level returns the least level for a picture of this size, times ten.
+// level returns the lowest level for a picture of this size, times ten.
 func level(macroblocks int) uint32 {
 	for _, l := range levels {
 		if macroblocks <= l.maxSize {
@@ -40,7 +40,7 @@ func level(macroblocks int) uint32 {
 	return 52
 }
 
-// picture is a picture in Y'CbCr 4:2:0, cut into whole macroblocks.
+// picture is a picture in Y'CbCr 4:2:0, in macroblocks.
 type picture struct {
 	wide, high int    // in macroblocks
 	y, cb, cr  []byte // rows of 16, 8 and 8 samples for each macroblock
@@ -54,7 +54,7 @@ func newPicture(width, height int) *picture {
 	return p
 }
 
-// sps is the sequence parameter set (section 7.3.2.1.1) of a film whose
+// sps returns the sequence parameter set (section 7.3.2.1.1) of a film whose
 // pictures show width × height pixels of p, both even.
 func sps(p *picture, width, height int) []byte {
 	var b bitstream
@@ -85,7 +85,7 @@ func sps(p *picture, width, height int) []byte {
 	return b.unit(headSPS)
 }
 
-// pps is the picture parameter set (section 7.3.2.2).
+// pps returns the picture parameter set (section 7.3.2.2).
 func pps() []byte {
 	var b bitstream
 	b.ue(0)   // pic_parameter_set_id
@@ -107,7 +107,7 @@ func pps() []byte {
 	return b.unit(headPPS)
 }
 
-// header writes the head of the one slice of a picture (section 7.3.3).
+// header writes the header of a picture's only slice (section 7.3.3).
 func (b *bitstream) header(number int) {
 	b.ue(0) // first_mb_in_slice
 	if number == 0 {
@@ -130,7 +130,7 @@ func (b *bitstream) header(number int) {
 	b.ue(deblockingIsOff)
 }
 
-// pcm writes macroblock n with its samples as they are (section 7.3.5).
+// pcm writes macroblock n with raw samples (section 7.3.5).
 func (b *bitstream) pcm(p *picture, kind uint32, n int) {
 	b.ue(kind)
 	b.align()
@@ -139,7 +139,7 @@ func (b *bitstream) pcm(p *picture, kind uint32, n int) {
 	b.raw(p.cr[n*64:][:64])
 }
 
-// whole is the first picture of a film: an IDR picture.
+// whole returns the first picture of a film: an IDR picture.
 func whole(p *picture) []byte {
 	var b bitstream
 	b.bytes = make([]byte, 0, p.wide*p.high*(macroblockSamples+2)+64)
@@ -151,10 +151,10 @@ func whole(p *picture) []byte {
 	return b.unit(headIDR)
 }
 
-// changed is the picture of this number after the first: it carries the
-// macroblocks whose numbers are listed, ascending, and skips all others, which
-// then look as they did. None of a skipped one's neighbours moves, so that its
-// motion vector is predicted as zero (section 8.4.1.1).
+// changed returns picture n after the first. It contains the listed
+// macroblocks, in ascending order, and skips all others, which stay unchanged.
+// No neighbour of a skipped macroblock moves, so its motion vector is predicted
+// as zero (section 8.4.1.1).
 func changed(p *picture, number int, list []int) []byte {
 	var b bitstream
 	b.header(number)

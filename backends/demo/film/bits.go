@@ -1,16 +1,17 @@
-// Package film draws a moving picture from a seed and writes it as a file that
-// any player opens: H.264 in MP4, by nothing but Go.
+// Package film generates a video from a seed as a file that any player opens:
+// H.264 in MP4, in pure Go.
 //
-// The stream is of the constrained baseline profile of ITU-T H.264. Its first
-// picture carries its samples as they are (macroblocks of type I_PCM), the
-// later ones skip what has not changed. That needs no transform, no prediction
-// and no entropy tables, and every decoder takes it. bits.go writes bits,
-// avc.go pictures, mp4.go the file, scene.go what is to be seen.
+// The stream has the constrained baseline profile of ITU-T H.264. Its first
+// picture contains raw samples (macroblocks of type I_PCM). Later pictures skip
+// what has not changed. That needs no transform, no prediction and no entropy
+// tables, and every decoder supports it. bits.go writes bits, avc.go pictures,
+// mp4.go the file, scene.go generates the content. The package imports only the
+// standard library.
 package film
 
 import "math/bits"
 
-// bitstream is a raw byte sequence payload (RBSP) that is being written.
+// bitstream builds a raw byte sequence payload (RBSP).
 type bitstream struct {
 	bytes []byte
 	free  uint // unused bits at the end of the last byte
@@ -47,8 +48,8 @@ func (b *bitstream) end() {
 	b.align()
 }
 
-// unit returns the payload as a NAL unit with this head: wherever it has two
-// zero bytes and then one up to 3, an emulation prevention byte comes between
+// unit returns the payload as a NAL unit with this header byte. An emulation
+// prevention byte precedes each byte up to 3 that follows two zero bytes
 // (section 7.4.1).
 func (b *bitstream) unit(head byte) []byte {
 	unit := make([]byte, 1, len(b.bytes)+len(b.bytes)/64+1)

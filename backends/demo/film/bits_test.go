@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCodesAreExpGolomb(t *testing.T) {
+func TestExpGolombCodes(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[uint32]string{
 		0: "1", 1: "010", 2: "011", 3: "00100", 6: "00111", 7: "0001000", 25: "000011010", 30: "000011111", 8159: "0000000000001111111100000",
@@ -23,7 +23,7 @@ func TestCodesAreExpGolomb(t *testing.T) {
 	}
 }
 
-func TestNothingInAUnitLooksLikeAStart(t *testing.T) {
+func TestUnitsContainNoStartCode(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
 		"":                         "\x65",

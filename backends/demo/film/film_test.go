@@ -25,13 +25,14 @@ func made(t *testing.T, seed string, width, height int, length float64) []byte {
 	return file
 }
 
-// containers are the boxes that hold boxes, with what comes before those.
+// containers are the boxes that contain boxes, with the number of bytes before
+// those.
 var containers = map[string]int{
 	"moov": 0, "trak": 0, "mdia": 0, "minf": 0, "dinf": 0, "stbl": 0, "dref": 8, "stsd": 8, "avc1": 78,
 }
 
-// boxes walks a file and returns the content of each box by its path, and the
-// paths in order.
+// boxes returns the content of each box of a file by its path, and the paths in
+// order.
 func boxes(t *testing.T, path string, file []byte) (order []string, content map[string][]byte) {
 	t.Helper()
 	content = make(map[string][]byte)
@@ -55,7 +56,7 @@ func boxes(t *testing.T, path string, file []byte) (order []string, content map[
 	return order, content
 }
 
-func TestAFilmIsAWholeMP4File(t *testing.T) {
+func TestAFilmIsACompleteMP4File(t *testing.T) {
 	t.Parallel()
 	file := made(t, "a prompt", 320, 176, 2)
 	order, content := boxes(t, "", file)
@@ -111,7 +112,7 @@ func TestAFilmIsAWholeMP4File(t *testing.T) {
 	}
 }
 
-func TestTheSameWordsAreTheSamePicture(t *testing.T) {
+func TestTheSamePromptGivesTheSamePicture(t *testing.T) {
 	t.Parallel()
 	one, same, other := made(t, "a fox", 64, 64, 0.5), made(t, "a fox", 64, 64, 0.5), made(t, "a hare", 64, 64, 0.5)
 	if !bytes.Equal(one, same) {
@@ -122,7 +123,7 @@ func TestTheSameWordsAreTheSamePicture(t *testing.T) {
 	}
 }
 
-func TestBoundsAreKept(t *testing.T) {
+func TestSizesAreLimited(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ width, height, wantWidth, wantHeight int }{
 		{1280, 720, 1280, 720},
@@ -162,9 +163,9 @@ func TestAnImageIsAPNG(t *testing.T) {
 	}
 }
 
-// TestADecoderTakesEveryPicture has ffmpeg, where there is one, decode films of
-// the sizes that families have, and holds the pixels against the scene.
-func TestADecoderTakesEveryPicture(t *testing.T) {
+// TestFFmpegDecodesEveryPicture decodes films of the families' sizes with
+// ffmpeg, if it is installed, and compares the pixels with the scene.
+func TestFFmpegDecodesEveryPicture(t *testing.T) {
 	t.Parallel()
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {

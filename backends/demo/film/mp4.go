@@ -2,7 +2,7 @@ package film
 
 import "encoding/binary"
 
-// track is what the file tells of its one track.
+// track describes the only track of the file.
 type track struct {
 	width, height int
 	rate          int // pictures per second
@@ -13,8 +13,8 @@ type track struct {
 // lengthBytes is the size of the length before each NAL unit.
 const lengthBytes = 4
 
-// box is an ISO base media box (ISO/IEC 14496-12, section 4.2): its size, its
-// type, its content.
+// box returns an ISO base media box (ISO/IEC 14496-12, section 4.2): its size,
+// type and content.
 func box(kind string, content ...[]byte) []byte {
 	size := 8
 	for _, c := range content {
@@ -28,7 +28,7 @@ func box(kind string, content ...[]byte) []byte {
 	return b
 }
 
-// u16 and u32 are numbers in the order of the network.
+// u16 and u32 return big-endian numbers.
 func u16(values ...int) (b []byte) {
 	for _, v := range values {
 		b = binary.BigEndian.AppendUint16(b, uint16(v))
@@ -43,7 +43,7 @@ func u32(values ...int) (b []byte) {
 	return b
 }
 
-// matrix leaves the picture as it is (section 6.2.2).
+// matrix is the unity matrix (section 6.2.2).
 var matrix = u32(0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
 
 // The version and flags of full boxes.
@@ -60,16 +60,16 @@ const millisecond = 1000
 // undetermined is the language "und", three letters of five bits (section 8.4.2.3).
 const undetermined = 0x55C4
 
-// head returns all of a file before its samples: ftyp, moov and the head of
-// mdat, so that it plays while it arrives.
+// head returns everything in a file before its samples: ftyp, moov and the
+// header of mdat. A player can begin before it has the whole file.
 func (t track) head() []byte {
 	total := 0
 	for _, size := range t.sizes {
 		total += size
 	}
 	ftyp := box("ftyp", []byte("isom"), u32(0x200), []byte("isomiso2avc1mp41"))
-	// The place of the samples stands in moov, which has the same size whatever
-	// the place is.
+	// moov contains the offset of the samples. Its size does not depend on the
+	// offset.
 	offset := len(ftyp) + len(t.moov(0)) + 8
 	head := append(ftyp, t.moov(offset)...)
 	head = append(head, u32(8+total)...)
@@ -96,8 +96,8 @@ func (t track) moov(offset int) []byte {
 	)
 }
 
-// samples is the table of samples (section 8.5): one chunk holds them all, and
-// the first alone can be begun with.
+// samples returns the sample table (section 8.5): one chunk contains all
+// samples, and only the first is a sync sample.
 func (t track) samples(offset int) []byte {
 	return box("stbl",
 		box("stsd", plain, u32(1), t.avc1()),
@@ -109,7 +109,7 @@ func (t track) samples(offset int) []byte {
 	)
 }
 
-// avc1 is the sample entry (ISO/IEC 14496-15, section 5.4.2).
+// avc1 returns the sample entry (ISO/IEC 14496-15, section 5.4.2).
 func (t track) avc1() []byte {
 	const dpi72, depth24 = 0x480000, 0x18
 	return box("avc1",

@@ -10,26 +10,26 @@ import (
 	"math"
 )
 
-// Rate is how many pictures a film has in a second.
+// Rate is the number of pictures per second.
 const Rate = 12
 
-// Bounds of what is drawn: an edge in pixels, and the length in seconds.
+// Limits: an edge in pixels, and the length in seconds.
 const (
 	MinEdge   = 32
 	MaxEdge   = 4096
 	MaxLength = 60
 )
 
-// tiles is the edge of the emblem, in tiles; its right half mirrors the left.
+// tiles is the edge of the emblem in tiles. Its right half mirrors the left.
 const tiles = 7
 
-// radius is that of the ball, in pixels. It does not grow with the picture:
-// what moves is what a film costs.
+// radius is the radius of the ball in pixels. It does not grow with the
+// picture, because the moving part determines the size of a film.
 const radius = 28
 
-// Scene is what is to be seen: two colours that flow into each other, an emblem
-// of tiles on them, and in a film a ball before both. All of it comes from a
-// seed, so that the same words are always the same picture.
+// Scene is the content of a picture: a gradient of two colours, an emblem of
+// tiles, and in a film a ball in front. It depends only on the seed, so the
+// same words always give the same picture.
 type Scene struct {
 	width, height       int
 	from, to, ink, ball color.RGBA
@@ -37,8 +37,8 @@ type Scene struct {
 	phase               float64
 }
 
-// NewScene returns the scene of a seed. An edge out of bounds is moved to the
-// next one within, and an odd one to the next even.
+// NewScene returns the scene of a seed. The edges are moved to the nearest
+// valid even numbers.
 func NewScene(seed []byte, width, height int) *Scene {
 	hash := sha256.Sum256(seed)
 	s := &Scene{width: edge(width), height: edge(height)}
@@ -57,10 +57,10 @@ func NewScene(seed []byte, width, height int) *Scene {
 
 func edge(n int) int { return (min(max(n, MinEdge), MaxEdge) + 1) &^ 1 }
 
-// Size returns the edges of the picture, in pixels.
+// Size returns width and height in pixels.
 func (s *Scene) Size() (width, height int) { return s.width, s.height }
 
-// still is the colour of a point without the ball.
+// still returns the colour of a point without the ball.
 func (s *Scene) still(x, y int) color.RGBA {
 	side := min(s.width, s.height) / 2
 	tile := max(side/tiles, 1)
@@ -73,8 +73,8 @@ func (s *Scene) still(x, y int) color.RGBA {
 	return color.RGBA{mix(s.from.R, s.to.R), mix(s.from.G, s.to.G), mix(s.from.B, s.to.B), 255}
 }
 
-// ballAt is the middle of the ball at a moment between 0 and 1. At 1 it is
-// where it was at 0, so that the film can be shown in a loop.
+// ballAt returns the centre of the ball at a time between 0 and 1. At 1 it is
+// the same as at 0, so the film can be repeated.
 func (s *Scene) ballAt(moment float64) image.Point {
 	angle := 2 * math.Pi * (moment + s.phase)
 	reach := func(size int) float64 { return max(0, float64(size)/2-radius-4) }
@@ -96,7 +96,7 @@ func (i Image) Bounds() image.Rectangle { return image.Rect(0, 0, i.width, i.hei
 // At implements image.Image.
 func (i Image) At(x, y int) color.Color { return i.still(x, y) }
 
-// Opaque tells the encoders of images that nothing shines through.
+// Opaque reports true: the encoders of images need no transparency.
 func (Image) Opaque() bool { return true }
 
 // draw draws macroblock n of p with the ball at a point.
@@ -110,7 +110,7 @@ func (s *Scene) draw(p *picture, n int, ball image.Point) {
 			c = s.ball
 		}
 		r, g, b := int(c.R), int(c.G), int(c.B)
-		// ITU-R BT.601, in the range of video, in steps of 1/256.
+		// ITU-R BT.601 with video range, in steps of 1/256.
 		p.y[n*256+i] = uint8(16 + (66*r+129*g+25*b+128)>>8)
 		at := i/32*8 + i%16/2
 		blue[at] += 112*b - 38*r - 74*g
@@ -139,7 +139,7 @@ func (p *picture) touched(points ...image.Point) []int {
 }
 
 // Film returns the scene as an MP4 file of this length in seconds, which is
-// moved to the next one from one picture to [MaxLength].
+// limited to the range from one picture to [MaxLength].
 func (s *Scene) Film(length float64) io.Reader {
 	frames := int(math.Round(min(max(length, 0), MaxLength) * Rate))
 	frames = max(frames, 1)
@@ -171,8 +171,8 @@ func (s *Scene) Film(length float64) io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// hsv returns the colour of a hue, a saturation and a brightness. The hue goes
-// round at 1.
+// hsv returns the colour of a hue, a saturation and a brightness. The hue is
+// periodic with period 1.
 func hsv(hue, saturation, brightness float64) color.RGBA {
 	channel := func(n float64) uint8 {
 		k := math.Mod(n+6*hue, 6)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// What the operator is shown of the money.
+// The operator's view of the money.
 
-// wallet is what a user has.
+// wallet is the balance of a user.
 type wallet struct {
 	Balance  nano `json:"balance"`
 	Held     nano `json:"held"`
@@ -21,7 +21,7 @@ type wallet struct {
 	Owed     nano `json:"owed"`
 }
 
-// entry is a line of a ledger.
+// entry is an entry of a ledger.
 type entry struct {
 	Number    int    `json:"number"`
 	Kind      string `json:"kind"`
@@ -31,7 +31,7 @@ type entry struct {
 	Reference string `json:"reference"`
 }
 
-// used is what calls came to: a row of a report, or one call.
+// used is a row of a usage report, or one call.
 type used struct {
 	Request string `json:"request_id"`
 	Model   string `json:"model"`
@@ -43,12 +43,12 @@ type used struct {
 	Lost    nano   `json:"uncollected"`
 }
 
-// change is what was done to a wallet.
+// change is the answer to a change of a wallet.
 type change struct {
 	Order string `json:"order"`
 }
 
-// see reads an admin route that must answer.
+// see reads an admin route, which must succeed.
 func (g *gateway) see(path string, out any) {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "http://"+g.Admin+path, nil)
@@ -70,34 +70,34 @@ func (g *gateway) wallet(user string) (w wallet) {
 	return w
 }
 
-// walletAtRest returns the wallet of a user after all their calls have settled:
-// a call settles a little after its caller has the answer.
+// walletAtRest returns the wallet of a user after all their calls have been
+// charged, which happens shortly after the caller has the answer.
 func (g *gateway) walletAtRest(user string) wallet {
 	g.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		if w := g.wallet(user); w.Reserved == 0 {
 			return w
 		} else if time.Now().After(deadline) {
 			g.t.Fatalf("%v of %s is still reserved", w.Reserved, user)
 		}
-		g.verify() // waits for the store, and so for what it gathers
+		g.verify() // waits until the store has committed what it has gathered
 	}
 }
 
-// awaitCalls waits until so many calls of a user are in the books. Those that
-// cost nothing have nothing reserved while they are on their way there.
+// awaitCalls waits until n calls of a user are recorded. A call that costs
+// nothing has no reservation before it is recorded.
 func (g *gateway) awaitCalls(user string, n int) {
 	g.t.Helper()
-	for deadline := time.Now().Add(patience); total(g.report(user)).Calls < n; {
+	for deadline := time.Now().Add(waitLimit); total(g.report(user)).Calls < n; {
 		if time.Now().After(deadline) {
-			g.t.Fatalf("%d of the %d calls of %s are in the books", total(g.report(user)).Calls, n, user)
+			g.t.Fatalf("%d of the %d calls of %s are recorded", total(g.report(user)).Calls, n, user)
 		}
 		g.verify()
 	}
 }
 
-// ledger returns the lines of a user's wallet, oldest first, and checks that
-// they add up.
+// ledger returns the entries of a user's wallet, oldest first, and checks their
+// sum.
 func (g *gateway) ledger(user string) []entry {
 	g.t.Helper()
 	var list struct {
@@ -121,7 +121,7 @@ func (g *gateway) ledger(user string) []entry {
 	return lines
 }
 
-// sumOf adds up the lines of some kinds.
+// sumOf returns the sum of the entries of some kinds.
 func sumOf(lines []entry, kinds ...string) (sum nano) {
 	for _, line := range lines {
 		for _, kind := range kinds {
@@ -133,7 +133,7 @@ func sumOf(lines []entry, kinds ...string) (sum nano) {
 	return sum
 }
 
-// report is the usage of a user, grouped by the words.
+// report returns the usage of a user, grouped by these fields.
 func (g *gateway) report(user string, groups ...string) (rows []used) {
 	g.t.Helper()
 	var list struct {
@@ -143,7 +143,7 @@ func (g *gateway) report(user string, groups ...string) (rows []used) {
 	return list.Items
 }
 
-// total adds rows up.
+// total returns the sum of rows.
 func total(rows []used) (sum used) {
 	for _, row := range rows {
 		sum.Calls += row.Calls
@@ -154,7 +154,7 @@ func total(rows []used) (sum used) {
 	return sum
 }
 
-// verify has all the books checked.
+// verify verifies the ledger and all other records.
 func (g *gateway) verify() {
 	g.t.Helper()
 	var found struct {
@@ -166,17 +166,17 @@ func (g *gateway) verify() {
 	}
 }
 
-// verifyByCommand has the books checked as an operator does, of the running
-// gateway or, with arguments, of something else.
+// verifyByCommand verifies with the command of an operator. Without arguments
+// it verifies the running gateway.
 func (g *gateway) verifyByCommand(args ...string) {
 	g.t.Helper()
 	p := g.command(append([]string{"modelgate", "verify"}, args...)...)
-	if code := p.code(patience); code != 0 || !strings.Contains(p.log.String(), "Everything adds up.") {
+	if code := p.code(waitLimit); code != 0 || !strings.Contains(p.log.String(), "Everything adds up.") {
 		g.t.Errorf("verify %q: exit code %d:\n%s", args, code, p.log.tail(10))
 	}
 }
 
-// A customer is a user of the console.
+// customer is a user of the console.
 type customer struct {
 	g     *gateway
 	name  string
@@ -185,7 +185,7 @@ type customer struct {
 	http  *http.Client
 }
 
-// newCustomer makes a user with a key and an access token.
+// newCustomer creates a user with a key and an access token.
 func (g *gateway) newCustomer(name string) *customer {
 	g.t.Helper()
 	c := &customer{g: g, name: name}
@@ -197,12 +197,13 @@ func (g *gateway) newCustomer(name string) *customer {
 	transport := newTransport(http1)
 	transport.MaxIdleConnsPerHost = 64
 	g.t.Cleanup(transport.CloseIdleConnections)
-	c.http = &http.Client{Transport: g.witness.over(transport), Timeout: patience}
+	c.http = &http.Client{Transport: g.responseRecorder.over(transport), Timeout: waitLimit}
 	return c
 }
 
-// ask asks the console. What it returns without an error has been acknowledged.
-func (c *customer) ask(method, path string, in, out any) error {
+// tryConsole calls the console. If it returns no error, the gateway has
+// acknowledged the change.
+func (c *customer) tryConsole(method, path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -232,10 +233,10 @@ func (c *customer) ask(method, path string, in, out any) error {
 	return json.Unmarshal(answer.Data, out)
 }
 
-// mustAsk asks the console what must be answered.
-func (c *customer) mustAsk(path string, out any) {
+// mustConsole reads a route of the console, which must succeed.
+func (c *customer) mustConsole(path string, out any) {
 	c.g.t.Helper()
-	if err := c.ask(http.MethodGet, path, nil, out); err != nil {
+	if err := c.tryConsole(http.MethodGet, path, nil, out); err != nil {
 		c.g.t.Fatal(err)
 	}
 }
@@ -248,14 +249,14 @@ func (c *customer) calls() (calls []used) {
 			Items []used `json:"items"`
 			Total int    `json:"total"`
 		}
-		c.mustAsk(fmt.Sprintf("/api/log/self?page_size=100&p=%d", p), &list)
+		c.mustConsole(fmt.Sprintf("/api/log/self?page_size=100&p=%d", p), &list)
 		if calls = append(calls, list.Items...); len(calls) >= list.Total || len(list.Items) == 0 {
 			return calls
 		}
 	}
 }
 
-// subscription is a plan that a customer has.
+// subscription is a subscription of a customer.
 type subscription struct {
 	ID    int  `json:"subscription_id"`
 	Total nano `json:"quota_total"`
@@ -269,24 +270,25 @@ func (c *customer) subscriptions() (all []subscription) {
 			Items []subscription `json:"items"`
 			Total int            `json:"total"`
 		}
-		c.mustAsk(fmt.Sprintf("/api/subscription/self?page_size=100&p=%d", p), &list)
+		c.mustConsole(fmt.Sprintf("/api/subscription/self?page_size=100&p=%d", p), &list)
 		if all = append(all, list.Items...); len(all) >= list.Total || len(list.Items) == 0 {
 			return all
 		}
 	}
 }
 
-// credit gives the customer money.
+// credit adds money to the customer's wallet.
 func (c *customer) credit(amount string) {
 	c.g.t.Helper()
 	c.g.post("/modelgate/wallets/"+c.name+"/credit", map[string]any{"amount": amount, "reason": "a test"}, nil)
 }
 
-// tolerant lets customers make calls side by side although a backend has claimed more
-// than it may.
+// tolerant lets customers make concurrent calls although a backend has reported
+// more usage than it may.
 const tolerant = "\t\tuncollected_tolerance off\n"
 
-// priced is the site whose calls all go to the backend, for money.
+// priced returns a site that forwards all calls to the backend and charges for
+// them.
 func priced(b *backend, more string) site {
 	s := forwarding(b)
 	s.Log = "INFO" // at DEBUG there is more log than calls
@@ -297,7 +299,7 @@ func priced(b *backend, more string) site {
 	return s
 }
 
-// callLine is what the log says of a call.
+// callLine is the log line of a call.
 type callLine struct {
 	Request string `json:"request_id"`
 	Ended   string `json:"ended"`
@@ -306,8 +308,7 @@ type callLine struct {
 	Lost    nano   `json:"uncollected"`
 }
 
-// callLines returns the lines of the calls in a log, by request, as soon as
-// there are so many.
+// callLines returns the log lines of the calls by request id, once there are n.
 func (p *process) callLines(n int) map[string]callLine {
 	p.t.Helper()
 	const mark = `"msg":"call"`

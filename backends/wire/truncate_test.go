@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// answering is a client of a service that answers everything with what text
-// writes.
+// answering returns a client of a service that answers every request with what
+// text writes.
 func answering(t *testing.T, text func(w io.Writer)) *wire.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,9 +26,9 @@ func answering(t *testing.T, text func(w io.Writer)) *wire.Client {
 	return client(t, server.URL)
 }
 
-// TestWhatAServiceRepeatsIsNoHarm: some answer with all that they were sent, in
-// \u escapes, to a submission and to every poll.
-func TestWhatAServiceRepeatsIsNoHarm(t *testing.T) {
+// TestAnAnswerMayRepeatTheRequest: some services repeat the whole request in \u
+// escapes, in the answer to the submission and to every poll.
+func TestAnAnswerMayRepeatTheRequest(t *testing.T) {
 	t.Parallel()
 	for name, repeats := range map[string]string{
 		"a prompt":           strings.Repeat("\u00e9", 360_000),
@@ -40,24 +40,24 @@ func TestWhatAServiceRepeatsIsNoHarm(t *testing.T) {
 		c := answering(t, func(w io.Writer) {
 			_, _ = io.WriteString(w, `{"input":{"prompt":"`+repeated+`","images":["`+repeated+`"]},"id":"job_1"}`)
 		})
-		for _, act := range []wire.Act{wire.Submitting, wire.Polling, wire.Cancelling, wire.Checking} {
+		for _, op := range []wire.Operation{wire.Submitting, wire.Polling, wire.Cancelling, wire.Checking} {
 			body, _ := json.Marshal(repeats)
-			var said struct {
+			var decoded struct {
 				ID    string `json:"id"`
 				Input struct {
 					Prompt string   `json:"prompt"`
 					Images []string `json:"images"`
 				} `json:"input"`
 			}
-			answer, err := c.Do(t.Context(), wire.Call{Act: act, URL: c.Base, Body: body})
+			answer, err := c.Do(t.Context(), wire.Call{Operation: op, URL: c.Base, Body: body})
 			if err == nil {
-				err = c.Decode(act, answer, &said)
+				err = c.Decode(op, answer, &decoded)
 			}
-			if err != nil || said.ID != "job_1" || len(answer.Body) > 200_000 {
-				t.Errorf("%s, act %d: %+.80v of %d bytes, %v", name, act, said.ID, len(answer.Body), err)
+			if err != nil || decoded.ID != "job_1" || len(answer.Body) > 200_000 {
+				t.Errorf("%s, operation %d: %+.80v of %d bytes, %v", name, op, decoded.ID, len(answer.Body), err)
 			}
-			if !strings.HasPrefix(repeats, said.Input.Prompt) || len(said.Input.Images) != 1 || wire.Link(said.Input.Prompt) != "" {
-				t.Errorf("%s: %d bytes of the prompt are not those that were sent", name, len(said.Input.Prompt))
+			if !strings.HasPrefix(repeats, decoded.Input.Prompt) || len(decoded.Input.Images) != 1 || wire.Link(decoded.Input.Prompt) != "" {
+				t.Errorf("%s: %d bytes of the prompt are not those that were sent", name, len(decoded.Input.Prompt))
 			}
 		}
 	}
@@ -72,15 +72,15 @@ func escaped(text string) string {
 	return s.String()
 }
 
-// TestASubmissionMayBeRepeatedInSmallParts: what is repeated may be many short
-// strings, of which nothing can be left out.
-func TestASubmissionMayBeRepeatedInSmallParts(t *testing.T) {
+// TestAnAnswerMayRepeatTheRequestInShortStrings: the repeated request may consist of
+// many short strings, which are not cut.
+func TestAnAnswerMayRepeatTheRequestInShortStrings(t *testing.T) {
 	t.Parallel()
 	parts := `[` + strings.Repeat(`"<",`, 1<<20) + `"<"]`
 	c := answering(t, func(w io.Writer) {
 		_, _ = io.WriteString(w, `{"input":`+strings.ReplaceAll(parts, "<", `\u003c`)+`,"id":"job_1"}`)
 	})
-	call := wire.Call{Act: wire.Submitting, URL: c.Base, Body: []byte(parts)}
+	call := wire.Call{Operation: wire.Submitting, URL: c.Base, Body: []byte(parts)}
 	if answer, err := c.Do(t.Context(), call); err != nil || !json.Valid(answer.Body) {
 		t.Errorf("%d bytes: %v", len(answer.Body), err)
 	}
@@ -90,9 +90,9 @@ func TestASubmissionMayBeRepeatedInSmallParts(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWithoutAnEndIsBroken(t *testing.T) {
+func TestAnEndlessAnswerIsAnError(t *testing.T) {
 	t.Parallel()
-	for act, kind := range map[wire.Act]backends.Kind{wire.Submitting: backends.Doubtful, wire.Polling: backends.Busy} {
+	for op, kind := range map[wire.Operation]backends.Kind{wire.Submitting: backends.Doubtful, wire.Polling: backends.Busy} {
 		c := answering(t, func(w io.Writer) {
 			_, _ = io.WriteString(w, `{"id":"job_1","input":"`)
 			for chunk := strings.Repeat("x", 1<<20); ; {
@@ -101,14 +101,14 @@ func TestAnAnswerWithoutAnEndIsBroken(t *testing.T) {
 				}
 			}
 		})
-		_, err := c.Do(t.Context(), wire.Call{Act: act, URL: c.Base})
+		_, err := c.Do(t.Context(), wire.Call{Operation: op, URL: c.Base})
 		if e, ok := err.(*backends.Error); !ok || e.Kind != kind || !strings.Contains(e.Detail, "longer than") {
-			t.Errorf("act %d: %v", act, err)
+			t.Errorf("operation %d: %v", op, err)
 		}
 	}
 }
 
-func TestWhatIsShortIsReadAsItIs(t *testing.T) {
+func TestShortStringsAreNotCut(t *testing.T) {
 	t.Parallel()
 	link := "https://x.example/" + strings.Repeat("a", 8192-18)
 	for _, text := range []string{
@@ -122,7 +122,7 @@ func TestWhatIsShortIsReadAsItIs(t *testing.T) {
 	}
 }
 
-func TestAJobHasNoMoreResultsThanAnyAsksFor(t *testing.T) {
+func TestResultsAreLimited(t *testing.T) {
 	t.Parallel()
 	links := make([]string, 20_000)
 	for i := range links {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// resource is a task as its caller reads it.
+// resource is a task as the gateway returns it.
 type resource struct {
 	ID        string `json:"task_id"`
 	Object    string `json:"object"`
@@ -32,27 +32,26 @@ type resource struct {
 	text string
 }
 
-// A commission is something to be generated, once. It is asked for with one
-// idempotency key and one session id until it is acknowledged.
-type commission struct {
+// generation is a task that a customer wants exactly once. They submit it with
+// one idempotency key and one session id until it is acknowledged.
+type generation struct {
 	number int
 	model  string
-	words  string // of the prompt, which a studio obeys
-	task   string // by which it was acknowledged; empty: not yet
+	words  string // words of the prompt that control the mock service
+	task   string // its id; empty until it was acknowledged
 }
 
-// What there is to be asked for at a studio, by the backend that each model has,
-// and what it costs.
+// The models, by the API of their backend, and their prices.
 const (
-	film    = "video-film-1"    // at the platform face
+	film    = "video-film-1"    // at the platform API
 	picture = "image-picture-1" // likewise
-	clip    = "video-clip-1"    // at the generic face
+	clip    = "video-clip-1"    // at the generic API
 )
 
 var costs = map[string]nano{film: 8 * unit / 100, picture: unit / 50, clip: 8 * unit / 100}
 
-// studioSite is a site whose generations are made at a studio.
-func studioSite(u *studio, r *receiver, more string) site {
+// generationSite returns a site whose tasks run at a mock service.
+func generationSite(u *mockService, r *receiver, more string) site {
 	s := demonstration
 	s.Log = "INFO"
 	s.Routes = "modelgate_tasks"
@@ -86,23 +85,23 @@ func studioSite(u *studio, r *receiver, more string) site {
 	return s
 }
 
-func (o *commission) prompt() string {
+func (o *generation) prompt() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %d %s", o.model, o.number, o.words))
 }
 
-// face is that of the studio at which it is made.
-func (o *commission) face() face {
+// api returns the API at which the task runs.
+func (o *generation) api() api {
 	if o.model == clip {
 		return generic
 	}
 	return platform
 }
 
-// fails tells whether it comes to nothing.
-func (o *commission) fails() bool { return strings.Contains(o.words, failsWord) }
+// fails reports whether the task must fail.
+func (o *generation) fails() bool { return strings.Contains(o.words, failsWord) }
 
-// request asks for it.
-func (o *commission) request(c *customer) *http.Request {
+// request returns the submission.
+func (o *generation) request(c *customer) *http.Request {
 	path := "/v1/platform/video"
 	if strings.HasPrefix(o.model, "image-") {
 		path = "/v1/platform/image"
@@ -123,20 +122,20 @@ func (o *commission) request(c *customer) *http.Request {
 	return req
 }
 
-func (o *commission) session() string { return fmt.Sprintf("session-%d", o.number) }
+func (o *generation) session() string { return fmt.Sprintf("session-%d", o.number) }
 
-// again is how soon a good client asks again.
-const again = 20 * time.Millisecond
+// retryInterval is the interval at which a client repeats a request.
+const retryInterval = 20 * time.Millisecond
 
-// place asks for it until it is acknowledged, whatever becomes of the gateway
-// meanwhile. It gives up when too much time has passed.
-func (o *commission) place(c *customer) {
-	tick := time.NewTicker(again)
+// submit submits the task until it is acknowledged, while the gateway may be
+// killed and restarted. It fails the test after some time.
+func (o *generation) submit(c *customer) {
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
-	for deadline := time.Now().Add(3 * patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(3 * waitLimit); time.Now().Before(deadline); <-tick.C {
 		t, status, err := c.read(o.request(c))
 		switch {
-		case err != nil || status == http.StatusServiceUnavailable: // it is down, or coming or going
+		case err != nil || status == http.StatusServiceUnavailable: // the gateway stops or starts
 		case status == http.StatusOK && t.ID != "":
 			o.task = t.ID
 			return
@@ -148,7 +147,7 @@ func (o *commission) place(c *customer) {
 	c.g.t.Errorf("%s was never acknowledged", o.prompt())
 }
 
-// read sends a request and reads the task of its answer.
+// read sends a request and decodes the task in the answer.
 func (c *customer) read(req *http.Request) (t resource, status int, err error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -166,9 +165,9 @@ func (c *customer) read(req *http.Request) (t resource, status int, err error) {
 	return t, resp.StatusCode, nil
 }
 
-// look reads a task. Wait is for how many seconds the gateway may wait for a
+// poll reads a task. wait is how many seconds the gateway may wait for a
 // change.
-func (c *customer) look(task string, wait int) resource {
+func (c *customer) poll(task string, wait int) resource {
 	c.g.t.Helper()
 	req, err := http.NewRequestWithContext(c.g.t.Context(), http.MethodGet, fmt.Sprintf("%s?wait=%d", c.g.url("/v1/platform/tasks/"+task), wait), nil)
 	if err != nil {
@@ -182,18 +181,18 @@ func (c *customer) look(task string, wait int) resource {
 	return t
 }
 
-// leaseLength is how long a task is left alone whose driver was killed: until
-// then another one may be at work on it.
+// leaseLength is how long the task of a killed process cannot be processed by
+// another one.
 const leaseLength = time.Minute
 
-// outcome waits for the end of a task. One whose submission is in doubt has none
-// for now, and is returned as it is.
-func (c *customer) outcome(o *commission) resource {
+// outcome waits for the end of a task. A task whose submission is Doubtful does
+// not end for now and is returned as it is.
+func (c *customer) outcome(o *generation) resource {
 	c.g.t.Helper()
 	wait := 0
 	for deadline := time.Now().Add(2 * leaseLength); ; wait = 10 {
-		t := c.look(o.task, wait)
-		if t.Completed != 0 || t.Status == "pending" && o.face() == generic {
+		t := c.poll(o.task, wait)
+		if t.Completed != 0 || t.Status == "pending" && o.api() == generic {
 			return t
 		}
 		if time.Now().After(deadline) {
@@ -218,16 +217,16 @@ func (c *customer) fetch(link string) []byte {
 	return file
 }
 
-// books are what all commissions came to.
-type books struct {
+// taskTotals sums up the outcomes of all tasks.
+type taskTotals struct {
 	charged nano
 	held    nano
 	ended   map[string]int // by status
 }
 
-// check holds a commission against what the studio and the receiver know of it,
-// and adds it to the books.
-func (b *books) check(c *customer, o *commission, u *studio, r *receiver, t resource) {
+// check compares a task with the records of the mock service and of the
+// receiver, and adds it to the totals.
+func (b *taskTotals) check(c *customer, o *generation, u *mockService, r *receiver, t resource) {
 	c.g.t.Helper()
 	wrong := func(format string, args ...any) {
 		c.g.t.Helper()
@@ -244,31 +243,32 @@ func (b *books) check(c *customer, o *commission, u *studio, r *receiver, t reso
 		cut = cut || s.cut
 	}
 	if len(jobs) > 1 || len(sessions) > 1 {
-		wrong("the studio has %d jobs of it, asked for in %d sessions: %+v", len(jobs), len(sessions), subs)
+		wrong("the mock service has %d jobs of it, asked for in %d sessions: %+v", len(jobs), len(sessions), subs)
 	}
-	if o.face() == generic && len(subs) > 1 {
+	if o.api() == generic && len(subs) > 1 {
 		wrong("it was submitted %d times", len(subs))
 	}
 	b.ended[t.Status]++
-	switch ids, told := r.of(o.task); {
+	switch ids, reported := r.of(o.task); {
 	case t.Status == "pending":
-		// Nobody knows whether there is a job, and nobody asks for it again.
+		// Whether there is a job is unknown, and the job is not submitted
+		// again.
 		b.held += costs[o.model]
 		if len(ids) > 0 {
 			wrong("callbacks came: %q", ids)
 		}
 		return
-	case cut && o.face() == generic:
+	case cut && o.api() == generic:
 		wrong("nobody can know that")
 	case len(ids) != 1:
 		wrong("its callbacks have the ids %q", ids)
-	case told.Type != map[bool]string{true: "task.failed", false: "task.succeeded"}[o.fails()],
-		told.Data.Session != o.session(), told.Data.Context != "of "+o.session(),
-		told.Data.Status != t.Status, told.Data.Completed != t.Completed, !slices.Equal(told.Data.Result.URLs, t.Result.URLs), told.Data.Error != t.Error:
-		wrong("its callback says %s", told.text)
+	case reported.Type != map[bool]string{true: "task.failed", false: "task.succeeded"}[o.fails()],
+		reported.Data.Session != o.session(), reported.Data.Context != "of "+o.session(),
+		reported.Data.Status != t.Status, reported.Data.Completed != t.Completed, !slices.Equal(reported.Data.Result.URLs, t.Result.URLs), reported.Data.Error != t.Error:
+		wrong("its callback says %s", reported.text)
 	}
 	if len(jobs) != 1 {
-		wrong("the studio has no job of it")
+		wrong("the mock service has no job of it")
 	}
 	if o.fails() {
 		if t.Status != "failed" || t.Error.Reason != "CONTENT_REJECTED" {
@@ -282,8 +282,8 @@ func (b *books) check(c *customer, o *commission, u *studio, r *receiver, t reso
 	}
 }
 
-// checkMoney holds the books against the ledger.
-func (b *books) checkMoney(c *customer, credit nano) {
+// checkMoney compares the totals with the ledger.
+func (b *taskTotals) checkMoney(c *customer, credit nano) {
 	c.g.t.Helper()
 	c.g.verify()
 	c.g.verifyByCommand("--address", c.g.Admin)
@@ -309,10 +309,10 @@ func (b *books) checkMoney(c *customer, credit nano) {
 	}
 }
 
-// awaitAll waits for the callbacks of all tasks that are over.
+// awaitAll waits for the callbacks of all finished tasks.
 func (r *receiver) awaitAll(t *testing.T, tasks []string) {
 	t.Helper()
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(leaseLength); ; <-tick.C {
 		missing := slices.DeleteFunc(slices.Clone(tasks), func(task string) bool {

@@ -12,12 +12,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// huge is more than any service answers with, but for what it repeats of what it
-// was sent.
+// huge exceeds the bytes that an adapter reads of an answer, apart from long
+// strings.
 const huge = 5 << 20
 
-// rubbish are answers with status 200 that say nothing.
-var rubbish = map[string]string{
+// malformed are bodies with status 200 that contain no usable answer.
+var malformed = map[string]string{
 	"nothing":               "",
 	"white space":           " \n",
 	"HTML":                  "<!doctype html><title>502</title>",
@@ -38,37 +38,37 @@ var rubbish = map[string]string{
 	"deep":                  `{"id":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
 }
 
-func rubbishSubmission(t *testing.T, g *stage) {
-	for name, body := range rubbish {
-		before := g.requests(Submit)
-		g.on(Submit, answer(http.StatusOK, nil, body))
-		_, err := g.backend.Submit(t.Context(), g.job())
-		g.refusedAs(t, name, err, backends.Doubtful)
-		if n := g.requests(Submit) - before; n != 1 {
+func testMalformedSubmission(t *testing.T, f *fixture) {
+	for name, body := range malformed {
+		before := f.requests(Submit)
+		f.override(Submit, answer(http.StatusOK, nil, body))
+		_, err := f.backend.Submit(t.Context(), f.job())
+		f.wantError(t, name, err, backends.Doubtful)
+		if n := f.requests(Submit) - before; n != 1 {
 			t.Errorf("%s: %d requests for one submission", name, n)
 		}
 	}
 }
 
-func rubbishPoll(t *testing.T, g *stage) {
-	ref := g.submitted(t)
-	for name, body := range rubbish {
-		g.on(Poll, answer(http.StatusOK, nil, body))
-		status, err := g.backend.Poll(t.Context(), ref)
+func testMalformedPoll(t *testing.T, f *fixture) {
+	ref := f.submit(t)
+	for name, body := range malformed {
+		f.override(Poll, answer(http.StatusOK, nil, body))
+		status, err := f.backend.Poll(t.Context(), ref)
 		if err != nil {
-			g.refusedAs(t, name, err, backends.Busy)
+			f.wantError(t, name, err, backends.Busy)
 			continue
 		}
-		Sound(t, status, g.Secret)
+		CheckStatus(t, status, f.Secret)
 		if status.State != backends.Unknown {
 			t.Errorf("%s: the job is %+v", name, status)
 		}
 	}
 }
 
-// repeating is an act that answers in the double's place with its answer, and
-// with a prompt and a picture in it, as some services repeat what they were sent.
-func repeating(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+// echoRequest answers as the mock and adds a prompt and a picture, as services
+// do that repeat the request in their answer.
+func echoRequest(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 	recorder := httptest.NewRecorder()
 	pass.ServeHTTP(recorder, r)
 	body := recorder.Body.Bytes()
@@ -82,27 +82,27 @@ func repeating(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 	_, _ = w.Write(body)
 }
 
-func repetition(t *testing.T, g *stage) {
-	g.on(Submit, repeating)
-	g.on(Poll, repeating)
-	ref, err := g.backend.Submit(t.Context(), g.job())
+func testEchoedRequest(t *testing.T, f *fixture) {
+	f.override(Submit, echoRequest)
+	f.override(Poll, echoRequest)
+	ref, err := f.backend.Submit(t.Context(), f.job())
 	if err != nil {
-		t.Fatalf("a job is lost: %v", err)
+		t.Fatalf("submit: %v", err)
 	}
 	for _, state := range []backends.State{backends.Running, backends.Succeeded} {
-		g.double.Turn(state)
-		if status, err := g.backend.Poll(t.Context(), ref); err != nil || status.State != state {
-			t.Errorf("the job is %s, told is %+v, %v", state, status, err)
+		f.mock.SetState(state)
+		if status, err := f.backend.Poll(t.Context(), ref); err != nil || status.State != state {
+			t.Errorf("the job is %s, Poll returns %+v, %v", state, status, err)
 		}
 	}
 }
 
-// instead are the values that are put in the place of each member in turn.
-var instead = []any{nil, true, -1.5, 1e300, "", "x", "a\u0000\n\u202eb", []any{}, []any{nil, 1.0, "x"}, map[string]any{}}
+// replacements are the values that replace each member in turn.
+var replacements = []any{nil, true, -1.5, 1e300, "", "x", "a\u0000\n\u202eb", []any{}, []any{nil, 1.0, "x"}, map[string]any{}}
 
-// mutilations returns a JSON value with each of its parts, itself left out,
-// taken away and replaced in turn.
-func mutilations(value any, with []any) []any {
+// mutations returns copies of a JSON value in which each inner part is removed
+// or replaced, one at a time.
+func mutations(value any, with []any) []any {
 	var list []any
 	switch value := value.(type) {
 	case map[string]any:
@@ -113,13 +113,13 @@ func mutilations(value any, with []any) []any {
 				list = append(list, c)
 			}
 			copied(func(m map[string]any) { delete(m, name) })
-			for _, other := range append(mutilations(value[name], with), with...) {
+			for _, other := range append(mutations(value[name], with), with...) {
 				copied(func(m map[string]any) { m[name] = other })
 			}
 		}
 	case []any:
 		for i := range value {
-			for _, other := range append(mutilations(value[i], with), with...) {
+			for _, other := range append(mutations(value[i], with), with...) {
 				c := append([]any(nil), value...)
 				c[i] = other
 				list = append(list, c)
@@ -129,16 +129,16 @@ func mutilations(value any, with []any) []any {
 	return list
 }
 
-// mutilated is an act that answers in the double's place with its answer
-// mutilated in the way of this number. more tells whether there is such a way.
-func mutilated(number int, with []any, more *bool) act {
+// mutate answers as the mock, with the mutation of this number applied. It sets
+// more if there is such a mutation.
+func mutate(number int, with []any, more *bool) overrideFunc {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		recorder := httptest.NewRecorder()
 		pass.ServeHTTP(recorder, r)
 		body := recorder.Body.Bytes()
 		var value any
 		if json.Unmarshal(body, &value) == nil {
-			if ways := mutilations(value, with); number < len(ways) {
+			if ways := mutations(value, with); number < len(ways) {
 				*more = true
 				body, _ = json.Marshal(ways[number])
 			}
@@ -149,16 +149,16 @@ func mutilated(number int, with []any, more *bool) act {
 	}
 }
 
-func mutilatedSubmission(t *testing.T, g *stage) {
+func testMutatedSubmission(t *testing.T, f *fixture) {
 	for number := 0; ; number++ {
 		more := false
-		g.on(Submit, mutilated(number, instead, &more))
-		job := g.Job
+		f.override(Submit, mutate(number, replacements, &more))
+		job := f.Job
 		job.Token = backends.Token(string(rune(number)))
-		ref, err := g.backend.Submit(t.Context(), job)
+		ref, err := f.backend.Submit(t.Context(), job)
 		switch {
 		case err != nil:
-			g.refusedAs(t, "submit", err, backends.Doubtful, backends.Refused, backends.Busy)
+			f.wantError(t, "submit", err, backends.Doubtful, backends.Refused, backends.Busy)
 		case !backends.IsID(ref.ID):
 			t.Errorf("the reference %+v", ref)
 		}
@@ -168,18 +168,18 @@ func mutilatedSubmission(t *testing.T, g *stage) {
 	}
 }
 
-func mutilatedPoll(t *testing.T, g *stage) {
-	ref := g.submitted(t)
+func testMutatedPoll(t *testing.T, f *fixture) {
+	ref := f.submit(t)
 	for _, state := range []backends.State{backends.Queued, backends.Running, backends.Succeeded, backends.Failed} {
-		g.double.Turn(state)
+		f.mock.SetState(state)
 		for number := 0; ; number++ {
 			more := false
-			g.on(Poll, mutilated(number, instead, &more))
-			status, err := g.backend.Poll(t.Context(), ref)
+			f.override(Poll, mutate(number, replacements, &more))
+			status, err := f.backend.Poll(t.Context(), ref)
 			if err != nil {
-				g.refusedAs(t, string(state), err, backends.Busy, backends.Refused, backends.Gone)
+				f.wantError(t, string(state), err, backends.Busy, backends.Refused, backends.Gone)
 			} else {
-				Sound(t, status, g.Secret)
+				CheckStatus(t, status, f.Secret)
 				over := status.State == backends.Succeeded || status.State == backends.Failed
 				if over && (state == backends.Queued || state == backends.Running) {
 					t.Errorf("a job that is %s has ended: %+v", state, status)
@@ -192,37 +192,37 @@ func mutilatedPoll(t *testing.T, g *stage) {
 	}
 }
 
-func discretion(t *testing.T, g *stage) {
-	ref := g.submitted(t)
-	said, _ := json.Marshal(strings.Repeat(".", 1000) + g.Secret + " was the key, " + g.Secret)
+func testSecretNotRevealed(t *testing.T, f *fixture) {
+	ref := f.submit(t)
+	text, _ := json.Marshal(strings.Repeat(".", 1000) + f.Secret + " was the key, " + f.Secret)
 	body := string(bytes.ReplaceAll([]byte(
 		`{"code":S,"type":S,"message":S,"param":S,"title":S,"detail":S,"status":S,
-		"error":{"code":S,"type":S,"message":S,"param":S},"Response":{"Error":{"Code":S,"Message":S}}}`), []byte("S"), said))
+		"error":{"code":S,"type":S,"message":S,"param":S},"Response":{"Error":{"Code":S,"Message":S}}}`), []byte("S"), text))
 	for _, status := range []int{200, 302, 400, 401, 402, 403, 404, 409, 422, 429, 500, 503} {
 		for _, op := range []Op{Submit, Poll, Cancel, Fetch} {
-			g.on(op, answer(status, nil, body))
+			f.override(op, answer(status, nil, body))
 		}
-		if _, err := g.backend.Submit(t.Context(), g.job()); err != nil {
-			SoundError(t, err, g.Secret)
+		if _, err := f.backend.Submit(t.Context(), f.job()); err != nil {
+			CheckError(t, err, f.Secret)
 		}
-		if told, err := g.backend.Poll(t.Context(), ref); err != nil {
-			SoundError(t, err, g.Secret)
+		if status, err := f.backend.Poll(t.Context(), ref); err != nil {
+			CheckError(t, err, f.Secret)
 		} else {
-			Sound(t, told, g.Secret)
+			CheckStatus(t, status, f.Secret)
 		}
-		if b, ok := g.backend.(backends.Canceler); ok {
-			SoundError(t, b.Cancel(t.Context(), ref), g.Secret)
+		if b, ok := f.backend.(backends.Canceler); ok {
+			CheckError(t, b.Cancel(t.Context(), ref), f.Secret)
 		}
 	}
 	for _, state := range []backends.State{backends.Running, backends.Succeeded, backends.Failed} {
-		g.double.Turn(state)
+		f.mock.SetState(state)
 		for number := 0; ; number++ {
 			more := false
-			g.on(Poll, mutilated(number, []any{"the key " + g.Secret}, &more))
-			if told, err := g.backend.Poll(t.Context(), ref); err != nil {
-				SoundError(t, err, g.Secret)
+			f.override(Poll, mutate(number, []any{"the key " + f.Secret}, &more))
+			if status, err := f.backend.Poll(t.Context(), ref); err != nil {
+				CheckError(t, err, f.Secret)
 			} else {
-				Sound(t, told, g.Secret)
+				CheckStatus(t, status, f.Secret)
 			}
 			if !more {
 				break

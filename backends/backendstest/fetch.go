@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-func fetches(t *testing.T, g *stage) {
-	fetcher, ok := g.backend.(backends.Fetcher)
+func testFetch(t *testing.T, f *fixture) {
+	fetcher, ok := f.backend.(backends.Fetcher)
 	if !ok {
-		t.Skip("the service gives links")
+		t.Skip("results are URLs")
 	}
-	ref := g.submitted(t)
-	g.double.Turn(backends.Succeeded)
-	status := g.polled(t, ref)
+	ref := f.submit(t)
+	f.mock.SetState(backends.Succeeded)
+	status := f.poll(t, ref)
 	if status.Results[0].URL != "" {
 		if fetcher.OnlyBytes() {
 			t.Errorf("only bytes, and a result is at %s", status.Results[0].URL)
 		}
-		t.Skip("these results are links")
+		t.Skip("these results are URLs")
 	}
 	file, content, err := fetcher.Fetch(t.Context(), ref, 0)
 	if err != nil {
@@ -36,8 +36,8 @@ func fetches(t *testing.T, g *stage) {
 	if err := file.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(read) == 0 || g.Content != nil && !bytes.Equal(read, g.Content) {
-		t.Errorf("fetched %d bytes, want %d", len(read), len(g.Content))
+	if len(read) == 0 || f.Content != nil && !bytes.Equal(read, f.Content) {
+		t.Errorf("fetched %d bytes, want %d", len(read), len(f.Content))
 	}
 	if content.Size != -1 && content.Size != int64(len(read)) {
 		t.Errorf("%d bytes were announced, %d came", content.Size, len(read))
@@ -49,9 +49,9 @@ func fetches(t *testing.T, g *stage) {
 		}
 	}
 
-	// The first byte is there while the last is not yet made.
+	// The first byte can be read before the service has sent the last one.
 	release := make(chan struct{})
-	g.on(Fetch, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	f.override(Fetch, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		_, _ = io.WriteString(w, "first")
 		_ = http.NewResponseController(w).Flush()
 		<-release
@@ -76,17 +76,17 @@ func fetches(t *testing.T, g *stage) {
 		http.StatusNoContent: backends.Busy, http.StatusPartialContent: backends.Busy, http401: backends.Refused,
 		http.StatusNotFound: backends.Gone, http429: backends.Busy, http500: backends.Busy,
 	} {
-		g.on(Fetch, answer(status, nil, ""))
+		f.override(Fetch, answer(status, nil, ""))
 		file, _, err := fetcher.Fetch(t.Context(), ref, 0)
 		if err == nil {
 			_ = file.Close()
 			t.Errorf("%d is a file", status)
 			continue
 		}
-		g.refusedAs(t, "fetch", err, want)
+		f.wantError(t, "fetch", err, want)
 	}
 
-	g.on(Fetch, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	f.override(Fetch, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "half")
 	})
@@ -95,78 +95,78 @@ func fetches(t *testing.T, g *stage) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(file); err == nil {
-		t.Error("half a file is a whole one")
+		t.Error("a truncated file was read without an error")
 	}
 	_ = file.Close()
 }
 
-func reconciles(t *testing.T, g *stage) {
-	reconciler, ok := g.backend.(backends.Reconciler)
+func testReconcile(t *testing.T, f *fixture) {
+	reconciler, ok := f.backend.(backends.Reconciler)
 	if !ok {
-		t.Skip("the service finds no job by our token")
+		t.Skip("the service cannot find a job by its token")
 	}
 	for _, done := range []bool{true, false} {
-		g.double.Forget()
-		before := g.double.Accepted()
-		job := g.Job
+		f.mock.ForgetJobs()
+		before := f.mock.Accepted()
+		job := f.Job
 		job.Token = backends.Token(map[bool]string{true: "taken", false: "lost"}[done])
-		g.on(Submit, cut(done))
-		_, err := g.backend.Submit(t.Context(), job)
-		g.refusedAs(t, "submit", err, backends.Doubtful)
+		f.override(Submit, dropConnection(done))
+		_, err := f.backend.Submit(t.Context(), job)
+		f.wantError(t, "submit", err, backends.Doubtful)
 
-		// As long as the service is out of order nothing is known.
+		// While the service is out of order, the outcome remains unknown.
 		for _, op := range []Op{Submit, Poll, Other} {
-			g.on(op, answer(http503, nil, "{}"))
+			f.override(op, answer(http503, nil, "{}"))
 		}
 		_, err = reconciler.Reconcile(t.Context(), job)
-		g.refusedAs(t, "while it is out of order", err, backends.Busy, backends.Doubtful)
+		f.wantError(t, "service out of order", err, backends.Busy, backends.Doubtful)
 		for _, op := range []Op{Submit, Poll, Other} {
-			g.on(op, nil)
+			f.override(op, nil)
 		}
 
 		ref, err := reconciler.Reconcile(t.Context(), job)
-		taken := g.double.Accepted() - before
+		taken := f.mock.Accepted() - before
 		switch {
 		case err == nil && taken == 1:
-			if status := g.polled(t, ref); status.State == backends.Unknown {
+			if status := f.poll(t, ref); status.State == backends.Unknown {
 				t.Errorf("the job that was found is %+v", status)
 			}
 		case err != nil && !done && taken == 0:
-			g.refusedAs(t, "there is no job", err, backends.Gone)
+			f.wantError(t, "there is no job", err, backends.Gone)
 		default:
 			t.Errorf("taken at first: %t; then %d jobs, %+v, %v", done, taken, ref, err)
 		}
 	}
 }
 
-func elsewhere(t *testing.T, g *stage) {
-	ref := g.submitted(t)
-	var told strings.Builder
+func testCredentialDestination(t *testing.T, f *fixture) {
+	ref := f.submit(t)
+	var received strings.Builder
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, values := range r.Header {
 			for _, value := range values {
-				told.WriteString(value + "\n")
+				received.WriteString(value + "\n")
 			}
 		}
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	t.Cleanup(other.Close)
 
-	// The same credential is configured, and the service has another address:
-	// the job is where it was sent.
-	moved := g.Backend(t, other.URL)
+	// The service's address was changed and its credential was not: the job is
+	// polled at the old address.
+	moved := f.Backend(t, other.URL)
 	if status, err := moved.Poll(t.Context(), ref); err != nil {
 		t.Errorf("after the address has changed: %+v, %v", status, err)
 	}
-	// The job was sent to another address with another credential: that of today
-	// does not go there.
+	// The address and the credential were both changed: the new credential is
+	// not sent to the old address.
 	stolen := ref
 	stolen.Base, stolen.Account = other.URL, "0000000000000000"
 	stolen.Links = nil
-	_, err := g.backend.Poll(t.Context(), stolen)
-	g.refusedAs(t, "another address and account", err, backends.Refused)
+	_, err := f.backend.Poll(t.Context(), stolen)
+	f.wantError(t, "another address and account", err, backends.Refused)
 	other.Close()
-	if told.Len() > 0 {
-		t.Errorf("the other address was told %s", told.String())
+	if received.Len() > 0 {
+		t.Errorf("the other address received %s", received.String())
 	}
 }

@@ -26,11 +26,11 @@ var (
 	}
 )
 
-// longestWait is the longest that a service can ask to wait.
+// longestWait is the greatest RetryAfter that an adapter may return.
 const longestWait = time.Hour
 
-// Sound checks what holds of every status. The secret is nowhere in it.
-func Sound(t testing.TB, s backends.Status, secret string) {
+// CheckStatus checks what is true of every status. secret must not occur in it.
+func CheckStatus(t testing.TB, s backends.Status, secret string) {
 	t.Helper()
 	if !slices.Contains(states, s.State) {
 		t.Errorf("the state %q is unknown", s.State)
@@ -45,7 +45,7 @@ func Sound(t testing.TB, s backends.Status, secret string) {
 		t.Errorf("%s with failure %v", s.State, s.Failure)
 	}
 	if s.RetryAfter < 0 || s.RetryAfter > longestWait {
-		t.Errorf("a wait of %s", s.RetryAfter)
+		t.Errorf("RetryAfter is %s", s.RetryAfter)
 	}
 	for _, r := range s.Results {
 		if u, err := url.Parse(r.URL); r.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil) {
@@ -57,7 +57,7 @@ func Sound(t testing.TB, s backends.Status, secret string) {
 		if r.Width < 0 || r.Height < 0 || r.Duration < 0 || math.IsNaN(r.Duration) || math.IsInf(r.Duration, 0) {
 			t.Errorf("a result of %d × %d, %g s", r.Width, r.Height, r.Duration)
 		}
-		discreet(t, "format", r.Format, secret)
+		checkText(t, "format", r.Format, secret)
 	}
 	if f := s.Failure; f != nil {
 		if !slices.Contains(reasons, f.Reason) {
@@ -66,16 +66,16 @@ func Sound(t testing.TB, s backends.Status, secret string) {
 		if f.Message == "" {
 			t.Error("a failure without a message")
 		}
-		discreet(t, "message", f.Message, secret)
-		discreet(t, "detail", f.Detail, secret)
+		checkText(t, "message", f.Message, secret)
+		checkText(t, "detail", f.Detail, secret)
 	}
-	discreet(t, "word", s.Word, secret)
-	discreet(t, "cost", s.Cost.Amount+s.Cost.Unit, secret)
+	checkText(t, "word", s.Word, secret)
+	checkText(t, "cost", s.Cost.Amount+s.Cost.Unit, secret)
 }
 
-// SoundError checks what holds of every error of a backend, and returns it as
-// one of ours, or nil if it is none. The secret is nowhere in it.
-func SoundError(t testing.TB, err error, secret string) *backends.Error {
+// CheckError checks what is true of every [backends.Error] and returns it. It
+// returns nil if err is not one. secret must not occur in it.
+func CheckError(t testing.TB, err error, secret string) *backends.Error {
 	t.Helper()
 	e, ok := errors.AsType[*backends.Error](err)
 	if !ok {
@@ -91,24 +91,24 @@ func SoundError(t testing.TB, err error, secret string) *backends.Error {
 		t.Error("an error without a message")
 	}
 	if e.RetryAfter < 0 || e.RetryAfter > longestWait {
-		t.Errorf("a wait of %s", e.RetryAfter)
+		t.Errorf("RetryAfter is %s", e.RetryAfter)
 	}
-	discreet(t, "message", e.Message, secret)
-	discreet(t, "detail", e.Detail, secret)
-	discreet(t, "code", e.Code, secret)
+	checkText(t, "message", e.Message, secret)
+	checkText(t, "detail", e.Detail, secret)
+	checkText(t, "code", e.Code, secret)
 	if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, secret) && secret != "" {
 		t.Errorf("the error prints the credential: %s", text)
 	}
 	return e
 }
 
-// discreet checks a text that comes from a service.
-func discreet(t testing.TB, what, text, secret string) {
+// checkText checks the length, encoding and content of a text from a service.
+func checkText(t testing.TB, what, text, secret string) {
 	t.Helper()
 	if len(text) > backends.MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		t.Errorf("the %s is %d bytes of %.80q", what, len(text), text)
 	}
 	if secret != "" && strings.Contains(text, secret) {
-		t.Errorf("the %s tells the credential: %s", what, text)
+		t.Errorf("the %s contains the credential: %s", what, text)
 	}
 }

@@ -12,46 +12,46 @@ import (
 	"time"
 )
 
-// A trap listens where nobody is to come: on this machine, and open to all who
-// dial it. It counts them.
-type trap struct {
+// forbiddenListener listens at addresses of this machine that the gateway must
+// not connect to. It counts connections.
+type forbiddenListener struct {
 	t        *testing.T
 	port     string
 	accepted atomic.Int64
 }
 
-func newTrap(t *testing.T) *trap {
+func newForbiddenListener(t *testing.T) *forbiddenListener {
 	t.Helper()
-	trapped := &trap{t: t}
-	listener, err := net.Listen("tcp", ":0") // both families, where there are both
+	guardedSite := &forbiddenListener{t: t}
+	listener, err := net.Listen("tcp", ":0") // IPv4 and IPv6, if available
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	_, trapped.port, _ = net.SplitHostPort(listener.Addr().String())
+	_, guardedSite.port, _ = net.SplitHostPort(listener.Addr().String())
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			trapped.accepted.Add(1)
+			guardedSite.accepted.Add(1)
 			conn.Close()
 		}
 	}()
-	return trapped
+	return guardedSite
 }
 
-// check wants nobody to have come.
-func (p *trap) check() {
+// check checks that there was no connection.
+func (p *forbiddenListener) check() {
 	p.t.Helper()
 	if n := p.accepted.Load(); n != 0 {
-		p.t.Errorf("%d connections came to the trap", n)
+		p.t.Errorf("%d connections to the forbidden listener", n)
 	}
 }
 
-// checkSprings shows that it counts: whoever dials it is caught.
-func (p *trap) checkSprings() {
+// checkDetects checks that a connection is counted.
+func (p *forbiddenListener) checkDetects() {
 	p.t.Helper()
 	before := p.accepted.Load()
 	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", p.port))
@@ -61,11 +61,11 @@ func (p *trap) checkSprings() {
 	defer conn.Close()
 	_, _ = conn.Read(make([]byte, 1)) // until it is closed, which is after it was counted
 	if p.accepted.Load() != before+1 {
-		p.t.Error("the trap does not count")
+		p.t.Error("the forbidden listener does not count connections")
 	}
 }
 
-// spellings are hosts that lead, or may lead, to this machine.
+// spellings are hosts that resolve, or may resolve, to this machine.
 var spellings = []string{
 	"127.0.0.1", "127.1", "127.0.1", "127.255.255.254", "2130706433", "017700000001", "0x7f000001", "0X7F.1", "0177.0.0.1", "0x7f.0.0.1", "127.0.0.1.",
 	"0", "0.0.0.0", "00.0.0.0", "127.000.000.001",
@@ -74,33 +74,34 @@ var spellings = []string{
 	"127。0。0。1", "①②⑦.0.0.1", "%31%32%37.0.0.1", "public.example@127.0.0.1",
 }
 
-// links are the spellings as addresses of the trap, and those that this machine
-// has in networks of its own.
-func (p *trap) links() (all []string) {
+// links returns URLs of the listener: the spellings, and this machine's
+// addresses in its own networks.
+func (p *forbiddenListener) links() (all []string) {
 	hosts := slices.Clone(spellings)
-	own, _ := net.InterfaceAddrs() // without them, there are the spellings
+	own, _ := net.InterfaceAddrs() // an error leaves only the spellings
 	for _, one := range own {
 		if network, is := one.(*net.IPNet); is && network.IP.IsPrivate() && network.IP.To4() != nil {
 			hosts = append(hosts, network.IP.String())
 		}
 	}
 	for _, host := range hosts {
-		all = append(all, "http://"+host+":"+p.port+"/trap.png")
+		all = append(all, "http://"+host+":"+p.port+"/picture.png")
 	}
 	return all
 }
 
-// trapped is a site whose results and callbacks may go to the two alone.
-func trapped(u *studio, r *receiver) site {
-	return studioSite(u, r, "media {\nallow "+u.address()+"\n}")
+// guardedSite is a site whose results and callbacks may go to these two
+// addresses only.
+func guardedSite(u *mockService, r *receiver) site {
+	return generationSite(u, r, "media {\nallow "+u.address()+"\n}")
 }
 
-func TestNoInputLeadsToASpecialAddress(t *testing.T) {
+func TestNoInputConnectsToASpecialAddress(t *testing.T) {
 	t.Parallel()
-	p := newTrap(t)
-	u := newStudio(t)
-	r := newReceiver(t, u.cue)
-	g := newGateway(t, trapped(u, r), u.backend, r.backend)
+	p := newForbiddenListener(t)
+	u := newMockService(t)
+	r := newReceiver(t, u.checkpoints)
+	g := newGateway(t, guardedSite(u, r), u.backend, r.backend)
 	g.start()
 	c := g.newCustomer("collector")
 	c.credit("100.00")
@@ -125,24 +126,25 @@ func TestNoInputLeadsToASpecialAddress(t *testing.T) {
 			}
 		}
 	}
-	if asked := u.backend.asked(); len(asked) > 0 {
-		t.Errorf("the studio was asked %s %s", asked[0].Method, asked[0].URI)
+	if asked := u.backend.requests(); len(asked) > 0 {
+		t.Errorf("the mock service was asked %s %s", asked[0].Method, asked[0].URI)
 	}
-	// What is public goes on to the service as it stands, and nobody here fetches it.
+	// A public URL is passed on to the service unchanged. The gateway does not
+	// fetch it.
 	a := g.call("/v1/platform/video", fmt.Sprintf(`{"model":%q,"prompt":"video-film-1 1","inputs":[{"url":"http://public.example:%s/a.png"}]}`, film, p.port), "Authorization", "Bearer "+c.key)
 	if a.Status != http.StatusOK || len(u.submissions("video-film-1 1")) != 1 {
 		t.Errorf("a public address: %d %s", a.Status, a.Body)
 	}
 	p.check()
-	p.checkSprings()
+	p.checkDetects()
 }
 
-// TestNoResultLeadsToASpecialAddress has a studio name the trap as the place of
-// its results, and a place of its own from where it redirects there.
-func TestNoResultLeadsToASpecialAddress(t *testing.T) {
+// TestNoResultConnectsToASpecialAddress: a mock service returns results at the
+// forbidden listener, and results that redirect there.
+func TestNoResultConnectsToASpecialAddress(t *testing.T) {
 	t.Parallel()
-	p := newTrap(t)
-	u := newStudio(t)
+	p := newForbiddenListener(t)
+	u := newMockService(t)
 	links := p.links()
 	direct := len(links)
 	for i := range direct {
@@ -156,22 +158,22 @@ func TestNoResultLeadsToASpecialAddress(t *testing.T) {
 		return links[n]
 	}
 	u.away = links[:direct]
-	r := newReceiver(t, u.cue)
-	s := trapped(u, r)
+	r := newReceiver(t, u.checkpoints)
+	s := guardedSite(u, r)
 	s.Log = "DEBUG"
 	g := newGateway(t, s, u.backend, r.backend)
 	g.start()
 	c := g.newCustomer("collector")
 	c.credit("100.00")
 	inParallel(8, len(links), func(i int) {
-		o := &commission{number: i, model: film}
-		o.place(c)
+		o := &generation{number: i, model: film}
+		o.submit(c)
 	})
 	if !g.process.log.awaitCount("the results of a task are not copied yet", len(links)) {
 		t.Errorf("%d of %d copies were refused", strings.Count(g.process.log.String(), "the results of a task are not copied yet"), len(links))
 	}
 	followed := map[string]bool{}
-	for _, a := range u.backend.asked() {
+	for _, a := range u.backend.requests() {
 		if strings.HasPrefix(a.URI, "/away/") {
 			followed[a.URI] = true
 		}
@@ -183,16 +185,16 @@ func TestNoResultLeadsToASpecialAddress(t *testing.T) {
 		t.Errorf("%d callbacks came of results that are not there", all)
 	}
 	p.check()
-	p.checkSprings()
+	p.checkDetects()
 }
 
-// TestNoCallbackLeadsToASpecialAddress tries to give keys the trap as their address,
-// and has the receiver of all callbacks redirect there.
-func TestNoCallbackLeadsToASpecialAddress(t *testing.T) {
+// TestNoCallbackConnectsToASpecialAddress: keys have callback URLs of the
+// forbidden listener, and the receiver of all callbacks redirects there.
+func TestNoCallbackConnectsToASpecialAddress(t *testing.T) {
 	t.Parallel()
-	p := newTrap(t)
-	u := newStudio(t)
-	r := newReceiver(t, u.cue)
+	p := newForbiddenListener(t)
+	u := newMockService(t)
+	r := newReceiver(t, u.checkpoints)
 	links := p.links()
 	var redirects atomic.Int64
 	r.away = func() (int, string) {
@@ -200,12 +202,12 @@ func TestNoCallbackLeadsToASpecialAddress(t *testing.T) {
 		statuses := []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 		return statuses[n%len(statuses)], links[n%len(links)]
 	}
-	s := trapped(u, r)
+	s := guardedSite(u, r)
 	s.People = "registration open"
 	g := newGateway(t, s, u.backend, r.backend)
 	g.start()
 
-	// The console lets a person try a password only about twenty times.
+	// The console allows about twenty attempts of a password.
 	const each = 12
 	unset := 0
 	for links, name := links, 'a'; len(links) > 0; name++ {
@@ -221,27 +223,26 @@ func TestNoCallbackLeadsToASpecialAddress(t *testing.T) {
 		t.Errorf("%d of %d callbacks were redirected", n, len(links))
 	}
 	p.check()
-	p.checkSprings()
+	p.checkDetects()
 }
 
-// ordersTo registers somebody who has as many films made with a key whose
-// callbacks go to the receiver as there are links, and one with a key for each
-// link, and waits until all callbacks were tried and none delivered. It returns
-// how many links cannot be an address.
+// ordersTo submits one task for each link with a key whose callbacks go to the
+// receiver, and one with a key for each link. It waits until all callbacks were
+// tried and none was delivered, and returns how many links are not valid URLs.
 func (p *person) ordersTo(links []string) (unset int) {
 	p.g.t.Helper()
-	p.registers()
+	p.register()
 	p.g.post("/modelgate/wallets/"+p.name+"/credit", map[string]any{"amount": "100.00", "reason": "a test"}, nil)
 	placed := 0
 	order := func(key issued) {
-		o := &commission{number: placed, model: film}
-		o.place(&customer{g: p.g, name: p.name, key: key.Secret, http: p.http})
+		o := &generation{number: placed, model: film}
+		o.submit(&customer{g: p.g, name: p.name, key: key.Secret, http: p.http})
 		placed++
 	}
-	plain := p.makesKey("of the receiver")
+	plain := p.createKey("of the receiver")
 	for _, link := range links {
 		order(plain)
-		a := p.tries(http.MethodPost, "/api/token/", map[string]string{"callback_url": link, "password": p.password})
+		a := p.mustSend(http.MethodPost, "/api/token/", map[string]string{"callback_url": link, "password": p.password})
 		if a.Status == http.StatusBadRequest && a.Code == "INVALID_PARAMETER" {
 			unset++
 			continue
@@ -251,7 +252,7 @@ func (p *person) ordersTo(links []string) (unset int) {
 			p.g.t.Fatalf("a key with the callback address %q: %d %s", link, a.Status, a.Text)
 		}
 		p.keepSecret(key.Secret)
-		p.does(http.MethodPost, "/api/token/"+key.ID+"/callback_secret", nil, nil)
+		p.mustSucceed(http.MethodPost, "/api/token/"+key.ID+"/callback_secret", nil, nil)
 		order(key)
 	}
 	for _, d := range p.g.triedCallbacks(p.name, placed) {
@@ -271,7 +272,7 @@ type triedCallback struct {
 	URL      string `json:"url"`
 }
 
-// triedCallbacks waits until so many callbacks of a user were tried, and returns
+// triedCallbacks waits until n callbacks of a user were tried, and returns
 // them.
 func (g *gateway) triedCallbacks(user string, n int) (tried []triedCallback) {
 	g.t.Helper()

@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// scriptHeader names the script of a call to the backend.
+const scriptHeader = "X-Script"
+
+// scriptSet contains the scripts that a backend knows, by number.
+type scriptSet struct {
+	calls sync.Map
+	last  atomic.Int64 // the last number that was drawn
+}
+
+func (r *scriptSet) add(k *scriptedCall) { r.calls.Store(strconv.Itoa(k.number), k) }
+
+// callTimeout is the longest duration of a call. Some calls are held while much
+// else happens.
+const callTimeout = 2 * time.Minute
+
+// serve is the backend's part of a call.
+func (r *scriptSet) serve(s *scriptWriter, a *recordedRequest) {
+	known, ok := r.calls.Load(a.Header.Get(scriptHeader))
+	if !ok {
+		respond(http.StatusTeapot, `{"error":{"message":"no such script"}}`)(s, a)
+		return
+	}
+	k := known.(*scriptedCall)
+	switch {
+	case k.end == rejected:
+		respond(k.status, `{"type":"error","error":{"type":"api_error","message":"no"}}`)(s, a)
+		return
+	case k.stop < 0:
+		panic(http.ErrAbortHandler)
+	}
+	s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+	for n, u := range k.events[:k.stop] {
+		if k.release != nil && n == k.stop/2 {
+			close(k.waiting)
+			select {
+			case <-k.release:
+			case <-a.Gone:
+			}
+		}
+		s.write(u.wire)
+	}
+	if k.end == whole {
+		return
+	}
+	select { // the connection does not break before the client has read what was sent
+	case <-k.received:
+	case <-a.Gone:
+		select {
+		case <-k.received: // and has disconnected at once
+		default:
+			return
+		}
+	case <-time.After(callTimeout):
+		panic(http.ErrAbortHandler)
+	}
+	switch k.end {
+	case left:
+		if k.outlived() {
+			if k.runsOn() {
+				s.write(wireOf(k.events[k.stop:]))
+			} else {
+				<-a.Gone
+			}
+			k.ended = time.Now()
+			close(k.gone)
+		}
+	case deaf:
+		s.write(wireOf(k.events[k.stop:]))
+	case failed:
+		s.write(k.failure())
+	case split:
+		next := k.events[k.stop].wire
+		s.write(next[:strings.Index(next, "{")+1])
+		panic(http.ErrAbortHandler)
+	case dropped:
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// runCall is the client's part of a call. It returns an error if the answer
+// differs from what the backend has sent.
+func (g *gateway) runCall(ctx context.Context, transport http.RoundTripper, key string, k *scriptedCall) error {
+	ctx, leave := context.WithTimeout(ctx, callTimeout)
+	defer leave()
+	req := g.request(ctx, k.path, k.request(), "Authorization", "Bearer "+key, scriptHeader, strconv.Itoa(k.number))
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	k.id = resp.Header.Get("X-Request-Id")
+	if k.stop < 0 {
+		want := k.status
+		if k.end != rejected {
+			want = http.StatusServiceUnavailable
+		}
+		if resp.StatusCode != want {
+			return fmt.Errorf("%s: answered %s", k.end, resp.Status)
+		}
+		_, err := io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("answered %s: %s", resp.Status, text)
+	}
+
+	passes := k.passes()
+	got := make([]byte, len(passes))
+	if n, err := io.ReadFull(resp.Body, got); err != nil || string(got) != passes {
+		return fmt.Errorf("read %q, want %q: %w", got[:n], passes, err)
+	}
+	close(k.received)
+	if k.end == left || k.end == deaf {
+		leave()
+		return nil
+	}
+	rest, err := io.ReadAll(resp.Body)
+	switch {
+	case k.end == whole && err == nil && len(rest) == 0:
+	case k.end == failed && err == nil && string(rest) == k.failure():
+	case k.end != whole && k.end != failed && (err != nil || strings.Contains(string(rest), `"error"`)):
+	default:
+		return fmt.Errorf("%s: after what passes came %q (%w)", k.end, rest, err)
+	}
+	return nil
+}
+
+func TestBillingRuleOfTheTests(t *testing.T) {
+	t.Parallel()
+	text := func(words string) scriptEvent { return scriptEvent{content: true, text: words} }
+	in, out := &tokens{Input: 100}, &tokens{Output: 50, Reasoning: 10}
+	for _, c := range []struct {
+		name         string
+		scriptedCall *scriptedCall
+		want         tokens
+		ended        string
+		usage        string
+	}{
+		{"reported", &scriptedCall{end: whole, events: []scriptEvent{{input: in, opening: 1}, text("abc"), {output: out}, {last: true}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "complete", "reported"},
+		{"not reported", &scriptedCall{end: whole, prompt: "four", events: []scriptEvent{text("abcd"), {last: true}}}, tokens{Input: 2, Output: 2}, "complete", "estimated"},
+		{"left early", &scriptedCall{end: left, events: []scriptEvent{{input: in, opening: 1}, text("abcdefg")}}, tokens{Input: 100, Output: 3}, "client_gone", "estimated"},
+		{"left before it began", &scriptedCall{end: left, prompt: "seven b", events: []scriptEvent{{}}}, tokens{Input: 3}, "client_gone", "estimated"},
+		{"left when more was asked than reported", &scriptedCall{end: left, prompt: strings.Repeat("x", 600), events: []scriptEvent{{input: in}, text("abc"), {output: out}}}, tokens{Input: 200, Output: 50, Reasoning: 10}, "client_gone", "estimated"},
+		{"torn before more than an empty block", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}, {}}}, tokens{}, "upstream_error", "none"},
+		{"more claimed than was asked for", &scriptedCall{end: whole, events: []scriptEvent{{input: in}, text("abc"), {output: &tokens{Output: 5000}}, {last: true}}}, tokens{Input: 100, Output: 2048}, "complete", "reported"},
+		{"torn before it began", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}}}, tokens{}, "upstream_error", "none"},
+		{"torn after its report", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}, text("abc"), {output: out}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "upstream_error", "reported"},
+	} {
+		c.scriptedCall.stop, c.scriptedCall.most = len(c.scriptedCall.events), 2048
+		if got, ended, usage := c.scriptedCall.charge(); got != c.want || ended != c.ended || usage != c.usage {
+			t.Errorf("%s: %+v %s %s, want %+v %s %s", c.name, got, ended, usage, c.want, c.ended, c.usage)
+		}
+	}
+}
