@@ -50,7 +50,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 		t.Errorf("after a restart it is %s", again.KeyID)
 	}
 
-	// It is nobody's to see, to use or to change.
+	// No user can list, use or change it.
 	if list := must(f.OwnKeys(ctx, ann))(t); len(list) != 0 {
 		t.Errorf("it is listed: %+v", list)
 	}
@@ -70,7 +70,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 
 	// The user's limits hold, as they are now.
 	limits := Limits{Budget: 5 * money.Unit, Reset: calendar.Day}
-	if _, err := f.SetUserLimits(ctx, "operator", "ann", limits); err != nil {
+	if _, err := f.ChangeUserLimits(ctx, "operator", "ann", limits.Change()); err != nil {
 		t.Fatal(err)
 	}
 	if p := must(f.Composer(ctx, ann))(t); p.UserLimits != limits {
@@ -88,7 +88,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 	}
 }
 
-func TestNobodyComposesWhoIsNotIn(t *testing.T) {
+func TestOnlyASessionInForceHasAConsoleKey(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -112,7 +112,7 @@ func TestNobodyComposesWhoIsNotIn(t *testing.T) {
 	}
 }
 
-func TestAHiddenKeyWhoseMakingIsNotKnownIsTheSameAfterwards(t *testing.T) {
+func TestAConsoleKeyOfUnknownOutcomeStaysTheSame(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.person(t, "ann")
