@@ -33,13 +33,13 @@ var layers = []struct {
 	{"handlers/reply", []string{"internal/bodymem", "internal/fault", "internal/requestid"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"handlers/demo", nil, true},
-	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments"}, true},
+	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments", "settings"}, true},
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "backends"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"caddymodule/adminapi", []string{"caddymodule", "internal", "money", "storage", "backends"}, true},
 	{"caddymodule/cli", []string{"caddymodule", "internal", "money", "storage"}, true},
 	{"caddymodule/doctor", []string{"caddymodule", "internal", "money"}, true},
-	{"caddymodule/redactlog", []string{"internal"}, true},
+	{"caddymodule/redactlog", []string{"internal", "settings"}, true},
 	{"caddymodule/metrics", []string{"internal", "money", "storage", "backends"}, false},
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // what tests stand on
@@ -51,7 +51,7 @@ var layers = []struct {
 	{"backends", []string{"backends", "internal/egress", "settings"}, true},
 	{"payments", []string{"payments", "settings", "money"}, true},
 	{"settings", nil, true},
-	{"storage/badger", []string{"storage"}, true},
+	{"storage/badger", []string{"storage", "settings"}, true},
 	{"storage", []string{"storage"}, false},
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // backendsNamespace is the namespace of the Caddy modules for generation services.
@@ -155,24 +156,24 @@ func (a *App) driven() []task.Backend {
 func (a *App) unmarshalBackend(d *caddyfile.Dispenser) error {
 	at := *d
 	var b Backend
-	if err := oneArg(d, &b.Name); err != nil {
+	if err := settings.One(settings.Text(&b.Name))(d); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(a.BackendRows, func(other *Backend) bool { return other.Name == b.Name }) {
 		return d.Errf("backend %s is there twice", b.Name)
 	}
-	err := Block(d, map[string]func(*caddyfile.Dispenser) error{
+	err := settings.Block(d, map[string]settings.Reader{
 		"models": func(d *caddyfile.Dispenser) (err error) {
 			words := d.RemainingArgs()
 			if len(words) == 0 {
 				return d.ArgErr()
 			}
 			b.Models, err = catalog.ParsePatterns(words)
-			return located(d, err)
+			return settings.Located(d, err)
 		},
-		"max_running":      func(d *caddyfile.Dispenser) error { return smallCount(d, &b.MaxRunning, maxMaxRunning) },
-		"polls_per_second": func(d *caddyfile.Dispenser) error { return smallCount(d, &b.PollsPerSecond, maxPollsPerSecond) },
-		"busy_timeout":     func(d *caddyfile.Dispenser) error { return duration(d, &b.BusyTimeout) },
+		"max_running":      settings.Count(&b.MaxRunning, maxMaxRunning),
+		"polls_per_second": settings.Count(&b.PollsPerSecond, maxPollsPerSecond),
+		"busy_timeout":     settings.Duration(&b.BusyTimeout),
 		"adapter":          b.unmarshalAdapter,
 	})
 	if err != nil {
@@ -183,7 +184,7 @@ func (a *App) unmarshalBackend(d *caddyfile.Dispenser) error {
 	}
 	a.BackendRows = append(a.BackendRows, &b)
 	_, err = routesOf(a.BackendRows)
-	return located(&at, err)
+	return settings.Located(&at, err)
 }
 
 func (b *Backend) unmarshalAdapter(d *caddyfile.Dispenser) error {
@@ -196,16 +197,6 @@ func (b *Backend) unmarshalAdapter(d *caddyfile.Dispenser) error {
 		return err
 	}
 	b.AdapterRaw = caddyconfig.JSONModuleObject(module, "adapter", adapter, nil)
-	return nil
-}
-
-// smallCount is count for what fits an int.
-func smallCount(d *caddyfile.Dispenser, into *int, most int64) error {
-	var n int64
-	if err := count(d, &n, most); err != nil {
-		return err
-	}
-	*into = int(n)
 	return nil
 }
 

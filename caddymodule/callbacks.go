@@ -77,13 +77,10 @@ func (c *Callback) check(url string) error { return c.allowed.CheckRegistered(ur
 //		allow  <host>:<port>|<prefix>/<bits>:<port>...
 //	}
 func (c *Callback) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"url":    func(d *caddyfile.Dispenser) error { return oneArg(d, &c.URL) },
-		"secret": func(d *caddyfile.Dispenser) error { return secretArg(d, &c.Secret) },
-		"allow":  func(d *caddyfile.Dispenser) error { return allowed(d, &c.Allow) },
+	return settings.Block(d, map[string]settings.Reader{
+		"url":    settings.One(settings.Text(&c.URL)),
+		"secret": settings.Into(&c.Secret, secretArg),
+		"allow":  settings.Into(&c.Allow, allowed),
 	}, "allow")
 }
 
@@ -96,7 +93,7 @@ func allowed(d *caddyfile.Dispenser, into *[]string) error {
 	}
 	*into = append(*into, entries...)
 	_, err := egress.ParseAllowed(*into)
-	return located(d, err)
+	return settings.Located(d, err)
 }
 
 // callbacks are the addresses of API keys, and for those that have none the

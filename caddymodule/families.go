@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // unmarshalFamily reads one row of families:
@@ -38,14 +40,14 @@ func (a *App) unmarshalFamily(d *caddyfile.Dispenser) error {
 	words := overrides(&row.Video, &row.Image)
 	words["variant"] = func(d *caddyfile.Dispenser) error {
 		var v catalog.VariantRow
-		if err := modelPattern(d, &v.Models); err != nil {
+		if err := settings.Parsed(&v.Models, catalog.ParsePattern)(d); err != nil {
 			return err
 		}
 		row.Variants = append(row.Variants, v)
 		last := &row.Variants[len(row.Variants)-1]
-		return Block(d, overrides(&last.Video, &last.Image))
+		return settings.Block(d, overrides(&last.Video, &last.Image))
 	}
-	if err := Block(d, words, "variant"); err != nil {
+	if err := settings.Block(d, words, "variant"); err != nil {
 		return err
 	}
 	if err := row.Validate(); err != nil {
@@ -53,12 +55,12 @@ func (a *App) unmarshalFamily(d *caddyfile.Dispenser) error {
 	}
 	a.FamilyRows = append(a.FamilyRows, row)
 	_, err = catalog.NewFamilies(a.FamilyRows)
-	return located(&at, err)
+	return settings.Located(&at, err)
 }
 
 // overrides are the words for what models take otherwise than their family.
-func overrides(video, image *catalog.Override) map[string]func(*caddyfile.Dispenser) error {
-	return map[string]func(*caddyfile.Dispenser) error{
+func overrides(video, image *catalog.Override) map[string]settings.Reader {
+	return map[string]settings.Reader{
 		"video": func(d *caddyfile.Dispenser) error { return override(d, video) },
 		"image": func(d *caddyfile.Dispenser) error { return override(d, image) },
 	}
@@ -91,29 +93,24 @@ func overrides(video, image *catalog.Override) map[string]func(*caddyfile.Dispen
 //	last_frame_alone  on|off
 //	max_inputs        <count>
 func override(d *caddyfile.Dispenser, o *catalog.Override) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"duration":       func(d *caddyfile.Dispenser) error { return numbers(d, &o.Duration) },
-		"count":          func(d *caddyfile.Dispenser) error { return numbers(d, &o.Count) },
-		"resolution":     func(d *caddyfile.Dispenser) error { return choice(d, &o.Resolution) },
-		"aspect_ratio":   func(d *caddyfile.Dispenser) error { return choice(d, &o.AspectRatio) },
-		"scene_type":     func(d *caddyfile.Dispenser) error { return wordsOrOff(d, &o.SceneType) },
-		"reference_type": func(d *caddyfile.Dispenser) error { return wordsOrOff(d, &o.ReferenceType) },
-		"subject_inputs": func(d *caddyfile.Dispenser) error {
-			var word string
-			err := oneArg(d, &word)
+	return settings.Block(d, map[string]settings.Reader{
+		"duration":       settings.Into(&o.Duration, numbers),
+		"count":          settings.Into(&o.Count, numbers),
+		"resolution":     settings.Into(&o.Resolution, choice),
+		"aspect_ratio":   settings.Into(&o.AspectRatio, choice),
+		"scene_type":     settings.Into(&o.SceneType, wordsOrOff),
+		"reference_type": settings.Into(&o.ReferenceType, wordsOrOff),
+		"subject_inputs": settings.One(func(word string) error {
 			o.SubjectInputs = new(catalog.Subjects(word))
-			return err
-		},
-		"audio":             func(d *caddyfile.Dispenser) error { return onOrOff(d, &o.Audio) },
-		"frame_interpolate": func(d *caddyfile.Dispenser) error { return onOrOff(d, &o.FrameInterpolate) },
-		"object_id":         func(d *caddyfile.Dispenser) error { return onOrOff(d, &o.ObjectID) },
-		"voice_id":          func(d *caddyfile.Dispenser) error { return onOrOff(d, &o.VoiceID) },
-		"text":              func(d *caddyfile.Dispenser) error { return onOrOff(d, &o.Text) },
-		"last_frame_alone":  func(d *caddyfile.Dispenser) error { return onOrOff(d, &o.LastFrameAlone) },
-		"max_inputs":        func(d *caddyfile.Dispenser) error { return optionalNumber(d, &o.MaxInputs) },
+			return nil
+		}),
+		"audio":             settings.Parsed(&o.Audio, parseOnOff),
+		"frame_interpolate": settings.Parsed(&o.FrameInterpolate, parseOnOff),
+		"object_id":         settings.Parsed(&o.ObjectID, parseOnOff),
+		"voice_id":          settings.Parsed(&o.VoiceID, parseOnOff),
+		"text":              settings.Parsed(&o.Text, parseOnOff),
+		"last_frame_alone":  settings.Parsed(&o.LastFrameAlone, parseOnOff),
+		"max_inputs":        settings.Parsed(&o.MaxInputs, parseNumber),
 	})
 }
 
@@ -131,15 +128,14 @@ func numbers(d *caddyfile.Dispenser, into **catalog.Numbers) error {
 		return d.ArgErr()
 	}
 	*into = ns
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"default": func(d *caddyfile.Dispenser) error {
-			var n *int
-			if err := optionalNumber(d, &n); err != nil {
-				return err
+	return settings.Block(d, map[string]settings.Reader{
+		"default": settings.One(func(word string) error {
+			n, err := parseNumber(word)
+			if err == nil {
+				ns.Default = *n
 			}
-			ns.Default = *n
-			return nil
-		},
+			return err
+		}),
 	})
 }
 
@@ -150,12 +146,9 @@ func choice(d *caddyfile.Dispenser, into **catalog.Choice) error {
 		return err
 	}
 	*into = c
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"default": func(d *caddyfile.Dispenser) error { return oneArg(d, &c.Default) },
-		"text_only": func(d *caddyfile.Dispenser) error {
-			c.TextOnly = true
-			return noArgs(d)
-		},
+	return settings.Block(d, map[string]settings.Reader{
+		"default":   settings.One(settings.Text(&c.Default)),
+		"text_only": settings.Flag(&c.TextOnly),
 	})
 }
 
@@ -175,47 +168,19 @@ func wordsOrOff[T ~string](d *caddyfile.Dispenser, into *[]T) error {
 	return nil
 }
 
-func onOrOff(d *caddyfile.Dispenser, into **bool) error {
-	var word string
-	if err := oneArg(d, &word); err != nil {
-		return err
-	}
+func parseOnOff(word string) (*bool, error) {
 	if word != "on" && word != "off" {
-		return d.Errf("%q is neither on nor off", word)
+		return nil, fmt.Errorf("%q is neither on nor off", word)
 	}
-	*into = new(word == "on")
-	return nil
+	return new(word == "on"), nil
 }
 
-func optionalNumber(d *caddyfile.Dispenser, into **int) error {
-	var word string
-	if err := oneArg(d, &word); err != nil {
-		return err
-	}
+func parseNumber(word string) (*int, error) {
 	n, err := strconv.ParseUint(word, 10, 31)
 	if err != nil {
-		return d.Errf("%q is no whole number", word)
+		return nil, fmt.Errorf("%q is no whole number", word)
 	}
-	*into = new(int(n))
-	return nil
-}
-
-func noArgs(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return nil
-}
-
-// modelPattern reads one pattern of models.
-func modelPattern(d *caddyfile.Dispenser, into *catalog.Pattern) error {
-	var word string
-	if err := oneArg(d, &word); err != nil {
-		return err
-	}
-	var err error
-	*into, err = catalog.ParsePattern(word)
-	return located(d, err)
+	return new(int(n)), nil
 }
 
 // namesOf returns the models that families name exactly, as callers name them.

@@ -204,11 +204,11 @@ func (m *Media) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.ArgErr()
 		}
 	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"path":     func(d *caddyfile.Dispenser) error { return oneArg(d, &m.Path) },
-		"max_file": func(d *caddyfile.Dispenser) error { return maxFile(d, &m.MaxFile) },
-		"base_url": checkedArg(&m.BaseURL, validateBaseURL),
-		"allow":    func(d *caddyfile.Dispenser) error { return allowed(d, &m.Allow) },
+	return settings.Block(d, map[string]settings.Reader{
+		"path":     settings.One(settings.Text(&m.Path)),
+		"max_file": settings.Then(settings.Size(&m.MaxFile), func() error { return media.Config{MaxFile: m.MaxFile}.Validate() }),
+		"base_url": settings.Checked(&m.BaseURL, validateBaseURL),
+		"allow":    settings.Into(&m.Allow, allowed),
 		"s3": func(d *caddyfile.Dispenser) error {
 			m.S3 = new(S3)
 			return m.S3.unmarshalCaddyfile(d)
@@ -217,28 +217,15 @@ func (m *Media) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 func (s *S3) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"endpoint":   func(d *caddyfile.Dispenser) error { return oneArg(d, &s.Endpoint) },
-		"bucket":     func(d *caddyfile.Dispenser) error { return oneArg(d, &s.Bucket) },
-		"region":     func(d *caddyfile.Dispenser) error { return oneArg(d, &s.Region) },
-		"prefix":     func(d *caddyfile.Dispenser) error { return oneArg(d, &s.Prefix) },
-		"access_key": func(d *caddyfile.Dispenser) error { return secretArg(d, &s.AccessKey) },
-		"secret_key": func(d *caddyfile.Dispenser) error { return secretArg(d, &s.SecretKey) },
-		"path_style": func(d *caddyfile.Dispenser) error {
-			s.PathStyle = true
-			return noArgs(d)
-		},
+	return settings.Block(d, map[string]settings.Reader{
+		"endpoint":   settings.One(settings.Text(&s.Endpoint)),
+		"bucket":     settings.One(settings.Text(&s.Bucket)),
+		"region":     settings.One(settings.Text(&s.Region)),
+		"prefix":     settings.One(settings.Text(&s.Prefix)),
+		"access_key": settings.Into(&s.AccessKey, secretArg),
+		"secret_key": settings.Into(&s.SecretKey, secretArg),
+		"path_style": settings.Flag(&s.PathStyle),
 	})
-}
-
-func maxFile(d *caddyfile.Dispenser, into *int64) error {
-	if err := size(d, into); err != nil {
-		return err
-	}
-	return located(d, media.Config{MaxFile: *into}.Validate())
 }
 
 // secretArg reads a secret. Its errors do not contain it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // Passkey says for which site passkeys are made. They stay with that name: with
@@ -139,11 +140,8 @@ func (a *App) RelyingParty() (identity.RelyingParty, *fault.Fault) {
 //		origin <origin>...
 //	}
 func (p *Passkey) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"rp_id": checkedArg(&p.RPID, checkRPID),
+	return settings.Block(d, map[string]settings.Reader{
+		"rp_id": settings.Checked(&p.RPID, checkRPID),
 		"origin": func(d *caddyfile.Dispenser) error {
 			origins := d.RemainingArgs()
 			if len(origins) == 0 {

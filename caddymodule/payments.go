@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // paymentsNamespace is the namespace of the Caddy modules for payment services.
@@ -111,21 +112,16 @@ func (a *App) unmarshalPayment() func(*caddyfile.Dispenser) error {
 //		max <amount>
 //	}
 func (t *TopUp) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"min": func(d *caddyfile.Dispenser) error { return positiveAmount(d, &t.Min) },
-		"max": func(d *caddyfile.Dispenser) error { return positiveAmount(d, &t.Max) },
+	return settings.Block(d, map[string]settings.Reader{
+		"min": settings.Parsed(&t.Min, parsePositiveAmount),
+		"max": settings.Parsed(&t.Max, parsePositiveAmount),
 	})
 }
 
-func positiveAmount(d *caddyfile.Dispenser, into *money.Amount) error {
-	if err := amount(d, into); err != nil {
-		return err
+func parsePositiveAmount(word string) (money.Amount, error) {
+	a, err := parseAmount(word)
+	if err == nil && a == 0 {
+		err = errors.New("the amount is more than zero")
 	}
-	if *into == 0 {
-		return d.Err("the amount is more than zero")
-	}
-	return nil
+	return a, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // The values of registration.
@@ -139,13 +140,10 @@ func validateRegistration(word string) error {
 //		cookie   <name>
 //	}
 func (s *Session) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"idle":     func(d *caddyfile.Dispenser) error { return duration(d, &s.Idle) },
-		"lifetime": func(d *caddyfile.Dispenser) error { return duration(d, &s.Lifetime) },
-		"cookie":   checkedArg(&s.Cookie, validateCookie),
+	return settings.Block(d, map[string]settings.Reader{
+		"idle":     settings.Duration(&s.Idle),
+		"lifetime": settings.Duration(&s.Lifetime),
+		"cookie":   settings.Checked(&s.Cookie, validateCookie),
 	})
 }
 
@@ -157,27 +155,17 @@ func (s *Session) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 //		step_up_above <amount>
 //	}
 func (v *Verification) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"lifetime": func(d *caddyfile.Dispenser) error { return duration(d, &v.Lifetime) },
-		"totp_skew": func(d *caddyfile.Dispenser) error {
-			var word string
-			if err := oneArg(d, &word); err != nil {
-				return err
-			}
+	return settings.Block(d, map[string]settings.Reader{
+		"lifetime": settings.Duration(&v.Lifetime),
+		"totp_skew": settings.One(func(word string) error {
 			n, err := strconv.Atoi(word)
 			if err != nil || n < 0 || n > 1 {
-				return d.Errf("totp_skew is 0 or 1, not %q", word)
+				return fmt.Errorf("totp_skew is 0 or 1, not %q", word)
 			}
 			v.TOTPSkew = &n
 			return nil
-		},
-		"step_up_above": func(d *caddyfile.Dispenser) error {
-			v.StepUpAbove = new(money.Amount)
-			return amount(d, v.StepUpAbove)
-		},
+		}),
+		"step_up_above": optionalAmount(&v.StepUpAbove),
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // Plans returns the plans on sale.
@@ -39,30 +40,17 @@ func (a *App) unmarshalPlan(d *caddyfile.Dispenser) error {
 	}
 
 	priced := false
-	err = Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"price": func(d *caddyfile.Dispenser) error {
+	err = settings.Block(d, map[string]settings.Reader{
+		"price": settings.One(func(word string) (err error) {
 			priced = true
-			return amount(d, &p.Price)
-		},
-		"quota":    func(d *caddyfile.Dispenser) error { return amount(d, &p.Quota) },
-		"duration": func(d *caddyfile.Dispenser) error { return calendarDuration(d, &p.Duration) },
-		"quota_reset": func(d *caddyfile.Dispenser) error {
-			var word string
-			err := oneArg(d, &word)
-			if err != nil {
-				return err
-			}
-			p.QuotaReset, err = calendar.ParseReset(word)
-			return located(d, err)
-		},
-		"purchase_limit": func(d *caddyfile.Dispenser) error { return count(d, &p.PurchaseLimit, maxPurchases) },
-		"disabled": func(d *caddyfile.Dispenser) error {
-			p.Disabled = true
-			if d.NextArg() {
-				return d.ArgErr()
-			}
-			return nil
-		},
+			p.Price, err = parseAmount(word)
+			return err
+		}),
+		"quota":          settings.Parsed(&p.Quota, parseAmount),
+		"duration":       settings.Into(&p.Duration, calendarDuration),
+		"quota_reset":    settings.Parsed(&p.QuotaReset, calendar.ParseReset),
+		"purchase_limit": settings.Count(&p.PurchaseLimit, maxPurchases),
+		"disabled":       settings.Flag(&p.Disabled),
 	})
 	if err != nil {
 		return err
@@ -71,7 +59,7 @@ func (a *App) unmarshalPlan(d *caddyfile.Dispenser) error {
 		return at.Errf("plan %d: it names no price; write 0 for what is free", p.ID)
 	}
 	a.PlanRows = append(a.PlanRows, p)
-	return located(&at, p.Validate())
+	return settings.Located(&at, p.Validate())
 }
 
 // maxPurchases bounds purchase_limit; more is no limit.
@@ -90,19 +78,5 @@ func calendarDuration(d *caddyfile.Dispenser, into *calendar.Duration) error {
 	if into.Unit, err = calendar.ParseUnit(unit); err != nil {
 		return d.WrapErr(err)
 	}
-	return located(d, into.Validate())
-}
-
-// count reads a whole number from 1 to most.
-func count(d *caddyfile.Dispenser, into *int64, most int64) error {
-	var word string
-	if err := oneArg(d, &word); err != nil {
-		return err
-	}
-	n, err := strconv.ParseInt(word, 10, 64)
-	if err != nil || n < 1 || n > most {
-		return d.Errf("%q is not a number from 1 to %d", word, most)
-	}
-	*into = n
-	return nil
+	return settings.Located(d, into.Validate())
 }

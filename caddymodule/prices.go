@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // The values of unpriced.
@@ -94,46 +95,40 @@ func (a *App) findFree() {
 //	}
 func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 	at := *d
-	var word string
-	if err := oneArg(d, &word); err != nil {
+	var p catalog.Price
+	if err := settings.Parsed(&p.Model, catalog.ParsePattern)(d); err != nil {
 		return err
 	}
-	pattern, err := catalog.ParsePattern(word)
-	if err != nil {
-		return d.WrapErr(err)
+	if slices.ContainsFunc(a.PriceRows, func(other catalog.Price) bool { return other.Model == p.Model }) {
+		return d.Errf("price %s is there twice", p.Model)
 	}
-	if slices.ContainsFunc(a.PriceRows, func(p catalog.Price) bool { return p.Model == pattern }) {
-		return d.Errf("price %s is there twice", pattern)
-	}
-
-	p := catalog.Price{Model: pattern}
 	words := tokenWords(&p.TokenPrices)
-	maps.Copy(words, map[string]func(*caddyfile.Dispenser) error{
-		"request":       func(d *caddyfile.Dispenser) error { return amount(d, &p.Request) },
-		"context":       func(d *caddyfile.Dispenser) error { return count(d, &p.Context, catalog.MaxTokens) },
-		"max_output":    func(d *caddyfile.Dispenser) error { return count(d, &p.MaxOutput, catalog.MaxTokens) },
+	maps.Copy(words, map[string]settings.Reader{
+		"request":       settings.Parsed(&p.Request, parseAmount),
+		"context":       settings.Count(&p.Context, catalog.MaxTokens),
+		"max_output":    settings.Count(&p.MaxOutput, catalog.MaxTokens),
 		"on_disconnect": onDisconnect(&p.OnDisconnect),
 		"charge_failed_input": func(d *caddyfile.Dispenser) error {
 			p.ChargeFailedInput = new(bool)
-			return onOff(p.ChargeFailedInput)(d)
+			return settings.OnOff(p.ChargeFailedInput)(d)
 		},
-		"image":  func(d *caddyfile.Dispenser) error { return variant(d, &p.Image) },
-		"second": func(d *caddyfile.Dispenser) error { return variant(d, &p.Second) },
-		"above":  func(d *caddyfile.Dispenser) error { return above(d, &p.Above) },
-		"tier":   func(d *caddyfile.Dispenser) error { return tier(d, &p.Tier) },
-		"geo":    func(d *caddyfile.Dispenser) error { return geo(d, &p.Geo) },
-		"call":   func(d *caddyfile.Dispenser) error { return toolPrice(d, &p.Call) },
+		"image":  settings.Into(&p.Image, variant),
+		"second": settings.Into(&p.Second, variant),
+		"above":  settings.Into(&p.Above, above),
+		"tier":   settings.Into(&p.Tier, tier),
+		"geo":    settings.Into(&p.Geo, geo),
+		"call":   settings.Into(&p.Call, toolPrice),
 	})
-	if err = Block(d, words, "image", "second", "above", "tier", "geo", "call"); err != nil {
+	if err := settings.Block(d, words, "image", "second", "above", "tier", "geo", "call"); err != nil {
 		return err
 	}
 	a.PriceRows = append(a.PriceRows, p)
-	return located(&at, p.Validate())
+	return settings.Located(&at, p.Validate())
 }
 
 // tokenWords are the words of prices per million tokens.
-func tokenWords(into *catalog.TokenPrices) map[string]func(*caddyfile.Dispenser) error {
-	words := make(map[string]func(*caddyfile.Dispenser) error)
+func tokenWords(into *catalog.TokenPrices) map[string]settings.Reader {
+	words := make(map[string]settings.Reader)
 	for _, w := range into.Words() {
 		words[w.Word] = optionalAmount(w.Amount)
 	}
@@ -144,10 +139,10 @@ func tokenWords(into *catalog.TokenPrices) map[string]func(*caddyfile.Dispenser)
 // names that are there twice, are for [catalog.Price.Validate] to refuse.
 func above(d *caddyfile.Dispenser, into *[]catalog.Above) error {
 	var block catalog.Above
-	if err := count(d, &block.Tokens, catalog.MaxTokens); err != nil {
+	if err := settings.Count(&block.Tokens, catalog.MaxTokens)(d); err != nil {
 		return err
 	}
-	if err := Block(d, tokenWords(&block.TokenPrices)); err != nil {
+	if err := settings.Block(d, tokenWords(&block.TokenPrices)); err != nil {
 		return err
 	}
 	*into = append(*into, block)
@@ -169,7 +164,7 @@ func tier(d *caddyfile.Dispenser, into *[]catalog.Tier) error {
 	}
 	words := tokenWords(&t.TokenPrices)
 	words["above"] = func(d *caddyfile.Dispenser) error { return above(d, &t.Above) }
-	if err := Block(d, words, "above"); err != nil {
+	if err := settings.Block(d, words, "above"); err != nil {
 		return err
 	}
 	*into = append(*into, t)
@@ -233,7 +228,7 @@ func onDisconnect(into *catalog.OnDisconnect) func(*caddyfile.Dispenser) error {
 	return func(d *caddyfile.Dispenser) error {
 		var err error
 		*into, err = catalog.ParseOnDisconnect(d.RemainingArgs()...)
-		return located(d, err)
+		return settings.Located(d, err)
 	}
 }
 
@@ -264,20 +259,11 @@ func variant(d *caddyfile.Dispenser, into *[]catalog.Variant) error {
 }
 
 func optionalAmount(into **money.Amount) func(*caddyfile.Dispenser) error {
-	return func(d *caddyfile.Dispenser) error {
-		*into = new(money.Amount)
-		return amount(d, *into)
-	}
-}
-
-func amount(d *caddyfile.Dispenser, into *money.Amount) error {
-	var word string
-	if err := oneArg(d, &word); err != nil {
+	return settings.One(func(word string) error {
+		a, err := parseAmount(word)
+		*into = &a
 		return err
-	}
-	var err error
-	*into, err = parseAmount(word)
-	return located(d, err)
+	})
 }
 
 func parseAmount(word string) (money.Amount, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // Retention configures how long records of ended calls and tasks are kept. Transfers and
@@ -108,14 +109,9 @@ func (r *Retention) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	words := make(map[string]func(*caddyfile.Dispenser) error)
+	words := make(map[string]settings.Reader)
 	for _, t := range r.terms() {
-		words[t.name] = func(d *caddyfile.Dispenser) error {
-			if err := duration(d, t.kept); err != nil {
-				return err
-			}
-			return located(d, t.validate())
-		}
+		words[t.name] = settings.Then(settings.Duration(t.kept), t.validate)
 	}
-	return Block(d, words)
+	return settings.Block(d, words)
 }

@@ -1,9 +1,9 @@
-// Package settings reads the configuration that payment services and task
-// backends have in common: a Caddyfile block of words with one value each, and
-// values with placeholders, which are resolved once, when Caddy provisions the
-// module.
+// Package settings reads Caddyfile blocks and the values in them: of the app, of
+// directives, and of payment services, task backends and engines. Placeholders
+// are resolved once, when Caddy provisions the module.
 //
-// [Words] and [Pairs] describe a block and read it. [Secret] is a value that
+// [Block] reads a block by the [Reader] of each word. [Words] and [Pairs]
+// describe a block of words with one value each. [Secret] is a value that
 // prints as REDACTED. [Resolve] replaces placeholders and [CheckURL] checks an
 // address of a service. The package imports Caddy and nothing else of this
 // module, so that modules of third parties can use it.
@@ -57,57 +57,34 @@ func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
 // UnmarshalWith is Unmarshal for a block that also has pairs.
 func (words Words) UnmarshalWith(d *caddyfile.Dispenser, pairs Pairs) error {
 	d.Next() // the module's name
-	name := d.Val()
-	if d.NextArg() {
+	if name := d.Val(); d.NextArg() {
 		return d.Errf("%s takes a block and no arguments", name)
 	}
-	seen := make(map[string]bool)
-	for d.NextBlock(0) {
-		word := d.Val()
-		if take, known := pairs[word]; known {
-			if err := takePair(d, word, take, seen); err != nil {
-				return err
+	readers := make(map[string]Reader, len(words)+len(pairs))
+	for word, take := range words {
+		readers[word] = func(d *caddyfile.Dispenser) error {
+			var value string
+			if !d.AllArgs(&value) || value == "" {
+				return d.Errf("%s takes one value", word)
 			}
-			continue
-		}
-		take, known := words[word]
-		if !known {
-			there := slices.AppendSeq(slices.Sorted(maps.Keys(words)), maps.Keys(pairs))
-			slices.Sort(there)
-			return d.Errf("unknown word %q in %s; there are %s", word, name, strings.Join(there, ", "))
-		}
-		if seen[word] {
-			return d.Errf("%q is there twice", word)
-		}
-		seen[word] = true
-
-		var value string
-		if !d.AllArgs(&value) {
-			return d.Errf("%s takes one value", word)
-		}
-		if value == "" {
-			return d.Errf("%s is empty", word)
-		}
-		if err := take(value); err != nil {
-			return d.WrapErr(err)
+			return Located(d, take(value))
 		}
 	}
-	return nil
-}
-
-func takePair(d *caddyfile.Dispenser, word string, take func(name, value string) error, seen map[string]bool) error {
-	var name, value string
-	if !d.AllArgs(&name, &value) || name == "" || value == "" {
-		return d.Errf("%s takes a name and a value", word)
+	for word, take := range pairs {
+		seen := make(map[string]bool)
+		readers[word] = func(d *caddyfile.Dispenser) error {
+			var name, value string
+			if !d.AllArgs(&name, &value) || name == "" || value == "" {
+				return d.Errf("%s takes a name and a value", word)
+			}
+			if seen[name] {
+				return d.Errf("%s %q is there twice", word, name)
+			}
+			seen[name] = true
+			return Located(d, take(name, value))
+		}
 	}
-	if seen[word+" "+name] {
-		return d.Errf("%s %q is there twice", word, name)
-	}
-	seen[word+" "+name] = true
-	if err := take(name, value); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	return Block(d, readers, slices.Collect(maps.Keys(pairs))...)
 }
 
 // Secret is a value that signs or decrypts something. It prints as REDACTED;

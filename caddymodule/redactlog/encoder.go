@@ -20,6 +20,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/redact"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {
@@ -77,16 +78,7 @@ func (e *Encoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
 //	}
 func (e *Encoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the module's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	for d.NextBlock(0) {
-		if d.Val() != "wrap" {
-			return d.Errf("unrecognized subdirective %q", d.Val())
-		}
-		if e.WrappedRaw != nil {
-			return d.Err("wrap is given twice")
-		}
+	return settings.Block(d, map[string]settings.Reader{"wrap": func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() {
 			return d.ArgErr()
 		}
@@ -100,8 +92,8 @@ func (e *Encoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.Errf("%s is not a log encoder", name)
 		}
 		e.WrappedRaw = caddyconfig.JSONModuleObject(encoder, "format", name, nil)
-	}
-	return nil
+		return nil
+	}})
 }
 
 // Clone implements zapcore.Encoder.

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 func init() {
@@ -87,18 +87,23 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	return nil
 }
 
+// rates returns the rates by the words of the configuration.
+func (c *Console) rates() map[string]*int64 {
+	return map[string]*int64{
+		"reads_per_minute": &c.Reads, "writes_per_minute": &c.Writes,
+		"pages_per_minute": &c.Pages, "logins_per_minute": &c.Logins, "webhooks_per_minute": &c.Webhooks,
+	}
+}
+
 // maxRate bounds the requests of a minute; more is no limit.
 const maxRate = 1_000_000
 
 // Validate refuses rates at which nothing would be answered.
 func (c *Console) Validate() error {
 	var errs []error
-	for word, rate := range map[string]int64{
-		"reads_per_minute": c.Reads, "writes_per_minute": c.Writes,
-		"pages_per_minute": c.Pages, "logins_per_minute": c.Logins, "webhooks_per_minute": c.Webhooks,
-	} {
-		if rate < 1 || rate > maxRate {
-			errs = append(errs, fmt.Errorf("%s is from 1 to %d, not %d", word, maxRate, rate))
+	for word, rate := range c.rates() {
+		if *rate < 1 || *rate > maxRate {
+			errs = append(errs, fmt.Errorf("%s is from 1 to %d, not %d", word, maxRate, *rate))
 		}
 	}
 	return errors.Join(errs...)
@@ -125,31 +130,11 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 //	}
 func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
-	if d.NextArg() {
-		return d.ArgErr()
+	words := make(map[string]settings.Reader)
+	for word, rate := range c.rates() {
+		words[word] = settings.Count(rate, maxRate)
 	}
-	return caddymodule.Block(d, map[string]func(*caddyfile.Dispenser) error{
-		"reads_per_minute":    rateInto(&c.Reads),
-		"writes_per_minute":   rateInto(&c.Writes),
-		"pages_per_minute":    rateInto(&c.Pages),
-		"logins_per_minute":   rateInto(&c.Logins),
-		"webhooks_per_minute": rateInto(&c.Webhooks),
-	})
-}
-
-func rateInto(rate *int64) func(*caddyfile.Dispenser) error {
-	return func(d *caddyfile.Dispenser) error {
-		var word string
-		if !d.Args(&word) || d.NextArg() {
-			return d.ArgErr()
-		}
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || n < 1 || n > maxRate {
-			return d.Errf("%q is not a number from 1 to %d", word, maxRate)
-		}
-		*rate = n
-		return nil
-	}
+	return settings.Block(d, words)
 }
 
 // Interface guards.

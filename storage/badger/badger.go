@@ -12,7 +12,6 @@ package badger
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,6 +19,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/settings"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -117,38 +117,15 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.ArgErr()
 		}
 	}
-	seen := make(map[string]bool)
-	for d.NextBlock(0) {
-		word := d.Val()
-		if seen[word] {
-			return d.Errf("%s is given twice", word)
-		}
-		seen[word] = true
-
-		var value string
-		switch word {
-		case "memory":
-			if !d.AllArgs(&value) {
-				return d.ArgErr()
+	return settings.Block(d, map[string]settings.Reader{
+		"memory": settings.Checked(&b.Memory, func(word string) error {
+			if _, ok := sizings[word]; !ok {
+				return fmt.Errorf("memory is small, normal or large, not %q", word)
 			}
-			if _, ok := sizings[value]; !ok {
-				return d.Errf("memory is small, normal or large, not %q", value)
-			}
-			b.Memory = value
-		case "min_free":
-			if !d.AllArgs(&value) {
-				return d.ArgErr()
-			}
-			size, err := humanize.ParseBytes(value)
-			if err != nil || size == 0 || size > math.MaxInt64 {
-				return d.Errf("min_free is a size such as 512MiB, not %q", value)
-			}
-			b.MinFree = int64(size)
-		default:
-			return d.Errf("unrecognized subdirective %q", word)
-		}
-	}
-	return nil
+			return nil
+		}),
+		"min_free": settings.Size(&b.MinFree),
+	})
 }
 
 // Key implements [storage.Opener]. It returns the real path of the directory,
