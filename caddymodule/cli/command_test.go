@@ -11,6 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
+func TestMain(m *testing.M) { gatetest.Main(m) }
+
 func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)

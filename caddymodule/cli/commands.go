@@ -173,7 +173,13 @@ place, for 7 days. Where they are not restored, their links answer 410.`,
 		use: "restore <file> <directory>", short: "Reads a backup into a fresh store directory; the server that will use it must not run",
 		run: restore, flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
 	},
-	demoCommand,
+	{
+		use: "demo", short: "Starts a whole gateway on this machine, with a backend to try and a key", run: runDemo,
+		flags: []flag{
+			{name: "listen", value: "127.0.0.1:0", help: "Address to serve at; port 0 takes a free one"},
+			{name: "data", value: "", help: "Directory to keep everything in (default: a temporary one, removed at the end)"},
+		},
+	},
 }
 
 var (

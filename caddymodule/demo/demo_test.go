@@ -1,4 +1,4 @@
-package cli_test
+package demo_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/caddymodule/cli"
+	"github.com/caddy-modelgate/modelgate/caddymodule/demo"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { gatetest.Main(m) }
 func TestTheDemoListensWhereItIsToldAlone(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:8080", "[::1]:8080", "192.0.2.1:8080"} {
-		adapted, err := cli.AdaptDemo(address, "127.0.0.1:2020", t.TempDir(), "127.0.0.1:2021")
+		adapted, err := demo.Adapt(address, "127.0.0.1:2020", t.TempDir(), "127.0.0.1:2021")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,12 +88,12 @@ func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
 	dir := t.TempDir()                                     // it is removed when Caddy has stopped
 	gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // Caddy is ours until the test ends
 	var told written
-	run, err := cli.StartDemo(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &told)
+	run, err := demo.Start(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &told)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var introduction, script strings.Builder
-	if err := cli.Introduction.Execute(&introduction, run); err != nil {
+	if err := run.Introduce(&introduction); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(introduction.String()) {

@@ -1,0 +1,4 @@
+package demo
+
+// Adapt is what tests from outside use.
+var Adapt = adapt
