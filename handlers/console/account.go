@@ -38,33 +38,33 @@ type planUse struct {
 	NextReset  int64        `json:"next_reset_time,omitempty"`
 }
 
-func showSelf(req *request) error {
+func showSelf(req *request) (any, error) {
 	ctx, id := req.r.Context(), req.account.UserID
 	user, err := req.runtime.Directory.User(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	factors, err := req.runtime.Directory.Factors(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	funds, err := req.runtime.Ledger.Funds(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	preference, err := req.runtime.Billing.Preference(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	plans, err := req.planUse()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return req.answer(self{
+	return self{
 		ID: id, Name: user.Name, DisplayName: user.DisplayName, Created: user.Created, Admin: user.Admin,
 		Currency: req.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
 		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token,
-	})
+	}, nil
 }
 
 func (req *request) planUse() ([]planUse, error) {
@@ -83,9 +83,9 @@ func (req *request) planUse() ([]planUse, error) {
 }
 
 // changeSelf changes the profile and answers the account.
-func changeSelf(req *request, profile identity.Profile) error {
+func changeSelf(req *request, profile identity.Profile) (any, error) {
 	if _, err := req.runtime.Directory.ChangeProfile(req.r.Context(), req.account, profile); err != nil {
-		return err
+		return nil, err
 	}
 	return showSelf(req)
 }

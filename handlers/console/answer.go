@@ -16,18 +16,20 @@ type envelope struct {
 	URL     string `json:"url,omitempty"` // where to go next, for clients that look for it here
 }
 
-// answer answers data.
-func (req *request) answer(data any) error { return req.send(envelope{Data: data}) }
-
-// answerOnce answers data that an idempotency key may repeat.
-func (req *request) answerOnce(e envelope, replayed bool) error {
+// once returns an answer that an idempotency key may repeat.
+func (req *request) once(e envelope, replayed bool) (any, error) {
 	if replayed {
 		req.w.Header().Set("Idempotent-Replayed", "true")
 	}
-	return req.send(e)
+	return e, nil
 }
 
-func (req *request) send(e envelope) error {
+// send answers an envelope, or data that it puts into one.
+func (req *request) send(answer any) error {
+	e, ok := answer.(envelope)
+	if !ok {
+		e.Data = answer
+	}
 	e.Success = true
 	body, err := json.Marshal(e)
 	if err != nil {

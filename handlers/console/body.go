@@ -19,18 +19,18 @@ import (
 // endpoint serves the requests of a route.
 type endpoint struct {
 	decode func(body []byte, optional bool) (any, *fault.Fault) // nil: serve reads the body, if there is one
-	serve  func(req *request, in any) error
-	event  string // the name in the metrics of log-ins and proofs; empty: not counted
+	serve  func(req *request, in any) (answer any, err error)   // a nil answer: it was sent already
+	event  string                                               // the name in the metrics of log-ins and proofs; empty: not counted
 }
 
 // plain is an endpoint without a body, or with one that it reads itself.
-func plain(serve func(*request) error) endpoint {
-	return endpoint{serve: func(req *request, _ any) error { return serve(req) }}
+func plain(serve func(*request) (any, error)) endpoint {
+	return endpoint{serve: func(req *request, _ any) (any, error) { return serve(req) }}
 }
 
 // takes is an endpoint whose body is a T in JSON. It is read strictly: names that T does
 // not have are refused, because a misspelt idempotency_key must not be taken for none.
-func takes[T any](serve func(*request, T) error) endpoint {
+func takes[T any](serve func(*request, T) (any, error)) endpoint {
 	return endpoint{
 		decode: func(body []byte, optional bool) (any, *fault.Fault) {
 			var in T
@@ -44,23 +44,20 @@ func takes[T any](serve func(*request, T) error) endpoint {
 			}
 			return in, nil
 		},
-		serve: func(req *request, in any) error { return serve(req, in.(T)) },
+		serve: func(req *request, in any) (any, error) { return serve(req, in.(T)) },
 	}
 }
 
 // lists is an endpoint that answers one page of a list.
 func lists[T any](page func(*request, *query.Query, query.Page) (items []T, total int64, err error)) endpoint {
-	return plain(func(req *request) error {
+	return plain(func(req *request) (any, error) {
 		q := query.Of(req.r)
 		p := q.Page()
 		if q.Fault != nil {
-			return q.Fault
+			return nil, q.Fault
 		}
 		items, total, err := page(req, q, p)
-		if err != nil {
-			return err
-		}
-		return req.answer(listed(items, total, p))
+		return listed(items, total, p), err
 	})
 }
 

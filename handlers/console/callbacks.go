@@ -51,17 +51,17 @@ func (req *request) callbackURL(ctx context.Context, id string) (string, error) 
 
 // redeliver sends a callback again. The path has its id, which the receiver sees, or the id
 // of its task.
-func redeliver(req *request, _ struct{}) error {
+func redeliver(req *request, _ struct{}) (any, error) {
 	user, id := req.account.UserID, task.OfCallback(req.r.PathValue("id"))
 	delivery, err := req.runtime.Tasks.Redeliver(req.r.Context(), user, task.OfUser(user), id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list := []task.Callback{delivery}
 	if err := req.hideForeign(list); err != nil {
-		return err
+		return nil, err
 	}
-	return req.answer(list[0])
+	return list[0], nil
 }
 
 type callbackTest struct {
@@ -77,17 +77,13 @@ func (in callbackTest) check() *fault.Fault {
 
 // testCallback sends an event of no task to the address of a key, and answers the result.
 // It sends none to an address of the operator, which callbacks of the key may go to.
-func testCallback(req *request, in callbackTest) error {
+func testCallback(req *request, in callbackTest) (any, error) {
 	key, err := req.runtime.Directory.OwnKey(req.r.Context(), req.account, in.KeyID)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case key.CallbackURL == "":
-		return fault.At(fault.NotFound, "key_id", "the key %s has no callback address of its own; set its `callback_url`", key.ID)
+		return nil, fault.At(fault.NotFound, "key_id", "the key %s has no callback address of its own; set its `callback_url`", key.ID)
 	}
-	delivery, err := req.runtime.Tasks.Test(req.r.Context(), req.account.UserID, req.account.UserID, key.ID)
-	if err != nil {
-		return err
-	}
-	return req.answer(delivery)
+	return req.runtime.Tasks.Test(req.r.Context(), req.account.UserID, req.account.UserID, key.ID)
 }

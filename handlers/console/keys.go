@@ -15,21 +15,15 @@ type shownKey struct {
 }
 
 // mintToken makes the access token of the user and shows it once; the old one ends.
-func mintToken(req *request, _ proof) error {
+func mintToken(req *request, _ proof) (any, error) {
 	secret, err := req.runtime.Directory.MintOwnToken(req.r.Context(), req.account)
-	if err != nil {
-		return err
-	}
-	return req.answer(struct {
+	return struct {
 		Secret string `json:"access_token"`
-	}{secret.Reveal()})
+	}{secret.Reveal()}, err
 }
 
-func revokeToken(req *request) error {
-	if err := req.runtime.Directory.RevokeToken(req.r.Context(), req.account.UserID, req.account.UserID); err != nil {
-		return err
-	}
-	return req.answer(struct{}{})
+func revokeToken(req *request) (any, error) {
+	return struct{}{}, req.runtime.Directory.RevokeToken(req.r.Context(), req.account.UserID, req.account.UserID)
 }
 
 func listKeys(req *request, _ *query.Query, p query.Page) ([]identity.Key, int64, error) {
@@ -37,12 +31,8 @@ func listKeys(req *request, _ *query.Query, p query.Page) ([]identity.Key, int64
 	return cut(keys, err, p)
 }
 
-func showKey(req *request) error {
-	key, err := req.runtime.Directory.OwnKey(req.r.Context(), req.account, req.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return req.answer(key)
+func showKey(req *request) (any, error) {
+	return req.runtime.Directory.OwnKey(req.r.Context(), req.account, req.r.PathValue("id"))
 }
 
 type newKey struct {
@@ -50,12 +40,9 @@ type newKey struct {
 	proof
 }
 
-func createKey(req *request, in newKey) error {
+func createKey(req *request, in newKey) (any, error) {
 	key, secret, err := req.runtime.Directory.CreateOwnKey(req.r.Context(), req.account, in.KeySpec)
-	if err != nil {
-		return err
-	}
-	return req.answer(shownKey{key, secret.Reveal()})
+	return shownKey{key, secret.Reveal()}, err
 }
 
 type keyChange struct {
@@ -69,20 +56,12 @@ func (c keyChange) widens() bool {
 }
 
 // changeKey changes what the body names and leaves the rest.
-func changeKey(req *request, in keyChange) error {
-	key, err := req.runtime.Directory.ChangeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), in.KeyChange)
-	if err != nil {
-		return err
-	}
-	return req.answer(key)
+func changeKey(req *request, in keyChange) (any, error) {
+	return req.runtime.Directory.ChangeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), in.KeyChange)
 }
 
-func revokeKey(req *request) error {
-	key, err := req.runtime.Directory.RevokeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return req.answer(key)
+func revokeKey(req *request) (any, error) {
+	return req.runtime.Directory.RevokeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"))
 }
 
 type rotation struct {
@@ -98,22 +77,16 @@ func (in rotation) check() *fault.Fault {
 }
 
 // rotateKey gives a key a new secret; the old one works for the grace.
-func rotateKey(req *request, in rotation) error {
+func rotateKey(req *request, in rotation) (any, error) {
 	key, secret, err := req.runtime.Directory.RotateOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), time.Duration(in.Grace)*time.Second)
-	if err != nil {
-		return err
-	}
-	return req.answer(shownKey{key, secret.Reveal()})
+	return shownKey{key, secret.Reveal()}, err
 }
 
 // renewCallbackSecret makes the secret that signs the callbacks of a key, and shows it once.
-func renewCallbackSecret(req *request, _ proof) error {
+func renewCallbackSecret(req *request, _ proof) (any, error) {
 	key, secret, err := req.runtime.Directory.RenewCallbackSecret(req.r.Context(), req.account, req.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return req.answer(struct {
+	return struct {
 		identity.Key
 		Secret string `json:"callback_secret"`
-	}{key, secret.Reveal()})
+	}{key, secret.Reveal()}, err
 }

@@ -15,30 +15,30 @@ import (
 
 // showLedger answers the lines of one of the user's accounts, newest first: one page, or
 // all of them as CSV.
-func showLedger(req *request) error {
+func showLedger(req *request) (any, error) {
 	q := query.Of(req.r)
 	p := q.Page()
 	format := q.Word("format", "json", "csv")
 	name := q.Text("account")
 	if q.Fault != nil {
-		return q.Fault
+		return nil, q.Fault
 	}
 	account, err := billing.AccountOf(req.account.UserID, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if format == "csv" {
-		return req.csv(account)
+		return nil, req.csv(account)
 	}
 	lines, total, err := req.runtime.Ledger.Entries(req.r.Context(), account, p.Skip, p.Limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	shown := make([]shownLine, len(lines))
 	for i, line := range lines {
 		shown[i] = shownLine{line, line.Held}
 	}
-	return req.answer(listed(shown, total, p))
+	return listed(shown, total, p), nil
 }
 
 // shownLine is a line as its user sees it: held is always there.

@@ -34,15 +34,12 @@ type person struct {
 }
 
 // register makes an account, if registration is open. It does not log in.
-func register(req *request, in credentials) error {
+func register(req *request, in credentials) (any, error) {
 	if !req.console.app.OpenRegistration() {
-		return fault.New(fault.Forbidden, "accounts are made by the operator here; registration is closed")
+		return nil, fault.New(fault.Forbidden, "accounts are made by the operator here; registration is closed")
 	}
 	made, err := req.runtime.Directory.Register(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
-	if err != nil {
-		return err
-	}
-	return req.answer(person{made.ID, made.Name, made.Admin})
+	return person{made.ID, made.Name, made.Admin}, err
 }
 
 type setup struct {
@@ -59,12 +56,9 @@ func (in setup) check() *fault.Fault {
 
 // setUp makes the first administrator, by the code that the log has as long as there is no
 // user.
-func setUp(req *request, in setup) error {
+func setUp(req *request, in setup) (any, error) {
 	made, err := req.runtime.Directory.Setup(req.r.Context(), in.Code, in.Name, in.Password)
-	if err != nil {
-		return err
-	}
-	return req.answer(person{made.ID, made.Name, made.Admin})
+	return person{made.ID, made.Name, made.Admin}, err
 }
 
 // loggedIn is the answer to a log-in.
@@ -77,7 +71,10 @@ type loggedIn struct {
 
 // answerLogIn answers a log-in that is complete or waits for the second factor. The cookie
 // of a half-open session lasts as long as the session.
-func (req *request) answerLogIn(entry identity.Entry) error {
+func (req *request) answerLogIn(entry identity.Entry, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
 	req.endReplaced(entry)
 	answer := loggedIn{SecondFactor: len(entry.Factors) > 0, Methods: entry.Factors, Expires: entry.Expires}
 	if answer.SecondFactor {
@@ -86,7 +83,16 @@ func (req *request) answerLogIn(entry identity.Entry) error {
 		req.renewSession(entry.Secret)
 		answer.Person = &person{ID: entry.Account.UserID, Name: entry.Account.UserName}
 	}
-	return req.answer(answer)
+	return answer, nil
+}
+
+// renewed puts the new secret of the session into the browser, and answers an empty object.
+func (req *request) renewed(secret identity.Secret, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	req.renewSession(secret)
+	return struct{}{}, nil
 }
 
 // endReplaced ends the session whose cookie came with the log-in, because the browser loses
@@ -119,49 +125,41 @@ func (req *request) session() (*identity.Account, error) {
 
 // logIn opens a session by name and password. It has a new secret: one that came in a
 // cookie is never adopted.
-func logIn(req *request, in credentials) error {
-	entry, err := req.runtime.Directory.Login(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Terms())
-	if err != nil {
-		return err
-	}
-	return req.answerLogIn(entry)
+func logIn(req *request, in credentials) (any, error) {
+	return req.answerLogIn(req.runtime.Directory.Login(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Terms()))
 }
 
 // logInCode completes a half-open session by a code.
-func logInCode(req *request, in code) error {
+func logInCode(req *request, in code) (any, error) {
 	if !req.account.HalfOpen {
-		return fault.New(fault.Conflict, "this session is whole: no second factor is due")
+		return nil, fault.New(fault.Conflict, "this session is whole: no second factor is due")
 	}
-	entry, err := req.runtime.Directory.LoginCode(req.r.Context(), req.account, in.Code)
-	if err != nil {
-		return err
-	}
-	return req.answerLogIn(entry)
+	return req.answerLogIn(req.runtime.Directory.LoginCode(req.r.Context(), req.account, in.Code))
 }
 
 // logOut ends the credential of the request on the server: the session, or the access token
 // and the session whose cookie came with it. The cookie is removed only after its session
 // has ended: else the browser could not log it out any more.
-func logOut(req *request, _ struct{}) error {
+func logOut(req *request, _ struct{}) (any, error) {
 	session := req.account
 	if !session.Session {
 		var err error
 		if session, err = req.session(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if session != nil {
 		if err := req.runtime.Directory.Logout(req.r.Context(), session); err != nil {
-			return err
+			return nil, err
 		}
 		req.forgetSession()
 	}
 	if !req.account.Session {
 		if err := req.runtime.Directory.Logout(req.r.Context(), req.account); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return req.answer(struct{}{})
+	return struct{}{}, nil
 }
 
 type passwordChange struct {
@@ -177,13 +175,8 @@ func (in passwordChange) check() *fault.Fault {
 }
 
 // changePassword ends the other sessions and the access token.
-func changePassword(req *request, in passwordChange) error {
-	secret, err := req.runtime.Directory.ChangePassword(req.r.Context(), req.account, in.Password, in.Replacement)
-	if err != nil {
-		return err
-	}
-	req.renewSession(secret)
-	return req.answer(struct{}{})
+func changePassword(req *request, in passwordChange) (any, error) {
+	return req.renewed(req.runtime.Directory.ChangePassword(req.r.Context(), req.account, in.Password, in.Replacement))
 }
 
 type passwordReset struct {
@@ -202,9 +195,6 @@ func (in passwordReset) check() *fault.Fault {
 }
 
 // resetPassword sets a password by the one-time code of an operator.
-func resetPassword(req *request, in passwordReset) error {
-	if err := req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.LoginLimits()); err != nil {
-		return err
-	}
-	return req.answer(struct{}{})
+func resetPassword(req *request, in passwordReset) (any, error) {
+	return struct{}{}, req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
 }

@@ -7,12 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-func listPasskeys(req *request) error {
+func listPasskeys(req *request) (any, error) {
 	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
-	if err != nil {
-		return err
-	}
-	return req.answer(listed(factors.Passkeys, int64(len(factors.Passkeys)), query.Page{Limit: query.MaxPage}))
+	return listed(factors.Passkeys, int64(len(factors.Passkeys)), query.Page{Limit: query.MaxPage}), err
 }
 
 type newPasskey struct {
@@ -21,95 +18,73 @@ type newPasskey struct {
 }
 
 // beginPasskey answers what navigator.credentials.create of a browser takes.
-func beginPasskey(req *request, in newPasskey) error {
+func beginPasskey(req *request, in newPasskey) (any, error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
-		return f
+		return nil, f
 	}
-	options, err := req.runtime.Directory.BeginPasskey(req.r.Context(), rp, req.account, in.Password, in.Name)
-	if err != nil {
-		return err
-	}
-	return req.answer(options)
+	return req.runtime.Directory.BeginPasskey(req.r.Context(), rp, req.account, in.Password, in.Name)
 }
 
 // finishPasskey takes what navigator.credentials.create returned.
-func finishPasskey(req *request) error {
+func finishPasskey(req *request) (any, error) {
 	rp, response, err := req.passkeyResponse()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	passkey, renewed, err := req.runtime.Directory.FinishPasskey(req.r.Context(), rp, req.account, response)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.renewSession(renewed)
-	return req.answer(passkey)
+	return passkey, nil
 }
 
 // beginPasskeyLogin answers what navigator.credentials.get takes. It names no user: the
 // passkey does.
-func beginPasskeyLogin(req *request, _ struct{}) error {
+func beginPasskeyLogin(req *request, _ struct{}) (any, error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
-		return f
+		return nil, f
 	}
 	options, ceremony, err := req.runtime.Directory.BeginPasskeyLogin(req.r.Context(), rp)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.setCeremony(ceremony)
-	return req.answer(options)
+	return options, nil
 }
 
-func finishPasskeyLogin(req *request) error {
+func finishPasskeyLogin(req *request) (any, error) {
 	rp, response, err := req.passkeyResponse()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ceremony, err := req.takeCeremony()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	entry, err := req.runtime.Directory.FinishPasskeyLogin(req.r.Context(), rp, ceremony, response, auth.Device(req.r), req.console.app.Terms())
-	if err != nil {
-		return err
-	}
-	return req.answerLogIn(entry)
+	return req.answerLogIn(req.runtime.Directory.FinishPasskeyLogin(req.r.Context(), rp, ceremony, response, auth.Device(req.r), req.console.app.Terms()))
 }
 
-func beginPasskeyVerify(req *request, _ struct{}) error {
+func beginPasskeyVerify(req *request, _ struct{}) (any, error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
-		return f
+		return nil, f
 	}
-	options, err := req.runtime.Directory.BeginPasskeyVerify(req.r.Context(), rp, req.account)
-	if err != nil {
-		return err
-	}
-	return req.answer(options)
+	return req.runtime.Directory.BeginPasskeyVerify(req.r.Context(), rp, req.account)
 }
 
-func finishPasskeyVerify(req *request) error {
+func finishPasskeyVerify(req *request) (any, error) {
 	rp, response, err := req.passkeyResponse()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	renewed, err := req.runtime.Directory.FinishPasskeyVerify(req.r.Context(), rp, req.account, response)
-	if err != nil {
-		return err
-	}
-	req.renewSession(renewed)
-	return req.answer(struct{}{})
+	return req.renewed(req.runtime.Directory.FinishPasskeyVerify(req.r.Context(), rp, req.account, response))
 }
 
-func removePasskey(req *request) error {
-	renewed, err := req.runtime.Directory.RemovePasskey(req.r.Context(), req.account, req.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	req.renewSession(renewed)
-	return req.answer(struct{}{})
+func removePasskey(req *request) (any, error) {
+	return req.renewed(req.runtime.Directory.RemovePasskey(req.r.Context(), req.account, req.r.PathValue("id")))
 }
 
 // passkeyResponse returns the body as a browser made it from the answer of its

@@ -31,22 +31,22 @@ var told = map[billing.OrderStatus]payments.Kind{
 
 // servePage lets a payment service that has pages here answer the page of an order. The
 // number of the order is random and long: a caller who knows it may pay.
-func servePage(req *request) error {
+func servePage(req *request) (any, error) {
 	name, tradeNo := req.r.PathValue("provider"), req.r.PathValue("trade_no")
 	provider, _ := req.console.app.Payment(name)
 	pager, ok := provider.(payments.Pager)
 	if !ok {
-		return noPage()
+		return nil, noPage()
 	}
 	order, err := req.runtime.Billing.Order(req.r.Context(), "", tradeNo)
 	var none *fault.Fault
 	switch {
 	case errors.As(err, &none) && none.Code == fault.NotFound:
-		return noPage()
+		return nil, noPage()
 	case err != nil:
-		return err
+		return nil, err
 	case order.Provider != name:
-		return noPage()
+		return nil, noPage()
 	}
 	urls := req.urls(name)
 	pager.ServePage(req.w, req.r, payments.Order{
@@ -56,5 +56,5 @@ func servePage(req *request) error {
 		Expires: time.Unix(order.ExpiresAt, 0),
 		Told:    told[order.Status],
 	})
-	return nil
+	return nil, nil
 }

@@ -76,8 +76,12 @@ func (req *request) run(rt *route, wrongMethod *fault.Fault) {
 		return
 	}
 	in, err := req.enter(rt)
+	var answer any
 	if err == nil {
-		err = rt.serve(req, in)
+		answer, err = rt.serve(req, in)
+	}
+	if err == nil && answer != nil {
+		err = req.send(answer)
 	}
 	if rt.event != "" {
 		req.console.app.Metrics().Auth(rt.event, fault.OrInternal(err, req.id))

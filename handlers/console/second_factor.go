@@ -9,12 +9,9 @@ import (
 )
 
 // showFactors answers the second factors of the user.
-func showFactors(req *request) error {
+func showFactors(req *request) (any, error) {
 	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
-	if err != nil {
-		return err
-	}
-	return req.answer(shownFactors(factors))
+	return shownFactors(factors), err
 }
 
 // factors are the second factors of a user. Passkeys have a route of their own for their
@@ -32,46 +29,38 @@ func shownFactors(f identity.Factors) factors {
 
 // setUpTOTP draws the secret of an authenticator app and shows it once. It is no factor
 // until enableTOTP has got a code of it.
-func setUpTOTP(req *request, in proof) error {
+func setUpTOTP(req *request, in proof) (any, error) {
 	enrolment, err := req.runtime.Directory.SetUpTOTP(req.r.Context(), req.account, in.Password, req.console.app.Issuer())
-	if err != nil {
-		return err
-	}
-	return req.answer(struct {
+	return struct {
 		Secret  string `json:"secret"` // base32, for typing
 		URI     string `json:"uri"`    // otpauth://, for apps on this device
 		QR      string `json:"qr"`     // the same as a picture: a data URL
 		Expires int64  `json:"expires_at"`
-	}{enrolment.Secret.Reveal(), enrolment.URI.Reveal(), enrolment.QR.Reveal(), enrolment.Expires})
+	}{enrolment.Secret.Reveal(), enrolment.URI.Reveal(), enrolment.QR.Reveal(), enrolment.Expires}, err
 }
 
 // enableTOTP makes the app a factor and shows the backup codes once.
-func enableTOTP(req *request, in code) error {
+func enableTOTP(req *request, in code) (any, error) {
 	codes, renewed, err := req.runtime.Directory.EnableTOTP(req.r.Context(), req.account, in.Code)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.renewSession(renewed)
-	return req.answer(shownCodes(codes))
+	return shownCodes(codes), nil
 }
 
-func disableTOTP(req *request, in code) error {
-	renewed, err := req.runtime.Directory.DisableTOTP(req.r.Context(), req.account, in.Code)
-	if err != nil {
-		return err
-	}
-	req.renewSession(renewed)
-	return req.answer(struct{}{})
+func disableTOTP(req *request, in code) (any, error) {
+	return req.renewed(req.runtime.Directory.DisableTOTP(req.r.Context(), req.account, in.Code))
 }
 
 // renewBackupCodes draws new backup codes; the old ones end.
-func renewBackupCodes(req *request, in code) error {
+func renewBackupCodes(req *request, in code) (any, error) {
 	codes, renewed, err := req.runtime.Directory.RenewBackupCodes(req.r.Context(), req.account, in.Code)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.renewSession(renewed)
-	return req.answer(shownCodes(codes))
+	return shownCodes(codes), nil
 }
 
 // backupCodes are shown once.
@@ -127,15 +116,15 @@ func unverified(f *fault.Fault) *fault.Fault {
 
 // verify is the step-up: for some minutes the credential of the request may do what
 // demands one.
-func verify(req *request, in verification) error {
+func verify(req *request, in verification) (any, error) {
 	lifetime := time.Duration(req.console.app.Verification.Lifetime)
 	expires, renewed, err := req.runtime.Directory.Verify(req.r.Context(), req.account, in.Method, in.Code, lifetime)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.renewSession(renewed)
-	return req.send(envelope{Message: verifiedMessage, Data: struct {
+	return envelope{Message: verifiedMessage, Data: struct {
 		Verified bool  `json:"verified"`
 		Expires  int64 `json:"expires_at"` // Unix seconds
-	}{true, expires}})
+	}{true, expires}}, nil
 }

@@ -14,33 +14,33 @@ func listSessions(req *request, _ *query.Query, p query.Page) ([]identity.Sessio
 
 // endSession ends one session. A session of another user is answered as one that does not
 // exist.
-func endSession(req *request) error {
+func endSession(req *request) (any, error) {
 	id := req.r.PathValue("id")
 	if err := req.runtime.Directory.EndSession(req.r.Context(), req.account, id); err != nil {
-		return err
+		return nil, err
 	}
 	if req.account.Session && id == req.account.Credential {
 		req.forgetSession()
 	}
-	return req.answer(struct{}{})
+	return struct{}{}, nil
 }
 
 // endSessions ends the other sessions of the user, or all.
-func endSessions(req *request) error {
+func endSessions(req *request) (any, error) {
 	q := query.Of(req.r)
 	all := q.Word("which", "others", "all") == "all"
 	if q.Fault != nil {
-		return q.Fault
+		return nil, q.Fault
 	}
 	secret, err := req.runtime.Directory.EndSessions(req.r.Context(), req.account, all)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if all && req.account.Session {
 		req.forgetSession()
 	}
 	req.renewSession(secret)
-	return req.answer(struct{}{})
+	return struct{}{}, nil
 }
 
 // listActivity answers what was done to the account, the latest first.

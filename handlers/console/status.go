@@ -17,18 +17,18 @@ type status struct {
 	Providers    []string `json:"payment_providers"`
 }
 
-func showStatus(req *request) error {
+func showStatus(req *request) (any, error) {
 	setup, err := req.runtime.Directory.SetupDue(req.r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	app := req.console.app
 	rp, off := app.RelyingParty()
-	return req.answer(status{
+	return status{
 		Version: version(), Setup: setup, Registration: app.OpenRegistration(),
 		Passkeys: off == nil, RPID: rp.ID,
 		Currency: app.Currency, Providers: append([]string{}, app.Payments()...),
-	})
+	}, nil
 }
 
 // version returns the version of this module in the build: "(devel)" if it was built from

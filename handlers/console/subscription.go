@@ -39,11 +39,11 @@ func (in funding) check() *fault.Fault {
 	return nil
 }
 
-func setPreference(req *request, in funding) error {
+func setPreference(req *request, in funding) (any, error) {
 	if err := req.runtime.Billing.SetPreference(req.r.Context(), req.account.UserID, in.Preference); err != nil {
-		return err
+		return nil, err
 	}
-	return req.answer(in)
+	return in, nil
 }
 
 // The bodies of docs/reference/money.md#subscriptions. A member that is a pointer is
@@ -93,25 +93,25 @@ func (in renewal) plan(req *request) (planID int64, idempotencyKey string, err e
 	return planID, in.IdempotencyKey, err
 }
 
-func buyPlan(req *request, in purchase) error {
+func buyPlan(req *request, in purchase) (any, error) {
 	app := req.console.app
 	return req.receipt(req.runtime.Billing.Buy(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.PlanID, in.IdempotencyKey))
 }
 
-func claimPlan(req *request, in claim) error {
+func claimPlan(req *request, in claim) (any, error) {
 	app := req.console.app
 	return req.receipt(req.runtime.Billing.Claim(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.PlanID))
 }
 
-func renewSubscription(req *request, in renewal) error {
+func renewSubscription(req *request, in renewal) (any, error) {
 	app := req.console.app
 	return req.receipt(req.runtime.Billing.Renew(req.r.Context(), app.Plans(), app.Currency, req.account.UserID, *in.SubscriptionID, in.IdempotencyKey))
 }
 
 // receipt answers a purchase, or its error.
-func (req *request) receipt(r billing.Receipt, err error) error {
+func (req *request) receipt(r billing.Receipt, err error) (any, error) {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return req.answerOnce(envelope{Data: r}, r.Replayed)
+	return req.once(envelope{Data: r}, r.Replayed)
 }

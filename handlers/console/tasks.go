@@ -47,63 +47,63 @@ func listTasks(req *request, q *query.Query, p query.Page) ([]shownTask, int64, 
 	return items, int64(total), err
 }
 
-func showTask(req *request) error {
+func showTask(req *request) (any, error) {
 	t, err := req.runtime.Tasks.Get(req.r.Context(), task.OfUser(req.account.UserID), req.r.PathValue("task_id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return req.answer(shown(t))
+	return shown(t), nil
 }
 
-func cancelTask(req *request, _ struct{}) error {
+func cancelTask(req *request, _ struct{}) (any, error) {
 	user := req.account.UserID
 	t, err := req.runtime.Tasks.CancelAs(req.r.Context(), user, task.OfUser(user), req.r.PathValue("task_id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return req.answer(shown(t))
+	return shown(t), nil
 }
 
 // composeTask submits a task under the hidden key of the user. Requests with the same
 // Idempotency-Key make one task.
-func composeTask(req *request) error {
+func composeTask(req *request) (any, error) {
 	spec, f := composition(req.body)
 	if f != nil {
-		return f
+		return nil, f
 	}
 	once, f := reply.IdempotencyKey(req.r.Header)
 	if f != nil {
-		return f
+		return nil, f
 	}
 	made, f := req.console.app.Generation(spec)
 	if f != nil {
-		return f
+		return nil, f
 	}
 	composer, err := req.runtime.Directory.Composer(req.r.Context(), req.account)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key, user := auth.Subjects(composer, &req.console.app.Limits)
 	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Request{Key: key, User: user})
 	if refused != nil {
-		return auth.RateLimited(refused)
+		return nil, auth.RateLimited(refused)
 	}
 	defer func() { grant.End(req.runtime.Store.Now(), 0) }()
 
 	submission := made.Submission(auth.Payer(composer), composer.KeyID)
 	submission.IdempotencyKey = once
 	if submission.Fingerprint, err = spec.Fingerprint(); err != nil {
-		return err
+		return nil, err
 	}
 	t, replayed, err := req.runtime.Tasks.Submit(req.r.Context(), submission)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.console.logger.Info("task", zap.String("request_id", req.id), zap.String("route", "console"),
 		zap.String("user_id", composer.UserID), zap.String("key_id", composer.KeyID),
 		zap.String("model", made.Model), zap.String("family", made.Family), zap.String("backend", made.Backend), zap.String("hold", made.Quote.Hold.String()),
 		zap.String("task_id", t.ID), zap.String("task_status", string(t.Status)), zap.Bool("replayed", replayed))
-	return req.answerOnce(envelope{Data: struct {
+	return req.once(envelope{Data: struct {
 		shownTask
 		Replayed bool `json:"replayed"`
 	}{shown(t), replayed}}, replayed)

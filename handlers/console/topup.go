@@ -18,12 +18,12 @@ type topUpInfo struct {
 	Max       money.Amount `json:"max"`
 }
 
-func showTopUp(req *request) error {
+func showTopUp(req *request) (any, error) {
 	app := req.console.app
-	return req.answer(topUpInfo{
+	return topUpInfo{
 		Providers: append([]string{}, app.Payments()...),
 		Currency:  app.Currency, Min: app.TopUp.Min, Max: app.TopUp.Max,
-	})
+	}, nil
 }
 
 // topUp is the body of an order.
@@ -40,10 +40,10 @@ func (in topUp) check() *fault.Fault {
 }
 
 // openOrder opens an order at a payment service, and answers where to pay it.
-func openOrder(req *request, in topUp) error {
+func openOrder(req *request, in topUp) (any, error) {
 	provider, f := req.provider()
 	if f != nil {
-		return f
+		return nil, f
 	}
 	app, name := req.console.app, req.r.PathValue("provider")
 	order, replayed, err := req.runtime.Billing.OpenOrder(req.r.Context(), billing.OrderRequest{
@@ -54,9 +54,9 @@ func openOrder(req *request, in topUp) error {
 		URLs:  req.urls(name),
 	}, provider)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return req.answerOnce(envelope{URL: order.PayURL, Data: struct {
+	return req.once(envelope{URL: order.PayURL, Data: struct {
 		billing.Order
 		Replayed bool `json:"replayed"`
 	}{order, replayed}}, replayed)
@@ -75,10 +75,6 @@ func listOrders(req *request, _ *query.Query, p query.Page) ([]billing.Order, in
 	return req.runtime.Billing.Orders(req.r.Context(), req.account.UserID, p.Skip, p.Limit)
 }
 
-func showOrder(req *request) error {
-	order, err := req.runtime.Billing.Order(req.r.Context(), req.account.UserID, req.r.PathValue("trade_no"))
-	if err != nil {
-		return err
-	}
-	return req.answer(order)
+func showOrder(req *request) (any, error) {
+	return req.runtime.Billing.Order(req.r.Context(), req.account.UserID, req.r.PathValue("trade_no"))
 }

@@ -40,13 +40,13 @@ var groupings = map[string]func(ledger.Usage) group{
 
 // showUsage answers the usage of a user by day, model or key. The days are those of UTC
 // that the span touches; by default the last 30.
-func showUsage(req *request) error {
+func showUsage(req *request) (any, error) {
 	q := query.Of(req.r)
 	groupOf := groupings[q.Word("group", "day", "model", "key")]
 	q.Word("tz", "UTC") // no other time zone is summed up
 	start, end := days(q, req.runtime.Store.Now())
 	if q.Fault != nil {
-		return q.Fault
+		return nil, q.Fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
 	sums := make(map[group]*ledger.Sum)
@@ -60,7 +60,7 @@ func showUsage(req *request) error {
 		return true
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	report.Items = make([]group, 0, len(sums))
 	for of, sum := range sums {
@@ -71,7 +71,7 @@ func showUsage(req *request) error {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Calls, a.Calls),
 			cmp.Compare(a.Model, b.Model), cmp.Compare(a.KeyID, b.KeyID))
 	})
-	return req.answer(report)
+	return report, nil
 }
 
 // days returns the parameters start and end, widened to whole days.

@@ -54,19 +54,19 @@ func (req *request) unproved(why error) *fault.Fault {
 // durable. The service repeats a notice that is not acknowledged. Only two notices are
 // refused: one that is not proved to be from the service, and one that the store cannot
 // take.
-func takeNotice(req *request) error {
+func takeNotice(req *request) (any, error) {
 	name := req.r.PathValue("provider")
 	provider, f := req.provider()
 	if f != nil {
-		return f
+		return nil, f
 	}
 	w, f := req.webhook()
 	if f != nil {
-		return f
+		return nil, f
 	}
 	notice, err := provider.Read(w)
 	if errors.Is(err, payments.ErrSignature) {
-		return req.unproved(err)
+		return nil, req.unproved(err)
 	}
 	req.endGrant()
 	if err != nil {
@@ -76,11 +76,11 @@ func takeNotice(req *request) error {
 	if _, err := req.runtime.Billing.Apply(req.r.Context(), name, notice); err != nil {
 		req.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
 			zap.String("request_id", req.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
-		return fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
+		return nil, fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
 	}
 	body, contentType := provider.Acknowledgement()
 	req.write(contentType, []byte(body))
-	return nil
+	return nil, nil
 }
 
 // unreadable returns the notice for a webhook that has a valid signature and cannot be read.
