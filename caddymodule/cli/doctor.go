@@ -51,7 +51,7 @@ func examine(c *call) error {
 		return nil
 	})
 	if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level == "error" }) {
-		err = errors.New("the doctor found what must be mended")
+		err = errors.New("the doctor found errors")
 	}
 	return err
 }

@@ -44,8 +44,8 @@ func checkAdmin(config any) []Finding {
 		return nil
 	}
 	return []Finding{{
-		"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; whoever reaches it can make API keys and read the store", listen),
-		"let it listen at localhost:2019 or at a unix socket",
+		"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every client that can connect can make API keys and read the store", listen),
+		"listen at localhost:2019 or at a unix socket",
 	}}
 }
 
@@ -76,7 +76,7 @@ func checkExit(config any) []Finding {
 		return nil
 	}
 	return []Finding{{
-		"warning", "apps.http.grace_period", "there is none: Caddy waits for open streams without end when it is stopped",
+		"warning", "apps.http.grace_period", "there is none: Caddy waits without limit for open streams when it is stopped",
 		"add to the global options: grace_period 5m",
 	}}
 }
@@ -104,7 +104,7 @@ func checkBlocks(config any) []Finding {
 				findings = append(findings, checkProxy(path, object)...)
 			case "modelgate_messages", "modelgate_completions", "modelgate_auth":
 				findings = append(findings, Finding{
-					"error", path, inner + " stands in the block of " + handler + ", where the caller's key is gone already: it refuses every call",
+					"error", path, inner + " is in the block of " + handler + ", which removes the caller's key: it refuses every call",
 					"move it out of the block",
 				})
 			}
@@ -113,22 +113,21 @@ func checkBlocks(config any) []Finding {
 	return findings
 }
 
-// inClear reports whether a secret stands in the configuration itself, without a
-// placeholder.
+// inClear reports whether a secret is in the configuration itself, without a placeholder.
 func inClear(value any) bool {
 	word, _ := value.(string)
 	return !strings.Contains(word, "{")
 }
 
 // fromElsewhere is the remedy for secrets in clear.
-const fromElsewhere = "take it from the environment or a file: {env.NAME} or {file./path}"
+const fromElsewhere = "read it from the environment or a file: {env.NAME} or {file./path}"
 
 func checkProxy(path string, proxy map[string]any) []Finding {
 	var findings []Finding
 	retries, _ := at(proxy, "load_balancing", "retries").(float64)
 	if (retries > 0 || at(proxy, "load_balancing", "try_duration") != nil) && at(proxy, "request_buffers") == nil {
 		findings = append(findings, Finding{
-			"error", path, "a call is tried again without request_buffers: the second attempt would have no body, and good upstreams would be struck for it",
+			"error", path, "calls are retried without request_buffers: a retry has no body, and healthy upstreams count as failed",
 			"add to the reverse_proxy: request_buffers 33MiB",
 		})
 	}
@@ -137,7 +136,7 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 		for _, value := range values {
 			if inClear(value) {
 				findings = append(findings, Finding{
-					"warning", path, "a key stands in clear in the configuration, which Caddy saves and logs at debug level",
+					"warning", path, "a key is in clear in the configuration, which Caddy saves and logs at debug level",
 					fromElsewhere,
 				})
 			}
@@ -146,7 +145,7 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
 		findings = append(findings, Finding{
 			"error", path, "response_buffers holds streams back until the buffer is full",
-			"take the line out",
+			"remove the line",
 		})
 	}
 	return findings

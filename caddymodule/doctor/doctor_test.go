@@ -51,18 +51,18 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 	}{
 		"all is well":              {"{\n" + filtered + "}\n" + site("reverse_proxy 127.0.0.1:1"), nil},
 		"logs in clear":            {"{\ngrace_period 5m\n}\n" + site("reverse_proxy 127.0.0.1:1"), []string{"error logging.logs.default: request header X-Api-Key, request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter key"}},
-		"a log to nowhere":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), []string{"warning apps.http.grace_period: without end"}},
+		"a log to nowhere":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), []string{"warning apps.http.grace_period: without limit"}},
 		"a log of its own calls":   {"{\n" + filtered + "log calls {\n include http.handlers.modelgate_messages\n}\n}\n" + site("respond ok"), nil},
 		"an access log in clear":   {"{\n" + filtered + "log access {\n include http.log.access\n}\n}\n" + site("respond ok"), []string{"error logging.logs.access: response header X-Debug-Key, an API key in the response header X-Note"}},
-		"an open admin endpoint":   {"{\n" + filtered + "admin :2019\n}\n" + site("respond ok"), []string{"error admin.listen: whoever reaches it"}},
-		"a named admin endpoint":   {"{\n" + filtered + "admin 192.0.2.1:2019\n}\n" + site("respond ok"), []string{"error admin.listen: whoever reaches it"}},
+		"an open admin endpoint":   {"{\n" + filtered + "admin :2019\n}\n" + site("respond ok"), []string{"error admin.listen: every client that can connect"}},
+		"a named admin endpoint":   {"{\n" + filtered + "admin 192.0.2.1:2019\n}\n" + site("respond ok"), []string{"error admin.listen: every client that can connect"}},
 		"a closed admin endpoint":  {"{\n" + filtered + "admin off\n}\n" + site("respond ok"), nil},
 		"admin over a socket":      {"{\n" + filtered + "admin unix//run/caddy.sock\n}\n" + site("respond ok"), nil},
 		"admin on the loopback":    {"{\n" + filtered + "admin [::1]:2019\n}\n" + site("respond ok"), nil},
 		"retries without buffers":  {"{\n" + filtered + "}\n" + proxy("lb_retries 2"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
 		"try_duration":             {"{\n" + filtered + "}\n" + proxy("lb_try_duration 5s"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
 		"retries with buffers":     {"{\n" + filtered + "}\n" + proxy("lb_retries 2\nrequest_buffers 32MiB"), nil},
-		"a gate within a gate":     {"{\n" + filtered + "}\n" + site("modelgate_auth"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: the caller's key is gone"}},
+		"a gate within a gate":     {"{\n" + filtered + "}\n" + site("modelgate_auth"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: which removes the caller's key"}},
 		"a filter of few headers":  {"{\n" + strings.Replace(filtered, redacted, "format filter {\n request>headers>X-Api-Key delete\n request>uri query {\n delete key\n }\n}", 1) + "}\n" + site("respond ok"), []string{"error logging.logs.default: in clear: request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter Key, query parameter api_key"}},
 		"credentials in the log":   {"{\ngrace_period 5m\nservers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error logging.logs.default: request header Authorization, request header Cookie"}},
 		"credentials are hidden":   {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), nil},
@@ -71,7 +71,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"all is sold well":         {selling(secure+stripe, "models a-1"), nil},
 		"money without paying":     {selling("base_url http://localhost:8080\n payment demo", ""), []string{"warning apps.modelgate.payments: without paying"}},
 		"plans and nothing to pay": {"{\n" + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
-		"payments and no console":  {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: nobody can order"}},
+		"payments and no console":  {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: users cannot order"}},
 		"secrets in clear": {
 			selling(secure+"payment stripe {\n secret_key sk_live_x\n webhook_secret whsec_x\n}\npayment epay {\n url https://x.example\n pid 1\n key hush\n currency USD\n}", ""),
 			[]string{
@@ -88,7 +88,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"a site without a name":  {selling("", ""), []string{"warning apps.modelgate.base_url: in clear"}},
 		"passkeys for another":   {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
 		"passkeys for a parent":  {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
-		"passkeys elsewhere":     {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: at that address nobody"}},
+		"passkeys elsewhere":     {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: do not work at that address"}},
 		"a master key in clear":  {selling(secure+"secret AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", ""), []string{"error apps.modelgate.secrets[0]: in clear"}},
 		"a master key elsewhere": {selling(secure+"secret {env.NOPE} {file./nope}", ""), nil},
 		"tasks are sold well": {
@@ -96,7 +96,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		},
 		"no door for tasks": {
 			tasking(secure+"family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", ""),
-			[]string{"warning apps.modelgate.backends: nobody can submit"},
+			[]string{"warning apps.modelgate.backends: API keys cannot submit"},
 		},
 		"a door for no tasks":   {tasking(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
 		"tasks without a site":  {tasking("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
@@ -107,7 +107,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		},
 		"tasks for trying": {
 			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models video-x-1\n adapter demo\n}", "modelgate_tasks"),
-			[]string{"note apps.modelgate.backends[0].adapter: asks no model"},
+			[]string{"note apps.modelgate.backends[0].adapter: without a model"},
 		},
 		"secrets of tasks in clear": {
 			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models x-*\n adapter fal {\n key hush\n}\n}\ncallback {\n url http://x.example\n secret whsec_x\n}\n"+
@@ -126,7 +126,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 			[]string{"warning logging.logs.access: a link opens its result without a key"},
 		},
 		"no links":                 {strings.Replace(selling(secure, ""), redacted, byHand, 1), nil},
-		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without end"}},
+		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without limit"}},
 		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
 		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
 	} {

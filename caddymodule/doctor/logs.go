@@ -31,7 +31,7 @@ func checkLogs(config any) []Finding {
 	links := !off && hasHandler(config, "modelgate_tasks")
 	var findings []Finding
 	add := func(level, name, what string) {
-		findings = append(findings, Finding{level, "logging.logs." + name, what, "let it have this format: format modelgate_redact { wrap json }"})
+		findings = append(findings, Finding{level, "logging.logs." + name, what, "use this format: format modelgate_redact { wrap json }"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(logs)) {
 		if takesNoRequests(logs[name]) {
@@ -42,10 +42,10 @@ func checkLogs(config any) []Finding {
 		case err != nil:
 			add("warning", name, "its format cannot be tested: "+err.Error())
 		case len(shown) > 0:
-			add("error", name, "credentials of requests and answers are written here in clear: "+strings.Join(shown, ", "))
+			add("error", name, "this log contains credentials of requests and answers in clear: "+strings.Join(shown, ", "))
 		}
 		if links && link {
-			add("warning", name, "links to results are written here, and a link opens its result without a key")
+			add("warning", name, "this log contains links to results, and a link opens its result without a key")
 		}
 	}
 	return findings

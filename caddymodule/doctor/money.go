@@ -59,14 +59,14 @@ func checkPayments(config any) []Finding {
 	names := paymentsOf(config)
 	if len(names) > 0 && !hasHandler(config, "modelgate_console") {
 		findings = append(findings, Finding{
-			"error", "apps.modelgate.payments", "there is no modelgate_console: nobody can order, and what is paid elsewhere is never told",
+			"error", "apps.modelgate.payments", "there is no modelgate_console: users cannot order, and the gateway gets no notices of payments",
 			"add modelgate_console to the site that base_url names",
 		})
 	}
 	if slices.Contains(names, "demo") {
 		findings = append(findings, Finding{
 			"warning", "apps.modelgate.payments", "the demo payment service lets every user fill the wallet without paying",
-			"take payment demo out before people use this gateway",
+			"remove payment demo before users have access to this gateway",
 		})
 	}
 	services, _ := at(config, "apps", "modelgate", "payments").([]any)
@@ -75,7 +75,7 @@ func checkPayments(config any) []Finding {
 			if secret := at(service, name); secret != nil && inClear(secret) {
 				findings = append(findings, Finding{
 					"warning", fmt.Sprintf("apps.modelgate.payments[%d].%s", i, name),
-					"a secret of the payment service stands in clear in the configuration, which Caddy saves and shows at its admin endpoint",
+					"a secret of the payment service is in clear in the configuration, which Caddy saves and shows at its admin endpoint",
 					fromElsewhere,
 				})
 			}
@@ -93,11 +93,11 @@ func checkBaseURL(config any) []Finding {
 	}
 	level := "warning"
 	if hasHandler(config, "modelgate_console") {
-		level = "error" // people send passwords there
+		level = "error" // users send passwords there
 	}
 	return []Finding{{
-		level, "apps.modelgate.base_url", base + " is not encrypted: whoever is on the way reads what people send there, passwords and cookies of sessions too, and can change what they pay",
-		"serve the site over https and let base_url say so",
+		level, "apps.modelgate.base_url", base + " is not encrypted: others on the network can read passwords and session cookies, and change payments",
+		"serve the site over https and set base_url to its address",
 	}}
 }
 

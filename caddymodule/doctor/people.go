@@ -44,13 +44,13 @@ func checkPasskeys(config any) []Finding {
 	if err != nil {
 		return []Finding{{
 			"error", "apps.modelgate.passkey", err.Error(),
-			"let rp_id be the host of every origin or a domain above it: passkey { rp_id example.com origin https://ai.example.com }",
+			"set rp_id to the host of every origin, or to a domain above it: passkey { rp_id example.com origin https://ai.example.com }",
 		}}
 	}
 	if base != "" && !slices.Contains(passkey.Origins, base) {
 		return []Finding{{
-			"warning", "apps.modelgate.passkey.origins", "base_url " + base + " is not among the origins: at that address nobody can use a passkey",
-			"name it among the origins, too",
+			"warning", "apps.modelgate.passkey.origins", "base_url " + base + " is not among the origins: passkeys do not work at that address",
+			"add it to the origins",
 		}}
 	}
 	return nil
@@ -63,7 +63,7 @@ func checkSecrets(config any) []Finding {
 	for i, key := range keys {
 		if inClear(key) {
 			findings = append(findings, Finding{
-				"error", fmt.Sprintf("apps.modelgate.secrets[%d]", i), "a master key stands in clear in the configuration, which Caddy saves and shows at its admin endpoint",
+				"error", fmt.Sprintf("apps.modelgate.secrets[%d]", i), "a master key is in clear in the configuration, which Caddy saves and shows at its admin endpoint",
 				fromElsewhere,
 			})
 		}
@@ -82,11 +82,11 @@ func checkSecrets(config any) []Finding {
 	if err != nil && !errors.Is(err, fs.ErrPermission) { // this process may not read it, as it should be
 		findings = append(findings, Finding{
 			"error", "apps.modelgate.storage", err.Error(),
-			"close it to others: chmod 600 " + path,
+			"make it readable only by its owner: chmod 600 " + path,
 		})
 	}
 	return append(findings, Finding{
-		"note", "apps.modelgate.storage", "the master key stands in " + path + ", and backups of the store are without it: whoever restores one needs both",
+		"note", "apps.modelgate.storage", "the master key is in " + path + " and not in the backups of the store; a restore needs both",
 		"keep a copy of the key, apart from the backups; or name a key in the configuration: secret {env.MODELGATE_SECRET}",
 	})
 }

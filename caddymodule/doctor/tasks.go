@@ -30,7 +30,7 @@ func checkTasks(config any) []Finding {
 	var findings []Finding
 	if !routed {
 		findings = append(findings, Finding{
-			"warning", "apps.modelgate.backends", "there is no modelgate_tasks: nobody can submit a task, and the links to results lead nowhere",
+			"warning", "apps.modelgate.backends", "there is no modelgate_tasks: API keys cannot submit tasks, and links to results do not work",
 			"add modelgate_tasks to the site that base_url names",
 		})
 	}
@@ -39,7 +39,7 @@ func checkTasks(config any) []Finding {
 	if off, _ := at(config, "apps", "modelgate", "media", "off").(bool); !off && base+own == "" {
 		findings = append(findings, Finding{
 			"error", "apps.modelgate.base_url", "there is none: the links to the results of backends are made of it, and the configuration does not start",
-			"name the site, as base_url https://ai.example.com, or pass the links of the services on: media off",
+			"name the site, as base_url https://ai.example.com, or give out the links of the services: media off",
 		})
 	}
 	for i, row := range rows {
@@ -47,8 +47,8 @@ func checkTasks(config any) []Finding {
 	}
 	if url, _ := at(config, "apps", "modelgate", "callback", "url").(string); strings.HasPrefix(url, "http://") {
 		findings = append(findings, Finding{
-			"warning", "apps.modelgate.callback.url", "callbacks go there in clear, with the links to results: whoever is on the way can fetch them",
-			"let the receiver have https",
+			"warning", "apps.modelgate.callback.url", "callbacks are sent in clear, with the links to results: others on the network can fetch the results",
+			"use https for the receiver",
 		})
 	}
 	if secret := at(config, "apps", "modelgate", "callback", "secret"); secret != nil && inClear(secret) {
@@ -65,8 +65,8 @@ func checkBackend(config any, path string, row any) []Finding {
 	var findings []Finding
 	if adapter, _ := at(row, "adapter", "adapter").(string); adapter == "demo" {
 		findings = append(findings, Finding{
-			"note", path + ".adapter", "the demo adapter draws pictures of its own and asks no model",
-			"take it out before people pay for its pictures",
+			"note", path + ".adapter", "the demo adapter makes test pictures without a model",
+			"remove it before users pay for tasks",
 		})
 	}
 	for _, name := range adapterSecrets {
@@ -80,7 +80,7 @@ func checkBackend(config any, path string, row any) []Finding {
 		if !inAnyFamily(config, name) {
 			findings = append(findings, Finding{
 				"warning", path + ".models", name + " is in no family: platform tasks of it are refused, and only /v1/video/generations takes it",
-				"put it into one: family <A to F> " + name,
+				"add it to one: family <A to F> " + name,
 			})
 		}
 		if unpricedGeneration(config, name) {
@@ -94,7 +94,7 @@ func checkBackend(config any, path string, row any) []Finding {
 }
 
 func clearSecret(path, of string) Finding {
-	return Finding{"warning", path, "a secret " + of + " stands in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
+	return Finding{"warning", path, "a secret " + of + " is in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
 }
 
 // inAnyFamily reports whether a family has some of the models of a pattern.
@@ -168,8 +168,8 @@ func checkMedia(config any) []Finding {
 		return nil
 	}
 	return []Finding{{
-		"warning", "apps.modelgate.media", fmt.Sprintf("%s has %s free, and results are copied as long as %s stay free: tasks do not end until there is room",
+		"warning", "apps.modelgate.media", fmt.Sprintf("%s has %s free, and results are copied only while %s stay free: tasks do not end until there is enough space",
 			path, humanize.IBytes(free), humanize.IBytes(least)),
-		"make room, or name another directory: media { path … }",
+		"free some space, or name another directory: media { path … }",
 	}}
 }
