@@ -7,7 +7,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
@@ -121,7 +120,7 @@ func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {
 }
 
 func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return settings.Block(d, map[string]settings.Reader{
+	words := map[string]settings.Reader{
 		"body_read":   settings.Duration(&l.BodyRead),
 		"body_memory": settings.Then(settings.Size(&l.BodyMemory), func() error { return validateBodyMemory(l.BodyMemory) }),
 		"first_byte":  settings.Duration(&l.FirstByte),
@@ -135,16 +134,11 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			*d = at
 			return settings.Duration(&l.Ping)(d)
 		},
-		"requests_per_second":     settings.Count(&l.RequestsPerSecond, identity.MaxCalls),
-		"streams":                 settings.Count(&l.Streams, identity.MaxCalls),
-		"tokens_per_minute":       settings.Count(&l.TokensPerMinute, identity.MaxTokens),
-		"detached":                settings.Count(&l.Detached, maxDetached),
-		"detached_per_user":       settings.Count(&l.DetachedPerUser, maxDetached),
-		"count_tokens_per_minute": settings.Count(&l.CountTokensPerMinute, identity.MaxCalls),
-		"unfinished_tasks":        settings.Count(&l.UnfinishedTasks, maxUnfinished),
-		"login_per_user":          settings.Count(&l.LoginPerUser, maxLogins),
-		"login_per_address":       settings.Count(&l.LoginPerAddress, maxLogins),
-	})
+	}
+	for _, limit := range l.counts() {
+		words[limit.name] = settings.Count(limit.value, limit.most)
+	}
+	return settings.Block(d, words)
 }
 
 // Interface guards.

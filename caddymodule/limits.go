@@ -79,15 +79,32 @@ type Limits struct {
 	LoginPerAddress int64 `json:"login_per_address,omitempty"`
 }
 
-// maxLogins bounds the limits of log-ins. More is refused here, rather than cut
-// where they are counted.
-const maxLogins = identity.MaxLoginLimit
-
 // maxDetached bounds the limits of calls without their callers.
 const maxDetached = 1_000_000
 
 // maxUnfinished bounds the limit of unfinished tasks.
 const maxUnfinished = 1_000_000
+
+// countLimit is a limit that is a number from 1 to most. Zero, also as the default: there is none.
+type countLimit struct {
+	name        string
+	value       *int64
+	most, usual int64
+}
+
+func (l *Limits) counts() []countLimit {
+	return []countLimit{
+		{"requests_per_second", &l.RequestsPerSecond, identity.MaxCalls, 0},
+		{"streams", &l.Streams, identity.MaxCalls, 0},
+		{"tokens_per_minute", &l.TokensPerMinute, identity.MaxTokens, 0},
+		{"detached", &l.Detached, maxDetached, 4096},
+		{"detached_per_user", &l.DetachedPerUser, maxDetached, 64},
+		{"count_tokens_per_minute", &l.CountTokensPerMinute, identity.MaxCalls, 600},
+		{"unfinished_tasks", &l.UnfinishedTasks, maxUnfinished, task.DefaultUnfinished},
+		{"login_per_user", &l.LoginPerUser, identity.MaxLoginLimit, 10},
+		{"login_per_address", &l.LoginPerAddress, identity.MaxLoginLimit, 100},
+	}
+}
 
 func (l *Limits) setDefaults() {
 	setDefault(&l.BodyRead, 2*time.Minute)
@@ -97,12 +114,9 @@ func (l *Limits) setDefaults() {
 	if l.BodyMemory == 0 {
 		l.BodyMemory = 512 << 20
 	}
-	l.Detached = cmp.Or(l.Detached, 4096)
-	l.DetachedPerUser = cmp.Or(l.DetachedPerUser, 64)
-	l.CountTokensPerMinute = cmp.Or(l.CountTokensPerMinute, 600)
-	l.UnfinishedTasks = cmp.Or(l.UnfinishedTasks, task.DefaultUnfinished)
-	l.LoginPerUser = cmp.Or(l.LoginPerUser, 10)
-	l.LoginPerAddress = cmp.Or(l.LoginPerAddress, 100)
+	for _, limit := range l.counts() {
+		*limit.value = cmp.Or(*limit.value, limit.usual)
+	}
 }
 
 func setDefault(d *caddy.Duration, value time.Duration) {
@@ -118,21 +132,8 @@ func (l *Limits) validate() error {
 			errs = append(errs, fmt.Errorf("limits: %s must be positive", name))
 		}
 	}
-	for _, limit := range []struct {
-		name        string
-		given, most int64
-	}{
-		{"requests_per_second", l.RequestsPerSecond, identity.MaxCalls},
-		{"streams", l.Streams, identity.MaxCalls},
-		{"tokens_per_minute", l.TokensPerMinute, identity.MaxTokens},
-		{"detached", l.Detached, maxDetached},
-		{"detached_per_user", l.DetachedPerUser, maxDetached},
-		{"count_tokens_per_minute", l.CountTokensPerMinute, identity.MaxCalls},
-		{"unfinished_tasks", l.UnfinishedTasks, maxUnfinished},
-		{"login_per_user", l.LoginPerUser, maxLogins},
-		{"login_per_address", l.LoginPerAddress, maxLogins},
-	} {
-		if limit.given < 0 || limit.given > limit.most {
+	for _, limit := range l.counts() {
+		if *limit.value < 0 || *limit.value > limit.most {
 			errs = append(errs, fmt.Errorf("limits: %s is from 1 to %d, or left out", limit.name, limit.most))
 		}
 	}
