@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -33,7 +33,7 @@ func addsUp(t *testing.T, b *testStore) (r ledger.Report) {
 	err := b.store.View(t.Context(), func(reader storage.Reader) (err error) {
 		r, err = ledger.Verify(t.Context(), reader, now, func(p ledger.Problem) { t.Errorf("%s: %s", p.Where, p.What) })
 		if err == nil {
-			err = billing.Verify(reader, now, t.Errorf)
+			err = verify.Check(reader, now, t.Errorf)
 		}
 		return err
 	})

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/task"
@@ -37,7 +37,7 @@ var domains = []struct {
 	name   string
 	verify func(r storage.Reader, now time.Time, problem func(format string, args ...any)) error
 }{
-	{"billing", billing.Verify},
+	{"billing", verify.Check},
 	{"tasks", task.Verify},
 	{"media", func(r storage.Reader, _ time.Time, problem func(format string, args ...any)) error {
 		return media.Verify(r, problem)

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -20,7 +20,7 @@ type self struct {
 	Balance     money.Amount       `json:"balance"` // of the wallet
 	Held        money.Amount       `json:"held"`    // of the balance, what tasks hold and calls under way have reserved
 	Owed        money.Amount       `json:"owed"`    // spending pauses while it is above zero
-	Preference  billing.Preference `json:"preference"`
+	Preference  records.Preference `json:"preference"`
 	Plans       []planUse          `json:"subscriptions"` // those in force, soonest to end first
 	Factors     factors            `json:"factors"`
 	Token       *identity.Token    `json:"access_token,omitempty"` // without its secret
@@ -74,7 +74,7 @@ func (req *request) planUse() ([]planUse, error) {
 	}
 	used := []planUse{}
 	for _, s := range subscriptions {
-		if s.Status == billing.Active {
+		if s.Status == records.Active {
 			used = append(used, planUse{s.ID, s.PlanID, s.Title, s.QuotaTotal, s.QuotaUsed, s.QuotaHeld, s.EndTime, s.NextResetTime})
 		}
 	}

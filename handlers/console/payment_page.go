@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
@@ -24,9 +25,9 @@ func noPage() error { return fault.New(fault.NotFound, "there is no such payment
 
 // told is what a payment service has said of an order in each status. Of an order that is
 // pending or has expired it has said nothing.
-var told = map[billing.OrderStatus]payments.Kind{
-	billing.Paid: payments.Paid, billing.Review: payments.Paid, billing.Failed: payments.Failed,
-	billing.Refunded: payments.Refunded, billing.Disputed: payments.Disputed,
+var told = map[records.OrderStatus]payments.Kind{
+	records.Paid: payments.Paid, records.Review: payments.Paid, records.Failed: payments.Failed,
+	records.Refunded: payments.Refunded, records.Disputed: payments.Disputed,
 }
 
 // servePage lets a payment service that has pages here answer the page of an order. The

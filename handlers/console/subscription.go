@@ -2,6 +2,7 @@ package console
 
 import (
 	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
@@ -29,7 +30,7 @@ func listSubscriptions(req *request, _ *query.Query, p query.Page) ([]billing.Su
 
 // funding says from which sources the user wants calls to be paid, and in which order.
 type funding struct {
-	Preference billing.Preference `json:"preference"`
+	Preference records.Preference `json:"preference"`
 }
 
 func (in funding) check() *fault.Fault {

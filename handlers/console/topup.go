@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -57,7 +58,7 @@ func openOrder(req *request, in topUp) (any, error) {
 		return nil, err
 	}
 	return req.once(envelope{URL: order.PayURL, Data: struct {
-		billing.Order
+		records.Order
 		Replayed bool `json:"replayed"`
 	}{order, replayed}}, replayed)
 }
@@ -71,7 +72,7 @@ func (req *request) provider() (payments.Provider, *fault.Fault) {
 	return provider, nil
 }
 
-func listOrders(req *request, _ *query.Query, p query.Page) ([]billing.Order, int64, error) {
+func listOrders(req *request, _ *query.Query, p query.Page) ([]records.Order, int64, error) {
 	return req.runtime.Billing.Orders(req.r.Context(), req.account.UserID, p.Skip, p.Limit)
 }
 

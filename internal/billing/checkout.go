@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -41,60 +42,60 @@ const checkoutPatience = 30 * time.Second
 // replayed is true; the key of an order that the service did not open is free
 // again. While it is open, an order counts against a bound for its user, and
 // against another for a day when it is not paid.
-func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ Order, replayed bool, err error) {
+func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ records.Order, replayed bool, err error) {
 	if o.Amount <= 0 || o.Amount < o.Min || o.Amount > o.Max {
-		return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
+		return records.Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
 	}
 	if o.Key != "" {
 		if refused := (ledger.IdempotencyKey{Key: o.Key}).Validate("idempotency_key"); refused != nil {
-			return Order{}, false, refused
+			return records.Order{}, false, refused
 		}
 		done, err := b.locks.Lock(ctx, "key/"+o.User+"/"+o.Key)
 		if err != nil {
-			return Order{}, false, err
+			return records.Order{}, false, err
 		}
 		defer done()
 	}
 	order, replayed, err := b.beginOrder(ctx, o, p)
 	if err != nil {
-		return Order{}, false, err
+		return records.Order{}, false, err
 	}
 	if replayed {
-		return order.show(b.store.Now()), true, nil
+		return order.Show(b.store.Now()), true, nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	page, err := checkout(ctx, o, order, p)
 	if err != nil {
 		b.log.Warn("a payment service did not open an order", zap.String("provider", o.Provider),
 			zap.String("trade_no", order.TradeNo), zap.Error(err))
-		failed := b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, o *orderRecord) error {
-			if o.Status != Pending {
+		failed := b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, o *records.OrderRecord) error {
+			if o.Status != records.Pending {
 				return nil
 			}
-			return o.become(t, Failed)
+			return o.Become(t, records.Failed)
 		})
 		if failed != nil {
-			return Order{}, false, failed
+			return records.Order{}, false, failed
 		}
 		if errors.Is(err, payments.ErrAmount) {
-			return Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "%v", err)
+			return records.Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "%v", err)
 		}
 		refused := fault.New(fault.UpstreamUnavailable, "the payment service %s did not open the payment; nothing was charged", o.Provider)
-		return Order{}, false, refused.After(5 * time.Second)
+		return records.Order{}, false, refused.After(5 * time.Second)
 	}
-	err = b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *orderRecord) error {
+	err = b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *records.OrderRecord) error {
 		have.PayURL, have.Page = page.URL, page.Reference
 		order = have
-		return have.write(t)
+		return have.Write(t)
 	})
 	if err != nil {
-		return Order{}, false, err
+		return records.Order{}, false, err
 	}
-	return order.show(b.store.Now()), false, nil
+	return order.Show(b.store.Now()), false, nil
 }
 
 // checkout has the service open the payment of an order.
-func checkout(ctx context.Context, o OrderRequest, order *orderRecord, p payments.Provider) (payments.Page, error) {
+func checkout(ctx context.Context, o OrderRequest, order *records.OrderRecord, p payments.Provider) (payments.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkoutPatience)
 	defer cancel()
 	page, err := p.Checkout(ctx, payments.Order{
@@ -110,13 +111,13 @@ func checkout(ctx context.Context, o OrderRequest, order *orderRecord, p payment
 
 // beginOrder writes a pending order, or returns the one that was opened with the same
 // idempotency key.
-func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order *orderRecord, replayed bool, err error) {
+func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Provider) (order *records.OrderRecord, replayed bool, err error) {
 	undated, _ := p.(payments.Undated)
 	now := b.store.Now()
-	fresh := orderRecord{
-		Order: Order{
+	fresh := records.OrderRecord{
+		Order: records.Order{
 			TradeNo: newTradeNo(), User: o.User, Provider: o.Provider, Amount: o.Amount, Currency: o.Currency, Title: o.Title,
-			Status: Pending, Created: now.Unix(), ExpiresAt: now.Add(OrderLife).Unix(),
+			Status: records.Pending, Created: now.Unix(), ExpiresAt: now.Add(OrderLife).Unix(),
 		},
 		Undated: undated != nil && undated.Undated(),
 	}
@@ -125,11 +126,11 @@ func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Pro
 	}
 	err = b.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
 		replayed = false
-		if order, err = readOrder(t, fresh.TradeNo); err != nil || order != nil {
+		if order, err = records.ReadOrder(t, fresh.TradeNo); err != nil || order != nil {
 			return err // an earlier run was committed
 		}
 		if o.Key != "" {
-			if order, replayed, err = fresh.ofSameKey(t); err != nil || replayed {
+			if order, replayed, err = ofSameKey(t, &fresh); err != nil || replayed {
 				return err
 			}
 		}
@@ -138,34 +139,34 @@ func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Pro
 		}
 		next := fresh
 		order = &next
-		return order.create(t)
+		return order.Create(t)
 	})
 	return order, replayed, err
 }
 
 // ofSameKey returns the order that was opened with the idempotency key of o. If the service has
 // not opened that order, nobody was sent to pay it: ofSameKey ends it and frees the key.
-func (o *orderRecord) ofSameKey(t storage.Txn) (order *orderRecord, replayed bool, err error) {
-	order, err = orders.Find(t, &orderKeys, o.User, o.KeyHash)
+func ofSameKey(t storage.Txn, o *records.OrderRecord) (order *records.OrderRecord, replayed bool, err error) {
+	order, err = records.Orders.Find(t, &records.OrderKeys, o.User, o.KeyHash)
 	switch {
 	case err != nil || order == nil:
 		return nil, false, err
 	case order.PayURL == "" && order.PaidAt == 0:
-		order.read().KeyHash = ""
-		if order.Status == Pending {
-			order.Status = Failed
+		order.Read().KeyHash = ""
+		if order.Status == records.Pending {
+			order.Status = records.Failed
 		}
-		return nil, false, order.write(t)
+		return nil, false, order.Write(t)
 	case order.Provider != o.Provider || order.Amount != o.Amount || order.Currency != o.Currency:
 		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
 	}
-	return order.read(), true, nil
+	return order.Read(), true, nil
 }
 
 // checkOrderCount returns an error if a user has begun too many orders or has too many open.
 func checkOrderCount(t storage.Txn, user string, now time.Time) error {
-	begun := unpaidOrders.Under(user).From(user, storage.Inverted(now.Unix())).Before(user, storage.Inverted(now.Add(-OrderLife).Unix()))
-	oldest, _, err := orders.Page(t, begun, maxUnpaid-1, 1, maxUnpaid)
+	begun := records.UnpaidOrders.Under(user).From(user, storage.Inverted(now.Unix())).Before(user, storage.Inverted(now.Add(-OrderLife).Unix()))
+	oldest, _, err := records.Orders.Page(t, begun, maxUnpaid-1, 1, maxUnpaid)
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func checkOrderCount(t storage.Txn, user string, now time.Time) error {
 			After(time.Unix(oldest[0].Created, 0).Add(OrderLife).Sub(now))
 	}
 	open, soonest := 0, now.Add(OrderLife).Unix()
-	for o, err := range orders.Scan(t, openOrders.Under(user)) {
+	for o, err := range records.Orders.Scan(t, records.OpenOrders.Under(user)) {
 		if err != nil {
 			return err
 		}
@@ -192,10 +193,10 @@ func checkOrderCount(t storage.Txn, user string, now time.Time) error {
 
 // changeOrder changes an order, if there is one. It runs fn again if the outcome of the
 // transaction is unknown.
-func (b *Service) changeOrder(ctx context.Context, tradeNo string, fn func(storage.Txn, *orderRecord) error) error {
+func (b *Service) changeOrder(ctx context.Context, tradeNo string, fn func(storage.Txn, *records.OrderRecord) error) error {
 	for try := 0; ; try++ {
 		err := b.store.Update(ctx, func(t storage.Txn) error {
-			o, err := readOrder(t, tradeNo)
+			o, err := records.ReadOrder(t, tradeNo)
 			if err != nil || o == nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -66,7 +67,7 @@ var operations = map[string]struct {
 	"mismatch": {do: func(f *fixture) error {
 		return second(f.Apply(f.t.Context(), "till", payments.Notice{Mismatch: "it cannot be read"}))
 	}},
-	"preference": {do: func(f *fixture) error { return f.SetPreference(f.t.Context(), f.user, WalletFirst) }},
+	"preference": {do: func(f *fixture) error { return f.SetPreference(f.t.Context(), f.user, records.WalletFirst) }},
 	"sweep": {
 		before: func(f *fixture) {
 			f.mustBuy(2, "first")
@@ -103,7 +104,7 @@ func (f *fixture) summary() string {
 		f.t.Fatal(err)
 	}
 	for _, o := range orders {
-		if o.Status != Failed { // an attempt that was cut off before anybody saw it
+		if o.Status != records.Failed { // an attempt that was cut off before anybody saw it
 			text += fmt.Sprintf("%s %d %d %d\n", o.Status, o.Amount, o.Refunded, o.Disputed)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -69,31 +70,31 @@ func (f *fixture) on(e storage.Engine) {
 
 func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 	t.Parallel()
-	expire := func(f *fixture, o Order) {
+	expire := func(f *fixture, o records.Order) {
 		f.clock.set(time.Unix(o.ExpiresAt, 0))
 		f.must(f.Sweep(f.t.Context()))
 	}
 	for name, row := range map[string]struct {
-		happens func(f *fixture, o Order)
+		happens func(f *fixture, o records.Order)
 		gone    bool
 	}{
-		"one that is open": {func(*fixture, Order) {}, false},
+		"one that is open": {func(*fixture, records.Order) {}, false},
 		"one that expired": {expire, true},
-		"one that failed": {func(f *fixture, o Order) {
+		"one that failed": {func(f *fixture, o records.Order) {
 			f.tell(noticeOf(o, payments.Failed, 0), Applied)
 		}, true},
-		"one that was paid": {func(f *fixture, o Order) {
+		"one that was paid": {func(f *fixture, o records.Order) {
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
 		}, false},
-		"one that failed and was paid": {func(f *fixture, o Order) {
+		"one that failed and was paid": {func(f *fixture, o records.Order) {
 			f.tell(noticeOf(o, payments.Failed, 0), Applied)
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
 		}, false},
-		"one that expired and was paid": {func(f *fixture, o Order) {
+		"one that expired and was paid": {func(f *fixture, o records.Order) {
 			expire(f, o)
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
 		}, false},
-		"one that expired, of which a refund was told": {func(f *fixture, o Order) {
+		"one that expired, of which a refund was told": {func(f *fixture, o records.Order) {
 			expire(f, o)
 			f.tell(noticeOf(o, payments.Refunded, 10), Applied)
 		}, false},
@@ -118,7 +119,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 				t.Errorf("it was answered %v, gone should be %t", err, row.gone)
 			}
 			left := 0
-			for _, prefix := range []string{orders.Name, userOrders.Name, orderKeys.Name, notices.Name} {
+			for _, prefix := range []string{records.Orders.Name, records.UserOrders.Name, records.OrderKeys.Name, records.Notices.Name} {
 				left += f.keys(prefix)
 			}
 			if row.gone && left != 0 {
@@ -144,12 +145,12 @@ func TestAKeyThatWasFreeStaysWithTheOrderItWasGivenForLast(t *testing.T) {
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.UpstreamUnavailable {
 		t.Fatalf("it was answered %v", err)
 	}
-	failed := f.stands((<-p.asked).TradeNo, Failed)
+	failed := f.stands((<-p.asked).TradeNo, records.Failed)
 	p.answer = works
 	last, _, err := f.OpenOrder(t.Context(), f.request("k"), p)
 	f.must(err)
 	f.tell(noticeOf(last, payments.Paid, 100), Applied)
-	f.must(f.changeOrder(t.Context(), failed.TradeNo, func(t storage.Txn, o *orderRecord) error { return o.write(t) }))
+	f.must(f.changeOrder(t.Context(), failed.TradeNo, func(t storage.Txn, o *records.OrderRecord) error { return o.Write(t) }))
 	engine.forget(t, f.clock.Now().AddDate(1, 0, 0))
 	if o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p); err != nil || !replayed || o.TradeNo != last.TradeNo {
 		t.Errorf("the key was answered %+v, %t, %v", o, replayed, err)

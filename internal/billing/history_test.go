@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -34,7 +35,7 @@ type history struct {
 
 // expectedOrder is an order as its notices should leave it.
 type expectedOrder struct {
-	Order
+	records.Order
 	paid     bool
 	refunded money.Amount
 	disputes map[string][2]money.Amount // taken, restored
@@ -56,7 +57,7 @@ func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{fixture: newFixture(t), ends: make(map[int64]int64)}
-		if err := h.SetPreference(t.Context(), h.user, WalletOnly); err != nil {
+		if err := h.SetPreference(t.Context(), h.user, records.WalletOnly); err != nil {
 			t.Fatal(err)
 		}
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
@@ -185,7 +186,7 @@ func (h *history) call(r *rapid.T) {
 
 func (h *history) order(r *rapid.T) {
 	o := h.request(h.key())
-	var opened Order
+	var opened records.Order
 	if !h.refused(r, func() (err error) {
 		opened, _, err = h.OpenOrder(h.t.Context(), o, newTill())
 		return err
@@ -293,7 +294,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	if _, err := f.Cancel(t.Context(), "operator", 1, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.SetPreference(t.Context(), f.user, WalletFirst); err != nil {
+	if err := f.SetPreference(t.Context(), f.user, records.WalletFirst); err != nil {
 		t.Fatal(err)
 	}
 	o := f.paid()

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -33,21 +34,9 @@ type Outcome struct {
 	Reason string // of a mismatch
 }
 
-// noticeRecord tells that a notice has been applied. The engine drops it with its order.
-type noticeRecord struct {
-	Provider string        `json:"provider"`
-	Kind     payments.Kind `json:"kind"`
-	Event    string        `json:"event"`
-	Time     int64         `json:"time"`
-	TradeNo  string        `json:"trade_no"`
-	By       ledger.ID     `json:"by"`   // the attempt that did it
-	Said     ledger.ID     `json:"said"` // what it told
-	Purge    time.Time     `json:"purge,omitzero"`
-}
-
 // record returns the record of a notice that is applied to an order.
-func (a *application) record(n payments.Notice, now time.Time, o *orderRecord) *noticeRecord {
-	return &noticeRecord{a.provider, n.Kind, n.Event, now.Unix(), o.TradeNo, a.attempt, said(n), o.purge()}
+func (a *application) record(n payments.Notice, now time.Time, o *records.OrderRecord) *records.NoticeRecord {
+	return &records.NoticeRecord{Provider: a.provider, Kind: n.Kind, Event: n.Event, Time: now.Unix(), TradeNo: o.TradeNo, By: a.attempt, Said: said(n), Purge: o.Purge()}
 }
 
 // said returns a hash of what a notice tells. The service's mode and the currency are not part
@@ -121,7 +110,7 @@ func checked(n payments.Notice) payments.Notice {
 // applies it. Notices of one order wait for each other: else each would reserve,
 // and the one that takes would find less than there is.
 func (a *application) try(ctx context.Context) error {
-	var order *orderRecord
+	var order *records.OrderRecord
 	find := func(r storage.Reader) (err error) {
 		order, _, err = a.find(r)
 		return err
@@ -142,8 +131,8 @@ func (a *application) try(ctx context.Context) error {
 		return err
 	}
 	user, expected := order.User, money.Amount(0)
-	if a.mismatch(order, b.store.Now()) == "" && order.PaidAt != 0 && order.note(a.notice) {
-		expected = max(0, order.due())
+	if a.mismatch(order, b.store.Now()) == "" && order.PaidAt != 0 && order.Note(a.notice) {
+		expected = max(0, order.Due())
 	}
 	var r *ledger.Reservation
 	var reserved money.Amount
@@ -158,40 +147,37 @@ func (a *application) try(ctx context.Context) error {
 
 // find returns the order that the notice is about. If there is none, it returns an order of no
 // user and the reason.
-func (a *application) find(r storage.Reader) (order *orderRecord, reason string, err error) {
-	none, n := new(orderRecord), a.notice
+func (a *application) find(r storage.Reader) (order *records.OrderRecord, reason string, err error) {
+	none, n := new(records.OrderRecord), a.notice
 	if a.currency, err = ledger.Currency(r); err != nil {
 		return none, "", err
 	}
-	var paid *orderRecord
+	var paid *records.OrderRecord
 	if n.Payment != "" {
-		if paid, err = orders.Find(r, &orderPayments, a.provider, n.Payment); err != nil {
+		if paid, err = records.Orders.Find(r, &records.OrderPayments, a.provider, n.Payment); err != nil {
 			return none, "", err
 		}
 	}
 	switch {
 	case n.TradeNo == "" && paid == nil:
-		return none, unknownPayment, nil
+		return none, records.UnknownPayment, nil
 	case paid != nil && n.TradeNo != "" && n.TradeNo != paid.TradeNo:
 		return none, "the payment has paid another order, " + paid.TradeNo, nil
 	case paid != nil:
-		return paid.read(), "", nil
+		return paid.Read(), "", nil
 	}
-	order, err = readOrder(r, n.TradeNo)
+	order, err = records.ReadOrder(r, n.TradeNo)
 	if err != nil || order == nil {
 		return none, "there is no such order", err
 	}
 	return order, "", nil
 }
 
-// unknownPayment is why a notice waits.
-const unknownPayment = "it names no order, and no payment that is known"
-
 // mismatch is why a notice cannot be about an order, or about any when there is
 // none; empty when it can.
-func (a *application) mismatch(o *orderRecord, now time.Time) string {
+func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	n := a.notice
-	_, follows := followingKinds[n.Kind]
+	_, follows := records.FollowingKinds[n.Kind]
 	disputes := n.Kind == payments.Disputed || n.Kind == payments.Restored
 	switch {
 	case n.Mismatch != "":
@@ -224,25 +210,25 @@ func (a *application) mismatch(o *orderRecord, now time.Time) string {
 
 // foreign reports whether the notice would credit an order in a currency that is not
 // that of the ledger: an operator has changed it since the order was opened.
-func (a *application) foreign(o *orderRecord) bool {
+func (a *application) foreign(o *records.OrderRecord) bool {
 	return a.notice.Kind == payments.Paid && o.PaidAt == 0 && a.currency != "" && o.Currency != a.currency
 }
 
 // review keeps an order for the operator that was paid and cannot be credited. It
 // knows its payment, so that what is told of that finds the order.
-func (a *application) review(t storage.Txn, o *orderRecord) error {
-	if o.Status == Review {
+func (a *application) review(t storage.Txn, o *records.OrderRecord) error {
+	if o.Status == records.Review {
 		return nil
 	}
 	o.Payment = a.notice.Payment
-	return o.become(t, Review)
+	return o.Become(t, records.Review)
 }
 
 // apply applies the notice in a transaction. The order is one of user, of whose wallet reserved
 // was set aside for the expected sum. User is empty if there was no order.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.service.store.Now()
-	before, err := notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)
+	before, err := records.Notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)
 	if err != nil || before != nil && before.By == a.attempt {
 		return err // or an earlier run was committed
 	}
@@ -285,11 +271,11 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 	if err := audit.Record(ctx, t, now, a.event); err != nil {
 		return err
 	}
-	return notices.Put(t, nil, a.record(a.notice, now, order))
+	return records.Notices.Put(t, nil, a.record(a.notice, now, order))
 }
 
 // told is the amount that a notice is about.
-func (a *application) told(o *orderRecord) money.Amount {
+func (a *application) told(o *records.OrderRecord) money.Amount {
 	if a.notice.Kind == payments.Failed {
 		return o.Amount
 	}

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // notice is one about an order, as the service sends it.
-func noticeOf(o Order, kind payments.Kind, amount money.Amount) payments.Notice {
+func noticeOf(o records.Order, kind payments.Kind, amount money.Amount) payments.Notice {
 	n := payments.Notice{
 		Kind: kind, Event: "evt_" + string(kind), TradeNo: o.TradeNo, Payment: "pi_" + o.TradeNo, Amount: amount, Currency: o.Currency,
 	}
@@ -33,11 +34,11 @@ func (f *fixture) tell(n payments.Notice, want Result) Outcome {
 }
 
 // paid is an order of ann that was paid.
-func (f *fixture) paid() Order {
+func (f *fixture) paid() records.Order {
 	f.t.Helper()
 	o := f.mustOpen(newTill())
 	f.tell(noticeOf(o, payments.Paid, o.Amount), Applied)
-	return f.stands(o.TradeNo, Paid)
+	return f.stands(o.TradeNo, records.Paid)
 }
 
 // owes checks what is in ann's wallet and what she owes.
@@ -68,7 +69,7 @@ func TestAPaymentIsCreditedOnce(t *testing.T) {
 		t.Errorf("%d of them were applied", len(applied))
 	}
 	f.has(100)
-	if got := f.stands(o.TradeNo, Paid); got.PaidAt != f.clock.Now().Unix() || got.Payment != "pi_"+o.TradeNo {
+	if got := f.stands(o.TradeNo, records.Paid); got.PaidAt != f.clock.Now().Unix() || got.Payment != "pi_"+o.TradeNo {
 		t.Errorf("the order is %+v", got)
 	}
 	other := noticeOf(o, payments.Paid, 100)
@@ -89,7 +90,7 @@ func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 	n.Event, n.Payment = "evt_c", "pi_other"
 	f.tell(n, Mismatched)
 	f.has(100)
-	f.stands(b.TradeNo, Pending)
+	f.stands(b.TradeNo, records.Pending)
 }
 
 func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
@@ -113,7 +114,7 @@ func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
 	}
 	f.tell(noticeOf(a, payments.Paid, 100), Repeated)
 	f.has(100)
-	f.stands(b.TradeNo, Pending)
+	f.stands(b.TradeNo, records.Pending)
 }
 
 func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
@@ -144,12 +145,12 @@ func TestOneEventOfTwoPaymentsThatAreAwaitedIsAppliedOnce(t *testing.T) {
 	f := newFixture(t)
 	till := newTill()
 	a, b := f.mustOpen(till), f.mustOpen(till)
-	for _, o := range []Order{a, b} {
+	for _, o := range []records.Order{a, b} {
 		early := noticeOf(o, payments.Refunded, 30)
 		early.TradeNo = ""
 		f.tell(early, Mismatched)
 	}
-	for _, o := range []Order{a, b} {
+	for _, o := range []records.Order{a, b} {
 		paid := noticeOf(o, payments.Paid, 100)
 		paid.Event = "evt_" + o.TradeNo
 		f.tell(paid, Applied)
@@ -217,7 +218,7 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 		f.clock.set(f.clock.Now().Add(time.Second))
 	}
 	f.has(0)
-	f.stands(o.TradeNo, Pending)
+	f.stands(o.TradeNo, records.Pending)
 	f.tell(noticeOf(o, payments.Paid, 100), Applied) // none of them used anything up
 	f.has(100)
 	if some, err := f.Mismatches(t.Context(), 3); err != nil || len(some) != 3 || some[0].Time < some[2].Time {
@@ -232,7 +233,7 @@ func TestAMismatchIsListedForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
-	f.clock.set(f.clock.Now().Add(mismatchesKept))
+	f.clock.set(f.clock.Now().Add(records.MismatchesKept))
 	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
@@ -305,7 +306,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 			o := f.mustOpen(p)
 			if row.failed {
 				f.tell(noticeOf(o, payments.Failed, 0), Applied)
-				f.stands(o.TradeNo, Failed)
+				f.stands(o.TradeNo, records.Failed)
 			}
 			f.clock.set(f.clock.Now().Add(row.after))
 			if row.swept {
@@ -316,7 +317,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 			f.tell(noticeOf(o, payments.Paid, 100), row.want)
 			if row.want == Applied {
 				f.has(100)
-				f.stands(o.TradeNo, Paid)
+				f.stands(o.TradeNo, records.Paid)
 			} else {
 				f.has(0)
 			}
@@ -329,6 +330,6 @@ func TestAFailureAfterThePaymentChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	o := f.paid()
 	f.tell(noticeOf(o, payments.Failed, 0), Repeated)
-	f.stands(o.TradeNo, Paid)
+	f.stands(o.TradeNo, records.Paid)
 	f.has(100)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -47,7 +48,7 @@ func (f *fixture) request(key string) OrderRequest {
 	}
 }
 
-func (f *fixture) mustOpen(p payments.Provider) Order {
+func (f *fixture) mustOpen(p payments.Provider) records.Order {
 	f.t.Helper()
 	o, _, err := f.OpenOrder(f.t.Context(), f.request(""), p)
 	if err != nil {
@@ -57,7 +58,7 @@ func (f *fixture) mustOpen(p payments.Provider) Order {
 }
 
 // stands checks where an order stands.
-func (f *fixture) stands(tradeNo string, want OrderStatus) Order {
+func (f *fixture) stands(tradeNo string, want records.OrderStatus) records.Order {
 	f.t.Helper()
 	o, err := f.Order(f.t.Context(), f.user, tradeNo)
 	if err != nil {
@@ -75,7 +76,7 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 	p := newTill()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
-		f.stands(o.TradeNo, Pending)
+		f.stands(o.TradeNo, records.Pending)
 		return page(o)
 	}
 	o := f.mustOpen(p)
@@ -95,11 +96,11 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 		t.Errorf("the order is %+v", o)
 	}
 	f.clock.set(f.clock.Now().Add(24 * time.Hour))
-	f.stands(o.TradeNo, Lapsed)
+	f.stands(o.TradeNo, records.Lapsed)
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.stands(o.TradeNo, Lapsed)
+	f.stands(o.TradeNo, records.Lapsed)
 }
 
 func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
@@ -121,7 +122,7 @@ func TestOneKeyOpensOneOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newTill()
-	orders := make([]Order, 50)
+	orders := make([]records.Order, 50)
 	fresh := make(chan bool, len(orders))
 	for i, err := range parallel(len(orders), func(i int) error {
 		o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
@@ -164,7 +165,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 				t.Fatalf("it was answered %v", err)
 			}
 			failed := (<-p.asked).TradeNo
-			f.stands(failed, Failed)
+			f.stands(failed, records.Failed)
 			p.answer = works
 			again := f.request("k")
 			again.Amount++ // for whatever was asked with it
@@ -214,7 +215,7 @@ func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 	if err != nil || replayed || o.TradeNo == cut {
 		t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
 	}
-	f.stands(cut, Failed)
+	f.stands(cut, records.Failed)
 }
 
 func TestAUserHasSoManyOrdersOpen(t *testing.T) {

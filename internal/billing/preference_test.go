@@ -3,6 +3,7 @@ package billing
 import (
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
@@ -13,13 +14,13 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	f := newFixture(t)
 	f.credit(110)
 	f.mustBuy(1, "k") // for 10
-	f.must(f.SetPreference(t.Context(), f.user, WalletOnly))
+	f.must(f.SetPreference(t.Context(), f.user, records.WalletOnly))
 	payer := ledger.Payer{User: f.user}
 	call, err := f.ledger.Reserve(t.Context(), payer, 1)
 	f.must(err)
 	task, err := f.ledger.Reserve(t.Context(), payer, 60)
 	f.must(err)
-	f.must(f.SetPreference(t.Context(), f.user, WalletFirst))
+	f.must(f.SetPreference(t.Context(), f.user, records.WalletFirst))
 	id := ledger.IDOf("task")
 	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
 		return task.Hold(txn, f.clock.Now(), f.user, id, "task")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -29,7 +30,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: bought, currency: currency, id: ledger.IDOf(user, operationPay, key)}
+	x := deal{kind: records.Bought, currency: currency, id: ledger.IDOf(user, operationPay, key)}
 	return receipt(once(ctx, b, user, c, func() (_ *ledger.Reservation, err error) {
 		if x.plan, err = onSale(plans, planID, "plan_id"); err != nil {
 			return nil, err
@@ -37,9 +38,9 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 		x.price = x.plan.Price
 		if x.plan.PurchaseLimit > 0 { // tell this before the wallet is looked at
 			err = b.view(ctx, func(r storage.Reader) error {
-				have, err := readSummary(r, user, b.store.Now())
+				have, err := records.ReadSummary(r, user, b.store.Now())
 				if err == nil {
-					err = have.mayBuy(x.plan)
+					err = mayBuy(have, x.plan)
 				}
 				return err
 			})
@@ -54,7 +55,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 }
 
 // mayBuy refuses a plan that was bought as often as it can be.
-func (r *summary) mayBuy(plan Plan) error {
+func mayBuy(r *records.Summary, plan Plan) error {
 	if plan.PurchaseLimit > 0 && r.Purchases[plan.ID] >= plan.PurchaseLimit {
 		return fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
 	}
@@ -79,9 +80,9 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
+	x := deal{kind: records.Claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
 	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
-		before, err := subscriptions.Find(t, &claimedPlans, user, planID)
+		before, err := records.Subscriptions.Find(t, &records.ClaimedPlans, user, planID)
 		if err != nil {
 			return Receipt{}, audit.Event{}, err
 		}
@@ -100,9 +101,9 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
+	x := deal{kind: records.Renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
 	return receipt(once(ctx, b, user, c, func() (*ledger.Reservation, error) {
-		var s *subscriptionRecord
+		var s *records.SubscriptionRecord
 		err := b.view(ctx, func(r storage.Reader) (err error) {
 			s, err = renewable(r, user, subscriptionID)
 			return err
@@ -126,7 +127,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 }
 
 // renewable returns a subscription of a user that can be renewed.
-func renewable(r storage.Reader, user string, id int64) (*subscriptionRecord, error) {
+func renewable(r storage.Reader, user string, id int64) (*records.SubscriptionRecord, error) {
 	s, err := readSubscription(r, user, id)
 	if err == nil && s.Cancelled != 0 {
 		err = alreadyCancelled(id)
@@ -148,11 +149,11 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 	if err != nil {
 		return Receipt{}, err
 	}
-	c, err := idempotencyKey(operatorScope(user.ID), drawn(key), operationGrant, strconv.FormatInt(planID, 10), reason)
+	c, err := idempotencyKey(records.OperatorScope(user.ID), drawn(key), operationGrant, strconv.FormatInt(planID, 10), reason)
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: granted, currency: currency, id: ledger.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
+	x := deal{kind: records.Granted, currency: currency, id: ledger.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
 	return receipt(once(ctx, b, user.ID, c, func() (*ledger.Reservation, error) {
 		var found bool
 		if x.plan, found = plans.Find(planID); !found {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -305,9 +306,9 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	f.credit(100)
 	f.damaged = true // what is planted was never sold
 	end := f.clock.Now().Unix() + 3600
-	err := f.store.Update(t.Context(), f.changeSummary(func(r *summary) {
+	err := f.store.Update(t.Context(), f.changeSummary(func(r *records.Summary) {
 		for id := range int64(maxLive - 1) {
-			r.add(running{ID: 1000 + id, End: end})
+			r.Add(records.Running{ID: 1000 + id, End: end})
 		}
 	}))
 	if err != nil {

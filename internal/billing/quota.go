@@ -2,176 +2,21 @@ package billing
 
 import (
 	"fmt"
-	"iter"
-	"math"
-	"strconv"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
-	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// A subscription is a chain of sales: the purchase and its renewals, each for a
-// time of its own, one after the other. What the sale in force says is what
-// holds, so that a renewal at other terms takes nothing from what was sold
-// before. Most are never renewed: as long as there is one sale, it is in the
-// subscription's own record.
-//
-// The quota of a period is in an account of its own, named by the period's
-// start: the later of the moment at which the calendar's period began and of the
-// moment since which the quota has been reset like this without a gap (Since).
-// Starts are unique within a subscription: two runs of sales do not overlap.
-//
-// A quota that never resets has one period for the whole run, and every sale adds
-// to it at once. A quota that resets is granted when its period is first looked
-// at, at the terms in force when the period began; the period in which a run
-// begins is granted with its sale. Periods in which nothing reads the account are
-// never opened.
-
-// saleKind is how a sale came about.
-type saleKind string
-
-const (
-	bought  saleKind = "purchase"
-	claimed saleKind = "claim"
-	granted saleKind = "grant" // by an operator
-	renewed saleKind = "renewal"
-)
-
-// sale is one sale of a subscription. It never changes.
-type sale struct {
-	User         string    `json:"user"`
-	Subscription int64     `json:"subscription"`
-	Kind         saleKind  `json:"kind"`
-	Transfer     ledger.ID `json:"transfer"`
-	Time         int64     `json:"time"`  // when it was sold
-	From         int64     `json:"from"`  // what it is for, half open
-	Until        int64     `json:"until"` //
-	Since        int64     `json:"since"` // when the run of sales began that reset alike, without a gap
-	Terms
-}
-
-// grants returns the start of the period whose quota comes with the sale, and
-// false when there is none: the periods are opened later.
-func (s *sale) grants() (start int64, ok bool) {
-	return s.Since, s.QuotaReset == calendar.Never || s.From == s.Time
-}
-
-// saleAt returns the last sale that is for a time from moment, in Unix seconds,
-// or before.
-func (s *subscriptionRecord) saleAt(r storage.Reader, moment int64) (last sale, found bool, err error) {
-	if s.First != nil {
-		return s.first(), s.Start <= moment, nil
-	}
-	for have, err := range sales.Scan(r, sales.Under(s.User, s.ID).From(s.User, s.ID, storage.Inverted(moment))) {
-		if err != nil {
-			return last, false, err
-		}
-		return *have, true, nil
-	}
-	return last, false, nil
-}
-
-// sales yields all sales of a subscription, the latest first. The sequence ends after an error.
-func (s *subscriptionRecord) sales(r storage.Reader) iter.Seq2[*sale, error] {
-	return func(yield func(*sale, error) bool) {
-		for have, err := range sales.Scan(r, sales.Under(s.User, s.ID)) {
-			if !yield(have, err) || err != nil {
-				return
-			}
-		}
-		if s.First != nil {
-			first := s.first()
-			yield(&first, nil)
-		}
-	}
-}
-
-// periodRecord is a period of quota that was opened. The one that came with the
-// only sale of a subscription has none.
-type periodRecord struct {
-	User         string       `json:"user"`
-	Subscription int64        `json:"subscription"`
-	Start        int64        `json:"start"`
-	Granted      money.Amount `json:"granted"`
-}
-
-// period is the period of quota of a subscription at a moment.
-type period struct {
-	start  int64
-	from   int64        // since when start, until and resets have been the same
-	quota  money.Amount // granted, or to be granted when it is opened
-	opened bool
-	until  int64 // when to look again at the latest
-	resets int64 // when the next period begins; math.MaxInt64 when none does
-}
-
-// at returns the period at a moment that the sale is for, as far as that follows
-// from the sale alone.
-func (s *sale) at(moment time.Time) period {
-	began := s.QuotaReset.Start(moment).Unix()
-	p := period{start: max(began, s.Since), from: max(began, s.From), until: s.Until, resets: math.MaxInt64}
-	if next := s.QuotaReset.Next(moment); !next.IsZero() {
-		p.resets = next.Unix()
-	}
-	p.until = min(p.until, p.resets)
-	return p
-}
-
-// periodAt returns the period at a moment, and false when none was sold.
-func (s *subscriptionRecord) periodAt(r storage.Reader, moment time.Time) (p period, found bool, err error) {
-	x, found, err := s.saleAt(r, moment.Unix())
-	if err != nil || !found || moment.Unix() >= x.Until {
-		return p, false, err
-	}
-	p = x.at(moment)
-	if s.First != nil && p.start == s.Start {
-		p.opened, p.quota = true, x.Quota
-		return p, true, nil
-	}
-	if p.resets > x.Until {
-		next, _, err := s.saleAt(r, x.Until)
-		if err != nil {
-			return p, false, err
-		}
-		if next.Since == x.Until { // another kind of reset begins
-			p.resets = x.Until
-		}
-	}
-
-	have, err := periods.Get(r, s.User, s.ID, p.start)
-	if err != nil {
-		return p, false, err
-	}
-	if p.opened = have != nil; p.opened {
-		p.quota = have.Granted
-		return p, true, nil
-	}
-	began, _, err := s.saleAt(r, p.start)
-	p.quota = began.Quota
-	return p, err == nil, err
-}
-
-// used is what has been spent of the quota of a period, as far as it is durable,
-// and held what tasks have set aside of the rest.
-func (s *subscriptionRecord) used(r storage.Reader, p period) (used, held money.Amount, err error) {
-	if !p.opened {
-		return 0, 0, nil
-	}
-	state, err := ledger.ReadState(r, s.quotaAccount(p.start))
-	return p.quota - state.Balance, state.Held, err
-}
-
-// open grants the quota of a period that has not been opened. When it fails,
+// openPeriod grants the quota of a period that has not been opened. When it fails,
 // nothing has been written: the account of the period is new, so that only its
 // other side, which comes first, can have no room for it.
-func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error {
-	if p.opened {
+func openPeriod(t storage.Txn, now time.Time, s *records.SubscriptionRecord, p *records.Period) error {
+	if p.Opened {
 		return nil
 	}
-	account := s.quotaAccount(p.start)
+	account := s.QuotaAccount(p.Start)
 	switch before, err := ledger.ReadState(t, account); {
 	case err != nil:
 		return err
@@ -179,19 +24,14 @@ func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error
 		return fmt.Errorf("billing: the account %s is in use, and its period was never opened", account)
 	}
 	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: grantID(s.ID, p.start), Kind: ledger.Grant, User: s.User, Reference: reference(s.ID),
-		Legs: ledger.LegsBetween(ledger.Granted, account, p.quota),
+		ID: records.GrantID(s.ID, p.Start), Kind: ledger.Grant, User: s.User, Reference: records.Reference(s.ID),
+		Legs: ledger.LegsBetween(ledger.Granted, account, p.Quota),
 	})
 	if err != nil {
 		return err
 	}
-	p.opened = true
-	return periods.Put(t, nil, &periodRecord{s.User, s.ID, p.start, p.quota})
-}
-
-// grantID is the transfer that opens a period.
-func grantID(id, start int64) ledger.ID {
-	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
+	p.Opened = true
+	return records.Periods.Put(t, nil, &records.PeriodRecord{User: s.User, Subscription: s.ID, Start: p.Start, Granted: p.Quota})
 }
 
 // Sources returns the function that [ledger.Options] need. It lists what a user may spend in the
@@ -200,47 +40,47 @@ func grantID(id, start int64) ledger.ID {
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
 	return func(t storage.Txn, user string) (ledger.Sources, error) {
 		now := now()
-		r, err := readSummary(t, user, now)
+		r, err := records.ReadSummary(t, user, now)
 		if err != nil {
 			return ledger.Sources{}, err
 		}
-		s, _, err := r.sources(t, now)
+		s, _, err := sources(t, now, r)
 		return s, err
 	}
 }
 
 // spend lists what a user may spend from now on, in a transaction that has changed it, and
 // stores the summary.
-func spend(t *ledger.Txn, now time.Time, r *summary) (quotas, error) {
-	s, q, err := r.sources(t, now)
+func spend(t *ledger.Txn, now time.Time, r *records.Summary) (quotas, error) {
+	s, q, err := sources(t, now, r)
 	if err == nil {
 		t.Spend(s)
 	}
 	return q, err
 }
 
-func (r *summary) sources(t storage.Txn, now time.Time) (s ledger.Sources, quotas quotas, err error) {
-	account, err := readAccount(t, r.User)
+func sources(t storage.Txn, now time.Time, r *records.Summary) (s ledger.Sources, quotas quotas, err error) {
+	account, err := records.ReadAccount(t, r.User)
 	if err != nil {
 		return s, quotas, err
 	}
-	quotas = r.openQuotas(t, now)
+	quotas = openQuotas(t, now, r)
 	wallet := []ledger.Account{ledger.Wallet(r.User)}
-	switch account.preference() {
-	case SubscriptionFirst:
+	switch account.Preferred() {
+	case records.SubscriptionFirst:
 		s.Order = append(quotas.accounts, wallet...)
-	case WalletFirst:
+	case records.WalletFirst:
 		s.Order = append(wallet, quotas.accounts...)
-	case SubscriptionOnly:
-		s.Order, s.Only = quotas.accounts, string(SubscriptionOnly)
-	case WalletOnly:
-		s.Order, s.Only = wallet, string(WalletOnly)
+	case records.SubscriptionOnly:
+		s.Order, s.Only = quotas.accounts, string(records.SubscriptionOnly)
+	case records.WalletOnly:
+		s.Order, s.Only = wallet, string(records.WalletOnly)
 	}
 	if quotas.until != 0 {
 		s.Until = time.Unix(quotas.until, 0)
 	}
 	r.Due = quotas.until
-	return s, quotas, r.write(t)
+	return s, quotas, r.Write(t)
 }
 
 // quotas are what the subscriptions of a user have to spend at a moment.
@@ -263,11 +103,11 @@ func (q *quotas) again(at int64) {
 // A period that cannot be opened is left out and tried again within a minute, so that the user
 // can spend the wallet and the other subscriptions. If the engine itself fails to read, the
 // transaction fails.
-func (r *summary) openQuotas(t storage.Txn, now time.Time) (q quotas) {
-	r.removeEnded(now)
+func openQuotas(t storage.Txn, now time.Time, r *records.Summary) (q quotas) {
+	r.RemoveEnded(now)
 	for i := range r.Running {
 		x := &r.Running[i]
-		found, err := x.open(t, now, r.User)
+		found, err := openPresent(t, now, r.User, x)
 		switch {
 		case err != nil:
 			if q.unopened == nil {
@@ -278,16 +118,16 @@ func (r *summary) openQuotas(t storage.Txn, now time.Time) (q quotas) {
 		case !found: // the clock was set back behind the purchase
 			q.again(now.Unix() + 1)
 		default:
-			q.accounts = append(q.accounts, quotaAccount(r.User, x.ID, x.Start))
+			q.accounts = append(q.accounts, records.QuotaAccount(r.User, x.ID, x.Start))
 			q.again(x.Until)
 		}
 	}
 	return q
 }
 
-// open finds the period that a subscription is in now, and opens it if it is due.
+// openPresent finds the period that a subscription is in now, and opens it if it is due.
 // It returns false when none was sold.
-func (x *running) open(t storage.Txn, now time.Time, user string) (found bool, err error) {
+func openPresent(t storage.Txn, now time.Time, user string, x *records.Running) (found bool, err error) {
 	if x.From <= now.Unix() && now.Unix() < x.Until {
 		return true, nil
 	}
@@ -295,12 +135,12 @@ func (x *running) open(t storage.Txn, now time.Time, user string) (found bool, e
 	if err != nil {
 		return false, err
 	}
-	p, found, err := s.periodAt(t, now)
+	p, found, err := s.PeriodAt(t, now)
 	if err == nil && found {
-		err = s.open(t, now, &p)
+		err = openPeriod(t, now, s, &p)
 	}
 	if err == nil && found {
-		x.presence = p.presence()
+		x.Presence = p.Presence()
 	}
 	return found, err
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -24,11 +25,11 @@ var huge = Plan{
 func (f *fixture) sources() (accounts []ledger.Account) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(t storage.Txn) error {
-		r, err := readSummary(t, f.user, f.clock.Now())
+		r, err := records.ReadSummary(t, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
-		_, q, err := r.sources(t, f.clock.Now())
+		_, q, err := sources(t, f.clock.Now(), r)
 		accounts = q.accounts
 		return err
 	})
@@ -82,7 +83,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 	f.clock.set(date(2026, 2, 2, 0)) // another day, with room
 	f.mustSpend(huge.Quota)
 	f.has(190)
-	f.shows(1, Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))
+	f.shows(1, records.Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))
 }
 
 func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {

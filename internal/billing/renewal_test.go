@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
@@ -32,7 +33,7 @@ func (f *fixture) quotaLeft(id int64, start time.Time) (left money.Amount) {
 }
 
 // shows checks the quota of a subscription as it stands now.
-func (f *fixture) shows(id int64, status Status, total, used money.Amount, reset time.Time) {
+func (f *fixture) shows(id int64, status records.Status, total, used money.Amount, reset time.Time) {
 	f.t.Helper()
 	s := f.one(id)
 	next := int64(0)
@@ -64,7 +65,7 @@ func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
 	}
 	f.mustSpend(16)
 	f.has(20)
-	f.shows(1, Active, 24, 24, time.Time{})
+	f.shows(1, records.Active, 24, 24, time.Time{})
 }
 
 func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
@@ -74,7 +75,7 @@ func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
 	f.mustBuy(1, "k")
 	f.mustSpend(2)
 	f.clock.set(date(2026, 2, 28, 12)) // the end is half open
-	f.shows(1, Expired, 12, 2, time.Time{})
+	f.shows(1, records.Expired, 12, 2, time.Time{})
 	f.mustSpend(1) // of the wallet: what was left of the quota has lapsed
 	f.has(29)
 	f.clock.set(date(2026, 5, 31, 6))
@@ -97,13 +98,13 @@ func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 	}
 	f.mustSpend(4)
 	f.clock.set(date(2026, 2, 1, 0).Add(-time.Second))
-	f.shows(1, Active, 5, 4, date(2026, 2, 1, 0))
+	f.shows(1, records.Active, 5, 4, date(2026, 2, 1, 0))
 	f.clock.set(date(2026, 2, 1, 0))
-	f.shows(1, Active, 5, 0, date(2026, 3, 1, 0))
+	f.shows(1, records.Active, 5, 0, date(2026, 3, 1, 0))
 	f.mustSpend(5)
 	f.has(40)
 	f.clock.set(date(2026, 4, 10, 0)) // March is never looked at, and never granted
-	f.shows(1, Active, 5, 0, time.Time{})
+	f.shows(1, records.Active, 5, 0, time.Time{})
 	f.mustSpend(6)
 	f.has(39)
 	for start, left := range map[time.Time]money.Amount{bought: 1, date(2026, 2, 1, 0): 0, date(2026, 3, 1, 0): 0, date(2026, 4, 1, 0): 0} {
@@ -112,7 +113,7 @@ func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 		}
 	}
 	f.clock.set(date(2026, 4, 30, 12))
-	f.shows(1, Expired, 5, 5, time.Time{})
+	f.shows(1, records.Expired, 5, 5, time.Time{})
 }
 
 func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
@@ -127,13 +128,13 @@ func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
 		t.Fatalf("renewed %+v", r)
 	}
 	f.clock.set(date(2026, 4, 30, 18)) // past the first end, in the same period
-	f.shows(1, Active, 5, 2, date(2026, 5, 1, 0))
+	f.shows(1, records.Active, 5, 2, date(2026, 5, 1, 0))
 	f.mustSpend(4)
 	f.has(59)
 	f.clock.set(date(2026, 7, 1, 0))
 	f.mustSpend(5)
 	f.has(59)
-	f.shows(1, Active, 5, 5, time.Time{})
+	f.shows(1, records.Active, 5, 5, time.Time{})
 }
 
 func TestARenewalInTheSecondOfThePurchaseGrantsNoPeriodTwice(t *testing.T) {
@@ -161,12 +162,12 @@ func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 		t.Fatalf("renewed %+v", r)
 	}
 	f.clock.set(date(2026, 3, 1, 0))
-	f.shows(1, Active, 5, 0, date(2026, 4, 1, 0))
+	f.shows(1, records.Active, 5, 0, date(2026, 4, 1, 0))
 	f.mustSpend(5)
 	f.clock.set(date(2026, 4, 2, 0))
-	f.shows(1, Active, 5, 0, date(2026, 4, 30, 12))
+	f.shows(1, records.Active, 5, 0, date(2026, 4, 30, 12))
 	f.clock.set(date(2026, 4, 30, 12))
-	f.shows(1, Active, 7, 0, time.Time{})
+	f.shows(1, records.Active, 7, 0, time.Time{})
 	f.mustSpend(8)
 	f.has(49)
 
@@ -174,13 +175,13 @@ func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 	changed.Duration = calendar.Duration{Count: 2, Unit: calendar.Days}
 	f.plans = plansOf(t, changed)
 	f.mustRenew(1, "day") // from May 30th 12:00
-	f.shows(1, Active, 7, 7, date(2026, 5, 30, 12))
+	f.shows(1, records.Active, 7, 7, date(2026, 5, 30, 12))
 	f.clock.set(date(2026, 5, 30, 12))
-	f.shows(1, Active, 2, 0, date(2026, 5, 31, 0))
+	f.shows(1, records.Active, 2, 0, date(2026, 5, 31, 0))
 	f.mustSpend(2)
 	f.clock.set(date(2026, 5, 31, 0))
 	f.mustSpend(2)
-	f.shows(1, Active, 2, 2, date(2026, 6, 1, 0))
+	f.shows(1, records.Active, 2, 2, date(2026, 6, 1, 0))
 	f.has(48)
 }
 
@@ -220,12 +221,12 @@ func TestParallelRenewalsExtendOnceForEachThatSucceeds(t *testing.T) {
 
 func TestCallsArePaidInTheUsersOrder(t *testing.T) {
 	t.Parallel()
-	for preference, left := range map[Preference][3]money.Amount{ // of the quota that ends sooner, of the other, of the wallet
-		"":                {0, 10, 13},
-		SubscriptionFirst: {0, 10, 13},
-		WalletFirst:       {2, 12, 9},
-		SubscriptionOnly:  {0, 10, 13},
-		WalletOnly:        {2, 12, 9},
+	for preference, left := range map[records.Preference][3]money.Amount{ // of the quota that ends sooner, of the other, of the wallet
+		"":                        {0, 10, 13},
+		records.SubscriptionFirst: {0, 10, 13},
+		records.WalletFirst:       {2, 12, 9},
+		records.SubscriptionOnly:  {0, 10, 13},
+		records.WalletOnly:        {2, 12, 9},
 	} {
 		t.Run(string(preference), func(t *testing.T) {
 			t.Parallel()
@@ -246,12 +247,12 @@ func TestCallsArePaidInTheUsersOrder(t *testing.T) {
 			if have := [3]money.Amount{f.quotaLeft(2, start), f.quotaLeft(1, start), f.funds().Wallet.Balance}; have != left {
 				t.Errorf("left are %v, want %v", have, left)
 			}
-			most := map[Preference]money.Amount{SubscriptionOnly: left[0] + left[1], WalletOnly: left[2]}[preference]
+			most := map[records.Preference]money.Amount{records.SubscriptionOnly: left[0] + left[1], records.WalletOnly: left[2]}[preference]
 			if most == 0 {
 				most = left[0] + left[1] + left[2]
 			}
 			_, err := f.spend(most + 1)
-			only := map[Preference]string{SubscriptionOnly: "subscription_only", WalletOnly: "wallet_only"}[preference]
+			only := map[records.Preference]string{records.SubscriptionOnly: "subscription_only", records.WalletOnly: "wallet_only"}[preference]
 			if short, is := errors.AsType[*ledger.Short](err); !is || short.Available != most || short.Only != only {
 				t.Errorf("%d were spent: %v", most+1, err)
 			}
@@ -266,7 +267,7 @@ func TestAPreferenceThatIsNoneIsRefused(t *testing.T) {
 	if err := f.SetPreference(t.Context(), f.user, "mine"); codeOf(err) != fault.InvalidParameter {
 		t.Errorf("it was answered %v", err)
 	}
-	if p, err := f.Preference(t.Context(), f.user); err != nil || p != SubscriptionFirst {
+	if p, err := f.Preference(t.Context(), f.user); err != nil || p != records.SubscriptionFirst {
 		t.Errorf("the preference is %q, %v", p, err)
 	}
 }
@@ -299,7 +300,7 @@ func TestACancelledSubscriptionIsNoSourceAndNotRenewed(t *testing.T) {
 	f.mustBuy(1, "k")
 	f.mustSpend(2)
 	s, err := f.Cancel(t.Context(), "operator", 1, "asked for it")
-	if err != nil || s.Status != Cancelled || s.QuotaUsed != 2 {
+	if err != nil || s.Status != records.Cancelled || s.QuotaUsed != 2 {
 		t.Fatalf("cancelled %+v, %v", s, err)
 	}
 	f.mustSpend(1)
@@ -323,7 +324,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 	err := store.Update(t.Context(), func(txn storage.Txn) (err error) {
 		for id, owner := range owners {
 			if owner != "" {
-				err = cmp.Or(err, txn.Set(storage.Key(subscriptions.Name, owner, id), nil, never))
+				err = cmp.Or(err, txn.Set(storage.Key(records.Subscriptions.Name, owner, id), nil, time.Time{}))
 			}
 		}
 		for id, want := range owners {
@@ -342,10 +343,10 @@ func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := f.keys("audit")
-	for i, p := range []Preference{SubscriptionFirst, SubscriptionFirst, WalletOnly, WalletOnly, WalletOnly} {
+	for i, p := range []records.Preference{records.SubscriptionFirst, records.SubscriptionFirst, records.WalletOnly, records.WalletOnly, records.WalletOnly} {
 		f.must(f.SetPreference(t.Context(), f.user, p))
 		want := before
-		if p == WalletOnly {
+		if p == records.WalletOnly {
 			want++
 		}
 		if have := f.keys("audit"); have != want {
@@ -358,11 +359,11 @@ func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	orders := []Preference{WalletOnly, WalletFirst}
+	orders := []records.Preference{records.WalletOnly, records.WalletFirst}
 	for i := range identity.MaxKeys {
 		f.must(f.SetPreference(t.Context(), f.user, orders[i%2]))
 	}
-	if err := f.SetPreference(t.Context(), f.user, SubscriptionOnly); codeOf(err) != fault.RateLimited {
+	if err := f.SetPreference(t.Context(), f.user, records.SubscriptionOnly); codeOf(err) != fault.RateLimited {
 		t.Errorf("once more: %v", err)
 	}
 	f.must(f.SetPreference(t.Context(), f.user, orders[1])) // it stands already

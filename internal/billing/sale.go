@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -30,7 +31,7 @@ type WalletCharge struct {
 
 // deal is a sale about to be made.
 type deal struct {
-	kind          saleKind
+	kind          records.SaleKind
 	plan          Plan         // read once: what was reserved for it is what is charged
 	price         money.Amount // to be charged
 	currency      string
@@ -38,14 +39,9 @@ type deal struct {
 	actor, reason string    // the operator's; empty when the user acts
 }
 
-// transferKinds are the kinds of the transfers of sales.
-var transferKinds = map[saleKind]ledger.Kind{
-	bought: ledger.Purchase, claimed: ledger.Purchase, granted: ledger.Grant, renewed: ledger.Renewal,
-}
-
 // actions are the words of the audit for sales.
-var actions = map[saleKind]string{
-	bought: "subscription.buy", claimed: "subscription.claim", granted: "subscription.grant", renewed: "subscription.renew",
+var actions = map[records.SaleKind]string{
+	records.Bought: "subscription.buy", records.Claimed: "subscription.claim", records.Granted: "subscription.grant", records.Renewed: "subscription.renew",
 }
 
 // maxLive is how many running subscriptions one user may have. Every change of the user's money
@@ -54,25 +50,25 @@ const maxLive = 1000
 
 // begin makes a new subscription of a deal.
 func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.Event, error) {
-	r, err := readSummary(t, user, now)
+	r, err := records.ReadSummary(t, user, now)
 	if err != nil {
 		return Receipt{}, audit.Event{}, err
 	}
-	if x.kind == bought {
-		if err := r.mayBuy(x.plan); err != nil {
+	if x.kind == records.Bought {
+		if err := mayBuy(r, x.plan); err != nil {
 			return Receipt{}, audit.Event{}, err
 		}
-		r.countPurchase(x.plan.ID)
+		r.CountPurchase(x.plan.ID)
 	}
 	var id int64
-	if _, err := storage.GetRecord(t, counterKey, &id); err != nil {
+	if _, err := storage.GetRecord(t, records.CounterKey, &id); err != nil {
 		return Receipt{}, audit.Event{}, err
 	}
 	id++
-	s := &subscriptionRecord{
-		ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), Claimed: x.kind == claimed, First: &firstSale{x.kind, x.id},
+	s := &records.SubscriptionRecord{
+		ID: id, User: user, PlanID: x.plan.ID, Start: now.Unix(), Claimed: x.kind == records.Claimed, First: &records.FirstSale{Kind: x.kind, Transfer: x.id},
 	}
-	if err := storage.SetRecord(t, counterKey, id); err != nil {
+	if err := storage.SetRecord(t, records.CounterKey, id); err != nil {
 		return Receipt{}, audit.Event{}, err
 	}
 	receipt, event, err := x.sell(t, now, nil, s, r)
@@ -84,22 +80,22 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.E
 
 // extend renews a subscription by a deal. It begins where the subscription ends,
 // or now when that has passed.
-func (x deal) extend(t *ledger.Txn, now time.Time, s *subscriptionRecord) (Receipt, audit.Event, error) {
+func (x deal) extend(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord) (Receipt, audit.Event, error) {
 	before := *s
-	r, err := readSummary(t, s.User, now)
+	r, err := records.ReadSummary(t, s.User, now)
 	if err == nil {
-		err = s.unfold(t)
+		err = unfold(t, s)
 	}
 	if err != nil {
 		return Receipt{}, audit.Event{}, err
 	}
-	r.remove(s.ID)
+	r.Remove(s.ID)
 	return x.sell(t, now, &before, s, r)
 }
 
 // sell moves the money and the quota, writes the sale and the subscription, and
 // puts it in the summary.
-func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, r *summary) (Receipt, audit.Event, error) {
+func (x deal) sell(t *ledger.Txn, now time.Time, before, s *records.SubscriptionRecord, r *records.Summary) (Receipt, audit.Event, error) {
 	event := audit.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
@@ -113,12 +109,12 @@ func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, 
 	}
 	s.Title, s.Terms, s.End = x.plan.Title, made.Terms, made.Until
 	if s.First == nil {
-		err = sales.Put(t, nil, &made)
+		err = records.Sales.Put(t, nil, &made)
 	}
-	if err := cmp.Or(err, subscriptions.Put(t, before, s)); err != nil {
+	if err := cmp.Or(err, records.Subscriptions.Put(t, before, s)); err != nil {
 		return Receipt{}, event, err
 	}
-	p, err := r.enter(t, now, s, made)
+	p, err := enter(t, now, r, s, made)
 	if err == nil {
 		_, err = spend(t, now, r)
 	}
@@ -131,36 +127,36 @@ func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, 
 		return receipt, event, err
 	}
 	receipt.Wallet = WalletCharge{Balance: wallet.Balance, Charged: x.price}
-	receipt.Subscription, err = s.showIn(t, now, p)
-	event.Detail = detail(reference(s.ID), "plan "+strconv.FormatInt(s.PlanID, 10), amountOf(x.price, x.currency), x.reason)
+	receipt.Subscription, err = showIn(t, now, s, p)
+	event.Detail = detail(records.Reference(s.ID), "plan "+strconv.FormatInt(s.PlanID, 10), amountOf(x.price, x.currency), x.reason)
 	return receipt, event, err
 }
 
 // enter puts a subscription that was sold in the summary, and returns the period
 // that it is in now.
-func (r *summary) enter(t storage.Txn, now time.Time, s *subscriptionRecord, made sale) (p period, err error) {
+func enter(t storage.Txn, now time.Time, r *records.Summary, s *records.SubscriptionRecord, made records.Sale) (p records.Period, err error) {
 	if made.From == made.Time { // the period begins with the sale, which has granted it
-		p = made.at(now)
-		p.quota, p.opened = made.Quota, true
-	} else if p, _, err = s.periodAt(t, now); err != nil {
+		p = made.At(now)
+		p.Quota, p.Opened = made.Quota, true
+	} else if p, _, err = s.PeriodAt(t, now); err != nil {
 		return p, err
 	}
-	x := running{ID: s.ID, End: s.End}
-	if p.opened {
-		x.presence = p.presence()
+	x := records.Running{ID: s.ID, End: s.End}
+	if p.Opened {
+		x.Presence = p.Presence()
 	}
-	r.add(x)
+	r.Add(x)
 	return p, nil
 }
 
 // saleOf returns the sale that a deal makes of a subscription.
-func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sale, error) {
+func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (records.Sale, error) {
 	from := max(now.Unix(), s.End)
-	made := sale{
+	made := records.Sale{
 		User: s.User, Subscription: s.ID,
 		Kind: x.kind, Transfer: x.id, Time: now.Unix(), From: from, Since: from,
 		Until: x.plan.Duration.After(time.Unix(from, 0)).Unix(),
-		Terms: Terms{
+		Terms: records.Terms{
 			Price: x.price, Currency: x.currency, Duration: x.plan.Duration,
 			Quota: x.plan.Quota, QuotaReset: x.plan.QuotaReset,
 		},
@@ -168,7 +164,7 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sa
 	if from == now.Unix() { // after a gap, if anything was before
 		return made, nil
 	}
-	last, found, err := s.saleAt(r, from)
+	last, found, err := s.SaleAt(r, from)
 	if found && last.Until == from && last.QuotaReset == made.QuotaReset {
 		made.Since = last.Since
 	}
@@ -178,16 +174,16 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sa
 // book books the transfer of a sale: from the wallet to what was sold, and from
 // what was granted to the quota. Its id stands for the idempotency key, or for the mark of a
 // free plan that was claimed, which was looked for before.
-func (x deal) book(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
+func (x deal) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, made records.Sale) error {
 	transfer := ledger.Transfer{
-		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,
+		ID: x.id, Kind: records.TransferKinds[x.kind], User: s.User, Reference: records.Reference(s.ID), Actor: x.actor, Reason: x.reason,
 		Legs: ledger.LegsBetween(ledger.Wallet(s.User), ledger.Sold, x.price),
 	}
-	if start, ok := made.grants(); ok {
-		if err := s.grant(t, start, made); err != nil {
+	if start, ok := made.Grants(); ok {
+		if err := noteGrant(t, s, start, made); err != nil {
 			return err
 		}
-		transfer.Legs = append(transfer.Legs, ledger.LegsBetween(ledger.Granted, s.quotaAccount(start), made.Quota)...)
+		transfer.Legs = append(transfer.Legs, ledger.LegsBetween(ledger.Granted, s.QuotaAccount(start), made.Quota)...)
 	}
 	booked, err := t.BookNew(now, transfer)
 	if err == nil && !booked {
@@ -196,17 +192,17 @@ func (x deal) book(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sal
 	return err
 }
 
-// grant notes the quota that comes with a sale in the record of its period.
-func (s *subscriptionRecord) grant(t storage.Txn, start int64, made sale) error {
+// noteGrant notes the quota that comes with a sale in the record of its period.
+func noteGrant(t storage.Txn, s *records.SubscriptionRecord, start int64, made records.Sale) error {
 	if s.First != nil {
 		return nil
 	}
-	have, err := periods.GetOrZero(t, s.User, s.ID, start) // the sale may add to a period that is open
+	have, err := records.Periods.GetOrZero(t, s.User, s.ID, start) // the sale may add to a period that is open
 	if err != nil {
 		return err
 	}
 	// The sum cannot overflow unnoticed: the account is checked when it is booked.
-	return periods.Put(t, nil, &periodRecord{s.User, s.ID, start, have.Granted + made.Quota})
+	return records.Periods.Put(t, nil, &records.PeriodRecord{User: s.User, Subscription: s.ID, Start: start, Granted: have.Granted + made.Quota})
 }
 
 // onSale returns the plan with this id, or why it is not sold. param names what
@@ -237,6 +233,3 @@ func checkPlanID(id int64) error {
 	}
 	return nil
 }
-
-// never is the purge time of what is kept for ever.
-var never time.Time

@@ -84,10 +84,6 @@ func drawn(key string) string {
 	return key
 }
 
-// operatorScope keeps the keys of operators apart from those of the user whose
-// money they change.
-func operatorScope(user string) string { return "operator/" + user }
-
 // maxReason is how many characters the reason of an operator may have.
 const maxReason = 200
 

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
@@ -132,7 +133,7 @@ func (f *fixture) sound() {
 		_, err := ledger.Verify(context.Background(), r, f.clock.Now(),
 			func(p ledger.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
 			func(r storage.Reader, _ func(ledger.Problem)) error {
-				return Verify(r, f.clock.Now(), func(format string, args ...any) { f.t.Errorf(format, args...) })
+				return verify.Check(r, f.clock.Now(), func(format string, args ...any) { f.t.Errorf(format, args...) })
 			})
 		return err
 	})

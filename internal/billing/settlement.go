@@ -1,84 +1,18 @@
 package billing
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// How much has been taken back of a paid order follows from its record alone: what
-// was refunded and what disputes keep, together at most what was paid. A notice
-// changes the record; then the difference is moved. So refunds and disputes of
-// the same money take it once, in whatever order they are told.
-
-// target returns how much of the credit is to be taken back.
-func (o *orderRecord) target() money.Amount {
-	return o.Disputed + min(o.Refunded, o.Amount-o.Disputed)
-}
-
-// due returns what is still to be taken; below zero: to be given back.
-func (o *orderRecord) due() money.Amount { return o.target() - o.TakenWallet - o.TakenOwed }
-
-// note writes a notice of a refund or a dispute into the record, and reports whether it
-// says anything new.
-func (o *orderRecord) note(n payments.Notice) bool {
-	switch n.Kind {
-	case payments.Refunded: // in all, so that an older notice tells less
-		if n.Amount <= o.Refunded {
-			return false
-		}
-		o.Refunded = n.Amount
-	case payments.Disputed:
-		x := o.dispute(n.Dispute)
-		if x.Amount != 0 {
-			return false
-		}
-		x.Amount = n.Amount
-	case payments.Restored:
-		x := o.dispute(n.Dispute)
-		if x.Restored != 0 {
-			return false
-		}
-		x.Restored = n.Amount
-	default:
-		return false
-	}
-	o.Disputed = 0
-	for _, x := range o.Disputes {
-		o.Disputed += min(x.open(), o.Amount-o.Disputed)
-	}
-	return true
-}
-
-// dispute returns the dispute with this id, new if there is none.
-func (o *orderRecord) dispute(id string) *dispute {
-	for i := range o.Disputes {
-		if o.Disputes[i].ID == id {
-			return &o.Disputes[i]
-		}
-	}
-	o.Disputes = append(o.Disputes, dispute{ID: id})
-	return &o.Disputes[len(o.Disputes)-1]
-}
-
-// paidStatus returns the status of a paid order.
-func (o *orderRecord) paidStatus() OrderStatus {
-	switch {
-	case o.Disputed > 0:
-		return Disputed
-	case o.Refunded >= o.Amount:
-		return Refunded
-	}
-	return Paid
-}
-
 // settle brings an order and the money up to a notice that fits it, and returns
 // whether that changed anything.
-func (a *application) settle(t storage.Txn, now time.Time, o *orderRecord, expected, reserved money.Amount) (changed bool, err error) {
+func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecord, expected, reserved money.Amount) (changed bool, err error) {
 	switch a.notice.Kind {
 	case payments.Paid:
 		if o.PaidAt != 0 {
@@ -86,30 +20,30 @@ func (a *application) settle(t storage.Txn, now time.Time, o *orderRecord, expec
 		}
 		return true, a.credit(t, now, o)
 	case payments.Failed:
-		if o.Status != Pending {
+		if o.Status != records.Pending {
 			return false, nil
 		}
-		return true, o.become(t, Failed)
+		return true, o.Become(t, records.Failed)
 	}
-	if !o.note(a.notice) {
+	if !o.Note(a.notice) {
 		return false, nil
 	}
 	if o.PaidAt == 0 {
-		return true, o.write(t) // counts when the payment comes
+		return true, o.Write(t) // counts when the payment comes
 	}
-	if max(0, o.due()) != expected {
+	if max(0, o.Due()) != expected {
 		return false, errOvertaken
 	}
-	if err := o.follow(t, now, a.notice.Kind, reserved); err != nil {
+	if err := follow(t, now, o, a.notice.Kind, reserved); err != nil {
 		return false, err
 	}
-	return true, o.become(t, o.paidStatus())
+	return true, o.Become(t, o.PaidStatus())
 }
 
 // credit credits an order, and takes back at once what was refunded or disputed
 // before the payment was told.
-func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error {
-	id := topUpID(o.TradeNo)
+func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecord) error {
+	id := records.TopUpID(o.TradeNo)
 	_, err := ledger.Book(t, now, ledger.Transfer{
 		ID: id, Kind: ledger.TopUp, User: o.User, Reference: o.TradeNo,
 		Legs: ledger.LegsBetween(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
@@ -123,25 +57,20 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 	if o.Disputed > 0 {
 		kind = payments.Disputed
 	}
-	if err := o.follow(t, now, kind, o.Amount); err != nil {
+	if err := follow(t, now, o, kind, o.Amount); err != nil {
 		return err
 	}
 	if err := a.awaited(t, now, o); err != nil {
 		return err
 	}
-	return o.become(t, o.paidStatus())
-}
-
-// followingKinds are the kinds of the transfers that follow notices.
-var followingKinds = map[payments.Kind]ledger.Kind{
-	payments.Refunded: ledger.Refund, payments.Disputed: ledger.Dispute, payments.Restored: ledger.Restore,
+	return o.Become(t, o.PaidStatus())
 }
 
 // follow moves what is due. Of what is taken, at most reserved comes from the
 // wallet, and the rest is a receivable; what is given back pays first what this
 // order made the user owe.
-func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, reserved money.Amount) error {
-	due := o.due()
+func follow(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.Kind, reserved money.Amount) error {
+	due := o.Due()
 	if due == 0 {
 		return nil
 	}
@@ -157,21 +86,21 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 		}
 	} else {
 		var err error
-		if legs, err = o.giveBack(t, -due); err != nil {
+		if legs, err = giveBack(t, o, -due); err != nil {
 			return err
 		}
 	}
-	id := transferID(o.TradeNo, len(o.Transfers))
+	id := records.TransferID(o.TradeNo, len(o.Transfers))
 	o.Transfers = append(o.Transfers, id)
 	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: id, Kind: followingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
+		ID: id, Kind: records.FollowingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
 	})
 	return err
 }
 
 // giveBack returns the legs that give back what was taken: to what the user owes by this order,
 // to the operator as far as the operator has borne that, and to the wallet.
-func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, error) {
+func giveBack(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]ledger.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed
 	o.TakenWallet -= back - owed
@@ -180,14 +109,14 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 		return nil, err
 	}
 	open = min(open, owed)
-	account, err := readAccount(t, o.User)
+	account, err := records.ReadAccount(t, o.User)
 	if err != nil {
 		return nil, err
 	}
 	borne := min(owed-open, account.WrittenOff)
 	if borne > 0 {
 		account.WrittenOff -= borne
-		if err := accounts.Put(t, nil, account); err != nil {
+		if err := records.Accounts.Put(t, nil, account); err != nil {
 			return nil, err
 		}
 	}
@@ -197,12 +126,4 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 		{Account: ledger.Operator, Amount: borne},
 		{Account: ledger.Wallet(o.User), Amount: back - open - borne},
 	}, nil
-}
-
-// topUpID is the transfer that credits an order.
-func topUpID(tradeNo string) ledger.ID { return ledger.IDOf("topup", tradeNo) }
-
-// transferID is the n-th transfer of an order; the credit is the first.
-func transferID(tradeNo string, n int) ledger.ID {
-	return ledger.IDOf("order", tradeNo, strconv.Itoa(n))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -31,13 +32,13 @@ func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
 	f.owes(50, 0)
 	refund("c", 40, Repeated) // older, told late
 	f.owes(50, 0)
-	if got := f.stands(o.TradeNo, Paid); got.Refunded != 50 {
+	if got := f.stands(o.TradeNo, records.Paid); got.Refunded != 50 {
 		t.Errorf("refunded are %d", got.Refunded)
 	}
 	f.mustSpend(20)
 	refund("d", 100, Applied)
 	f.owes(0, 20)
-	f.stands(o.TradeNo, Refunded)
+	f.stands(o.TradeNo, records.Refunded)
 	refund("e", 1000, Applied) // more than was paid takes no more
 	f.owes(0, 20)
 }
@@ -71,7 +72,7 @@ func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
 	}
 	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
 	f.owes(70, 60) // 12 of the quota and 70 of the wallet are the call's
-	f.stands(o.TradeNo, Disputed)
+	f.stands(o.TradeNo, records.Disputed)
 	call.Release()
 	if _, err := f.spend(1); err == nil {
 		t.Error("who owes has spent")
@@ -115,7 +116,7 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 		}
 	}
 	f.owes(70, 0)
-	f.stands(o.TradeNo, Paid)
+	f.stands(o.TradeNo, records.Paid)
 	f.mustSpend(70)
 }
 
@@ -173,39 +174,39 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 		id     string // of the dispute
 		amount money.Amount
 		wallet money.Amount // afterwards
-		status OrderStatus
+		status records.OrderStatus
 	}
 	for name, steps := range map[string][]step{
 		"refund, then dispute of all, then won": {
-			{payments.Refunded, "", 40, 60, Paid},
-			{payments.Disputed, "a", 100, 0, Disputed},
-			{payments.Restored, "a", 100, 60, Paid},
+			{payments.Refunded, "", 40, 60, records.Paid},
+			{payments.Disputed, "a", 100, 0, records.Disputed},
+			{payments.Restored, "a", 100, 60, records.Paid},
 		},
 		"dispute, refund meanwhile, then won": {
-			{payments.Disputed, "a", 100, 0, Disputed},
-			{payments.Refunded, "", 100, 0, Disputed},
-			{payments.Restored, "a", 100, 0, Refunded},
+			{payments.Disputed, "a", 100, 0, records.Disputed},
+			{payments.Refunded, "", 100, 0, records.Disputed},
+			{payments.Restored, "a", 100, 0, records.Refunded},
 		},
 		"two disputes": {
-			{payments.Disputed, "a", 60, 40, Disputed},
-			{payments.Disputed, "b", 60, 0, Disputed},
-			{payments.Restored, "a", 60, 40, Disputed},
-			{payments.Restored, "b", 60, 100, Paid},
+			{payments.Disputed, "a", 60, 40, records.Disputed},
+			{payments.Disputed, "b", 60, 0, records.Disputed},
+			{payments.Restored, "a", 60, 40, records.Disputed},
+			{payments.Restored, "b", 60, 100, records.Paid},
 		},
 		"won before it was told to be lost": {
-			{payments.Restored, "a", 100, 100, Paid},
-			{payments.Disputed, "a", 100, 100, Paid},
+			{payments.Restored, "a", 100, 100, records.Paid},
+			{payments.Disputed, "a", 100, 100, records.Paid},
 		},
 		"won in part": {
-			{payments.Disputed, "a", 100, 0, Disputed},
-			{payments.Restored, "a", 30, 30, Disputed},
-			{payments.Restored, "a", 100, 30, Disputed},
+			{payments.Disputed, "a", 100, 0, records.Disputed},
+			{payments.Restored, "a", 30, 30, records.Disputed},
+			{payments.Restored, "a", 100, 30, records.Disputed},
 		},
 		"more than was paid": {
-			{payments.Disputed, "a", money.Max, 0, Disputed},
-			{payments.Disputed, "b", money.Max, 0, Disputed},
-			{payments.Refunded, "", money.Max, 0, Disputed},
-			{payments.Restored, "a", money.Max, 0, Disputed},
+			{payments.Disputed, "a", money.Max, 0, records.Disputed},
+			{payments.Disputed, "b", money.Max, 0, records.Disputed},
+			{payments.Refunded, "", money.Max, 0, records.Disputed},
+			{payments.Restored, "a", money.Max, 0, records.Disputed},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,12 +250,12 @@ func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
 func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		early func(o Order) payments.Notice
+		early func(o records.Order) payments.Notice
 		told  Result
 	}{
-		"by the order":   {func(o Order) payments.Notice { return noticeOf(o, payments.Refunded, 30) }, Applied},
-		"by the payment": {func(o Order) payments.Notice { return noticeOf(o, payments.Disputed, 30) }, Mismatched},
-		"by the payment alone": {func(o Order) payments.Notice {
+		"by the order":   {func(o records.Order) payments.Notice { return noticeOf(o, payments.Refunded, 30) }, Applied},
+		"by the payment": {func(o records.Order) payments.Notice { return noticeOf(o, payments.Disputed, 30) }, Mismatched},
+		"by the payment alone": {func(o records.Order) payments.Notice {
 			n := noticeOf(o, payments.Refunded, 30)
 			n.TradeNo = ""
 			return n
@@ -273,7 +274,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 			if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 				t.Errorf("what was applied is listed: %v, %v", listed, err)
 			}
-			if n := f.keys(waitingMismatches.Name); n != 0 {
+			if n := f.keys(records.WaitingMismatches.Name); n != 0 {
 				t.Errorf("%d notices wait", n)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
-	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -17,142 +17,74 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Status is where a subscription stands.
-type Status string
-
-// The statuses of a subscription.
-const (
-	Active    Status = "active"
-	Expired   Status = "expired"
-	Cancelled Status = "cancelled"
-)
-
-// Terms are what was sold, as it was on the day.
-type Terms struct {
-	Price      money.Amount      `json:"price"` // what was charged
-	Currency   string            `json:"currency"`
-	Duration   calendar.Duration `json:"duration"`
-	Quota      money.Amount      `json:"quota"`
-	QuotaReset calendar.Reset    `json:"quota_reset"`
-}
-
 // Subscription is a plan that a user has, as it stands at a moment. Times are
 // Unix seconds.
 type Subscription struct {
-	ID            int64        `json:"subscription_id"`
-	User          string       `json:"user"`
-	PlanID        int64        `json:"plan_id"`
-	Title         string       `json:"title"`
-	Status        Status       `json:"status"`
-	QuotaTotal    money.Amount `json:"quota_total"` // of the present period, or of the last
-	QuotaUsed     money.Amount `json:"quota_used"`
-	QuotaHeld     money.Amount `json:"quota_held,omitempty"` // of what is left, set aside by tasks
-	StartTime     int64        `json:"start_time"`
-	EndTime       int64        `json:"end_time"`
-	NextResetTime int64        `json:"next_reset_time,omitempty"` // zero: the quota lasts to the end
+	ID            int64          `json:"subscription_id"`
+	User          string         `json:"user"`
+	PlanID        int64          `json:"plan_id"`
+	Title         string         `json:"title"`
+	Status        records.Status `json:"status"`
+	QuotaTotal    money.Amount   `json:"quota_total"` // of the present period, or of the last
+	QuotaUsed     money.Amount   `json:"quota_used"`
+	QuotaHeld     money.Amount   `json:"quota_held,omitempty"` // of what is left, set aside by tasks
+	StartTime     int64          `json:"start_time"`
+	EndTime       int64          `json:"end_time"`
+	NextResetTime int64          `json:"next_reset_time,omitempty"` // zero: the quota lasts to the end
 
-	Terms // of the last purchase or renewal
-}
-
-// subscriptionRecord is a subscription as it is stored. What time changes is not
-// in it.
-type subscriptionRecord struct {
-	ID        int64  `json:"id"`
-	User      string `json:"user"`
-	PlanID    int64  `json:"plan_id"`
-	Title     string `json:"title"`
-	Start     int64  `json:"start"`
-	End       int64  `json:"end"`
-	Cancelled int64  `json:"cancelled,omitempty"` // when
-	Claimed   bool   `json:"claimed,omitempty"`   // its first sale was a claim
-
-	// First is what else there is to say of its sale, until it has another. The
-	// period that the sale has opened needs no record as long.
-	First *firstSale `json:"first,omitempty"`
-
-	Terms
-}
-
-// firstSale is what a subscription does not say itself of its only sale.
-type firstSale struct {
-	Kind     saleKind  `json:"kind"`
-	Transfer ledger.ID `json:"transfer"`
-}
-
-func (s *subscriptionRecord) quotaAccount(start int64) ledger.Account {
-	return quotaAccount(s.User, s.ID, start)
-}
-
-// first is the only sale of a subscription that has First.
-func (s *subscriptionRecord) first() sale {
-	return sale{
-		User: s.User, Subscription: s.ID, Kind: s.First.Kind, Transfer: s.First.Transfer, Time: s.Start, From: s.Start, Until: s.End, Since: s.Start, Terms: s.Terms,
-	}
+	records.Terms // of the last purchase or renewal
 }
 
 // unfold gives the only sale, and the period that it has opened, records of their
 // own: another is to come.
-func (s *subscriptionRecord) unfold(t storage.Txn) error {
+func unfold(t storage.Txn, s *records.SubscriptionRecord) error {
 	if s.First == nil {
 		return nil
 	}
-	first := s.first()
+	first := s.OnlySale()
 	s.First = nil
 	return cmp.Or(
-		sales.Put(t, nil, &first),
-		periods.Put(t, nil, &periodRecord{s.User, s.ID, first.Since, first.Quota}),
+		records.Sales.Put(t, nil, &first),
+		records.Periods.Put(t, nil, &records.PeriodRecord{User: s.User, Subscription: s.ID, Start: first.Since, Granted: first.Quota}),
 	)
-}
-
-func (s *subscriptionRecord) status(now time.Time) Status {
-	switch {
-	case s.Cancelled != 0:
-		return Cancelled
-	case now.Unix() >= s.End:
-		return Expired
-	}
-	return Active
 }
 
 // show returns the subscription as it stands now. One that has ended shows its
 // last period.
-func (s *subscriptionRecord) show(r storage.Reader, now time.Time) (Subscription, error) {
+func show(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (Subscription, error) {
 	moment := now
-	switch s.status(now) {
-	case Expired:
+	switch s.Status(now) {
+	case records.Expired:
 		moment = time.Unix(s.End-1, 0)
-	case Cancelled:
+	case records.Cancelled:
 		moment = time.Unix(max(s.Start, min(s.Cancelled, s.End-1)), 0)
 	}
-	p, _, err := s.periodAt(r, moment)
+	p, _, err := s.PeriodAt(r, moment)
 	if err != nil {
 		return Subscription{}, err
 	}
-	return s.showIn(r, now, p)
+	return showIn(r, now, s, p)
 }
 
 // showIn returns the subscription as it stands now, with a period of it; the
 // zero one when there is none.
-func (s *subscriptionRecord) showIn(r storage.Reader, now time.Time, p period) (shown Subscription, err error) {
+func showIn(r storage.Reader, now time.Time, s *records.SubscriptionRecord, p records.Period) (shown Subscription, err error) {
 	shown = Subscription{
-		ID: s.ID, User: s.User, PlanID: s.PlanID, Title: s.Title, Status: s.status(now),
-		QuotaTotal: p.quota, StartTime: s.Start, EndTime: s.End, Terms: s.Terms,
+		ID: s.ID, User: s.User, PlanID: s.PlanID, Title: s.Title, Status: s.Status(now),
+		QuotaTotal: p.Quota, StartTime: s.Start, EndTime: s.End, Terms: s.Terms,
 	}
-	if shown.Status == Active && p.resets < s.End {
-		shown.NextResetTime = p.resets
+	if shown.Status == records.Active && p.Resets < s.End {
+		shown.NextResetTime = p.Resets
 	}
-	shown.QuotaUsed, shown.QuotaHeld, err = s.used(r, p)
+	shown.QuotaUsed, shown.QuotaHeld, err = s.Used(r, p)
 	return shown, err
 }
-
-// reference names a subscription in transfers.
-func reference(id int64) string { return "subscription/" + strconv.FormatInt(id, 10) }
 
 // ownerOf returns the user of a subscription; empty if there is none. It reads the keys of all
 // subscriptions, since only operators ask: an index would be written with every purchase.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	suffix := string(storage.AppendKey(nil, id))
-	for key, err := range subscriptions.PrimaryKeys(r, subscriptions.Under()) {
+	for key, err := range records.Subscriptions.PrimaryKeys(r, records.Subscriptions.Under()) {
 		if user, found := strings.CutSuffix(key, suffix); found || err != nil {
 			return user, err
 		}
@@ -162,8 +94,8 @@ func ownerOf(r storage.Reader, id int64) (user string, err error) {
 
 // readSubscription returns a subscription of a user. A subscription of another user gets the same
 // error as one that does not exist.
-func readSubscription(r storage.Reader, user string, id int64) (*subscriptionRecord, error) {
-	s, err := subscriptions.Get(r, user, id)
+func readSubscription(r storage.Reader, user string, id int64) (*records.SubscriptionRecord, error) {
+	s, err := records.Subscriptions.Get(r, user, id)
 	if err == nil && s == nil {
 		err = fault.At(fault.SubscriptionNotFound, "subscription_id", "there is no subscription %d", id)
 	}
@@ -172,14 +104,14 @@ func readSubscription(r storage.Reader, user string, id int64) (*subscriptionRec
 
 // Subscriptions returns all subscriptions of a user, the latest first.
 func (b *Service) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
-	return b.list(ctx, subscriptions.Under(user))
+	return b.list(ctx, records.Subscriptions.Under(user))
 }
 
 // AllSubscriptions returns the subscriptions of the user with this id or name,
 // for operators; those of all users when it is empty.
 func (b *Service) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
 	if idOrName == "" {
-		return b.list(ctx, subscriptions.Under())
+		return b.list(ctx, records.Subscriptions.Under())
 	}
 	user, err := b.directory.User(ctx, idOrName)
 	if err != nil {
@@ -191,11 +123,11 @@ func (b *Service) AllSubscriptions(ctx context.Context, idOrName string) ([]Subs
 func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, error) {
 	shown := []Subscription{}
 	err := b.view(ctx, func(r storage.Reader) error {
-		for s, err := range subscriptions.Scan(r, in) {
+		for s, err := range records.Subscriptions.Scan(r, in) {
 			if err != nil {
 				return err
 			}
-			one, err := s.show(r, b.store.Now())
+			one, err := show(r, b.store.Now(), s)
 			if err != nil {
 				return err
 			}
@@ -221,12 +153,12 @@ func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason str
 	if err != nil {
 		return Subscription{}, err
 	}
-	c, err := idempotencyKey(operatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
+	c, err := idempotencyKey(records.OperatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
 	if err != nil {
 		return Subscription{}, err
 	}
 	shown, _, err := once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, audit.Event, error) {
-		e := audit.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(reference(id), reason)}
+		e := audit.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(records.Reference(id), reason)}
 		s, err := readSubscription(t, user, id)
 		if err != nil {
 			return Subscription{}, e, err
@@ -234,20 +166,20 @@ func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason str
 		if s.Cancelled != 0 {
 			return Subscription{}, e, alreadyCancelled(id)
 		}
-		r, err := readSummary(t, user, now)
+		r, err := records.ReadSummary(t, user, now)
 		if err != nil {
 			return Subscription{}, e, err
 		}
-		r.remove(id)
+		r.Remove(id)
 		before := *s
 		s.Cancelled = now.Unix()
-		if err := subscriptions.Put(t, &before, s); err != nil {
+		if err := records.Subscriptions.Put(t, &before, s); err != nil {
 			return Subscription{}, e, err
 		}
 		if _, err := spend(t, now, r); err != nil {
 			return Subscription{}, e, err
 		}
-		shown, err := s.show(t, now)
+		shown, err := show(t, now, s)
 		return shown, e, err
 	})
 	return shown, err
@@ -265,9 +197,4 @@ func detail(words ...string) string {
 // amountOf writes an amount with its currency.
 func amountOf(amount money.Amount, currency string) string {
 	return amount.String() + " " + currency
-}
-
-// quotaAccount is the account of a period that starts at a Unix second.
-func quotaAccount(user string, id, start int64) ledger.Account {
-	return ledger.Quota(user, id, time.Unix(start, 0))
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -22,10 +23,10 @@ func (b *Service) Sweep(ctx context.Context) error {
 	before := b.store.Now().Unix() + 1
 	var users, expired []string
 	err := b.view(ctx, func(r storage.Reader) (err error) {
-		if users, err = first(summaries.PrimaryKeys(r, dueSummaries.Under().Before(before)), sweepMost); err != nil {
+		if users, err = first(records.Summaries.PrimaryKeys(r, records.DueSummaries.Under().Before(before)), sweepMost); err != nil {
 			return err
 		}
-		expired, err = first(orders.PrimaryKeys(r, dueOrders.Under().Before(before)), sweepMost)
+		expired, err = first(records.Orders.PrimaryKeys(r, records.DueOrders.Under().Before(before)), sweepMost)
 		return err
 	})
 	if err != nil {
@@ -38,9 +39,9 @@ func (b *Service) Sweep(ctx context.Context) error {
 	if len(expired) > 0 {
 		failed = append(failed, fault.OfStore(b.store.Update(ctx, func(t storage.Txn) error {
 			for _, tradeNo := range expired {
-				o, err := readOrder(t, tradeNo)
-				if err == nil && o != nil && o.Status == Pending {
-					err = o.become(t, Lapsed)
+				o, err := records.ReadOrder(t, tradeNo)
+				if err == nil && o != nil && o.Status == records.Pending {
+					err = o.Become(t, records.Lapsed)
 				}
 				if err != nil {
 					return err
@@ -70,7 +71,7 @@ func (b *Service) sweepUser(ctx context.Context, user string) error {
 	var q quotas
 	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {
 		now := b.store.Now()
-		r, err := readSummary(t, user, now)
+		r, err := records.ReadSummary(t, user, now)
 		if err == nil {
 			q, err = spend(t, now, r)
 		}

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -56,11 +58,11 @@ func (f *fixture) keyWith(text string) (key []byte) {
 // transferOf is the transfer of the sale of ann's subscription from a time.
 func (f *fixture) transferOf(id, from int64) ledger.ID {
 	f.t.Helper()
-	var s sale
+	var s records.Sale
 	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
 		of, err := readSubscription(r, f.user, id)
 		if err == nil {
-			s, _, err = of.saleAt(r, from)
+			s, _, err = of.SaleAt(r, from)
 		}
 		return err
 	})
@@ -73,77 +75,77 @@ func (f *fixture) transferOf(id, from int64) ledger.ID {
 // damages are transfers without what they are for, and what has lost its
 // transfer, its period or its answer; each leaves the books of the ledger whole.
 var damages = map[string]struct {
-	damage func(f *fixture, paid Order) func(storage.Txn) error
+	damage func(f *fixture, paid records.Order) func(storage.Txn) error
 	want   string // % is the transfer that was planted
 }{
-	"an order that was credited a second time": {func(f *fixture, paid Order) func(storage.Txn) error {
+	"an order that was credited a second time": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return f.book(ledger.TopUp, paid.TradeNo, ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
-	"a top-up of no order": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a top-up of no order": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.book(ledger.TopUp, strings.Repeat("A", 32), ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
-	"a top-up about nothing": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a top-up about nothing": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.book(ledger.TopUp, "", ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
-	"a refund that no notice told of": {func(f *fixture, paid Order) func(storage.Txn) error {
+	"a refund that no notice told of": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return f.book(ledger.Refund, paid.TradeNo, ledger.LegsBetween(ledger.Wallet(f.user), ledger.Paid("till"), 1))
 	}, "transfer %: it is a refund of order"},
-	"a dispute that no notice told of": {func(f *fixture, paid Order) func(storage.Txn) error {
+	"a dispute that no notice told of": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return f.book(ledger.Dispute, paid.TradeNo, ledger.LegsBetween(ledger.Receivable(f.user), ledger.Paid("till"), 1))
 	}, "transfer %: it is a dispute of order"},
-	"a dispute that came back without a notice": {func(f *fixture, paid Order) func(storage.Txn) error {
+	"a dispute that came back without a notice": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return f.book(ledger.Restore, paid.TradeNo, ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 30))
 	}, "transfer %: it is a restore of order"},
-	"an order that names a transfer of another kind": {func(f *fixture, paid Order) func(storage.Txn) error {
-		return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Transfers[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })
+	"an order that names a transfer of another kind": {func(f *fixture, paid records.Order) func(storage.Txn) error {
+		return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Transfers[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })
 	}, "is not one of it: a purchase of"},
-	"an order of which something else was taken": {func(_ *fixture, paid Order) func(storage.Txn) error {
-		return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
+	"an order of which something else was taken": {func(_ *fixture, paid records.Order) func(storage.Txn) error {
+		return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
 	}, "its transfers have taken 0.00000003 from the wallet and 0.00 as a receivable, its record says 0.00000002 and 0.00000001"},
-	"a paid order that is begun": {func(f *fixture, paid Order) func(storage.Txn) error {
-		return plant(storage.Key(unpaidOrders.Name, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
+	"a paid order that is begun": {func(f *fixture, paid records.Order) func(storage.Txn) error {
+		return plant(storage.Key(records.UnpaidOrders.Name, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
 	}, "a key of orderunpaid leads to no record"},
-	"an order that is begun and not there": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return plant(storage.Key(unpaidOrders.Name, f.user, int64(1), strings.Repeat("A", 32)), nil)
+	"an order that is begun and not there": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return plant(storage.Key(records.UnpaidOrders.Name, f.user, int64(1), strings.Repeat("A", 32)), nil)
 	}, "a key of orderunpaid leads to no record"},
 
-	"something written off that nobody has borne": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return plant(storage.Key(accounts.Name, f.user), accountRecord{User: f.user, WrittenOff: 5})
+	"something written off that nobody has borne": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return plant(storage.Key(records.Accounts.Name, f.user), records.AccountRecord{User: f.user, WrittenOff: 5})
 	}, "operators have borne 0.00 of what was owed, written down are 0.000000005"},
-	"something borne that is not written off": {func(f *fixture, paid Order) func(storage.Txn) error {
+	"something borne that is not written off": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
 		f.tell(noticeOf(paid, payments.Disputed, 100), Applied)
 		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
 			f.t.Fatal(err)
 		}
-		return damage(storage.Key(accounts.Name, f.user), func(a *accountRecord) { a.WrittenOff -= 5 })
+		return damage(storage.Key(records.Accounts.Name, f.user), func(a *records.AccountRecord) { a.WrittenOff -= 5 })
 	}, "operators have borne 0.000000047 of what was owed, written down are 0.000000042"},
-	"something borne for a user of whom nothing is written": {func(f *fixture, paid Order) func(storage.Txn) error {
+	"something borne for a user of whom nothing is written": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
 		f.tell(noticeOf(paid, payments.Disputed, 100), Applied)
 		if _, err := f.Clear(f.t.Context(), "operator", "ann", "good will", ""); err != nil {
 			f.t.Fatal(err)
 		}
-		return remove(storage.Key(accounts.Name, f.user))
+		return remove(storage.Key(records.Accounts.Name, f.user))
 	}, "operators have borne 0.000000047 of what was owed, which is not written down"},
 
-	"a purchase without a sale": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return f.book(ledger.Purchase, reference(1), ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
+	"a purchase without a sale": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return f.book(ledger.Purchase, records.Reference(1), ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
 	}, "transfer %: it is a purchase of subscription/1, and 0 sales and periods of it are by this transfer"},
-	"a renewal of no subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return f.book(ledger.Renewal, reference(99), ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
+	"a renewal of no subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return f.book(ledger.Renewal, records.Reference(99), ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
 	}, "transfer %: it is a renewal of subscription/99, and 0 sales and periods of it are by this transfer"},
-	"a purchase of what is no subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a purchase of what is no subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.book(ledger.Purchase, "subscription/+1", ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
 	}, `transfer %: it is a purchase of "subscription/+1", which is no subscription`},
-	"two sales by one transfer": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"two sales by one transfer": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		renewed := f.mustRenew(2, "again")
 		return func(t storage.Txn) error {
 			s, err := readSubscription(t, f.user, 2)
 			if err != nil {
 				return err
 			}
-			last, _, err := s.saleAt(t, s.End)
+			last, _, err := s.SaleAt(t, s.End)
 			if err != nil {
 				return err
 			}
@@ -153,14 +155,14 @@ var damages = map[string]struct {
 			}
 			s.End = last.Until
 			for _, change := range []func(storage.Txn) error{
-				plant(storage.Key(subscriptions.Name, f.user, s.ID), s),
-				plant(storage.Key(sales.Name, f.user, s.ID, storage.Inverted(last.From)), last),
-				f.changeSummary(func(r *summary) {
-					i := slices.IndexFunc(r.Running, func(x running) bool { return x.ID == 2 })
+				plant(storage.Key(records.Subscriptions.Name, f.user, s.ID), s),
+				plant(storage.Key(records.Sales.Name, f.user, s.ID, storage.Inverted(last.From)), last),
+				f.changeSummary(func(r *records.Summary) {
+					i := slices.IndexFunc(r.Running, func(x records.Running) bool { return x.ID == 2 })
 					x := r.Running[i]
 					x.End = s.End
-					r.remove(2)
-					r.add(x)
+					r.Remove(2)
+					r.Add(x)
 				}),
 			} {
 				if err := change(t); err != nil {
@@ -170,95 +172,95 @@ var damages = map[string]struct {
 			return nil
 		}
 	}, ": it is a renewal of subscription/2, and 2 sales and periods of it are by this transfer"},
-	"a sale by a transfer about another subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a sale by a transfer about another subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		other := f.transferOf(1, date(2026, 1, 31, 12).Unix())
-		return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer = other })
+		return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.First.Transfer = other })
 	}, "is not what it should be: a purchase of"},
-	"a transfer of a sale that is about another subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a transfer of a sale that is about another subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
 		return func(t storage.Txn) error {
 			key := append([]byte("xfer/"), id[:]...)
 			record, err := t.Get(key)
-			if err != nil || !bytes.Contains(record, []byte(reference(2))) {
+			if err != nil || !bytes.Contains(record, []byte(records.Reference(2))) {
 				return fmt.Errorf("the transfer is %q, %w", record, err)
 			}
-			record = bytes.Replace(record, []byte(reference(2)), []byte(reference(1)), 1)
+			record = bytes.Replace(record, []byte(records.Reference(2)), []byte(records.Reference(1)), 1)
 			// The record ends with the CRC-32 (Castagnoli) of its key and of what precedes the sum.
 			end, castagnoli := len(record)-crc32.Size, crc32.MakeTable(crc32.Castagnoli)
 			sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record[:end])
-			return t.Set(key, binary.BigEndian.AppendUint32(record[:end], sum), never)
+			return t.Set(key, binary.BigEndian.AppendUint32(record[:end], sum), time.Time{})
 		}
 	}, "is not what it should be: a purchase of"},
-	"a period that is forgotten, and could be granted again": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return remove(storage.Key(periods.Name, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
+	"a period that is forgotten, and could be granted again": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return remove(storage.Key(records.Periods.Name, f.user, int64(2), date(2026, 2, 1, 0).Unix()))
 	}, ": it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
-	"a period with a sale that is forgotten": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return remove(storage.Key(periods.Name, f.user, int64(1), date(2026, 1, 31, 12).Unix()))
+	"a period with a sale that is forgotten": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return remove(storage.Key(records.Periods.Name, f.user, int64(1), date(2026, 1, 31, 12).Unix()))
 	}, "subscription 1: the quota of 0.000000024 from 1769860800 was not granted"},
-	"a period without a grant": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return plant(storage.Key(periods.Name, f.user, int64(2), date(2026, 3, 1, 0).Unix()), periodRecord{f.user, 2, date(2026, 3, 1, 0).Unix(), 5})
-	}, "subscription 2: the transfer " + grantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
-	"a quota of a subscription that does not exist": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return f.book(ledger.Grant, reference(99), ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 99, 1), 5))
+	"a period without a grant": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return plant(storage.Key(records.Periods.Name, f.user, int64(2), date(2026, 3, 1, 0).Unix()), records.PeriodRecord{User: f.user, Subscription: 2, Start: date(2026, 3, 1, 0).Unix(), Granted: 5})
+	}, "subscription 2: the transfer " + records.GrantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
+	"a quota of a subscription that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return f.book(ledger.Grant, records.Reference(99), ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 99, 1), 5))
 	}, "transfer %: it is a grant of subscription/99, and 0 sales and periods of it are by this transfer"},
-	"a quota of a period that does not exist": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return f.book(ledger.Grant, reference(2), ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 2, date(2026, 3, 1, 0).Unix()), 5))
+	"a quota of a period that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return f.book(ledger.Grant, records.Reference(2), ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 2, date(2026, 3, 1, 0).Unix()), 5))
 	}, "transfer %: it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
-	"a quota of a user who has no subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a quota of a user who has no subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return func(t storage.Txn) error {
 			_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-				ID: ledger.IDOf("planted"), Kind: ledger.Grant, User: "usr_x", Reference: reference(2),
-				Legs: ledger.LegsBetween(ledger.Granted, quotaAccount("usr_x", 2, date(2026, 2, 1, 0).Unix()), 5),
+				ID: ledger.IDOf("planted"), Kind: ledger.Grant, User: "usr_x", Reference: records.Reference(2),
+				Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount("usr_x", 2, date(2026, 2, 1, 0).Unix()), 5),
 			})
 			return err
 		}
 	}, "transfer %: it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
-	"the period of a sale, opened once more": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"the period of a sale, opened once more": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		bought := date(2026, 1, 31, 12).Unix()
 		return func(t storage.Txn) error {
 			_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-				ID: grantID(1, bought), Kind: ledger.Grant, User: f.user, Reference: reference(1),
-				Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
+				ID: records.GrantID(1, bought), Kind: ledger.Grant, User: f.user, Reference: records.Reference(1),
+				Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 1, bought), 5),
 			})
 			return err
 		}
 	}, ": it is a grant of subscription/1, and 0 sales and periods of it are by this transfer"},
-	"a subscription that is said to be in a period that is over": {func(f *fixture, _ Order) func(storage.Txn) error {
-		return f.changeSummary(func(r *summary) {
-			i := slices.IndexFunc(r.Running, func(x running) bool { return x.ID == 2 })
-			r.Running[i].presence = presence{From: date(2026, 1, 31, 12).Unix(), Until: date(2026, 3, 1, 0).Unix(), Start: date(2026, 1, 31, 12).Unix()}
+	"a subscription that is said to be in a period that is over": {func(f *fixture, _ records.Order) func(storage.Txn) error {
+		return f.changeSummary(func(r *records.Summary) {
+			i := slices.IndexFunc(r.Running, func(x records.Running) bool { return x.ID == 2 })
+			r.Running[i].Presence = records.Presence{From: date(2026, 1, 31, 12).Unix(), Until: date(2026, 3, 1, 0).Unix(), Start: date(2026, 1, 31, 12).Unix()}
 		})
 	}, "subscription 2: in the summary it is said to be in the period from 1769860800"},
 
-	"an idempotency key that was answered a transfer that does not exist": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"an idempotency key that was answered a transfer that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.keep(WalletChange{User: f.user, Order: ledger.IDOf("planted").String(), Amount: 5})
 	}, "it was answered the transfer %, which does not exist"},
-	"an idempotency key that was answered no transfer": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"an idempotency key that was answered no transfer": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.keep(WalletChange{User: f.user, Order: "x"})
 	}, `it was answered the order "x": a transfer id has 32 hexadecimal digits`},
-	"an idempotency key that was answered the credit of an order": {func(f *fixture, paid Order) func(storage.Txn) error {
-		return f.keep(WalletChange{User: f.user, Order: topUpID(paid.TradeNo).String(), Amount: 100})
+	"an idempotency key that was answered the credit of an order": {func(f *fixture, paid records.Order) func(storage.Txn) error {
+		return f.keep(WalletChange{User: f.user, Order: records.TopUpID(paid.TradeNo).String(), Amount: 100})
 	}, "which is another: a topup of"},
-	"an idempotency key of somebody else": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"an idempotency key of somebody else": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return damage(f.keyWith(`"amount":"0.000001"`), func(c *map[string]any) { (*c)["result"].(map[string]any)["user"] = "usr_x" })
 	}, "which is another: a credit of"},
-	"an idempotency key that was answered another amount": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"an idempotency key that was answered another amount": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return damage(f.keyWith(`"amount":"0.000001"`), func(c *map[string]any) { (*c)["result"].(map[string]any)["amount"] = "0.000002" })
 	}, "which is another: a credit of"},
-	"an idempotency key that was answered another price": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"an idempotency key that was answered another price": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
 		return damage(f.keyWith(`"order":"`+id.String()), func(c *map[string]any) {
 			(*c)["result"].(map[string]any)["wallet"].(map[string]any)["charged"] = "0.00"
 		})
 	}, "which is another: a purchase of"},
-	"an idempotency key that was answered another subscription": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"an idempotency key that was answered another subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
 		return damage(f.keyWith(`"order":"`+id.String()), func(c *map[string]any) { (*c)["result"].(map[string]any)["subscription_id"] = 1 })
 	}, "which is another: a purchase of"},
-	"a sale without an answer": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a sale without an answer": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return remove(f.keyWith(`"order":"` + f.transferOf(2, date(2026, 1, 31, 12).Unix()).String()))
 	}, "is the answer to 0 idempotency keys"},
-	"a sale with two answers": {func(f *fixture, _ Order) func(storage.Txn) error {
+	"a sale with two answers": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		id := f.transferOf(2, date(2026, 1, 31, 12).Unix())
 		return f.keep(Receipt{Order: id.String(), Subscription: Subscription{ID: 2, User: f.user}, Wallet: WalletCharge{Charged: 20}})
 	}, "is the answer to 2 idempotency keys"},

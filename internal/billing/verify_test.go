@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
+	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -15,7 +18,7 @@ import (
 // rich is a fixture with something of everything: of ann, subscription 1 was bought
 // and renewed, 2 has a quota that resets, 3 was claimed, 4 was cancelled; the
 // first order is paid and refunded in part, the second is pending.
-func rich(t *testing.T) (f *fixture, paid, pending Order) {
+func rich(t *testing.T) (f *fixture, paid, pending records.Order) {
 	f = newFixture(t)
 	f.credit(1000)
 	f.mustBuy(1, "a")
@@ -63,7 +66,7 @@ func plant(key []byte, record any) func(storage.Txn) error {
 }
 
 func set(key, value []byte) func(storage.Txn) error {
-	return func(t storage.Txn) error { return t.Set(key, value, never) }
+	return func(t storage.Txn) error { return t.Set(key, value, time.Time{}) }
 }
 
 func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
@@ -71,169 +74,169 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 	bought := date(2026, 1, 31, 12).Unix()
 	other := strings.Repeat("A", 32)
 	for name, row := range map[string]struct {
-		damage func(f *fixture, paid, pending Order) func(storage.Txn) error
+		damage func(f *fixture, paid, pending records.Order) func(storage.Txn) error
 		want   string
 	}{
-		"the counter is behind": {func(*fixture, Order, Order) func(storage.Txn) error {
-			return damage(counterKey, func(n *int64) { *n = 3 })
+		"the counter is behind": {func(*fixture, records.Order, records.Order) func(storage.Txn) error {
+			return damage(records.CounterKey, func(n *int64) { *n = 3 })
 		}, "subscription 4: the counter stands at 3"},
-		"a subscription that is not spent": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.remove(2) })
+		"a subscription that is not spent": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.Remove(2) })
 		}, "subscription 2: it is active, and in the summary: false"},
-		"one that is spent although it was cancelled": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.add(running{ID: 4, End: bought}) })
+		"one that is spent although it was cancelled": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.Add(records.Running{ID: 4, End: bought}) })
 		}, "subscription 4: it is cancelled, and in the summary: true"},
-		"one that is spent to another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.Running[0].End++ })
+		"one that is spent to another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.Running[0].End++ })
 		}, "in the summary it ends at"},
-		"one that is spent and does not exist": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.add(running{ID: 9, End: bought}) })
+		"one that is spent and does not exist": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.Add(records.Running{ID: 9, End: bought}) })
 		}, "is not there"},
-		"a summary out of order": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.Running[0], r.Running[1] = r.Running[1], r.Running[0] })
+		"a summary out of order": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.Running[0], r.Running[1] = r.Running[1], r.Running[0] })
 		}, "the summary is not in order"},
-		"a summary that is gone": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(summaries.Name, f.user))
+		"a summary that is gone": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.Summaries.Name, f.user))
 		}, "subscription 2: it is active, and in the summary: false"},
-		"a summary that is damaged": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+		"a summary that is damaged": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
-				return t.Set(storage.Key(summaries.Name, f.user), []byte{storage.RecordVersion}, never)
+				return t.Set(storage.Key(records.Summaries.Name, f.user), []byte{storage.RecordVersion}, time.Time{})
 			}
 		}, "a record of subsummary cannot be read"},
-		"one that has another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(1)), func(s *subscriptionRecord) { s.End++ })
+		"one that has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(1)), func(s *records.SubscriptionRecord) { s.End++ })
 		}, "subscription 1: its last sale is another than it says"},
-		"an only sale for another time": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.Duration.Count = 9 })
+		"an only sale for another time": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.Duration.Count = 9 })
 		}, "subscription 2: the purchase from 1769860800 is for 9 months and ends at"},
-		"one that was cancelled, with an only sale that has another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(4)), func(s *subscriptionRecord) { s.End -= 3600 })
+		"one that was cancelled, with an only sale that has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(4)), func(s *records.SubscriptionRecord) { s.End -= 3600 })
 		}, "subscription 4: the purchase from"},
-		"one with an only sale that has another end": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.End++ })
+		"one with an only sale that has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.End++ })
 		}, "subscription 2: in the summary it ends at"},
-		"another price": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Price++ })
+		"another price": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *records.Sale) { s.Price++ })
 		}, "subscription 1: the transfer"},
-		"another price of an only sale": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.Price++ })
+		"another price of an only sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.Price++ })
 		}, "subscription 2: the transfer"},
-		"a sale without a transfer": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *sale) { s.Transfer[0]++ })
+		"a sale without a transfer": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *records.Sale) { s.Transfer[0]++ })
 		}, "does not exist"},
-		"an only sale without a transfer": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.First.Transfer[0]++ })
+		"an only sale without a transfer": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.First.Transfer[0]++ })
 		}, "does not exist"},
-		"a sale that is gone": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(subscriptions.Name, f.user, int64(2)), func(s *subscriptionRecord) { s.First = nil })
+		"a sale that is gone": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.First = nil })
 		}, "subscription 2: it was never sold"},
-		"a sale beside an only one": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(sales.Name, f.user, int64(2), storage.Inverted(bought)), sale{User: f.user, Subscription: 2, From: bought})
+		"a sale beside an only one": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.Sales.Name, f.user, int64(2), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 2, From: bought})
 		}, "subscription 2: it has more sales than its only one"},
-		"a first sale that is gone": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(bought)))
+		"a first sale that is gone": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(bought)))
 		}, "subscription 1: its first sale is a renewal"},
-		"a renewal that begins later": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(sales.Name, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *sale) { s.From++ })
+		"a renewal that begins later": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *records.Sale) { s.From++ })
 		}, "sale of subscription 1 from 1772280001: it lies at the key of another"},
-		"a sale of nothing": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(sales.Name, f.user, int64(9), storage.Inverted(bought)), sale{User: f.user, Subscription: 9, From: bought})
+		"a sale of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.Sales.Name, f.user, int64(9), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 9, From: bought})
 		}, "it is not there, and has a sale"},
-		"a period granted in part": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(periods.Name, f.user, int64(1), bought), func(p *periodRecord) { p.Granted-- })
+		"a period granted in part": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Periods.Name, f.user, int64(1), bought), func(p *records.PeriodRecord) { p.Granted-- })
 		}, "subscription 1: the period from"},
-		"a period granted to the ledger only": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+		"a period granted to the ledger only": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
+					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 1, bought), 5),
 				})
 				return err
 			}
 		}, "the ledger has 0.000000029, sold was 0.000000024"},
-		"the period of an only sale granted to the ledger in part": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+		"the period of an only sale granted to the ledger in part": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 2, bought), 3),
+					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 2, bought), 3),
 				})
 				return err
 			}
 		}, "subscription 2: for its only sale the ledger has 0.000000008, sold was 0.000000005"},
-		"a period that began at no reset": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(periods.Name, f.user, int64(2), bought+60), periodRecord{f.user, 2, bought + 60, 5})
+		"a period that began at no reset": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.Periods.Name, f.user, int64(2), bought+60), records.PeriodRecord{User: f.user, Subscription: 2, Start: bought + 60, Granted: 5})
 		}, "subscription 2: the period from"},
-		"a quota that was not granted": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(periods.Name, f.user, int64(1), bought))
+		"a quota that was not granted": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.Periods.Name, f.user, int64(1), bought))
 		}, "subscription 1: the quota of 0.000000024"},
-		"a purchase too many": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.countPurchase(1) })
+		"a purchase too many": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.CountPurchase(1) })
 		}, "plan 1 was bought 2 times, counted are 3"},
-		"purchases not counted": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { delete(r.Purchases, 1) })
+		"purchases not counted": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { delete(r.Purchases, 1) })
 		}, "the purchase of plan 1 is not counted"},
-		"a claim without a mark": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(claimedPlans.Name, f.user, int64(3)))
+		"a claim without a mark": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.ClaimedPlans.Name, f.user, int64(3)))
 		}, "subscription 3: its key of claimed is missing"},
-		"a mark without a claim": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(claimedPlans.Name, f.user, int64(9)), int64(9))
+		"a mark without a claim": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.ClaimedPlans.Name, f.user, int64(9)), int64(9))
 		}, "a key of claimed leads to no record"},
-		"nobody looks when time passes": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return f.changeSummary(func(r *summary) { r.Due = 0 })
+		"nobody looks when time passes": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return f.changeSummary(func(r *records.Summary) { r.Due = 0 })
 		}, "no sweep is due when it ends"},
-		"the sweeper is not told": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(dueSummaries.Name, date(2026, 2, 28, 12).Unix(), f.user))
+		"the sweeper is not told": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.DueSummaries.Name, date(2026, 2, 28, 12).Unix(), f.user))
 		}, "its key of subdue is missing"},
-		"the sweeper is told twice": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(dueSummaries.Name, bought, f.user), nil)
+		"the sweeper is told twice": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.DueSummaries.Name, bought, f.user), nil)
 		}, "a key of subdue leads to no record"},
-		"a key that is no key": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant([]byte(sales.Name+"/x"), sale{})
+		"a key that is no key": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant([]byte(records.Sales.Name+"/x"), records.Sale{})
 		}, "it lies at the key of another"},
 
-		"an order out of its list": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return remove(storage.Key(userOrders.Name, f.user, storage.Inverted(1), paid.TradeNo))
+		"an order out of its list": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.UserOrders.Name, f.user, storage.Inverted(1), paid.TradeNo))
 		}, "its key of userorder is missing"},
-		"a pending order that never expires": {func(f *fixture, _, pending Order) func(storage.Txn) error {
-			return remove(storage.Key(dueOrders.Name, pending.ExpiresAt, pending.TradeNo))
+		"a pending order that never expires": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
+			return remove(storage.Key(records.DueOrders.Name, pending.ExpiresAt, pending.TradeNo))
 		}, "its key of orderdue is missing"},
-		"a paid order that is open": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(openOrders.Name, f.user, paid.TradeNo), nil)
+		"a paid order that is open": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.OpenOrders.Name, f.user, paid.TradeNo), nil)
 		}, "a key of orderopen leads to no record"},
-		"an order paid by hand": {func(f *fixture, _, pending Order) func(storage.Txn) error {
-			return damage(storage.Key(orders.Name, pending.TradeNo), func(o *orderRecord) { o.PaidAt = 1 })
+		"an order paid by hand": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Orders.Name, pending.TradeNo), func(o *records.OrderRecord) { o.PaidAt = 1 })
 		}, "does not name its credit"},
-		"a credit without a payment": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.PaidAt = 0 })
+		"a credit without a payment": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.PaidAt = 0 })
 		}, "without a payment, and money was moved for it"},
-		"another amount": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Amount++ })
+		"another amount": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Amount++ })
 		}, "is not what it should be"},
-		"a refund that was not taken": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Refunded = 40 })
+		"a refund that was not taken": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Refunded = 40 })
 		}, "it should be 0.00000004 in all"},
-		"a refund taken without a transfer": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Transfers = o.Transfers[:1] })
+		"a refund taken without a transfer": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Transfers = o.Transfers[:1] })
 		}, "its transfers have taken 0.00 from the wallet"},
-		"another status": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return damage(storage.Key(orders.Name, paid.TradeNo), func(o *orderRecord) { o.Status = Refunded })
+		"another status": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Status = records.Refunded })
 		}, "it is refunded and should be paid"},
-		"a payment of two orders": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return set(storage.Key(orderPayments.Name, "till", paid.Payment), []byte(other))
+		"a payment of two orders": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return set(storage.Key(records.OrderPayments.Name, "till", paid.Payment), []byte(other))
 		}, ": its key of payref is missing"},
-		"a payment of nothing": {func(f *fixture, paid, _ Order) func(storage.Txn) error {
-			return set(storage.Key(orderPayments.Name, "till", "pi_x"), []byte(paid.TradeNo))
+		"a payment of nothing": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+			return set(storage.Key(records.OrderPayments.Name, "till", "pi_x"), []byte(paid.TradeNo))
 		}, "a key of payref leads to no record"},
-		"an event of nothing": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(notices.Name, "till", "paid", "evt_x"), noticeRecord{Provider: "till", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
+		"an event of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.Notices.Name, "till", "paid", "evt_x"), records.NoticeRecord{Provider: "till", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
 		}, "is not there"},
-		"a key of nothing": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return set(storage.Key(orderKeys.Name, f.user, "x"), []byte(other))
+		"a key of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return set(storage.Key(records.OrderKeys.Name, f.user, "x"), []byte(other))
 		}, "a key of orderkey leads to no record"},
-		"a listed order that is not there": {func(f *fixture, _, _ Order) func(storage.Txn) error {
-			return plant(storage.Key(userOrders.Name, f.user, int64(1), other), nil)
+		"a listed order that is not there": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+			return plant(storage.Key(records.UserOrders.Name, f.user, int64(1), other), nil)
 		}, "a key of userorder leads to no record"},
-		"a mismatch that is not listed": {func(f *fixture, _, _ Order) func(storage.Txn) error {
+		"a mismatch that is not listed": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			m := mismatchOf("till", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
-			return remove(storage.Key(latestMismatches.Name, storage.Inverted(f.clock.Now().UnixMilli()), m.digest()))
+			return remove(storage.Key(records.LatestMismatches.Name, storage.Inverted(f.clock.Now().UnixMilli()), m.Digest()))
 		}, "its key of mismatchat is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +261,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 func (f *fixture) problems() (found []string) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
-		return Verify(r, f.clock.Now(), func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
+		return verify.Check(r, f.clock.Now(), func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -272,17 +275,17 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f, _, _ := rich(t)
 	f.damaged = true
-	f.must(f.store.Update(t.Context(), damage(counterKey, func(n *int64) { *n = 3 })))
+	f.must(f.store.Update(t.Context(), damage(records.CounterKey, func(n *int64) { *n = 3 })))
 	const planted = "subscription 4: the counter stands at 3"
 	storagetest.HarmEach(t, f.store, func(key string) {
 		var found []string
 		tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
 			_, err := ledger.Verify(t.Context(), r, f.clock.Now(), func(p ledger.Problem) { tell("%s: %s", p.Where, p.What) },
-				func(r storage.Reader, _ func(ledger.Problem)) error { return Verify(r, f.clock.Now(), tell) })
+				func(r storage.Reader, _ func(ledger.Problem)) error { return verify.Check(r, f.clock.Now(), tell) })
 			return err
 		})
-		itself := key == string(counterKey) || key == string(storage.Key(subscriptions.Name, f.user, int64(4)))
+		itself := key == string(records.CounterKey) || key == string(storage.Key(records.Subscriptions.Name, f.user, int64(4)))
 		if err != nil || !slices.Contains(found, planted) && !itself {
 			t.Errorf("with %q damaged: %v, found\n%s", key, err, strings.Join(found, "\n"))
 		}

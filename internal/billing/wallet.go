@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -96,12 +97,12 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 			collected := min(r.Amount(), cleared)
 			x.Amount, x.WrittenOff = -collected, cleared-collected
 			if x.WrittenOff > 0 {
-				account, err := readAccount(t, user)
+				account, err := records.ReadAccount(t, user)
 				if err != nil {
 					return nil, err
 				}
 				account.WrittenOff += x.WrittenOff
-				if err := accounts.Put(t, nil, account); err != nil {
+				if err := records.Accounts.Put(t, nil, account); err != nil {
 					return nil, err
 				}
 			}
@@ -124,7 +125,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err != nil {
 		return WalletChange{}, err
 	}
-	own, err := idempotencyKey(operatorScope(user.ID), drawn(c.key), c.operation, c.amount.String(), c.reason)
+	own, err := idempotencyKey(records.OperatorScope(user.ID), drawn(c.key), c.operation, c.amount.String(), c.reason)
 	if err != nil {
 		return WalletChange{}, err
 	}
@@ -192,7 +193,7 @@ func AccountOf(user, name string) (ledger.Account, error) {
 		subscription, err := strconv.ParseInt(id, 10, 64)
 		seconds, err2 := strconv.ParseInt(start, 10, 64)
 		if err == nil && err2 == nil {
-			return quotaAccount(user, subscription, seconds), nil
+			return records.QuotaAccount(user, subscription, seconds), nil
 		}
 	}
 	return "", fault.At(fault.InvalidParameter, "account",

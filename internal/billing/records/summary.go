@@ -1,4 +1,4 @@
-package billing
+package records
 
 import (
 	"cmp"
@@ -11,64 +11,65 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// summary is what all subscriptions of a user come to, in one record that is read whenever the
+// Summary is what all subscriptions of a user come to, in one record that is read whenever the
 // user's money changes. Running follows from the subscriptions, and is made from them again
 // where it cannot be true.
-type summary struct {
+type Summary struct {
 	User      string
 	Due       int64           // when time changes the subscriptions; zero: never
 	Ended     int64           // the latest end of those removed from Running because they had ended
 	Purchases map[int64]int64 // how often each plan was bought, by its number
-	Running   []running       // soonest to end first, then by number
+	Running   []Running       // soonest to end first, then by number
 
-	stored *summary // as the store has it; nil for a new one
+	stored *Summary // as the store has it; nil for a new one
 }
 
-// running is a subscription that had not ended when the summary was written.
-type running struct {
+// Running is a subscription that had not ended when the summary was written.
+type Running struct {
 	ID  int64
 	End int64
-	presence
+	Presence
 }
 
-// presence is the period that a running subscription was in when the summary was written; zero
+// Presence is the period that a running subscription was in when the summary was written; zero
 // if that is not known. Sales never change, and a renewal is for a time after all of them, so
 // it holds for all of [From, Until): what a user may spend is listed without reading the sales.
 // Times are Unix seconds.
-type presence struct {
+type Presence struct {
 	From  int64
 	Until int64
 	Start int64 // names the period, which is open
 }
 
-// presence returns what the summary says of a period that is open.
-func (p *period) presence() presence { return presence{p.from, p.until, p.start} }
+// Presence returns what the summary says of a period that is open.
+func (p *Period) Presence() Presence { return Presence{p.from, p.until, p.Start} }
 
-func (x running) compare(y running) int {
+// Compare orders subscriptions by their end, then by number.
+func (x Running) Compare(y Running) int {
 	return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(x.ID, y.ID))
 }
 
-// countPurchase counts one more.
-func (s *summary) countPurchase(plan int64) {
+// CountPurchase counts one more.
+func (s *Summary) CountPurchase(plan int64) {
 	if s.Purchases == nil {
 		s.Purchases = make(map[int64]int64)
 	}
 	s.Purchases[plan]++
 }
 
-// add adds a running subscription in its place.
-func (s *summary) add(x running) {
-	i, _ := slices.BinarySearchFunc(s.Running, x, running.compare)
+// Add adds a running subscription in its place.
+func (s *Summary) Add(x Running) {
+	i, _ := slices.BinarySearchFunc(s.Running, x, Running.Compare)
 	s.Running = slices.Insert(s.Running, i, x)
 }
 
-// remove removes a running subscription, if it is there.
-func (s *summary) remove(id int64) {
-	s.Running = slices.DeleteFunc(s.Running, func(x running) bool { return x.ID == id })
+// Remove removes a running subscription, if it is there.
+func (s *Summary) Remove(id int64) {
+	s.Running = slices.DeleteFunc(s.Running, func(x Running) bool { return x.ID == id })
 }
 
-// removeEnded removes the subscriptions that have ended.
-func (s *summary) removeEnded(now time.Time) {
+// RemoveEnded removes the subscriptions that have ended.
+func (s *Summary) RemoveEnded(now time.Time) {
 	n := 0
 	for ; n < len(s.Running) && s.Running[n].End <= now.Unix(); n++ {
 		s.Ended = max(s.Ended, s.Running[n].End)
@@ -76,11 +77,11 @@ func (s *summary) removeEnded(now time.Time) {
 	s.Running = slices.Delete(s.Running, 0, n)
 }
 
-// readSummary returns the summary of a user at a time.
-func readSummary(r storage.Reader, user string, now time.Time) (*summary, error) {
-	s, err := summaries.Get(r, user)
+// ReadSummary returns the summary of a user at a time.
+func ReadSummary(r storage.Reader, user string, now time.Time) (*Summary, error) {
+	s, err := Summaries.Get(r, user)
 	if err != nil || s == nil {
-		return &summary{User: user}, err
+		return &Summary{User: user}, err
 	}
 	s.read()
 	if now.Unix() < s.Ended { // a clock that was ahead removed subscriptions that have not ended
@@ -90,16 +91,16 @@ func readSummary(r storage.Reader, user string, now time.Time) (*summary, error)
 }
 
 // read notes that the summary is what the store has.
-func (s *summary) read() {
+func (s *Summary) read() {
 	before := *s
 	before.Purchases, before.Running = maps.Clone(s.Purchases), slices.Clone(s.Running)
 	s.stored = &before
 }
 
 // rebuild finds the running subscriptions among all of the user.
-func (s *summary) rebuild(r storage.Reader, now time.Time) error {
+func (s *Summary) rebuild(r storage.Reader, now time.Time) error {
 	s.Ended, s.Running = 0, nil
-	for have, err := range subscriptions.Scan(r, subscriptions.Under(s.User)) {
+	for have, err := range Subscriptions.Scan(r, Subscriptions.Under(s.User)) {
 		switch {
 		case err != nil:
 			return err
@@ -107,22 +108,22 @@ func (s *summary) rebuild(r storage.Reader, now time.Time) error {
 		case have.End <= now.Unix():
 			s.Ended = max(s.Ended, have.End)
 		default:
-			s.add(running{ID: have.ID, End: have.End})
+			s.Add(Running{ID: have.ID, End: have.End})
 		}
 	}
 	return nil
 }
 
-// write stores the summary if it has changed.
-func (s *summary) write(t storage.Txn) error {
+// Write stores the summary if it has changed.
+func (s *Summary) Write(t storage.Txn) error {
 	before := s.stored
 	if before == nil {
-		before = new(summary)
+		before = new(Summary)
 	}
 	if s.Due == before.Due && s.Ended == before.Ended && maps.Equal(s.Purchases, before.Purchases) && slices.Equal(s.Running, before.Running) {
 		return nil
 	}
-	if err := summaries.Put(t, s.stored, s); err != nil {
+	if err := Summaries.Put(t, s.stored, s); err != nil {
 		return err
 	}
 	s.read()
@@ -132,7 +133,7 @@ func (s *summary) write(t storage.Txn) error {
 // encode writes the summary as variable-length integers: Due, Ended, the number of purchased plans
 // and each of them, the number of running subscriptions and each of them; then the user. As JSON,
 // a summary of three subscriptions takes 32 µs to write and read, a tenth of a purchase.
-func (s *summary) encode() []byte {
+func (s *Summary) encode() []byte {
 	b := make([]byte, 0, 48+8*len(s.Purchases)+24*len(s.Running))
 	b = binary.AppendVarint(binary.AppendVarint(b, s.Due), s.Ended)
 	b = binary.AppendVarint(b, int64(len(s.Purchases)))
@@ -149,9 +150,9 @@ func (s *summary) encode() []byte {
 }
 
 // decodeSummary reads what encode wrote.
-func decodeSummary(stored []byte) (*summary, error) {
+func decodeSummary(stored []byte) (*Summary, error) {
 	in := integers(stored)
-	s := &summary{Due: in.next(), Ended: in.next()}
+	s := &Summary{Due: in.next(), Ended: in.next()}
 	if n := in.next(); n > 0 {
 		s.Purchases = make(map[int64]int64)
 		for ; n > 0 && in != nil; n-- {
@@ -160,7 +161,7 @@ func decodeSummary(stored []byte) (*summary, error) {
 		}
 	}
 	for n := in.next(); n > 0 && in != nil; n-- {
-		s.Running = append(s.Running, running{in.next(), in.next(), presence{in.next(), in.next(), in.next()}})
+		s.Running = append(s.Running, Running{in.next(), in.next(), Presence{in.next(), in.next(), in.next()}})
 	}
 	if in == nil {
 		return nil, errors.New("it is damaged")

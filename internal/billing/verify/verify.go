@@ -1,4 +1,7 @@
-package billing
+// Package verify checks the records of billing against each other and against the ledger, in one
+// snapshot of a store. [Check] reports what contradicts itself. It imports the records and the
+// ledger, and changes nothing.
+package verify
 
 import (
 	"cmp"
@@ -9,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -16,15 +20,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Verify looks whether what is sold and paid in is in the ledger as it should
-// be: that every sale and every credit has its transfer, that quotas were granted
-// as sold, that what was taken of an order is what was refunded and disputed;
-// that every transfer of these kinds belongs to what it was booked for, and every
-// answer that is kept to what was done; and that every index has its record and
-// the reverse. problem is called for each thing that does not add up. r is one
-// snapshot; the error is that of reading. It takes the memory of one
-// subscription, of one order.
-func Verify(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
+// Check calls problem for each contradiction in the records of billing:
+//
+//   - Each sale and each credit of an order has its transfer, and each such transfer has its sale
+//     or order.
+//   - Quotas were granted as they were sold.
+//   - What was taken back of an order is what was refunded and disputed.
+//   - Each stored answer to an idempotency key names what was done.
+//   - Each index key has its record, and each record its index keys.
+//
+// r is one snapshot. The error is one of reading. Check holds one subscription or one order in
+// memory at a time.
+func Check(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
 		v.tables, v.subscriptions, v.summaries, v.orders, v.transfers, v.answers,
@@ -44,27 +51,29 @@ type verification struct {
 	answered  *multiset.Hash // sales, by the answers to idempotency keys
 	borne     *multiset.Hash // users, by what operators have borne for them
 
-	last *summary // that was asked for
+	last *records.Summary // the summary that was read last
 }
 
 // tables checks each table with its indexes.
 func (v *verification) tables() error {
 	return cmp.Or(
-		subscriptions.Verify(v, (*subscriptionRecord).what, v.problem),
-		sales.Verify(v, func(s *sale) string { return fmt.Sprintf("sale of subscription %d from %d", s.Subscription, s.From) }, v.problem),
-		periods.Verify(v, func(p *periodRecord) string {
+		records.Subscriptions.Verify(v, nameOf, v.problem),
+		records.Sales.Verify(v, func(s *records.Sale) string {
+			return fmt.Sprintf("sale of subscription %d from %d", s.Subscription, s.From)
+		}, v.problem),
+		records.Periods.Verify(v, func(p *records.PeriodRecord) string {
 			return fmt.Sprintf("period of subscription %d from %d", p.Subscription, p.Start)
 		}, v.problem),
-		summaries.Verify(v, func(s *summary) string { return "summary of " + s.User }, v.problem),
-		accounts.Verify(v, func(a *accountRecord) string { return "user " + a.User }, v.problem),
-		orders.Verify(v, func(o *orderRecord) string { return "order " + o.TradeNo }, v.problem),
-		notices.Verify(v, (*noticeRecord).what, v.problem),
-		mismatches.Verify(v, func(m *mismatchRecord) string { return "mismatch " + m.digest() }, v.problem),
+		records.Summaries.Verify(v, func(s *records.Summary) string { return "summary of " + s.User }, v.problem),
+		records.Accounts.Verify(v, func(a *records.AccountRecord) string { return "user " + a.User }, v.problem),
+		records.Orders.Verify(v, func(o *records.OrderRecord) string { return "order " + o.TradeNo }, v.problem),
+		records.Notices.Verify(v, nameOfNotice, v.problem),
+		records.Mismatches.Verify(v, func(m *records.MismatchRecord) string { return "mismatch " + m.Digest() }, v.problem),
 	)
 }
 
-// each calls fn for the records in a range. It skips those that cannot be decoded, which tables
-// reports, and reports what else of a record fn cannot read.
+// each calls fn for the records in a range. It skips records that cannot be decoded, which tables
+// has reported, and reports other records that fn cannot read.
 func each[R any](v *verification, t *table.Table[R], in table.Range, fn func(*R) error) error {
 	for rec, err := range t.Scan(v, in) {
 		switch {
@@ -93,35 +102,35 @@ func (v *verification) pass(err error) error {
 // subscriptions checks each subscription with its sales and periods.
 func (v *verification) subscriptions() error {
 	var last int64
-	if _, err := storage.GetRecord(v, counterKey, &last); v.pass(err) != nil {
+	if _, err := storage.GetRecord(v, records.CounterKey, &last); v.pass(err) != nil {
 		return err
 	}
-	err := each(v, &subscriptions, subscriptions.Under(), func(s *subscriptionRecord) error {
+	err := each(v, &records.Subscriptions, records.Subscriptions.Under(), func(s *records.SubscriptionRecord) error {
 		if s.ID > last {
 			v.problem("subscription %d: the counter stands at %d", s.ID, last)
 		}
 		return cmp.Or(v.summarized(s), v.sales(s))
 	})
 	return cmp.Or(err,
-		each(v, &sales, sales.Under(), func(s *sale) error { return v.subscription(s.User, s.Subscription, "a sale") }),
-		each(v, &periods, periods.Under(), func(p *periodRecord) error { return v.subscription(p.User, p.Subscription, "a period") }))
+		each(v, &records.Sales, records.Sales.Under(), func(s *records.Sale) error { return v.subscription(s.User, s.Subscription, "a sale") }),
+		each(v, &records.Periods, records.Periods.Under(), func(p *records.PeriodRecord) error { return v.subscription(p.User, p.Subscription, "a period") }))
 }
 
 // subscription checks that there is a subscription that something belongs to.
 func (v *verification) subscription(user string, id int64, what string) error {
-	there, err := subscriptions.Has(v, user, id)
+	there, err := records.Subscriptions.Has(v, user, id)
 	if err == nil && !there {
 		v.problem("subscription %d of %s: it is not there, and has %s", id, user, what)
 	}
 	return err
 }
 
-// summaryOf returns the summary of a user; an empty one if there is none. It remembers the last.
-func (v *verification) summaryOf(user string) (*summary, error) {
+// summaryOf returns the summary of a user; an empty one if there is none.
+func (v *verification) summaryOf(user string) (*records.Summary, error) {
 	if v.last == nil || v.last.User != user {
-		s, err := summaries.GetOrZero(v, user)
+		s, err := records.Summaries.GetOrZero(v, user)
 		if errors.Is(err, storage.ErrUnreadable) {
-			s, err = new(summary), nil // tables has reported it
+			s, err = new(records.Summary), nil // tables has reported it
 		}
 		if err != nil {
 			return nil, err
@@ -132,15 +141,15 @@ func (v *verification) summaryOf(user string) (*summary, error) {
 	return v.last, nil
 }
 
-// summarized checks what the summary of its user says of a subscription.
-func (v *verification) summarized(s *subscriptionRecord) error {
+// summarized checks what the summary of a user says about a subscription.
+func (v *verification) summarized(s *records.SubscriptionRecord) error {
 	have, err := v.summaryOf(s.User)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(have.Running, func(x running) bool { return x.ID == s.ID })
+	i := slices.IndexFunc(have.Running, func(x records.Running) bool { return x.ID == s.ID })
 	if i < 0 && s.Cancelled == 0 && s.End > have.Ended || i >= 0 && s.Cancelled != 0 {
-		v.problem("subscription %d: it is %s, and in the summary: %t", s.ID, s.status(v.now), i >= 0)
+		v.problem("subscription %d: it is %s, and in the summary: %t", s.ID, s.Status(v.now), i >= 0)
 		return nil
 	}
 	if i < 0 {
@@ -150,21 +159,21 @@ func (v *verification) summarized(s *subscriptionRecord) error {
 	if x.End != s.End {
 		v.problem("subscription %d: in the summary it ends at %d, and it ends at %d", s.ID, x.End, s.End)
 	}
-	if x.presence == (presence{}) {
+	if x.Presence == (records.Presence{}) {
 		return nil
 	}
-	p, _, err := s.periodAt(v, time.Unix(x.From, 0))
-	if err == nil && (!p.opened || p.presence() != x.presence) {
+	p, _, err := s.PeriodAt(v, time.Unix(x.From, 0))
+	if err == nil && (!p.Opened || p.Presence() != x.Presence) {
 		v.problem("subscription %d: in the summary it is said to be in the period from %d, which is not so from %d until %d",
 			s.ID, x.Start, x.From, x.Until)
 	}
 	return err
 }
 
-// summaries checks that what is in a summary is there, and that the user is swept in time.
+// summaries checks that the subscriptions in each summary exist, and that the user is swept in time.
 func (v *verification) summaries() error {
-	return each(v, &summaries, summaries.Under(), func(s *summary) error {
-		if !slices.IsSortedFunc(s.Running, running.compare) {
+	return each(v, &records.Summaries, records.Summaries.Under(), func(s *records.Summary) error {
+		if !slices.IsSortedFunc(s.Running, records.Running.Compare) {
 			v.problem("user %s: the summary is not in order", s.User)
 		}
 		for _, x := range s.Running {
@@ -179,9 +188,9 @@ func (v *verification) summaries() error {
 			return nil
 		}
 		left := maps.Clone(s.Purchases)
-		err := each(v, &subscriptions, subscriptions.Under(s.User), func(of *subscriptionRecord) error {
-			began, _, err := of.saleAt(v, of.Start)
-			if err == nil && began.Kind == bought {
+		err := each(v, &records.Subscriptions, records.Subscriptions.Under(s.User), func(of *records.SubscriptionRecord) error {
+			began, _, err := of.SaleAt(v, of.Start)
+			if err == nil && began.Kind == records.Bought {
 				left[of.PlanID]--
 			}
 			return err
@@ -197,10 +206,10 @@ func (v *verification) summaries() error {
 
 // sales checks the chain of sales of a subscription, from the latest to the
 // first, and what their periods were granted.
-func (v *verification) sales(s *subscriptionRecord) error {
-	var later *sale
+func (v *verification) sales(s *records.SubscriptionRecord) error {
+	var later *records.Sale
 	granted := make(map[int64]money.Amount) // with sales, by the start of the period
-	for have, err := range s.sales(v) {
+	for have, err := range s.Sales(v) {
 		if err != nil {
 			return err
 		}
@@ -215,7 +224,7 @@ func (v *verification) sales(s *subscriptionRecord) error {
 		if until := have.Duration.After(time.Unix(have.From, 0)).Unix(); until != have.Until {
 			v.problem("subscription %d: the %s from %d is for %v and ends at %d, not at %d", s.ID, have.Kind, have.From, have.Duration, have.Until, until)
 		}
-		if start, ok := have.grants(); ok {
+		if start, ok := have.Grants(); ok {
 			granted[start] += have.Quota
 		}
 		if err := v.sold(s, have); err != nil {
@@ -227,13 +236,13 @@ func (v *verification) sales(s *subscriptionRecord) error {
 		v.problem("subscription %d: it was never sold", s.ID)
 		return nil
 	}
-	if later.Kind == renewed || later.From != s.Start || later.Since != s.Start {
+	if later.Kind == records.Renewed || later.From != s.Start || later.Since != s.Start {
 		v.problem("subscription %d: its first sale is a %s from %d, it began at %d", s.ID, later.Kind, later.From, s.Start)
 	}
-	if (later.Kind == claimed) != s.Claimed {
+	if (later.Kind == records.Claimed) != s.Claimed {
 		v.problem("subscription %d: its first sale is a %s, and it was claimed: %t", s.ID, later.Kind, s.Claimed)
 	}
-	if later.Kind == bought {
+	if later.Kind == records.Bought {
 		have, err := v.summaryOf(s.User)
 		if err != nil {
 			return err
@@ -246,35 +255,37 @@ func (v *verification) sales(s *subscriptionRecord) error {
 }
 
 // link checks that a sale follows the one before.
-func (v *verification) link(s *subscriptionRecord, before, after *sale) {
+func (v *verification) link(s *records.SubscriptionRecord, before, after *records.Sale) {
 	since := after.From
 	if after.From > after.Time && before.QuotaReset == after.QuotaReset {
 		since = before.Since
 	}
-	if after.Kind != renewed || before.Until > after.From || after.Since != since || after.From > after.Time && before.Until != after.From {
+	if after.Kind != records.Renewed || before.Until > after.From || after.Since != since || after.From > after.Time && before.Until != after.From {
 		v.problem("subscription %d: the %s from %d does not follow the sale until %d", s.ID, after.Kind, after.From, before.Until)
 	}
 }
 
 // sold checks the transfer of a sale.
-func (v *verification) sold(s *subscriptionRecord, have *sale) error {
+func (v *verification) sold(s *records.SubscriptionRecord, have *records.Sale) error {
 	v.accounted.Add(have.Transfer[:], +1)
 	v.answered.Add(have.Transfer[:], +1)
 	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
-	if start, ok := have.grants(); ok {
-		want[s.quotaAccount(start)] = have.Quota
+	if start, ok := have.Grants(); ok {
+		want[s.QuotaAccount(start)] = have.Quota
 		want[ledger.Granted] = -have.Quota
 	}
-	return v.transfer(s.what(), have.Transfer, booked{transferKinds[have.Kind], s.User, reference(s.ID), want})
+	return v.transfer(nameOf(s), have.Transfer, booked{records.TransferKinds[have.Kind], s.User, records.Reference(s.ID), want})
 }
 
-func (s *subscriptionRecord) what() string { return "subscription " + strconv.FormatInt(s.ID, 10) }
+func nameOf(s *records.SubscriptionRecord) string {
+	return "subscription " + strconv.FormatInt(s.ID, 10)
+}
 
 // periods checks that each period was granted what was sold, in its record and
 // in the ledger: with sales, or when it was opened.
-func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Amount) error {
-	if s.First != nil { // then it is not written down
-		entered, err := v.entered(s.quotaAccount(s.Start))
+func (v *verification) periods(s *records.SubscriptionRecord, granted map[int64]money.Amount) error {
+	if s.First != nil { // the first period has no record
+		entered, err := v.entered(s.QuotaAccount(s.Start))
 		if err != nil {
 			return err
 		}
@@ -283,9 +294,9 @@ func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Am
 		}
 		delete(granted, s.Start)
 	}
-	for have, err := range periods.Scan(v, periods.Under(s.User, s.ID)) {
+	for have, err := range records.Periods.Scan(v, records.Periods.Under(s.User, s.ID)) {
 		if err != nil {
-			return err // what was not read may have been granted
+			return err // the period may be one of granted
 		}
 		want, withSale := granted[have.Start]
 		delete(granted, have.Start)
@@ -294,7 +305,7 @@ func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Am
 				return err
 			}
 		}
-		entered, err := v.entered(s.quotaAccount(have.Start))
+		entered, err := v.entered(s.QuotaAccount(have.Start))
 		if err != nil {
 			return err
 		}
@@ -310,22 +321,22 @@ func (v *verification) periods(s *subscriptionRecord, granted map[int64]money.Am
 
 // opened checks the transfer that has opened a period, and returns what was sold
 // for it; zero when no period begins then.
-func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.Amount, err error) {
-	sold, _, err := s.saleAt(v, start)
+func (v *verification) opened(s *records.SubscriptionRecord, start int64) (quota money.Amount, err error) {
+	sold, _, err := s.SaleAt(v, start)
 	if err != nil {
 		return 0, err
 	}
 	if begins := max(sold.QuotaReset.Start(time.Unix(start, 0)).Unix(), sold.Since); begins == start && start < sold.Until {
 		quota = sold.Quota
 	}
-	id := grantID(s.ID, start)
+	id := records.GrantID(s.ID, start)
 	v.accounted.Add(id[:], +1)
-	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
-		ledger.Granted: -quota, s.quotaAccount(start): quota,
+	return quota, v.transfer(nameOf(s), id, booked{ledger.Grant, s.User, records.Reference(s.ID), map[ledger.Account]money.Amount{
+		ledger.Granted: -quota, s.QuotaAccount(start): quota,
 	}})
 }
 
-// entered is what an account was granted.
+// entered returns what an account was granted.
 func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
 	err = ledger.ScanEntries(v, a, 0, func(e ledger.Entry) bool {
 		switch e.Kind {

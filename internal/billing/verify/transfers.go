@@ -1,4 +1,4 @@
-package billing
+package verify
 
 import (
 	"cmp"
@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// booked is what a transfer that is booked here is about.
+// booked is what a transfer should be.
 type booked struct {
 	kind            ledger.Kind
 	user, reference string
@@ -24,7 +25,7 @@ type booked struct {
 func (v *verification) transfer(what string, id ledger.ID, want booked) error {
 	x, found, err := ledger.ReadTransfer(v, id)
 	if errors.Is(err, storage.ErrUnreadable) {
-		return nil // the ledger tells of it
+		return nil // the ledger reports it
 	}
 	if err != nil {
 		return err
@@ -48,8 +49,7 @@ func (v *verification) transfer(what string, id ledger.ID, want booked) error {
 	return nil
 }
 
-// purposes are the kinds of transfers that are booked for something that names
-// them, and where to look for that.
+// purposes are the kinds of transfers that a record of billing names, and how that record is found.
 var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 	ledger.TopUp: (*verification).forOrder, ledger.Refund: (*verification).forOrder,
 	ledger.Dispute: (*verification).forOrder, ledger.Restore: (*verification).forOrder,
@@ -57,11 +57,10 @@ var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
 	ledger.Grant: (*verification).forSubscription,
 }
 
-// transfers checks that each transfer of these kinds is named once by what it was
-// booked for, and that what operators have borne is what their clears say. What
-// names transfers has been counted before.
+// transfers checks that each transfer of these kinds is named once by a record, and that the amounts
+// which operators have borne are those of the transfers. The records have been counted before.
 func (v *verification) transfers() error {
-	err := each(v, &accounts, accounts.Under(), func(a *accountRecord) error {
+	err := each(v, &records.Accounts, records.Accounts.Under(), func(a *records.AccountRecord) error {
 		v.borne.Add([]byte(a.User), int64(a.WrittenOff))
 		return nil
 	})
@@ -89,8 +88,8 @@ func (v *verification) transfers() error {
 	return err
 }
 
-// borneBy returns what an operator has borne by a transfer of what a user owed; below
-// zero: what came back to the operator.
+// borneBy returns how much of a user's debt the operator bears by a transfer; below zero if the
+// operator gets money back.
 func borneBy(x *ledger.Transfer) (borne money.Amount) {
 	if x.Kind != ledger.Clear && x.Kind != ledger.Restore {
 		return 0
@@ -103,8 +102,8 @@ func borneBy(x *ledger.Transfer) (borne money.Amount) {
 	return borne
 }
 
-// writtenOff finds the users for whom operators have borne another amount than is written down,
-// among the few for whom the multiset differs.
+// writtenOff reports the users whose record has another amount than the transfers. It looks only at
+// users for whom the multiset differs.
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
 	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
@@ -113,7 +112,7 @@ func (v *verification) writtenOff() error {
 		}
 		return nil
 	})
-	err = cmp.Or(err, each(v, &accounts, accounts.Under(), func(a *accountRecord) error {
+	err = cmp.Or(err, each(v, &records.Accounts, records.Accounts.Under(), func(a *records.AccountRecord) error {
 		if !v.borne.EqualFor([]byte(a.User)) && a.WrittenOff != borne[a.User] {
 			v.problem("user %s: operators have borne %v of what was owed, written down are %v", a.User, borne[a.User], a.WrittenOff)
 		}
@@ -126,48 +125,47 @@ func (v *verification) writtenOff() error {
 	return err
 }
 
-// forOrder looks for the order of a transfer.
+// forOrder checks that the order of a transfer names it.
 func (v *verification) forOrder(x *ledger.Transfer) error {
-	o, err := readOrder(v, x.Reference)
+	o, err := records.ReadOrder(v, x.Reference)
 	if err == nil && (o == nil || !slices.Contains(o.Transfers, x.ID)) {
 		v.problem("transfer %s: it is a %s of order %q, which does not name it", x.ID, x.Kind, x.Reference)
 	}
 	return err
 }
 
-// forSubscription looks for the sale of a transfer, or the period that it has
-// opened.
+// forSubscription checks that one sale, or one opened period, is by a transfer.
 func (v *verification) forSubscription(x *ledger.Transfer) error {
-	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, reference(0)[:len(reference(0))-1]), 10, 64)
-	if err != nil || reference(id) != x.Reference {
+	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, records.Reference(0)[:len(records.Reference(0))-1]), 10, 64)
+	if err != nil || records.Reference(id) != x.Reference {
 		v.problem("transfer %s: it is a %s of %q, which is no subscription", x.ID, x.Kind, x.Reference)
 		return nil
 	}
 	names := 0
 	sold := make(map[int64]bool) // the periods whose quota came with a sale
-	of, err := subscriptions.Get(v, x.User, id)
+	of, err := records.Subscriptions.Get(v, x.User, id)
 	if err != nil {
 		return err
 	}
 	if of == nil {
-		of = &subscriptionRecord{ID: id, User: x.User}
+		of = &records.SubscriptionRecord{ID: id, User: x.User}
 	}
-	for have, err := range of.sales(v) {
+	for have, err := range of.Sales(v) {
 		if err != nil {
 			return err
 		}
 		if have.Transfer == x.ID {
 			names++
 		}
-		if start, ok := have.grants(); ok {
+		if start, ok := have.Grants(); ok {
 			sold[start] = true
 		}
 	}
-	for have, err := range periods.Scan(v, periods.Under(x.User, id)) {
+	for have, err := range records.Periods.Scan(v, records.Periods.Under(x.User, id)) {
 		if err != nil {
 			return err
 		}
-		if grantID(id, have.Start) == x.ID && !sold[have.Start] {
+		if records.GrantID(id, have.Start) == x.ID && !sold[have.Start] {
 			names++
 		}
 	}
@@ -177,24 +175,24 @@ func (v *verification) forSubscription(x *ledger.Transfer) error {
 	return nil
 }
 
-// answer is what is kept of a receipt, or of a change of a wallet, to be answered
-// again.
+// answer is the stored answer to an idempotency key: a receipt, or a change of a wallet.
 type answer struct {
-	User         string        `json:"user"`
-	Order        string        `json:"order"`
-	Subscription int64         `json:"subscription_id"`
-	Wallet       *WalletCharge `json:"wallet"` // of a receipt
-	Amount       money.Amount  `json:"amount"` // of a change
+	User         string `json:"user"`
+	Order        string `json:"order"`
+	Subscription int64  `json:"subscription_id"`
+	Wallet       *struct {
+		Charged money.Amount `json:"charged"`
+	} `json:"wallet"` // of a receipt
+	Amount money.Amount `json:"amount"` // of a change
 }
 
-// readAnswer returns an answer; false when it is about no transfer.
+// readAnswer decodes an answer. It returns false if the answer names no transfer.
 func readAnswer(result json.RawMessage) (a answer, is bool) {
 	return a, json.Unmarshal(result, &a) == nil && a.Order != ""
 }
 
-// answers checks that what was answered to an idempotency key has happened, and that each
-// sale was answered once: all are made under one. A change of a wallet may
-// be booked without one.
+// answers checks each stored answer against its transfer, and that each sale has one answer: every
+// sale has an idempotency key. Changes of a wallet may have none.
 func (v *verification) answers() error {
 	err := ledger.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
 		if a, is := readAnswer(result); is {
@@ -205,8 +203,8 @@ func (v *verification) answers() error {
 	if err != nil || v.answered.Equal() {
 		return err
 	}
-	return each(v, &subscriptions, subscriptions.Under(), func(s *subscriptionRecord) error {
-		for have, err := range s.sales(v) {
+	return each(v, &records.Subscriptions, records.Subscriptions.Under(), func(s *records.SubscriptionRecord) error {
+		for have, err := range s.Sales(v) {
 			if err == nil && !v.answered.EqualFor(have.Transfer[:]) {
 				err = v.answersTo(s.User, s.ID, have.Transfer)
 			}
@@ -230,7 +228,7 @@ func (v *verification) answer(where, scope string, a answer) error {
 	}
 	x, found, err := ledger.ReadTransfer(v, id)
 	if errors.Is(err, storage.ErrUnreadable) {
-		return nil // the ledger tells of it
+		return nil // the ledger reports it
 	}
 	if err != nil {
 		return err
@@ -245,10 +243,10 @@ func (v *verification) answer(where, scope string, a answer) error {
 			moved += leg.Amount
 		}
 	}
-	same := x.User == a.User && strings.TrimPrefix(scope, operatorScope("")) == a.User
+	same := x.User == a.User && strings.TrimPrefix(scope, records.OperatorScope("")) == a.User
 	switch x.Kind {
 	case ledger.Purchase, ledger.Renewal, ledger.Grant:
-		same = same && a.Wallet != nil && moved == -a.Wallet.Charged && x.Reference == reference(a.Subscription)
+		same = same && a.Wallet != nil && moved == -a.Wallet.Charged && x.Reference == records.Reference(a.Subscription)
 	case ledger.Credit, ledger.Debit, ledger.Clear:
 		same = same && a.Wallet == nil && moved == a.Amount
 	default:
@@ -260,11 +258,11 @@ func (v *verification) answer(where, scope string, a answer) error {
 	return nil
 }
 
-// answersTo looks for the answers to a sale.
+// answersTo checks that one stored answer names a sale.
 func (v *verification) answersTo(user string, subscription int64, sold ledger.ID) error {
 	var err error
 	times := 0
-	for _, scope := range []string{user, operatorScope(user)} {
+	for _, scope := range []string{user, records.OperatorScope(user)} {
 		err = cmp.Or(err, ledger.ScanAnswers(v, scope, func(_, _ string, result json.RawMessage) error {
 			if a, is := readAnswer(result); is && a.Wallet != nil && a.Order == sold.String() {
 				times++

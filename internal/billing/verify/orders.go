@@ -1,10 +1,11 @@
-package billing
+package verify
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -13,7 +14,7 @@ import (
 
 // orders checks each order with its transfers, and that each notice names an order.
 func (v *verification) orders() error {
-	err := each(v, &orders, orders.Under(), func(o *orderRecord) error {
+	err := each(v, &records.Orders, records.Orders.Under(), func(o *records.OrderRecord) error {
 		if !payments.IsTradeNo(o.TradeNo) {
 			v.problem("order %s: this is no trade number", o.TradeNo)
 		}
@@ -25,43 +26,43 @@ func (v *verification) orders() error {
 		}
 		return v.paid(o)
 	})
-	return cmp.Or(err, each(v, &notices, notices.Under(), func(n *noticeRecord) error {
-		there, err := orders.Has(v, n.TradeNo)
+	return cmp.Or(err, each(v, &records.Notices, records.Notices.Under(), func(n *records.NoticeRecord) error {
+		there, err := records.Orders.Has(v, n.TradeNo)
 		if err == nil && !there {
-			v.problem("%s: the order %s is not there", n.what(), n.TradeNo)
+			v.problem("%s: the order %s is not there", nameOfNotice(n), n.TradeNo)
 		}
 		return err
 	}))
 }
 
-func (n *noticeRecord) what() string {
+func nameOfNotice(n *records.NoticeRecord) string {
 	return fmt.Sprintf("notice %s of %s: %s", n.Event, n.Provider, n.Kind)
 }
 
-// unpaid checks that an order without a payment has moved nothing.
-func (v *verification) unpaid(o *orderRecord) error {
-	credited, err := ledger.HasTransfer(v, topUpID(o.TradeNo))
+// unpaid checks that no money was moved for an order without a payment.
+func (v *verification) unpaid(o *records.OrderRecord) error {
+	credited, err := ledger.HasTransfer(v, records.TopUpID(o.TradeNo))
 	if err != nil {
 		return err
 	}
-	paid := o.Status == Paid || o.Status == Refunded || o.Status == Disputed
+	paid := o.Status == records.Paid || o.Status == records.Refunded || o.Status == records.Disputed
 	if credited || paid || o.TakenWallet != 0 || o.TakenOwed != 0 || len(o.Transfers) != 0 {
 		v.problem("order %s: it is %s and without a payment, and money was moved for it", o.TradeNo, o.Status)
 	}
 	return nil
 }
 
-// paid checks that an order was credited once, and that what was taken of it
-// since is what was refunded and disputed.
-func (v *verification) paid(o *orderRecord) error {
-	if o.Status != o.paidStatus() {
-		v.problem("order %s: it is %s and should be %s", o.TradeNo, o.Status, o.paidStatus())
+// paid checks that an order was credited once, and that what was taken back is what was refunded
+// and disputed.
+func (v *verification) paid(o *records.OrderRecord) error {
+	if o.Status != o.PaidStatus() {
+		v.problem("order %s: it is %s and should be %s", o.TradeNo, o.Status, o.PaidStatus())
 	}
-	if o.due() != 0 || o.TakenWallet < 0 || o.TakenOwed < 0 {
+	if o.Due() != 0 || o.TakenWallet < 0 || o.TakenOwed < 0 {
 		v.problem("order %s: of %v, %v was taken from the wallet and %v as a receivable, it should be %v in all",
-			o.TradeNo, o.Amount, o.TakenWallet, o.TakenOwed, o.target())
+			o.TradeNo, o.Amount, o.TakenWallet, o.TakenOwed, o.Target())
 	}
-	if len(o.Transfers) == 0 || o.Transfers[0] != topUpID(o.TradeNo) {
+	if len(o.Transfers) == 0 || o.Transfers[0] != records.TopUpID(o.TradeNo) {
 		v.problem("order %s: it is paid and does not name its credit", o.TradeNo)
 		return nil
 	}
@@ -74,12 +75,11 @@ func (v *verification) paid(o *orderRecord) error {
 	return v.later(o)
 }
 
-// later checks that the transfers of an order that follow its credit have taken
-// what it says.
-func (v *verification) later(o *orderRecord) error {
-	var taken orderRecord
+// later checks that the transfers after the credit have taken back what the order says.
+func (v *verification) later(o *records.OrderRecord) error {
+	var taken records.OrderRecord
 	for i, id := range o.Transfers[1:] {
-		if id != transferID(o.TradeNo, i+1) {
+		if id != records.TransferID(o.TradeNo, i+1) {
 			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
 		}
 		x, found, err := ledger.ReadTransfer(v, id)
@@ -93,7 +93,7 @@ func (v *verification) later(o *orderRecord) error {
 			v.problem("order %s: the transfer %s does not exist", o.TradeNo, id)
 			continue
 		}
-		if !taken.replay(&x, o) {
+		if !replay(&taken, &x, o) {
 			v.problem("order %s: the transfer %s is not one of it: a %s of %v for %q, about %q", o.TradeNo, id, x.Kind, x.Legs, x.User, x.Reference)
 		}
 	}
@@ -101,16 +101,16 @@ func (v *verification) later(o *orderRecord) error {
 		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, its record says %v and %v",
 			o.TradeNo, taken.TakenWallet, taken.TakenOwed, o.TakenWallet, o.TakenOwed)
 	}
-	more, err := ledger.HasTransfer(v, transferID(o.TradeNo, len(o.Transfers)))
+	more, err := ledger.HasTransfer(v, records.TransferID(o.TradeNo, len(o.Transfers)))
 	if more {
 		v.problem("order %s: there is a transfer that it does not name", o.TradeNo)
 	}
 	return err
 }
 
-// replay takes again what a transfer of an order has taken, or gives it back. It
-// returns false for one that is of something else.
-func (o *orderRecord) replay(x *ledger.Transfer, of *orderRecord) bool {
+// replay adds to o what a transfer of the order has taken back, or given back. It returns false
+// if the transfer belongs to something else.
+func replay(o *records.OrderRecord, x *ledger.Transfer, of *records.OrderRecord) bool {
 	legs := make(map[ledger.Account]money.Amount)
 	for _, leg := range x.Legs {
 		legs[leg.Account.Family()] += leg.Amount

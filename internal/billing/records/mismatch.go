@@ -1,0 +1,37 @@
+package records
+
+import (
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// MismatchesKept is how long mismatches are listed, and how long a notice waits
+// for its payment.
+const MismatchesKept = audit.Kept
+
+// Mismatch is a well-signed notice that fitted no order. It credited nothing.
+type Mismatch struct {
+	Time     int64         `json:"time"` // Unix milliseconds
+	Provider string        `json:"provider"`
+	Kind     payments.Kind `json:"kind"`
+	Event    string        `json:"event,omitempty"`
+	TradeNo  string        `json:"trade_no,omitempty"`
+	Payment  string        `json:"payment,omitempty"`
+	Dispute  string        `json:"dispute,omitempty"`
+	Amount   money.Amount  `json:"amount,omitempty"`
+	Currency string        `json:"currency,omitempty"`
+	Reason   string        `json:"reason"`
+}
+
+// MismatchRecord is a mismatch as it is stored.
+type MismatchRecord struct {
+	Mismatch
+	By ledger.ID `json:"by"` // the attempt that listed it
+}
+
+// Digest is one for all times that a service sends the same.
+func (m Mismatch) Digest() string {
+	return ledger.IDOf(m.Provider, string(m.Kind), m.Event, m.TradeNo, m.Payment, m.Dispute, m.Amount.String(), m.Currency, m.Reason).String()
+}

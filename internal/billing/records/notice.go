@@ -1,0 +1,23 @@
+package records
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// NoticeRecord tells that a notice has been applied. The engine drops it with its order.
+type NoticeRecord struct {
+	Provider string        `json:"provider"`
+	Kind     payments.Kind `json:"kind"`
+	Event    string        `json:"event"`
+	Time     int64         `json:"time"`
+	TradeNo  string        `json:"trade_no"`
+	By       ledger.ID     `json:"by"`   // the attempt that did it
+	Said     ledger.ID     `json:"said"` // what it told
+	Purge    time.Time     `json:"purge,omitzero"`
+}
+
+// UnknownPayment is why a notice waits.
+const UnknownPayment = "it names no order, and no payment that is known"

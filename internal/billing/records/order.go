@@ -1,0 +1,143 @@
+package records
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// OrderStatus is the status of an order.
+type OrderStatus string
+
+// The statuses of an order. A payment credits an order also if it has failed or expired.
+const (
+	Pending  OrderStatus = "pending"
+	Paid     OrderStatus = "paid"
+	Failed   OrderStatus = "failed"
+	Lapsed   OrderStatus = "expired"
+	Refunded OrderStatus = "refunded" // in full
+	Disputed OrderStatus = "disputed" // by the payer, and not decided for the operator so far
+	Review   OrderStatus = "review"   // paid in a currency that the ledger has no more: an operator decides
+)
+
+// unpaidKept is how long an unpaid order is kept after it has expired. Money that comes later
+// fits no order, and is listed for operators.
+const unpaidKept = 90 * 24 * time.Hour
+
+// Order is a top-up of a user by a payment service. Times are Unix seconds.
+type Order struct {
+	TradeNo   string       `json:"trade_no"`
+	User      string       `json:"user"`
+	Provider  string       `json:"provider"`
+	Amount    money.Amount `json:"amount"`
+	Currency  string       `json:"currency"`
+	Title     string       `json:"title"`
+	Status    OrderStatus  `json:"status"`
+	PayURL    string       `json:"pay_url,omitempty"` // empty until the service has opened the payment
+	Created   int64        `json:"created_at"`
+	ExpiresAt int64        `json:"expires_at"`
+	PaidAt    int64        `json:"paid_at,omitempty"`
+	Payment   string       `json:"payment,omitempty"`  // the service's id
+	Refunded  money.Amount `json:"refunded,omitempty"` // to the payer, in all
+	Disputed  money.Amount `json:"disputed,omitempty"` // and not decided for the operator
+}
+
+// OrderRecord is an order as it is stored.
+type OrderRecord struct {
+	Order
+	Number   int64     `json:"number"`            // among those of its user, from 1
+	Page     string    `json:"page,omitempty"`    // the service's id of the page it opened
+	KeyHash  string    `json:"key,omitempty"`     // of the idempotency key it was opened with, if any
+	Undated  bool      `json:"undated,omitempty"` // its notices carry no time
+	Disputes []dispute `json:"disputes,omitempty"`
+
+	// What refunds and disputes have taken of what was credited: out of the
+	// wallet, and as a receivable.
+	TakenWallet money.Amount `json:"taken_wallet,omitempty"`
+	TakenOwed   money.Amount `json:"taken_owed,omitempty"`
+
+	// Transfers are the transfers of the order: the credit and what followed.
+	Transfers []ledger.ID `json:"transfers,omitempty"`
+
+	stored *OrderRecord // as the store has it; nil for a new one
+}
+
+// dispute is a dispute over a payment. Its two notices can come in any order.
+type dispute struct {
+	ID       string       `json:"id"`
+	Amount   money.Amount `json:"amount,omitempty"`   // taken from the operator; zero until its notice comes
+	Restored money.Amount `json:"restored,omitempty"` // given back; zero until its notice comes
+}
+
+// open returns what a dispute has taken from the operator and not given back.
+func (x dispute) open() money.Amount { return max(0, x.Amount-x.Restored) }
+
+// Create writes a new order as the latest of its user.
+func (o *OrderRecord) Create(t storage.Txn) error {
+	latest, _, err := Orders.Page(t, UserOrders.Under(o.User), 0, 1, 1)
+	if err != nil {
+		return err
+	}
+	o.Number = 1
+	if len(latest) > 0 {
+		o.Number += latest[0].Number
+	}
+	return o.Write(t)
+}
+
+// Become changes the status of an order and writes it.
+func (o *OrderRecord) Become(t storage.Txn, status OrderStatus) error {
+	o.Status = status
+	return o.Write(t)
+}
+
+// Purge is when the engine may drop an order. It never drops one that is pending, paid or in
+// review, or of which a refund or a dispute was told.
+func (o *OrderRecord) Purge() time.Time {
+	over := o.Status == Failed || o.Status == Lapsed
+	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {
+		return time.Time{}
+	}
+	return time.Unix(o.ExpiresAt, 0).Add(unpaidKept)
+}
+
+// Read notes that the order is what the store has.
+func (o *OrderRecord) Read() *OrderRecord {
+	before := *o
+	before.stored = nil
+	o.stored = &before
+	return o
+}
+
+// Write stores the order.
+func (o *OrderRecord) Write(t storage.Txn) error {
+	if err := Orders.Put(t, o.stored, o); err != nil {
+		return err
+	}
+	o.Read()
+	return nil
+}
+
+// Show returns the order as it stands now.
+func (o *OrderRecord) Show(now time.Time) Order {
+	shown := o.Order
+	if shown.Status == Pending && now.Unix() >= o.ExpiresAt {
+		shown.Status = Lapsed
+	}
+	return shown
+}
+
+// ReadOrder returns an order, or nil if there is none.
+func ReadOrder(r storage.Reader, tradeNo string) (*OrderRecord, error) {
+	if !payments.IsTradeNo(tradeNo) {
+		return nil, nil
+	}
+	o, err := Orders.Get(r, tradeNo)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return o.Read(), nil
+}

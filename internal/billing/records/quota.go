@@ -1,0 +1,173 @@
+package records
+
+import (
+	"iter"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// A subscription is a chain of sales: the purchase and its renewals, each for its own time, one
+// after the other. The terms of the sale in force apply, so a renewal at other terms takes nothing
+// from earlier sales. Most subscriptions are never renewed. As long as there is one sale, it is in
+// the record of the subscription.
+//
+// The quota of a period is in an account of its own, named by the period's
+// start: the later of the moment at which the calendar's period began and of the
+// moment since which the quota has been reset like this without a gap (Since).
+// Starts are unique within a subscription: two runs of sales do not overlap.
+//
+// A quota that never resets has one period for the whole run, and every sale adds
+// to it at once. A quota that resets is granted when its period is first looked
+// at, at the terms in force when the period began; the period in which a run
+// begins is granted with its sale. Periods in which nothing reads the account are
+// never opened.
+
+// SaleKind is how a sale came about.
+type SaleKind string
+
+const (
+	Bought  SaleKind = "purchase"
+	Claimed SaleKind = "claim"
+	Granted SaleKind = "grant" // by an operator
+	Renewed SaleKind = "renewal"
+)
+
+// TransferKinds are the kinds of the transfers of sales.
+var TransferKinds = map[SaleKind]ledger.Kind{
+	Bought: ledger.Purchase, Claimed: ledger.Purchase, Granted: ledger.Grant, Renewed: ledger.Renewal,
+}
+
+// Sale is one sale of a subscription. It never changes.
+type Sale struct {
+	User         string    `json:"user"`
+	Subscription int64     `json:"subscription"`
+	Kind         SaleKind  `json:"kind"`
+	Transfer     ledger.ID `json:"transfer"`
+	Time         int64     `json:"time"`  // when it was sold
+	From         int64     `json:"from"`  // what it is for, half open
+	Until        int64     `json:"until"` //
+	Since        int64     `json:"since"` // when the run of sales began that reset alike, without a gap
+	Terms
+}
+
+// Grants returns the start of the period whose quota comes with the sale, and
+// false when there is none: the periods are opened later.
+func (s *Sale) Grants() (start int64, ok bool) {
+	return s.Since, s.QuotaReset == calendar.Never || s.From == s.Time
+}
+
+// SaleAt returns the last sale that is for a time from moment, in Unix seconds,
+// or before.
+func (s *SubscriptionRecord) SaleAt(r storage.Reader, moment int64) (last Sale, found bool, err error) {
+	if s.First != nil {
+		return s.OnlySale(), s.Start <= moment, nil
+	}
+	for have, err := range Sales.Scan(r, Sales.Under(s.User, s.ID).From(s.User, s.ID, storage.Inverted(moment))) {
+		if err != nil {
+			return last, false, err
+		}
+		return *have, true, nil
+	}
+	return last, false, nil
+}
+
+// Sales yields all sales of a subscription, the latest first. The sequence ends after an error.
+func (s *SubscriptionRecord) Sales(r storage.Reader) iter.Seq2[*Sale, error] {
+	return func(yield func(*Sale, error) bool) {
+		for have, err := range Sales.Scan(r, Sales.Under(s.User, s.ID)) {
+			if !yield(have, err) || err != nil {
+				return
+			}
+		}
+		if s.First != nil {
+			first := s.OnlySale()
+			yield(&first, nil)
+		}
+	}
+}
+
+// PeriodRecord is a period of quota that was opened. The one that came with the
+// only sale of a subscription has none.
+type PeriodRecord struct {
+	User         string       `json:"user"`
+	Subscription int64        `json:"subscription"`
+	Start        int64        `json:"start"`
+	Granted      money.Amount `json:"granted"`
+}
+
+// Period is the period of quota of a subscription at a moment.
+type Period struct {
+	Start  int64
+	from   int64        // since when start, until and resets have been the same
+	Quota  money.Amount // granted, or to be granted when it is opened
+	Opened bool
+	until  int64 // when to look again at the latest
+	Resets int64 // when the next period begins; math.MaxInt64 when none does
+}
+
+// At returns the period at a moment that the sale is for, as far as that follows
+// from the sale alone.
+func (s *Sale) At(moment time.Time) Period {
+	began := s.QuotaReset.Start(moment).Unix()
+	p := Period{Start: max(began, s.Since), from: max(began, s.From), until: s.Until, Resets: math.MaxInt64}
+	if next := s.QuotaReset.Next(moment); !next.IsZero() {
+		p.Resets = next.Unix()
+	}
+	p.until = min(p.until, p.Resets)
+	return p
+}
+
+// PeriodAt returns the period at a moment, and false when none was sold.
+func (s *SubscriptionRecord) PeriodAt(r storage.Reader, moment time.Time) (p Period, found bool, err error) {
+	x, found, err := s.SaleAt(r, moment.Unix())
+	if err != nil || !found || moment.Unix() >= x.Until {
+		return p, false, err
+	}
+	p = x.At(moment)
+	if s.First != nil && p.Start == s.Start {
+		p.Opened, p.Quota = true, x.Quota
+		return p, true, nil
+	}
+	if p.Resets > x.Until {
+		next, _, err := s.SaleAt(r, x.Until)
+		if err != nil {
+			return p, false, err
+		}
+		if next.Since == x.Until { // another kind of reset begins
+			p.Resets = x.Until
+		}
+	}
+
+	have, err := Periods.Get(r, s.User, s.ID, p.Start)
+	if err != nil {
+		return p, false, err
+	}
+	if p.Opened = have != nil; p.Opened {
+		p.Quota = have.Granted
+		return p, true, nil
+	}
+	began, _, err := s.SaleAt(r, p.Start)
+	p.Quota = began.Quota
+	return p, err == nil, err
+}
+
+// Used returns what has been spent of the quota of a period, as far as it is durable, and what tasks
+// hold of the rest.
+func (s *SubscriptionRecord) Used(r storage.Reader, p Period) (used, held money.Amount, err error) {
+	if !p.Opened {
+		return 0, 0, nil
+	}
+	state, err := ledger.ReadState(r, s.QuotaAccount(p.Start))
+	return p.Quota - state.Balance, state.Held, err
+}
+
+// GrantID is the transfer that opens a period.
+func GrantID(id, start int64) ledger.ID {
+	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
+}

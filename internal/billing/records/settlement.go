@@ -1,0 +1,87 @@
+package records
+
+import (
+	"strconv"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
+
+// The amount to take back of a paid order follows from its record alone: refunds and open disputes,
+// together at most the payment. A notice changes the record, and then the difference is moved. So
+// refunds and disputes of the same money take it once, in any order of their notices.
+
+// Target returns how much of the credit must be taken back.
+func (o *OrderRecord) Target() money.Amount {
+	return o.Disputed + min(o.Refunded, o.Amount-o.Disputed)
+}
+
+// Due returns what must still be taken back; below zero: what must be given back.
+func (o *OrderRecord) Due() money.Amount { return o.Target() - o.TakenWallet - o.TakenOwed }
+
+// Note writes a notice of a refund or a dispute into the record, and reports whether it
+// says anything new.
+func (o *OrderRecord) Note(n payments.Notice) bool {
+	switch n.Kind {
+	case payments.Refunded: // in all, so that an older notice tells less
+		if n.Amount <= o.Refunded {
+			return false
+		}
+		o.Refunded = n.Amount
+	case payments.Disputed:
+		x := o.dispute(n.Dispute)
+		if x.Amount != 0 {
+			return false
+		}
+		x.Amount = n.Amount
+	case payments.Restored:
+		x := o.dispute(n.Dispute)
+		if x.Restored != 0 {
+			return false
+		}
+		x.Restored = n.Amount
+	default:
+		return false
+	}
+	o.Disputed = 0
+	for _, x := range o.Disputes {
+		o.Disputed += min(x.open(), o.Amount-o.Disputed)
+	}
+	return true
+}
+
+// dispute returns the dispute with this id, new if there is none.
+func (o *OrderRecord) dispute(id string) *dispute {
+	for i := range o.Disputes {
+		if o.Disputes[i].ID == id {
+			return &o.Disputes[i]
+		}
+	}
+	o.Disputes = append(o.Disputes, dispute{ID: id})
+	return &o.Disputes[len(o.Disputes)-1]
+}
+
+// PaidStatus returns the status of a paid order.
+func (o *OrderRecord) PaidStatus() OrderStatus {
+	switch {
+	case o.Disputed > 0:
+		return Disputed
+	case o.Refunded >= o.Amount:
+		return Refunded
+	}
+	return Paid
+}
+
+// FollowingKinds are the kinds of the transfers that follow notices.
+var FollowingKinds = map[payments.Kind]ledger.Kind{
+	payments.Refunded: ledger.Refund, payments.Disputed: ledger.Dispute, payments.Restored: ledger.Restore,
+}
+
+// TopUpID is the transfer that credits an order.
+func TopUpID(tradeNo string) ledger.ID { return ledger.IDOf("topup", tradeNo) }
+
+// TransferID is the n-th transfer of an order; the credit is the first.
+func TransferID(tradeNo string, n int) ledger.ID {
+	return ledger.IDOf("order", tradeNo, strconv.Itoa(n))
+}

@@ -1,0 +1,139 @@
+// Package records has what billing keeps in the store: subscriptions with their sales and periods,
+// the summary of a user, orders, notices and mismatches. It declares their tables, and computes what
+// follows from a record alone. Package billing changes them, and package verify checks them. It
+// imports the ledger for accounts and transfers.
+package records
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+// CounterKey is where the number of the last subscription is stored.
+var CounterKey = []byte("meta/subscriptions")
+
+// The tables of billing. Apart from the counter, its records are read and written only through
+// them. Times in keys are Unix seconds; [storage.Inverted] puts the latest first.
+var (
+	Subscriptions = table.Table[SubscriptionRecord]{
+		Name:    "sub",
+		Key:     func(s *SubscriptionRecord) table.Key { return table.Key{s.User, s.ID} },
+		Indexes: []*table.Index[SubscriptionRecord]{&ClaimedPlans},
+	}
+
+	// ClaimedPlans lets each user claim a free plan once.
+	ClaimedPlans = table.Index[SubscriptionRecord]{Name: "claimed", Unique: true, Fixed: true, Fields: func(s *SubscriptionRecord) table.Key {
+		return keyIf(s.Claimed, s.User, s.PlanID)
+	}}
+
+	// Sales are those of subscriptions that were renewed, latest first.
+	Sales = table.Table[Sale]{
+		Name: "sale",
+		Key: func(s *Sale) table.Key {
+			return table.Key{s.User, s.Subscription, storage.Inverted(s.From)}
+		},
+	}
+
+	// Periods are the periods of quota that were opened after the sale, or added to.
+	Periods = table.Table[PeriodRecord]{
+		Name: "quota",
+		Key:  func(p *PeriodRecord) table.Key { return table.Key{p.User, p.Subscription, p.Start} },
+	}
+
+	// Summaries has one record for each user with subscriptions. Whatever changes the money of
+	// a user reads it.
+	Summaries = table.Table[Summary]{
+		Name:    "subsummary",
+		Key:     func(s *Summary) table.Key { return table.Key{s.User} },
+		Indexes: []*table.Index[Summary]{&DueSummaries},
+		Encode:  (*Summary).encode,
+		Decode:  decodeSummary,
+	}
+
+	// DueSummaries holds when time changes the subscriptions of a user.
+	DueSummaries = table.Index[Summary]{Name: "subdue", Fields: func(s *Summary) table.Key {
+		return keyIf(s.Due != 0, s.Due)
+	}}
+
+	Accounts = table.Table[AccountRecord]{
+		Name: "billing",
+		Key:  func(a *AccountRecord) table.Key { return table.Key{a.User} },
+	}
+
+	Orders = table.Table[OrderRecord]{
+		Name:    "order",
+		Key:     func(o *OrderRecord) table.Key { return table.Key{o.TradeNo} },
+		Indexes: []*table.Index[OrderRecord]{&UserOrders, &OpenOrders, &DueOrders, &UnpaidOrders, &OrderKeys, &OrderPayments},
+		Expires: (*OrderRecord).Purge,
+	}
+
+	// UserOrders lists the orders of a user by number, since many may be opened within a second.
+	UserOrders = table.Index[OrderRecord]{Name: "userorder", Fixed: true, Fields: func(o *OrderRecord) table.Key {
+		return table.Key{o.User, storage.Inverted(o.Number)}
+	}}
+
+	// OpenOrders and DueOrders hold the pending orders of a user, and all pending ones by expiry.
+	OpenOrders = table.Index[OrderRecord]{Name: "orderopen", Fields: func(o *OrderRecord) table.Key {
+		return keyIf(o.Status == Pending, o.User)
+	}}
+	DueOrders = table.Index[OrderRecord]{Name: "orderdue", Fields: func(o *OrderRecord) table.Key {
+		return keyIf(o.Status == Pending, o.ExpiresAt)
+	}}
+
+	// UnpaidOrders holds the orders of a user that were not paid, latest first.
+	UnpaidOrders = table.Index[OrderRecord]{Name: "orderunpaid", Fields: func(o *OrderRecord) table.Key {
+		return keyIf(o.PaidAt == 0, o.User, storage.Inverted(o.Created))
+	}}
+
+	// OrderKeys gives each idempotency key of a user to one order.
+	OrderKeys = table.Index[OrderRecord]{Name: "orderkey", Unique: true, Fields: func(o *OrderRecord) table.Key {
+		return keyIf(o.KeyHash != "", o.User, o.KeyHash)
+	}}
+
+	// OrderPayments gives each payment of a service to one order.
+	OrderPayments = table.Index[OrderRecord]{Name: "payref", Unique: true, Fields: func(o *OrderRecord) table.Key {
+		return keyIf(o.Payment != "", o.Provider, o.Payment)
+	}}
+
+	// Notices are the payment notices that were applied.
+	Notices = table.Table[NoticeRecord]{
+		Name:    "payevent",
+		Key:     func(n *NoticeRecord) table.Key { return table.Key{n.Provider, string(n.Kind), n.Event} },
+		Expires: func(n *NoticeRecord) time.Time { return n.Purge },
+	}
+
+	// Mismatches are the notices that fitted no order.
+	Mismatches = table.Table[MismatchRecord]{
+		Name:    "mismatch",
+		Key:     func(m *MismatchRecord) table.Key { return table.Key{m.Digest()} },
+		Indexes: []*table.Index[MismatchRecord]{&LatestMismatches, &WaitingMismatches},
+		Expires: func(m *MismatchRecord) time.Time { return time.UnixMilli(m.Time).Add(MismatchesKept) },
+	}
+
+	LatestMismatches = table.Index[MismatchRecord]{Name: "mismatchat", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
+		return table.Key{storage.Inverted(m.Time)}
+	}}
+
+	// WaitingMismatches leads from a payment to what was told of it before it was known, oldest
+	// first.
+	WaitingMismatches = table.Index[MismatchRecord]{Name: "paywait", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
+		if _, follows := FollowingKinds[m.Kind]; !follows || m.Reason != UnknownPayment || m.Payment == "" {
+			return nil
+		}
+		return table.Key{PaymentHash(m.Provider, m.Payment), m.Time}
+	}}
+)
+
+// keyIf returns the fields of an index key, or nil if the index leaves the record out.
+func keyIf(indexed bool, fields ...any) table.Key {
+	if !indexed {
+		return nil
+	}
+	return fields
+}
+
+// PaymentHash stands for a payment in keys where more fields follow.
+func PaymentHash(provider, payment string) string { return ledger.IDOf(provider, payment).String() }
