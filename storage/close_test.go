@@ -15,7 +15,7 @@ import (
 // These tests look at the store while everybody waits, which only a synctest
 // bubble can tell.
 
-func TestCloseServesWhoWaitsAtAFullQueue(t *testing.T) {
+func TestCloseServesCallersAtAFullQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := storage.New(memory.New(), storage.Options{Queue: 1})

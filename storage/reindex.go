@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Reindex replaces the keys that lead to a record, in the transaction that writes
-// it: those that it had and has no more are deleted, and those that it had not
-// are set, empty and for ever. What it had and still has is not written again,
-// since most changes of a record move few of its keys. A record that is new had
-// none, and one that is removed has none.
-func Reindex(t Txn, had, has [][]byte) error {
-	for _, key := range had {
-		if holds(has, key) {
+// Reindex updates the index keys of a record in the transaction that writes the
+// record. It deletes the keys that are only in before, and sets those that are
+// only in after, empty and without expiry. It does not write unchanged keys
+// again, because most changes affect few of them. A new record has no keys
+// before, and a removed record has none after.
+func Reindex(t Txn, before, after [][]byte) error {
+	for _, key := range before {
+		if contains(after, key) {
 			continue
 		}
 		if err := t.Delete(key); err != nil {
 			return err
 		}
 	}
-	for _, key := range has {
-		if holds(had, key) {
+	for _, key := range after {
+		if contains(before, key) {
 			continue
 		}
 		if err := t.Set(key, nil, time.Time{}); err != nil {
@@ -31,6 +31,6 @@ func Reindex(t Txn, had, has [][]byte) error {
 	return nil
 }
 
-func holds(keys [][]byte, key []byte) bool {
+func contains(keys [][]byte, key []byte) bool {
 	return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })
 }

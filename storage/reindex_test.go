@@ -46,7 +46,7 @@ func keys(line string) (list [][]byte) {
 	return list
 }
 
-func TestReindexWritesOnlyWhatIsAnother(t *testing.T) {
+func TestReindexWritesOnlyChangedKeys(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ had, has, want string }{
 		"nothing":             {"", "", ""},
@@ -63,7 +63,7 @@ func TestReindexWritesOnlyWhatIsAnother(t *testing.T) {
 	}
 }
 
-func TestReindexEndsWithTheFirstError(t *testing.T) {
+func TestReindexStopsAtTheFirstError(t *testing.T) {
 	t.Parallel()
 	for refused, want := range map[string]string{"a": "", "b": "-a", "c": "-a -b", "d": "-a -b +c"} {
 		n := &noting{refused: refused}

@@ -54,7 +54,7 @@ func servePage(req *request) error {
 		Title:     order.Title,
 		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),
 		Expires: time.Unix(order.ExpiresAt, 0),
-		Told:    told[order.Status],
+		State:   told[order.Status],
 	})
 	return nil
 }

@@ -128,8 +128,8 @@ func sumOf(backup []byte) []byte {
 	return sum[:]
 }
 
-// TestBackupIsOneSnapshot backs up while two keys, far apart, change together.
-func TestBackupIsOneSnapshot(t *testing.T) {
+// TestABackupIsOneSnapshot backs up while two keys, far apart, change together.
+func TestABackupIsOneSnapshot(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	change := func(n int) error {

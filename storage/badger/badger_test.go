@@ -157,7 +157,7 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-func TestOpenMakesAPrivateStoreForOne(t *testing.T) {
+func TestOpenCreatesAPrivateLockedStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "store")
 	b := &Badger{Path: path, Memory: "small"}

@@ -49,7 +49,7 @@ func TestRealPathIsTheSameBeforeAndAfterMaking(t *testing.T) {
 	}
 }
 
-func TestDirectoryIsClosedToOthers(t *testing.T) {
+func TestTheDirectoryIsPrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes on this system")
@@ -71,9 +71,9 @@ func TestDirectoryIsClosedToOthers(t *testing.T) {
 	}
 }
 
-// TestFilesAreClosedToOthers: Badger makes most of them open to all, tables at
+// TestFilesArePrivate: Badger makes most of them open to all, tables at
 // any moment and without being asked.
-func TestFilesAreClosedToOthers(t *testing.T) {
+func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes on this system")
@@ -138,7 +138,7 @@ func namesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func TestForeignDirectoryIsLeftAlone(t *testing.T) {
+func TestAForeignDirectoryIsUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -163,10 +163,10 @@ func TestForeignDirectoryIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestEmptyLogsOfAKilledProcess: without the clearing before it, Badger's Open
+// TestEmptyLogsAfterAKill: without the clearing before it, Badger's Open
 // fails on each of these. The second half shows that this is still so; when it
 // is not, removeEmptyLogs can go.
-func TestEmptyLogsOfAKilledProcess(t *testing.T) {
+func TestEmptyLogsAfterAKill(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"00009" + memtableLog, "000009" + valueLog} {
 		t.Run(name, func(t *testing.T) {

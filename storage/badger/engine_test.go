@@ -177,7 +177,7 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 	}
 }
 
-func TestWaitingUpdateHeedsItsContext(t *testing.T) {
+func TestAWaitingUpdateEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -35,9 +35,9 @@ func TestSyncOfTheValueLogFails(t *testing.T) {
 	}
 }
 
-// TestBadgerStillSaysSo holds the words of that log line against the source of
+// TestBadgerStillLogsSyncErrors holds the words of that log line against the source of
 // the Badger that is built in.
-func TestBadgerStillSaysSo(t *testing.T) {
+func TestBadgerStillLogsSyncErrors(t *testing.T) {
 	t.Parallel()
 	file, _ := runtime.FuncForPC(reflect.ValueOf(badger.Open).Pointer()).FileLine(0)
 	source, err := os.ReadFile(filepath.Join(filepath.Dir(file), "value.go"))

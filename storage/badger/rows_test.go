@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestWhatIsKeptIsThatOfTheSnapshot has many read, through rows that are kept,
+// TestCachedRowsBelongToTheSnapshot has many read, through rows that are kept,
 // what one writes, several keys to the same number in each commit: a view that
 // saw a row of another snapshot would see two numbers.
-func TestWhatIsKeptIsThatOfTheSnapshot(t *testing.T) {
+func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	t.Parallel()
 	const (
 		keys    = 6
@@ -126,7 +126,7 @@ func listed(r storage.Reader, least uint64) error {
 	return nil
 }
 
-func TestOnlyAWholeFolderIsAList(t *testing.T) {
+func TestOnlyACompleteFolderIsCached(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lo, hi string
@@ -141,7 +141,7 @@ func TestOnlyAWholeFolderIsAList(t *testing.T) {
 	}
 }
 
-func TestAListIsReadAnewWhenSomethingInItIsWritten(t *testing.T) {
+func TestAWriteInvalidatesACachedList(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	list := func() (keys string) {
@@ -193,7 +193,7 @@ func TestARowServesOnlySnapshotsThatAreNotEarlier(t *testing.T) {
 	}
 }
 
-func TestWhatWasReadBeforeACommitOfItIsNotKept(t *testing.T) {
+func TestARowReadBeforeItsCommitIsNotCached(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	written, other := []byte("written"), []byte("other")
@@ -219,7 +219,7 @@ func TestWhatWasReadBeforeACommitOfItIsNotKept(t *testing.T) {
 	}
 }
 
-func TestACommitPutsBackWhatWasAskedFor(t *testing.T) {
+func TestACommitUpdatesCachedRows(t *testing.T) {
 	t.Parallel()
 	past := uint64(time.Now().Unix())
 	for _, c := range []struct {
@@ -259,7 +259,7 @@ func TestACommitPutsBackWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestOfAKeyThatIsWrittenTwiceTheLastIsPutBack(t *testing.T) {
+func TestTheLastWriteOfAKeyIsCached(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	key := []byte("k")
@@ -293,9 +293,9 @@ func TestOfAKeyThatIsWrittenTwiceTheLastIsPutBack(t *testing.T) {
 	}
 }
 
-// TestWhatWasRefusedIsNotPutBack commits what came before a write that the engine
+// TestARefusedCommitIsNotCached commits what came before a write that the engine
 // did not take, as Restore does.
-func TestWhatWasRefusedIsNotPutBack(t *testing.T) {
+func TestARefusedCommitIsNotCached(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	put(t, e, "k", []byte("old"))
@@ -321,7 +321,7 @@ func TestWhatWasRefusedIsNotPutBack(t *testing.T) {
 	}
 }
 
-func TestRowsThatAreNotAskedForGo(t *testing.T) {
+func TestUnusedRowsAreRemoved(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
 	r := newRows(most)
@@ -347,7 +347,7 @@ func TestRowsThatAreNotAskedForGo(t *testing.T) {
 	}
 }
 
-func TestACommitTakesOutOldRowsToo(t *testing.T) {
+func TestACommitRemovesOldRowsToo(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	key := []byte("k")
@@ -367,9 +367,9 @@ func TestACommitTakesOutOldRowsToo(t *testing.T) {
 	}
 }
 
-// TestAViewThatReadsAllLeavesTheRowsToOthers has one view read more than it may
+// TestAFullScanDoesNotFillTheCache has one view read more than it may
 // keep.
-func TestAViewThatReadsAllLeavesTheRowsToOthers(t *testing.T) {
+func TestAFullScanDoesNotFillTheCache(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
 	c.size = sizings["large"] // one transaction has all keys

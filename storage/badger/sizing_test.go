@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestMergingTablesTakesBoundedMemory writes as fast as the engine takes it, at
+// TestMergingTablesUsesLimitedMemory writes as fast as the engine takes it, at
 // keys in all parts of the store, so that tables are merged all the time, and
 // looks at the heap meanwhile. It runs beside no other test of the package.
-func TestMergingTablesTakesBoundedMemory(t *testing.T) {
+func TestMergingTablesUsesLimitedMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it writes 128 MiB")
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestLargeValues: what does not fit beside its key goes through the value log,
-// is as durable, and its space is freed.
+// TestLargeValues: a value that is too large for the tree is stored in the value
+// log. It is durable, and its space is freed after it is overwritten.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -103,8 +103,8 @@ func valueLogs(t *testing.T, dir string) (size int64) {
 	return size
 }
 
-// TestUnreadableLargeValue: Badger answers an empty value when the value log
-// cannot be read. That must not pass for what was written.
+// TestUnreadableLargeValue: Badger returns an empty value if the value log cannot
+// be read. The engine must return an error instead.
 func TestUnreadableLargeValue(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())

@@ -293,8 +293,8 @@ func TestAChangeLeavesFixedIndexesAlone(t *testing.T) {
 	}
 }
 
-// TestAKnownRecordIsReadAgain: it is the same one until somebody else has changed it.
-func TestAKnownRecordIsReadAgain(t *testing.T) {
+// TestARecordCanBeReadAgain: it is the same one until somebody else has changed it.
+func TestARecordCanBeReadAgain(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	update(t, s, func(tx storage.Txn) error {
