@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// These tests look at the store while everybody waits, which only a synctest
-// bubble can tell.
+// These tests inspect the store while all goroutines wait, which only a
+// synctest bubble can detect.
 
 func TestCloseServesCallersAtAFullQueue(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// What is stored lies at these keys: they never change.
+// Stored data has these keys, which never change.
 func TestKeysJoinFieldsWithSlashes(t *testing.T) {
 	t.Parallel()
 	for want, fields := range map[string][]any{

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// noting is a transaction that notes what is written, and refuses one key.
-type noting struct {
+// recordingTxn is a transaction that records writes, and refuses one key.
+type recordingTxn struct {
 	storage.Txn
 	notes   []string
 	refused string
@@ -19,7 +19,7 @@ type noting struct {
 
 var errRefused = errors.New("refused")
 
-func (n *noting) Set(key, val []byte, purge time.Time) error {
+func (n *recordingTxn) Set(key, val []byte, purge time.Time) error {
 	if string(key) == n.refused {
 		return errRefused
 	}
@@ -30,7 +30,7 @@ func (n *noting) Set(key, val []byte, purge time.Time) error {
 	return nil
 }
 
-func (n *noting) Delete(key []byte) error {
+func (n *recordingTxn) Delete(key []byte) error {
 	if string(key) == n.refused {
 		return errRefused
 	}
@@ -38,7 +38,7 @@ func (n *noting) Delete(key []byte) error {
 	return nil
 }
 
-// keys are those named in a line.
+// keys returns the keys in a line.
 func keys(line string) (list [][]byte) {
 	for _, key := range strings.Fields(line) {
 		list = append(list, []byte(key))
@@ -56,7 +56,7 @@ func TestReindexWritesOnlyChangedKeys(t *testing.T) {
 		"one that moved":      {"a b c", "a d c", "-b +d"},
 		"one that lost some":  {"a b c", "b", "-a -c"},
 	} {
-		n := &noting{}
+		n := &recordingTxn{}
 		if err := storage.Reindex(n, keys(c.had), keys(c.has)); err != nil || !slices.Equal(n.notes, strings.Fields(c.want)) {
 			t.Errorf("%s: it wrote %q, %v; want %q", what, n.notes, err, c.want)
 		}
@@ -66,7 +66,7 @@ func TestReindexWritesOnlyChangedKeys(t *testing.T) {
 func TestReindexStopsAtTheFirstError(t *testing.T) {
 	t.Parallel()
 	for refused, want := range map[string]string{"a": "", "b": "-a", "c": "-a -b", "d": "-a -b +c"} {
-		n := &noting{refused: refused}
+		n := &recordingTxn{refused: refused}
 		if err := storage.Reindex(n, keys("a b"), keys("c d")); !errors.Is(err, errRefused) || !slices.Equal(n.notes, strings.Fields(want)) {
 			t.Errorf("%s is refused: it wrote %q, %v; want %q", refused, n.notes, err, want)
 		}

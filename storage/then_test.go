@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// TestCallbacksRunInTheOrderOfCommits is what memory that follows the store
-// stands on: whoever is told of a closure has been told of all before it.
+// TestCallbacksRunInTheOrderOfCommits: state in memory follows the store, so
+// the callback of a closure must run after those of all earlier closures.
 func TestCallbacksRunInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	s := storage.New(memory.New(), storage.Options{Gather: -1})

@@ -34,7 +34,7 @@ func TestRealPathIsTheSameBeforeAndAfterMaking(t *testing.T) {
 		filepath.Join(link, "a", "x", "..", "b") + string(filepath.Separator),
 		filepath.Join(link, "..", "link", "a", "b"),
 	} {
-		for range 2 { // before it is made and after
+		for range 2 { // before it is created and after
 			got, err := realPath(path)
 			if want := filepath.Join(place, "a", "b"); err != nil || got != want {
 				t.Errorf("%s is %s (%v), want %s", path, got, err, want)
@@ -71,8 +71,8 @@ func TestTheDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// TestFilesArePrivate: Badger makes most of them open to all, tables at
-// any moment and without being asked.
+// TestFilesArePrivate: Badger creates most files readable for all, and tables
+// at any time.
 func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -85,7 +85,7 @@ func TestFilesArePrivate(t *testing.T) {
 		for _, name := range names {
 			info, err := os.Lstat(filepath.Join(c.dir, name))
 			if errors.Is(err, os.ErrNotExist) {
-				continue // a table that was merged with others
+				continue // a merged table
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -163,9 +163,9 @@ func TestAForeignDirectoryIsUnchanged(t *testing.T) {
 	}
 }
 
-// TestEmptyLogsAfterAKill: without the clearing before it, Badger's Open
-// fails on each of these. The second half shows that this is still so; when it
-// is not, removeEmptyLogs can go.
+// TestEmptyLogsAfterAKill: without removeEmptyLogs, Badger's Open fails on each
+// of these. The second half checks that this is still true; otherwise
+// removeEmptyLogs can be deleted.
 func TestEmptyLogsAfterAKill(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"00009" + memtableLog, "000009" + valueLog} {
@@ -203,7 +203,7 @@ func TestEmptyLogsAfterAKill(t *testing.T) {
 }
 
 // TestNamesOfNewLogsAreSynced follows the numbers of the log files while small
-// memtables fill: none may be missed, or its name is not made durable.
+// memtables fill. If one is missed, its name is not durable.
 func TestNamesOfNewLogsAreSynced(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())

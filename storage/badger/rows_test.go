@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestCachedRowsBelongToTheSnapshot has many read, through rows that are kept,
-// what one writes, several keys to the same number in each commit: a view that
-// saw a row of another snapshot would see two numbers.
+// TestCachedRowsBelongToTheSnapshot: one writer sets several keys to the same
+// number in each commit, while many read them through cached rows. A view that
+// used a row of another snapshot would see two numbers.
 func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	t.Parallel()
 	const (
@@ -31,7 +31,7 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	write := func(n uint64) error {
 		return e.Update(t.Context(), func(tx storage.Txn) error {
 			for i, name := range names {
-				if i == 0 && n%3 == 0 { // the first of them is not there now and then
+				if i == 0 && n%3 == 0 { // sometimes the first key is deleted
 					if err := tx.Delete(name); err != nil {
 						return err
 					}
@@ -93,7 +93,7 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 			t.Error(err)
 		}
 		committed.Store(n)
-		for seen := known.Load(); n%50 == 0 && n < commits && known.Load() == seen && !t.Failed(); { // until somebody has read what was kept
+		for seen := known.Load(); n%50 == 0 && n < commits && known.Load() == seen && !t.Failed(); { // until a cached row was read
 			runtime.Gosched()
 		}
 	}
@@ -101,10 +101,10 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	all.Wait()
 }
 
-// folder is that of the keys which are written together.
+// folder is the folder of the keys that are written together.
 var folder = []byte("row/")
 
-// listed checks that a list of all of them tells one number.
+// listed checks that a list of all of them has one number.
 func listed(r storage.Reader, least uint64) error {
 	var seen []uint64
 	err := r.Scan(folder, storage.PrefixEnd(folder), func(_, val []byte) bool {
@@ -293,13 +293,13 @@ func TestTheLastWriteOfAKeyIsCached(t *testing.T) {
 	}
 }
 
-// TestARefusedCommitIsNotCached commits what came before a write that the engine
-// did not take, as Restore does.
+// TestARefusedCommitIsNotCached commits the writes before one that the engine
+// refused, as Restore does.
 func TestARefusedCommitIsNotCached(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	put(t, e, "k", []byte("old"))
-	get(t, e, "k") // from now on it is among the rows
+	get(t, e, "k") // now it is cached
 	if err := e.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -367,8 +367,7 @@ func TestACommitRemovesOldRowsToo(t *testing.T) {
 	}
 }
 
-// TestAFullScanDoesNotFillTheCache has one view read more than it may
-// keep.
+// TestAFullScanDoesNotFillTheCache reads more in one view than it may cache.
 func TestAFullScanDoesNotFillTheCache(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
