@@ -15,7 +15,7 @@ import (
 const (
 	wantHeader = "Bench-Want"
 	wantStream = "stream" // events at eventPace
-	wantIdle   = "idle"   // the head and one event, then silence
+	wantIdle   = "idle"   // the header and one event, then nothing
 )
 
 // serveBackend runs the process behind the proxies: a plain net/http server
@@ -145,7 +145,7 @@ func (c *eventClock) leave(s *slot) { c.free <- s }
 func (c *eventClock) beat(beat int, _ time.Time) bool {
 	select {
 	case c.slots[beat%streamCount].due <- struct{}{}:
-	default: // free or late; the count of events will tell
+	default: // free or late; the number of events shows it
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *eventClock) beat(beat int, _ time.Time) bool {
 // until fn returns false. It does not skip intervals: after a late call it
 // makes the missed calls at once, each with its own due time.
 func metronome(every time.Duration, fn func(beat int, due time.Time) bool) {
-	takeThread() // which ends with this goroutine
+	takeThread() // the thread ends with this goroutine
 	start := time.Now()
 	for beat := 0; ; beat++ {
 		due := start.Add(time.Duration(beat) * every)

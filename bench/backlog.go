@@ -50,7 +50,7 @@ func (b *bench) seedTasks(ctx context.Context, s *site) error {
 	if _, err := g.post(ctx, "/modelgate/backends/"+serviceName+"/enable", struct{}{}); err != nil {
 		return err
 	}
-	for ends := time.Now().Add(startPatience); ; {
+	for ends := time.Now().Add(startTimeout); ; {
 		if err := g.waits(ctx, s.side); err == nil || time.Now().After(ends) {
 			return err
 		}
@@ -117,7 +117,7 @@ func (o taskSeed) fill(ctx context.Context, b *testStore) (keys []backlogKey, er
 		s := submission(users[who])
 		s.Key, s.Job.Prompt = ids[who], endless
 		t, _, err := engine.Submit(ctx, s)
-		if err == nil && n >= int64(o.Tasks-backlogKeys) { // the last of each key
+		if err == nil && n >= int64(o.Tasks-backlogKeys) { // the last task of each key
 			keys[who].Task = t.ID
 		}
 		return err
@@ -159,7 +159,7 @@ func (b *bench) rest(ctx context.Context, s *site) (p sample, err error) {
 		return p, err
 	}
 	pid := g.cmd.Process.Pid
-	if err := atRest(ctx, pid); err != nil {
+	if err := awaitIdle(ctx, pid); err != nil {
 		return p, err
 	}
 	before, err := cpuTime(pid)

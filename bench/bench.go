@@ -18,7 +18,7 @@ import (
 type bench struct {
 	pairs    int // of each measure
 	turns    turns
-	entries  int64         // in the ledger that is verified
+	entries  int64         // in the verified ledger
 	lasts    time.Duration // duration of the load that shows the peak of memory
 	profiles string        // directory for CPU profiles; empty for none
 	free     bool          // calls have no price
@@ -27,13 +27,13 @@ type bench struct {
 	self    string // this program
 	caddy   string // the build under test
 	backend string // address of the backend
-	one     cores  // where what is measured runs
-	others  cores  // where everything else runs
+	one     cores  // for what is measured
+	others  cores  // for everything else
 	sites   map[string]*site
 }
 
-// turns says how the two sides of a pair alternate, so that other activity of
-// the machine affects both equally.
+// turns is how the two sides of a pair alternate, so that other activity of the
+// machine affects both equally.
 type turns struct {
 	Warm   time.Duration // warm-up of each side, which does not count
 	Slice  time.Duration // duration of one turn
@@ -79,7 +79,7 @@ func (b *bench) measureAll(ctx context.Context, only string, r *report) error {
 			}
 		}
 		pairs := make([]pair, b.pairs)
-		if _, long := m.trial.(lasting); long { // one of them must do
+		if _, long := m.trial.(lasting); long { // one pair is enough
 			pairs = pairs[:1]
 		}
 		for i := range pairs {
@@ -105,7 +105,7 @@ func (b *bench) startBackend(ctx context.Context) (stop func(), err error) {
 	cmd := b.role(ctx, roleBackend)
 	stop = func() {
 		cancel()
-		_ = cmd.Wait() // it ends by being killed
+		_ = cmd.Wait() // it was killed
 	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

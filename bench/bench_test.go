@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestBodiesAreOfTheSizesThatTheTableNames(t *testing.T) {
+func TestBodiesHaveTheSizesOfTheTable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -31,7 +31,7 @@ func TestBodiesAreOfTheSizesThatTheTableNames(t *testing.T) {
 	}
 }
 
-func TestAFigureIsHeldToItsBounds(t *testing.T) {
+func TestAFigureIsComparedWithItsBounds(t *testing.T) {
 	t.Parallel()
 	most := row{compare: ratio, must: 1.5, aim: 1.2}
 	least := row{compare: ratio, must: 0.95, aim: 1.03, atLeast: true}
@@ -71,7 +71,7 @@ func TestWhatIsMeasuredIsTheMedianOfPairs(t *testing.T) {
 	}
 }
 
-func TestConnectionsTakeOneKeyAfterTheOther(t *testing.T) {
+func TestConnectionsUseTheKeysInTurn(t *testing.T) {
 	t.Parallel()
 	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one", "sk-two"}}
 	for n, want := range []string{"sk-one", "sk-two", "sk-one"} {
@@ -81,7 +81,7 @@ func TestConnectionsTakeOneKeyAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestProcessesCarryOutOrdersAndAnswer(t *testing.T) {
+func TestRolesExecuteOrders(t *testing.T) {
 	t.Parallel()
 	double := func(_ context.Context, n int) (int, error) { return 2 * n, nil }
 	var answer strings.Builder
@@ -134,7 +134,7 @@ func TestTheTableReplacesTheOneInTheFile(t *testing.T) {
 	}
 }
 
-func TestLinesReadWhatTheBackendAnswers(t *testing.T) {
+func TestLinesReadTheBackendsAnswers(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newBackend())
 	defer server.Close()

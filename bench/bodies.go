@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The calls that are made and the answers they get have the shape and the size
-// of real ones. Nothing in them is random: each run sends the same bytes.
+// The calls and their answers have the form and size of real ones. They contain
+// nothing random: each run sends the same bytes.
 
 const model = "claude-sonnet-4-5"
 
@@ -17,8 +17,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// question is the body of a call, in the order of fields in which the vendor's
-// own libraries write them.
+// question is the body of a call, with its fields in the order of the vendor's
+// libraries.
 type question struct {
 	MaxTokens   int       `json:"max_tokens"`
 	Messages    []message `json:"messages"`
@@ -53,8 +53,8 @@ func largeBody(messages int) []byte {
 	return marshal(q)
 }
 
-// prose returns text of about n bytes as it is found in prompts: mostly words,
-// now and then a quotation, a line break and a letter that is not ASCII.
+// prose returns about n bytes of text like that of prompts: words, with some
+// quotations, line breaks and letters that are not ASCII.
 func prose(n int) string {
 	const paragraph = "The gateway reads a call once, decides, and lets it pass; what the backend answers " +
 		"goes back as it comes. \"Nothing is held,\" said the reviewer, \"that need not be.\"\n" +

@@ -193,7 +193,7 @@ func (t prompting) pair(ctx context.Context, b *bench, _ string) (p pair, err er
 			return p, err
 		}
 		p[1].Took = max(p[1].Took, m.Success.Sub(time.Unix(0, job.Completed)))
-		p[1].Told = max(p[1].Told, m.Success.Sub(time.Unix(0, job.Told)))
+		p[1].SuccessDelay = max(p[1].SuccessDelay, m.Success.Sub(time.Unix(0, job.Reported)))
 		p[1].Units++
 	}
 	return p, nil
@@ -209,7 +209,7 @@ func (b *bench) workOf(ctx context.Context, task string) (job work, err error) {
 	if err != nil {
 		return job, err
 	}
-	if err = json.Unmarshal(text, &job); err == nil && job.Told == 0 {
+	if err = json.Unmarshal(text, &job); err == nil && job.Reported == 0 {
 		err = errors.New("the mock service does not know the task " + strings.TrimPrefix(task, "task_"))
 	}
 	return job, err

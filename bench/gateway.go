@@ -23,8 +23,8 @@ type gateway struct {
 	start   time.Duration
 }
 
-// startPatience is the longest time until a gateway's first answer.
-const startPatience = 30 * time.Second
+// startTimeout is the longest time until a gateway's first answer.
+const startTimeout = 30 * time.Second
 
 // start runs a gateway on one core and waits until the backend has answered a
 // first call through it.
@@ -48,7 +48,7 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	g.cmd = exec.CommandContext(ctx, b.caddy, "run", "--config", file, "--adapter", "caddyfile") //nolint:gosec // our own build
 	g.cmd.Env = append(os.Environ(), "HOME="+s.dir, "XDG_DATA_HOME="+s.dir, "XDG_CONFIG_HOME="+s.dir)
 	before := time.Now()
-	if err := startPinned(g.cmd, b.one); err != nil { // its output goes to /dev/null
+	if err := startPinned(g.cmd, b.one); err != nil { // its output is discarded
 		return nil, err
 	}
 	if err := g.await(ctx, s); err != nil {
@@ -62,7 +62,7 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 // await returns when the gateway has answered a call. If there is no key to
 // call with or no task to query yet, it returns when the gateway listens.
 func (g *gateway) await(ctx context.Context, s *site) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	at := target{Address: g.address, Keys: s.keys, Reads: s.reads, Asks: s.asks}
 	for {
@@ -81,18 +81,19 @@ func (g *gateway) await(ctx context.Context, s *site) error {
 	}
 }
 
-// stop asks the process to end, and ends it if it does not within some seconds.
+// stop sends SIGTERM to the process, and kills it if it does not end within
+// some seconds.
 func (g *gateway) stop() {
 	_ = g.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.AfterFunc(10*time.Second, func() { _ = g.cmd.Process.Kill() })
 	defer timer.Stop()
-	_ = g.cmd.Wait() // what it was to give has been read
+	_ = g.cmd.Wait() // its results have been read
 }
 
-// awaitAdmin returns when the admin routes know the configuration, which is a
+// awaitAdmin waits until the admin routes know the configuration, which is a
 // little later than the site listens.
 func (g *gateway) awaitAdmin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		if _, err := g.get(ctx, "/modelgate/status"); err == nil || ctx.Err() != nil {
@@ -147,9 +148,9 @@ func fetchWith(client *http.Client, req *http.Request) ([]byte, error) {
 	return text, err
 }
 
-// freeAddresses returns addresses on the loopback interface that are free now.
-// All are taken before any is given back: the kernel may hand out one port twice
-// in a row, and Caddy would let site and admin endpoint share it without a word.
+// freeAddresses returns unused addresses on the loopback interface. It opens
+// all of them before it closes any, because the kernel may return one port
+// twice in a row, and Caddy would let site and admin endpoint share it.
 func freeAddresses(n int) ([]string, error) {
 	addresses := make([]string, n)
 	for i := range addresses {
@@ -163,7 +164,7 @@ func freeAddresses(n int) ([]string, error) {
 	return addresses, nil
 }
 
-// pause returns after d, or with the reason why ctx ended before.
+// pause waits for d, or returns why ctx ended earlier.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -57,7 +57,7 @@ func (o order) last(ctx context.Context) (p pair, err error) {
 		return p, err
 	}
 	ends := time.Now().Add(o.Lasts)
-	latest := ends.Add(4 * o.Lasts) // a slow machine takes its time to the first merge
+	latest := ends.Add(4 * o.Lasts) // on a slow machine the first merge may be late
 	for now := time.Now(); now.Before(ends) || merged == 0 && now.Before(latest); now = time.Now() {
 		l.forget()
 		watch, stop := context.WithCancel(ctx)

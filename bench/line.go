@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// line is one connection to a gateway. It speaks HTTP by itself, with one
-// goroutine and two system calls per request, so that the load generator is not
-// the bottleneck.
+// line is one connection to a gateway. It implements HTTP with one goroutine
+// and two system calls per request, so that the load generator is not the
+// bottleneck.
 type line struct {
 	conn    net.Conn
 	in      *bufio.Reader
@@ -37,8 +37,7 @@ const anySize = -1
 
 func (l *line) close() { _ = l.conn.Close() }
 
-// request returns a whole call with the headers that the vendor's own libraries
-// send.
+// request returns a complete call with the headers of the vendor's libraries.
 func request(address, key, want string, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\n", address)
@@ -133,7 +132,7 @@ func (l *line) open() error {
 	if err := l.send(); err != nil {
 		return err
 	}
-	resp, err := l.head() //nolint:bodyclose // it ends with the line
+	resp, err := l.head() //nolint:bodyclose // closed with the line
 	if err != nil {
 		return err
 	}

@@ -11,33 +11,32 @@ import (
 	"time"
 )
 
-// job is what the load generator does. A row of the table of measures names
-// it.
+// job is the load that the generator produces. The table of measures names it.
 type job struct {
 	Kind        kind
-	Connections int    // each of them a stream, for streams and idle
-	Body        []byte // of each call
+	Connections int    // for streams and idle: number of streams
+	Body        []byte // body of each call
 	Rate        int    // calls a second; for paced
-	Whole       bool   // count the processor time until the process is at rest again
+	Whole       bool   // include the CPU time until the process is idle again
 }
 
-// kind is a way to load a gateway.
+// kind is a kind of load.
 type kind string
 
 const (
-	saturate kind = "saturate" // each connection sends its next call when the last is answered
-	paced    kind = "paced"    // calls are sent at even times, whether answers have come or not
-	streams  kind = "streams"  // streams that are read as events come
-	idle     kind = "idle"     // streams on which nothing comes after the first event
+	saturate kind = "saturate" // each connection sends its next call after the answer
+	paced    kind = "paced"    // calls are sent at even intervals, independent of answers
+	streams  kind = "streams"  // streams of events
+	idle     kind = "idle"     // streams without events after the first
 )
 
-// order is a job with all that the process that does it must know.
+// order is a job with everything that its process needs.
 type order struct {
 	Job     job
-	Targets [2]target // what stands beside the gateway, and the gateway
+	Targets [2]target // the reference and the gateway
 	Turns   turns
 
-	// Of a load that lasts, which the gateway alone is put to.
+	// Only for a long load on the gateway alone.
 	Lasts time.Duration
 	Store string // the directory of the gateway's store
 }
@@ -46,12 +45,12 @@ type order struct {
 type target struct {
 	Address string
 	PID     int
-	Keys    []string // to call with; connections take one after the other
-	Reads   string   // path that is read by sessions, whose secrets the keys are; empty: it is not a console
-	Asks    []string // paths that are asked for with API keys; connections take one after the other; none: models are called
+	Keys    []string // API keys, used by the connections in turn
+	Reads   string   // path of the console that is read; Keys are session secrets then
+	Asks    []string // paths that are queried, used by the connections in turn; none: models are called
 }
 
-// request is what the nth connection sends.
+// request returns the request of the nth connection.
 func (t target) request(n int, want string, body []byte) []byte {
 	if len(t.Keys) == 0 {
 		return nil
@@ -75,8 +74,8 @@ func (t target) dial(ctx context.Context, n int, want string, body []byte) (*lin
 	return line, err
 }
 
-// dialAll opens so many connections. Where the console is read by more sessions
-// than there are connections, each goes through its share of them.
+// dialAll opens n connections. If there are more sessions than connections,
+// each connection uses its share of them in turn.
 func (t target) dialAll(ctx context.Context, connections int, want string, body []byte) (lines []*line, err error) {
 	for n := range connections {
 		line, err := t.dial(ctx, n, want, body)
@@ -91,7 +90,7 @@ func (t target) dialAll(ctx context.Context, connections int, want string, body 
 	return lines, nil
 }
 
-// serveLoad is the process that loads gateways.
+// serveLoad is the role that loads gateways.
 func serveLoad(in io.Reader, out io.Writer) error {
 	return serveOrder(in, out, func(ctx context.Context, o order) (pair, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*o.Turns.length()+6*o.Lasts+3*time.Minute)
@@ -140,7 +139,7 @@ type load struct {
 	order
 	target
 	lines []*line
-	timed bool // note how long each call of a saturated target takes
+	timed bool // record the duration of each call of a saturated target
 
 	units     atomic.Int64
 	cpu       time.Duration
@@ -169,12 +168,12 @@ func (l *load) slice(ctx context.Context, d time.Duration) error {
 	after, err := cpuTime(l.PID)
 	l.cpu += after - before
 	if l.Job.Kind == streams {
-		l.hangUp() // or they would go on in the other target's turn
+		l.hangUp() // otherwise they would continue in the other target's turn
 	}
 	return err
 }
 
-// ready dials the lines, and opens the streams on them.
+// ready opens the connections and their streams.
 func (l *load) ready(ctx context.Context) error {
 	if l.lines != nil {
 		return nil
@@ -202,14 +201,14 @@ func (l *load) hangUp() {
 	l.lines = nil
 }
 
-// forget begins anew after warming up.
+// forget discards the samples of the warm-up.
 func (l *load) forget() {
 	l.units.Store(0)
 	l.cpu = 0
 	l.latencies = l.latencies[:0]
 }
 
-// took notes how long a call took.
+// took records the duration of a call.
 func (l *load) took(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,8 +228,8 @@ func (l *load) sample() (s sample, err error) {
 	return s, err
 }
 
-// each runs fn for every line, in a goroutine of its own, until all have
-// returned. When one fails the others are ended.
+// each calls fn for every line on its own goroutine and waits for all calls. If
+// one fails, it ends the others.
 func (l *load) each(fn func(*line) error) error {
 	ended := make(chan error, len(l.lines))
 	for _, line := range l.lines {
@@ -266,8 +265,8 @@ func (l *load) saturate(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// pace sends calls at even times. A call's latency counts from when it was due,
-// so that a slow answer is charged with the calls that it held up.
+// pace sends calls at even intervals. The latency of a call is counted from its
+// due time, so that a slow answer also counts for the calls that it delays.
 func (l *load) pace(ctx context.Context, d time.Duration) error {
 	free := make(chan *line, len(l.lines))
 	for _, line := range l.lines {
@@ -280,7 +279,7 @@ func (l *load) pace(ctx context.Context, d time.Duration) error {
 			select {
 			case line := <-free:
 				line.sent <- due
-				_ = line.send() // when it fails, so does reading the answer
+				_ = line.send() // if it fails, so does reading the answer
 				return true
 			case <-ctx.Done():
 			}
@@ -304,7 +303,7 @@ func (l *load) pace(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// stream reads the events of all streams as they come.
+// stream reads the events of all streams.
 func (l *load) stream(ctx context.Context, d time.Duration) error {
 	before, end := l.units.Load(), time.Now().Add(d)
 	err := l.each(func(line *line) error {
@@ -323,11 +322,11 @@ func (l *load) stream(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// settling is how long memory is left to settle before it is read.
+// settling is the time before memory is read.
 const settling = time.Second
 
-// fill opens streams, on each of which one event comes, and reads by how much
-// either target grew, from where a little traffic had left it.
+// fill opens streams, each with one event, and measures how much each target
+// grew since a little traffic.
 func (o order) fill(ctx context.Context) (p pair, err error) {
 	for n, t := range o.Targets {
 		few := o
@@ -362,7 +361,7 @@ func (o order) fill(ctx context.Context) (p pair, err error) {
 	return p, nil
 }
 
-// settled returns the memory of a target after a while of rest.
+// settled returns the memory of a target after that time.
 func settled(ctx context.Context, t target) (int64, error) {
 	if err := pause(ctx, settling); err != nil {
 		return 0, err

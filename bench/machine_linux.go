@@ -40,9 +40,9 @@ func (c cores) set() *unix.CPUSet {
 	return &set
 }
 
-// startPinned starts a child that runs on the given cores alone, from its first
-// instruction, so that its Go runtime counts no others. The child dies with
-// this process.
+// startPinned starts a child process that runs only on these cores from its
+// first instruction, so that its Go runtime counts no others. The child is
+// killed when this process ends.
 func startPinned(cmd *exec.Cmd, on cores) error {
 	// A child inherits the affinity of the thread that forks it.
 	runtime.LockOSThread()
@@ -74,11 +74,11 @@ func cpuTime(pid int) (time.Duration, error) {
 // resident returns the memory of a process that is in RAM, in bytes: VmRSS.
 func resident(pid int) (int64, error) { return statusOf(pid, "VmRSS:") }
 
-// mapped returns how much of that are pages of files that it has mapped, in bytes:
-// RssFile. The kernel has them by itself, and takes them back when it needs them.
+// mapped returns how much of that are pages of mapped files in bytes: RssFile.
+// The kernel reclaims them when it needs memory.
 func mapped(pid int) (int64, error) { return statusOf(pid, "RssFile:") }
 
-// statusOf returns a size from the status of a process, in bytes.
+// statusOf returns a size from the status file of a process, in bytes.
 func statusOf(pid int, name string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -93,8 +93,8 @@ func statusOf(pid int, name string) (int64, error) {
 	return 0, fmt.Errorf("process %d says nothing of %s", pid, strings.TrimSuffix(name, ":"))
 }
 
-// sleepUntil returns at t, to some microseconds. The runtime's own timers wait
-// in steps of a millisecond when nothing else is to be done.
+// sleepUntil waits until t with a precision of some microseconds. The runtime's
+// own timers have a precision of a millisecond on an idle process.
 func sleepUntil(t time.Time) {
 	for {
 		left := time.Until(t)
@@ -102,19 +102,19 @@ func sleepUntil(t time.Time) {
 			return
 		}
 		span := unix.NsecToTimespec(int64(left))
-		_ = unix.Nanosleep(&span, nil) // cut short by a signal, it goes on
+		_ = unix.Nanosleep(&span, nil) // a signal interrupts it; the loop continues
 	}
 }
 
-// takeThread gives the calling goroutine a thread of its own whose sleeps are
-// not stretched to save wake-ups.
+// takeThread locks the goroutine to a thread whose sleeps the kernel does not
+// prolong.
 func takeThread() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 }
 
-// busyTime returns how long the cores of the machine were busy since it was
-// started, all added up.
+// busyTime returns the total time that the machine's cores were busy since
+// boot.
 func busyTime() (time.Duration, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -124,7 +124,7 @@ func busyTime() (time.Duration, error) {
 	fields := strings.Fields(string(line))
 	var ticks int64
 	for i, field := range fields[1:min(len(fields), 9)] {
-		if i == 3 || i == 4 { // idle, and idle for want of a disk
+		if i == 3 || i == 4 { // idle and iowait
 			continue
 		}
 		n, err := strconv.ParseInt(field, 10, 64)
@@ -133,12 +133,11 @@ func busyTime() (time.Duration, error) {
 		}
 		ticks += n
 	}
-	const tick = 10 * time.Millisecond // USER_HZ, which is 100 for every program
+	const tick = 10 * time.Millisecond // 1/USER_HZ, which is 100 on Linux
 	return time.Duration(ticks) * tick, nil
 }
 
-// ownTime returns the processor time of this process and of the children that
-// have ended.
+// ownTime returns the CPU time of this process and of its ended children.
 func ownTime() (time.Duration, error) {
 	var sum time.Duration
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
@@ -151,7 +150,7 @@ func ownTime() (time.Duration, error) {
 	return sum, nil
 }
 
-// machine says on what was measured.
+// machine describes the machine.
 func machine() string {
 	model := runtime.GOARCH
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

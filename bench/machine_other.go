@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Pinning to cores and reading the clocks of other processes are done as Linux
-// does them, and nowhere else is the comparison worth its table.
+// Pinning to cores and reading the clocks of other processes are implemented
+// only for Linux. Without them the comparison is meaningless.
 var errLinux = errors.New("this benchmark needs Linux: it pins processes to cores and reads their processor clocks")
 
 type cores []int

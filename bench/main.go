@@ -114,8 +114,8 @@ func run(ctx context.Context) (met bool, err error) {
 func serve(role string) error {
 	switch role {
 	case roleBackend, roleLoad:
-		// One more than there are cores, for the metronome, which sleeps in the
-		// kernel and holds on to what it runs on for a while.
+		// One more than the number of cores, because the metronome sleeps in
+		// the kernel and blocks its processor for a while.
 		runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	}
 	roles := map[string]func(io.Reader, io.Writer) error{

@@ -24,16 +24,16 @@ type trial interface {
 
 // sample is the result of one side.
 type sample struct {
-	Units    int64         // calls, events, streams, commits, purchases or entries
-	CPU      time.Duration // of the gateway, for these units
-	Took     time.Duration // wall-clock time for these units
-	Told     time.Duration // the part of Took after a poll reported success
-	P50, P99 time.Duration // from the due time of a call to the end of its answer
-	Resident int64         // memory of the gateway at the end, in bytes
-	Grown    int64         // growth of Resident
-	Mapped   int64         // pages of mapped files, or their growth
-	Own      int64         // all other memory, or its growth
-	Start    time.Duration // from the start of the process to its first answer
+	Units        int64         // calls, events, streams, commits, purchases or entries
+	CPU          time.Duration // CPU time of the gateway for these units
+	Took         time.Duration // wall-clock time for these units
+	SuccessDelay time.Duration // the part of Took after a poll reported success
+	P50, P99     time.Duration // from the due time of a call to the end of its answer
+	Resident     int64         // memory of the gateway at the end, in bytes
+	Grown        int64         // growth of Resident
+	Mapped       int64         // pages of mapped files, or their growth
+	Own          int64         // all other memory, or its growth
+	Start        time.Duration // from the start of the process to its first answer
 }
 
 // pair has the samples of one trial: of the reference and of the gateway.
@@ -49,7 +49,7 @@ type row struct {
 	atLeast   bool    // must and aim are minimums
 }
 
-// comparison is how a figure of the gateway is judged.
+// comparison is how a figure of the gateway is compared.
 type comparison uint8
 
 const (
@@ -83,7 +83,7 @@ var (
 	eachSecond    = func(s sample) float64 { return float64(s.Units) / s.Took.Seconds() }
 	cpuEach       = func(s sample) float64 { return float64(s.CPU) / float64(s.Units) }
 	took          = func(s sample) float64 { return float64(s.Took) }
-	sinceTold     = func(s sample) float64 { return float64(s.Told) }
+	successDelay  = func(s sample) float64 { return float64(s.SuccessDelay) }
 	medianLatency = func(s sample) float64 { return float64(s.P50) }
 	tailLatency   = func(s sample) float64 { return float64(s.P99) }
 	memory        = func(s sample) float64 { return float64(s.Resident) }
@@ -160,7 +160,7 @@ func measures(entries int64, lasts time.Duration) []measure {
 		}},
 		{"prompt", prompting{Tasks: 32}, []row{
 			{"Time from a backend's completion to success, beside the longest poll interval", took, milliseconds, added, ms(50), ms(25), false},
-			{"Of this, since the backend has told", sinceTold, milliseconds, byItself, ms(50), ms(25), false},
+			{"Of this, since the backend has told", successDelay, milliseconds, byItself, ms(50), ms(25), false},
 		}},
 		{"backlog", resting{few: entries / 1000, many: entries / 10}, []row{
 			{"Memory with " + few + " unfinished tasks, 8 of them at a backend", memory, mebibytes, byItself, 300 << 20, 150 << 20, false},

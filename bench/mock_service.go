@@ -20,9 +20,9 @@ const (
 	endless = "the same, without an end"
 )
 
-// mockService serves the platform interface. A job is complete as soon as it
-// was polled once, which is the worst moment: the gateway learns of it only
-// after a whole poll interval.
+// mockService serves the platform interface. A job completes at its first poll,
+// which is the worst case: the gateway notices it only after a whole poll
+// interval.
 type mockService struct {
 	mu   sync.Mutex
 	jobs map[string]*work
@@ -32,7 +32,7 @@ type mockService struct {
 // not yet.
 type work struct {
 	Completed int64 `json:"completed"`
-	Told      int64 `json:"told"` // when a poll was first answered with success
+	Reported  int64 `json:"reported"` // time of the first poll that reported success
 
 	endless bool
 }
@@ -86,8 +86,8 @@ func (s *mockService) show(w http.ResponseWriter, r *http.Request) {
 		}
 		answerWith(w, map[string]any{"task_id": id, "object": "video_task", "model": videoModel, "status": "in_progress", "progress": "50%", "created_at": now / 1e9})
 		return
-	case job.Told == 0:
-		job.Told = now
+	case job.Reported == 0:
+		job.Reported = now
 	}
 	answerWith(w, map[string]any{
 		"task_id": id, "object": "video_task", "model": videoModel, "status": "success", "progress": "100%",

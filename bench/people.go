@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// selfPath is what is read of the console: the account of who asks. Nothing of
-// the answer is kept anywhere but in the store.
+// selfPath is the path that is read: the account of the caller. The gateway
+// does not cache the answer.
 const selfPath = "/api/user/self"
 
-// The sides of measures of people.
+// The sides of the measures of the console.
 var (
 	respond = side{name: "respond", caddyfile: respondCaddyfile, reads: selfPath}
 	console = side{name: "console", caddyfile: consoleCaddyfile, reads: selfPath, logins: 64}
 )
 
-// selfJSON is an answer such as the console gives, in shape and size.
+// selfJSON is an answer with the form and size of the console's.
 const selfJSON = `{"success":true,"message":"","data":{"id":"usr_01XFDUDYJgAACzvnptvVoYEL","name":"bench-0","created":1797898858,"currency":"USD",` +
 	`"balance":"0.00","held":"0.00","owed":"0.00","preference":"subscription_first","subscriptions":[],` +
 	`"factors":{"enabled":false,"totp":false,"backup_codes":0,"passkeys":0}}}`
 
-// respondCaddyfile is Caddy's respond: the least that Caddy does for an answer.
+// respondCaddyfile is Caddy's respond: the minimal work for an answer.
 var respondCaddyfile = template.Must(template.New("respond").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -42,8 +42,8 @@ http://{{.Address}} {
 }
 `))
 
-// consoleCaddyfile is the console with a store on disk. What bounds log-ins and
-// reads is far above the load.
+// consoleCaddyfile is the console with a store on disk. Its limits of log-ins
+// and reads are far above the load.
 var consoleCaddyfile = template.Must(template.New("console").Parse(`{
 	admin {{.Admin}}
 	persist_config off
@@ -70,7 +70,7 @@ http://{{.Address}} {
 }
 `))
 
-// password is that of everybody.
+// password is the password of all users.
 const password = "of a benchmark, and long enough"
 
 // credentials returns the body of a user's log-in.
@@ -173,7 +173,7 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 	if err != nil {
 		return p, err
 	}
-	if err := atRest(ctx, pid); err != nil {
+	if err := awaitIdle(ctx, pid); err != nil {
 		return p, err
 	}
 	c := &workers{concurrency: people, do: func(n int64) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-func TestConnectionsReadByTheirShareOfTheSessionsInTurn(t *testing.T) {
+func TestConnectionsUseTheirSessionsInTurn(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var seen []string

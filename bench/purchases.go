@@ -10,14 +10,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// plan is the plan that is bought: a quota for a month.
+// plan is the plan that is bought: a monthly quota.
 var plan = billing.Plan{
 	ID: 1, Title: "Starter", Price: 9_900_000_000, Quota: 12 * money.Unit,
 	Duration: calendar.Duration{Count: 1, Unit: calendar.Months}, QuotaReset: calendar.Month,
 }
 
-// buyPlans alternates commits and purchases. Each purchase has an idempotency
-// key of its own.
+// buyPlans alternates commits and purchases. Each purchase has its own
+// idempotency key.
 func (o besideOrder) buyPlans(ctx context.Context, b *testStore) (p pair, err error) {
 	directory, err := identity.Open(ctx, b.store, nil, discardLogger())
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// report is what was measured, where and when.
+// report is the result of a run, with its machine and time.
 type report struct {
 	Machine string    `json:"machine"`
 	Date    time.Time `json:"date"`
 	Quick   bool      `json:"quick"`
 	Load    string    `json:"load_average"`  // of the minute before the run
-	Foreign float64   `json:"foreign_cores"` // how many cores were busy with other things, on average
+	Foreign float64   `json:"foreign_cores"` // average number of cores that other processes used
 	Rows    []result  `json:"rows"`
 
-	busy, own time.Duration // clocks as the run began
+	busy, own time.Duration // clocks at the start of the run
 }
 
-// result is one row, measured. Its figures are in the row's unit, but for those
-// that are ratios.
+// result is the measured values of one row, in the row's unit except for
+// ratios.
 type result struct {
 	Label    string    `json:"label"`
 	Must     string    `json:"must"`
@@ -46,13 +46,13 @@ type verdict string
 const (
 	reached verdict = "aim reached"
 	held    verdict = "held"
-	nearly  verdict = "missed by less than noise" // in a quick run alone
+	nearly  verdict = "missed by less than noise" // only in a quick run
 	missed  verdict = "MISSED"
-	shown   verdict = "shown" // nothing must hold
+	shown   verdict = "shown" // no bound
 )
 
-// leeway is by how much a quick run may miss what must hold: its samples are
-// short, and the machines it runs on are seldom quiet.
+// leeway is how far a quick run may miss a bound. Its samples are short, and
+// its machines are seldom idle.
 const leeway = 0.15
 
 func newReport(quick bool) (*report, error) {
@@ -65,8 +65,8 @@ func newReport(quick bool) (*report, error) {
 	return r, err
 }
 
-// finish notes how busy the machine was with other things, once all processes
-// of the run have ended.
+// finish records the load of other processes, after all processes of the run
+// have ended.
 func (r *report) finish() error {
 	busy, err := busyTime()
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *report) finish() error {
 	return nil
 }
 
-// add judges the pairs of a measure.
+// add evaluates the pairs of a measure.
 func (r *report) add(m measure, pairs []pair) {
 	for _, row := range m.rows {
 		out := result{Label: row.label, Must: row.bound(row.must), Aim: row.bound(row.aim), Unit: row.unit.name, row: row}
@@ -110,7 +110,7 @@ func (w row) compared(beside, gateway float64) float64 {
 	return gateway
 }
 
-// comparedUnit is what a comparison of two figures is written in.
+// comparedUnit returns the unit of a comparison.
 func (w row) comparedUnit() unit {
 	if w.compare == ratio {
 		return times
@@ -142,7 +142,7 @@ func (w row) judge(value float64, quick bool) verdict {
 	return missed
 }
 
-// bound writes a bound, such as "≤ 60 µs more".
+// bound formats a bound, such as "≤ 60 µs more".
 func (w row) bound(value float64) string {
 	if w.must == 0 {
 		return "–"
@@ -159,7 +159,7 @@ func (w row) bound(value float64) string {
 	return text
 }
 
-// write writes a value that is in the unit already.
+// write formats a value in its unit.
 func (u unit) write(value float64) string {
 	return strconv.FormatFloat(value, 'f', u.digits, 64) + " " + u.name
 }
@@ -173,7 +173,7 @@ func median(values []float64) float64 {
 	return sorted[middle]
 }
 
-// met tells whether all that must hold does.
+// met reports whether all bounds are met.
 func (r *report) met() bool {
 	return !slices.ContainsFunc(r.Rows, func(row result) bool { return row.Verdict == missed })
 }
@@ -184,8 +184,8 @@ func (r *report) writeJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// noisy is how many cores may be busy with other things in a run whose figures
-// are to be trusted.
+// noisy is the number of cores that other processes may use before the figures
+// are unreliable.
 const noisy = 0.1
 
 func (r *report) writeTable(w io.Writer) error {
@@ -211,7 +211,7 @@ func (r *report) writeTable(w io.Writer) error {
 	return err
 }
 
-// Between these lines of a file stands the table.
+// The table in a file is between these lines.
 const (
 	tableBegins = "<!-- measured: begin -->\n"
 	tableEnds   = "<!-- measured: end -->\n"

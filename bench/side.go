@@ -114,13 +114,13 @@ http://{{.Address}} {
 // that their requests are as long as those of the other side.
 var bareKey = "sk-" + strings.Repeat("0", 49)
 
-// fortune is the balance of each user and the monthly budget of each key. It is
-// more than a run can spend.
-const fortune = "1000000"
+// balance is the balance of each user and the monthly budget of each key. A run
+// cannot spend it.
+const balance = "1000000"
 
 // keyLimits are the limits of each key: every kind, far above the load.
 var keyLimits = map[string]any{
-	"budget": fortune, "reset": "month",
+	"budget": balance, "reset": "month",
 	"requests_per_second": 1_000_000, "streams": 1_000_000, "tokens_per_minute": 1_000_000_000,
 }
 
@@ -190,7 +190,7 @@ func (b *bench) openAccounts(ctx context.Context, s *site) error {
 		if _, err := g.post(ctx, "/modelgate/users", map[string]any{"name": name}); err != nil {
 			return err
 		}
-		credit := map[string]any{"amount": fortune, "reason": "to be spent in a benchmark"}
+		credit := map[string]any{"amount": balance, "reason": "to be spent in a benchmark"}
 		if _, err := g.post(ctx, "/modelgate/wallets/"+name+"/credit", credit); err != nil {
 			return err
 		}
@@ -231,9 +231,9 @@ func (g *gateway) charged(ctx context.Context, s side) error {
 		return err
 	}
 	switch whole, _, _ := strings.Cut(wallet.Balance, "."); {
-	case whole == fortune && !s.free:
+	case whole == balance && !s.free:
 		return errors.New("the calls were not charged")
-	case whole != fortune && s.free:
+	case whole != balance && s.free:
 		return errors.New("the calls were charged")
 	}
 	return nil

@@ -65,7 +65,7 @@ func (b *testStore) close() error {
 	return b.store.Close()
 }
 
-// storeOrder is an order that is carried out in a store of its own.
+// storeOrder is an order that runs in its own store.
 type storeOrder[What any] struct {
 	Dir  string // of the store; new
 	What What
@@ -96,7 +96,7 @@ func filling[What, Answer any](fill func(What, context.Context, *testStore) (Ans
 				return err
 			})
 			if err == nil {
-				err = withTestStore(ctx, o.Dir, func(*testStore) error { return atRest(ctx, os.Getpid()) })
+				err = withTestStore(ctx, o.Dir, func(*testStore) error { return awaitIdle(ctx, os.Getpid()) })
 			}
 			return answer, err
 		})

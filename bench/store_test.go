@@ -43,7 +43,7 @@ func addsUp(t *testing.T, b *testStore) (r ledger.Report) {
 	return r
 }
 
-func TestSeededLedgerAddsUp(t *testing.T) {
+func TestTheSeededLedgerVerifies(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
 	const entries = 12_345
@@ -59,7 +59,7 @@ func TestSeededLedgerAddsUp(t *testing.T) {
 	}
 }
 
-func TestPurchasesAndCommitsTakeTurns(t *testing.T) {
+func TestPurchasesAndCommitsAlternate(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
 	o := besideOrder{besideCommits: besideCommits{Concurrency: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}

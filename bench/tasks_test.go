@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestConnectionsAskForOneTaskEach(t *testing.T) {
+func TestEachConnectionQueriesOneTask(t *testing.T) {
 	t.Parallel()
 	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one"}, Asks: []string{"/a", "/b"}}
 	for n, want := range []string{"/a", "/b", "/a"} {
@@ -45,7 +45,7 @@ func answered(t *testing.T, mockService http.Handler, method, path, body string,
 	}
 }
 
-func TestAJobIsCompleteOnceItWasAskedForAndToldTheNextTime(t *testing.T) {
+func TestAJobIsCompleteAfterItsFirstPoll(t *testing.T) {
 	t.Parallel()
 	mockService := newBackend()
 	var taken struct {
@@ -54,11 +54,11 @@ func TestAJobIsCompleteOnceItWasAskedForAndToldTheNextTime(t *testing.T) {
 	answered(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
 	before := time.Now().UnixNano()
 	status, first := jobStatus(t, mockService, taken.ID)
-	if status != "in_progress" || first.Completed < before || first.Told != 0 {
+	if status != "in_progress" || first.Completed < before || first.Reported != 0 {
 		t.Errorf("%s, %+v", status, first)
 	}
 	status, second := jobStatus(t, mockService, taken.ID)
-	if status != "success" || second.Completed != first.Completed || second.Told <= first.Completed {
+	if status != "success" || second.Completed != first.Completed || second.Reported <= first.Completed {
 		t.Errorf("%s, %+v", status, second)
 	}
 	answered(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
@@ -95,7 +95,7 @@ func tasksAddUp(t *testing.T, b *testStore) (r ledger.Report) {
 	return addsUp(t, b)
 }
 
-func TestSubmissionsAndCommitsTakeTurns(t *testing.T) {
+func TestSubmissionsAndCommitsAlternate(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
 	o := besideOrder{besideCommits: besideCommits{Concurrency: 8, Users: 5}, Turns: turns{Warm: time.Millisecond, Slice: 5 * time.Millisecond, Rounds: 2}}
@@ -117,7 +117,7 @@ func TestSubmissionsAndCommitsTakeTurns(t *testing.T) {
 }
 
 // The tasks that are written are such as the gateway has, and so are the keys.
-func TestABacklogWaitsAndCanBeAskedFor(t *testing.T) {
+func TestABacklogWaitsAndCanBeQueried(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b := newTestStore(t)

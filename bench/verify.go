@@ -26,8 +26,8 @@ func (v verifying) pair(ctx context.Context, b *bench, _ string) (p pair, err er
 	return p, nil
 }
 
-// lookEvery is the interval at which memory is read.
-const lookEvery = 5 * time.Millisecond
+// memoryReadInterval is the interval between two readings of memory.
+const memoryReadInterval = 5 * time.Millisecond
 
 // verify starts a gateway and lets it verify its ledger, as an operator does.
 func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
@@ -40,7 +40,7 @@ func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 		return p, err
 	}
 	pid := g.cmd.Process.Pid
-	if err := atRest(ctx, pid); err != nil {
+	if err := awaitIdle(ctx, pid); err != nil {
 		return p, err
 	}
 	began := time.Now()
@@ -49,34 +49,34 @@ func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 	return p, err
 }
 
-// watch runs do, and records the maximum of a process's memory meanwhile and
-// its growth: in all, of pages of mapped files, and of everything else.
+// watch calls do and records the greatest memory of a process meanwhile, and
+// its growth: in total, of pages of mapped files, and of everything else.
 func (s *sample) watch(pid int, do func() error) error {
 	var before sample
-	if err := before.look(pid); err != nil {
+	if err := before.readMemory(pid); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(memoryReadInterval)
 	defer tick.Stop()
-	var most sample
+	var peak sample
 	for {
 		select {
 		case err := <-done:
-			s.Resident = most.Resident
-			s.Grown, s.Mapped, s.Own = most.Resident-before.Resident, most.Mapped-before.Mapped, most.Own-before.Own
+			s.Resident = peak.Resident
+			s.Grown, s.Mapped, s.Own = peak.Resident-before.Resident, peak.Mapped-before.Mapped, peak.Own-before.Own
 			return err
 		case <-tick.C:
-			if err := most.look(pid); err != nil {
+			if err := peak.readMemory(pid); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// look raises the recorded memory of a process to its present value.
-func (s *sample) look(pid int) error {
+// readMemory raises the recorded memory of a process to its present value.
+func (s *sample) readMemory(pid int) error {
 	all, err := resident(pid)
 	if err != nil {
 		return err
@@ -86,31 +86,31 @@ func (s *sample) look(pid int) error {
 	return err
 }
 
-// restPatience is the longest time that a process may take to become idle.
-const restPatience = time.Minute
+// idleTimeout is the longest time until a process becomes idle.
+const idleTimeout = time.Minute
 
-// atRest returns when a process has used almost no CPU for a while, which means
-// that its store has written and merged its tables. After it opens a store,
-// Badger waits up to a second before it looks for tables to merge, so the while
-// is longer than that.
-func atRest(ctx context.Context, pid int) error {
+// awaitIdle waits until a process has used almost no CPU for some time, so that
+// its store has written and merged its tables. After opening a store, Badger
+// waits up to a second before it looks for tables to merge, so that time is
+// longer.
+func awaitIdle(ctx context.Context, pid int) error {
 	const (
-		look  = 250 * time.Millisecond
-		most  = look / 20 // of processor time, in between
-		while = 5         // looks
+		interval = 250 * time.Millisecond
+		maxCPU   = interval / 20 // CPU time per interval
+		wanted   = 5             // quiet intervals in a row
 	)
-	ctx, cancel := context.WithTimeoutCause(ctx, restPatience, errors.New("the process does not become idle"))
+	ctx, cancel := context.WithTimeoutCause(ctx, idleTimeout, errors.New("the process does not become idle"))
 	defer cancel()
 	before, err := cpuTime(pid)
-	for calm := 0; err == nil && calm < while; {
-		if err = pause(ctx, look); err != nil {
+	for quiet := 0; err == nil && quiet < wanted; {
+		if err = pause(ctx, interval); err != nil {
 			break
 		}
 		var now time.Duration
-		if now, err = cpuTime(pid); now-before <= most {
-			calm++
+		if now, err = cpuTime(pid); now-before <= maxCPU {
+			quiet++
 		} else {
-			calm = 0
+			quiet = 0
 		}
 		before = now
 	}

@@ -33,7 +33,7 @@ func (o order) loadWhole(ctx context.Context) (p pair, err error) {
 		if err := l.saturate(ctx, o.Turns.length()/2); err != nil {
 			return p, err
 		}
-		if err := atRest(ctx, t.PID); err != nil {
+		if err := awaitIdle(ctx, t.PID); err != nil {
 			return p, err
 		}
 		after, err := cpuTime(t.PID)

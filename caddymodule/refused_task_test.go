@@ -18,14 +18,14 @@ import (
 
 // refusing is a gateway before a studio that refuses every prompt with "never".
 type refusing struct {
-	*gatetest.Studio
+	*gatetest.MockService
 	gate    *gatetest.Gate
 	refused atomic.Int64
 }
 
 func newRefusing(t *testing.T, status int) *refusing {
 	t.Helper()
-	s := &refusing{Studio: gatetest.NewStudio(t)}
+	s := &refusing{MockService: gatetest.NewMockService(t)}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if strings.Contains(string(body), "never") {
@@ -80,8 +80,8 @@ func TestATaskThatItsServiceRefusesStopsNoOtherAndFails(t *testing.T) {
 			for range 10 {
 				s.post(t, key, "now")
 			}
-			gatetest.Eventually(t, "the others are at the service", func() (n int, ok bool) { n = s.Taken(); return n, n == 10 })
-			s.Say(gatetest.JobDone)
+			gatetest.Eventually(t, "the others are at the service", func() (n int, ok bool) { n = s.Accepted(); return n, n == 10 })
+			s.SetState(gatetest.JobDone)
 			g.Wait(11 * time.Minute)
 			g.Until(t, never, task.Failed)
 			if shown := g.Do(t, http.MethodGet, "/v1/platform/tasks/"+never, "Authorization: Bearer "+key.Secret, ""); !strings.Contains(shown.Body, reason) {
@@ -107,7 +107,7 @@ func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
 	for n := range 10 {
 		s.post(t, bob, "now")
 		gatetest.Eventually(t, "the task of the other user is at the service", func() (taken int, ok bool) {
-			taken = s.Taken()
+			taken = s.Accepted()
 			return taken, taken == n+1
 		})
 		s.post(t, mallory, "never")

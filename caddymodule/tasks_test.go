@@ -275,7 +275,7 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 }
 
 func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.Site += "\nmodelgate_health"
 	config.App += "backend spare {\n adapter stage spare\n}"
@@ -297,7 +297,7 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 		t.Errorf("with one of two drained: %d %s", status, body)
 	}
 	// The service takes nothing any more: that counts when it was said twice.
-	s.Set(func(s *gatetest.Studio) { s.Key = "another" })
+	s.Set(func(s *gatetest.MockService) { s.Key = "another" })
 	said := 0
 	gatetest.Eventually(t, "it is not ready", func() (body string, ok bool) {
 		status, body := ready()

@@ -276,7 +276,7 @@ type triedCallback struct {
 // them.
 func (g *gateway) triedCallbacks(user string, n int) (tried []triedCallback) {
 	g.t.Helper()
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(leaseLength); ; <-tick.C {
 		var list struct{ Items []triedCallback }

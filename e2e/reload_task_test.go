@@ -99,7 +99,7 @@ func TestReloadsWithAThousandTasksLoseAndRepeatNone(t *testing.T) {
 // awaitPolls waits until the jobs of all tasks were polled n times.
 func (u *mockService) awaitPolls(t *testing.T, orders []*generation, n int) {
 	t.Helper()
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(leaseLength); ; <-tick.C {
 		u.mu.Lock()
@@ -122,7 +122,7 @@ func (u *mockService) awaitPolls(t *testing.T, orders []*generation, n int) {
 // await waits until n different callbacks have arrived.
 func (r *receiver) await(t *testing.T, n int) {
 	t.Helper()
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(2 * leaseLength); ; <-tick.C {
 		_, different := r.count()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// external is a module of a third party with a payment service and a backend.
-// It names every type of the interfaces and fields that such a module fills in.
+// external is a third-party module with a payment service and a backend. It
+// uses every type of the interfaces and every field that such a module sets.
 const external = `package external
 
 import (
@@ -70,7 +70,7 @@ var (
 )
 `
 
-// TestOtherModulesCanImplementServices compiles that module outside this
+// TestOtherModulesCanImplementServices compiles that module outside of this
 // repository, where Go refuses imports of internal packages.
 func TestOtherModulesCanImplementServices(t *testing.T) {
 	t.Parallel()

@@ -77,9 +77,9 @@ type Order struct {
 	ReturnURL string       // where the page sends the user afterwards; a visit credits nothing
 	Expires   time.Time    // the page should accept no payment after this
 
-	// Told is the outcome of the order so far, for the page of a [Pager]: Paid,
+	// State is the state of the order, for the page of a [Pager]: Paid,
 	// Failed, Refunded or Disputed. It is empty while the order is unpaid.
-	Told Kind
+	State Kind
 }
 
 // Page is where the user pays.

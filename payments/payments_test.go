@@ -29,7 +29,7 @@ func TestASignatureIsTimelyWithinFiveMinutes(t *testing.T) {
 	}
 }
 
-func TestOrdersAndReferencesAreKnownByTheirForm(t *testing.T) {
+func TestFormsOfTradeNumbersAndReferences(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		text             string

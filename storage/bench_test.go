@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// BenchmarkUpdate measures writers that wait until they are durable. What they
-// share is told as closures per commit.
+// BenchmarkUpdate measures writers that wait until their writes are durable. It
+// reports the closures per commit.
 func BenchmarkUpdate(b *testing.B) {
 	for _, test := range []struct {
 		writers int
@@ -42,7 +42,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// syncing is an engine whose commits take the time of a disk.
+// syncing is an engine whose commits take as long as those of a disk.
 type syncing struct {
 	storage.Engine
 	sync time.Duration
@@ -54,8 +54,8 @@ func (e syncing) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return err
 }
 
-// BenchmarkPost measures what a settlement costs whoever posts it, the commit
-// included.
+// BenchmarkPost measures what a settlement costs its caller, including the
+// commit.
 func BenchmarkPost(b *testing.B) {
 	s := storage.New(memory.New(), storage.Options{})
 	defer s.Close()
@@ -74,8 +74,8 @@ func BenchmarkPost(b *testing.B) {
 	report(b, s)
 }
 
-// BenchmarkScan measures closures that scan what they have just written, beside
-// what the rest of their batch has: it should not matter how large that is.
+// BenchmarkScan measures closures that scan what they have just written,
+// compared with the rest of their batch, whose size should not matter.
 func BenchmarkScan(b *testing.B) {
 	for _, writers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -100,8 +100,8 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// sell writes as a purchase does: records of many kinds of one buyer, some of
-// which it looks for.
+// sell writes like a purchase: records of many kinds of one buyer, some of
+// which it reads first.
 func sell(n uint64) func(storage.Txn) error {
 	return func(txn storage.Txn) error {
 		for kind := range byte(16) {
@@ -125,8 +125,8 @@ func sell(n uint64) func(storage.Txn) error {
 	}
 }
 
-// settle writes as a settlement does: a record of its own and a balance that
-// everybody changes.
+// settle writes like a settlement: its own record and a balance that all
+// closures change.
 func settle(n uint64) func(storage.Txn) error {
 	return func(txn storage.Txn) error {
 		var balance uint64

@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// These tests look at the store while everybody waits, which only a synctest
-// bubble can tell.
+// These tests inspect the store while all goroutines wait, which only a
+// synctest bubble can detect.
 
-func TestCloseServesWhoWaitsAtAFullQueue(t *testing.T) {
+func TestCloseServesCallersAtAFullQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := storage.New(memory.New(), storage.Options{Queue: 1})

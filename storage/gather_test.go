@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestGather runs on a clock that moves only when everybody waits, so the times
-// at which outcomes are told are exact.
+// TestGather runs on a clock that advances only while all goroutines wait, so
+// the times of the callbacks are exact.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	set := func(key string) func(storage.Txn) error {
@@ -22,7 +22,7 @@ func TestGather(t *testing.T) {
 		name    string
 		opts    storage.Options
 		act     func(t *testing.T, s *storage.Store, post func())
-		told    []time.Duration // when each post heard its outcome
+		told    []time.Duration // time of each callback
 		commits int
 	}{
 		{

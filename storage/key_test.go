@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// What is stored lies at these keys: they never change.
-func TestKeysAreFieldsWithSlashesBetween(t *testing.T) {
+// Stored data has these keys, which never change.
+func TestKeysJoinFieldsWithSlashes(t *testing.T) {
 	t.Parallel()
 	for want, fields := range map[string][]any{
 		"":                                       nil,
@@ -37,7 +37,7 @@ func TestAKeyHasNoFieldsOfOtherTypes(t *testing.T) {
 	storage.Key("due", 1)
 }
 
-func TestKeysLieInTheOrderOfTheirIntegers(t *testing.T) {
+func TestKeysSortByTheirIntegers(t *testing.T) {
 	t.Parallel()
 	integers := []int64{0, 1, '/', 255, 256, 1 << 40, math.MaxInt64 - 1, math.MaxInt64}
 	for i, after := range integers[1:] {
@@ -56,7 +56,7 @@ func TestKeysLieInTheOrderOfTheirIntegers(t *testing.T) {
 	}
 }
 
-func TestBelowFieldsAreTheKeysThatHaveMoreOfThem(t *testing.T) {
+func TestBelow(t *testing.T) {
 	t.Parallel()
 	lo, hi := storage.Below("a", "b")
 	for key, within := range map[string]bool{

@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// medium is an engine whose commits take as long as a test lets them.
+// medium is an engine whose commits last until the test ends them.
 type medium struct {
 	*memory.Engine
-	land chan error // what comes of the next commit
+	land chan error // result of the next commit
 }
 
 func (m medium) Update(ctx context.Context, fn func(storage.Txn) error) error {
@@ -27,13 +27,13 @@ func (m medium) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	})
 }
 
-// TestABatchRunsWhileTheOneBeforeIsMadeDurable has a first closure on its way to
-// the medium while a second one runs.
+// TestABatchRunsWhileTheOneBeforeIsMadeDurable: a second closure runs while the
+// commit of the first one is in progress.
 func TestABatchRunsWhileTheOneBeforeIsMadeDurable(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		first error    // what comes of the first commit
-		saw   []string // what each run of the second has found
+		first error    // result of the first commit
+		saw   []string // what each run of the second closure has read
 		kept  string
 	}{
 		"it lands":          {nil, []string{"first"}, "first, second"},
@@ -69,7 +69,7 @@ func TestABatchRunsWhileTheOneBeforeIsMadeDurable(t *testing.T) {
 				}
 
 				m.land <- row.first
-				close(m.land) // whatever follows goes well
+				close(m.land) // later commits succeed
 				if err := <-first; !errors.Is(err, row.first) && !errors.Is(row.first, storage.ErrConflict) {
 					t.Errorf("the first got %v, want %v", err, row.first)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-func TestRecordsComeBackAsTheyWere(t *testing.T) {
+func TestRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	type record struct {
 		Name string `json:"name"`
@@ -83,7 +83,7 @@ func TestAStoreOfANewerBuildIsRefused(t *testing.T) {
 	}
 }
 
-func TestPrefixEndIsTheFirstKeyBehindThePrefix(t *testing.T) {
+func TestPrefixEndIsTheFirstKeyAfterThePrefix(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{"a/": "a0", "a\xff": "b", "": "", "\xff\xff": ""} {
 		if got := string(storage.PrefixEnd([]byte(prefix))); got != want {

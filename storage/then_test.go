@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// TestOutcomesAreToldInTheOrderOfCommits is what memory that follows the store
-// stands on: whoever is told of a closure has been told of all before it.
-func TestOutcomesAreToldInTheOrderOfCommits(t *testing.T) {
+// TestCallbacksRunInTheOrderOfCommits: state in memory follows the store, so
+// the callback of a closure must run after those of all earlier closures.
+func TestCallbacksRunInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	s := storage.New(memory.New(), storage.Options{Gather: -1})
 	defer s.Close()
@@ -46,7 +46,7 @@ func TestOutcomesAreToldInTheOrderOfCommits(t *testing.T) {
 	}
 }
 
-func TestNothingIsToldOfAClosureThatDidNotRun(t *testing.T) {
+func TestAClosureThatDidNotRunHasNoCallback(t *testing.T) {
 	t.Parallel()
 	s := storage.New(memory.New(), storage.Options{})
 	defer s.Close()

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAdminRoutesOfTasksRefuseWhatTheyCannotDo(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config(""))
 	many := make(map[string]string)
 	for i := range 501 {
@@ -48,7 +48,7 @@ func TestAdminRoutesOfTasksRefuseWhatTheyCannotDo(t *testing.T) {
 }
 
 func TestAWatcherIsToldOfAChangeWhenItComes(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 1"))
 	ann := g.Payer(t)
 	still, moves := gatetest.Submit(t, ann), gatetest.Submit(t, ann)

@@ -21,7 +21,7 @@ type backend struct {
 }
 
 func TestABackendIsListedWithWhatItHasToDo(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("max_running 1")
 	g := gatetest.Start(t, config)
 	ann := g.Payer(t)
@@ -59,11 +59,11 @@ func TestABackendIsListedWithWhatItHasToDo(t *testing.T) {
 }
 
 func TestADrainedBackendKeepsTasksWaitingOverAReload(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	g := gatetest.Start(t, config)
 	ann := g.Payer(t)
-	s.Say(gatetest.JobHalfDone)
+	s.SetState(gatetest.JobHalfDone)
 	before := gatetest.Submit(t, ann)
 	for range 2 { // twice is once
 		if got := asked[backend](t, g, "backend", "drain", "studio"); !got.Drained {
@@ -74,7 +74,7 @@ func TestADrainedBackendKeepsTasksWaitingOverAReload(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	g.Until(t, before, task.Success) // what it has runs on
 	after := gatetest.Submit(t, ann)
 	for _, id := range []string{waits, after} {
@@ -82,7 +82,7 @@ func TestADrainedBackendKeepsTasksWaitingOverAReload(t *testing.T) {
 			t.Errorf("a task waits as %+v", got)
 		}
 	}
-	if n := s.Taken(); n != 1 {
+	if n := s.Accepted(); n != 1 {
 		t.Errorf("the backend was given %d tasks", n)
 	}
 	if rows := table(t, g, "backend", "list"); !strings.HasSuffix(rows[1], " | drained") || !strings.Contains(rows[1], " | 0 | 2 | ") {
@@ -106,7 +106,7 @@ type checked struct {
 }
 
 func TestACheckTellsWhetherABackendWouldTakeATask(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.App += `
 		backend mute {
@@ -133,15 +133,15 @@ func TestACheckTellsWhetherABackendWouldTakeATask(t *testing.T) {
 		t.Errorf("one that cannot be asked ends with %d: %s%s", code, stdout, stderr)
 	}
 
-	s.Set(func(s *gatetest.Studio) { s.Key = "sk-anotheranotheranother" })
+	s.Set(func(s *gatetest.MockService) { s.Key = "sk-anotheranotheranother" })
 	code, stdout, stderr := g.Command(t, "", "backend", "check")
 	if code != 1 || !strings.Contains(stdout, "studio  failed") || !strings.Contains(stdout, "does not accept the gateway's account: the platform answered the check with 401") || !strings.Contains(stderr, "the check of studio failed") {
 		t.Errorf("a wrong key ends with %d: %s%s", code, stdout, stderr)
 	}
-	if strings.Contains(stdout+stderr, gatetest.StudioKey) || g.Logged(gatetest.StudioKey) {
+	if strings.Contains(stdout+stderr, gatetest.MockServiceKey) || g.Logged(gatetest.MockServiceKey) {
 		t.Error("the key is shown")
 	}
-	if n := s.Taken(); n != 0 {
+	if n := s.Accepted(); n != 0 {
 		t.Errorf("the checks came to %d jobs", n)
 	}
 }

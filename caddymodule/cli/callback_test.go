@@ -45,7 +45,7 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer receiver.Close()
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.App += `
 		callback {
@@ -56,7 +56,7 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 	`
 	g := gatetest.Start(t, config)
 	ann, bob := g.Payer(t), g.Payer(t)
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	one, two := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
 	first := delivered(t, g, ann.UserID, one, 1)
 	delivered(t, g, ann.UserID, two, 1)

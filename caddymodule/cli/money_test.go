@@ -198,7 +198,7 @@ func TestWhatNobodyHadIsAColumnOfTheReport(t *testing.T) {
 }
 
 func TestTasksAreAColumnOfTheReport(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.App += sold
 	g := gatetest.Start(t, config)
@@ -207,10 +207,10 @@ func TestTasksAreAColumnOfTheReport(t *testing.T) {
 	if got := g.Do(t, http.MethodPost, "/v1/completions", "X-Api-Key: "+key.Secret, `{"model":"a","prompt":"hello"}`); got.Status != http.StatusOK {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	g.Until(t, gatetest.Submit(t, key), task.Success)
 	g.Until(t, gatetest.Submit(t, key), task.Success)
-	s.Say(gatetest.JobRejected)
+	s.SetState(gatetest.JobRejected)
 	g.Until(t, gatetest.Submit(t, key), task.Failed) // which costs nothing, and does not count
 	if got := g.WalletAtRest(t, key.UserID); got.Balance.String() != "98.399963" {
 		t.Errorf("the wallet has %+v", got)
@@ -234,7 +234,7 @@ func TestTasksAreAColumnOfTheReport(t *testing.T) {
 }
 
 func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.App += sold
 	g := gatetest.Start(t, config)
@@ -251,7 +251,7 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 		taken += money.Unit - g.WalletAtRest(t, key.UserID).Balance
 	}
 	key := g.Payer(t)
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	g.Until(t, gatetest.Submit(t, key), task.Success)
 	taken += 100*money.Unit - g.WalletAtRest(t, key.UserID).Balance
 	for _, by := range []string{"day", "user", "key", "model", "day,user,key,model"} {

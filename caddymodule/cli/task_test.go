@@ -27,7 +27,7 @@ func (l listing) ids() (ids []string) {
 func sorted(ids ...string) []string { return slices.Sorted(slices.Values(ids)) }
 
 func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 1"))
 	ann, bob := g.Payer(t), g.Payer(t)
 	first := gatetest.Submit(t, ann)
@@ -51,7 +51,7 @@ func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
 		t.Errorf("printed is %q", rows)
 	}
 
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	for _, id := range []string{first, second, third} {
 		g.Until(t, id, task.Success)
 	}
@@ -65,7 +65,7 @@ func TestTasksAreListedByUserAndStatusInPages(t *testing.T) {
 }
 
 func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 1"))
 	ann := g.Payer(t)
 	id := gatetest.Submit(t, ann)
@@ -87,7 +87,7 @@ func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
 	if rows := strings.Join(table(t, g, "task", "show", waits), "\n"); !strings.Contains(rows, "hand-over | none") || strings.Contains(rows, "job there") || strings.Contains(rows, "looked at") {
 		t.Errorf("one that waits is\n%s", rows)
 	}
-	s.Say(gatetest.JobRejected)
+	s.SetState(gatetest.JobRejected)
 	g.Until(t, id, task.Failed)
 	if rows := strings.Join(table(t, g, "task", "show", id), "\n"); !strings.Contains(rows, "failed | CONTENT_REJECTED: not that") || !strings.Contains(rows, "charged | 0.00") || strings.Contains(rows, "held") {
 		t.Errorf("one that has failed is\n%s", rows)
@@ -97,12 +97,12 @@ func TestATaskIsShownWithWhatAnOperatorMustKnow(t *testing.T) {
 // TestATaskWhoseResultsCannotBeCopiedSaysSo is about results at an address that
 // may not be dialled.
 func TestATaskWhoseResultsCannotBeCopiedSaysSo(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.App = strings.Replace(config.App, "media off", "base_url https://ai.example.com\nmedia {\npath "+t.TempDir()+"/media\n}", 1)
 	g := gatetest.Start(t, config)
 	id := gatetest.Submit(t, g.Payer(t))
-	s.Say(strings.ReplaceAll(gatetest.JobDone, "https://files.example.com", s.Address))
+	s.SetState(strings.ReplaceAll(gatetest.JobDone, "https://files.example.com", s.Address))
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "the results of a task are not copied yet" })
 	rows := strings.Join(table(t, g, "task", "show", id), "\n")
 	if !strings.Contains(rows, "status | in_progress 99%") || !strings.Contains(rows, "made, not copied since | 20") {
@@ -111,7 +111,7 @@ func TestATaskWhoseResultsCannotBeCopiedSaysSo(t *testing.T) {
 }
 
 func TestATaskIsCancelledByAnOperator(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 1"))
 	ann := g.Payer(t)
 	runs, waits := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
@@ -124,7 +124,7 @@ func TestATaskIsCancelledByAnOperator(t *testing.T) {
 	if code, _, stderr := g.Command(t, "", "task", "cancel", runs, "--yes"); code != 4 || !strings.Contains(stderr, "has not confirmed") {
 		t.Errorf("one that cannot be stopped ends with %d: %s", code, stderr)
 	}
-	s.Set(func(s *gatetest.Studio) { s.Cancels = true })
+	s.Set(func(s *gatetest.MockService) { s.Cancels = true })
 	if code, stdout, stderr := g.Command(t, "y\n", "task", "cancel", runs); code != 0 || !strings.Contains(stdout, "TASK_CANCELLED") {
 		t.Errorf("one that can be stopped ends with %d: %s%s", code, stdout, stderr)
 	}
@@ -146,15 +146,15 @@ func isAudit(action, detail string) func(gatetest.Line) bool {
 }
 
 func TestARetryAsksABackendAtOnce(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 1"))
 	ann := g.Payer(t)
-	s.Set(func(s *gatetest.Studio) { s.State, s.Patience = gatetest.JobHalfDone, "600" })
+	s.Set(func(s *gatetest.MockService) { s.State, s.Patience = gatetest.JobHalfDone, "600" })
 	runs, waits := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
 	if now := g.Until(t, runs, task.InProgress); now.Due < time.Now().Add(5*time.Minute).Unix() {
 		t.Fatalf("the studio has asked for patience, and the task is %+v", now)
 	}
-	s.Set(func(s *gatetest.Studio) { s.State, s.Patience = gatetest.JobDone, "" })
+	s.Set(func(s *gatetest.MockService) { s.State, s.Patience = gatetest.JobDone, "" })
 	asked[gatetest.Task](t, g, "task", "retry", runs)
 	g.Until(t, runs, task.Success)
 	g.WaitLine(t, isAudit("task.retry", runs))
@@ -165,7 +165,7 @@ func TestARetryAsksABackendAtOnce(t *testing.T) {
 }
 
 func TestWatchEndsAsTheTasksDo(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 2"))
 	ann := g.Payer(t)
 	if code, stdout, stderr := g.Command(t, "", "task", "watch"); code != 0 || stdout != "" {
@@ -175,17 +175,17 @@ func TestWatchEndsAsTheTasksDo(t *testing.T) {
 	if code, stdout, stderr := g.Command(t, "", "task", "watch", one, "--timeout", "1s"); code != 4 || !strings.Contains(stdout, one) || !strings.Contains(stderr, "1 of 1 task is not over after 1s") {
 		t.Errorf("without an end it ends with %d: %s%s", code, stdout, stderr)
 	}
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	if code, stdout, stderr := g.Command(t, "", "task", "watch", one); code != 0 || !strings.Contains(stdout, "success") || !strings.Contains(stdout, "https://files.example.com/a.mp4") {
 		t.Errorf("a success ends with %d: %s%s", code, stdout, stderr)
 	}
 }
 
 func TestWatchTellsOfFailures(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 2"))
 	ann, bob := g.Payer(t), g.Payer(t)
-	s.Say(gatetest.JobHalfDone)
+	s.SetState(gatetest.JobHalfDone)
 	two, three, other := gatetest.Submit(t, ann), gatetest.Submit(t, ann), gatetest.Submit(t, bob) // other waits
 	g.Until(t, two, task.InProgress)
 	g.Until(t, three, task.InProgress)
@@ -197,7 +197,7 @@ func TestWatchTellsOfFailures(t *testing.T) {
 		code, stdout, stderr = g.Command(t, "", "task", "watch", "--user", ann.UserID, "--json")
 	}()
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
-	s.Say(gatetest.JobRejected)
+	s.SetState(gatetest.JobRejected)
 	<-ended
 	if code != 1 || !strings.Contains(stderr, "2 of 2 tasks failed") || strings.Contains(stdout, other) {
 		t.Errorf("failures end with %d: %s%s", code, stdout, stderr)
@@ -217,7 +217,7 @@ func TestWatchTellsOfFailures(t *testing.T) {
 }
 
 func TestWatchGoesOnOverAReload(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	g := gatetest.Start(t, config)
 	id := gatetest.Submit(t, g.Payer(t))
@@ -235,14 +235,14 @@ func TestWatchGoesOnOverAReload(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	s.Say(gatetest.JobDone)
+	s.SetState(gatetest.JobDone)
 	if e := <-ended; e.code != 0 || !strings.Contains(e.stdout, "success") {
 		t.Errorf("ended with %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 }
 
 func TestTaskCommandsEndWithTheirExitCodes(t *testing.T) {
-	s := gatetest.NewStudio(t)
+	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config(""))
 	const nobodys = "task_AAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for name, c := range map[string]struct {

@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// directory is one with the user ann, and what she has: an access token, and a
-// key.
+// directory returns a directory with a user, their access token and their key.
 func directory(t *testing.T) (d *identity.Directory, token, key string) {
 	t.Helper()
 	store := storage.New(memory.New(), storage.Options{})
@@ -36,7 +35,7 @@ func directory(t *testing.T) (d *identity.Directory, token, key string) {
 	return d, minted.Reveal(), made.Reveal()
 }
 
-func TestTheConsoleIsOpenedByAnAccessTokenInOneHeaderAlone(t *testing.T) {
+func TestAnAccessTokenIsReadFromOneHeaderOnly(t *testing.T) {
 	t.Parallel()
 	d, token, key := directory(t)
 	for name, c := range map[string]struct {
@@ -82,7 +81,7 @@ func TestTheConsoleIsOpenedByAnAccessTokenInOneHeaderAlone(t *testing.T) {
 	}
 }
 
-func TestAnAccessTokenThatHasEndedIsAnsweredAsNone(t *testing.T) {
+func TestAnExpiredAccessTokenIsUnauthenticated(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(*identity.Directory) error{
 		"replaced": func(d *identity.Directory) error { _, err := d.MintToken(t.Context(), "operator", "ann"); return err },

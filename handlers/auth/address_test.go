@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-func TestACallersAddressIsTheOneThatCaddyHasDetermined(t *testing.T) {
+func TestTheCallersAddressIsCaddysClientIP(t *testing.T) {
 	t.Parallel()
 	for told, want := range map[any]netip.Addr{
 		"192.0.2.7":   netip.MustParseAddr("192.0.2.7"),

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestACookieCountsOnceAndAsItIsWritten(t *testing.T) {
+func TestADuplicateCookieIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lines  []string
@@ -43,7 +43,7 @@ func TestACookieCountsOnceAndAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestOurCookiesGoNoFurtherAndOthersDo(t *testing.T) {
+func TestSessionCookiesAreRemovedAndOthersPass(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, after []string }{
 		"none":         {nil, nil},
@@ -65,8 +65,8 @@ func TestOurCookiesGoNoFurtherAndOthersDo(t *testing.T) {
 	}
 }
 
-// FuzzCookies holds that nothing is left of a cookie that was taken away, however
-// the header is written.
+// FuzzCookies checks that nothing of a removed cookie remains, whatever the
+// form of the header.
 func FuzzCookies(f *testing.F) {
 	f.Add("sid=a; x=1", "sid=b")
 	f.Add(" sid = a ;;SID=b", "sid;sid_passkey=")

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestACredentialComesFromOneOfTwoHeadersAndNeverFromBothDifferently(t *testing.T) {
+func TestTwoDifferentCredentialsAreRejected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		header http.Header

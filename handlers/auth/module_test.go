@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// site is one in which modelgate_auth guards routes of the operator's own.
+// site is a site in which modelgate_auth guards the operator's own routes.
 const site = `
 	@guarded path /v1/embeddings* /files/*
 	modelgate_auth @guarded
@@ -20,7 +20,7 @@ const site = `
 	respond /open "open"
 `
 
-func TestAGuardedRouteDemandsAKeyAndHandsItNoFurther(t *testing.T) {
+func TestAGuardedRouteRequiresAKeyAndRemovesIt(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: site})
 	key := g.NewKey(t, nil)
 	for _, credential := range []string{"Authorization: Bearer " + key.Secret, "X-Api-Key: " + key.Secret} {
@@ -62,7 +62,7 @@ func TestAGuardedRouteIsRefusedInTheDialectOfItsPath(t *testing.T) {
 	}
 }
 
-func TestAnAccessTokenOpensNoModel(t *testing.T) {
+func TestAnAccessTokenCannotCallModels(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: site + gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	var minted struct {
@@ -84,7 +84,7 @@ func TestAnAccessTokenOpensNoModel(t *testing.T) {
 	}
 }
 
-func TestBehindAGuardAMisspeltPathOfOursIs404(t *testing.T) {
+func TestAMisspeltPathBehindAGuardIs404(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_auth\nrespond passed"})
 	key := g.NewKey(t, nil).Secret
 	for path, want := range map[string]int{"/v1//messages": 404, "/v1/embeddings": 200, "/x": 200} {
@@ -94,7 +94,7 @@ func TestBehindAGuardAMisspeltPathOfOursIs404(t *testing.T) {
 	}
 }
 
-func TestAKeyOfOtherModelsOrAddressesIsKnownByItsRangesAlone(t *testing.T) {
+func TestAKeyIsCheckedAgainstItsModelsAndAddresses(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_auth\nrespond passed"})
 	elsewhere := g.NewKey(t, map[string]any{"ip_ranges": []string{"192.0.2.0/24"}}).Secret
 	if got := g.Do(t, http.MethodGet, "/x", "X-Api-Key: "+elsewhere, ""); got.Status != http.StatusForbidden || !strings.Contains(got.Body, "FORBIDDEN") {
@@ -102,7 +102,7 @@ func TestAKeyOfOtherModelsOrAddressesIsKnownByItsRangesAlone(t *testing.T) {
 	}
 }
 
-func TestTheAddressOfACallerIsTheOneThatTrustedProxiesName(t *testing.T) {
+func TestTheCallersAddressComesFromTrustedProxies(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
 		Global: "servers {\n trusted_proxies static 127.0.0.0/8\n}",
 		Site:   "modelgate_auth\nrespond passed",

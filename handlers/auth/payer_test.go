@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestAPayerHasTheBudgetsThatThereAre(t *testing.T) {
+func TestAPayerHasTheConfiguredBudgets(t *testing.T) {
 	t.Parallel()
 	type limits = identity.Limits
 	key, own, user := ledger.KeyBudget("key_1", money.Unit, calendar.Day), ledger.OwnerBudget("key_1", money.Unit, calendar.Day), ledger.UserBudget(2*money.Unit, calendar.Month)
@@ -36,7 +36,7 @@ func TestAPayerHasTheBudgetsThatThereAre(t *testing.T) {
 	}
 }
 
-func TestAKeyWithoutRatesHasThoseOfTheConfigurationAndAUserHasHisOwn(t *testing.T) {
+func TestDefaultRatesOfKeysAndRatesOfUsers(t *testing.T) {
 	t.Parallel()
 	limits := &caddymodule.Limits{RequestsPerSecond: 3, Streams: 4, TokensPerMinute: 5}
 	p := &identity.Principal{UserID: "usr_1", KeyID: "key_1", OperatorLimits: identity.Limits{Streams: 1}, UserLimits: identity.Limits{RequestsPerSecond: 7, TokensPerMinute: 8}}

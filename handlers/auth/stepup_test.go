@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// guarded is a site in which modelgate_stepup guards an app of the operator's own.
+// guarded is a site in which modelgate_stepup guards the operator's own app.
 const guarded = `
 	modelgate_console
 	@app path /app/*
@@ -34,7 +34,7 @@ func login(t *testing.T, g *gatetest.Gate, name string) (cookie string) {
 	return cookieOf(t, post(t, g, "", "/api/user/login", body))
 }
 
-// post sends JSON to the console, which must take it.
+// post sends JSON to the console; the request must succeed.
 func post(t *testing.T, g *gatetest.Gate, headers, path, body string) gatetest.Answer {
 	t.Helper()
 	answer := g.Do(t, http.MethodPost, path, "Content-Type: application/json\n"+headers, body)
@@ -53,8 +53,8 @@ func cookieOf(t *testing.T, answer gatetest.Answer) string {
 	return "Cookie: " + crumb
 }
 
-// enrol gives a user an authenticator app, and returns its secret and the cookie
-// that the session has then.
+// enrol enrols an authenticator app, and returns its secret and the session's
+// cookie afterwards.
 func enrol(t *testing.T, g *gatetest.Gate, cookie string) (seed, renewed string) {
 	t.Helper()
 	var e struct {
@@ -67,7 +67,7 @@ func enrol(t *testing.T, g *gatetest.Gate, cookie string) (seed, renewed string)
 	return e.Data.Secret, cookieOf(t, post(t, g, cookie, "/api/user/2fa/enable", code(t, g, e.Data.Secret)))
 }
 
-// code is a body with a code that was not used before.
+// code returns a body with an unused code.
 func code(t *testing.T, g *gatetest.Gate, seed string) string {
 	t.Helper()
 	g.Wait(30 * time.Second)
@@ -78,7 +78,7 @@ func code(t *testing.T, g *gatetest.Gate, seed string) string {
 	return fmt.Sprintf(`{"code":%q}`, code)
 }
 
-func TestStepUpLetsPassWhoHasProvedHisFactorAShortWhileAgo(t *testing.T) {
+func TestStepUpAcceptsARecentSecondFactor(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "registration open", Site: guarded})
 	key := g.NewKey(t, nil)
 	ask := func(method, headers string) gatetest.Answer { return g.Do(t, method, "/app/x?q=1", headers, "") }
@@ -111,7 +111,7 @@ func TestStepUpLetsPassWhoHasProvedHisFactorAShortWhileAgo(t *testing.T) {
 		t.Errorf("the app saw %+v", seen)
 	}
 
-	// A page of another site has the browser send the cookie, too.
+	// The browser also sends the cookie for a page of another site.
 	refused("another site's page", ask("POST", cookie+"\nSec-Fetch-Site: cross-site"), 403, "CROSS_ORIGIN")
 	refused("a neighbour's page", ask("DELETE", cookie+"\nOrigin: https://elsewhere.example"), 403, "CROSS_ORIGIN")
 	refused("a neighbour's page that opens a socket", ask("GET", cookie+"\nConnection: Upgrade\nUpgrade: websocket\nSec-Fetch-Site: same-site"), 403, "CROSS_ORIGIN")
@@ -119,7 +119,7 @@ func TestStepUpLetsPassWhoHasProvedHisFactorAShortWhileAgo(t *testing.T) {
 		t.Errorf("its own page is answered %d %s", got.Status, got.Body)
 	}
 
-	// Another credential of the same user has proved nothing.
+	// Another credential of the same user has no step-up.
 	var minted struct {
 		Data struct {
 			Token string `json:"access_token"`

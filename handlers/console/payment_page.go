@@ -55,7 +55,7 @@ func servePage(req *request) (any, error) {
 		Title:     order.Title,
 		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),
 		Expires: time.Unix(order.ExpiresAt, 0),
-		Told:    told[order.Status],
+		State:   told[order.Status],
 	})
 	return nil, nil
 }

@@ -63,8 +63,8 @@ func TestChatCountsMessagesAndTools(t *testing.T) {
 	}
 }
 
-// The id, type and name of a call come once, with its first piece.
-func TestAStreamedCallIsNamedOnce(t *testing.T) {
+// The id, type and name of a call are sent once, with its first piece.
+func TestAStreamedToolCallIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	got := post(chatPath, `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],`+chatWeather+`}`).Body.String()
 	for _, once := range []string{`"id":"call_`, `"type":"function"`, `"name":"weather"`, `"role":"assistant"`} {

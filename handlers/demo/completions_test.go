@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// completed is a completion or chat completion as a client reads it, and a chunk
-// of one.
+// completed is a completion, a chat completion, or a chunk of one, as a client
+// decodes it.
 type completed struct {
 	Object  string
 	Choices []struct {
@@ -27,7 +27,7 @@ type completed struct {
 	}
 }
 
-// turn is what a choice of chat says.
+// turn is the message of a choice of chat.
 type turn struct {
 	Role, Content string
 	ToolCalls     []struct {
@@ -37,11 +37,11 @@ type turn struct {
 	} `json:"tool_calls"`
 }
 
-// said is what a choice came to: its text or arguments, and how it ended.
-type said struct{ Text, Tool, End string }
+// result is the content of a choice: its text or arguments, and its ending.
+type result struct{ Text, Tool, End string }
 
-// add notes in all what the choices say, by their index.
-func (c completed) add(all map[int]said) {
+// add appends the content of the choices to all, by index.
+func (c completed) add(all map[int]result) {
 	for _, choice := range c.Choices {
 		s := all[choice.Index]
 		s.Text += choice.Text
@@ -59,11 +59,11 @@ func (c completed) add(all map[int]said) {
 	}
 }
 
-// whole asks for JSON and returns what the choices came to.
-func whole(t *testing.T, path, body string) (map[int]said, completed) {
+// whole requests JSON and returns the choices.
+func whole(t *testing.T, path, body string) (map[int]result, completed) {
 	t.Helper()
 	got := read[completed](t, path, body)
-	all := map[int]said{}
+	all := map[int]result{}
 	got.add(all)
 	if got.Usage.Total != got.Usage.Prompt+got.Usage.Completion {
 		t.Errorf("usage %+v", got.Usage)
@@ -71,11 +71,11 @@ func whole(t *testing.T, path, body string) (map[int]said, completed) {
 	return all, got
 }
 
-// streamed asks for a stream with usage and returns the same.
-func streamed(t *testing.T, path, body string) (map[int]said, completed) {
+// streamed requests a stream with usage and returns the same.
+func streamed(t *testing.T, path, body string) (map[int]result, completed) {
 	t.Helper()
 	got := post(path, strings.Replace(body, `{`, `{"stream":true,"stream_options":{"include_usage":true},`, 1))
-	all := map[int]said{}
+	all := map[int]result{}
 	var last completed
 	list := events(t, got.Body.String())
 	if list[len(list)-1].data != "[DONE]" {
@@ -98,29 +98,29 @@ func TestCompletionsContinueThePrompt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		fields             string
-		said               map[int]said
+		result             map[int]result
 		prompt, completion int
 	}{
-		{`"prompt":"hello there"`, map[int]said{0: {Text: " You said: hello there", End: "stop"}}, 2, 4},
-		{`"prompt":["hello there"]`, map[int]said{0: {Text: " You said: hello there", End: "stop"}}, 2, 4},
-		{`"prompt":"hello there","suffix":"end"`, map[int]said{0: {Text: " You said: hello there", End: "stop"}}, 2, 4},
-		{`"prompt":"hello there","max_tokens":3`, map[int]said{0: {Text: " You said: hello", End: "length"}}, 2, 3},
-		{`"prompt":"hello there","max_tokens":0,"echo":true`, map[int]said{0: {Text: "hello there", End: "length"}}, 2, 0},
-		{`"prompt":"hello there","echo":true`, map[int]said{0: {Text: "hello there You said: hello there", End: "stop"}}, 2, 4},
-		{`"prompt":"hello there","stop":" there"`, map[int]said{0: {Text: " You said: hello", End: "stop"}}, 2, 3},
-		{`"prompt":"hello there","stop":["none"," hello"],"max_tokens":9`, map[int]said{0: {Text: " You said:", End: "stop"}}, 2, 2},
-		{`"prompt":"hello there","stop":null,"n":2`, map[int]said{
+		{`"prompt":"hello there"`, map[int]result{0: {Text: " You said: hello there", End: "stop"}}, 2, 4},
+		{`"prompt":["hello there"]`, map[int]result{0: {Text: " You said: hello there", End: "stop"}}, 2, 4},
+		{`"prompt":"hello there","suffix":"end"`, map[int]result{0: {Text: " You said: hello there", End: "stop"}}, 2, 4},
+		{`"prompt":"hello there","max_tokens":3`, map[int]result{0: {Text: " You said: hello", End: "length"}}, 2, 3},
+		{`"prompt":"hello there","max_tokens":0,"echo":true`, map[int]result{0: {Text: "hello there", End: "length"}}, 2, 0},
+		{`"prompt":"hello there","echo":true`, map[int]result{0: {Text: "hello there You said: hello there", End: "stop"}}, 2, 4},
+		{`"prompt":"hello there","stop":" there"`, map[int]result{0: {Text: " You said: hello", End: "stop"}}, 2, 3},
+		{`"prompt":"hello there","stop":["none"," hello"],"max_tokens":9`, map[int]result{0: {Text: " You said:", End: "stop"}}, 2, 2},
+		{`"prompt":"hello there","stop":null,"n":2`, map[int]result{
 			0: {Text: " You said: hello there", End: "stop"},
 			1: {Text: " You said: hello there", End: "stop"}}, 2, 8},
-		{`"prompt":["one","two two two"],"n":2,"echo":true,"max_tokens":4`, map[int]said{
+		{`"prompt":["one","two two two"],"n":2,"echo":true,"max_tokens":4`, map[int]result{
 			0: {Text: "one You said: one", End: "stop"},
 			1: {Text: "one You said: one", End: "stop"},
 			2: {Text: "two two two You said: two two", End: "length"},
 			3: {Text: "two two two You said: two two", End: "length"}}, 4, 14},
 	} {
-		for way, ask := range map[string]func(*testing.T, string, string) (map[int]said, completed){"whole": whole, "stream": streamed} {
+		for way, ask := range map[string]func(*testing.T, string, string) (map[int]result, completed){"whole": whole, "stream": streamed} {
 			all, last := ask(t, completionsPath, `{"model":"m",`+c.fields+`}`)
-			if !reflect.DeepEqual(all, c.said) {
+			if !reflect.DeepEqual(all, c.result) {
 				t.Errorf("%s %s: %+v", way, c.fields, all)
 			}
 			if last.Usage.Prompt != c.prompt || last.Usage.Completion != c.completion || last.Object != "text_completion" {
@@ -138,8 +138,8 @@ func TestBestOfIsCountedButNotShown(t *testing.T) {
 	}
 }
 
-// A caller that did not ask for usage in a stream must find no trace of it.
-func TestUsageStaysOutOfAStreamThatDidNotAskForIt(t *testing.T) {
+// A caller that did not request usage in a stream must not receive it.
+func TestAStreamReportsUsageOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{completionsPath, chatPath} {
 		got := post(path, `{"model":"m","stream":true,"prompt":"hi","messages":[{"role":"user","content":"hi"}]}`).Body.String()
@@ -149,7 +149,7 @@ func TestUsageStaysOutOfAStreamThatDidNotAskForIt(t *testing.T) {
 	}
 }
 
-func TestChoicesAreStreamedSideBySide(t *testing.T) {
+func TestChoicesAreInterleavedInAStream(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{completionsPath, chatPath} {
 		got := post(path, `{"model":"m","stream":true,"n":2,"prompt":"hi","messages":[{"role":"user","content":"hi"}]}`).Body.String()

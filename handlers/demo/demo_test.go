@@ -20,7 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// The paths, as a client writes them.
+// The paths of the endpoints.
 const (
 	messagesPath    = "/v1/messages"
 	countPath       = "/v1/messages/count_tokens"
@@ -28,23 +28,23 @@ const (
 	chatPath        = "/v1/chat/completions"
 )
 
-// unhurried is a Demo that does not pause.
-var unhurried = &Demo{Pace: new(caddy.Duration)}
+// unpaced is a Demo that does not pause.
+var unpaced = &Demo{Pace: new(caddy.Duration)}
 
-// nobody is the next handler; it tells by its status that it was reached.
-var nobody = caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+// nextHandler is the next handler. Its status shows that it was called.
+var nextHandler = caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 	w.WriteHeader(http.StatusTeapot)
 	return nil
 })
 
-// reply is what a client got.
+// reply is the answer that a client received.
 type reply struct {
 	*httptest.ResponseRecorder
-	err     error // what the handler returned
+	err     error // error of the handler
 	aborted bool  // the handler aborted
 }
 
-// serve lets d answer r.
+// serve calls d with r.
 func serve(d *Demo, r *http.Request) (got reply) {
 	got.ResponseRecorder = httptest.NewRecorder()
 	defer func() {
@@ -56,13 +56,13 @@ func serve(d *Demo, r *http.Request) (got reply) {
 			panic(p)
 		}
 	}()
-	got.err = d.ServeHTTP(got, r, nobody)
+	got.err = d.ServeHTTP(got, r, nextHandler)
 	return got
 }
 
 // post sends body to a Demo that does not pause.
 func post(path, body string) reply {
-	return serve(unhurried, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+	return serve(unpaced, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
 }
 
 // read decodes the JSON answer of a request that must succeed.
@@ -87,7 +87,7 @@ func parse[T any](t *testing.T, data []byte) T {
 // event is one server-sent event.
 type event struct{ name, data string }
 
-// events cuts a stream into its events and fails for anything else in it.
+// events splits a stream into its events and fails for anything else.
 func events(t *testing.T, stream string) []event {
 	t.Helper()
 	var all []event
@@ -118,7 +118,7 @@ func TestOtherPathsGoToTheNextHandler(t *testing.T) {
 	}
 }
 
-func TestPathsAreKnownByTheirEnd(t *testing.T) {
+func TestPathsAreMatchedByTheirEnd(t *testing.T) {
 	t.Parallel()
 	body := `{"model":"m","max_tokens":9,"prompt":"hi","messages":[{"role":"user","content":"hi"}]}`
 	for _, path := range []string{messagesPath, countPath, completionsPath, chatPath} {
@@ -128,10 +128,10 @@ func TestPathsAreKnownByTheirEnd(t *testing.T) {
 	}
 }
 
-func TestOnlyPostIsTaken(t *testing.T) {
+func TestOnlyPOSTIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{messagesPath, countPath, completionsPath, chatPath} {
-		got := serve(unhurried, httptest.NewRequest(http.MethodGet, path, nil))
+		got := serve(unpaced, httptest.NewRequest(http.MethodGet, path, nil))
 		if got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") != "POST" {
 			t.Errorf("%s: status %d, Allow %q", path, got.Code, got.Header().Get("Allow"))
 		}
@@ -141,7 +141,7 @@ func TestOnlyPostIsTaken(t *testing.T) {
 func TestABodyOver32MiBIsRefused(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte(" "), maxBody+1)
-	got := serve(unhurried, httptest.NewRequest(http.MethodPost, messagesPath, bytes.NewReader(body)))
+	got := serve(unpaced, httptest.NewRequest(http.MethodPost, messagesPath, bytes.NewReader(body)))
 	if got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Body.String(), "request_too_large") {
 		t.Errorf("status %d: %s", got.Code, got.Body)
 	}
@@ -214,7 +214,7 @@ func TestPiecesComeAtThePace(t *testing.T) {
 	}{
 		{&Demo{}, 10 * defaultPace},
 		{&Demo{Pace: new(caddy.Duration(time.Second))}, 10 * time.Second},
-		{unhurried, 0},
+		{unpaced, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
@@ -227,12 +227,12 @@ func TestPiecesComeAtThePace(t *testing.T) {
 	}
 }
 
-func TestEventsAreFlushedAndALeavingClientEndsTheStream(t *testing.T) {
+func TestEventsAreFlushedAndADisconnectEndsTheStream(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
-		unhurried.ServeHTTP(w, r, nobody)
+		unpaced.ServeHTTP(w, r, nextHandler)
 	}))
 	defer server.Close()
 	res, err := http.Post(server.URL+messagesPath, "application/json",
@@ -241,7 +241,7 @@ func TestEventsAreFlushedAndALeavingClientEndsTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	// The stream stalls after its third piece: it must have arrived by then.
+	// The stream stalls after its third piece, which must have arrived.
 	var seen []byte
 	for strings.Count(string(seen), "text_delta") < turnAfter {
 		buf := make([]byte, 512)
@@ -254,12 +254,12 @@ func TestEventsAreFlushedAndALeavingClientEndsTheStream(t *testing.T) {
 	<-ended
 }
 
-func TestAClientThatLeavesBeforeTheFirstByteIsA499(t *testing.T) {
+func TestADisconnectBeforeTheFirstByteIsA499(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	r := httptest.NewRequest(http.MethodPost, countPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
-	got := serve(unhurried, r.WithContext(ctx))
+	got := serve(unpaced, r.WithContext(ctx))
 	if failed, ok := errors.AsType[caddyhttp.HandlerError](got.err); !ok || failed.StatusCode != 499 {
 		t.Errorf("error %v", got.err)
 	}
@@ -298,7 +298,7 @@ func TestANegativePaceIsRefused(t *testing.T) {
 	if err := (&Demo{Pace: new(caddy.Duration(-1))}).Validate(); err == nil {
 		t.Error("no error")
 	}
-	if err := unhurried.Validate(); err != nil {
+	if err := unpaced.Validate(); err != nil {
 		t.Error(err)
 	}
 }
@@ -314,9 +314,8 @@ func TestTheModuleIsRegistered(t *testing.T) {
 	}
 }
 
-// The words are documented for people in the comment of Demo, and run from the
-// table.
-func TestTheDocumentationListsTheWordsOfTheTable(t *testing.T) {
+// The words are documented in the comment of Demo and implemented by the table.
+func TestTheDocumentationListsAllSimulationWords(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "demo.go", nil, parser.ParseComments)
 	if err != nil {
@@ -339,7 +338,8 @@ func TestTheDocumentationListsTheWordsOfTheTable(t *testing.T) {
 	}
 }
 
-// Whatever comes in, an answer is valid JSON or a refusal, never a panic.
+// For any input, the answer is valid JSON or an error, and the handler does not
+// panic.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{"model":"m","max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]}`,

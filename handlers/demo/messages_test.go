@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// messageRead is a message as a client reads it.
+// messageRead is a message as a client decodes it.
 type messageRead struct {
 	Content []struct {
 		Type, Text, Thinking, Signature, ID, Name string
@@ -30,7 +30,7 @@ type messageRead struct {
 	}
 }
 
-// text is the text of the only block.
+// text returns the text of the only block.
 func (m messageRead) text(t *testing.T) string {
 	t.Helper()
 	if len(m.Content) != 1 || m.Content[0].Type != "text" {
@@ -39,8 +39,8 @@ func (m messageRead) text(t *testing.T) string {
 	return m.Content[0].Text
 }
 
-// ask is a messages request with max_tokens 999 in which a user says content,
-// given as JSON, with further fields.
+// ask returns a messages request with max_tokens 999, a user message with this
+// JSON content, and further fields.
 func ask(content, fields string) string {
 	return fmt.Sprintf(`{"model":"m","max_tokens":999,"messages":[{"role":"user","content":%s}]%s}`, content, fields)
 }
@@ -151,7 +151,7 @@ func TestMessagesThinkFirst(t *testing.T) {
 
 func TestMessagesCountTheirTokens(t *testing.T) {
 	t.Parallel()
-	// Each of these texts is as many pieces as its letters are groups of three.
+	// Each of these texts has as many pieces as groups of three letters.
 	for _, c := range []struct {
 		name, body                       string
 		fresh, written5m, written1h, hit int
@@ -181,7 +181,7 @@ func TestMessagesCountTheirTokens(t *testing.T) {
 	}
 }
 
-// A stream must add up to the JSON answer to the same request.
+// A stream must have the same content as the JSON answer to the same request.
 func TestMessagesStreamsAddUpToTheWhole(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -194,7 +194,7 @@ func TestMessagesStreamsAddUpToTheWhole(t *testing.T) {
 	} {
 		whole := read[messageRead](t, messagesPath, body)
 		streamed := assemble(t, post(messagesPath, strings.Replace(body, `{`, `{"stream":true,`, 1)).Body.String())
-		for i := range whole.Content { // ids are fresh each time
+		for i := range whole.Content { // ids are always new
 			if i < len(streamed.Content) {
 				whole.Content[i].ID, streamed.Content[i].ID = "", ""
 			}
@@ -206,7 +206,7 @@ func TestMessagesStreamsAddUpToTheWhole(t *testing.T) {
 	}
 }
 
-// assemble builds a message from its events, as a client does.
+// assemble returns the message of a stream's events, as a client does.
 func assemble(t *testing.T, stream string) messageRead {
 	t.Helper()
 	var m messageRead

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPiecesAreAWordOrSo(t *testing.T) {
+func TestPiecesHaveAboutTheLengthOfAWord(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"":                      nil,
@@ -25,8 +25,8 @@ func TestPiecesAreAWordOrSo(t *testing.T) {
 	}
 }
 
-// The gateway reserves a third of the bytes of a text in tokens, rounded up; a
-// backend that counts more is cut and alarmed.
+// The gateway reserves a third of the bytes of a text in tokens, rounded up. A
+// backend that reports more is limited and logged.
 func TestATextCountsAtMostAThirdOfItsBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestATextCountsAtMostAThirdOfItsBytes(t *testing.T) {
 	})
 }
 
-func TestSpeechEndsWhereAModelWouldEndIt(t *testing.T) {
+func TestTextEndsAtLimitsAndStopSequences(t *testing.T) {
 	t.Parallel()
 	const text = "one two three four" // "one", " two", " three", " four"
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestSpeechEndsWhereAModelWouldEndIt(t *testing.T) {
 	}
 }
 
-func TestSpeechIsBounded(t *testing.T) {
+func TestTextIsLimited(t *testing.T) {
 	t.Parallel()
 	if s := speak(strings.Repeat(" word", 2*maxSpeech), 1<<40, nil); len(s.pieces) != maxSpeech || s.end != limited {
 		t.Errorf("%d pieces, ending %d", len(s.pieces), s.end)

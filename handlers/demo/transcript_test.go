@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
-// changing is what differs from run to run.
+// changing matches what differs between runs.
 var changing = []struct {
 	what *regexp.Regexp
 	by   string
@@ -19,7 +19,7 @@ var changing = []struct {
 	{regexp.MustCompile(`"created":[1-9][0-9]{9},`), `"created":0,`},
 }
 
-// The transcripts are what goes over the wire, byte for byte.
+// The transcripts are the exact bytes of requests and answers.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ file, path, body string }{

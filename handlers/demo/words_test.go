@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// paths are those that answer in words, JSON and streams.
+// paths are the paths that answer with text, as JSON and as a stream.
 var paths = []string{messagesPath, completionsPath, chatPath}
 
-// saying is a request to any path in which the user says text.
+// saying returns a request to any path with this user text.
 func saying(text string, stream bool) string {
 	options := ""
 	if stream {
@@ -26,8 +26,8 @@ func saying(text string, stream bool) string {
 	return fmt.Sprintf(`{"model":"m","max_tokens":9999,"prompt":%q,"messages":[{"role":"user","content":%q}]%s}`, text, text, options)
 }
 
-// told counts the pieces a stream carried.
-func told(stream string) int {
+// streamedPieces returns the number of pieces in a stream.
+func streamedPieces(stream string) int {
 	return strings.Count(stream, `"type":"text_delta"`) + strings.Count(stream, `"delta":{"content":"`) + strings.Count(stream, `"choices":[{"text":"`) -
 		strings.Count(stream, `"choices":[{"text":""`)
 }
@@ -112,7 +112,7 @@ func TestSlowAndStallTakeTheirTime(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesEndsTheHandler(t *testing.T) {
+func TestADisconnectEndsTheHandler(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
 		synctest.Test(t, func(t *testing.T) {
@@ -120,21 +120,21 @@ func TestAClientThatLeavesEndsTheHandler(t *testing.T) {
 			defer cancel()
 			begin := time.Now()
 			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(saying("demo:stall", true)))
-			got := serve(unhurried, r.WithContext(ctx))
+			got := serve(unpaced, r.WithContext(ctx))
 			if took := time.Since(begin); took != 5*time.Second {
 				t.Errorf("%s: the handler ended after %s, the client had left after 5s", path, took)
 			}
-			if n := told(got.Body.String()); n != turnAfter || !got.aborted {
+			if n := streamedPieces(got.Body.String()); n != turnAfter || !got.aborted {
 				t.Errorf("%s: aborted %t after %d pieces: %s", path, got.aborted, n, got.Body)
 			}
 		})
 	}
 }
 
-func TestBreakCutsTheAnswerOff(t *testing.T) {
+func TestBreakDropsTheConnection(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		unhurried.ServeHTTP(w, r, nobody)
+		unpaced.ServeHTTP(w, r, nextHandler)
 	}))
 	defer server.Close()
 	for _, path := range paths {
@@ -148,7 +148,7 @@ func TestBreakCutsTheAnswerOff(t *testing.T) {
 			if !errors.Is(err, io.ErrUnexpectedEOF) || len(body) == 0 {
 				t.Errorf("%s: read %q, error %v", path, body, err)
 			}
-			if stream && told(string(body)) != turnAfter {
+			if stream && streamedPieces(string(body)) != turnAfter {
 				t.Errorf("%s: broke off after %s", path, body)
 			}
 			if !stream && res.ContentLength != 2*int64(len(body)) && res.ContentLength != 2*int64(len(body))+1 {
@@ -169,21 +169,21 @@ func TestErrorEndsAStreamByAnErrorEvent(t *testing.T) {
 			want = event{"error", fmt.Sprintf(`{"type":"error","error":{"type":"overloaded_error","message":"The engine is overloaded. Try again later."},"request_id":%q}`,
 				got.Header().Get("Request-Id"))}
 		}
-		if last != want || told(got.Body.String()) != turnAfter || got.aborted {
+		if last != want || streamedPieces(got.Body.String()) != turnAfter || got.aborted {
 			t.Errorf("%s: %s", path, got.Body)
 		}
 	}
 }
 
-func TestAShortStreamTakesItsTurnAfterItsLastPiece(t *testing.T) {
+func TestAShortStreamFailsAfterItsLastPiece(t *testing.T) {
 	t.Parallel()
 	got := post(messagesPath, `{"model":"m","max_tokens":2,"stream":true,"messages":[{"role":"user","content":"demo:error"}]}`)
-	if all := events(t, got.Body.String()); all[len(all)-1].name != "error" || told(got.Body.String()) != 2 {
+	if all := events(t, got.Body.String()); all[len(all)-1].name != "error" || streamedPieces(got.Body.String()) != 2 {
 		t.Errorf("%s", got.Body)
 	}
 }
 
-func TestNoUsageKeepsUsageToItself(t *testing.T) {
+func TestNoUsageReportsNoUsage(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
 		for _, stream := range []bool{false, true} {
@@ -197,13 +197,13 @@ func TestNoUsageKeepsUsageToItself(t *testing.T) {
 	}
 }
 
-func TestLongIsThatManyPieces(t *testing.T) {
+func TestLongSetsTheNumberOfPieces(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
 		for _, n := range []int{1, 2, 500} {
 			got := post(path, saying(fmt.Sprintf("demo:long=%d", n), true))
-			if told(got.Body.String()) != n {
-				t.Errorf("%s: %d pieces, want %d", path, told(got.Body.String()), n)
+			if streamedPieces(got.Body.String()) != n {
+				t.Errorf("%s: %d pieces, want %d", path, streamedPieces(got.Body.String()), n)
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func TestCachedCountsInputAsRead(t *testing.T) {
 	}
 }
 
-func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"demo:slow=soon", "demo:slow=-1s", "demo:slow=0s", "demo:stall=61m", "demo:long", "demo:long=0", "demo:long=65537", "demo:long=many",
@@ -261,7 +261,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestOtherWordsAreText(t *testing.T) {
+func TestUnknownWordsAreText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"demo:nothing", "demo: 500", "Demo:500", "mydemo:500", "demo:5000"} {
 		for _, path := range paths {
@@ -272,7 +272,7 @@ func TestOtherWordsAreText(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLastUserTextRehearses(t *testing.T) {
+func TestOnlyTheLastUserTextSimulatesFailures(t *testing.T) {
 	t.Parallel()
 	const turns = `{"model":"m","max_tokens":99,"messages":[
 		{"role":"user","content":"demo:500"},{"role":"assistant","content":"demo:429"},{"role":"user","content":[{"type":"text","text":"hello"}]}]}`

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestHealthAnswersAsLongAsTheProcessDoesAndReadinessAsLongAsTheStore(t *testing.T) {
+func TestHealthAndReadiness(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_health\n" + gatetest.Proxied})
 	check := func(path string, status int, body string) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestReadinessWritesToTheStoreAtMostOnceASecond(t *testing.T) {
 	}
 }
 
-func TestProbesAreReadWithGetAndHeadOnly(t *testing.T) {
+func TestProbesAcceptGETAndHEADOnly(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_health\nrespond other"})
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if got := g.Do(t, http.MethodHead, path, "", ""); got.Status != http.StatusOK || got.Body != "" {

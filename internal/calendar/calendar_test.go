@@ -42,7 +42,7 @@ func TestPeriodsBeginAndEndInUTC(t *testing.T) {
 	}
 }
 
-func TestMonthsAreOfTheCalendarAndTheDayIsClamped(t *testing.T) {
+func TestCalendarMonthsClampTheDay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		duration    Duration
@@ -64,7 +64,7 @@ func TestMonthsAreOfTheCalendarAndTheDayIsClamped(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDurationOrResetIsRefused(t *testing.T) {
+func TestInvalidDurationsAndResetsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Duration{{0, Days}, {-1, Days}, {1001, Days}, {1, "weeks"}, {1, "months"}, {1, ""}} {
 		if d.Validate() == nil {

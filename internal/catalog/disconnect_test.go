@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestOnDisconnectReadsItsWordsAndNoOthers(t *testing.T) {
+func TestParseOnDisconnect(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"cancel": "cancel", "finish 5m": "finish 5m0s", "finish 1ms": "finish 1ms", "finish 24h": "finish 24h0m0s"} {
 		var d OnDisconnect
@@ -27,7 +27,7 @@ func TestOnDisconnectReadsItsWordsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestHowLongACallRunsOnWithoutItsCaller(t *testing.T) {
+func TestFinishFor(t *testing.T) {
 	t.Parallel()
 	parse := func(words ...string) OnDisconnect {
 		d, err := ParseOnDisconnect(words...)

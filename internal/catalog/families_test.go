@@ -71,7 +71,7 @@ func TestAModelInNoFamilyIsNotFound(t *testing.T) {
 	}
 }
 
-func TestNamesOfFamiliesAreTheExactOnes(t *testing.T) {
+func TestNamesOfFamiliesAreExactNames(t *testing.T) {
 	t.Parallel()
 	fs := families(t, in("A", "z-1", "b-*"), in("B", "video-a-1", "image-c-1"))
 	if got := fs.Names(); !slices.Equal(got, []string{"video-z-1", "image-z-1", "video-a-1", "image-c-1"}) || fs.Len() != 4 {
@@ -79,8 +79,8 @@ func TestNamesOfFamiliesAreTheExactOnes(t *testing.T) {
 	}
 }
 
-// TestEveryCellCanBeOverridden changes each cell alone, and finds it changed and
-// all others as they were.
+// TestEveryCellCanBeOverridden overrides each cell separately and checks that
+// all others are unchanged.
 func TestEveryCellCanBeOverridden(t *testing.T) {
 	t.Parallel()
 	numbers := catalog.Numbers{Allowed: []catalog.Range{{Min: 3, Max: 4}}, Default: 4}
@@ -160,7 +160,7 @@ func variant(models catalog.Pattern, kind catalog.Kind, o catalog.Override) cata
 
 func inputs(n int) catalog.Override { return catalog.Override{MaxInputs: &n} }
 
-func TestTheNearestChangeCounts(t *testing.T) {
+func TestTheMostSpecificOverrideApplies(t *testing.T) {
 	t.Parallel()
 	fs := families(
 		t,
@@ -178,7 +178,7 @@ func TestTheNearestChangeCounts(t *testing.T) {
 	}
 }
 
-func TestTheVariantOfTheTableHoldsForEveryNameOfIt(t *testing.T) {
+func TestAVariantAppliesToAllItsNames(t *testing.T) {
 	t.Parallel()
 	narrow := []string{"4:3", "3:4"}
 	fs := families(t, catalog.FamilyRow{
@@ -202,7 +202,7 @@ func TestTheVariantOfTheTableHoldsForEveryNameOfIt(t *testing.T) {
 	}
 }
 
-func TestARowOfFamiliesThatIsWrongIsRefused(t *testing.T) {
+func TestAnInvalidFamilyRowIsRefused(t *testing.T) {
 	t.Parallel()
 	video := func(o catalog.Override) catalog.FamilyRow { return with(in("A", "a-*"), catalog.Video, o) }
 	ranges := func(byDefault int, rs ...catalog.Range) *catalog.Numbers {
@@ -292,7 +292,7 @@ func TestARowOfFamiliesSurvivesItsJSON(t *testing.T) {
 	}
 }
 
-func TestListsForAPerson(t *testing.T) {
+func TestListsAsText(t *testing.T) {
 	t.Parallel()
 	for want, words := range map[string][]string{"nothing": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
 		if got := catalog.Either(words); got != want {

@@ -2,7 +2,7 @@ package catalog
 
 import "testing"
 
-func TestModelsFindWhatIsNearestToAName(t *testing.T) {
+func TestModelsFindTheMostSpecificPattern(t *testing.T) {
 	t.Parallel()
 	var m Models[string]
 	for _, p := range []Pattern{"*", "video-*", "a-*", "image-a-*", "a-b-*", "a-b-1", "video-a-b-1", "video-image-x"} {

@@ -53,7 +53,7 @@ func TestAPatternIsAnExactNameOrAPrefix(t *testing.T) {
 	}
 }
 
-func TestAPatternBarsWhatMayLeadElsewhere(t *testing.T) {
+func TestAPatternBarsAmbiguousNames(t *testing.T) {
 	t.Parallel()
 	for model, bars := range map[string]bool{"plain-a": false, "plain-a:online": true, "other:online": false, "plain-a,b": true} {
 		if got := Pattern("plain-*").Bars(model); got != bars {
@@ -65,7 +65,7 @@ func TestAPatternBarsWhatMayLeadElsewhere(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPatternIsRefused(t *testing.T) {
+func TestInvalidPatternsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"", "*x", "a*b", "**", "a**", "two words", "tab\t", "new\nline", "nul\x00", "ümlaut", "del\x7f", strings.Repeat("a", 257)} {
 		if p, err := ParsePattern(word); err == nil {
@@ -77,7 +77,7 @@ func TestWhatIsNoPatternIsRefused(t *testing.T) {
 	}
 }
 
-func TestPatternsAreASetInWhichNoneIsTwice(t *testing.T) {
+func TestDuplicatePatternsAreRefused(t *testing.T) {
 	t.Parallel()
 	ps, err := ParsePatterns([]string{"a", "b-*"})
 	if err != nil {

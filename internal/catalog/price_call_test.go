@@ -55,7 +55,7 @@ func TestTheGreatestPriceIsThatOfTheBounds(t *testing.T) {
 	}
 }
 
-func TestMoreThanCanBeCountedIsRefused(t *testing.T) {
+func TestAmountsOutOfRangeAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		ask  Ask
@@ -75,7 +75,7 @@ func TestMoreThanCanBeCountedIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheCostIsThatOfEachKind(t *testing.T) {
+func TestTheCostIsTheSumOfAllKinds(t *testing.T) {
 	t.Parallel()
 	own := claude()
 	own.CacheWrite1h, own.Reasoning, own.Request = amount("6"), amount("20"), 7
@@ -108,9 +108,9 @@ func TestTheCostIsThatOfEachKind(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooMuchIsTakenFromTheDearestKinds(t *testing.T) {
+func TestACutRemovesTheMostExpensiveKinds(t *testing.T) {
 	t.Parallel()
-	dear := claude() // read 0.30, input 3, written 3.75 and 6; output 15, reasoning 20
+	dear := claude() // prices: read 0.30, input 3, written 3.75 and 6; output 15, reasoning 20
 	dear.CacheWrite1h, dear.Reasoning = amount("6"), amount("20")
 	b := Bounds{Input: 10, Output: 5}
 	for name, c := range map[string]struct{ tokens, want usage.Tokens }{
@@ -130,7 +130,7 @@ func TestWhatIsTooMuchIsTakenFromTheDearestKinds(t *testing.T) {
 	}
 }
 
-func TestFitsIsTheGreatestThatIsCovered(t *testing.T) {
+func TestFitsReturnsTheGreatestMaxTokens(t *testing.T) {
 	t.Parallel()
 	p := claude()
 	ask := Ask{BodyBytes: 3000, Choices: 2} // 0.00375 for the input, 0.00003 for each token of both choices
@@ -146,7 +146,7 @@ func TestFitsIsTheGreatestThatIsCovered(t *testing.T) {
 	}
 }
 
-// prices draws any price that is valid.
+// prices returns a generator of valid prices.
 func prices() *rapid.Generator[Price] {
 	return rapid.Custom(func(t *rapid.T) Price {
 		amounts := rapid.OneOf(rapid.Int64Range(0, 100), rapid.Int64Range(0, int64(1_000_000*money.Unit)))
@@ -193,7 +193,7 @@ func tokens(most int64) *rapid.Generator[usage.Tokens] {
 	})
 }
 
-func TestWhatIsChargedIsWithinWhatWasReserved(t *testing.T) {
+func TestTheChargeIsWithinTheReservation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := prices().Draw(t, "price")
@@ -212,7 +212,7 @@ func TestWhatIsChargedIsWithinWhatWasReserved(t *testing.T) {
 		if again, twice := p.Cut(b, kept); twice || again != kept {
 			t.Fatalf("%+v was cut again to %+v", kept, again)
 		}
-		b.Input = b.Reserve // what more reads reserves more
+		b.Input = b.Reserve // with more input, more is reserved
 		claimed.AudioInput, claimed.AudioOutput, claimed.ImageInput, claimed.ImageOutput = 0, 0, 0, 0
 		kept, _ = p.Cut(b, claimed)
 		if cost, greatest := p.Cost(kept), p.Greatest(b); cost > greatest {
@@ -221,15 +221,15 @@ func TestWhatIsChargedIsWithinWhatWasReserved(t *testing.T) {
 	})
 }
 
-func TestACutLeavesTheCheapest(t *testing.T) {
+func TestACutKeepsTheCheapestKinds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := prices().Draw(t, "price")
 		claimed := tokens(6).Draw(t, "tokens")
 		b := Bounds{Input: rapid.Int64Range(0, 20).Draw(t, "most input"), Output: rapid.Int64Range(0, 12).Draw(t, "most output")}
 		kept, _ := p.Cut(b, claimed)
-		// Moving one token from a kind that was kept to one that was cut does not
-		// make the call cheaper.
+		// Moving one token from a kind that was kept to one that was cut does
+		// not reduce the price.
 		all := func(u *usage.Tokens) [usage.Kinds]*int64 {
 			return [usage.Kinds]*int64{
 				&u.Input, &u.CacheRead, &u.CacheWrite5m, &u.CacheWrite1h, &u.AudioInput, &u.ImageInput,
@@ -336,7 +336,7 @@ func BenchmarkPricingACall(b *testing.B) {
 	}
 }
 
-func TestWhatAnAnswersTextDoesNotShowTheCostOf(t *testing.T) {
+func TestCostsUnseen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ask  Ask

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// gpt is a price with all words. A token of input costs a nano-unit, one of
-// output ten.
+// gpt is a price with all options. An input token costs one nano-unit, an
+// output token ten.
 func gpt() Price {
 	return Price{
 		Model: "gpt-*",
@@ -47,7 +47,7 @@ func bounded(t *testing.T, p *Price, a Ask) Bounds {
 	return b
 }
 
-func TestTheWordsOfAPriceApplyInOneOrder(t *testing.T) {
+func TestPriceRulesApplyInOrder(t *testing.T) {
 	t.Parallel()
 	searches := []ServerTool{{Param: "tools[0].type", Name: "web_search", MaxUses: 3}}
 	executes := []ServerTool{{Param: "tools[0].type", Name: "code_execution"}}
@@ -99,7 +99,7 @@ func TestTheWordsOfAPriceApplyInOneOrder(t *testing.T) {
 	}
 }
 
-func TestUsesOfToolsAreChargedAsFarAsTheyAreReserved(t *testing.T) {
+func TestToolUsesAreChargedUpToTheReservation(t *testing.T) {
 	t.Parallel()
 	search := func(uses int64) ServerTool { return ServerTool{Name: "web_search", MaxUses: uses} }
 	uses := func(tool string, n int64) usage.Report {
@@ -127,7 +127,7 @@ func TestUsesOfToolsAreChargedAsFarAsTheyAreReserved(t *testing.T) {
 	}
 }
 
-func TestPassesOfAnAdvisorAreChargedAsFarAsTheyAreReserved(t *testing.T) {
+func TestAdvisorPassesAreChargedUpToTheReservation(t *testing.T) {
 	t.Parallel()
 	plain := Price{Model: "p", TokenPrices: TokenPrices{Input: amount("0.001"), Output: amount("0.001")}, Context: 1000, MaxOutput: 100}
 	sage, oracle := plain, plain
@@ -158,7 +158,7 @@ func TestPassesOfAnAdvisorAreChargedAsFarAsTheyAreReserved(t *testing.T) {
 	}
 }
 
-func TestWhatIsCutIsTheExcess(t *testing.T) {
+func TestExcessIsTheCostOfWhatWasCut(t *testing.T) {
 	t.Parallel()
 	plain := Price{Model: "p", TokenPrices: TokenPrices{Input: amount("0.001"), Output: amount("0.001")}, Context: 1000, MaxOutput: 100}
 	sage := plain
@@ -183,7 +183,7 @@ func TestWhatIsCutIsTheExcess(t *testing.T) {
 		if !c.Cut && excess != 0 || excess < 0 || excess > maxExcess*b.most {
 			t.Fatalf("%+v is charged %+v, the excess is %v", r, c, excess)
 		}
-		wide := b // one that lets all of it pass
+		wide := b // limits that allow everything
 		wide.Input, wide.Output, wide.most, wide.unbounded = 1<<60, 1<<60, money.Max, true
 		if whole := p.Charge(wide, &r); excess != min(max(whole.Amount-c.Amount, 0), maxExcess*b.most) {
 			t.Fatalf("%+v is charged %v of %v, the excess is %v", r, c.Amount, whole.Amount, excess)
@@ -191,7 +191,7 @@ func TestWhatIsCutIsTheExcess(t *testing.T) {
 	})
 }
 
-func TestAnUnknownTierIsChargedAtTheDearestListed(t *testing.T) {
+func TestAnUnknownTierIsChargedAtTheHighestListedRate(t *testing.T) {
 	t.Parallel()
 	p := gpt()
 	report := usage.Report{Tier: "scale", Tokens: usage.Tokens{Input: 100, Output: 10}}
@@ -199,7 +199,7 @@ func TestAnUnknownTierIsChargedAtTheDearestListed(t *testing.T) {
 	if got.Amount != 800 || got.Unlisted != "scale" {
 		t.Errorf("it is charged %+v", got)
 	}
-	// But never more than what the tier that was asked for could cost.
+	// The charge is at most the price of the requested tier.
 	b := bounded(t, &p, Ask{HasMaxTokens: true, Tiers: []Option{{"service_tier", "flex"}}})
 	report.Tokens = usage.Tokens{Input: 1000}
 	if got = p.Charge(b, &report); got.Amount != 1650 || !got.Cut {
@@ -215,7 +215,7 @@ func TestAnUnknownTierIsChargedAtTheDearestListed(t *testing.T) {
 	}
 }
 
-func TestTheDearestThatCanBeReachedIsReserved(t *testing.T) {
+func TestTheHighestReachableRateIsReserved(t *testing.T) {
 	t.Parallel()
 	tier := func(word string) []Option { return []Option{{"service_tier", word}} }
 	usual := Ask{BodyBytes: 300, MaxTokens: 10, HasMaxTokens: true, Tiers: tier("default"), Geo: Option{"inference_geo", "global"}}
@@ -224,7 +224,7 @@ func TestTheDearestThatCanBeReachedIsReserved(t *testing.T) {
 		want   money.Amount
 	}{
 		"the usual tier":        {func(*Ask) {}, 100 + 100},
-		"any tier":              {func(a *Ask) { a.Tiers = nil }, 400 + 400}, // ultrafast is dearer by its input alone
+		"any tier":              {func(a *Ask) { a.Tiers = nil }, 400 + 400}, // only the input of ultrafast costs more
 		"auto":                  {func(a *Ask) { a.Tiers = tier("auto") }, 400 + 400},
 		"a named one":           {func(a *Ask) { a.Tiers = tier("flex") }, 50 + 50},
 		"a dearer one":          {func(a *Ask) { a.Tiers = tier("priority") }, 400 + 400},
@@ -297,7 +297,7 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 	}
 }
 
-func TestModelsNamedElsewhereHaveTheirOwnPrices(t *testing.T) {
+func TestAdditionalModelsHaveTheirOwnPrices(t *testing.T) {
 	t.Parallel()
 	cheap := Price{Model: "c", TokenPrices: TokenPrices{Input: amount("0.001"), Output: amount("0.001")}, Context: 1000, MaxOutput: 100}
 	dear := Price{Model: "d", TokenPrices: TokenPrices{Input: amount("0.01"), Output: amount("0.01")}, Context: 2000, MaxOutput: 100}
@@ -353,7 +353,7 @@ func TestModelsNamedElsewhereHaveTheirOwnPrices(t *testing.T) {
 	}
 }
 
-func TestAPriceWithRulesThatMakeNoSenseIsRefused(t *testing.T) {
+func TestInvalidPriceRulesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*Price)
@@ -394,7 +394,7 @@ func TestAPriceWithRulesThatMakeNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestNoReportIsChargedBeyondTheReservationsBound(t *testing.T) {
+func TestNoChargeExceedsTheReservation(t *testing.T) {
 	t.Parallel()
 	words := rapid.SampledFrom([]string{"", "default", "flex", "priority", "fast", "ultrafast", "scale", "us", "standard"})
 	kinds := rapid.SampledFrom([]usage.PassKind{usage.OtherPass, usage.MessagePass, usage.FallbackPass, usage.CompactionPass, usage.AdvisorPass})

@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// units is a price in thousandths, so that a test reads them as whole numbers.
+// units returns a price in thousandths, so that tests use integers.
 func units(n int64) money.Amount { return money.Amount(n) * money.Unit / 1000 }
 
-// rows are prices per second with every sort of row.
+// rows are prices per second with every kind of row.
 var rows = []catalog.Variant{
 	{Price: units(10)},
 	{Audio: true, Price: units(20)},
@@ -32,7 +32,7 @@ func TestARowIsChosenByResolutionAndThenBySound(t *testing.T) {
 		rows       []catalog.Variant
 		resolution string
 		audio      *bool
-		want       int64 // per second; zero: there is none
+		want       int64 // per second; zero: none
 	}{
 		"another resolution":                {rows, "720P", silent, 10},
 		"another resolution, sound":         {rows, "720P", sound, 20},
@@ -102,7 +102,7 @@ func TestTheGreatestPriceOfAGeneration(t *testing.T) {
 	}
 }
 
-func TestWhatWasDeliveredIsCharged(t *testing.T) {
+func TestDeliveredPartsAreCharged(t *testing.T) {
 	t.Parallel()
 	silent, sound := new(false), new(true)
 	price := catalog.Price{Second: rows, Request: units(1)}
@@ -140,23 +140,23 @@ func TestWhatWasDeliveredIsCharged(t *testing.T) {
 			t.Errorf("%s costs %v, want %v", name, got, units(c.want))
 		}
 	}
-	// Parts are rounded up together, not each.
+	// The sum of the parts is rounded up, not each part.
 	tiny := catalog.Price{Second: []catalog.Variant{{Price: 1}}}
 	if quote, refusal = tiny.Quote(catalog.Video, catalog.Work{Count: 4, Duration: catalog.Second}); refusal != 0 || quote.Cost(half, half, half, half) != 2 {
 		t.Errorf("four halves of a nano-unit cost %v", quote.Cost(half, half, half, half))
 	}
-	// What is not told of the sound is as it was asked for.
+	// Unreported sound counts as requested.
 	if quote, refusal = price.Quote(catalog.Video, catalog.Work{Count: 2, Duration: catalog.Second, Resolution: "720P", Audio: silent}); refusal != 0 || quote.Cost(catalog.Work{Count: 1}) != units(11) {
 		t.Errorf("one of two silent ones costs %v", quote.Cost(catalog.Work{Count: 1}))
 	}
-	// A resolution without a price is charged as the one that was asked for.
+	// A resolution without a price is charged as the requested one.
 	only := catalog.Price{Second: rows[2:4]}
 	if quote, refusal = only.Quote(catalog.Video, asked); refusal != 0 || quote.Cost(catalog.Work{Resolution: "720P", Count: 1}) != units(400) {
 		t.Errorf("an unpriced resolution costs %v", quote.Cost(catalog.Work{Resolution: "720P", Count: 1}))
 	}
 }
 
-func TestAQuoteSettlesTheSameFromItsJSON(t *testing.T) {
+func TestAQuoteFromJSONChargesTheSame(t *testing.T) {
 	t.Parallel()
 	price := catalog.Price{Second: rows, Request: units(1)}
 	want, _ := price.Quote(catalog.Video, catalog.Work{Count: 2, Duration: 5_500_000, Resolution: "1080P", Audio: new(true)})
@@ -170,7 +170,7 @@ func TestAQuoteSettlesTheSameFromItsJSON(t *testing.T) {
 	}
 }
 
-// TestNoDeliveryCostsMoreThanTheHold draws prices, questions and deliveries.
+// TestNoDeliveryCostsMoreThanTheHold uses random prices, requests and results.
 func TestNoDeliveryCostsMoreThanTheHold(t *testing.T) {
 	t.Parallel()
 	resolution := rapid.SampledFrom([]string{"", "720P", "1080p", "4K"})

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// amount reads an amount that a test has written.
+// amount parses an amount of a test.
 func amount(text string) *money.Amount {
 	a, err := money.Parse(text)
 	if err != nil {
@@ -17,7 +17,7 @@ func amount(text string) *money.Amount {
 	return &a
 }
 
-// claude is a price with most of its words.
+// claude is a price with most options.
 func claude() Price {
 	return Price{
 		Model: "claude-*", TokenPrices: TokenPrices{Input: amount("3"), Output: amount("15"), CacheRead: amount("0.30"), CacheWrite: amount("3.75")},
@@ -25,7 +25,7 @@ func claude() Price {
 	}
 }
 
-func TestAPriceThatCannotBeReservedForIsRefused(t *testing.T) {
+func TestAPriceWithoutLimitsIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*Price)
@@ -72,7 +72,7 @@ func TestAPriceThatCannotBeReservedForIsRefused(t *testing.T) {
 	}
 }
 
-func TestAPriceMayCountWhatItLikes(t *testing.T) {
+func TestValidPricesAreAccepted(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]Price{
 		"tokens":               claude(),

@@ -69,7 +69,7 @@ func TestEveryModelHasThePriceOfItsLongestPattern(t *testing.T) {
 	})
 }
 
-func TestANameThatMayLeadElsewhereHasThePriceOfNoPrefix(t *testing.T) {
+func TestAmbiguousNamesHaveNoPriceOfAPrefix(t *testing.T) {
 	t.Parallel()
 	ps, err := NewPrices(perRequest("plain-*", "plain-a:free", "tagged:*"))
 	if err != nil {
@@ -98,7 +98,7 @@ func TestPricesOfOnePatternAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesAreTheExactOnes(t *testing.T) {
+func TestNamesAreExactNames(t *testing.T) {
 	t.Parallel()
 	ps, err := NewPrices(perRequest("z", "b*", "a"))
 	if err != nil {
@@ -114,7 +114,7 @@ func TestNamesAreTheExactOnes(t *testing.T) {
 	}
 }
 
-// hundreds is a set such as operators with many vendors have.
+// hundreds returns a large set, as operators with many vendors have.
 func hundreds(t testing.TB) *Prices {
 	var patterns []string
 	for vendor := range 20 {

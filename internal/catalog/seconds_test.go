@@ -23,7 +23,7 @@ func TestSecondsAreExact(t *testing.T) {
 	}
 }
 
-func TestSecondsSurviveTheirText(t *testing.T) {
+func TestSecondsRoundTripAsText(t *testing.T) {
 	t.Parallel()
 	for want, text := range map[catalog.Seconds]string{0: "0", 5_000_000: "5", 5_500_000: "5.5", 1: "0.000001", 10_000_000: "10", 100_010_000: "100.01", -2_500_000: "-2.5"} {
 		if got := want.String(); got != text {

@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
-func TestWhatIsAllowedIsReachedAndNothingBesideIt(t *testing.T) {
+func TestOnlyAllowedDestinationsAreReached(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		entry  string // PORT stands for that of the trap
+		entry  string // PORT stands for the port of the forbidden server
 		host   string
 		opened bool
 	}{
@@ -33,7 +33,7 @@ func TestWhatIsAllowedIsReachedAndNothingBesideIt(t *testing.T) {
 		"a name below it":                  {"hooks.example:PORT", "a.hooks.example", false},
 		"the address of an allowed name":   {"hooks.example:PORT", "127.0.0.1", false},
 	} {
-		tr := newTrap(t, ok)
+		tr := newForbiddenServer(t, ok)
 		guard := egress.New(allowed(t, strings.Replace(c.entry, "PORT", tr.port, 1)), answering(loopback))
 		status, err := get(t, guard.Client(), "http://"+c.host+":"+tr.port+"/")
 		if opened := err == nil && status == http.StatusOK; opened != c.opened || tr.visited.Load() > 0 != c.opened {
@@ -42,7 +42,7 @@ func TestWhatIsAllowedIsReachedAndNothingBesideIt(t *testing.T) {
 	}
 }
 
-func TestTheCheckOfAURLKnowsWhatIsAllowed(t *testing.T) {
+func TestCheckURLAcceptsAllowedDestinations(t *testing.T) {
 	t.Parallel()
 	a := allowed(t, "10.1.0.0/16:80", "hooks.internal:8443", "[fd00::/8]:443", "127.0.0.1:443")
 	for text, passes := range map[string]bool{
@@ -68,7 +68,7 @@ func TestTheCheckOfAURLKnowsWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAnAllowedAddressThatIsNotOneIsRefused(t *testing.T) {
+func TestInvalidAllowedDestinationsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		entries []string
@@ -104,8 +104,8 @@ func TestAnAllowedAddressThatIsNotOneIsRefused(t *testing.T) {
 	}
 }
 
-// TestALiteralAddressIsCheckedWhenItIsRegistered: that something is allowed does not
-// open the rest.
+// TestALiteralAddressIsCheckedWhenItIsRegistered checks that an allowed address
+// does not permit others.
 func TestALiteralAddressIsCheckedWhenItIsRegistered(t *testing.T) {
 	t.Parallel()
 	a := allowed(t, "10.1.0.0/16:80", "hooks.internal:8443", "127.0.0.1:443")
@@ -114,8 +114,8 @@ func TestALiteralAddressIsCheckedWhenItIsRegistered(t *testing.T) {
 		"http://10.1.2.3/":                     true,
 		"https://hooks.internal:8443/":         true,
 		"https://127.0.0.1/":                   true,
-		"https://localhost/":                   true, // it may stand for 127.0.0.1, which is allowed
-		"http://hooks.corp.internal/":          true, // it may stand for 10.1.2.3
+		"https://localhost/":                   true, // may resolve to 127.0.0.1, which is allowed
+		"http://hooks.corp.internal/":          true, // may resolve to 10.1.2.3
 		"http://printer.local/":                true,
 		"http://127.0.0.1/":                    false,
 		"http://localhost/":                    false,

@@ -19,16 +19,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
-// trap is a server on loopback that counts who connects to it.
-type trap struct {
+// forbiddenServer is a server on loopback that counts connections.
+type forbiddenServer struct {
 	*httptest.Server
 	port    string
 	visited atomic.Int64
 }
 
-func newTrap(t *testing.T, answer http.HandlerFunc) *trap {
+func newForbiddenServer(t *testing.T, answer http.HandlerFunc) *forbiddenServer {
 	t.Helper()
-	var tr trap
+	var tr forbiddenServer
 	tr.Server = httptest.NewUnstartedServer(answer)
 	tr.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -43,8 +43,8 @@ func newTrap(t *testing.T, answer http.HandlerFunc) *trap {
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
-// answering is a resolver that knows one server, which answers the n-th question
-// for the address of any name as answer says.
+// answering returns a resolver with one server, whose n-th answer for the
+// address of any name is answer(n).
 func answering(answer func(n int64) string) *net.Resolver {
 	var asked atomic.Int64
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -54,8 +54,8 @@ func answering(answer func(n int64) string) *net.Resolver {
 	}}
 }
 
-// serveDNS answers the questions of a connection, as RFC 1035 section 4 writes
-// them over TCP: with one address for A, and with none for other types.
+// serveDNS answers the questions of a TCP connection (RFC 1035 section 4): with
+// one address for A, and with none for other types.
 func serveDNS(conn net.Conn, answer func() string) {
 	defer conn.Close()
 	from := bufio.NewReader(conn)
@@ -98,7 +98,7 @@ func allowed(t *testing.T, entries ...string) egress.Allowed {
 	return a
 }
 
-// get fetches a URL and returns the status of the answer.
+// get requests a URL and returns the status of the answer.
 func get(t *testing.T, client *http.Client, url string) (int, error) {
 	t.Helper()
 	t.Cleanup(client.CloseIdleConnections)
@@ -115,15 +115,15 @@ func get(t *testing.T, client *http.Client, url string) (int, error) {
 	return response.StatusCode, err
 }
 
-// blocked tells whether an address was refused because it is neither public nor
-// allowed.
+// blocked reports whether an address was refused because it is neither public
+// nor allowed.
 func blocked(err error) bool { return errors.Is(err, ssrf.ErrProhibitedIP) }
 
-// TestNoSpellingReachesATrap dials every special host, and lets every name among
-// them stand for loopback, as the most helpful resolver would.
-func TestNoSpellingReachesATrap(t *testing.T) {
+// TestNoSpellingOfASpecialAddressConnects dials every special host. Every name
+// among them resolves to loopback.
+func TestNoSpellingOfASpecialAddressConnects(t *testing.T) {
 	t.Parallel()
-	tr := newTrap(t, ok)
+	tr := newForbiddenServer(t, ok)
 	client := egress.New(egress.Allowed{}, answering(loopback)).Client()
 	for name, host := range spellings {
 		if strings.Contains(host, ":") && host[0] != '[' {
@@ -131,10 +131,10 @@ func TestNoSpellingReachesATrap(t *testing.T) {
 		}
 		url := "http://" + host + ":" + tr.port + "/"
 		if _, err := http.NewRequest(http.MethodGet, url, nil); err != nil || strings.Contains(host, "8.8.8.8]") {
-			continue // no client can be asked for it; or it is public when it is dialled
+			continue // not valid for a client, or public when dialled
 		}
 		status, err := get(t, client, url)
-		var unknown *net.DNSError // Go's own resolver takes numbers for no names
+		var unknown *net.DNSError // Go's resolver does not accept numbers as names
 		if !blocked(err) && !errors.As(err, &unknown) {
 			t.Errorf("%s: %s was answered %d, %v", name, host, status, err)
 		}
@@ -142,7 +142,7 @@ func TestNoSpellingReachesATrap(t *testing.T) {
 			t.Errorf("%s: %s reached the trap", name, host)
 		}
 	}
-	// The trap works.
+	// The forbidden server counts connections.
 	for _, host := range []string{"127.0.0.1", "any.example"} {
 		open := egress.New(allowed(t, "127.0.0.0/8:"+tr.port), answering(loopback)).Client()
 		if status, err := get(t, open, "http://"+host+":"+tr.port+"/"); err != nil || status != http.StatusOK || tr.visited.Swap(0) != 1 {
@@ -151,12 +151,12 @@ func TestNoSpellingReachesATrap(t *testing.T) {
 	}
 }
 
-func TestANameThatChangesItsAddressIsJudgedByTheOneDialled(t *testing.T) {
+func TestTheDialledAddressOfANameIsChecked(t *testing.T) {
 	t.Parallel()
-	tr := newTrap(t, ok)
+	tr := newForbiddenServer(t, ok)
 	rebinding := answering(func(n int64) string {
 		if n == 1 {
-			return "8.8.8.8" // the answer to a look-up before the connection
+			return "8.8.8.8" // answer to a lookup before the connection
 		}
 		return "127.0.0.1"
 	})
@@ -175,11 +175,11 @@ func TestANameThatChangesItsAddressIsJudgedByTheOneDialled(t *testing.T) {
 
 func TestARedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	second := newTrap(t, ok)
-	first := newTrap(t, func(w http.ResponseWriter, r *http.Request) {
+	second := newForbiddenServer(t, ok)
+	first := newForbiddenServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, second.URL, http.StatusTemporaryRedirect)
 	})
-	// Even where both are allowed: nobody asked for the second.
+	// The redirect is not followed even if both addresses are allowed.
 	client := egress.New(allowed(t, "127.0.0.1:"+first.port, "127.0.0.1:"+second.port), nil).Client()
 	status, err := get(t, client, first.URL)
 	if err != nil || status != http.StatusTemporaryRedirect || second.visited.Load() != 0 {
@@ -188,7 +188,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 }
 
 func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
-	proxy := newTrap(t, ok)
+	proxy := newForbiddenServer(t, ok)
 	for _, word := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
 		t.Setenv(word, proxy.URL)
 	}
@@ -201,7 +201,7 @@ func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	}
 }
 
-func TestWhatIsFetchedIsCopiedAsItIs(t *testing.T) {
+func TestBodiesAreNotDecompressed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Accept-Encoding") != "" {
@@ -224,11 +224,11 @@ func TestWhatIsFetchedIsCopiedAsItIs(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalReadsTheSame tries an address that is blocked, a port that is
-// closed, and a name without an address.
-func TestEveryRefusalReadsTheSame(t *testing.T) {
+// TestEveryConnectionErrorHasTheSameText tests a blocked address, a closed
+// port, and a name without an address.
+func TestEveryConnectionErrorHasTheSameText(t *testing.T) {
 	t.Parallel()
-	tr := newTrap(t, ok)
+	tr := newForbiddenServer(t, ok)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestEveryRefusalReadsTheSame(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAContextIsKnown(t *testing.T) {
+func TestAConnectionErrorWrapsTheContextsError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

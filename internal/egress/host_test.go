@@ -11,7 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
-// spellings are hosts that lead, or may lead, to a place that is not public.
+// spellings are hosts that resolve, or may resolve, to an address that is not
+// public.
 var spellings = map[string]string{
 	"loopback":                        "127.0.0.1",
 	"all of loopback":                 "127.255.255.254",
@@ -95,8 +96,8 @@ var spellings = map[string]string{
 	"a name at home":                  "nas.home.arpa",
 }
 
-// special tells whether a URL is refused because its host is special: one in
-// brackets, if need be.
+// special reports whether a URL with this host is refused as special. It adds
+// brackets if necessary.
 func special(host string) bool {
 	if strings.Contains(host, ":") && host[0] != '[' {
 		host = "[" + host + "]"
@@ -107,7 +108,7 @@ func special(host string) bool {
 	})
 }
 
-func TestASpecialHostIsKnownInEverySpelling(t *testing.T) {
+func TestSpecialHostsAreRefusedInEverySpelling(t *testing.T) {
 	t.Parallel()
 	for name, host := range spellings {
 		if !special(host) {
@@ -121,8 +122,8 @@ func TestASpecialHostIsKnownInEverySpelling(t *testing.T) {
 	}
 }
 
-// TestEveryPrefixOfTheRegistriesIsSpecial walks the edges of the prefixes of
-// the registries as the guard of the dialler has them.
+// TestEveryPrefixOfTheRegistriesIsSpecial tests the limits of the registries'
+// prefixes as the dialler's guard has them.
 func TestEveryPrefixOfTheRegistriesIsSpecial(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range append(ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes...) {

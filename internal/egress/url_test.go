@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
-func TestAURLMayBeAnyPublicOne(t *testing.T) {
+func TestPublicURLsAreAccepted(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"http://example.com", "https://example.com/", "HTTPS://Example.COM/A", "https://example.com:8443/a/b.png?X-Sig=a%2Fb&c=@d#frag",
@@ -22,7 +22,7 @@ func TestAURLMayBeAnyPublicOne(t *testing.T) {
 	}
 }
 
-func TestAURLThatIsNotOneIsRefused(t *testing.T) {
+func TestInvalidURLsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":                 {"", "absolute http or https"},
@@ -88,8 +88,8 @@ func TestARefusalDoesNotRepeatTheURL(t *testing.T) {
 	}
 }
 
-// FuzzCheckURL holds a URL that passes against net/url: what we found in it is
-// what dialling finds, and that is no special address.
+// FuzzCheckURL checks that net/url, which dials, finds the same host in an
+// accepted URL, and that the host is not special.
 func FuzzCheckURL(f *testing.F) {
 	for _, host := range spellings {
 		f.Add("http://" + host + "/a")

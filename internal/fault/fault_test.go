@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// codesInSource returns the codes that fault.go declares.
+// codesInSource returns the codes declared in fault.go.
 func codesInSource(t *testing.T) []Code {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "fault.go", nil, 0)
@@ -40,7 +40,7 @@ func codesInSource(t *testing.T) []Code {
 	return codes
 }
 
-func TestEveryCodeHasItsStatusInTheTable(t *testing.T) {
+func TestEveryCodeHasAStatus(t *testing.T) {
 	t.Parallel()
 	codes := codesInSource(t)
 	if len(codes) < 19 || len(codes) != len(statuses) {
@@ -58,7 +58,7 @@ func TestEveryCodeHasItsStatusInTheTable(t *testing.T) {
 	}
 }
 
-func TestStatusesAreThoseOfTheInterface(t *testing.T) {
+func TestStatusesMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[Code]int{
 		InvalidJSON: 400, InvalidParameter: 400, MissingParameter: 400, InvalidModel: 400, ModelNotFound: 404, Unauthorized: 401, Forbidden: 403,
@@ -76,7 +76,7 @@ func TestStatusesAreThoseOfTheInterface(t *testing.T) {
 	}
 }
 
-func TestAFaultIsAnErrorThatNamesWhereItIs(t *testing.T) {
+func TestTheErrorOfAFaultNamesItsParam(t *testing.T) {
 	t.Parallel()
 	f := At(InvalidParameter, "messages[0].role", "must be %s", "a string")
 	if got, want := f.Error(), "INVALID_PARAMETER (messages[0].role): must be a string"; got != want {
@@ -91,7 +91,7 @@ func TestAFaultIsAnErrorThatNamesWhereItIs(t *testing.T) {
 	}
 }
 
-func TestAfterLeavesTheOriginalAlone(t *testing.T) {
+func TestAfterReturnsACopy(t *testing.T) {
 	t.Parallel()
 	f := New(RateLimited, "slowly")
 	later := f.After(time.Minute)
@@ -100,7 +100,7 @@ func TestAfterLeavesTheOriginalAlone(t *testing.T) {
 	}
 }
 
-func TestAStatusOfItsOwnStandsInThePlaceOfTheCodes(t *testing.T) {
+func TestAnOwnStatusReplacesThatOfTheCode(t *testing.T) {
 	t.Parallel()
 	f := New(UpstreamUnavailable, "down")
 	if own := f.WithStatus(http.StatusBadGateway); own.Status() != 502 || own.Code != f.Code || f.Status() != 503 {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// adminClient speaks to the admin endpoint over its socket.
+// adminClient sends requests to the admin endpoint over its socket.
 type adminClient struct{ http.Client }
 
 func newAdminClient(socket string) *adminClient {
@@ -28,14 +28,14 @@ func newAdminClient(socket string) *adminClient {
 }
 
 // Admin sends a request to the admin endpoint, with in as JSON unless it is
-// nil, and returns what came back.
+// nil, and returns the answer.
 func (g *Gate) Admin(t testing.TB, method, path string, in any) (status int, body []byte) {
 	t.Helper()
 	answer := g.AdminAnswer(t, method, path, in)
 	return answer.Status, []byte(answer.Body)
 }
 
-// AdminAnswer is Admin for a test that reads the headers of the answer.
+// AdminAnswer is Admin for a test that checks the headers of the answer.
 func (g *Gate) AdminAnswer(t testing.TB, method, path string, in any) Answer {
 	t.Helper()
 	var sent []byte
@@ -47,7 +47,7 @@ func (g *Gate) AdminAnswer(t testing.TB, method, path string, in any) Answer {
 	}
 	answer, err := g.admin.send(t.Context(), method, path, sent)
 	if errors.Is(err, io.EOF) {
-		// Right after a reload the server of the configuration before may
+		// Just after a reload, the server of the previous configuration may
 		// accept a connection and close it unread.
 		answer, err = g.admin.send(t.Context(), method, path, sent)
 	}
@@ -71,7 +71,7 @@ func (c *adminClient) send(ctx context.Context, method, path string, in []byte) 
 	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: string(body)}, err
 }
 
-// Key is an API key and whose it is.
+// Key is an API key and its user.
 type Key struct {
 	ID     string `json:"id"`
 	UserID string `json:"user_id"`
@@ -80,8 +80,8 @@ type Key struct {
 
 var users atomic.Int64
 
-// NewKey makes a user with a key. Scope holds what the key is limited to, in
-// the words of the admin endpoint, and may be nil.
+// NewKey creates a user with a key. scope has the limits of the key as in the
+// admin API, and may be nil.
 func (g *Gate) NewKey(t testing.TB, scope map[string]any) Key {
 	t.Helper()
 	name := fmt.Sprintf("user-%d", users.Add(1))
@@ -95,8 +95,8 @@ func (g *Gate) NewKey(t testing.TB, scope map[string]any) Key {
 	return key
 }
 
-// MustAdmin is Admin for what must succeed; the answer is decoded into out,
-// unless that is nil.
+// MustAdmin is Admin for a request that must succeed. It decodes the answer
+// into out unless that is nil.
 func (g *Gate) MustAdmin(t testing.TB, method, path string, in, out any) {
 	t.Helper()
 	status, body := g.Admin(t, method, path, in)
@@ -110,7 +110,8 @@ func (g *Gate) MustAdmin(t testing.TB, method, path string, in, out any) {
 	}
 }
 
-// FailStore has the store meet a failed sync, after which it takes no more work.
+// FailStore makes the next sync of the store fail, after which the store
+// refuses all calls.
 func (g *Gate) FailStore(t testing.TB) {
 	t.Helper()
 	engine, _ := Engine(g.Store)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Backend stands for the services that models run on. It answers a request by
-// the script of the model it names, and remembers what it was sent.
+// Backend simulates the services that models run on. It answers a request with
+// the script of its model, and records all requests.
 type Backend struct {
 	// Address is host:port.
 	Address string
@@ -22,10 +22,10 @@ type Backend struct {
 	seen    map[string][]Seen
 }
 
-// Seen is a request as the backend got it.
+// Seen is a request that the backend received.
 type Seen struct {
 	Method string
-	URI    string // as on the wire
+	URI    string // exactly as sent
 	Header http.Header
 	Body   []byte
 }
@@ -35,28 +35,29 @@ func newBackend(t testing.TB) *Backend {
 	b := &Backend{scripts: make(map[string]http.HandlerFunc), seen: make(map[string][]Seen)}
 	server := httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(func() {
-		server.CloseClientConnections() // what a failed test has left open
+		server.CloseClientConnections() // connections that a failed test has left open
 		server.Close()
 	})
 	b.Address = strings.TrimPrefix(server.URL, "http://")
 	return b
 }
 
-// On sets what is answered for a model. The body has been read already.
+// On sets the script for a model. The body of the request has been read
+// already.
 func (b *Backend) On(model string, script http.HandlerFunc) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.scripts[model] = script
 }
 
-// Seen returns the requests for a model, in the order they came.
+// Seen returns the requests for a model, in order.
 func (b *Backend) Seen(model string) []Seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]Seen(nil), b.seen[model]...)
 }
 
-// Total returns how many requests there were, of all models and of none.
+// Total returns the number of all requests.
 func (b *Backend) Total() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,10 +89,10 @@ func (b *Backend) serve(w http.ResponseWriter, r *http.Request) {
 	script(w, r)
 }
 
-// JSON answers one JSON text.
+// JSON returns a script that answers with a JSON text.
 func JSON(status int, body string) http.HandlerFunc { return Body(status, "application/json", body) }
 
-// Body answers a body of any kind.
+// Body returns a script that answers with a body of any type.
 func Body(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -100,7 +101,8 @@ func Body(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// Stream answers an event stream in the portions given, each flushed by itself.
+// Stream returns a script that answers with an event stream and flushes each
+// portion.
 func Stream(portions ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		Events(w)
@@ -110,7 +112,7 @@ func Stream(portions ...string) http.HandlerFunc {
 	}
 }
 
-// Then answers as each of the scripts does, one after another.
+// Then returns a script that runs the scripts one after another.
 func Then(scripts ...http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, script := range scripts {
@@ -119,24 +121,24 @@ func Then(scripts ...http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// Events sends the head of an event stream.
+// Events sends the header of an event stream.
 func Events(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	Send(w, "")
 }
 
-// Send sends a portion of a body at once.
+// Send sends a portion of a body and flushes it.
 func Send(w http.ResponseWriter, portion string) {
 	io.WriteString(w, portion)
 	_ = http.NewResponseController(w).Flush()
 }
 
-// Reset cuts the connection off, as a backend that dies.
+// Reset closes the connection, as a crashing backend does.
 func Reset(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// Silent answers nothing more until the request is cancelled, and tells it by
-// closing gone.
+// Silent returns a script that sends nothing more until the request is
+// cancelled, and then closes gone.
 func Silent(gone chan<- struct{}) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()

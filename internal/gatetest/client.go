@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// Answer is what a caller got, read to its end.
+// Answer is a complete answer to a caller.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
-	Err    error // of reading the body: an answer that was cut off has one
+	Err    error // of reading the body; set if the answer is incomplete
 }
 
-// RequestID returns the id that the gate gave the request.
+// RequestID returns the request id of the answer.
 func (a Answer) RequestID() string { return a.Header.Get("X-Request-Id") }
 
-// client sends requests as they are: no compression of its own, no redirects,
-// and a connection for each, so that a test meets only its own.
+// client sends requests unchanged: without compression, redirects or reused
+// connections, so that tests do not affect each other.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// Open sends a request and returns the answer with its body unread. Headers
-// are written "Name: value", each to a line.
+// Open sends a request and returns the answer with its body unread. Headers are
+// written "Name: value", one per line.
 //
-// On a reload Linux resets connections that wait in the queue of the listener
-// which is closed, whoever has the port after it. So a request that came to
-// nothing is sent once more after a reload.
+// On a reload, Linux resets connections that wait in the queue of the closed
+// listener. Therefore a request that fails without an answer is sent once more
+// after a reload.
 func (g *Gate) Open(ctx context.Context, t testing.TB, method, path, headers, body string) *http.Response {
 	t.Helper()
 	resp, err := g.send(ctx, t, method, path, headers, body)
@@ -62,7 +62,7 @@ func (g *Gate) send(ctx context.Context, t testing.TB, method, path, headers, bo
 	return client.Do(req)
 }
 
-// Do sends a request and reads the answer.
+// Do sends a request and reads the complete answer.
 func (g *Gate) Do(t testing.TB, method, path, headers, body string) Answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -76,8 +76,7 @@ func read(resp *http.Response) Answer {
 	return Answer{resp.StatusCode, resp.Header, string(body), err}
 }
 
-// Wire is a connection to the site on which a test writes what no HTTP client
-// would.
+// Wire is a connection to the site on which a test writes raw bytes.
 type Wire struct {
 	net.Conn
 	in *bufio.Reader

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// lookAgain is how soon Eventually looks once more.
+// lookAgain is the interval of Eventually.
 const lookAgain = 20 * time.Millisecond
 
-// Eventually looks until what it waits for is so, and returns what it saw then.
-// The test fails when that is not so in time, with what was seen last. It is for
-// what nobody announces: better is a channel, a line of the log or a query that
-// waits.
+// Eventually calls look until it returns true, and returns what it saw. The
+// test fails with the last value after Patience. Prefer a channel, a log line
+// or a waiting query if there is one.
 func Eventually[T any](t testing.TB, what string, look func() (seen T, ok bool)) T {
 	t.Helper()
 	tick := time.NewTicker(lookAgain)

@@ -21,44 +21,44 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard" // what operators have, too
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard" // as in builds for operators
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 	_ "github.com/caddyserver/caddy/v2/modules/logging"
 	_ "github.com/caddyserver/caddy/v2/modules/metrics"
 
-	_ "github.com/caddy-modelgate/modelgate" // all that a build contains
+	_ "github.com/caddy-modelgate/modelgate" // everything in a build
 )
 
-// Patience bounds every wait for something that is sure to come: with the race
-// detector on a busy machine, a body of 32 MiB takes 10 seconds. A test that
-// needs so long has failed.
+// Patience is the time limit of every wait. It only matters to failing tests: with the
+// race detector on a busy machine, the gateway needs 10 seconds for a body of 32 MiB.
 const Patience = 30 * time.Second
 
-// Config is what a test adds to the Caddyfile of its Gate. In all of it,
-// BACKEND stands for the address of the backend.
+// Config is what a test adds to the Caddyfile of its Gate. In all of its
+// fields, BACKEND stands for the address of the backend.
 type Config struct {
-	// Global goes into the global options.
+	// Global is added to the global options.
 	Global string
 
-	// App goes into the modelgate option, beside its storage. Where it has
-	// backends and says nothing of media, files are kept in a directory of the Gate.
+	// App is added to the modelgate option after its storage. If it has
+	// backends and no media option, files are kept in a directory of the Gate.
 	App string
 
-	// Site goes into the one site, which takes every host.
+	// Site is added to the one site, which serves every host.
 	Site string
 
-	// Store names the store in memory. Default: one of its own for each Start.
+	// Store is the name of the store in memory. Default: a new store for each
+	// Start.
 	Store string
 
-	// Storage stands in the place of that store, as in "badger /path".
+	// Storage replaces that store, such as "badger /path".
 	Storage string
 
-	// LogFormat is the format of the log, of which each line must be JSON.
-	// Default: json.
+	// LogFormat is the format of the log, whose lines must be JSON. Default:
+	// json.
 	LogFormat string
 }
 
-// Proxied is a site with both doors, each before the backend.
+// Proxied is a site with both dialects, each in front of the backend.
 const Proxied = `
 	modelgate_messages {
 		reverse_proxy BACKEND
@@ -68,27 +68,28 @@ const Proxied = `
 	}
 `
 
-// Gate is a running Caddy with the gate in it.
+// Gate is a running Caddy with the gateway.
 type Gate struct {
 	// Address is host:port of the site.
 	Address string
 
-	// Backend is what BACKEND in the Caddyfile leads to.
+	// Backend is the service that BACKEND in the Caddyfile stands for.
 	Backend *Backend
 
 	// Store is the name of the store, for [Engine].
 	Store string
 
-	// AdminAddress is where the admin endpoint listens, as --address takes it.
+	// AdminAddress is the address of the admin endpoint in the form of the flag
+	// --address.
 	AdminAddress string
 
 	admin    *adminClient
-	dir      string // of what a Gate keeps in files
-	logFrom  int    // the first line of the process's log that is of this Gate
+	dir      string // for all files of the Gate
+	logFrom  int    // index of the first log line of this Gate
 	reloaded bool
 }
 
-// running is held by the test whose Gate runs.
+// running is locked by the test whose Gate runs.
 var running sync.Mutex
 
 // Start runs a Gate until t and its subtests have ended.
@@ -111,8 +112,7 @@ func Start(t testing.TB, config Config) *Gate {
 		}
 	})
 
-	// Between the choice of a port and Caddy's use of it, another process may
-	// take it.
+	// Another process may take a port before Caddy uses it.
 	var err error
 	for range 3 {
 		g.Address = freeAddress(t)
@@ -126,7 +126,7 @@ func Start(t testing.TB, config Config) *Gate {
 	return g
 }
 
-// Reload puts another configuration in force, on the same addresses.
+// Reload loads another configuration with the same addresses.
 func (g *Gate) Reload(config Config) error {
 	if config.Store != "" {
 		g.Store = config.Store
@@ -134,7 +134,7 @@ func (g *Gate) Reload(config Config) error {
 	return g.ReloadText(g.Caddyfile(config))
 }
 
-// ReloadText puts a Caddyfile in force as it stands.
+// ReloadText loads the text of a Caddyfile unchanged.
 func (g *Gate) ReloadText(caddyfile string) error {
 	g.reloaded = true
 	return g.put(caddyfile)
@@ -143,7 +143,7 @@ func (g *Gate) ReloadText(caddyfile string) error {
 // URL returns the URL of a path of the site.
 func (g *Gate) URL(path string) string { return "http://" + g.Address + path }
 
-// Caddyfile returns the whole of a configuration.
+// Caddyfile returns the complete text of a configuration.
 func (g *Gate) Caddyfile(config Config) string {
 	app := config.App
 	if strings.Contains(app, "backend ") && !strings.Contains(app, "media") {
@@ -181,9 +181,9 @@ http://:PORT {
 	return strings.NewReplacer("PORT", port, "BACKEND", g.Backend.Address).Replace(text)
 }
 
-// put puts a Caddyfile in force. When it returns, nothing is answered by the
-// configuration before any more that is asked from then on: Caddy tells the old
-// servers to stop, and does not wait until they accept no more.
+// put loads a Caddyfile. When it returns, no later request is served by the
+// previous configuration: Caddy tells the old servers to stop, but does not
+// wait until they stop accepting.
 func (g *Gate) put(caddyfile string) error {
 	adapted, err := Adapt(caddyfile)
 	if err != nil {
@@ -202,16 +202,15 @@ func (g *Gate) put(caddyfile string) error {
 	return nil
 }
 
-// Adapt turns the text of a Caddyfile into the JSON of its configuration.
+// Adapt converts the text of a Caddyfile to JSON.
 func Adapt(text string) ([]byte, error) {
 	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
 	return adapted, err
 }
 
-// freeAddress returns an address of this machine on which nobody listens. The port
-// of UDP by the same number is kept until the test ends: the tests of another
-// package find another one by that, while Caddy would share the port with whoever
-// has it already.
+// freeAddress returns an unused address. It holds the UDP port of the same
+// number until the test ends, so that the tests of other packages skip it.
+// Caddy would share the TCP port.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	for {

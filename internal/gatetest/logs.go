@@ -66,7 +66,7 @@ func (l *log) Write(line []byte) (int, error) {
 
 func (l *log) Close() error { return nil }
 
-// from returns the lines from number n on, and a channel that is closed when
+// from returns the lines from index n on, and a channel that is closed when
 // there are more.
 func (l *log) from(n int) ([][]byte, <-chan struct{}) {
 	l.mu.Lock()
@@ -77,7 +77,7 @@ func (l *log) from(n int) ([][]byte, <-chan struct{}) {
 	return l.lines[n:], l.grown
 }
 
-// length is how many lines there are.
+// length returns the number of lines.
 func (l *log) length() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,9 +99,8 @@ func (l Line) Number(field string) float64 {
 	return number
 }
 
-// WaitLine returns the first line of this Gate for which fn is true, waiting for
-// it if it has not been written: a call is reported after its caller has the
-// answer.
+// WaitLine returns the first line of this Gate for which fn is true. It waits
+// if necessary, because a call is logged after its caller has the answer.
 func (g *Gate) WaitLine(t testing.TB, fn func(Line) bool) Line {
 	t.Helper()
 	timeout := time.After(Patience)
@@ -122,7 +121,7 @@ func (g *Gate) WaitLine(t testing.TB, fn func(Line) bool) Line {
 	}
 }
 
-// CallLine returns the one line of the call with this request id.
+// CallLine returns the only line of the call with this request id.
 func (g *Gate) CallLine(t testing.TB, requestID string) Line {
 	t.Helper()
 	if requestID == "" {
@@ -131,8 +130,8 @@ func (g *Gate) CallLine(t testing.TB, requestID string) Line {
 	return g.WaitLine(t, isCall(func(l Line) bool { return l.Text("request_id") == requestID }))
 }
 
-// CallLineOf returns the line of a call for a model that no other call names,
-// for callers who have left without an answer.
+// CallLineOf returns the line of the only call for a model, for callers that
+// disconnected without an answer.
 func (g *Gate) CallLineOf(t testing.TB, model string) Line {
 	t.Helper()
 	return g.WaitLine(t, isCall(func(l Line) bool { return l.Text("model") == model }))
@@ -142,12 +141,12 @@ func isCall(fn func(Line) bool) func(Line) bool {
 	return func(l Line) bool { return l.Text("msg") == "call" && fn(l) }
 }
 
-// CallLines returns how many lines there are of the call with this request id.
+// CallLines returns the number of lines of the call with this request id.
 func (g *Gate) CallLines(requestID string) int {
 	return g.CountLines(isCall(func(l Line) bool { return l.Text("request_id") == requestID }))
 }
 
-// CountLines returns for how many lines of this Gate so far fn is true.
+// CountLines returns the number of lines of this Gate for which fn is true.
 func (g *Gate) CountLines(fn func(Line) bool) (n int) {
 	lines, _ := logged.from(g.logFrom)
 	for _, text := range lines {
@@ -159,7 +158,7 @@ func (g *Gate) CountLines(fn func(Line) bool) (n int) {
 	return n
 }
 
-// Logged tells whether a text stands anywhere in the log of this Gate.
+// Logged reports whether the log of this Gate contains a text.
 func (g *Gate) Logged(text string) bool {
 	lines, _ := logged.from(g.logFrom)
 	for _, line := range lines {

@@ -11,20 +11,20 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 )
 
-// asCaddy is set in the environment of a test binary that is to be Caddy.
+// asCaddy is the environment variable that makes a test binary run as Caddy.
 const asCaddy = "GATETEST_AS_CADDY"
 
 // Main is the TestMain of packages whose tests call [Caddy].
 func Main(m *testing.M) {
 	if os.Getenv(asCaddy) != "" {
 		caddycmd.Main()
-		return // to a success; or else it has ended the process
+		return // only after success; otherwise it ends the process
 	}
 	os.Exit(m.Run())
 }
 
-// Caddy runs a command line of caddy in a process of its own, with stdin, and
-// returns its exit code and what it printed.
+// Caddy runs a caddy command in a separate process with stdin, and returns its
+// exit code and output.
 func Caddy(t testing.TB, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	binary, err := os.Executable()
@@ -44,7 +44,8 @@ func Caddy(t testing.TB, stdin string, args ...string) (code int, stdout, stderr
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// Command runs `caddy modelgate` with the admin endpoint of the gate, as [Caddy] does.
+// Command runs `caddy modelgate` with the admin endpoint of the Gate, like
+// [Caddy].
 func (g *Gate) Command(t testing.TB, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	return Caddy(t, stdin, append(append([]string{"modelgate"}, args...), "--address", g.AdminAddress)...)

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Wallet is what a user has, as the admin endpoint shows it.
+// Wallet is a user's wallet as the admin endpoint returns it.
 type Wallet struct {
 	Balance  money.Amount `json:"balance"`
 	Held     money.Amount `json:"held"`
@@ -16,21 +16,21 @@ type Wallet struct {
 	Owed     money.Amount `json:"owed"`
 }
 
-// Credit gives a user money.
+// Credit adds money to a user's wallet.
 func (g *Gate) Credit(t testing.TB, user, amount string) {
 	t.Helper()
 	g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+user+"/credit", map[string]any{"amount": amount, "reason": "a test"}, nil)
 }
 
-// Wallet returns what a user has at this moment.
+// Wallet returns the current wallet of a user.
 func (g *Gate) Wallet(t testing.TB, user string) (w Wallet) {
 	t.Helper()
 	g.MustAdmin(t, http.MethodGet, "/modelgate/wallets/"+user, nil, &w)
 	return w
 }
 
-// WalletAtRest returns the wallet of a user after all their calls have settled:
-// a call settles a little after its caller has the answer.
+// WalletAtRest returns the wallet of a user after all their calls have been
+// charged, which happens shortly after the caller has the answer.
 func (g *Gate) WalletAtRest(t testing.TB, user string) Wallet {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; {
@@ -39,11 +39,11 @@ func (g *Gate) WalletAtRest(t testing.TB, user string) Wallet {
 		} else if time.Now().After(deadline) {
 			t.Fatalf("%v of %s is still reserved", w.Reserved, user)
 		}
-		g.Verify(t) // waits for the store, and so for what it gathers
+		g.Verify(t) // waits until the store has committed what it has gathered
 	}
 }
 
-// Verify has the ledger checked, and fails the test when it does not add up.
+// Verify verifies the ledger, and fails the test if it is inconsistent.
 func (g *Gate) Verify(t testing.TB) {
 	t.Helper()
 	var found struct {

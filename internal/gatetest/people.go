@@ -11,11 +11,10 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// Password is one that users of tests have.
+// Password is the password of users in tests.
 const Password = "correct horse battery staple"
 
-// Login tries a password and returns the header with the cookie of the session, or ""
-// if there is none.
+// Login logs in and returns the header with the session cookie, or "".
 func (g *Gate) Login(t testing.TB, name, password string) (cookie string) {
 	t.Helper()
 	answer := g.Do(t, http.MethodPost, "/api/user/login", "Content-Type: application/json", fmt.Sprintf(`{"username":%q,"password":%q}`, name, password))
@@ -26,8 +25,8 @@ func (g *Gate) Login(t testing.TB, name, password string) (cookie string) {
 	return "Cookie: " + crumb
 }
 
-// Post sends JSON with the cookie of a session, which must succeed. It returns the data
-// and the cookie that holds from then on.
+// Post sends JSON with a session cookie; the request must succeed. It returns
+// the data and the cookie to use afterwards.
 func (g *Gate) Post(t testing.TB, cookie, path, body string) (data map[string]any, renewed string) {
 	t.Helper()
 	answer := g.Do(t, http.MethodPost, path, cookie+"\nContent-Type: application/json", body)
@@ -41,25 +40,25 @@ func (g *Gate) Post(t testing.TB, cookie, path, body string) (data map[string]an
 	return e.Data, cookie
 }
 
-// Authenticator is an app that makes codes. Its first is as old as a code may be;
-// so it has three that are good at once, one after another, and a test waits only
-// when the oldest would not be good for long.
+// Authenticator generates TOTP codes. It begins with the oldest valid code, so
+// that three codes are valid at once. A test waits only if the oldest one would
+// expire soon.
 type Authenticator struct {
 	seed string
 	at   time.Time
 }
 
-// codeStep is for how long an authenticator shows a code. One is taken that is a
-// step early or late.
+// codeStep is the validity of a code. The gateway also accepts the code of the
+// previous and the next step.
 const codeStep = 30 * time.Second
 
-// newAuthenticator returns one whose first code is good for some seconds.
+// newAuthenticator returns one whose first code is valid for some seconds.
 func newAuthenticator(seed string) *Authenticator {
 	const soon = 5 * time.Second
 	return &Authenticator{seed, time.Now().Add(soon - codeStep)}
 }
 
-// Code returns the body of a request with a code that was not used before.
+// Code returns the body of a request with an unused code.
 func (a *Authenticator) Code(t testing.TB) string {
 	t.Helper()
 	code, err := totp.GenerateCode(a.seed, a.at)
@@ -71,7 +70,7 @@ func (a *Authenticator) Code(t testing.TB) string {
 	return fmt.Sprintf(`{"code":%q}`, code)
 }
 
-// Enrol gives a user an authenticator app.
+// Enrol enrols an authenticator app for a user.
 func (g *Gate) Enrol(t testing.TB, cookie string) (app *Authenticator, renewed string) {
 	t.Helper()
 	data, cookie := g.Post(t, cookie, "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, Password))

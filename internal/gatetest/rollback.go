@@ -17,7 +17,7 @@ func init() {
 	caddy.RegisterModule(Rollback{})
 }
 
-// Rollback is an app that starts last, and may fail then, so that Caddy rolls its
+// Rollback is an app that starts last and may fail, so that Caddy rolls its
 // configuration back. [Gate.RollBack] and [Gate.ReloadAfter] add it.
 type Rollback struct{ ctx caddy.Context }
 
@@ -33,7 +33,7 @@ var (
 	errTooEarly = errors.New("gatetest: the other apps have not started yet")
 )
 
-// beforeRollback is what the test does while its configuration runs.
+// beforeRollback is the action of the test while the configuration runs.
 var beforeRollback struct {
 	sync.Mutex
 	address string // of the site
@@ -47,8 +47,8 @@ func (r *Rollback) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Start runs what the test wants done, if modelgate and the site have started before,
-// and fails otherwise: Caddy starts apps in random order, one at a time.
+// Start runs the test's action if modelgate and the site have started before.
+// Otherwise it fails, because Caddy starts apps in random order, one at a time.
 func (r *Rollback) Start() error {
 	app, err := caddymodule.Of(r.ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *Rollback) Start() error {
 	}
 	beforeRollback.Lock()
 	defer beforeRollback.Unlock()
-	if caddy.ListenerUsage("tcp", beforeRollback.address) < 2 { // that of the configuration before is one
+	if caddy.ListenerUsage("tcp", beforeRollback.address) < 2 { // the previous configuration has one listener
 		return errTooEarly
 	}
 	beforeRollback.do()
@@ -75,15 +75,15 @@ func (r *Rollback) Start() error {
 // Stop implements caddy.App.
 func (*Rollback) Stop() error { return nil }
 
-// RollBack loads a configuration that Caddy rolls back after its apps have started.
-// Before that, it calls meanwhile.
+// RollBack loads a configuration that Caddy rolls back after its apps have
+// started. Before the rollback it calls meanwhile.
 func (g *Gate) RollBack(t testing.TB, config Config, meanwhile func()) {
 	t.Helper()
 	g.loadAfter(t, config, meanwhile, errRollback)
 }
 
-// ReloadAfter loads a configuration that becomes live. Before that, when its apps have
-// started, it calls meanwhile.
+// ReloadAfter loads a configuration. When its apps have started, and before it
+// becomes current, it calls meanwhile.
 func (g *Gate) ReloadAfter(t testing.TB, config Config, meanwhile func()) {
 	t.Helper()
 	g.loadAfter(t, config, meanwhile, nil)
@@ -113,7 +113,7 @@ func (g *Gate) loadAfter(t testing.TB, config Config, meanwhile func(), end erro
 	beforeRollback.address, beforeRollback.do, beforeRollback.end = g.Address, meanwhile, end
 	beforeRollback.Unlock()
 	g.reloaded = true
-	const tries = 100 // each has a chance of a third
+	const tries = 100 // each succeeds with probability 1/3
 	for range tries {
 		// Caddy does not wrap the errors of apps.
 		switch err := caddy.Load(adapted, true); {

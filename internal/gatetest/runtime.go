@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 )
 
-// Runtime returns the runtime of the running configuration. It is not held: it lives as
-// long as something else does that holds it.
+// Runtime returns the runtime of the running configuration. It does not hold a
+// reference, so the runtime ends with its other users.
 func Runtime(t testing.TB) *caddymodule.Runtime {
 	t.Helper()
 	module, err := caddy.ActiveContext().App(caddymodule.AppID)

@@ -18,8 +18,8 @@ func init() {
 	caddy.RegisterModule(Storage{})
 }
 
-// Storage is the storage module of a Gate: the engine in memory, under a name,
-// with faults that a test may plan. What was in it is forgotten when it closes.
+// Storage is the storage module of a Gate: a named engine in memory with
+// planned faults. Closing the engine deletes its content.
 type Storage struct {
 	Name string `json:"name,omitempty"`
 }
@@ -43,7 +43,7 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Key implements storage.Opener.
 func (s *Storage) Key() string { return "gatetest:" + s.Name }
 
-// Now is the clock of the store, which runs ahead as a test wills: see
+// Now returns the time of the store's clock, which a test can advance: see
 // [Gate.Wait].
 func (s *Storage) Now() time.Time { return time.Now().Add(clockOf(s.Name).ahead()) }
 
@@ -55,12 +55,12 @@ func (s *Storage) Open(context.Context) (storage.Engine, error) {
 	return e, nil
 }
 
-// clock is how far the clock of a store runs ahead of the machine's.
+// clock is how far the clock of a store is ahead of the system's.
 type clock struct{ by atomic.Int64 }
 
 func (c *clock) ahead() time.Duration { return time.Duration(c.by.Load()) }
 
-// clocks are those of the stores, by name.
+// clocks are the clocks of the stores by name.
 var clocks sync.Map
 
 func clockOf(name string) *clock {
@@ -68,17 +68,18 @@ func clockOf(name string) *clock {
 	return c.(*clock)
 }
 
-// Wait lets time pass for the store, at once: for the expiry of sessions, stamps
-// and codes. What is bounded in memory, such as rates, goes by the same clock.
+// Wait advances the clock of the store, for the expiry of sessions, step-ups
+// and codes. Limits in memory use the same clock.
 func (g *Gate) Wait(d time.Duration) { clockOf(g.Store).by.Add(int64(d)) }
 
-// Now is the time of the store.
+// Now returns the time of the store.
 func (g *Gate) Now() time.Time { return time.Now().Add(clockOf(g.Store).ahead()) }
 
-// engines are the ones that were opened last, by name.
+// engines are the last opened engines by name.
 var engines sync.Map
 
-// engine is an engine with faults that can be copied, and tells its end.
+// engine is an engine with faults that supports backups and signals when it is
+// closed.
 type engine struct {
 	*storagetest.Faulty
 	storage.Backuper
@@ -87,12 +88,12 @@ type engine struct {
 
 // Close implements storage.Engine.
 func (e *engine) Close() error {
-	close(e.closed) // panics at a second Close, which would be a mistake
+	close(e.closed) // panics at a second Close, which would be an error
 	return e.Faulty.Close()
 }
 
-// Engine returns the engine that was last opened under a name, to plan faults
-// for, and a channel that is closed when the engine is.
+// Engine returns the last engine that was opened with a name, for planning
+// faults, and a channel that is closed when the engine is.
 func Engine(name string) (*storagetest.Faulty, <-chan struct{}) {
 	opened, ok := engines.Load(name)
 	if !ok {
@@ -109,7 +110,8 @@ var (
 	_ storage.Backuper      = (*engine)(nil)
 )
 
-// SmallStore returns the words of a store in a directory that uses little memory.
+// SmallStore returns the option for a store in a directory that uses little
+// memory.
 func SmallStore(directory string) string {
 	return "badger \"" + directory + "\" {\n memory small\n}"
 }

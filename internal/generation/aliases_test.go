@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// places are where a member may stand; %s is the member.
+// places are positions of a member; %s is the member.
 var places = []struct{ body, path string }{
 	{`%s`, ""},
 	{`"metadata":{%s}`, "metadata."},
@@ -25,9 +25,9 @@ var places = []struct{ body, path string }{
 	{`"extra_body":"{\"input\":{%s}}"`, "extra_body.input."},
 }
 
-// TestNoOtherSpellingOfWhatIsPricedPasses says each thing that decides the price
-// by each of its names, at each place: the same passes, another is refused.
-func TestNoOtherSpellingOfWhatIsPricedPasses(t *testing.T) {
+// TestAliasesMustHaveThePricedValue sets each quantity by each of its names at
+// each position: the same value is accepted, another one is refused.
+func TestAliasesMustHaveThePricedValue(t *testing.T) {
 	t.Parallel()
 	const said = `"model":"any","duration":4,"n":2,"fps":24,"width":1280,"height":720`
 	for _, c := range []struct {
@@ -48,19 +48,19 @@ func TestNoOtherSpellingOfWhatIsPricedPasses(t *testing.T) {
 		for name := range strings.FieldsSeq(c.names) {
 			for _, place := range places {
 				if place.path == "" && slices.Contains([]string{"model", "duration", "n", "fps", "width", "height", "Duration", "DURATION", "SECONDS", "\u017feconds", "N", "Model", "FPS", "Width", "HEIGHT"}, name) {
-					continue // there it is the member itself, or its twin
+					continue // the member itself, or one that differs only in case
 				}
 				for value := range strings.FieldsSeq(c.same) {
 					body := aliased(said, place.body, name, value)
-					if _, refused := passing(t, body); refused != nil {
+					if _, refused := decodeAndCheck(t, body); refused != nil {
 						t.Errorf("%s was answered %v", body, refused)
 					}
 				}
 				for value := range strings.FieldsSeq(c.others) {
 					body := aliased(said, place.body, name, value)
-					_, refused := passing(t, body)
+					_, refused := decodeAndCheck(t, body)
 					switch {
-					case value == "null" && place.path == "": // as if it were absent
+					case value == "null" && place.path == "": // treated as absent
 						if refused != nil {
 							t.Errorf("%s was answered %v", body, refused)
 						}
@@ -78,7 +78,7 @@ func aliased(said, place, name, value string) string {
 	return `{` + said + `,` + within(place, member) + `}`
 }
 
-// within puts members into a place, which may be a string.
+// within puts members into a position, which may be a string.
 func within(place, member string) string {
 	if strings.Contains(place, `\"`) {
 		member = strings.ReplaceAll(strings.ReplaceAll(member, `\`, `\\`), `"`, `\"`)
@@ -86,18 +86,18 @@ func within(place, member string) string {
 	return fmt.Sprintf(place, member)
 }
 
-func TestWhatAnAliasAloneSaysIsPricedAndSent(t *testing.T) {
+func TestTheValueOfAnAliasIsPricedAndSent(t *testing.T) {
 	t.Parallel()
 	for _, place := range places {
-		got, refused := passing(t, `{`+within(place.body, `"modelName":"e-1","DurationSeconds":"12","sampleCount":3,"size":"720x1280","frameRate":30`)+`}`)
+		got, refused := decodeAndCheck(t, `{`+within(place.body, `"modelName":"e-1","DurationSeconds":"12","sampleCount":3,"size":"720x1280","frameRate":30`)+`}`)
 		out := got.Job().Output
 		if refused != nil || got.Model != "e-1" || got.Family != "E" || out.Duration != 12 || out.Count != 3 || out.Width != 720 || out.Height != 1280 || out.FPS != 30 || out.Resolution != "720P" {
 			t.Errorf("within %q it became %+v of %q, %v", place.path, out, got.Model, refused)
 		}
 	}
-	// Two of them have to agree, and frames need both of what makes them.
+	// Two aliases must agree. A number of frames needs duration and frame rate.
 	for body, param := range map[string]string{
-		`{"model":"any","metadata":{"duration":4,"Duration":12}}`:                               "metadata.duration", // capitals go first
+		`{"model":"any","metadata":{"duration":4,"Duration":12}}`:                               "metadata.duration", // capitals sort first
 		`{"model":"any","metadata":{"durationSeconds":4,"output":{"seconds":5}}}`:               "metadata.output.seconds",
 		`{"model":"any","size":"1280x720","metadata":{"resolution":"1080P"}}`:                   "metadata.resolution",
 		`{"model":"any","resolution":"1080P","metadata":{"size":"1280x720"}}`:                   "metadata.size",
@@ -105,15 +105,15 @@ func TestWhatAnAliasAloneSaysIsPricedAndSent(t *testing.T) {
 		`{"model":"any","fps":24,"num_frames":96}`:                                              "num_frames",
 		`{"model":"any","duration":4,"metadata":{"fps":24,"size":{"width":1}},"num_frames":99}`: "num_frames",
 	} {
-		if _, refused := passing(t, body); !refusedAt(refused, fault.InvalidParameter, param, "must say the same as") {
+		if _, refused := decodeAndCheck(t, body); !refusedAt(refused, fault.InvalidParameter, param, "must say the same as") {
 			t.Errorf("%s was answered %v, want a refusal at %s", body, refused, param)
 		}
 	}
 }
 
-// TestABodyCostsNoManyTimesItsSize bounds what the largest bodies cost by what they
-// allocate.
-func TestABodyCostsNoManyTimesItsSize(t *testing.T) {
+// TestTheCostOfCheckingABodyIsLinear limits the allocations for the largest
+// bodies.
+func TestTheCostOfCheckingABodyIsLinear(t *testing.T) {
 	const size = 4 << 20
 	for name, body := range map[string]string{
 		"members":    `{"model":"any"` + strings.Repeat(`,"a":0`, size/6) + `}`,
@@ -124,7 +124,7 @@ func TestABodyCostsNoManyTimesItsSize(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if c, refused := passing(t, body); refused == nil {
+		if c, refused := decodeAndCheck(t, body); refused == nil {
 			_, _ = c.Quote(&bySecond)
 		}
 		runtime.ReadMemStats(&after)
@@ -134,37 +134,37 @@ func TestABodyCostsNoManyTimesItsSize(t *testing.T) {
 	}
 }
 
-func TestATwinOfAMemberThatDecidesIsRefused(t *testing.T) {
+func TestAMemberThatDiffersOnlyInCaseIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
 		"Metadata": `{"duration":12,"n":100}`, "METADATA": `{}`, "Prompt": `"p"`, "Image": `"x"`, "Negative_Prompt": `"p"`, "FPS": `1`, "User": `"u"`, "Response_Format": `"u"`,
 	} {
-		if _, refused := passing(t, `{"model":"e-1","`+name+`":`+value+`}`); !refusedAt(refused, fault.InvalidParameter, strings.ToLower(name), "must be written exactly so") {
+		if _, refused := decodeAndCheck(t, `{"model":"e-1","`+name+`":`+value+`}`); !refusedAt(refused, fault.InvalidParameter, strings.ToLower(name), "must be written exactly so") {
 			t.Errorf("%s was answered %v", name, refused)
 		}
 	}
 }
 
-// TestWhatOnlyMightDecidePassesOn is for words of services that have no meaning
-// of their own here.
-func TestWhatOnlyMightDecidePassesOn(t *testing.T) {
+// TestHarmlessMembersArePassedOn tests words of services without a common
+// meaning.
+func TestHarmlessMembersArePassedOn(t *testing.T) {
 	t.Parallel()
 	for _, members := range []string{
 		`"metadata":{"mode":"pro","quality_level":"high"}`, `"mode":"pro"`, `"scenes":[{"duration":1},{"duration":3}]`, `"metadata":{"camera":{"duration":9}}`,
 		`"metadata":{"videos":["https://files.example/a.mp4"],"amount":0.5}`, `"size":"auto"`, `"metadata":{"size":["1:1"]}`,
 	} {
-		if got, refused := passing(t, `{"model":"any","duration":4,`+members+`}`); refused != nil || *got.Output.Duration != 4*catalog.Second {
+		if got, refused := decodeAndCheck(t, `{"model":"any","duration":4,`+members+`}`); refused != nil || *got.Output.Duration != 4*catalog.Second {
 			t.Errorf("%s was answered %v", members, refused)
 		}
 	}
 }
 
-func TestExtendedInformationDoesNotSpeakAgainstThePrice(t *testing.T) {
+func TestExtInfoMustNotContradictThePrice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		model string
 		info  object
-		param string // empty: it passes
+		param string // empty: accepted
 	}{
 		{"video-e-1", object{"a": 1, "mode": "pro"}, ""},
 		{"video-e-1", object{"duration": 8, "Resolution": "720p", "model": "video-e-1", "n": 1}, ""},
@@ -191,7 +191,7 @@ func TestExtendedInformationDoesNotSpeakAgainstThePrice(t *testing.T) {
 	}
 }
 
-func TestWhatServicesRepeatIsBounded(t *testing.T) {
+func TestEchoedFieldsAreLimited(t *testing.T) {
 	t.Parallel()
 	text := func(n int) string { return strings.Repeat("图", n) }
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestWhatServicesRepeatIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			words := fmt.Sprintf("at most %d ", c.most)
-			if _, refused := passing(t, string(body)); passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidParameter, c.member, words, fmt.Sprintf("not %d", n)) {
+			if _, refused := decodeAndCheck(t, string(body)); passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidParameter, c.member, words, fmt.Sprintf("not %d", n)) {
 				t.Errorf("%s of %d was answered %v", c.member, n, refused)
 			}
 		}
@@ -228,7 +228,7 @@ func TestWhatServicesRepeatIsBounded(t *testing.T) {
 	}
 }
 
-func TestMembersOfABodyAreBounded(t *testing.T) {
+func TestTheNumberOfMembersIsLimited(t *testing.T) {
 	t.Parallel()
 	var members strings.Builder
 	for n := range generation.MaxMembers - 2 {
@@ -238,8 +238,8 @@ func TestMembersOfABodyAreBounded(t *testing.T) {
 	for end, passes := range map[string]bool{`}`: true, `,"one_more":[]}`: false, `,"more":{"deep":[{"er":1}]}}`: false} {
 		_, _, video := generation.DecodeVideo([]byte(all + end))
 		_, _, image := generation.DecodeImage([]byte(all + end))
-		_, passing := generation.DecodeGenerations([]byte(all + end))
-		for _, refused := range []*fault.Fault{video, image, passing} {
+		_, decodeAndCheck := generation.DecodeGenerations([]byte(all + end))
+		for _, refused := range []*fault.Fault{video, image, decodeAndCheck} {
 			if passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidJSON, "", "more than 10000 members") {
 				t.Errorf("with %s the answer is %v", end, refused)
 			}

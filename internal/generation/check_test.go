@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-func TestTheModelDecidesOrNothingPasses(t *testing.T) {
+func TestTheModelIsRequired(t *testing.T) {
 	t.Parallel()
 	for model, want := range map[string]fault.Code{
 		"video-a-1": "", "video-a-2.1_x": "", "video-A-1": fault.ModelNotFound, "video-z-1": fault.ModelNotFound,
@@ -95,7 +95,7 @@ func TestStructureOfInputs(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfInputsAreFilledIn(t *testing.T) {
+func TestDefaultsOfInputsAreSet(t *testing.T) {
 	t.Parallel()
 	body := submission("video-a-1", object{"inputs": []any{
 		object{"url": anImage, "keep_original_sound": "disabled"},
@@ -190,7 +190,7 @@ func TestAnImageNeedsAPromptOrInputs(t *testing.T) {
 	try(t, "video-a-1", object{"prompt": "", "inputs": references(1)}, false, "prompt")
 }
 
-func TestAFamilyCanSwitchOffTheRulesOfStructure(t *testing.T) {
+func TestAFamilyCanDisableStructureRules(t *testing.T) {
 	t.Parallel()
 	families := standard(t, catalog.FamilyRow{Family: "B", Video: catalog.Override{MaxInputs: new(0), LastFrameAlone: new(true)}, Image: catalog.Override{MaxInputs: new(0)}})
 	for _, members := range []object{

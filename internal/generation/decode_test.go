@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-func TestAVideoIsReadWithAllOfItsFields(t *testing.T) {
+func TestDecodeVideoReadsAllFields(t *testing.T) {
 	t.Parallel()
 	got, ignored, refused := generation.DecodeVideo([]byte(`{
 		"model":"video-c-q2","prompt":"p","negative_prompt":"n","enhance_prompt":"enabled","generation_mode":"g",
@@ -39,7 +39,7 @@ func TestAVideoIsReadWithAllOfItsFields(t *testing.T) {
 	}
 }
 
-func TestAnImageIsReadWithAllOfItsFields(t *testing.T) {
+func TestDecodeImageReadsAllFields(t *testing.T) {
 	t.Parallel()
 	got, ignored, refused := generation.DecodeImage([]byte(`{
 		"model":"image-a-1","prompt":"p","negative_prompt":"n","enhance_prompt":"disabled","inputs":[{"url":"u","text":"t","reference_type":"mask"}],
@@ -56,7 +56,7 @@ func TestAnImageIsReadWithAllOfItsFields(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsIgnoredByName(t *testing.T) {
+func TestUnknownMembersAreReportedAsIgnored(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ model, members, want string }{
 		{"video-a-1", `"x":1,"Prompt":"q","output":{"count":2,"format":"png","Duration":99,"duration":10},"inputs":[{"url":"u","weight":1}],"seed":3,"n":2`, "x Prompt output.count output.format output.Duration inputs[0].weight seed n"},
@@ -83,7 +83,7 @@ func TestWhatIsNotKnownIsIgnoredByName(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotOneIsRefused(t *testing.T) {
+func TestInvalidBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	both := []func([]byte) (generation.Request, []string, *fault.Fault){generation.DecodeVideo, generation.DecodeImage}
 	for name, c := range map[string]struct {
@@ -150,7 +150,7 @@ func TestABodyThatIsNotOneIsRefused(t *testing.T) {
 	}
 }
 
-func TestANullIsAsNothing(t *testing.T) {
+func TestNullMeansAbsent(t *testing.T) {
 	t.Parallel()
 	got, ignored, refused := generation.DecodeVideo([]byte(`{"model":"video-a-1","prompt":"p","inputs":null,"output":{"duration":null,"audio":null},"session_id":null,"ext_info":null,"subject_inputs":null}`))
 	want := generation.Request{Kind: catalog.Video, Model: "video-a-1", Prompt: "p"}
@@ -200,9 +200,9 @@ func sameAfterJSON(t *testing.T, want generation.Checked) {
 	}
 }
 
-// FuzzDecode gives any text to the three decoders and what they take to the
-// check: it is refused in our words, or checked, and what is checked is checked
-// again to the same.
+// FuzzDecode passes any text to the three decoders and their result to Check.
+// It is refused with a fault, or checked; checking the result again gives the
+// same.
 func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
 		`{"model":"video-c-q2","prompt":"p","inputs":[{"url":"https://a.example/x","usage":"firstFrame","object_id":"o","voice_id":"v"}],"output":{"duration":5,"audio":true,"resolution":"1080p"}}`,
@@ -222,8 +222,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		image, _, refused := generation.DecodeImage(body)
 		agree(t, families, image, refused)
-		passing, refused := generation.DecodeGenerations(body)
-		agree(t, families, passing, refused)
+		decodeAndCheck, refused := generation.DecodeGenerations(body)
+		agree(t, families, decodeAndCheck, refused)
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// A body becomes a request, is checked and priced.
+// A body is decoded, checked and priced.
 func ExampleCheck() {
 	families, err := catalog.NewFamilies([]catalog.FamilyRow{{Family: "E", Models: []catalog.Pattern{"wan-*"}}})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// decoders are those of the three bodies.
+// decoders are the decoders of the three bodies.
 var decoders = map[string]func(body []byte) (generation.Request, []string, *fault.Fault){
 	"video": generation.DecodeVideo,
 	"image": generation.DecodeImage,
@@ -31,7 +31,7 @@ func fingerprint(t *testing.T, form, body string) ledger.ID {
 	return id
 }
 
-func TestAFingerprintIsOfWhatIsAskedForAndNotOfHowItIsWritten(t *testing.T) {
+func TestAFingerprintIgnoresFormatting(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		form, one, other string

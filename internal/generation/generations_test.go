@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// passing decodes and checks a body of /v1/video/generations.
-func passing(t *testing.T, body string) (generation.Checked, *fault.Fault) {
+// decodeAndCheck decodes and checks a body of /v1/video/generations.
+func decodeAndCheck(t *testing.T, body string) (generation.Checked, *fault.Fault) {
 	t.Helper()
 	r, refused := generation.DecodeGenerations([]byte(body))
 	if refused != nil {
@@ -24,11 +24,11 @@ func passing(t *testing.T, body string) (generation.Checked, *fault.Fault) {
 	return generation.Check(standard(t), r)
 }
 
-func TestGenerationsReadWhatTheyKnowAndPassOnAllElse(t *testing.T) {
+func TestDecodeGenerationsPassesUnknownMembersOn(t *testing.T) {
 	t.Parallel()
 	const body = `{"model":"any","prompt":"p","image":"https://files.example/a.png","duration":5.5,"width":1280,"height":720,"fps":24,"seed":-7,"n":2,
 		"response_format":"url","user":"u","metadata":{"negative_prompt":"x","deep":{"a":[1.0]}},"unknown":{"b": 1e2},"images":["x"]}`
-	got, refused := passing(t, body)
+	got, refused := decodeAndCheck(t, body)
 	want := generation.Request{
 		Kind: catalog.Video, Model: "any", Prompt: "p", Seed: new(int64(-7)),
 		Inputs: []generation.Input{{URL: "https://files.example/a.png", Category: "image", Usage: "firstFrame"}},
@@ -42,24 +42,24 @@ func TestGenerationsReadWhatTheyKnowAndPassOnAllElse(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &members); err != nil {
 		t.Fatal(err)
 	}
-	delete(members, "image") // it is the input
+	delete(members, "image") // becomes the input
 	if !reflect.DeepEqual(got.Fields, members) {
 		t.Errorf("passes on %s, want %s", slices.Sorted(maps.Keys(got.Fields)), slices.Sorted(maps.Keys(members)))
 	}
 }
 
-func TestGenerationsNeedAModelAndNothingElse(t *testing.T) {
+func TestGenerationsRequireOnlyAModel(t *testing.T) {
 	t.Parallel()
-	if _, refused := passing(t, `{}`); !refusedAt(refused, fault.MissingParameter, "model") {
+	if _, refused := decodeAndCheck(t, `{}`); !refusedAt(refused, fault.MissingParameter, "model") {
 		t.Errorf("no model was answered %v", refused)
 	}
-	got, refused := passing(t, `{"model":"any"}`)
+	got, refused := decodeAndCheck(t, `{"model":"any"}`)
 	if refused != nil || *got.Output.Count != 1 || got.Output.Duration != nil || got.Output.Resolution != "" || len(got.Inputs) > 0 {
 		t.Errorf("a model alone became %+v, %v", got, refused)
 	}
 }
 
-func TestGenerationsAreHeldAgainstTheFamilyOfTheirModel(t *testing.T) {
+func TestGenerationsAreCheckedAgainstTheirFamily(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body       string
@@ -96,7 +96,7 @@ func TestGenerationsAreHeldAgainstTheFamilyOfTheirModel(t *testing.T) {
 		"such a word, free":         {`{"model":"any","duration":2,"metadata":{"Resolution":"ultra"}}`, "", "", "", "2", ""},
 		"seconds, as others say it": {`{"model":"e-1","seconds":"12"}`, "", "", "E", "12", "720P"},
 	} {
-		got, refused := passing(t, c.body)
+		got, refused := decodeAndCheck(t, c.body)
 		if c.param != "" {
 			if !refusedAt(refused, fault.InvalidParameter, c.param, c.words) {
 				t.Errorf("%s was answered %v, want a refusal at %s with %q", name, refused, c.param, c.words)
@@ -117,7 +117,7 @@ func TestNumbersOfGenerations(t *testing.T) {
 	t.Parallel()
 	for field, most := range map[string]string{"width": "16384", "height": "16384", "fps": "1000", "n": "100"} {
 		for value, passes := range map[string]bool{"1": true, most: true, "0": false, "-1": false, most + "1": false, "null": true} {
-			_, refused := passing(t, `{"model":"any","`+field+`":`+value+`}`)
+			_, refused := decodeAndCheck(t, `{"model":"any","`+field+`":`+value+`}`)
 			if passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidParameter, field, "must be from 1 to "+most) {
 				t.Errorf("%s %s was answered %v", field, value, refused)
 			}
@@ -128,26 +128,26 @@ func TestNumbersOfGenerations(t *testing.T) {
 		"0.999999": false, "1e-6": false, "0": false, "-1": false, "0.0000001": false, "5.0000001": false, "86400.000001": false, "1e400": false, "1e-400": false, `"5"`: false, "true": false,
 		"5.000000000000000000000000000000000": false,
 	} {
-		_, refused := passing(t, `{"model":"any","duration":`+value+`}`)
+		_, refused := decodeAndCheck(t, `{"model":"any","duration":`+value+`}`)
 		if passes && refused != nil || !passes && (refused == nil || refused.Param != "duration" || refused.Code != fault.InvalidParameter) {
 			t.Errorf("a duration of %s was answered %v", value, refused)
 		}
 	}
 	for _, body := range []string{`{"model":1}`, `{"prompt":[]}`, `{"width":"1"}`, `{"height":1.5}`, `{"fps":24.0}`, `{"seed":1.5}`, `{"n":"1"}`, `{"user":1}`, `{"response_format":{}}`, `{"metadata":[]}`, `{"image":{}}`} {
-		_, refused := passing(t, body)
+		_, refused := decodeAndCheck(t, body)
 		if field := strings.Split(body, `"`)[1]; !refusedAt(refused, fault.InvalidParameter, field) {
 			t.Errorf("%s was answered %v", body, refused)
 		}
 	}
 }
 
-func TestTheModelOfGenerationsHasAnyFormThatCanBePassedOn(t *testing.T) {
+func TestModelNamesOfGenerations(t *testing.T) {
 	t.Parallel()
 	for model, words := range map[string]string{
 		"org/Model:v1 ü": "", strings.Repeat("m", 256): "",
 		strings.Repeat("m", 257): "at most 256 bytes, not 257", "a\\u0000b": "control characters", "a\\u0085": "control characters",
 	} {
-		if _, refused := passing(t, `{"model":"`+model+`"}`); words == "" && refused != nil || words != "" && !refusedAt(refused, fault.InvalidParameter, "model", words) {
+		if _, refused := decodeAndCheck(t, `{"model":"`+model+`"}`); words == "" && refused != nil || words != "" && !refusedAt(refused, fault.InvalidParameter, "model", words) {
 			t.Errorf("%.20s was answered %v", model, refused)
 		}
 	}
@@ -181,14 +181,14 @@ func TestTheImageOfGenerations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, refused := passing(t, string(body))
+		got, refused := decodeAndCheck(t, string(body))
 		if c.words == "" && (refused != nil || got.Inputs[0].URL != c.image) || c.words != "" && !refusedAt(refused, fault.InvalidParameter, "image", c.words) {
 			t.Errorf("%s was answered %+v, %v", name, got.Inputs, refused)
 		}
 	}
 }
 
-func TestWhatDecidesThePriceHasOneMeaning(t *testing.T) {
+func TestPricedMembersAreUnambiguous(t *testing.T) {
 	t.Parallel()
 	for body, param := range map[string]string{
 		`{"model":"e-1","model":"e-1"}`:                           "model",
@@ -209,7 +209,7 @@ func TestWhatDecidesThePriceHasOneMeaning(t *testing.T) {
 		`{"model":"e-1","metadata":{"n":1.5}}`:                    "metadata.n",
 		`{"model":"e-1","metadata":{"model":"b-1"}}`:              "metadata.model",
 	} {
-		if _, refused := passing(t, body); !refusedAt(refused, fault.InvalidParameter, param) {
+		if _, refused := decodeAndCheck(t, body); !refusedAt(refused, fault.InvalidParameter, param) {
 			t.Errorf("%s was answered %v, want a refusal at %s", body, refused, param)
 		}
 	}
@@ -219,11 +219,11 @@ func TestWhatDecidesThePriceHasOneMeaning(t *testing.T) {
 		`{"model":"e-1","seconds":null,"Sample_Count":null}`,
 		`{"model":"e-1","metadata":null}`,
 	} {
-		if _, refused := passing(t, body); refused != nil {
+		if _, refused := decodeAndCheck(t, body); refused != nil {
 			t.Errorf("%s was answered %v", body, refused)
 		}
 	}
-	got, _ := passing(t, `{"metadata":{"model":"e-1","duration":4,"n":2}}`)
+	got, _ := decodeAndCheck(t, `{"metadata":{"model":"e-1","duration":4,"n":2}}`)
 	if got.Model != "e-1" || *got.Output.Duration != 4*catalog.Second || *got.Output.Count != 2 {
 		t.Errorf("what metadata alone says became %+v", got)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// TestAJobSaysAllThatTheRequestSays fills in every field of a request, and finds
-// each of them in the job, but for what is the caller's alone.
-func TestAJobSaysAllThatTheRequestSays(t *testing.T) {
+// TestAJobHasAllFieldsOfTheRequest sets every field of a request and finds each
+// in the job, except those that identify the caller.
+func TestAJobHasAllFieldsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	checked := generation.Checked{Family: "C", Request: generation.Request{
 		Kind: catalog.Video, Model: "m", Prompt: "p", NegativePrompt: "n", EnhancePrompt: "e", GenerationMode: "g",
@@ -37,7 +37,7 @@ func TestAJobSaysAllThatTheRequestSays(t *testing.T) {
 	if got := checked.Job(); !reflect.DeepEqual(got, want) {
 		t.Errorf("is\n%+v, want\n%+v", got, want)
 	}
-	// A field that a job gains is filled in here.
+	// A new field of a job is set here.
 	for _, filled := range []any{want.Inputs[0], want.SubjectInputs[0], want.Output} {
 		for field, value := range reflect.ValueOf(filled).Fields() {
 			if value.IsZero() {

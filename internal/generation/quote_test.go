@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// bySecond is a price with all that a second can cost.
+// bySecond is a price with every kind of row per second.
 var bySecond = catalog.Price{Model: "*", Second: []catalog.Variant{
 	{Price: money.Unit / 10},
 	{Audio: true, Price: money.Unit / 5},
@@ -22,14 +22,14 @@ var byImage = catalog.Price{Model: "*", Request: money.Unit / 100, Image: []cata
 	{Price: money.Unit / 20}, {Resolution: "4K", Price: money.Unit / 4},
 }}
 
-func TestTheHoldIsThatOfTheFilledInRequest(t *testing.T) {
+func TestTheHoldIncludesDefaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		body    []byte
-		passing string
-		price   *catalog.Price
-		hold    string
-		rule    string
+		body           []byte
+		decodeAndCheck string
+		price          *catalog.Price
+		hold           string
+		rule           string
 	}{
 		"by default":               {submission("video-e-1", nil), "", &bySecond, "0.80", "1 video × 8 s × 0.10 per second"},
 		"with sound":               {submission("video-e-1", object{"output.audio": true}), "", &bySecond, "1.60", "1 video × 8 s × 0.20 per second (with sound)"},
@@ -58,8 +58,8 @@ func TestTheHoldIsThatOfTheFilledInRequest(t *testing.T) {
 		"passing, by the request":  {nil, `{"model":"any"}`, &catalog.Price{Request: 5}, "0.000000005", "0.000000005 per request"},
 	} {
 		checked, refused := check(standard(t), c.body)
-		if c.passing != "" {
-			checked, refused = passing(t, c.passing)
+		if c.decodeAndCheck != "" {
+			checked, refused = decodeAndCheck(t, c.decodeAndCheck)
 		}
 		if refused != nil {
 			t.Errorf("%s: %v", name, refused)
@@ -77,11 +77,11 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 	only1080 := catalog.Price{Second: []catalog.Variant{{Resolution: "1080P", Price: 1}, {Resolution: "720P", Audio: true, Price: 1}}}
 	dear := catalog.Price{Second: []catalog.Variant{{Price: money.Max}}}
 	for name, c := range map[string]struct {
-		body, passing string
-		price         *catalog.Price
-		code          fault.Code
-		param         string
-		words         string
+		body, decodeAndCheck string
+		price                *catalog.Price
+		code                 fault.Code
+		param                string
+		words                string
 	}{
 		"seconds without any":          {"", `{"model":"any"}`, &bySecond, fault.MissingParameter, "duration", "priced by the second"},
 		"another resolution":           {"video-e-1", "", &only1080, fault.InvalidParameter, "output.resolution", "asks for 720P, for which the model has no price; it has one for 1080P or 720P with sound"},
@@ -97,8 +97,8 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 	} {
 		var checked generation.Checked
 		var refused *fault.Fault
-		if c.passing != "" {
-			checked, refused = passing(t, c.passing)
+		if c.decodeAndCheck != "" {
+			checked, refused = decodeAndCheck(t, c.decodeAndCheck)
 		} else {
 			checked, refused = check(standard(t), submission(c.body, nil))
 		}
@@ -112,9 +112,9 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadAndWhatIsHarmlessKeepsTheRateKnown asks with each member alone,
-// at the top and in metadata.
-func TestWhatIsReadAndWhatIsHarmlessKeepsTheRateKnown(t *testing.T) {
+// TestKnownAndHarmlessMembersKeepTheRate tests each member separately, at the
+// top level and in metadata.
+func TestKnownAndHarmlessMembersKeepTheRate(t *testing.T) {
 	t.Parallel()
 	for member, top := range map[string]bool{
 		`"prompt":"p"`: true, `"image":"https://files.example/a.png"`: true, `"duration":8`: true, `"seconds":"8"`: true, `"fps":24`: true, `"seed":1`: true, `"n":1`: true,
@@ -128,12 +128,12 @@ func TestWhatIsReadAndWhatIsHarmlessKeepsTheRateKnown(t *testing.T) {
 			bodies[`{"model":"e-1","metadata":{`+member+`}}`] = top
 		}
 		for body, known := range bodies {
-			checked, refused := passing(t, body)
+			checked, refused := decodeAndCheck(t, body)
 			if refused != nil {
 				t.Errorf("%s: %v", body, refused)
 				continue
 			}
-			want := "4.00" // of the dearest there is
+			want := "4.00" // the most expensive row
 			if known {
 				want = "0.80"
 			}

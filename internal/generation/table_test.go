@@ -10,18 +10,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// The table of docs/guide/generation.md#families, row by row: what is allowed, after a slash the
-// default.
+// videoTable and imageTable are the table of docs/guide/generation.md#families by row: allowed
+// values, and after a slash the default.
 var videoTable = []struct {
 	model      string
 	duration   string
 	resolution string
-	ratio      string // text: the default is for text alone
+	ratio      string // text: the default applies only without inputs
 	audio      bool
 	interpol   bool
 	scene      string
 	reference  string // category:value
-	subject    string // the field that is required
+	subject    string // required field
 	ids        bool
 	text       bool
 	inputs     int
@@ -40,7 +40,7 @@ var imageTable = []struct {
 	resolution string
 	ratio      string
 	inputs     int
-	count      int // the most
+	count      int // greatest number
 }{
 	{"image-a-1", "1K 2K 4K / 1K", "16:9 9:16 1:1 4:3 3:4 3:2 2:3 21:9", 10, 9},
 	{"image-b-1", "1K 2K 4K / 1K", "16:9 9:16 1:1 4:3 3:4 3:2 2:3 21:9 4:5 5:4", 3, 1},
@@ -58,16 +58,16 @@ var (
 	allReferences  = []string{"feature", "base", "asset", "style", "mask", "Asset"}
 )
 
-// cell splits "720P 1080P / 720P text" into what is allowed, the default, and
-// whether that is for text alone.
+// cell splits "720P 1080P / 720P text" into the allowed values, the default,
+// and whether that applies only without inputs.
 func cell(text string) (allowed []string, byDefault string, textOnly bool) {
 	before, after, _ := strings.Cut(text, "/")
 	after, textOnly = strings.CutSuffix(after, "text")
 	return strings.Fields(before), strings.TrimSpace(after), textOnly
 }
 
-// try expects a submission with members to pass or to be refused at param, by a
-// message that names what was given and all that is allowed.
+// try expects a submission to be accepted, or to be refused at param with a
+// message that names the value and all allowed values.
 func try(t *testing.T, model string, members object, passes bool, param string, words ...string) generation.Checked {
 	t.Helper()
 	checked, refused := check(standard(t), submission(model, members))
@@ -168,7 +168,7 @@ func TestEverySwitchOfTheTable(t *testing.T) {
 		}
 		for _, c := range []struct {
 			members object
-			param   string // where it is refused if the family has no sound
+			param   string // path of the error if the family has no sound
 			want    generation.Switch
 		}{
 			{nil, "", byDefault},
@@ -191,7 +191,7 @@ func TestEverySwitchOfTheTable(t *testing.T) {
 				t.Errorf("%s with frame_interpolate %s sends %q", row.model, word, sent)
 			}
 		}
-		// The backend's own default is not known here.
+		// The backend's default is unknown.
 		if got := try(t, row.model, nil, true, ""); got.Output.FrameInterpolate != "" || got.Output.EnhanceSwitch != "" || got.EnhancePrompt != "" {
 			t.Errorf("%s sends switches that nobody asked for: %+v", row.model, got.Output)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// standard are the six families as the table has them, each with the models of
-// its own letter: video-a-1, image-a-1, video-c-q2.
+// standard are the six families of the table with models named after their
+// letter: video-a-1, image-a-1, video-c-q2.
 func standard(t testing.TB, changes ...catalog.FamilyRow) *catalog.Families {
 	t.Helper()
 	rows := changes
@@ -25,11 +25,11 @@ func standard(t testing.TB, changes ...catalog.FamilyRow) *catalog.Families {
 	return families
 }
 
-// object is a body that a test makes.
+// object is the body of a test.
 type object = map[string]any
 
-// submission is a body with the model and the prompt that it needs, and members
-// by their paths: "output.duration".
+// submission returns a body with a model, a prompt, and members by path:
+// "output.duration".
 func submission(model string, members object) []byte {
 	body := object{"model": model, "prompt": "a boat"}
 	for path, value := range members {
@@ -53,7 +53,7 @@ func submission(model string, members object) []byte {
 	return text
 }
 
-// check decodes a body by the word its model begins with, and checks it.
+// check decodes a body by the prefix of its model and checks it.
 func check(families *catalog.Families, body []byte) (generation.Checked, *fault.Fault) {
 	decode := generation.DecodeVideo
 	if strings.Contains(string(body), `"model":"image-`) {
@@ -66,8 +66,8 @@ func check(families *catalog.Families, body []byte) (generation.Checked, *fault.
 	return generation.Check(families, r)
 }
 
-// refusedAt tells whether a fault is the one that is wanted, at the path, with
-// all of the words.
+// refusedAt reports whether a fault has this code and path and contains all of
+// the words.
 func refusedAt(refused *fault.Fault, code fault.Code, param string, words ...string) bool {
 	if refused == nil || refused.Code != code || refused.Param != param {
 		return false
@@ -82,7 +82,7 @@ func refusedAt(refused *fault.Fault, code fault.Code, param string, words ...str
 
 const anImage = "https://files.example/a.png"
 
-// references are n inputs.
+// references returns n inputs.
 func references(n int) []any {
 	inputs := make([]any, n)
 	for i := range inputs {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestACallIsExtendedToWhatItTurnsOutToBe(t *testing.T) {
+func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{
@@ -20,7 +20,7 @@ func TestACallIsExtendedToWhatItTurnsOutToBe(t *testing.T) {
 		t.Errorf("stands at %+v", s)
 	}
 
-	// A call that is refused then has cost nothing, and has ended.
+	// A call that Extend refuses has used nothing and has ended.
 	c.Units = 10
 	for what, extend := range map[Kind]struct {
 		tokens int64
@@ -37,7 +37,7 @@ func TestACallIsExtendedToWhatItTurnsOutToBe(t *testing.T) {
 		g.End(start, 1000)
 	}
 
-	// What was taken is settled at the end, as that of a call that was admitted so.
+	// End settles the units as for a call that was admitted with them.
 	second := admit(t, limiter, start, c)
 	if refused := limiter.Extend(start, &second, 20, false); refused != nil || second.Status.Units.Remaining != 0 {
 		t.Fatalf("%+v, %+v", refused, second.Status)
@@ -50,7 +50,7 @@ func TestACallIsExtendedToWhatItTurnsOutToBe(t *testing.T) {
 	}
 }
 
-func TestACallOfMoreThanAMinutesTokensIsExtendedWithAllOfThem(t *testing.T) {
+func TestExtendAboveTheLimitTakesAllUnits(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Units: PerMinute(60)})
 	g := admit(t, limiter, start, c)
@@ -60,7 +60,7 @@ func TestACallOfMoreThanAMinutesTokensIsExtendedWithAllOfThem(t *testing.T) {
 	refuse(t, limiter, start, c, Units, 541*time.Second)
 }
 
-func TestWhatIsSpentIsCountedByTheMinute(t *testing.T) {
+func TestTakeCountsPerMinute(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	for range 2 {

@@ -10,12 +10,13 @@ import (
 
 var start = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// ofKey is a call of a key with these rates, of a user without.
+// ofKey returns a request of a key with these rates and of a user without
+// limits.
 func ofKey(r Rates) Request {
 	return Request{Key: Subject{"key_1", r}, User: Subject{ID: "usr_1"}}
 }
 
-// admit begins a call that must be admitted.
+// admit begins a request, which must be admitted.
 func admit(t *testing.T, limiter *RateLimiter, now time.Time, c Request) Grant {
 	t.Helper()
 	g, refused := limiter.Admit(now, c)
@@ -25,7 +26,7 @@ func admit(t *testing.T, limiter *RateLimiter, now time.Time, c Request) Grant {
 	return g
 }
 
-// refuse begins a call that must be refused, for this and for so long.
+// refuse begins a request, which must be refused for this limit and this time.
 func refuse(t *testing.T, limiter *RateLimiter, now time.Time, c Request, what Kind, wait time.Duration) *Refusal {
 	t.Helper()
 	_, refused := limiter.Admit(now, c)
@@ -35,7 +36,7 @@ func refuse(t *testing.T, limiter *RateLimiter, now time.Time, c Request, what K
 	return refused
 }
 
-func TestAsManyCallsBeginInASecondAsAreAllowed(t *testing.T) {
+func TestRequestsPerSecond(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Requests: PerSecond(3)})
 	for range 3 {
@@ -46,7 +47,7 @@ func TestAsManyCallsBeginInASecondAsAreAllowed(t *testing.T) {
 	refuse(t, limiter, start.Add(third-1), c, Requests, 1)
 	admit(t, limiter, start.Add(third), c)
 	refuse(t, limiter, start.Add(third), c, Requests, 2*time.Second/3+1-third)
-	// After a long silence no more than a second's calls have been saved.
+	// After a long pause, at most the requests of one second are available.
 	later := start.Add(time.Hour)
 	for range 3 {
 		admit(t, limiter, later, c)
@@ -54,7 +55,7 @@ func TestAsManyCallsBeginInASecondAsAreAllowed(t *testing.T) {
 	refuse(t, limiter, later, c, Requests, third)
 }
 
-func TestAsManyTokensAreUsedInAMinuteAsAreAllowed(t *testing.T) {
+func TestUnitsPerMinute(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Units: PerMinute(60)})
 	c.Units = 40
@@ -68,7 +69,7 @@ func TestAsManyTokensAreUsedInAMinuteAsAreAllowed(t *testing.T) {
 	admit(t, limiter, start.Add(90*time.Second), c)
 }
 
-func TestACallOfMoreThanAMinutesTokensBeginsWithAllOfThem(t *testing.T) {
+func TestARequestAboveTheLimitNeedsAFullBucket(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Units: PerMinute(60)})
 	small, large := c, c
@@ -79,10 +80,10 @@ func TestACallOfMoreThanAMinutesTokensBeginsWithAllOfThem(t *testing.T) {
 	admit(t, limiter, now, large)
 	refuse(t, limiter, now, small, Units, 541*time.Second)
 	g.End(now, 1)
-	refuse(t, limiter, now, Request{Key: c.Key}, Units, 541*time.Second) // what foresees nothing uses something
+	refuse(t, limiter, now, Request{Key: c.Key}, Units, 541*time.Second) // a request without expected units uses some
 }
 
-func TestAsManyStreamsAreOpenAsAreAllowed(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	limiter, plain := NewRateLimiter(), ofKey(Rates{Concurrent: 2})
 	stream := plain
@@ -92,12 +93,12 @@ func TestAsManyStreamsAreOpenAsAreAllowed(t *testing.T) {
 	admit(t, limiter, start, plain)
 
 	first.End(start, 0)
-	first.End(start, 0) // acts once
+	first.End(start, 0) // has no effect the second time
 	admit(t, limiter, start, stream)
 	refuse(t, limiter, start.Add(24*time.Hour), stream, Concurrent, time.Second)
 }
 
-func TestARefusedCallCostsNeitherItsKeyNorItsUser(t *testing.T) {
+func TestARefusedRequestUsesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		key, user Rates
@@ -120,7 +121,7 @@ func TestARefusedCallCostsNeitherItsKeyNorItsUser(t *testing.T) {
 				t.Fatalf("%s: answered %+v", name, refused)
 			}
 		}
-		// The one that was not at its limit has exactly one more.
+		// The subject below its limit has exactly one more.
 		other := both
 		if c.ofUser {
 			other.User = Subject{ID: "usr_2"}
@@ -134,7 +135,7 @@ func TestARefusedCallCostsNeitherItsKeyNorItsUser(t *testing.T) {
 	}
 }
 
-func TestTheLongestWaitIsTold(t *testing.T) {
+func TestARefusalHasTheLongestWait(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{
@@ -149,7 +150,7 @@ func TestTheLongestWaitIsTold(t *testing.T) {
 	refuse(t, limiter, start.Add(time.Minute), c, Concurrent, time.Second)
 }
 
-func TestWithoutLimitsNothingIsRemembered(t *testing.T) {
+func TestSubjectsWithoutLimitsAreNotStored(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{Key: Subject{ID: "key_1"}, User: Subject{ID: "usr_1"}, Units: math.MaxInt64, Concurrent: true}
@@ -170,12 +171,12 @@ func TestWithoutLimitsNothingIsRemembered(t *testing.T) {
 	}
 }
 
-func TestChangedLimitsActOnTheNextCall(t *testing.T) {
+func TestChangedLimitsApplyToTheNextRequest(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	rates := func(n int64) Request { return ofKey(Rates{Requests: PerSecond(n)}) }
 	admit(t, limiter, start, rates(100))
-	admit(t, limiter, start, rates(1)) // 99 are left, of which one is allowed to be
+	admit(t, limiter, start, rates(1)) // 99 remain, of which the new limit allows one
 	refuse(t, limiter, start, rates(1), Requests, time.Second)
 	refuse(t, limiter, start, rates(1000), Requests, time.Millisecond)
 	admit(t, limiter, start, rates(0))
@@ -189,7 +190,7 @@ func TestChangedLimitsActOnTheNextCall(t *testing.T) {
 	stream.Key.Rates.Concurrent = 3
 	admit(t, limiter, start, stream)
 
-	// A limit that begins while a call is open counts what that uses.
+	// A limit that is added while a request is open counts its usage.
 	unlimited := Request{Key: Subject{"key_2", Rates{Concurrent: 1}}, Units: 50}
 	g := admit(t, limiter, start, unlimited)
 	limited := Request{Key: Subject{"key_2", Rates{Units: PerMinute(60)}}, Units: 10}
@@ -198,7 +199,7 @@ func TestChangedLimitsActOnTheNextCall(t *testing.T) {
 	refuse(t, limiter, start, limited, Units, 10*time.Second)
 }
 
-func TestAClockThatIsSetBackLocksNobodyOut(t *testing.T) {
+func TestAClockThatIsSetBackBlocksNoSubject(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Requests: PerSecond(1)})
 	admit(t, limiter, start, c)
@@ -207,7 +208,7 @@ func TestAClockThatIsSetBackLocksNobodyOut(t *testing.T) {
 	admit(t, limiter, back.Add(time.Second), c)
 }
 
-func TestCallsThatOvertakeEachOtherGainNothing(t *testing.T) {
+func TestReorderedClockReadingsAddNothing(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Requests: PerSecond(10)})
 	for range 10 {
@@ -221,7 +222,7 @@ func TestCallsThatOvertakeEachOtherGainNothing(t *testing.T) {
 	admit(t, limiter, late.Add(10*time.Millisecond), c)
 }
 
-func TestTheStandingIsThatOfWhoHasLessLeft(t *testing.T) {
+func TestTheStatusIsThatOfTheTighterSubject(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{
@@ -244,7 +245,7 @@ func TestTheStandingIsThatOfWhoHasLessLeft(t *testing.T) {
 	}
 }
 
-func TestAbsurdNumbersOverflowNothing(t *testing.T) {
+func TestExtremeNumbersDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int64{1, 1000, math.MaxInt64} {
 		limiter, c := NewRateLimiter(), ofKey(Rates{Requests: PerSecond(rate), Units: PerMinute(rate), Concurrent: rate})
@@ -262,10 +263,10 @@ func TestAbsurdNumbersOverflowNothing(t *testing.T) {
 	}
 }
 
-// TestNoWindowHoldsMoreThanItsShare holds that over any time no more is admitted
-// than was saved before it and has come in it; and that the wait which a refusal
-// tells is exact.
-func TestNoWindowHoldsMoreThanItsShare(t *testing.T) {
+// TestNoWindowExceedsItsLimit checks that in any period at most the available
+// plus the refilled units are admitted, and that the RetryAfter of a refusal is
+// exact.
+func TestNoWindowExceedsItsLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limiter := NewRateLimiter()

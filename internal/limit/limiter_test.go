@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheTableStaysSmallWhileSubjectsComeAndGo(t *testing.T) {
+func TestIdleSubjectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	now := start
@@ -19,14 +19,14 @@ func TestTheTableStaysSmallWhileSubjectsComeAndGo(t *testing.T) {
 		c.Key.ID = "key_" + strconv.Itoa(i)
 		c.Units, c.Concurrent = 1000, true
 		g := admit(t, limiter, now, c)
-		g.End(now, 1000) // idle again after a second, when some 1000 others have come
+		g.End(now, 1000) // idle again after a second, when about 1000 others have been added
 	}
 	if n := limiter.Len(); n > 4000 {
 		t.Errorf("%d subjects are remembered, of which 1000 have used something", n)
 	}
 }
 
-func TestWhoIsRefusedIsForgottenToo(t *testing.T) {
+func TestRefusedSubjectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	user := Subject{"usr_1", Rates{Concurrent: 1}}
@@ -40,7 +40,7 @@ func TestWhoIsRefusedIsForgottenToo(t *testing.T) {
 	}
 }
 
-func TestWhoIsBusyIsNotForgotten(t *testing.T) {
+func TestBusySubjectsAreNotForgotten(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	open := ofKey(Rates{Concurrent: 1})
@@ -65,9 +65,9 @@ func TestWhoIsBusyIsNotForgotten(t *testing.T) {
 	admit(t, limiter, now, open)
 }
 
-// TestANewcomerIsNotSweptByItsOwnUser holds the two accounts of one call in one
-// shard: the second to be made sweeps, and must leave the first.
-func TestANewcomerIsNotSweptByItsOwnUser(t *testing.T) {
+// TestANewSubjectIsNotSweptByItsOwnRequest has two accounts of one request in
+// one shard: adding the second one sweeps, and must not remove the first one.
+func TestANewSubjectIsNotSweptByItsOwnRequest(t *testing.T) {
 	t.Parallel()
 	for i := range 2000 {
 		limiter := NewRateLimiter()
@@ -81,7 +81,7 @@ func TestANewcomerIsNotSweptByItsOwnUser(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceGetNoMoreThanOneByOne(t *testing.T) {
+func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	const limit, keys = 100, 4
@@ -92,7 +92,8 @@ func TestManyAtOnceGetNoMoreThanOneByOne(t *testing.T) {
 	for caller := range 8 {
 		callers.Go(func() {
 			for i := range limit {
-				// Key and user stand on either side of each other's lock.
+				// Key and user are in shards that other requests lock in the
+				// opposite order.
 				c := Request{Key: Subject{"key_" + strconv.Itoa((caller+i)%keys), Rates{Requests: PerSecond(limit)}}, User: user, Units: 10, Concurrent: true}
 				if caller%2 == 0 {
 					c.Key, c.User = c.User, c.Key

@@ -2,7 +2,7 @@ package limit
 
 import "testing"
 
-func TestASemaphoreBoundsEachKeyAndAllTogether(t *testing.T) {
+func TestASemaphoreLimitsEachKeyAndTheTotal(t *testing.T) {
 	t.Parallel()
 	var s KeyedSemaphore
 	take := func(key string, want bool) {

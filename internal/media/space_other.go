@@ -4,6 +4,6 @@ package media
 
 import "math"
 
-// spaceAt returns an error: free space is unknown on this system, so writes are
-// not limited.
+// spaceAt reports unlimited space: the free space is unknown on this system, so
+// writes are not limited.
 func spaceAt(string) (free, size uint64, err error) { return math.MaxUint64, 0, nil }

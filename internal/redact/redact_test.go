@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/redact"
 )
 
-func TestNamesOfCredentialsAreKnownInEverySpelling(t *testing.T) {
+func TestNamesOfCredentials(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"Authorization", "proxy-authorization", "Cookie", "Set-Cookie", "X-Api-Key", "x_api_key", "X_Api_Key", "Api-Key", "apikey", "APIKEY",
@@ -31,7 +31,7 @@ func TestNamesOfCredentialsAreKnownInEverySpelling(t *testing.T) {
 
 const key = "sk-abcdefghijklmnopqrstuvwxyz"
 
-func TestCredentialsAreHiddenInTexts(t *testing.T) {
+func TestCredentialsInTextsAreReplaced(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"/v1/messages?access_token=abc&a=b":               "/v1/messages?access_token=REDACTED&a=b",
@@ -85,9 +85,9 @@ func FuzzTextHidesAKeyWhereverItStands(f *testing.F) {
 	})
 }
 
-// TestTheTimeOfATextGrowsNoFasterThanItsLength: callers choose what is logged.
-// Texts of 4 MiB take milliseconds, or hours.
-func TestTheTimeOfATextGrowsNoFasterThanItsLength(t *testing.T) {
+// TestTextIsLinear: callers determine what is logged. Texts of 4 MiB take
+// milliseconds if Text is linear, and hours otherwise.
+func TestTextIsLinear(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"s", "=", "a=", "%", "%25", "sk-", "ask-", "?key=a&", key + " ", "bearer ", "key=%6Bey%3D", "://", "://u@", "@", "a://@"} {
 		redact.Text(strings.Repeat(part, 4<<20/len(part)))

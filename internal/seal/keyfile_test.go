@@ -22,7 +22,7 @@ func newStore(t *testing.T) *storage.Store {
 	return store
 }
 
-// opened opens the key file as a start does.
+// opened opens the key file as the start of the gateway does.
 func opened(t *testing.T, store *storage.Store, path string) *Keyring {
 	t.Helper()
 	k, err := FromFile(t.Context(), store, path)
@@ -35,7 +35,7 @@ func opened(t *testing.T, store *storage.Store, path string) *Keyring {
 	return k
 }
 
-// uses marks that something was sealed.
+// uses registers that something was encrypted.
 func uses(t *testing.T, k *Keyring, store *storage.Store) {
 	t.Helper()
 	for range 2 { // the second changes nothing
@@ -45,8 +45,8 @@ func uses(t *testing.T, k *Keyring, store *storage.Store) {
 	}
 }
 
-// A backup without anything sealed may be restored without its key file.
-func TestAStoreWithoutAnythingSealedTakesAnyKey(t *testing.T) {
+// A backup without encrypted secrets may be restored without its key file.
+func TestAStoreWithoutSecretsAcceptsAnyKey(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
 	k := opened(t, store, path)
@@ -68,7 +68,7 @@ func TestAStoreWithoutAnythingSealedTakesAnyKey(t *testing.T) {
 	}
 }
 
-func TestAKeyFileIsMadeOnceAndReadFromThenOn(t *testing.T) {
+func TestAKeyFileIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "made", "modelgate.key")
 	first := opened(t, store, path)
@@ -86,7 +86,7 @@ func TestAKeyFileIsMadeOnceAndReadFromThenOn(t *testing.T) {
 	}
 }
 
-func TestManyWhoMakeAKeyFileAtOnceHaveOneKey(t *testing.T) {
+func TestConcurrentCreationGivesOneKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "modelgate.key")
 	rings := make([]*Keyring, 8)
@@ -106,7 +106,7 @@ func TestManyWhoMakeAKeyFileAtOnceHaveOneKey(t *testing.T) {
 	}
 }
 
-func TestAMissingKeyFileBesideASealedStoreStopsTheStart(t *testing.T) {
+func TestASealedStoreNeedsItsKeyFile(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
 	uses(t, opened(t, store, path), store)
@@ -139,8 +139,8 @@ func TestAWrongKeyStopsTheStart(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, c.want)
 		}
 	}
-	// A new key before the old one may have sealed something: from then on both
-	// are needed, until all is sealed anew.
+	// A new key precedes the old one and may have encrypted something: both are
+	// required until everything is encrypted again.
 	both := ring(t, key(4), key(1))
 	for range 2 {
 		if err := both.Check(t.Context(), store); err != nil {
@@ -152,7 +152,7 @@ func TestAWrongKeyStopsTheStart(t *testing.T) {
 			t.Errorf("one of two keys alone: %v", err)
 		}
 	}
-	uses(t, ring(t, key(9), key(4), key(1)), store) // as a running process does after a rotation
+	uses(t, ring(t, key(9), key(4), key(1)), store) // like a running process after a rotation
 	if err := ring(t, key(9), key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
 		t.Errorf("without one of three keys: %v", err)
 	}
@@ -168,7 +168,7 @@ func TestAWrongKeyStopsTheStart(t *testing.T) {
 	}
 }
 
-func TestAKeyFileThatOthersMayReadIsRefused(t *testing.T) {
+func TestAReadableKeyFileIsRefused(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("modes of files mean nothing here")
@@ -191,7 +191,7 @@ func TestAKeyFileThatOthersMayReadIsRefused(t *testing.T) {
 	}
 }
 
-func TestAKeyFileHoldsKeysAndRemarks(t *testing.T) {
+func TestAKeyFileHasKeysAndComments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for what, c := range map[string]struct {
@@ -228,7 +228,7 @@ func TestARotationKeepsTheOldKeyUntilItIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := sealed(t, k, "p", "id", "x")
-	// A crash here: the next start has both keys.
+	// After a crash here, the next start has both keys.
 	again := opened(t, store, path)
 	for _, r := range []*Keyring{k, again} {
 		for what, envelope := range map[string][]byte{"before": before, "after": after} {
@@ -275,9 +275,9 @@ func TestARotationThatCannotBeWrittenChangesNothing(t *testing.T) {
 	}
 }
 
-// An operator keeps the file elsewhere, such as on a disk of its own, and links to
-// it.
-func TestARotationWritesTheFileThatALinkLeadsTo(t *testing.T) {
+// An operator may keep the file elsewhere, such as on a separate disk, with a
+// link to it.
+func TestARotationFollowsALink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "vault", "gate.key"), filepath.Join(dir, "modelgate.key")
@@ -290,7 +290,7 @@ func TestARotationWritesTheFileThatALinkLeadsTo(t *testing.T) {
 	between := filepath.Join(dir, "between")
 	for from, to := range map[string]string{between: file, link: between} {
 		if err := os.Symlink(to, from); err != nil {
-			t.Skip(err) // Windows lets few do that
+			t.Skip(err) // needs privileges on Windows
 		}
 	}
 	store := newStore(t)
@@ -322,12 +322,13 @@ func TestARotationWritesTheFileThatALinkLeadsTo(t *testing.T) {
 	}
 }
 
-func TestAStartRemovesWhatACrashHasLeftAndNothingElse(t *testing.T) {
+func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "modelgate.key"), filepath.Join(t.TempDir(), "link.key")
 	k := opened(t, newStore(t), path)
-	// A crash in the middle of a rotation: the new file is there, and not in place.
+	// A crash during a rotation: the new file exists, but was not moved to its
+	// place.
 	err := writeFile(path, k.all(), func(string) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -389,7 +390,7 @@ func TestAStartRemovesWhatACrashHasLeftAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAReloadChangesTheKeysForAllWhoHoldThem(t *testing.T) {
+func TestAReloadReplacesTheKeysOfTheKeyring(t *testing.T) {
 	t.Parallel()
 	store, k := newStore(t), ring(t, key(1))
 	uses(t, k, store)

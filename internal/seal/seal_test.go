@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// key returns the text of a master key that is its own for each n.
+// key returns the text of a master key, different for each n.
 func key(n byte) string {
 	secret := bytes.Repeat([]byte{n}, KeySize)
 	secret[0]++
@@ -34,7 +34,7 @@ func sealed(t testing.TB, k *Keyring, purpose, id, text string) []byte {
 	return envelope
 }
 
-func TestWhatIsSealedOpensForItsRecordPurposeAndKeyAlone(t *testing.T) {
+func TestASecretIsBoundToRecordPurposeAndKey(t *testing.T) {
 	t.Parallel()
 	k := ring(t, key(1))
 	envelope := sealed(t, k, "totp", "usr_1", "seed")
@@ -66,7 +66,7 @@ func TestWhatIsSealedOpensForItsRecordPurposeAndKeyAlone(t *testing.T) {
 	}
 }
 
-func TestAChangedEnvelopeDoesNotOpen(t *testing.T) {
+func TestAModifiedEnvelopeIsRejected(t *testing.T) {
 	t.Parallel()
 	k := ring(t, key(1))
 	envelope := sealed(t, k, "totp", "usr_1", "seed")
@@ -87,9 +87,9 @@ func TestAChangedEnvelopeDoesNotOpen(t *testing.T) {
 	}
 }
 
-// The tag must vouch for the id of the key too: else an envelope could be moved
-// to another key's name.
-func TestTheEnvelopeNamesItsKeyAndNothingElseOfIt(t *testing.T) {
+// The tag must also authenticate the id of the key. Otherwise an envelope could
+// be assigned to another key.
+func TestTheEnvelopeIdentifiesItsKey(t *testing.T) {
 	t.Parallel()
 	a, b := ring(t, key(1)), ring(t, key(2))
 	first, second := sealed(t, a, "p", "id", "x"), sealed(t, b, "p", "id", "x")
@@ -102,7 +102,7 @@ func TestTheEnvelopeNamesItsKeyAndNothingElseOfIt(t *testing.T) {
 	}
 }
 
-func TestResealBringsUpToTheNewestKey(t *testing.T) {
+func TestResealUsesTheNewestKey(t *testing.T) {
 	t.Parallel()
 	old := ring(t, key(1))
 	envelope := sealed(t, old, "totp", "usr_1", "seed")
@@ -173,7 +173,8 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil && !errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBroken) {
 			t.Fatalf("%q, %v", text, err)
 		}
-		// Whatever opens was sealed by us, and so can be sealed and opened again.
+		// Any text that opens was encrypted by this package, and can be
+		// encrypted and opened again.
 		if err == nil {
 			again := sealed(t, k, "p", id, string(text))
 			if back, err := k.For("p").Open(id, again); err != nil || !bytes.Equal(back, text) {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// transport is a webhook without a network, for bubbles of time.
+// transport is a webhook without a network, for synctest bubbles.
 type transport func(*http.Request) error
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -25,7 +25,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
-// later presses the button that pays later, and returns the answer's status.
+// later presses the button "pay later" and returns the status of the answer.
 func later(d *Demo) int {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(url.Values{"action": {"delay"}}.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -34,7 +34,7 @@ func later(d *Demo) int {
 	return answer.Code
 }
 
-// bubble returns a module whose notices are counted by the time they took.
+// bubble returns a module and the delays of its notices.
 func bubble(t *testing.T, delay time.Duration) (d *Demo, sent chan time.Duration) {
 	d = &Demo{Secret: "hush", Delay: caddy.Duration(delay)}
 	if err := paymentstest.Provision(t, d); err != nil {
@@ -50,7 +50,7 @@ func bubble(t *testing.T, delay time.Duration) (d *Demo, sent chan time.Duration
 	return d, sent
 }
 
-func TestPayingLaterAnswersAtOnceAndTellsAfterTheDelay(t *testing.T) {
+func TestPayLaterSendsTheNoticeAfterTheDelay(t *testing.T) {
 	t.Parallel()
 	for delay, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestPayingLaterAnswersAtOnceAndTellsAfterTheDelay(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsEndsWithTheConfiguration(t *testing.T) {
+func TestWaitingNoticesEndWithTheConfiguration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, sent := bubble(t, time.Minute)
@@ -76,7 +76,7 @@ func TestWhatWaitsEndsWithTheConfiguration(t *testing.T) {
 		if err := d.Cleanup(); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // a goroutine that stays would end the test
+		synctest.Wait() // a remaining goroutine would fail the test
 		time.Sleep(2 * time.Minute)
 		if len(sent) > 0 {
 			t.Error("the notice was sent by a configuration that is gone")
@@ -84,7 +84,7 @@ func TestWhatWaitsEndsWithTheConfiguration(t *testing.T) {
 	})
 }
 
-func TestOnlySoManyNoticesWait(t *testing.T) {
+func TestWaitingNoticesAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, sent := bubble(t, time.Minute)
@@ -107,7 +107,7 @@ func TestOnlySoManyNoticesWait(t *testing.T) {
 	})
 }
 
-func TestADelayedNoticeThatIsNotTakenEndsQuietly(t *testing.T) {
+func TestAFailedDelayedNoticeIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := bubble(t, time.Second)

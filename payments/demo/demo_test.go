@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// provisioned returns a module with a secret, whose clock stands at an hour
-// before the order expires.
+// provisioned returns a module with a secret, at a time one hour before the
+// order expires.
 func provisioned(t testing.TB) *Demo {
 	t.Helper()
 	d := &Demo{Secret: "hush"}
@@ -65,7 +65,7 @@ func TestCaddyfileBecomesJSON(t *testing.T) {
 	})
 }
 
-func TestProvisionRefusesWhatIsOutOfBounds(t *testing.T) {
+func TestProvisionRefusesInvalidSettings(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	for name, row := range map[string]struct {
 		module Demo
@@ -87,8 +87,8 @@ func TestProvisionRefusesWhatIsOutOfBounds(t *testing.T) {
 	}
 }
 
-func TestADrawnSecretOutlivesAReloadAndNotTheLastConfiguration(t *testing.T) {
-	// Not parallel: others draw from the same pool.
+func TestARandomSecretSurvivesAReload(t *testing.T) {
+	// Not parallel, because other tests use the same pool.
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	defer cancel()
 	provision := func() *Demo {
@@ -122,7 +122,7 @@ func TestADrawnSecretOutlivesAReloadAndNotTheLastConfiguration(t *testing.T) {
 	}
 }
 
-func TestThePageLiesBesideTheWebhook(t *testing.T) {
+func TestTheURLOfThePage(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
 	page, err := d.Checkout(t.Context(), order("https://ai.example.com/api/user/demo/webhook"))
@@ -138,7 +138,7 @@ func TestThePageLiesBesideTheWebhook(t *testing.T) {
 	}
 }
 
-func TestTheServiceIsAcknowledgedAndPosts(t *testing.T) {
+func TestAcknowledgementAndMethods(t *testing.T) {
 	t.Parallel()
 	d := new(Demo)
 	if body, kind := d.Acknowledgement(); body == "" || kind != "application/json" {
@@ -158,7 +158,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
-func TestAnAmountFinerThanACentIsNotTaken(t *testing.T) {
+func TestAmountsBelowACentAreRefused(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
 	for amount, taken := range map[string]bool{"0.01": true, "9.90": true, "0.009": false, "5.000000001": false} {

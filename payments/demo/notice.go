@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// The headers and the signature of a notice are those of Standard Webhooks, except that
-// the secret is not Base64.
+// The headers and the signature of a notice follow Standard Webhooks, except that the
+// secret is not Base64.
 const (
 	idHeader        = "Webhook-Id"
 	timeHeader      = "Webhook-Timestamp"
@@ -24,7 +24,7 @@ const (
 	scheme          = "v1,"
 )
 
-// notice is the body.
+// notice is the body of a notice.
 type notice struct {
 	ID   string        `json:"id"`
 	Type payments.Kind `json:"type"`
@@ -46,12 +46,12 @@ var kinds = map[payments.Kind]bool{
 	payments.Restored: true,
 }
 
-// paymentOf is the service's id of the payment of an order.
+// paymentOf returns the service's id of the payment of an order.
 func paymentOf(o payments.Order) string { return "pay_" + o.TradeNo }
 
-// write returns the notice of a kind about the whole of an order. Its id depends on the
-// order and the kind alone: a button that is pressed twice repeats the notice, as a
-// service does that has received no answer.
+// write returns a notice about the whole amount of an order. Its id depends only on the
+// order and the kind: a button that is pressed twice repeats the notice, like a service
+// that has received no answer.
 func write(kind payments.Kind, o payments.Order) (id string, body []byte, err error) {
 	n := notice{ID: string(kind) + "_" + o.TradeNo, Type: kind}
 	n.Data.TradeNo = o.TradeNo

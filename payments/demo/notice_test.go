@@ -29,7 +29,7 @@ func delivery(d *Demo, kind payments.Kind, o payments.Order, at time.Time) payme
 	return signedBody(d, id, string(body), at)
 }
 
-func TestNoticesTellOfTheWholeOrder(t *testing.T) {
+func TestNoticesHaveTheWholeAmount(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
 	for kind := range kinds {
@@ -45,11 +45,11 @@ func TestNoticesTellOfTheWholeOrder(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("got %+v (%v), want %+v", got, err, want)
 		}
-		paymentstest.Sound(t, got)
+		paymentstest.CheckNotice(t, got)
 	}
 }
 
-func TestOnlyWhatTheServiceSignedInTimeIsRead(t *testing.T) {
+func TestOnlySignedAndTimelyNoticesAreRead(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
 	now := paymentstest.Now
@@ -104,7 +104,7 @@ func TestOnlyWhatTheServiceSignedInTimeIsRead(t *testing.T) {
 	}
 }
 
-func TestSignedJunkIsRefusedAndNotTakenForAForgery(t *testing.T) {
+func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
 	id, good, err := write(payments.Disputed, order(""))
@@ -141,8 +141,8 @@ func TestSignedJunkIsRefusedAndNotTakenForAForgery(t *testing.T) {
 	}
 }
 
-// FuzzSignature gives any headers to the check: they are refused, since nobody
-// who writes them knows the secret.
+// FuzzSignature checks that any headers without knowledge of the secret are
+// refused.
 func FuzzSignature(f *testing.F) {
 	f.Add("paid_1", "1800000000", "v1,AAAA")
 	f.Add("", "+1", "")
@@ -160,8 +160,7 @@ func FuzzSignature(f *testing.F) {
 	})
 }
 
-// FuzzNotice gives any well-signed body to the reader: what it makes of one is
-// sound.
+// FuzzNotice checks the notices for any correctly signed body.
 func FuzzNotice(f *testing.F) {
 	d := provisioned(f)
 	for kind := range kinds {
@@ -177,7 +176,7 @@ func FuzzNotice(f *testing.F) {
 			t.Errorf("%q, %q: %v", id, body, err)
 		}
 		if err == nil {
-			paymentstest.Sound(t, n)
+			paymentstest.CheckNotice(t, n)
 		}
 	})
 }

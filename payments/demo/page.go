@@ -59,7 +59,7 @@ var lastAction = map[payments.Kind]string{
 
 // stateOf returns the page's text about the state of an order, and its buttons.
 func (d *Demo) stateOf(o payments.Order) (outcome string, words []string) {
-	last, known := actions[lastAction[o.Told]]
+	last, known := actions[lastAction[o.State]]
 	switch {
 	case known && (hasBeenPaid(o) || !d.expired(o)):
 		return last.done, last.next
@@ -70,7 +70,7 @@ func (d *Demo) stateOf(o payments.Order) (outcome string, words []string) {
 }
 
 // hasBeenPaid reports whether there was a payment, also if it was refunded or disputed.
-func hasBeenPaid(o payments.Order) bool { return o.Told != "" && o.Told != payments.Failed }
+func hasBeenPaid(o payments.Order) bool { return o.State != "" && o.State != payments.Failed }
 
 // ServePage implements payments.Pager. A GET shows the order and changes
 // nothing; a POST of the page's own form sends a notice to the webhook.

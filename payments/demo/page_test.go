@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the page looks like into the golden files")
 
-// gateway is a server with the webhook of d and the page of one order, as the
-// console has them.
+// gateway is a server with the webhook of d and the page of one order, as in
+// the console.
 type gateway struct {
 	*httptest.Server
 
@@ -63,15 +63,15 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// told returns the notices the webhook has had so far.
-func (g *gateway) told() []payments.Notice {
+// received returns the notices that the webhook has received.
+func (g *gateway) received() []payments.Notice {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]payments.Notice(nil), g.notices...)
 }
 
-// ask sends a request to the page and returns the answer with its body.
-func (g *gateway) ask(t *testing.T, method, form string, header http.Header) (*http.Response, string) {
+// request sends a request to the page and returns the answer with its body.
+func (g *gateway) request(t *testing.T, method, form string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	page, err := g.demo.Checkout(t.Context(), g.order)
 	if err != nil {
@@ -101,7 +101,7 @@ func (g *gateway) ask(t *testing.T, method, form string, header http.Header) (*h
 
 var buttonPattern = regexp.MustCompile(`name="action" value="(\w+)"`)
 
-// buttons returns the actions that a page offers.
+// buttons returns the actions on a page.
 func buttons(page string) string {
 	var words []string
 	for _, match := range buttonPattern.FindAllStringSubmatch(page, -1) {
@@ -110,7 +110,7 @@ func buttons(page string) string {
 	return strings.Join(words, " ")
 }
 
-func TestThePageIsAsItWasReviewed(t *testing.T) {
+func TestThePageMatchesTheGoldenFile(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
 	for name, row := range map[string]struct {
@@ -157,7 +157,7 @@ func TestThePageMayDoNothingButSendItsForm(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
-		answer, _ := g.ask(t, method, "action=decline", nil)
+		answer, _ := g.request(t, method, "action=decline", nil)
 		for name, want := range map[string]string{
 			"Content-Type": "text/html; charset=utf-8",
 			"Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
@@ -173,7 +173,7 @@ func TestThePageMayDoNothingButSendItsForm(t *testing.T) {
 	}
 }
 
-func TestButtonsTellTheGateway(t *testing.T) {
+func TestButtonsSendNotices(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for _, row := range []struct {
@@ -187,25 +187,25 @@ func TestButtonsTellTheGateway(t *testing.T) {
 		{"restore", payments.Restored, "refund dispute"},
 		{"refund", payments.Refunded, ""},
 	} {
-		answer, page := g.ask(t, http.MethodPost, "action="+row.action, http.Header{"Sec-Fetch-Site": {"same-origin"}})
-		told := g.told()
-		if answer.StatusCode != http.StatusOK || len(told) == 0 || told[len(told)-1].Kind != row.want {
-			t.Errorf("%s: answered %d, told %+v", row.action, answer.StatusCode, told)
+		answer, page := g.request(t, http.MethodPost, "action="+row.action, http.Header{"Sec-Fetch-Site": {"same-origin"}})
+		notices := g.received()
+		if answer.StatusCode != http.StatusOK || len(notices) == 0 || notices[len(notices)-1].Kind != row.want {
+			t.Errorf("%s: answered %d, told %+v", row.action, answer.StatusCode, notices)
 			continue
 		}
-		if n := told[len(told)-1]; n.TradeNo != g.order.TradeNo || n.Amount != g.order.Amount || n.Currency != g.order.Currency {
+		if n := notices[len(notices)-1]; n.TradeNo != g.order.TradeNo || n.Amount != g.order.Amount || n.Currency != g.order.Currency {
 			t.Errorf("%s: told %+v of %+v", row.action, n, g.order)
 		}
 		if got := buttons(page); got != row.next {
 			t.Errorf("%s: the page then offers %q, want %q", row.action, got, row.next)
 		}
 	}
-	if got := len(g.told()); got != 5 {
+	if got := len(g.received()); got != 5 {
 		t.Errorf("told %d times", got)
 	}
 }
 
-func TestThePageShowsWhereAnOrderStands(t *testing.T) {
+func TestThePageShowsTheState(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for _, row := range []struct {
@@ -222,41 +222,41 @@ func TestThePageShowsWhereAnOrderStands(t *testing.T) {
 		{payments.Refunded, false, "The money was given back", ""},
 		{payments.Disputed, true, "The payer disputes", "restore"},
 	} {
-		g.order.Told, g.order.Expires = row.told, paymentstest.Now.Add(time.Hour)
+		g.order.State, g.order.Expires = row.told, paymentstest.Now.Add(time.Hour)
 		if row.late {
 			g.order.Expires = paymentstest.Now
 		}
-		answer, page := g.ask(t, http.MethodGet, "", nil)
+		answer, page := g.request(t, http.MethodGet, "", nil)
 		status := strings.Contains(page, `role="status"`)
 		if answer.StatusCode != http.StatusOK || !strings.Contains(page, row.says) || status != (row.says != "") || buttons(page) != row.buttons {
 			t.Errorf("%q, late %v: answered %d, offers %q\n%s", row.told, row.late, answer.StatusCode, buttons(page), page)
 		}
 	}
-	if told := g.told(); len(told) > 0 {
-		t.Errorf("looking has told %+v", told)
+	if notices := g.received(); len(notices) > 0 {
+		t.Errorf("looking has told %+v", notices)
 	}
 }
 
-func TestWhatWasPaidIsNotDeclinedAndMayBeToldAgain(t *testing.T) {
+func TestAPaidOrderIsNotDeclined(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	for told, says := range map[payments.Kind]string{
+	for state, says := range map[payments.Kind]string{
 		payments.Paid: "The order is paid.", payments.Refunded: "The money was given back", payments.Disputed: "The payer disputes",
 	} {
-		g.order.Told = told
-		before := len(g.told())
-		answer, page := g.ask(t, http.MethodPost, "action=decline", nil)
-		if answer.StatusCode != http.StatusConflict || !strings.Contains(page, "was paid already. Nothing was done.") || len(g.told()) != before {
-			t.Errorf("%s: declining is answered %d, told %v\n%s", told, answer.StatusCode, g.told(), page)
+		g.order.State = state
+		before := len(g.received())
+		answer, page := g.request(t, http.MethodPost, "action=decline", nil)
+		if answer.StatusCode != http.StatusConflict || !strings.Contains(page, "was paid already. Nothing was done.") || len(g.received()) != before {
+			t.Errorf("%s: declining is answered %d, notices %v\n%s", state, answer.StatusCode, g.received(), page)
 		}
-		answer, page = g.ask(t, http.MethodPost, "action=pay", nil)
-		if answer.StatusCode != http.StatusOK || !strings.Contains(page, says) || len(g.told()) != before+1 {
-			t.Errorf("%s: paying is answered %d, told %v\n%s", told, answer.StatusCode, g.told(), page)
+		answer, page = g.request(t, http.MethodPost, "action=pay", nil)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, says) || len(g.received()) != before+1 {
+			t.Errorf("%s: paying is answered %d, notices %v\n%s", state, answer.StatusCode, g.received(), page)
 		}
 	}
 }
 
-func TestWhatIsNoFormOfThePageDoesNothing(t *testing.T) {
+func TestInvalidFormsDoNothing(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, method, form string
@@ -282,49 +282,49 @@ func TestWhatIsNoFormOfThePageDoesNothing(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			answer, _ := g.ask(t, row.method, row.form, row.header)
+			answer, _ := g.request(t, row.method, row.form, row.header)
 			if answer.StatusCode != row.want {
 				t.Errorf("answered %d, want %d", answer.StatusCode, row.want)
 			}
-			if told := g.told(); len(told) > 0 {
-				t.Errorf("the gateway was told %+v", told)
+			if notices := g.received(); len(notices) > 0 {
+				t.Errorf("the gateway was told %+v", notices)
 			}
 		})
 	}
 }
 
-func TestAnActionInTheQueryIsNoForm(t *testing.T) {
+func TestAnActionInTheQueryIsIgnored(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://ai.example.com/?action=pay", nil)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	answer := httptest.NewRecorder()
 	g.demo.ServePage(answer, r, g.order)
-	if answer.Code != http.StatusBadRequest || len(g.told()) > 0 {
-		t.Errorf("answered %d, told %v", answer.Code, g.told())
+	if answer.Code != http.StatusBadRequest || len(g.received()) > 0 {
+		t.Errorf("answered %d, told %v", answer.Code, g.received())
 	}
 }
 
-func TestAnExpiredOrderIsNotPaidAndStillRefunded(t *testing.T) {
+func TestAnExpiredOrderCanOnlyBeRefunded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.order.Expires = paymentstest.Now
 	for action, want := range map[string]int{"pay": 409, "delay": 409, "refund": 200} {
-		if answer, _ := g.ask(t, http.MethodPost, "action="+action, nil); answer.StatusCode != want {
+		if answer, _ := g.request(t, http.MethodPost, "action="+action, nil); answer.StatusCode != want {
 			t.Errorf("%s: answered %d, want %d", action, answer.StatusCode, want)
 		}
 	}
-	if told := g.told(); len(told) != 1 || told[0].Kind != payments.Refunded {
-		t.Errorf("told %+v", told)
+	if notices := g.received(); len(notices) != 1 || notices[0].Kind != payments.Refunded {
+		t.Errorf("told %+v", notices)
 	}
 }
 
-func TestAGatewayThatDoesNotTakeTheNoticeIsShown(t *testing.T) {
+func TestAFailedNoticeIsShown(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusAccepted, http.StatusFound, http.StatusBadRequest, http.StatusServiceUnavailable} {
 		g := newGateway(t)
 		g.status = status
-		answer, page := g.ask(t, http.MethodPost, "action=pay", nil)
+		answer, page := g.request(t, http.MethodPost, "action=pay", nil)
 		want := fmt.Sprintf("The gateway did not take the notice: the webhook answered %d.", status)
 		if answer.StatusCode != http.StatusBadGateway || !strings.Contains(page, want) {
 			t.Errorf("%d: answered %d, %s", status, answer.StatusCode, page)
@@ -332,8 +332,8 @@ func TestAGatewayThatDoesNotTakeTheNoticeIsShown(t *testing.T) {
 		if got := buttons(page); got != "pay" {
 			t.Errorf("%d: the page then offers %q", status, got)
 		}
-		if len(g.told()) != 1 {
-			t.Errorf("%d: told %d times", status, len(g.told()))
+		if len(g.received()) != 1 {
+			t.Errorf("%d: told %d times", status, len(g.received()))
 		}
 	}
 	g := newGateway(t)

@@ -50,7 +50,7 @@ func TestCaddyfileBecomesJSON(t *testing.T) {
 	})
 }
 
-func TestProvisionRefusesWhatIsIncomplete(t *testing.T) {
+func TestProvisionRefusesMissingSettings(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	t.Setenv("PID", "1001")
 	const address = "https://pay.example.com"
@@ -96,7 +96,7 @@ func TestTheSignatureIsThatOfTheProtocol(t *testing.T) {
 	}
 }
 
-func TestCheckoutIsASignedAddress(t *testing.T) {
+func TestCheckoutReturnsASignedURL(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	o := paymentstest.Order("CNY")
@@ -135,7 +135,7 @@ func TestCheckoutIsASignedAddress(t *testing.T) {
 	}
 }
 
-func TestCheckoutRefusesWhatTheServiceCannotTake(t *testing.T) {
+func TestCheckoutRefusesUnsupportedOrders(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	for name, row := range map[string]struct {
@@ -160,7 +160,7 @@ func TestCheckoutRefusesWhatTheServiceCannotTake(t *testing.T) {
 	}
 }
 
-func TestTheServiceIsAnsweredInItsWord(t *testing.T) {
+func TestAcknowledgement(t *testing.T) {
 	t.Parallel()
 	e := new(Epay)
 	if body, kind := e.Acknowledgement(); body != "success" || kind != "text/plain; charset=utf-8" {

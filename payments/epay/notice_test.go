@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// success is what a service tells of an order that was paid.
+// success returns the parameters of a notice about a paid order.
 func success() map[string]string {
 	return map[string]string{
 		"pid":          "1001",
@@ -29,7 +29,7 @@ func success() map[string]string {
 }
 
 // changed returns the parameters with changes, given as name and value in turn;
-// an empty value takes the parameter out.
+// an empty value removes the parameter.
 func changed(params map[string]string, changes ...string) map[string]string {
 	params = maps.Clone(params)
 	for change := range slices.Chunk(changes, 2) {
@@ -63,7 +63,7 @@ func post(body string) payments.Webhook {
 	}
 }
 
-func TestNoticesTellThatAnOrderIsPaid(t *testing.T) {
+func TestNoticesReportPayments(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	paid := payments.Notice{
@@ -99,7 +99,7 @@ func TestNoticesTellThatAnOrderIsPaid(t *testing.T) {
 			if err != nil || got != row.want {
 				t.Errorf("%s %s:\n got %+v (%v)\nwant %+v", method, row.name, got, err, row.want)
 			}
-			paymentstest.Sound(t, got)
+			paymentstest.CheckNotice(t, got)
 		}
 	}
 	capitals := signedForm(success(), "hush")
@@ -109,7 +109,7 @@ func TestNoticesTellThatAnOrderIsPaid(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheServiceSignedIsRead(t *testing.T) {
+func TestOnlySignedNoticesAreRead(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	good := signedForm(success(), "hush")
@@ -171,10 +171,9 @@ func TestOnlyWhatTheServiceSignedIsRead(t *testing.T) {
 	}
 }
 
-// TestASignedOrderIsNoNoticeOfItsPayment: who opens the page has an address
-// signed with the key. Were a piece of it in that person's hand, the same
-// signature would fit a notice.
-func TestASignedOrderIsNoNoticeOfItsPayment(t *testing.T) {
+// TestASignedOrderIsNotANotice: the page's URL is signed with the same key. If
+// the user controlled a part of it, the signature could fit a notice.
+func TestASignedOrderIsNotANotice(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	const piece = "&trade_no=1&trade_status=TRADE_SUCCESS"
@@ -193,7 +192,7 @@ func TestASignedOrderIsNoNoticeOfItsPayment(t *testing.T) {
 		t.Errorf("the title %q can be taken for several parameters", name)
 	}
 
-	// The same text, signed once with the piece in a value and once without.
+	// The same text, signed once with the part inside a value and once without.
 	inside := changed(success(), "trade_no", "", "trade_status", "", "return_url", "https://x"+piece)
 	apart := changed(success(), "trade_no", "1", "return_url", "https://x")
 	if sign(inside, "hush") != sign(apart, "hush") {
@@ -208,7 +207,7 @@ func TestASignedOrderIsNoNoticeOfItsPayment(t *testing.T) {
 	}
 }
 
-func TestSignedJunkIsRefusedAndNotTakenForAForgery(t *testing.T) {
+func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	for name, changes := range map[string][]string{
@@ -230,8 +229,7 @@ func TestSignedJunkIsRefusedAndNotTakenForAForgery(t *testing.T) {
 	}
 }
 
-// FuzzForm gives any form to the reader: it is refused, since nobody who writes
-// one knows the key.
+// FuzzForm checks that any form without knowledge of the key is refused.
 func FuzzForm(f *testing.F) {
 	f.Add(signedForm(success(), "other").Encode())
 	f.Add("sign=&sign_type=MD5")
@@ -244,7 +242,7 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzSignedForm signs any values: what is made of them is sound.
+// FuzzSignedForm checks the notices for any signed values.
 func FuzzSignedForm(f *testing.F) {
 	f.Add("1001", "2026", paymentstest.TradeNo, "9.90", "TRADE_SUCCESS", "x")
 	f.Add("", "\x00", "é", "-0", "TRADE_SUCCESS", "&=")
@@ -260,7 +258,7 @@ func FuzzSignedForm(f *testing.F) {
 			t.Errorf("%v: %v", form, err)
 		}
 		if err == nil {
-			paymentstest.Sound(t, n)
+			paymentstest.CheckNotice(t, n)
 		}
 	})
 }

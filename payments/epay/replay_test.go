@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// The address of the page to pay at is signed with the key by which notices are.
-func TestThePageToPayAtIsNoNotice(t *testing.T) {
+// The URL of the payment page is signed with the key of the notices.
+func TestAPaymentURLIsNotANotice(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	page, err := e.Checkout(t.Context(), paymentstest.Order(e.Currency))

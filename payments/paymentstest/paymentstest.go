@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// Now is the moment at which webhooks are read.
+// Now is the time at which webhooks are read.
 var Now = time.Unix(1_800_000_000, 0)
 
 // TradeNo is the order that [Order] returns.
@@ -34,7 +34,7 @@ func Order(currency string) payments.Order {
 	}
 }
 
-// Amount is [money.Parse] of what is known to be an amount.
+// Amount is [money.Parse] for a valid amount.
 func Amount(text string) money.Amount {
 	amount, err := money.Parse(text)
 	if err != nil {
@@ -43,8 +43,8 @@ func Amount(text string) money.Amount {
 	return amount
 }
 
-// Caddyfiles adapts blocks with new modules and holds the JSON against what is
-// wanted; where that is empty, the block must be refused with file and line, and
+// Caddyfiles adapts Caddyfile blocks with new modules and compares the JSON. If
+// the wanted JSON is empty, the block must be refused with file and line, and
 // without the word "hush".
 func Caddyfiles[M caddyfile.Unmarshaler](t *testing.T, make func() M, blocks map[string]string) {
 	t.Helper()
@@ -73,8 +73,8 @@ func Caddyfiles[M caddyfile.Unmarshaler](t *testing.T, make func() M, blocks map
 	}
 }
 
-// Provision provisions a module as Caddy does and cleans it up when the test
-// ends, also when it was refused.
+// Provision provisions a module as Caddy does. It cleans the module up when the
+// test ends, even if provisioning failed.
 func Provision(t testing.TB, module caddy.Provisioner) error {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
@@ -89,7 +89,7 @@ func Provision(t testing.TB, module caddy.Provisioner) error {
 	return module.Provision(ctx)
 }
 
-// kinds are all kinds, with whether a notice of the kind tells an amount.
+// kinds are all kinds, with whether a notice of the kind has an amount.
 var kinds = map[payments.Kind]bool{
 	payments.Ignored:  false,
 	payments.Failed:   false,
@@ -99,8 +99,8 @@ var kinds = map[payments.Kind]bool{
 	payments.Restored: true,
 }
 
-// Sound checks what holds of every notice, whatever a service wrote.
-func Sound(t *testing.T, n payments.Notice) {
+// CheckNotice checks what is true of every notice, whatever a service sent.
+func CheckNotice(t *testing.T, n payments.Notice) {
 	t.Helper()
 	counts, known := kinds[n.Kind]
 	if !known {

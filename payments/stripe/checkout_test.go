@@ -22,16 +22,16 @@ import (
 
 const opened = `{"id":"cs_test_1","object":"checkout.session","url":"https://checkout.stripe.com/c/pay/cs_test_1"}`
 
-// answer is what the double answers to one request.
+// answer is the answer of the mock to one request.
 type answer struct {
 	status int
 	body   string
 	header map[string]string
 }
 
-// double is a server in Stripe's place. It answers with the answers in turn, the
-// last one again and again, and keeps what it was asked.
-type double struct {
+// mockServer simulates Stripe. It sends the answers in turn, repeats the last
+// one, and records the requests.
+type mockServer struct {
 	*httptest.Server
 
 	mu       sync.Mutex
@@ -39,16 +39,16 @@ type double struct {
 	forms    []url.Values
 }
 
-// asked returns the requests so far and their forms.
-func (d *double) asked() ([]*http.Request, []url.Values) {
+// recorded returns the requests so far and their forms.
+func (d *mockServer) recorded() ([]*http.Request, []url.Values) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.requests), slices.Clone(d.forms)
 }
 
-func serve(t *testing.T, answers ...answer) *double {
+func serve(t *testing.T, answers ...answer) *mockServer {
 	t.Helper()
-	d := new(double)
+	d := new(mockServer)
 	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -86,7 +86,7 @@ func TestCheckoutOpensASessionForTheOrder(t *testing.T) {
 	if page != want {
 		t.Errorf("got %+v, want %+v", page, want)
 	}
-	requests, forms := d.asked()
+	requests, forms := d.recorded()
 	if len(requests) != 1 {
 		t.Fatalf("%d requests", len(requests))
 	}
@@ -127,7 +127,7 @@ func TestCheckoutOpensASessionForTheOrder(t *testing.T) {
 	}
 }
 
-func TestASessionEndsWithinStripesBounds(t *testing.T) {
+func TestASessionEndsWithinStripesLimits(t *testing.T) {
 	t.Parallel()
 	s := provisioned(t, testKey, "")
 	s.now = func() time.Time { return paymentstest.Now }
@@ -145,7 +145,7 @@ func TestASessionEndsWithinStripesBounds(t *testing.T) {
 	}
 }
 
-func TestASecondAttemptCarriesTheSameKey(t *testing.T) {
+func TestARetryHasTheSameIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	busy := answer{status: http.StatusTooManyRequests, body: `{"error":{"type":"invalid_request_error","code":"lock_timeout"}}`}
 	d := serve(t, busy, answer{body: opened})
@@ -153,7 +153,7 @@ func TestASecondAttemptCarriesTheSameKey(t *testing.T) {
 	if _, err := s.Checkout(t.Context(), paymentstest.Order("USD")); err != nil {
 		t.Fatal(err)
 	}
-	requests, _ := d.asked()
+	requests, _ := d.recorded()
 	if len(requests) != 2 {
 		t.Fatalf("%d requests", len(requests))
 	}
@@ -164,7 +164,7 @@ func TestASecondAttemptCarriesTheSameKey(t *testing.T) {
 	}
 }
 
-func TestCheckoutSaysWhyItFailed(t *testing.T) {
+func TestErrorsOfCheckout(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -193,7 +193,7 @@ func TestCheckoutSaysWhyItFailed(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			// The library tries once more after what it cannot read.
+			// The library retries once after an unreadable answer.
 			row.answer.header = maps.Collect(maps.All(row.answer.header))
 			row.answer.header["Stripe-Should-Retry"] = "false"
 			d := serve(t, row.answer)
@@ -205,7 +205,7 @@ func TestCheckoutSaysWhyItFailed(t *testing.T) {
 			if text := err.Error(); strings.Contains(text, "hush") || len(text) > 2*maxErrorText || strings.Contains(text, "\n") {
 				t.Errorf("the error tells a secret or too much: %.200q", text)
 			}
-			requests, _ := d.asked()
+			requests, _ := d.recorded()
 			for _, r := range requests {
 				if r.URL.Path != "/v1/checkout/sessions" {
 					t.Errorf("the redirect to %s was followed", r.URL)
@@ -215,7 +215,7 @@ func TestCheckoutSaysWhyItFailed(t *testing.T) {
 	}
 }
 
-func TestCheckoutAsksNothingForAnAmountThatCannotBePaid(t *testing.T) {
+func TestCheckoutOfAnInvalidAmountSendsNothing(t *testing.T) {
 	t.Parallel()
 	d := serve(t, answer{body: opened})
 	s := provisioned(t, testKey, d.URL)
@@ -224,7 +224,7 @@ func TestCheckoutAsksNothingForAnAmountThatCannotBePaid(t *testing.T) {
 	if _, err := s.Checkout(t.Context(), o); err == nil || !strings.Contains(err.Error(), "multiple of 0.01") {
 		t.Errorf("got %v", err)
 	}
-	if requests, _ := d.asked(); len(requests) > 0 {
+	if requests, _ := d.recorded(); len(requests) > 0 {
 		t.Errorf("asked %d times", len(requests))
 	}
 }
@@ -232,15 +232,15 @@ func TestCheckoutAsksNothingForAnAmountThatCannotBePaid(t *testing.T) {
 func TestCheckoutEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	asked := make(chan struct{})
+	requests := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(asked)
+		close(requests)
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
 	go func() {
-		<-asked
+		<-requests
 		cancel()
 	}()
 	_, err := provisioned(t, testKey, silent.URL).Checkout(ctx, paymentstest.Order("USD"))

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-func TestAmountsAreWrittenInTheCurrencysMinorUnits(t *testing.T) {
+func TestAmountsInMinorUnits(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		amount, currency string
@@ -50,7 +50,7 @@ func TestAmountsAreWrittenInTheCurrencysMinorUnits(t *testing.T) {
 	}
 }
 
-func TestARefusedAmountNamesTheSmallestStep(t *testing.T) {
+func TestARefusedAmountNamesTheSmallestUnit(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{
 		"USD": "the payment service does not take this amount: 9.905 USD is not a positive multiple of 0.01",
@@ -63,7 +63,7 @@ func TestARefusedAmountNamesTheSmallestStep(t *testing.T) {
 	}
 }
 
-func TestWhatStripeWroteIsReadInRangeOrRefused(t *testing.T) {
+func TestAmountsOfStripeAreReadOrRefused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64().Draw(t, "n")

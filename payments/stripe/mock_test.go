@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// stripeMock is the server that Stripe makes from its own specification: it
+// stripeMock is the server that Stripe generates from its specification. It
 // refuses parameters that the API does not have.
 const stripeMock = "github.com/stripe/stripe-mock@v0.203.0"
 
-// TestStripesOwnMockTakesTheSession holds the form of Checkout against Stripe's
-// specification. The mock is built apart from this module, from the module cache
-// or the module proxy.
-func TestStripesOwnMockTakesTheSession(t *testing.T) {
+// TestStripesMockAcceptsTheSession compares the parameters of Checkout with
+// Stripe's specification. The mock is built separately from this module, from
+// the module cache or the module proxy.
+func TestStripesMockAcceptsTheSession(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds stripe-mock")
@@ -43,8 +43,8 @@ func TestStripesOwnMockTakesTheSession(t *testing.T) {
 	}
 }
 
-// startMock builds and starts the mock and returns its address. Both its
-// listeners are bound to this machine and to ports that are free.
+// startMock builds and starts the mock and returns its address. It listens on
+// unused ports of this machine.
 func startMock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func startMock(t *testing.T) string {
 	for lines.Scan() {
 		if _, address, found := strings.Cut(lines.Text(), "Listening for HTTP at address: "); found {
 			go func() {
-				for lines.Scan() { // or it stops at a full pipe
+				for lines.Scan() { // otherwise it blocks at a full pipe
 				}
 			}()
 			return "http://" + address

@@ -56,7 +56,7 @@ func TestCaddyfileBecomesJSON(t *testing.T) {
 	})
 }
 
-func TestProvisionRefusesWhatIsIncomplete(t *testing.T) {
+func TestProvisionRefusesMissingSettings(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte("whsec_from_a_file\n"), 0o600); err != nil {
@@ -101,7 +101,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
-func TestStripeIsAcknowledgedAndPosts(t *testing.T) {
+func TestAcknowledgementAndMethodOfStripe(t *testing.T) {
 	t.Parallel()
 	s := new(Stripe)
 	if body, kind := s.Acknowledgement(); body == "" || kind != "application/json" {

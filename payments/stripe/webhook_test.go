@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// header returns what Stripe sends with a body that it signs at a time.
+// header returns Stripe's signature header for a body signed at a time.
 func header(at time.Time, body, secret string) string {
 	return fmt.Sprintf("t=%d,v1=%x", at.Unix(), webhook.ComputeSignature(at, []byte(body), secret))
 }
@@ -31,14 +31,14 @@ func delivery(body string, signatures ...string) payments.Webhook {
 	}
 }
 
-// signed returns a webhook that is signed well.
+// signed returns a correctly signed webhook.
 func signed(body string) payments.Webhook {
 	return delivery(body, header(paymentstest.Now, body, signing))
 }
 
 const harmless = `{"id":"evt_1","object":"event","type":"customer.created","livemode":false,"data":{"object":{}}}`
 
-func TestOnlyWhatStripeSignedInTimeIsRead(t *testing.T) {
+func TestOnlySignedAndTimelyEventsAreRead(t *testing.T) {
 	t.Parallel()
 	s := provisioned(t, testKey, "")
 	now := paymentstest.Now
@@ -103,7 +103,8 @@ func stripeEvent(kind, object string) string {
 	return fmt.Sprintf(`{"id":"evt_1","object":"event","api_version":"2026-01-28.clover","type":%q,"livemode":false,"data":{"object":%s}}`, kind, object)
 }
 
-// Objects as Stripe writes them, cut to what is read and a little besides.
+// Objects as Stripe sends them, reduced to the fields that are read and some
+// others.
 const (
 	sessionObject = `{"id":"cs_1","object":"checkout.session","amount_total":990,"currency":"usd","client_reference_id":"` + paymentstest.TradeNo +
 		`","metadata":{"trade_no":"` + paymentstest.TradeNo + `"},"payment_intent":"pi_1","payment_status":"paid","status":"complete","customer_details":{"email":"a@example.com"}}`
@@ -120,7 +121,7 @@ func with(object string, changes ...string) string {
 	return changed
 }
 
-func TestEventsTellWhatBecameOfAnOrder(t *testing.T) {
+func TestEventsBecomeNotices(t *testing.T) {
 	t.Parallel()
 	s := provisioned(t, testKey, "")
 	amount := paymentstest.Amount
@@ -200,7 +201,7 @@ func TestEventsTellWhatBecameOfAnOrder(t *testing.T) {
 		if err != nil || got != row.want {
 			t.Errorf("%s:\n got %+v (%v)\nwant %+v", row.name, got, err, row.want)
 		}
-		paymentstest.Sound(t, got)
+		paymentstest.CheckNotice(t, got)
 	}
 }
 
@@ -232,7 +233,7 @@ func TestEventsOfTheOtherModeOrAccountCreditNothing(t *testing.T) {
 	}
 }
 
-func TestSignedJunkIsRefusedAndNotTakenForAForgery(t *testing.T) {
+func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	t.Parallel()
 	s := provisioned(t, testKey, "")
 	event := stripeEvent("checkout.session.completed", sessionObject)
@@ -281,8 +282,8 @@ func TestSignedJunkIsRefusedAndNotTakenForAForgery(t *testing.T) {
 	}
 }
 
-// FuzzSignature gives any header to the check: it is refused, since nobody who
-// writes one knows the secret.
+// FuzzSignature checks that any header without knowledge of the secret is
+// refused.
 func FuzzSignature(f *testing.F) {
 	f.Add("t=1800000000,v1=00")
 	f.Add("t=1800000000,v1=" + strings.Repeat("0a", 32) + ",v0=x")
@@ -295,8 +296,7 @@ func FuzzSignature(f *testing.F) {
 	})
 }
 
-// FuzzEvent gives any well-signed body to the reader: what it makes of one is
-// sound.
+// FuzzEvent checks the notices for any correctly signed body.
 func FuzzEvent(f *testing.F) {
 	f.Add(stripeEvent("checkout.session.completed", sessionObject))
 	f.Add(stripeEvent("charge.refunded", chargeObject))
@@ -309,7 +309,7 @@ func FuzzEvent(f *testing.F) {
 			t.Errorf("%q is signed well: %v", body, err)
 		}
 		if err == nil {
-			paymentstest.Sound(t, n)
+			paymentstest.CheckNotice(t, n)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestBackupKeepsExpiryAndLargeValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 20 { // more than one transaction of a small engine takes
+	for n := range 20 { // more than fits into one transaction of a small engine
 		put(t, source, fmt.Sprint("many/", n), bytes.Repeat([]byte{byte(n)}, 500<<10))
 	}
 	copied := backupOf(t, source)
@@ -71,7 +71,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	put(t, source, "b", []byte("two"))
 	copied := backupOf(t, source)
 
-	// The reading alone shows it, byte for byte; the engine adds nothing to it.
+	// Reading alone detects it, byte for byte, before anything is written.
 	for cut := range copied {
 		if err := readBackup(copied[:cut]); err == nil {
 			t.Errorf("cut to %d of %d bytes, it was taken", cut, len(copied))
@@ -93,7 +93,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// readBackup reads a backup as Restore does, without keeping anything.
+// readBackup reads a backup as Restore does and discards it.
 func readBackup(backup []byte) error {
 	head, body := backup[:min(len(backupHead), len(backup))], backup[min(len(backupHead), len(backup)):]
 	if string(head) != backupHead {
@@ -128,8 +128,9 @@ func sumOf(backup []byte) []byte {
 	return sum[:]
 }
 
-// TestBackupIsOneSnapshot backs up while two keys, far apart, change together.
-func TestBackupIsOneSnapshot(t *testing.T) {
+// TestABackupIsOneSnapshot makes a backup while two distant keys change
+// together.
+func TestABackupIsOneSnapshot(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	change := func(n int) error {
@@ -144,7 +145,7 @@ func TestBackupIsOneSnapshot(t *testing.T) {
 	if err := change(0); err != nil {
 		t.Fatal(err)
 	}
-	// The writer of the backup changes them each time it is handed a part.
+	// The writer of the backup changes them whenever it receives a part.
 	n := 0
 	var copied bytes.Buffer
 	err := e.Backup(t.Context(), writerFunc(func(p []byte) (int, error) {

@@ -72,8 +72,8 @@ func TestCaddyfileBecomesJSON(t *testing.T) {
 	}
 }
 
-// FuzzCaddyfile: whatever is accepted is a configuration that validates, but
-// for the one rule that needs two words together.
+// FuzzCaddyfile checks that every accepted Caddyfile is a valid configuration,
+// except for the one rule about two options.
 func FuzzCaddyfile(f *testing.F) {
 	f.Add("badger /store {\nmemory large\nmin_free 2GiB\n}")
 	f.Add("badger {\nmemory")
@@ -157,7 +157,7 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-func TestOpenMakesAPrivateStoreForOne(t *testing.T) {
+func TestOpenCreatesAPrivateLockedStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "store")
 	b := &Badger{Path: path, Memory: "small"}
@@ -167,15 +167,15 @@ func TestOpenMakesAPrivateStoreForOne(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("before Open: %v", err)
 	}
-	b.MinFree = 1 // whatever this machine has left
+	b.MinFree = 1 // independent of the free space of this machine
 	e, err := b.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(t, e, "key", []byte("value"))
 
-	// The lock is on the directory, not on the process: a second engine in this
-	// one meets it as another process would.
+	// The lock is on the directory, not on the process, so a second engine in
+	// this process fails like another process.
 	_, err = b.Open(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "in use by") || !strings.Contains(err.Error(), path) {
 		t.Errorf("a second Open: %v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// record is like one of a call: 300 bytes of JSON.
+// record is like the record of a call: 300 bytes of JSON.
 func record(n int) (key, val []byte) {
 	key = fmt.Appendf(nil, "call/user-%04d/%016x", n%1000, n)
 	val = fmt.Appendf(nil, `{"model":"claude-sonnet","input":%d,"output":%d,"cache_read":%d,"cost":"%d.%09d",`+
@@ -53,9 +53,9 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory writes 200,000 records and reads at random, with each word
-// of `memory`. Resident memory is the whole process's, the test's own included;
-// run the words one at a time to compare them.
+// BenchmarkMemory writes 200,000 records and reads at random, with each value
+// of `memory`. Resident memory is that of the whole process including the test;
+// to compare the values, run them one at a time.
 func BenchmarkMemory(b *testing.B) {
 	const records = 200_000
 	for _, word := range []string{"small", "normal", "large"} {
@@ -77,7 +77,7 @@ func BenchmarkMemory(b *testing.B) {
 				}
 			}
 			b.ReportMetric(written, "MiB-after-writes")
-			debug.FreeOSMemory() // as the runtime will do in time
+			debug.FreeOSMemory() // the runtime does this later
 			b.ReportMetric(resident(b), "MiB-settled")
 			b.ReportMetric(float64(goroutines), "goroutines")
 			if err := e.Close(); err != nil {
@@ -88,8 +88,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// resident returns the process's resident memory in MiB, or 0 where the system
-// does not tell.
+// resident returns the process's resident memory in MiB, or 0 if it is unknown.
 func resident(tb testing.TB) float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

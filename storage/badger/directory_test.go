@@ -34,7 +34,7 @@ func TestRealPathIsTheSameBeforeAndAfterMaking(t *testing.T) {
 		filepath.Join(link, "a", "x", "..", "b") + string(filepath.Separator),
 		filepath.Join(link, "..", "link", "a", "b"),
 	} {
-		for range 2 { // before it is made and after
+		for range 2 { // before it is created and after
 			got, err := realPath(path)
 			if want := filepath.Join(place, "a", "b"); err != nil || got != want {
 				t.Errorf("%s is %s (%v), want %s", path, got, err, want)
@@ -49,7 +49,7 @@ func TestRealPathIsTheSameBeforeAndAfterMaking(t *testing.T) {
 	}
 }
 
-func TestDirectoryIsClosedToOthers(t *testing.T) {
+func TestTheDirectoryIsPrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes on this system")
@@ -71,9 +71,9 @@ func TestDirectoryIsClosedToOthers(t *testing.T) {
 	}
 }
 
-// TestFilesAreClosedToOthers: Badger makes most of them open to all, tables at
-// any moment and without being asked.
-func TestFilesAreClosedToOthers(t *testing.T) {
+// TestFilesArePrivate: Badger creates most files readable for all, and tables
+// at any time.
+func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes on this system")
@@ -85,7 +85,7 @@ func TestFilesAreClosedToOthers(t *testing.T) {
 		for _, name := range names {
 			info, err := os.Lstat(filepath.Join(c.dir, name))
 			if errors.Is(err, os.ErrNotExist) {
-				continue // a table that was merged with others
+				continue // a merged table
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func namesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func TestForeignDirectoryIsLeftAlone(t *testing.T) {
+func TestAForeignDirectoryIsUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -163,10 +163,10 @@ func TestForeignDirectoryIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestEmptyLogsOfAKilledProcess: without the clearing before it, Badger's Open
-// fails on each of these. The second half shows that this is still so; when it
-// is not, removeEmptyLogs can go.
-func TestEmptyLogsOfAKilledProcess(t *testing.T) {
+// TestEmptyLogsAfterAKill: without removeEmptyLogs, Badger's Open fails on each
+// of these. The second half checks that this is still true; otherwise
+// removeEmptyLogs can be deleted.
+func TestEmptyLogsAfterAKill(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"00009" + memtableLog, "000009" + valueLog} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestEmptyLogsOfAKilledProcess(t *testing.T) {
 }
 
 // TestNamesOfNewLogsAreSynced follows the numbers of the log files while small
-// memtables fill: none may be missed, or its name is not made durable.
+// memtables fill. If one is missed, its name is not durable.
 func TestNamesOfNewLogsAreSynced(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// never is the purge time of what is kept.
+// never is the purge time of records without expiry.
 var never time.Time
 
 func TestConformance(t *testing.T) {
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// openTest opens a small engine that is never short of space.
+// openTest opens a small engine without a space limit.
 func openTest(tb testing.TB, dir string) *engine {
 	tb.Helper()
 	return openWith(tb, testConfig(dir))
@@ -47,7 +47,8 @@ func testConfig(dir string) config {
 	}
 }
 
-// openWith opens an engine that is closed with the test, if not before.
+// openWith opens an engine and closes it at the end of the test, if it is still
+// open.
 func openWith(tb testing.TB, c config) *engine {
 	tb.Helper()
 	e, err := open(c)
@@ -62,7 +63,7 @@ func openWith(tb testing.TB, c config) *engine {
 	return e
 }
 
-// badgerOpen opens the directory as Badger would by itself.
+// badgerOpen opens the directory with Badger itself.
 func badgerOpen(c config) (*badger.DB, error) {
 	return badger.Open(c.size.options(c.dir, nil))
 }
@@ -130,7 +131,7 @@ func TestTooLargeLeavesNothing(t *testing.T) {
 				if err := write(tx); report {
 					return err
 				}
-				return nil // a closure that passes over the error
+				return nil // a closure that ignores the error
 			})
 			if !errors.Is(err, storage.ErrTooLarge) {
 				t.Errorf("%s: got %v, want ErrTooLarge", name, err)
@@ -177,7 +178,7 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 	}
 }
 
-func TestWaitingUpdateHeedsItsContext(t *testing.T) {
+func TestAWaitingUpdateEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -212,7 +213,7 @@ func TestPurge(t *testing.T) {
 			t.Errorf("%v expires at %d, want %d", c.purge, got, c.want)
 		}
 	}
-	// What has expired hides the version below it, as a deletion would.
+	// An expired version hides the one below it, as a deletion does.
 	e := openTest(t, t.TempDir())
 	put(t, e, "key", []byte("old"))
 	err := e.Update(t.Context(), func(tx storage.Txn) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestSyncOfTheValueLogFails: Badger tells of it in its log only.
+// TestSyncOfTheValueLogFails: Badger reports this error only in its log.
 func TestSyncOfTheValueLogFails(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
@@ -35,9 +35,9 @@ func TestSyncOfTheValueLogFails(t *testing.T) {
 	}
 }
 
-// TestBadgerStillSaysSo holds the words of that log line against the source of
-// the Badger that is built in.
-func TestBadgerStillSaysSo(t *testing.T) {
+// TestBadgerStillLogsSyncErrors compares the text of that log line with the
+// source of the Badger version in use.
+func TestBadgerStillLogsSyncErrors(t *testing.T) {
 	t.Parallel()
 	file, _ := runtime.FuncForPC(reflect.ValueOf(badger.Open).Pointer()).FileLine(0)
 	source, err := os.ReadFile(filepath.Join(filepath.Dir(file), "value.go"))

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// image is a directory as a power cut may leave it: file contents without the
-// zeros at their ends, and file sizes.
+// image is a directory after a power failure: file contents without trailing
+// zeros, and file sizes.
 type image map[string]struct {
 	content []byte
 	size    int64
@@ -37,8 +37,8 @@ func imageOf(t *testing.T, dir string) image {
 	return img
 }
 
-// write writes the image to a new directory, with another content and size of
-// the file name.
+// write writes the image to a new directory, with a different content and size
+// of the file name.
 func (img image) write(t *testing.T, name string, content []byte, size int64) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,9 +57,9 @@ func (img image) write(t *testing.T, name string, content []byte, size int64) st
 	return dir
 }
 
-// TestPowerCut cuts the log of the memtable everywhere in a commit that was not
-// acknowledged: what was acknowledged before stays, the cut one is there wholly
-// or not at all, and the store goes on.
+// TestPowerCut cuts the log of the memtable at every position of an
+// unacknowledged commit. Earlier commits remain, that one is present completely
+// or not at all, and the store works.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	commit := func(e *engine, n int) error {

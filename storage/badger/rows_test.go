@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestWhatIsKeptIsThatOfTheSnapshot has many read, through rows that are kept,
-// what one writes, several keys to the same number in each commit: a view that
-// saw a row of another snapshot would see two numbers.
-func TestWhatIsKeptIsThatOfTheSnapshot(t *testing.T) {
+// TestCachedRowsBelongToTheSnapshot: one writer sets several keys to the same
+// number in each commit, while many read them through cached rows. A view that
+// used a row of another snapshot would see two numbers.
+func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	t.Parallel()
 	const (
 		keys    = 6
@@ -31,7 +31,7 @@ func TestWhatIsKeptIsThatOfTheSnapshot(t *testing.T) {
 	write := func(n uint64) error {
 		return e.Update(t.Context(), func(tx storage.Txn) error {
 			for i, name := range names {
-				if i == 0 && n%3 == 0 { // the first of them is not there now and then
+				if i == 0 && n%3 == 0 { // sometimes the first key is deleted
 					if err := tx.Delete(name); err != nil {
 						return err
 					}
@@ -93,7 +93,7 @@ func TestWhatIsKeptIsThatOfTheSnapshot(t *testing.T) {
 			t.Error(err)
 		}
 		committed.Store(n)
-		for seen := known.Load(); n%50 == 0 && n < commits && known.Load() == seen && !t.Failed(); { // until somebody has read what was kept
+		for seen := known.Load(); n%50 == 0 && n < commits && known.Load() == seen && !t.Failed(); { // until a cached row was read
 			runtime.Gosched()
 		}
 	}
@@ -101,10 +101,10 @@ func TestWhatIsKeptIsThatOfTheSnapshot(t *testing.T) {
 	all.Wait()
 }
 
-// folder is that of the keys which are written together.
+// folder is the folder of the keys that are written together.
 var folder = []byte("row/")
 
-// listed checks that a list of all of them tells one number.
+// listed checks that a list of all of them has one number.
 func listed(r storage.Reader, least uint64) error {
 	var seen []uint64
 	err := r.Scan(folder, storage.PrefixEnd(folder), func(_, val []byte) bool {
@@ -126,7 +126,7 @@ func listed(r storage.Reader, least uint64) error {
 	return nil
 }
 
-func TestOnlyAWholeFolderIsAList(t *testing.T) {
+func TestOnlyACompleteFolderIsCached(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lo, hi string
@@ -141,7 +141,7 @@ func TestOnlyAWholeFolderIsAList(t *testing.T) {
 	}
 }
 
-func TestAListIsReadAnewWhenSomethingInItIsWritten(t *testing.T) {
+func TestAWriteInvalidatesACachedList(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	list := func() (keys string) {
@@ -193,7 +193,7 @@ func TestARowServesOnlySnapshotsThatAreNotEarlier(t *testing.T) {
 	}
 }
 
-func TestWhatWasReadBeforeACommitOfItIsNotKept(t *testing.T) {
+func TestARowReadBeforeItsCommitIsNotCached(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	written, other := []byte("written"), []byte("other")
@@ -219,7 +219,7 @@ func TestWhatWasReadBeforeACommitOfItIsNotKept(t *testing.T) {
 	}
 }
 
-func TestACommitPutsBackWhatWasAskedFor(t *testing.T) {
+func TestACommitUpdatesCachedRows(t *testing.T) {
 	t.Parallel()
 	past := uint64(time.Now().Unix())
 	for _, c := range []struct {
@@ -259,7 +259,7 @@ func TestACommitPutsBackWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestOfAKeyThatIsWrittenTwiceTheLastIsPutBack(t *testing.T) {
+func TestTheLastWriteOfAKeyIsCached(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	key := []byte("k")
@@ -293,13 +293,13 @@ func TestOfAKeyThatIsWrittenTwiceTheLastIsPutBack(t *testing.T) {
 	}
 }
 
-// TestWhatWasRefusedIsNotPutBack commits what came before a write that the engine
-// did not take, as Restore does.
-func TestWhatWasRefusedIsNotPutBack(t *testing.T) {
+// TestARefusedCommitIsNotCached commits the writes before one that the engine
+// refused, as Restore does.
+func TestARefusedCommitIsNotCached(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	put(t, e, "k", []byte("old"))
-	get(t, e, "k") // from now on it is among the rows
+	get(t, e, "k") // now it is cached
 	if err := e.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestWhatWasRefusedIsNotPutBack(t *testing.T) {
 	}
 }
 
-func TestRowsThatAreNotAskedForGo(t *testing.T) {
+func TestUnusedRowsAreRemoved(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
 	r := newRows(most)
@@ -347,7 +347,7 @@ func TestRowsThatAreNotAskedForGo(t *testing.T) {
 	}
 }
 
-func TestACommitTakesOutOldRowsToo(t *testing.T) {
+func TestACommitRemovesOldRowsToo(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	key := []byte("k")
@@ -367,9 +367,8 @@ func TestACommitTakesOutOldRowsToo(t *testing.T) {
 	}
 }
 
-// TestAViewThatReadsAllLeavesTheRowsToOthers has one view read more than it may
-// keep.
-func TestAViewThatReadsAllLeavesTheRowsToOthers(t *testing.T) {
+// TestAFullScanDoesNotFillTheCache reads more in one view than it may cache.
+func TestAFullScanDoesNotFillTheCache(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
 	c.size = sizings["large"] // one transaction has all keys

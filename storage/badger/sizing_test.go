@@ -11,17 +11,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestMergingTablesTakesBoundedMemory writes as fast as the engine takes it, at
-// keys in all parts of the store, so that tables are merged all the time, and
-// looks at the heap meanwhile. It runs beside no other test of the package.
-func TestMergingTablesTakesBoundedMemory(t *testing.T) {
+// TestMergingTablesUsesLimitedMemory writes at full speed to all parts of the
+// store, so that tables are merged all the time, and measures the heap. It does
+// not run in parallel with other tests of the package.
+func TestMergingTablesUsesLimitedMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it writes 128 MiB")
 	}
-	// Garbage is collected early: what is seen is hardly more than what is in use.
+	// Garbage is collected early, so the measured heap is close to the live
+	// one.
 	defer debug.SetGCPercent(debug.SetGCPercent(25))
 	const (
-		most    = 160 << 20 // all buffers that can be in use at once, and a quarter of that in garbage
+		most    = 160 << 20 // all buffers that can be in use at the same time, and a quarter of that as garbage
 		written = 128 << 20
 	)
 	e := openTest(t, t.TempDir()) // with `memory small`
@@ -61,7 +62,7 @@ func TestMergingTablesTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// heapPeak returns the most that objects on the heap took until stop is closed.
+// heapPeak returns the greatest size of the heap until stop is closed.
 func heapPeak(stop <-chan struct{}) (peak uint64) {
 	objects := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	tick := time.NewTicker(5 * time.Millisecond)

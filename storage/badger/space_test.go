@@ -34,7 +34,7 @@ func TestLowSpaceRefusesWritesOnly(t *testing.T) {
 	free, failure = c.minFree, nil
 	put(t, e, "key", []byte("after"))
 
-	// A restart on a full disk is refused, too, in words.
+	// A restart on a full disk is refused too, with a clear error.
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}

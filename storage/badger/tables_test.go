@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestADamagedTableIsRefused: Badger would leave out what it cannot read.
+// TestADamagedTableIsRefused: Badger would omit what it cannot read.
 func TestADamagedTableIsRefused(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -19,7 +19,7 @@ func TestADamagedTableIsRefused(t *testing.T) {
 	for n := range 200 {
 		put(t, e, fmt.Sprintf("key/%03d", n), bytes.Repeat(fmt.Appendf(nil, "value %d ", n), 50))
 	}
-	if err := e.Close(); err != nil { // which makes the memtable a table
+	if err := e.Close(); err != nil { // writes the memtable as a table
 		t.Fatal(err)
 	}
 	tables, err := filepath.Glob(filepath.Join(c.dir, "*.sst"))

@@ -31,12 +31,13 @@ var (
 	tortureSeed   = flag.Uint64("torture.seed", 0, "seed of the torture test; 0: a new one")
 )
 
-// childDirectory is set for a child of the torture test: its store.
+// childDirectory is the environment variable with the store of a child process
+// of the test.
 const childDirectory = "MODELGATE_TORTURE"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDirectory); dir != "" {
-		if err := torment(dir); err != nil {
+		if err := tortureChild(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -48,8 +49,8 @@ func TestMain(m *testing.M) {
 const (
 	writers  = 6
 	accounts = 16
-	total    = 1_000_000 // over all accounts, always
-	kept     = 200       // entries kept of each writer
+	total    = 1_000_000 // sum of all accounts, constant
+	kept     = 200       // number of entries of each writer
 )
 
 // The keys of the torture test. A writer's commit number n writes the three
@@ -60,8 +61,8 @@ func entryKey(writer int, n uint64) []byte {
 }
 func accountKey(account int) []byte { return fmt.Appendf(nil, "account/%02d", account) }
 
-// payload is what entry n of a writer holds: up to 8 KiB that fill memtables,
-// and now and then enough for the value log.
+// payload returns entry n of a writer: up to 8 KiB to fill memtables, and
+// sometimes enough for the value log.
 func payload(writer int, n uint64) []byte {
 	r := rand.New(rand.NewPCG(uint64(writer), n))
 	size := r.IntN(8 << 10)
@@ -72,9 +73,9 @@ func payload(writer int, n uint64) []byte {
 	return bytes.Repeat(pattern, size/len(pattern)+1)
 }
 
-// torment is the child: it writes until it is killed, and acknowledges each
-// commit by a line on its standard output.
-func torment(dir string) error {
+// tortureChild is the child process: it writes until it is killed, and
+// acknowledges each commit with a line on standard output.
+func tortureChild(dir string) error {
 	e, err := open(config{dir: dir, size: sizings["small"], minFree: 1, free: freeSpace, logger: zap.NewNop()})
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func torment(dir string) error {
 	return <-failed
 }
 
-// write commits one transaction after another, every third writer by Post.
+// write commits one transaction after another, every third writer with Post.
 func write(store *storage.Store, writer int) error {
 	ctx := context.Background()
 	abandoned := errors.New("abandoned")
@@ -147,7 +148,7 @@ func write(store *storage.Store, writer int) error {
 	}
 }
 
-// step is one transaction of a writer; it returns its number.
+// step performs one transaction of a writer and returns its number.
 func step(tx storage.Txn, writer int) (uint64, error) {
 	last, err := tx.Get(sequenceKey(writer))
 	if err != nil {
@@ -186,9 +187,9 @@ func move(tx storage.Txn, account, amount int) error {
 	return tx.Set(accountKey(account), strconv.AppendInt(nil, int64(balance+amount), 10), never)
 }
 
-// TestTorture kills a process that writes, again and again over one directory,
-// and looks after each time whether everything acknowledged is there, nothing
-// is there by half, and the books are balanced.
+// TestTorture repeatedly kills a writing process over one directory. Each time
+// it checks that everything acknowledged is present, nothing is partial, and
+// the accounts are balanced.
 func TestTorture(t *testing.T) {
 	seed := *tortureSeed
 	if seed == 0 {
@@ -201,7 +202,7 @@ func TestTorture(t *testing.T) {
 	var acked [writers]uint64
 	commits := 0
 	for round := range *tortureRounds {
-		// Once while it writes; and sometimes once more while it recovers.
+		// One kill while it writes, and sometimes one more during recovery.
 		commits += killed(t, dir, &acked, 1+random.IntN(400), time.Minute)
 		if random.IntN(2) == 0 {
 			commits += killed(t, dir, &acked, 1<<30, time.Duration(random.IntN(60_000))*time.Microsecond)
@@ -217,8 +218,9 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// killed runs a child and kills it after so many acknowledged commits or so
-// much time. It adds what was acknowledged to acked and returns how much.
+// killed runs a child and kills it after a number of acknowledged commits or
+// some time. It adds the acknowledged commits to acked and returns their
+// number.
 func killed(t *testing.T, dir string, acked *[writers]uint64, enough int, late time.Duration) (commits int) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
@@ -236,8 +238,8 @@ func killed(t *testing.T, dir string, acked *[writers]uint64, enough int, late t
 	timer := time.AfterFunc(late, kill)
 	defer timer.Stop()
 
-	// What the child wrote before its end is still in the pipe, and counts. The
-	// last line may be cut.
+	// What the child wrote before its end is still in the pipe and counts. The
+	// last line may be incomplete.
 	lines := bufio.NewReader(output)
 	for {
 		line, err := lines.ReadString('\n')
@@ -261,15 +263,15 @@ func killed(t *testing.T, dir string, acked *[writers]uint64, enough int, late t
 		}
 	}
 	kill()
-	child.Wait() // its error is that it was killed
+	child.Wait() // the error says that it was killed
 	if complaints.Len() > 0 {
 		t.Errorf("the child said: %s", complaints.String())
 	}
 	return commits
 }
 
-// examine opens the store and checks it. What was committed without having been
-// acknowledged counts as acknowledged from here on.
+// examine opens the store and checks it. Commits without an acknowledgement
+// count as acknowledged from now on.
 func examine(t *testing.T, dir string, acked *[writers]uint64) {
 	t.Helper()
 	c := testConfig(dir)
@@ -323,7 +325,7 @@ func examine(t *testing.T, dir string, acked *[writers]uint64) {
 			found++
 			return true
 		})
-		// Before the first transaction of all there are no accounts.
+		// Before the first transaction there are no accounts.
 		fresh := found == 0 && *acked == [writers]uint64{}
 		if err == nil && !fresh && (found != accounts || sum != total) {
 			t.Errorf("%d accounts hold %d, want %d with %d", found, sum, accounts, total)

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestLargeValues: what does not fit beside its key goes through the value log,
-// is as durable, and its space is freed.
+// TestLargeValues: a value that is too large for the tree is stored in the value
+// log. It is durable, and its space is freed after it is overwritten.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -56,8 +56,8 @@ func TestLargeValues(t *testing.T) {
 	e = openWith(t, c)
 	check()
 
-	// Overwriting most of them makes garbage, which Badger learns of when it
-	// compacts the tree. Each Close adds a table; five are reason enough.
+	// Overwriting most of them makes garbage, which Badger detects when it
+	// compacts the tree. Each Close adds a table; five start a compaction.
 	for key := range values {
 		if !strings.HasSuffix(key, "3") {
 			put(t, e, key, nil)
@@ -86,7 +86,7 @@ func TestLargeValues(t *testing.T) {
 	}
 }
 
-// valueLogs returns how many bytes the value log takes on disk.
+// valueLogs returns the size of the value log on disk in bytes.
 func valueLogs(t *testing.T, dir string) (size int64) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(dir, "*"+valueLog))
@@ -103,8 +103,8 @@ func valueLogs(t *testing.T, dir string) (size int64) {
 	return size
 }
 
-// TestUnreadableLargeValue: Badger answers an empty value when the value log
-// cannot be read. That must not pass for what was written.
+// TestUnreadableLargeValue: Badger returns an empty value if the value log cannot
+// be read. The engine must return an error instead.
 func TestUnreadableLargeValue(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -123,7 +123,8 @@ func TestUnreadableLargeValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	content[bytes.Index(content, []byte("large"))] ^= 1
-	// Only the newest log is checked when it is opened: let there be a newer.
+	// Only the newest log is checked when the store is opened, so a newer one
+	// is needed.
 	e = openWith(t, c)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

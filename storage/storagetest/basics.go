@@ -24,7 +24,7 @@ func absentKey(t *testing.T, e transactor) {
 }
 
 func emptyValue(t *testing.T, e transactor) {
-	// check does what holds cannot: it tells an empty slice from a nil one.
+	// holds cannot distinguish an empty slice from a nil one.
 	check := func(r storage.Reader) error {
 		for _, key := range []string{"empty", "nil"} {
 			if val, err := r.Get([]byte(key)); err != nil || val == nil || len(val) != 0 {
@@ -116,7 +116,7 @@ func manyKeys(t *testing.T, e storage.Engine) {
 	for first := 0; first < n; first += 1000 {
 		update(t, e, func(txn storage.Txn) error {
 			for i := first; i < first+1000; i++ {
-				j := i * 7919 % n // not in order
+				j := i * 7919 % n // in a different order
 				if err := txn.Set(fmt.Appendf(nil, "%08d", j), fmt.Appendf(nil, "v%d", j), never); err != nil {
 					return err
 				}
@@ -250,7 +250,7 @@ func cancelledUnderWay(t *testing.T, e transactor) {
 	case err == nil:
 		expect(t, e, "a", "1")
 	case errors.Is(err, storage.ErrUnknown):
-		// Either may be so.
+		// Both results are allowed.
 	default:
 		expect(t, e)
 	}

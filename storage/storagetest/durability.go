@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// RunPersistent tests an engine that keeps its contents in a directory. open
-// opens the one in dir, which is empty at first.
+// RunPersistent tests an engine that keeps its content in a directory. open
+// opens the engine in dir, which is empty at first.
 func RunPersistent(t *testing.T, open func(t *testing.T, dir string) storage.Engine) {
 	t.Run("what was committed is there after a reopen", func(t *testing.T) {
 		t.Parallel()
@@ -50,7 +50,7 @@ func RunPersistent(t *testing.T, open func(t *testing.T, dir string) storage.Eng
 	})
 }
 
-// backup tests a Backuper. An engine that is none passes.
+// backup tests an engine that is a Backuper. It skips any other engine.
 func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 	source := openAndClose(t, open)
 	from, ok := source.(storage.Backuper)
@@ -74,7 +74,7 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 			t.Fatalf("restore: %v", err)
 		}
 		expect(t, target, "a", "1", "b", "22", "empty", "", "large", strings.Repeat("x", 1<<20))
-		set(t, target, "c", "3") // and is an engine like any other
+		set(t, target, "c", "3") // the restored engine accepts writes
 		expect(t, target, "a", "1", "b", "22", "c", "3", "empty", "", "large", strings.Repeat("x", 1<<20))
 	})
 	t.Run("an empty engine too", func(t *testing.T) {

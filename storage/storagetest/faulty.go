@@ -10,41 +10,41 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Fault is what goes wrong with one commit.
+// Fault is the failure of one commit.
 type Fault int
 
 const (
-	// None: nothing goes wrong.
+	// None: no failure.
 	None Fault = iota
 
 	// Conflict: nothing is committed, ErrConflict.
 	Conflict
 
-	// UnknownCommitted: it is committed, but told as ErrUnknown.
+	// UnknownCommitted: committed, and reported as ErrUnknown.
 	UnknownCommitted
 
-	// UnknownLost: nothing is committed, told as ErrUnknown.
+	// UnknownLost: nothing is committed; reported as ErrUnknown.
 	UnknownLost
 
-	// LowSpace: nothing is committed, ErrLowSpace.
+	// LowSpace: nothing is committed; reported as ErrLowSpace.
 	LowSpace
 
-	// SyncFailed: it is visible, but told as ErrSync, as after a failed sync.
+	// SyncFailed: visible, and reported as ErrSync, as after a failed sync.
 	SyncFailed
 
-	// Halted: nothing is committed, neither now nor later, nor can anything be
-	// read: as if the process had been killed before this commit. What is in
-	// the engine below can then be looked at.
+	// Halted: nothing is committed or readable from now on, as if the process
+	// had been killed before this commit. A test can then inspect the engine
+	// below.
 	Halted
 )
 
-// The errors of a [Faulty] engine that are its own.
+// The errors of a [Faulty] engine.
 var (
 	ErrSync   = errors.New("storagetest: sync failed")
 	ErrHalted = errors.New("storagetest: halted")
 )
 
-// Faulty is an engine whose commits go wrong by plan.
+// Faulty is an engine whose commits fail as planned.
 type Faulty struct {
 	storage.Engine
 
@@ -55,37 +55,38 @@ type Faulty struct {
 	halted  bool
 }
 
-// NewFaulty returns e with faults to be planned; until then there are none.
+// NewFaulty returns e without planned faults.
 func NewFaulty(e storage.Engine) *Faulty { return &Faulty{Engine: e} }
 
-// Plan appends the faults that the next commits will meet, one each. A commit
-// is an Update whose closure succeeded.
+// Plan appends the faults of the next commits, one each. A commit is an Update
+// whose closure succeeded.
 func (f *Faulty) Plan(faults ...Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = append(f.plan, faults...)
 }
 
-// After returns a plan in which n commits go well before fault.
+// After returns a plan of n successful commits and then fault.
 func After(n int, fault Fault) []Fault {
 	return append(slices.Repeat([]Fault{None}, n), fault)
 }
 
-// LimitWrites makes a transaction of more than n writes too large. 0: no limit.
+// LimitWrites makes a transaction of more than n writes fail with ErrTooLarge.
+// 0: no limit.
 func (f *Faulty) LimitWrites(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.limit = n
 }
 
-// Commits returns how many commits there were, faulty ones included.
+// Commits returns the number of commits, including faulty ones.
 func (f *Faulty) Commits() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.commits
 }
 
-// Sole implements [storage.Sole]: it is what the engine below is.
+// Sole implements [storage.Sole] with the value of the engine below.
 func (f *Faulty) Sole() bool {
 	sole, ok := f.Engine.(storage.Sole)
 	return ok && sole.Sole()
@@ -104,7 +105,7 @@ func (f *Faulty) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	if f.isHalted() {
 		return ErrHalted
 	}
-	var told error // of a commit that happens and is told as an error
+	var told error // error that is reported although the commit succeeds
 	err := f.Engine.Update(ctx, func(txn storage.Txn) error {
 		if err := fn(&limited{Txn: txn, left: f.writes()}); err != nil {
 			return err
@@ -153,7 +154,8 @@ func (f *Faulty) isHalted() bool {
 	return f.halted
 }
 
-// writes returns how many writes a transaction may make, negative for any number.
+// writes returns the greatest number of writes of a transaction; negative: no
+// limit.
 func (f *Faulty) writes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,7 +165,7 @@ func (f *Faulty) writes() int {
 	return f.limit
 }
 
-// limited is a transaction that takes only so many writes.
+// limited is a transaction with a limited number of writes.
 type limited struct {
 	storage.Txn
 	left int

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// HarmEach damages each record of a store in turn, so that it is of no version that
-// any build can read, calls fn with its key, and puts it back.
+// HarmEach damages each record of a store in turn, so that no build can read
+// its version. It calls fn with the key and then restores the record.
 func HarmEach(t testing.TB, s *storage.Store, fn func(key string)) {
 	t.Helper()
 	ctx := context.Background()

@@ -14,16 +14,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// step is one operation of a history: it reads key, and if write is not nil
-// and the value is as expect demands, writes it.
+// step is one operation of a history: it reads key. If write is not nil and the
+// value equals expect, it also writes key.
 type step struct {
 	key    string
 	expect *string // nil: any
 	write  *string // nil: only read
 }
 
-// outcome is what a step told: the value it read. After ErrUnknown it told
-// nothing, and may have happened at any time, or never.
+// outcome is the value that a step has read. After ErrUnknown there is none,
+// and the step may have happened at any later time or never.
 type outcome struct {
 	read    string // "" when absent
 	unknown bool
@@ -57,8 +57,9 @@ var register = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
 }
 
-// linearizable lets clients read, write and compare-and-set a few keys at once
-// and looks for an order of their operations that explains what each saw.
+// linearizable runs clients that concurrently read, write and compare-and-set a
+// few keys. It searches for an order of the operations that explains all
+// outcomes.
 func linearizable(t *testing.T, e transactor) {
 	const clients, rounds, keys = 6, 40, 3
 	var (

@@ -14,7 +14,7 @@ import (
 func snapshot(t *testing.T, e transactor) {
 	set(t, e, "a", "1", "b", "2")
 	view(t, e, func(r storage.Reader) error {
-		// A writer is not held up by a view, and does not change it.
+		// A view does not block a writer, and a writer does not change a view.
 		update(t, e, func(txn storage.Txn) error {
 			if err := txn.Set([]byte("a"), []byte("11"), never); err != nil {
 				return err
@@ -42,7 +42,7 @@ func uncommittedUnseen(t *testing.T, e transactor) {
 	expect(t, e, "a", "2")
 }
 
-// concurrently runs n of run at once and waits for them.
+// concurrently calls run n times concurrently and waits for all calls.
 func concurrently(n int, run func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -51,15 +51,15 @@ func concurrently(n int, run func(i int)) {
 	wg.Wait()
 }
 
-// pause lets others run, between the reads of a transaction and its writes: an
-// engine that lets them in is found out even when its transactions are short.
+// pause yields between the reads and the writes of a transaction, so that an
+// engine without isolation is detected even if its transactions are short.
 func pause() {
 	for range 3 {
 		runtime.Gosched()
 	}
 }
 
-// number reads a counter; absent is 0.
+// number returns a counter; an absent one is 0.
 func number(r storage.Reader, key string) (uint64, error) {
 	val, err := r.Get([]byte(key))
 	if err != nil || val == nil {
@@ -99,8 +99,9 @@ func lostUpdate(t *testing.T, e transactor) {
 	})
 }
 
-// writeSkew lets two doctors leave at once, each if the other is on call: one
-// must stay. Their transactions read both keys and write one each.
+// writeSkew is the classical anomaly: two doctors leave concurrently, each only
+// if the other is on call. One must stay. Both transactions read both keys and
+// write one each.
 func writeSkew(t *testing.T, e transactor) {
 	for range 25 {
 		set(t, e, "alice", "on", "bob", "on")
@@ -129,8 +130,8 @@ func writeSkew(t *testing.T, e transactor) {
 	}
 }
 
-// phantoms lets many take a seat if a scan finds one free: the keys that each
-// writes are its own, so only the scans can tell them of each other.
+// phantoms: many transactions take a seat if a scan finds a free one. Each
+// writes its own keys, so only the scans conflict.
 func phantoms(t *testing.T, e transactor) {
 	for round := range 10 {
 		prefix := fmt.Sprintf("hall%02d/", round)
@@ -167,7 +168,7 @@ const (
 	opening  = 100
 )
 
-// openAccounts gives every account its opening balance.
+// openAccounts sets the opening balance of every account.
 func openAccounts(t *testing.T, e transactor) {
 	t.Helper()
 	update(t, e, func(txn storage.Txn) error {
@@ -180,7 +181,8 @@ func openAccounts(t *testing.T, e transactor) {
 	})
 }
 
-// transfer moves a random amount between two random accounts, if it is there.
+// transfer moves a random amount between two random accounts if the balance
+// allows it.
 func transfer(txn storage.Txn, random *rand.Rand) error {
 	from, to := random.IntN(accounts), random.IntN(accounts-1)
 	if to >= from {
@@ -206,7 +208,7 @@ func transfer(txn storage.Txn, random *rand.Rand) error {
 	return setNumber(txn, target, other+amount)
 }
 
-// conserved returns an error unless the accounts still hold what they opened with.
+// conserved returns an error unless the sum of the accounts is unchanged.
 func conserved(r storage.Reader) error {
 	sum, count := uint64(0), 0
 	err := r.Scan([]byte("account/"), []byte("account0"), func(_, val []byte) bool {

@@ -14,9 +14,9 @@ import (
 )
 
 // matchesModel runs random transactions, some of which fail, against the engine
-// and against a map, and compares what both hold at every step.
+// and a map, and compares both at every step.
 func matchesModel(t *testing.T, e transactor) {
-	var runs atomic.Int64 // each run has a range of keys to itself
+	var runs atomic.Int64 // each run has its own range of keys
 	rapid.Check(t, func(rt *rapid.T) {
 		prefix := fmt.Sprintf("run%06d/", runs.Add(1))
 		lo, hi := []byte(prefix), []byte(prefix+"\xff")
@@ -62,7 +62,7 @@ type operation struct {
 	kind, key, arg, end string
 }
 
-// operations draws steps on keys.
+// operations returns a generator of steps on keys.
 func operations(key *rapid.Generator[string]) *rapid.Generator[operation] {
 	return rapid.Custom(func(rt *rapid.T) operation {
 		return operation{
@@ -74,7 +74,7 @@ func operations(key *rapid.Generator[string]) *rapid.Generator[operation] {
 	})
 }
 
-// perform does the operation on both and compares what they answer.
+// perform performs the operation on both and compares the results.
 func (op operation) perform(txn storage.Txn, model map[string]string) error {
 	switch op.kind {
 	case "set":
@@ -93,7 +93,7 @@ func (op operation) perform(txn storage.Txn, model map[string]string) error {
 }
 
 // sorted returns the keys in [lo, hi) and their values, alternating. An empty
-// hi means: to the end.
+// hi means the end.
 func sorted(model map[string]string, lo, hi string) []string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(model)) {

@@ -80,7 +80,7 @@ func scanBounds(t *testing.T, e transactor) {
 	}
 	view(t, e, check)
 	update(t, e, func(txn storage.Txn) error {
-		// The same when half of it is the transaction's own.
+		// The same, with half of the keys written by the transaction itself.
 		return errors.Join(
 			txn.Delete([]byte("b")), txn.Set([]byte("b"), nil, never),
 			txn.Set([]byte("d"), nil, never), txn.Set([]byte("aaa"), nil, never),

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// RunStore tests a [storage.Store] over engines as Run takes them: as they are,
+// RunStore tests a [storage.Store] over engines that open returns, unchanged
 // and as if others could write to them.
 func RunStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 	t.Run("sole", func(t *testing.T) { runStore(t, open) })
@@ -18,7 +18,7 @@ func RunStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 	})
 }
 
-// shared is an engine that does not tell that it is [storage.Sole].
+// shared hides that an engine is [storage.Sole].
 type shared struct{ storage.Engine }
 
 func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
@@ -75,7 +75,7 @@ func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 	}
 }
 
-// bench is an engine on which a store is tried, with faults to be planned.
+// bench is the engine of a store under test, with planned faults.
 type bench struct {
 	*Faulty
 	t *testing.T
@@ -83,15 +83,15 @@ type bench struct {
 
 func newBench(t *testing.T, e storage.Engine) *bench { return &bench{NewFaulty(e), t} }
 
-// store puts a store over the engine, for as long as the test runs.
+// store returns a store over the engine until the test ends.
 func (b *bench) store(opts storage.Options) *storage.Store {
 	s := storage.New(b.Faulty, opts)
 	b.t.Cleanup(func() { s.Close() })
 	return s
 }
 
-// hold keeps the combiner busy until release is called, so that a test decides
-// what the next batch will be.
+// hold blocks the combiner until release is called, so that a test decides the
+// content of the next batch.
 func hold(t *testing.T, s *storage.Store) (release func()) {
 	t.Helper()
 	entered, gate := make(chan struct{}), make(chan struct{})
@@ -103,21 +103,21 @@ func hold(t *testing.T, s *storage.Store) (release func()) {
 	})
 	<-entered
 	release = sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(release) // before the store is closed, should the test fail
+	t.Cleanup(release) // before the store is closed, in case the test fails
 	return release
 }
 
-// posts collects the outcomes of closures that were posted.
+// posts collects the outcomes of posted closures.
 type posts struct {
 	t        *testing.T
 	s        *storage.Store
 	wg       sync.WaitGroup
 	mu       sync.Mutex
-	outcomes []error // by order of post
-	told     []int   // how often each was told
+	outcomes []error // in the order of posting
+	told     []int   // number of callbacks of each
 }
 
-// post posts fn, which must be taken.
+// post posts fn, which must be accepted.
 func (p *posts) post(fn func(storage.Txn) error) {
 	p.t.Helper()
 	p.wg.Add(1)
@@ -140,13 +140,13 @@ func (p *posts) post(fn func(storage.Txn) error) {
 	}
 }
 
-// set posts the setting of a key.
+// set posts a closure that sets a key.
 func (p *posts) set(key, val string) {
 	p.t.Helper()
 	p.post(setting(key, val))
 }
 
-// wait waits for the outcomes, of which each must be told once.
+// wait waits for the outcomes. Each callback must be called once.
 func (p *posts) wait() []error {
 	p.t.Helper()
 	p.wg.Wait()
@@ -160,7 +160,7 @@ func (p *posts) wait() []error {
 	return p.outcomes
 }
 
-// succeed waits and fails unless all was committed.
+// succeed waits and fails the test unless all closures were committed.
 func (p *posts) succeed() {
 	p.t.Helper()
 	for i, err := range p.wait() {
@@ -170,12 +170,12 @@ func (p *posts) succeed() {
 	}
 }
 
-// setting returns a closure that sets key.
+// setting returns a closure that sets a key.
 func setting(key, val string) func(storage.Txn) error {
 	return func(txn storage.Txn) error { return txn.Set([]byte(key), []byte(val), never) }
 }
 
-// until yields until done, which must come to be without further help.
+// until yields until done returns true.
 func until(t *testing.T, done func() bool) {
 	t.Helper()
 	for !done() {
@@ -186,7 +186,7 @@ func until(t *testing.T, done func() bool) {
 	}
 }
 
-// running is a call in another goroutine.
+// running is a call on another goroutine.
 type running struct{ err chan error }
 
 func start(call func() error) running {
@@ -197,7 +197,7 @@ func start(call func() error) running {
 
 func (r running) wait() error { return <-r.err }
 
-// cancelled is a context that has ended.
+// cancelled returns a context that has ended.
 func cancelled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// patient is a store whose posts would gather for ever if nobody hurried them;
-// hasty one whose posts never gather.
+// patient is a configuration in which posts gather without a time limit; hasty
+// one in which they do not gather.
 var (
 	patient = storage.Options{Gather: time.Hour}
 	hasty   = storage.Options{Gather: -1}
@@ -161,12 +161,12 @@ func panicAlone(t *testing.T, b *bench) {
 	}
 }
 
-// batchMatchesModel runs random closures, some of which fail, in one batch, and
+// batchMatchesModel runs random closures, some of which fail, in one batch. It
 // compares what each sees with a map to which they are applied in turn.
 func batchMatchesModel(t *testing.T, b *bench) {
 	s := b.store(hasty)
 	aborted := errors.New("aborted")
-	committed := map[string]string{} // what earlier runs have left in the engine
+	committed := map[string]string{} // content of earlier runs
 	rapid.Check(t, func(rt *rapid.T) {
 		key := rapid.StringMatching(`[a-d]{1,2}`)
 		release := hold(t, s)

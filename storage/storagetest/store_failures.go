@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// mishaps are faults after which a store goes on.
-func mishaps(seed uint64, n int) []Fault {
+// recoverable are faults after which a store continues.
+func recoverable(seed uint64, n int) []Fault {
 	random := rand.New(rand.NewPCG(seed, 0))
 	faults := make([]Fault, n)
 	for i := range faults {
@@ -26,12 +26,12 @@ func mishaps(seed uint64, n int) []Fault {
 	return faults
 }
 
-// chaos counts up in one key, and writes one key per increment, while commits
-// go wrong: what was told must be true of every single one.
+// chaos increments one key, and writes one key per increment, while commits
+// fail. The outcome of every single one must be true.
 func chaos(t *testing.T, b *bench) {
 	s := b.store(storage.Options{Gather: time.Millisecond, MaxBatch: 8})
 	openAccounts(t, s)
-	b.Plan(mishaps(6, 400)...)
+	b.Plan(recoverable(6, 400)...)
 	var (
 		mu                      sync.Mutex
 		acknowledged, uncertain uint64
@@ -71,7 +71,7 @@ func chaos(t *testing.T, b *bench) {
 			}
 		}
 	})
-	s.Flush(t.Context()) // whatever became of its own batch, all before it were told
+	s.Flush(t.Context()) // whatever its result, all earlier callbacks have run
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func chaos(t *testing.T, b *bench) {
 	})
 }
 
-// crash kills the engine at every one of its first commits.
+// crash stops the engine at each of its first commits.
 func crash(t *testing.T, b *bench) {
 	for killed := range 12 {
 		faulty := NewFaulty(b.Engine)
@@ -134,7 +134,7 @@ func crash(t *testing.T, b *bench) {
 	}
 }
 
-// unclosed is an engine that a store does not close.
+// unclosed is an engine that stays open when its store is closed.
 type unclosed struct{ storage.Engine }
 
 func failStop(t *testing.T, b *bench) {
@@ -145,7 +145,7 @@ func failStop(t *testing.T, b *bench) {
 	p.set("a", "1")
 	p.set("b", "2")
 	p.post(func(txn storage.Txn) error {
-		if !b.Sole() { // else it may have run before
+		if !b.Sole() { // otherwise it may have run before
 			t.Error("a closure ran after the failure")
 		}
 		return txn.Set([]byte("c"), nil, never)
@@ -197,7 +197,7 @@ func viewAcrossFailure(t *testing.T, b *bench) {
 	}
 }
 
-// interrupted is an engine during whose backup something happens.
+// interrupted is an engine that calls a function during a backup.
 type interrupted struct {
 	*Faulty
 	during func()

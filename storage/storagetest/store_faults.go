@@ -31,7 +31,7 @@ func conflictForEver(t *testing.T, b *bench) {
 	set(t, s, "b", "2")
 }
 
-// reading is an engine whose transactions cannot read "bad" at first.
+// reading is an engine that cannot read "bad" at first.
 type reading struct {
 	storage.Engine
 	err   error
@@ -55,7 +55,7 @@ func (b *badRead) Get(key []byte) ([]byte, error) {
 	return b.Txn.Get(key)
 }
 
-// careless is a closure that makes nothing of an error in reading.
+// careless returns a closure that ignores an error of a read.
 func careless(txn storage.Txn) error {
 	txn.Get([]byte("bad"))
 	return txn.Set([]byte("careless"), nil, never)
@@ -126,7 +126,7 @@ func halves(t *testing.T, b *bench) {
 	}
 }
 
-// picky is an engine that does not take the key "bad".
+// picky is an engine that refuses the key "bad".
 type picky struct{ storage.Engine }
 
 var errPicky = errors.New("no such key, please")
@@ -159,7 +159,7 @@ func refusedWrite(t *testing.T, b *bench) {
 	}
 	expect(t, s, "a", "1", "c", "3")
 
-	b.Plan(SyncFailed) // which is another matter
+	b.Plan(SyncFailed) // a different error
 	if err := s.Update(t.Context(), setting("d", "4")); !errors.Is(err, storage.ErrStopped) {
 		t.Errorf("a failed sync after a refused write: %v, want ErrStopped", err)
 	}

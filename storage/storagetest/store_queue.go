@@ -54,7 +54,7 @@ func cancelledAfterBegin(t *testing.T, b *bench) {
 	}
 	expect(t, s, "a", "1")
 
-	// A Post is on its way once it is queued.
+	// A Post is accepted once it is queued.
 	release := hold(t, s)
 	ctx, cancel = context.WithCancel(t.Context())
 	outcome := make(chan error, 1)
@@ -97,7 +97,7 @@ func failureFreesWaiters(t *testing.T, b *bench) {
 	s := b.store(storage.Options{Gather: -1, Queue: 1})
 	release := hold(t, s)
 	b.Plan(SyncFailed)
-	// Whether it is still waiting at the failure or comes after it: no work.
+	// Whether it waits at the failure or comes later, it does not run.
 	waits := start(func() error { return s.Flush(t.Context()) })
 	release()
 	if err := waits.wait(); !errors.Is(err, storage.ErrStopped) {

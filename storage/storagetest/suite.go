@@ -15,10 +15,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// never is the purge time of what is kept.
+// never is the purge time of records without expiry.
 var never time.Time
 
-// transactor is what an Engine and a Store have in common.
+// transactor is the common part of an Engine and a Store.
 type transactor interface {
 	View(ctx context.Context, fn func(storage.Reader) error) error
 	Update(ctx context.Context, fn func(storage.Txn) error) error
@@ -48,8 +48,8 @@ var transactions = map[string]func(*testing.T, transactor){
 	"random transactions match a map":                   matchesModel,
 }
 
-// Run runs the conformance suite. open returns a new, empty engine each time;
-// the suite closes it, perhaps twice, which must do no harm.
+// Run runs the conformance suite. open returns a new, empty engine each time.
+// The suite closes it, possibly twice, which must not fail.
 func Run(t *testing.T, open func(t *testing.T) storage.Engine) {
 	for name, test := range transactions {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Engine) {
 	})
 }
 
-// openAndClose opens an engine for as long as the test runs.
+// openAndClose opens an engine and closes it at the end of the test.
 func openAndClose(t *testing.T, open func(t *testing.T) storage.Engine) storage.Engine {
 	t.Helper()
 	e := open(t)
@@ -85,8 +85,8 @@ func openAndClose(t *testing.T, open func(t *testing.T) storage.Engine) storage.
 	return e
 }
 
-// update runs fn in an Update that must succeed. A conflict is run again: an
-// engine may answer so to anyone who is not alone.
+// update runs fn in an Update that must succeed. It retries after a conflict,
+// which an engine may return to concurrent callers.
 func update(t *testing.T, e transactor, fn func(storage.Txn) error) {
 	t.Helper()
 	if err := retrying(t.Context(), e, fn); err != nil {
@@ -94,7 +94,7 @@ func update(t *testing.T, e transactor, fn func(storage.Txn) error) {
 	}
 }
 
-// retrying is Update, again after each ErrConflict.
+// retrying is Update with a retry after each ErrConflict.
 func retrying(ctx context.Context, e transactor, fn func(storage.Txn) error) error {
 	for {
 		err := e.Update(ctx, fn)

@@ -48,8 +48,8 @@ func (t *Table[R]) After(in Range, index *Index[R], last *R) Range {
 	return in
 }
 
-// Bounds returns the first key of the range and the first one behind it, for those who read keys
-// alone.
+// Bounds returns the first key of the range and the first one after it, for callers that read only
+// keys.
 func (in Range) Bounds() (lo, hi []byte) { return in.lo, in.hi }
 
 // FromKey returns the part of the range whose keys are not below one that Keys has returned.

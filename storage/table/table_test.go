@@ -66,7 +66,7 @@ func update(t *testing.T, s *storage.Store, fn func(tx storage.Txn) error) {
 	}
 }
 
-// list returns the primary keys of a range, and "?" for a record that cannot be read.
+// list returns the primary keys of a range, and "?" for an unreadable record.
 func list(t *testing.T, s *storage.Store, in table.Range) string {
 	t.Helper()
 	var found []string
@@ -162,7 +162,7 @@ func TestListsFollowChanges(t *testing.T) {
 	}
 }
 
-// TestScanEndsWithItsLoop: a loop may end, and write, while a range is scanned.
+// TestScanEndsWithItsLoop: a loop over a range may end early, and may write.
 func TestScanEndsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)
@@ -194,15 +194,15 @@ func TestIndexesExpireWithTheirRecord(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	purges := make(map[string]bool)
 	update(t, s, func(tx storage.Txn) error {
-		noting := &noting{tx, purges}
+		recordingTxn := &recordingTxn{tx, purges}
 		one := book{ISBN: "b1", Author: "ann", Year: 1}
-		if err := books.Put(noting, nil, &one); err != nil {
+		if err := books.Put(recordingTxn, nil, &one); err != nil {
 			return err
 		}
 		clear(purges)
 		later := one
 		later.Purge = 200
-		return books.Put(noting, &one, &later)
+		return books.Put(recordingTxn, &one, &later)
 	})
 	for _, name := range []string{"book", "author", "year", "first"} {
 		if !purges[name] {
@@ -211,19 +211,20 @@ func TestIndexesExpireWithTheirRecord(t *testing.T) {
 	}
 }
 
-// noting notes the tables in which keys were written that expire.
-type noting struct {
+// recordingTxn records the tables in which keys with an expiry were written.
+type recordingTxn struct {
 	storage.Txn
 	purges map[string]bool
 }
 
-func (n *noting) Set(key, val []byte, purge time.Time) error {
+func (n *recordingTxn) Set(key, val []byte, purge time.Time) error {
 	name, _, _ := strings.Cut(string(key), "/")
 	n.purges[name] = purge.Equal(time.Unix(200, 0))
 	return n.Txn.Set(key, val, purge)
 }
 
-// TestVerifyFindsDamage: each key that is changed or removed by other hands is a problem.
+// TestVerifyFindsDamage: each key that is changed or removed outside of the
+// package is a problem.
 func TestVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	set := func(key, val []byte) func(storage.Txn) error {
@@ -256,7 +257,8 @@ func TestEveryDamagedRecordIsFound(t *testing.T) {
 	})
 }
 
-// TestUnreadableRecordsAreYielded: the records behind one follow.
+// TestUnreadableRecordsAreYielded: the scan continues after an unreadable
+// record.
 func TestUnreadableRecordsAreYielded(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)
@@ -278,7 +280,7 @@ func TestAChangeLeavesFixedIndexesAlone(t *testing.T) {
 	s := shelf(t)
 	update(t, s, func(tx storage.Txn) error {
 		written := make(map[string]bool)
-		_, err := books.Change(&noting{tx, written}, table.Key{"b1"}, func(b *book) bool { b.Year++; return true })
+		_, err := books.Change(&recordingTxn{tx, written}, table.Key{"b1"}, func(b *book) bool { b.Year++; return true })
 		if _, fixed := written["first"]; fixed || len(written) != 3 {
 			t.Errorf("written are keys of %v", written)
 		}
@@ -293,8 +295,9 @@ func TestAChangeLeavesFixedIndexesAlone(t *testing.T) {
 	}
 }
 
-// TestAKnownRecordIsReadAgain: it is the same one until somebody else has changed it.
-func TestAKnownRecordIsReadAgain(t *testing.T) {
+// TestARecordCanBeReadAgain: a record is the same until another writer has
+// changed it.
+func TestARecordCanBeReadAgain(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	update(t, s, func(tx storage.Txn) error {
@@ -331,7 +334,8 @@ func TestAKnownRecordIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestKeysAreReadWithoutTheirRecords in parts, each from behind the one before.
+// TestKeysAreReadWithoutTheirRecords reads them in parts, each after the
+// previous one.
 func TestKeysAreReadWithoutTheirRecords(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)

@@ -18,21 +18,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// Studio is a generation service with the interface of this one. Its jobs are in the
-// state that a test sets.
-type Studio struct {
+// MockService is a generation service with the gateway's own interface. The
+// test sets the state of its jobs.
+type MockService struct {
 	Address string // of the service
 
 	mu       sync.Mutex
-	Key      string // the one that it accepts
-	State    string // the rest of a job's resource, from its status on
-	Patience string // how many seconds it asks to wait; empty: none
-	Cancels  bool   // it can cancel jobs
+	Key      string // accepted credential
+	State    string // JSON of a job from its status on
+	Patience string // Retry-After in seconds; empty: none
+	Cancels  bool   // whether it can cancel jobs
 
 	jobs int
 }
 
-// What a [Studio] says of its jobs.
+// States of the jobs of a [MockService].
 const (
 	JobQueued    = `"status":"queued","progress":"0%"`
 	JobHalfDone  = `"status":"in_progress","progress":"50%"`
@@ -41,37 +41,37 @@ const (
 	JobCancelled = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"cancelled","reason":"TASK_CANCELLED"}`
 )
 
-// StudioKey is the key that a [Studio] accepts at first.
-const StudioKey = "sk-studiostudiostudio"
+// MockServiceKey is the credential that a [MockService] accepts at first.
+const MockServiceKey = "sk-studiostudiostudio"
 
-// NewStudio starts a Studio that runs until the test ends.
-func NewStudio(t testing.TB) *Studio {
+// NewMockService starts a MockService that runs until the test ends.
+func NewMockService(t testing.TB) *MockService {
 	t.Helper()
-	s := &Studio{Key: StudioKey, State: JobQueued}
+	s := &MockService{Key: MockServiceKey, State: JobQueued}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.Address = server.URL
 	return s
 }
 
-// Say puts all jobs into a state.
-func (s *Studio) Say(state string) { s.Set(func(s *Studio) { s.State = state }) }
+// SetState puts all jobs into a state.
+func (s *MockService) SetState(state string) { s.Set(func(s *MockService) { s.State = state }) }
 
-// Set changes the studio.
-func (s *Studio) Set(change func(s *Studio)) {
+// Set changes the service.
+func (s *MockService) Set(change func(s *MockService)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
 }
 
-// Taken returns how many jobs the studio has.
-func (s *Studio) Taken() (n int) {
-	s.Set(func(s *Studio) { n = s.jobs })
+// Accepted returns the number of jobs.
+func (s *MockService) Accepted() (n int) {
+	s.Set(func(s *MockService) { n = s.jobs })
 	return n
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Studio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *MockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer := func(status int, format string, args ...any) {
@@ -102,9 +102,9 @@ func (s *Studio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Config returns a configuration whose videos are made at the studio, and stay there.
-// The words are added to its backend.
-func (s *Studio) Config(words string) Config {
+// Config returns a configuration whose videos are made by the service and not
+// copied. words are added to its backend.
+func (s *MockService) Config(words string) Config {
 	return Config{Site: Proxied, App: `
 		media off
 		family E video-x-*
@@ -116,7 +116,7 @@ func (s *Studio) Config(words string) Config {
 			` + words + `
 			adapter platform {
 				url ` + s.Address + `
-				key ` + StudioKey + `
+				key ` + MockServiceKey + `
 			}
 		}
 	`}
@@ -158,7 +158,7 @@ func Submit(t testing.TB, key Key) string {
 	return made.ID
 }
 
-// Task is a task as commands print it.
+// Task is a task in the output of commands.
 type Task struct {
 	ID       string `json:"task_id"`
 	Status   task.State
@@ -173,7 +173,7 @@ type Task struct {
 	Deadline int64
 }
 
-// Until waits for the status of a task.
+// Until waits until a task has this state.
 func (g *Gate) Until(t testing.TB, id string, want task.State) Task {
 	t.Helper()
 	deadline := time.Now().Add(Patience)
