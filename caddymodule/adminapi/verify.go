@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -24,8 +24,8 @@ func verifyStore(c *call) (any, error) {
 
 // Verification is the result of checking a store.
 type Verification struct {
-	ledger.Report
-	Problems []ledger.Problem `json:"problems"`
+	verify.Report
+	Problems []verify.Problem `json:"problems"`
 }
 
 // maxProblems bounds the problems of a report: one mistake can affect millions of
@@ -79,19 +79,19 @@ func (t *collectingReader) count(bytes int) {
 
 // Verify checks the ledger and the records that refer to it, in one snapshot.
 func Verify(ctx context.Context, store *storage.Store) (v Verification, err error) {
-	v.Problems = []ledger.Problem{}
+	v.Problems = []verify.Problem{}
 	err = store.View(ctx, func(r storage.Reader) error {
 		if err := storage.CheckReadable(r); err != nil {
 			return err
 		}
-		v.Report, err = ledger.Verify(ctx, &collectingReader{Reader: r}, store.Now(), func(p ledger.Problem) {
+		v.Report, err = verify.Verify(ctx, &collectingReader{Reader: r}, store.Now(), func(p verify.Problem) {
 			if len(v.Problems) < maxProblems {
 				v.Problems = append(v.Problems, p)
 			}
-		}, func(r storage.Reader, problem func(ledger.Problem)) error {
+		}, func(r storage.Reader, problem func(verify.Problem)) error {
 			for _, domain := range domains {
 				err := domain.verify(r, store.Now(), func(format string, args ...any) {
-					problem(ledger.Problem{Where: domain.name, What: fmt.Sprintf(format, args...)})
+					problem(verify.Problem{Where: domain.name, What: fmt.Sprintf(format, args...)})
 				})
 				if err != nil {
 					return fmt.Errorf("%s: %w", domain.name, err)

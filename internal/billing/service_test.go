@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -129,9 +130,9 @@ func (f *fixture) sound() {
 		return
 	}
 	err := f.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledger.Verify(context.Background(), r, f.clock.Now(),
-			func(p ledger.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
-			func(r storage.Reader, _ func(ledger.Problem)) error {
+		_, err := verify.Verify(context.Background(), r, f.clock.Now(),
+			func(p verify.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
+			func(r storage.Reader, _ func(verify.Problem)) error {
 				return Verify(r, f.clock.Now(), func(format string, args ...any) { f.t.Errorf(format, args...) })
 			})
 		return err

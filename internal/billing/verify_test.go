@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -278,8 +279,8 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 		var found []string
 		tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
-			_, err := ledger.Verify(t.Context(), r, f.clock.Now(), func(p ledger.Problem) { tell("%s: %s", p.Where, p.What) },
-				func(r storage.Reader, _ func(ledger.Problem)) error { return Verify(r, f.clock.Now(), tell) })
+			_, err := verify.Verify(t.Context(), r, f.clock.Now(), func(p verify.Problem) { tell("%s: %s", p.Where, p.What) },
+				func(r storage.Reader, _ func(verify.Problem)) error { return Verify(r, f.clock.Now(), tell) })
 			return err
 		})
 		itself := key == string(counterKey) || key == string(storage.Key(subscriptions.Name, f.user, int64(4)))

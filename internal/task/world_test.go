@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -185,9 +186,9 @@ func (w *world) sound() {
 func (w *world) problems() (list []string) {
 	w.t.Helper()
 	err := w.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledger.Verify(context.Background(), r, w.store.Now(),
-			func(p ledger.Problem) { list = append(list, p.Where+": "+p.What) },
-			func(r storage.Reader, _ func(ledger.Problem)) error {
+		_, err := verify.Verify(context.Background(), r, w.store.Now(),
+			func(p verify.Problem) { list = append(list, p.Where+": "+p.What) },
+			func(r storage.Reader, _ func(verify.Problem)) error {
 				return Verify(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
 			})
 		return err
