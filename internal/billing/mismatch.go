@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -34,7 +34,7 @@ type Mismatch struct {
 // mismatchRecord is a mismatch as it is stored.
 type mismatchRecord struct {
 	Mismatch
-	By ledger.ID `json:"by"` // the attempt that listed it
+	By journal.ID `json:"by"` // the attempt that listed it
 }
 
 // maxText bounds what is kept of a service's words.
@@ -55,7 +55,7 @@ func mismatchOf(provider string, n payments.Notice, reason string) Mismatch {
 
 // digest is one for all times that a service sends the same.
 func (m Mismatch) digest() string {
-	return ledger.IDOf(m.Provider, string(m.Kind), m.Event, m.TradeNo, m.Payment, m.Dispute, m.Amount.String(), m.Currency, m.Reason).String()
+	return journal.IDOf(m.Provider, string(m.Kind), m.Event, m.TradeNo, m.Payment, m.Dispute, m.Amount.String(), m.Currency, m.Reason).String()
 }
 
 // decline lists a notice that does not fit, once. One about a payment that is

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -40,8 +41,8 @@ type noticeRecord struct {
 	Event    string        `json:"event"`
 	Time     int64         `json:"time"`
 	TradeNo  string        `json:"trade_no"`
-	By       ledger.ID     `json:"by"`   // the attempt that did it
-	Said     ledger.ID     `json:"said"` // what it told
+	By       journal.ID    `json:"by"`   // the attempt that did it
+	Said     journal.ID    `json:"said"` // what it told
 	Purge    time.Time     `json:"purge,omitzero"`
 }
 
@@ -52,8 +53,8 @@ func (a *application) record(n payments.Notice, now time.Time, o *orderRecord) *
 
 // said returns a hash of what a notice tells. The service's mode and the currency are not part
 // of it.
-func said(n payments.Notice) ledger.ID {
-	return ledger.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
+func said(n payments.Notice) journal.ID {
+	return journal.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
 }
 
 // application is a notice being applied.
@@ -61,7 +62,7 @@ type application struct {
 	service  *Service
 	provider string
 	notice   payments.Notice
-	attempt  ledger.ID
+	attempt  journal.ID
 	currency string // of the ledger; empty: none is recorded
 
 	outcome Outcome

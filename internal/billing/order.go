@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -74,7 +74,7 @@ type orderRecord struct {
 	TakenOwed   money.Amount `json:"taken_owed,omitempty"`
 
 	// Transfers are the transfers of the order: the credit and what followed.
-	Transfers []ledger.ID `json:"transfers,omitempty"`
+	Transfers []journal.ID `json:"transfers,omitempty"`
 
 	stored *orderRecord // as the store has it; nil for a new one
 }

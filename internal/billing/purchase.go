@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -29,7 +30,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: bought, currency: currency, id: ledger.IDOf(user, operationPay, key)}
+	x := deal{kind: bought, currency: currency, id: journal.IDOf(user, operationPay, key)}
 	return receipt(once(ctx, b, user, c, func() (_ *ledger.Reservation, err error) {
 		if x.plan, err = onSale(plans, planID, "plan_id"); err != nil {
 			return nil, err
@@ -79,7 +80,7 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
+	x := deal{kind: claimed, plan: plan, currency: currency, id: journal.IDOf(user, operationClaim, number)}
 	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		before, err := subscriptions.Find(t, &claimedPlans, user, planID)
 		if err != nil {
@@ -100,7 +101,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
+	x := deal{kind: renewed, currency: currency, id: journal.IDOf(user, operationRenew, key)}
 	return receipt(once(ctx, b, user, c, func() (*ledger.Reservation, error) {
 		var s *subscriptionRecord
 		err := b.view(ctx, func(r storage.Reader) (err error) {
@@ -152,7 +153,7 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: granted, currency: currency, id: ledger.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
+	x := deal{kind: granted, currency: currency, id: journal.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
 	return receipt(once(ctx, b, user.ID, c, func() (*ledger.Reservation, error) {
 		var found bool
 		if x.plan, found = plans.Find(planID); !found {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -42,14 +43,14 @@ const (
 
 // sale is one sale of a subscription. It never changes.
 type sale struct {
-	User         string    `json:"user"`
-	Subscription int64     `json:"subscription"`
-	Kind         saleKind  `json:"kind"`
-	Transfer     ledger.ID `json:"transfer"`
-	Time         int64     `json:"time"`  // when it was sold
-	From         int64     `json:"from"`  // what it is for, half open
-	Until        int64     `json:"until"` //
-	Since        int64     `json:"since"` // when the run of sales began that reset alike, without a gap
+	User         string     `json:"user"`
+	Subscription int64      `json:"subscription"`
+	Kind         saleKind   `json:"kind"`
+	Transfer     journal.ID `json:"transfer"`
+	Time         int64      `json:"time"`  // when it was sold
+	From         int64      `json:"from"`  // what it is for, half open
+	Until        int64      `json:"until"` //
+	Since        int64      `json:"since"` // when the run of sales began that reset alike, without a gap
 	Terms
 }
 
@@ -160,7 +161,7 @@ func (s *subscriptionRecord) used(r storage.Reader, p period) (used, held money.
 	if !p.opened {
 		return 0, 0, nil
 	}
-	state, err := ledger.ReadState(r, s.quotaAccount(p.start))
+	state, err := journal.ReadState(r, s.quotaAccount(p.start))
 	return p.quota - state.Balance, state.Held, err
 }
 
@@ -172,15 +173,15 @@ func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error
 		return nil
 	}
 	account := s.quotaAccount(p.start)
-	switch before, err := ledger.ReadState(t, account); {
+	switch before, err := journal.ReadState(t, account); {
 	case err != nil:
 		return err
 	case before.Entries > 0:
 		return fmt.Errorf("billing: the account %s is in use, and its period was never opened", account)
 	}
-	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: grantID(s.ID, p.start), Kind: ledger.Grant, User: s.User, Reference: reference(s.ID),
-		Legs: ledger.LegsBetween(ledger.Granted, account, p.quota),
+	_, err := journal.Book(t, now, journal.Transfer{
+		ID: grantID(s.ID, p.start), Kind: journal.Grant, User: s.User, Reference: reference(s.ID),
+		Legs: journal.LegsBetween(journal.Granted, account, p.quota),
 	})
 	if err != nil {
 		return err
@@ -190,8 +191,8 @@ func (s *subscriptionRecord) open(t storage.Txn, now time.Time, p *period) error
 }
 
 // grantID is the transfer that opens a period.
-func grantID(id, start int64) ledger.ID {
-	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
+func grantID(id, start int64) journal.ID {
+	return journal.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
 }
 
 // Sources returns the function that [ledger.Options] need. It lists what a user may spend in the
@@ -225,7 +226,7 @@ func (r *summary) sources(t storage.Txn, now time.Time) (s ledger.Sources, quota
 		return s, quotas, err
 	}
 	quotas = r.openQuotas(t, now)
-	wallet := []ledger.Account{ledger.Wallet(r.User)}
+	wallet := []journal.Account{journal.Wallet(r.User)}
 	switch account.preference() {
 	case SubscriptionFirst:
 		s.Order = append(quotas.accounts, wallet...)
@@ -245,9 +246,9 @@ func (r *summary) sources(t storage.Txn, now time.Time) (s ledger.Sources, quota
 
 // quotas are what the subscriptions of a user have to spend at a moment.
 type quotas struct {
-	accounts []ledger.Account // of the present periods, soonest to end first
-	until    int64            // when this must be looked at again, in Unix seconds; zero: never
-	unopened map[int64]error  // subscriptions whose period could not be opened, and why
+	accounts []journal.Account // of the present periods, soonest to end first
+	until    int64             // when this must be looked at again, in Unix seconds; zero: never
+	unopened map[int64]error   // subscriptions whose period could not be opened, and why
 }
 
 // again sets until to a time, if that is earlier.

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -34,13 +35,13 @@ type deal struct {
 	plan          Plan         // read once: what was reserved for it is what is charged
 	price         money.Amount // to be charged
 	currency      string
-	id            ledger.ID // of the transfer
-	actor, reason string    // the operator's; empty when the user acts
+	id            journal.ID // of the transfer
+	actor, reason string     // the operator's; empty when the user acts
 }
 
 // transferKinds are the kinds of the transfers of sales.
-var transferKinds = map[saleKind]ledger.Kind{
-	bought: ledger.Purchase, claimed: ledger.Purchase, granted: ledger.Grant, renewed: ledger.Renewal,
+var transferKinds = map[saleKind]journal.Kind{
+	bought: journal.Purchase, claimed: journal.Purchase, granted: journal.Grant, renewed: journal.Renewal,
 }
 
 // actions are the words of the audit for sales.
@@ -126,7 +127,7 @@ func (x deal) sell(t *ledger.Txn, now time.Time, before, s *subscriptionRecord, 
 		return Receipt{}, event, err
 	}
 	receipt := Receipt{Order: x.id.String()}
-	wallet, err := ledger.ReadState(t, ledger.Wallet(s.User))
+	wallet, err := journal.ReadState(t, journal.Wallet(s.User))
 	if err != nil {
 		return receipt, event, err
 	}
@@ -179,15 +180,15 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *subscriptionRecord) (sa
 // what was granted to the quota. Its id stands for the idempotency key, or for the mark of a
 // free plan that was claimed, which was looked for before.
 func (x deal) book(t *ledger.Txn, now time.Time, s *subscriptionRecord, made sale) error {
-	transfer := ledger.Transfer{
+	transfer := journal.Transfer{
 		ID: x.id, Kind: transferKinds[x.kind], User: s.User, Reference: reference(s.ID), Actor: x.actor, Reason: x.reason,
-		Legs: ledger.LegsBetween(ledger.Wallet(s.User), ledger.Sold, x.price),
+		Legs: journal.LegsBetween(journal.Wallet(s.User), journal.Sold, x.price),
 	}
 	if start, ok := made.grants(); ok {
 		if err := s.grant(t, start, made); err != nil {
 			return err
 		}
-		transfer.Legs = append(transfer.Legs, ledger.LegsBetween(ledger.Granted, s.quotaAccount(start), made.Quota)...)
+		transfer.Legs = append(transfer.Legs, journal.LegsBetween(journal.Granted, s.quotaAccount(start), made.Quota)...)
 	}
 	booked, err := t.BookNew(now, transfer)
 	if err == nil && !booked {

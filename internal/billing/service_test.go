@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -227,7 +228,7 @@ func (f *fixture) spend(cost money.Amount) (money.Amount, error) {
 		return 0, err
 	}
 	now := f.clock.Now()
-	charged := r.Settle(ledger.Call{
+	charged := r.Settle(journal.Call{
 		ID: fmt.Sprintf("call-%d", now.UnixNano()), Time: now.UnixMilli(), User: f.user, Key: "key_1", Model: "m",
 		Ended: usage.Complete, Usage: usage.Reported,
 	}, cost, true)

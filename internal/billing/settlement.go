@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -110,9 +110,9 @@ func (a *application) settle(t storage.Txn, now time.Time, o *orderRecord, expec
 // before the payment was told.
 func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error {
 	id := topUpID(o.TradeNo)
-	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: id, Kind: ledger.TopUp, User: o.User, Reference: o.TradeNo,
-		Legs: ledger.LegsBetween(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
+	_, err := journal.Book(t, now, journal.Transfer{
+		ID: id, Kind: journal.TopUp, User: o.User, Reference: o.TradeNo,
+		Legs: journal.LegsBetween(journal.Paid(o.Provider), journal.Wallet(o.User), o.Amount),
 	})
 	if err != nil {
 		return err
@@ -133,8 +133,8 @@ func (a *application) credit(t storage.Txn, now time.Time, o *orderRecord) error
 }
 
 // followingKinds are the kinds of the transfers that follow notices.
-var followingKinds = map[payments.Kind]ledger.Kind{
-	payments.Refunded: ledger.Refund, payments.Disputed: ledger.Dispute, payments.Restored: ledger.Restore,
+var followingKinds = map[payments.Kind]journal.Kind{
+	payments.Refunded: journal.Refund, payments.Disputed: journal.Dispute, payments.Restored: journal.Restore,
 }
 
 // follow moves what is due. Of what is taken, at most reserved comes from the
@@ -145,15 +145,15 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 	if due == 0 {
 		return nil
 	}
-	var legs []ledger.Leg
+	var legs []journal.Leg
 	if due > 0 {
 		wallet := min(due, reserved)
 		o.TakenWallet += wallet
 		o.TakenOwed += due - wallet
-		legs = []ledger.Leg{
-			{Account: ledger.Wallet(o.User), Amount: -wallet},
-			{Account: ledger.Receivable(o.User), Amount: wallet - due},
-			{Account: ledger.Paid(o.Provider), Amount: due},
+		legs = []journal.Leg{
+			{Account: journal.Wallet(o.User), Amount: -wallet},
+			{Account: journal.Receivable(o.User), Amount: wallet - due},
+			{Account: journal.Paid(o.Provider), Amount: due},
 		}
 	} else {
 		var err error
@@ -163,7 +163,7 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 	}
 	id := transferID(o.TradeNo, len(o.Transfers))
 	o.Transfers = append(o.Transfers, id)
-	_, err := ledger.Book(t, now, ledger.Transfer{
+	_, err := journal.Book(t, now, journal.Transfer{
 		ID: id, Kind: followingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
 	})
 	return err
@@ -171,7 +171,7 @@ func (o *orderRecord) follow(t storage.Txn, now time.Time, kind payments.Kind, r
 
 // giveBack returns the legs that give back what was taken: to what the user owes by this order,
 // to the operator as far as the operator has borne that, and to the wallet.
-func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, error) {
+func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]journal.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed
 	o.TakenWallet -= back - owed
@@ -191,18 +191,18 @@ func (o *orderRecord) giveBack(t storage.Txn, back money.Amount) ([]ledger.Leg, 
 			return nil, err
 		}
 	}
-	return []ledger.Leg{
-		{Account: ledger.Paid(o.Provider), Amount: -back},
-		{Account: ledger.Receivable(o.User), Amount: open},
-		{Account: ledger.Operator, Amount: borne},
-		{Account: ledger.Wallet(o.User), Amount: back - open - borne},
+	return []journal.Leg{
+		{Account: journal.Paid(o.Provider), Amount: -back},
+		{Account: journal.Receivable(o.User), Amount: open},
+		{Account: journal.Operator, Amount: borne},
+		{Account: journal.Wallet(o.User), Amount: back - open - borne},
 	}, nil
 }
 
 // topUpID is the transfer that credits an order.
-func topUpID(tradeNo string) ledger.ID { return ledger.IDOf("topup", tradeNo) }
+func topUpID(tradeNo string) journal.ID { return journal.IDOf("topup", tradeNo) }
 
 // transferID is the n-th transfer of an order; the credit is the first.
-func transferID(tradeNo string, n int) ledger.ID {
-	return ledger.IDOf("order", tradeNo, strconv.Itoa(n))
+func transferID(tradeNo string, n int) journal.ID {
+	return journal.IDOf("order", tradeNo, strconv.Itoa(n))
 }

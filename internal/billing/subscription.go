@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -75,11 +76,11 @@ type subscriptionRecord struct {
 
 // firstSale is what a subscription does not say itself of its only sale.
 type firstSale struct {
-	Kind     saleKind  `json:"kind"`
-	Transfer ledger.ID `json:"transfer"`
+	Kind     saleKind   `json:"kind"`
+	Transfer journal.ID `json:"transfer"`
 }
 
-func (s *subscriptionRecord) quotaAccount(start int64) ledger.Account {
+func (s *subscriptionRecord) quotaAccount(start int64) journal.Account {
 	return quotaAccount(s.User, s.ID, start)
 }
 
@@ -268,6 +269,6 @@ func amountOf(amount money.Amount, currency string) string {
 }
 
 // quotaAccount is the account of a period that starts at a Unix second.
-func quotaAccount(user string, id, start int64) ledger.Account {
-	return ledger.Quota(user, id, time.Unix(start, 0))
+func quotaAccount(user string, id, start int64) journal.Account {
+	return journal.Quota(user, id, time.Unix(start, 0))
 }

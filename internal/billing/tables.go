@@ -3,7 +3,7 @@ package billing
 import (
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -132,4 +132,4 @@ func keyIf(indexed bool, fields ...any) table.Key {
 }
 
 // paymentHash stands for a payment in keys where more fields follow.
-func paymentHash(provider, payment string) string { return ledger.IDOf(provider, payment).String() }
+func paymentHash(provider, payment string) string { return journal.IDOf(provider, payment).String() }

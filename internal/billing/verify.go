@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -260,10 +260,10 @@ func (v *verification) link(s *subscriptionRecord, before, after *sale) {
 func (v *verification) sold(s *subscriptionRecord, have *sale) error {
 	v.accounted.Add(have.Transfer[:], +1)
 	v.answered.Add(have.Transfer[:], +1)
-	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
+	want := map[journal.Account]money.Amount{journal.Wallet(s.User): -have.Price, journal.Sold: have.Price}
 	if start, ok := have.grants(); ok {
 		want[s.quotaAccount(start)] = have.Quota
-		want[ledger.Granted] = -have.Quota
+		want[journal.Granted] = -have.Quota
 	}
 	return v.transfer(s.what(), have.Transfer, booked{transferKinds[have.Kind], s.User, reference(s.ID), want})
 }
@@ -320,16 +320,16 @@ func (v *verification) opened(s *subscriptionRecord, start int64) (quota money.A
 	}
 	id := grantID(s.ID, start)
 	v.accounted.Add(id[:], +1)
-	return quota, v.transfer(s.what(), id, booked{ledger.Grant, s.User, reference(s.ID), map[ledger.Account]money.Amount{
-		ledger.Granted: -quota, s.quotaAccount(start): quota,
+	return quota, v.transfer(s.what(), id, booked{journal.Grant, s.User, reference(s.ID), map[journal.Account]money.Amount{
+		journal.Granted: -quota, s.quotaAccount(start): quota,
 	}})
 }
 
 // entered is what an account was granted.
-func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
-	err = ledger.ScanEntries(v, a, 0, func(e ledger.Entry) bool {
+func (v *verification) entered(a journal.Account) (sum money.Amount, err error) {
+	err = journal.ScanEntries(v, a, 0, func(e journal.Entry) bool {
 		switch e.Kind {
-		case ledger.Purchase, ledger.Renewal, ledger.Grant:
+		case journal.Purchase, journal.Renewal, journal.Grant:
 			sum += e.Amount
 		}
 		return true

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -145,16 +145,16 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "subscription 1: the period from"},
 		"a period granted to the ledger only": {func(f *fixture, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
-				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 1, bought), 5),
+				_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+					ID: journal.IDOf("theft"), Kind: journal.Grant, Legs: journal.LegsBetween(journal.Granted, quotaAccount(f.user, 1, bought), 5),
 				})
 				return err
 			}
 		}, "the ledger has 0.000000029, sold was 0.000000024"},
 		"the period of an only sale granted to the ledger in part": {func(f *fixture, _, _ Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
-				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, quotaAccount(f.user, 2, bought), 3),
+				_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+					ID: journal.IDOf("theft"), Kind: journal.Grant, Legs: journal.LegsBetween(journal.Granted, quotaAccount(f.user, 2, bought), 3),
 				})
 				return err
 			}
