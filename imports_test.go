@@ -45,6 +45,8 @@ var layers = []struct {
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // what tests stand on
 	{"money", nil, false},
+	{"internal/ledger/journal", []string{"internal/fault", "internal/usage", "money", "storage"}, false},
+	{"internal/ledger/verify", []string{"internal/ledger/journal", "internal/multiset", "internal/usage", "money", "storage"}, false},
 	{"internal", []string{"internal", "money", "storage", "payments", "backends"}, false},
 	{"backends/demo/film", nil, false},
 	{"backends/backendstest", []string{"backends"}, false},

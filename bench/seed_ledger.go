@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -51,7 +52,7 @@ func (o ledgerSeed) fill(ctx context.Context, b *testStore) (done struct{}, err 
 			return done, err
 		}
 		ago := time.Duration(calls-n) * (seededDays * 24 * time.Hour / time.Duration(calls))
-		r.Settle(ledger.Call{
+		r.Settle(journal.Call{
 			ID: fmt.Sprintf("req_%022d", n), Time: b.store.Now().Add(-ago).UnixMilli(), User: user, Key: key,
 			Model: model, Route: "messages", Status: 200, Ended: usage.Complete, Usage: usage.Reported,
 			Tokens: usage.Tokens{Input: 212, Output: 163, CacheRead: 1024}, Cost: cost, FirstByte: 640, Duration: 2210,

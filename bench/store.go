@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
@@ -127,9 +128,9 @@ func (b *testStore) creditEach(ctx context.Context, round string, credits int, u
 		err := b.store.Update(ctx, func(t storage.Txn) error {
 			for n := from; n < min(from+creditsTogether, credits); n++ {
 				user := users[n%len(users)]
-				_, err := ledger.Book(t, b.store.Now(), ledger.Transfer{
-					ID: ledger.IDOf("bench", round, strconv.Itoa(n)), Kind: ledger.Credit, User: user,
-					Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), amount), Actor: "operator", Reason: "to be spent in a benchmark",
+				_, err := journal.Book(t, b.store.Now(), journal.Transfer{
+					ID: journal.IDOf("bench", round, strconv.Itoa(n)), Kind: journal.Credit, User: user,
+					Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), amount), Actor: "operator", Reason: "to be spent in a benchmark",
 				})
 				if err != nil {
 					return err

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -26,12 +27,12 @@ func newTestStore(t *testing.T) *testStore {
 }
 
 // addsUp verifies the store, and returns what was looked at.
-func addsUp(t *testing.T, b *testStore) (r ledger.Report) {
+func addsUp(t *testing.T, b *testStore) (r ledgerverify.Report) {
 	t.Helper()
 	b.ledger.Close(t.Context())
 	now := b.store.Now()
 	err := b.store.View(t.Context(), func(reader storage.Reader) (err error) {
-		r, err = ledger.Verify(t.Context(), reader, now, func(p ledger.Problem) { t.Errorf("%s: %s", p.Where, p.What) })
+		r, err = ledgerverify.Verify(t.Context(), reader, now, func(p ledgerverify.Problem) { t.Errorf("%s: %s", p.Where, p.What) })
 		if err == nil {
 			err = verify.Check(reader, now, t.Errorf)
 		}

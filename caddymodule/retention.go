@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/settings"
 )
@@ -57,7 +57,7 @@ type term struct {
 func (r *Retention) terms() []term {
 	return []term{
 		{"tasks", &r.Tasks, task.SessionWindow, task.DefaultKept},
-		{"calls", &r.Calls, leastCallsKept, ledger.CallsKept},
+		{"calls", &r.Calls, leastCallsKept, journal.CallsKept},
 		{"audit", &r.Audit, leastAuditKept, audit.Kept},
 	}
 }

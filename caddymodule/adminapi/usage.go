@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -13,7 +14,7 @@ import (
 // UsageRow is a row of the usage report. Fields that the report is not grouped by are
 // empty.
 type UsageRow struct {
-	Day    ledger.Day   `json:"day,omitempty"`
+	Day    journal.Day  `json:"day,omitempty"`
 	UserID string       `json:"user_id,omitempty"`
 	User   string       `json:"user,omitempty"`
 	KeyID  string       `json:"key_id,omitempty"`
@@ -26,11 +27,11 @@ type UsageRow struct {
 }
 
 // groups are the fields by which a usage report can be grouped.
-var groups = map[string]func(row *UsageRow, u *ledger.Usage){
-	"day":   func(row *UsageRow, u *ledger.Usage) { row.Day = u.Day },
-	"user":  func(row *UsageRow, u *ledger.Usage) { row.UserID = u.User },
-	"key":   func(row *UsageRow, u *ledger.Usage) { row.KeyID = u.Key },
-	"model": func(row *UsageRow, u *ledger.Usage) { row.Model = u.Model },
+var groups = map[string]func(row *UsageRow, u *journal.Usage){
+	"day":   func(row *UsageRow, u *journal.Usage) { row.Day = u.Day },
+	"user":  func(row *UsageRow, u *journal.Usage) { row.UserID = u.User },
+	"key":   func(row *UsageRow, u *journal.Usage) { row.KeyID = u.Key },
+	"model": func(row *UsageRow, u *journal.Usage) { row.Model = u.Model },
 }
 
 // reportUsage sums up what calls and tasks came to. Every figure is one of the ledger:
@@ -47,7 +48,7 @@ func reportUsage(c *call) (any, error) {
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	var by []func(*UsageRow, *ledger.Usage)
+	var by []func(*UsageRow, *journal.Usage)
 	for _, group := range c.q.Values["group"] {
 		set, ok := groups[group]
 		if !ok {
@@ -56,7 +57,7 @@ func reportUsage(c *call) (any, error) {
 		by = append(by, set)
 	}
 	sums := make(map[UsageRow]*UsageRow) // by rows that have their groups alone
-	err = c.Ledger.ScanUsage(c.ctx(), user.ID, from, to, func(u ledger.Usage) bool {
+	err = c.Ledger.ScanUsage(c.ctx(), user.ID, from, to, func(u journal.Usage) bool {
 		var row UsageRow
 		for _, set := range by {
 			set(&row, &u)
@@ -92,12 +93,12 @@ func reportUsage(c *call) (any, error) {
 }
 
 // day returns a day of the query, such as 2026-11-20. An absent one is an open end.
-func (c *call) day(param string) ledger.Day {
+func (c *call) day(param string) journal.Day {
 	text := c.q.Text(param)
 	if text == "" {
 		return ""
 	}
-	day, err := ledger.ParseDay(text)
+	day, err := journal.ParseDay(text)
 	if err != nil {
 		c.q.Refuse(param, "must be a day such as 2026-11-20")
 	}

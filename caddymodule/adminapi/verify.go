@@ -6,8 +6,9 @@ import (
 	"runtime"
 	"time"
 
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -24,8 +25,8 @@ func verifyStore(c *call) (any, error) {
 
 // Verification is the result of checking a store.
 type Verification struct {
-	ledger.Report
-	Problems []ledger.Problem `json:"problems"`
+	ledgerverify.Report
+	Problems []ledgerverify.Problem `json:"problems"`
 }
 
 // maxProblems bounds the problems of a report: one mistake can affect millions of
@@ -79,19 +80,19 @@ func (t *collectingReader) count(bytes int) {
 
 // Verify checks the ledger and the records that refer to it, in one snapshot.
 func Verify(ctx context.Context, store *storage.Store) (v Verification, err error) {
-	v.Problems = []ledger.Problem{}
+	v.Problems = []ledgerverify.Problem{}
 	err = store.View(ctx, func(r storage.Reader) error {
 		if err := storage.CheckReadable(r); err != nil {
 			return err
 		}
-		v.Report, err = ledger.Verify(ctx, &collectingReader{Reader: r}, store.Now(), func(p ledger.Problem) {
+		v.Report, err = ledgerverify.Verify(ctx, &collectingReader{Reader: r}, store.Now(), func(p ledgerverify.Problem) {
 			if len(v.Problems) < maxProblems {
 				v.Problems = append(v.Problems, p)
 			}
-		}, func(r storage.Reader, problem func(ledger.Problem)) error {
+		}, func(r storage.Reader, problem func(ledgerverify.Problem)) error {
 			for _, domain := range domains {
 				err := domain.verify(r, store.Now(), func(format string, args ...any) {
-					problem(ledger.Problem{Where: domain.name, What: fmt.Sprintf(format, args...)})
+					problem(ledgerverify.Problem{Where: domain.name, What: fmt.Sprintf(format, args...)})
 				})
 				if err != nil {
 					return fmt.Errorf("%s: %w", domain.name, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -339,8 +340,8 @@ func (c *call) charge() {
 }
 
 // record is the call as the ledger keeps it.
-func (c *call) record() ledger.Call {
-	return ledger.Call{
+func (c *call) record() journal.Call {
+	return journal.Call{
 		ID: c.id, Time: c.started.UnixMilli(), User: c.principal.UserID, Key: c.principal.KeyID,
 		Model: c.request.Model, Route: c.route.name, Stream: c.request.Stream,
 		Status: c.status, Ended: c.ended, Usage: c.basis, Rule: c.rule, Tokens: c.tokens,

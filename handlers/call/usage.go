@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -26,8 +27,8 @@ type keyUsage struct {
 	Budget   *budgetUsed `json:"budget"` // null: there is none
 	Rates    rates       `json:"rates"`
 	User     userLimits  `json:"user"`
-	Today    ledger.Sum  `json:"today"` // the present day, in UTC
-	Month    ledger.Sum  `json:"month"` // the present calendar month, in UTC
+	Today    journal.Sum `json:"today"` // the present day, in UTC
+	Month    journal.Sum `json:"month"` // the present calendar month, in UTC
 }
 
 type budgetUsed struct {
@@ -66,8 +67,8 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *cadd
 		return fault.FromStore(err)
 	}
 	now := runtime.Store.Now()
-	today := ledger.DayOf(now)
-	err = runtime.Ledger.ScanUsage(r.Context(), p.UserID, ledger.DayOf(calendar.Month.Start(now)), today, func(u ledger.Usage) bool {
+	today := journal.DayOf(now)
+	err = runtime.Ledger.ScanUsage(r.Context(), p.UserID, journal.DayOf(calendar.Month.Start(now)), today, func(u journal.Usage) bool {
 		if u.Key == p.KeyID {
 			answer.Month.Add(u)
 			if u.Day == today {

@@ -3,6 +3,8 @@ package console
 import (
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -45,7 +47,7 @@ func listCalls(req *request, q *query.Query, p query.Page) (calls []loggedCall, 
 	}
 	skip, seen := p.Skip, int64(0)
 	if total > skip {
-		err = req.scanCalls(filter, func(c ledger.Call) bool {
+		err = req.scanCalls(filter, func(c journal.Call) bool {
 			if seen++; seen > skip {
 				calls = append(calls, loggedCall{
 					RequestID: c.ID, Time: c.Time / 1000, KeyID: c.Key, Model: c.Model, Route: c.Route, Stream: c.Stream,
@@ -61,9 +63,9 @@ func listCalls(req *request, q *query.Query, p query.Page) (calls []loggedCall, 
 
 // scanCalls calls fn for the calls of the user until it returns false or the client
 // disconnects.
-func (req *request) scanCalls(filter ledger.CallFilter, fn func(ledger.Call) bool) error {
+func (req *request) scanCalls(filter ledger.CallFilter, fn func(journal.Call) bool) error {
 	ctx := req.r.Context()
-	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c ledger.Call) bool {
+	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c journal.Call) bool {
 		return ctx.Err() == nil && fn(c)
 	})
 	if err == nil {
@@ -108,7 +110,7 @@ func (req *request) countCalls(filter ledger.CallFilter) (total int64, err error
 // countEach counts calls one by one.
 func (req *request) countEach(filter ledger.CallFilter) (total int64, err error) {
 	if filter.From.Before(filter.Until) {
-		err = req.scanCalls(filter, func(ledger.Call) bool {
+		err = req.scanCalls(filter, func(journal.Call) bool {
 			total++
 			return true
 		})
@@ -118,8 +120,8 @@ func (req *request) countEach(filter ledger.CallFilter) (total int64, err error)
 
 // countDays adds up the calls of whole days.
 func (req *request) countDays(filter ledger.CallFilter, first, end time.Time) (total int64, err error) {
-	from, to := ledger.DayOf(first), ledger.DayOf(end.Add(-1))
-	err = req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, from, to, func(u ledger.Usage) bool {
+	from, to := journal.DayOf(first), journal.DayOf(end.Add(-1))
+	err = req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, from, to, func(u journal.Usage) bool {
 		if (filter.Key == "" || u.Key == filter.Key) && (filter.Model == "" || u.Model == filter.Model) {
 			total += u.Calls
 		}

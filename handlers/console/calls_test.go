@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
@@ -36,7 +37,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 		if i%10 == 0 {
 			at = midnight(at)
 		}
-		r.Settle(ledger.Call{
+		r.Settle(journal.Call{
 			ID: fmt.Sprintf("req_%04d", i), Time: at.UnixMilli(), User: "usr_1", Ended: "complete",
 			Key: fmt.Sprintf("key_%d", i%3), Model: fmt.Sprintf("m/%d", i%2),
 		}, 0, true)
@@ -57,7 +58,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 		return now.Add(-time.Duration(random.Int64N(int64(110 * day)))).Truncate(time.Second)
 	}
 	counted := 0
-	for _, kept := range []time.Duration{ledger.CallsKept, 30 * day, 60 * day} {
+	for _, kept := range []time.Duration{journal.CallsKept, 30 * day, 60 * day} {
 		if err := book.KeepCalls(t.Context(), kept); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			var listed int64
-			if err := req.scanCalls(filter, func(ledger.Call) bool { listed++; return true }); err != nil {
+			if err := req.scanCalls(filter, func(journal.Call) bool { listed++; return true }); err != nil {
 				t.Fatal(err)
 			}
 			if total != listed {

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
@@ -37,8 +38,8 @@ func TestLinesThatAreWrittenMeanwhileNeitherDoubleNorHideOthersInCSV(t *testing.
 	move := func() {
 		moved++
 		err := store.Update(t.Context(), func(tx storage.Txn) error {
-			_, err := ledger.Book(tx, store.Now(), ledger.Transfer{
-				ID: ledger.IDOf(fmt.Sprint(moved)), Kind: ledger.Credit, User: "usr_1", Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet("usr_1"), 1),
+			_, err := journal.Book(tx, store.Now(), journal.Transfer{
+				ID: journal.IDOf(fmt.Sprint(moved)), Kind: journal.Credit, User: "usr_1", Legs: journal.LegsBetween(journal.Operator, journal.Wallet("usr_1"), 1),
 			})
 			return err
 		})
@@ -55,7 +56,7 @@ func TestLinesThatAreWrittenMeanwhileNeitherDoubleNorHideOthersInCSV(t *testing.
 		runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
 		w: w, r: httptest.NewRequest("GET", "/", nil),
 	}
-	if err := req.csv(ledger.Wallet("usr_1")); err != nil {
+	if err := req.csv(journal.Wallet("usr_1")); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(w.Body).ReadAll()

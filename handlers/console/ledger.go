@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/query"
@@ -52,7 +54,7 @@ type shownLine struct {
 const csvBatch = 500
 
 // csv answers all lines of an account. Lines that are written meanwhile are left out.
-func (req *request) csv(account ledger.Account) error {
+func (req *request) csv(account journal.Account) error {
 	ctx := req.r.Context()
 	lines, _, err := req.runtime.Ledger.Entries(ctx, account, 0, csvBatch)
 	if err != nil {

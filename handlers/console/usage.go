@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
@@ -14,15 +15,15 @@ type group struct {
 	Day   string `json:"day,omitempty"` // 2026-11-20, in UTC
 	Model string `json:"model,omitempty"`
 	KeyID string `json:"key_id,omitempty"`
-	ledger.Sum
+	journal.Sum
 }
 
 // usageReport is the usage of a user in a span of whole days.
 type usageReport struct {
-	Start int64      `json:"start"` // Unix seconds, of a midnight in UTC
-	End   int64      `json:"end"`   // the midnight after the last day
-	Total ledger.Sum `json:"total"`
-	Items []group    `json:"items"`
+	Start int64       `json:"start"` // Unix seconds, of a midnight in UTC
+	End   int64       `json:"end"`   // the midnight after the last day
+	Total journal.Sum `json:"total"`
+	Items []group     `json:"items"`
 }
 
 // Bounds of a report.
@@ -32,10 +33,10 @@ const (
 )
 
 // groupings returns the group of a record, by the value of the parameter group.
-var groupings = map[string]func(ledger.Usage) group{
-	"day":   func(u ledger.Usage) group { return group{Day: u.Day.String()} },
-	"model": func(u ledger.Usage) group { return group{Model: u.Model} },
-	"key":   func(u ledger.Usage) group { return group{KeyID: u.Key} },
+var groupings = map[string]func(journal.Usage) group{
+	"day":   func(u journal.Usage) group { return group{Day: u.Day.String()} },
+	"model": func(u journal.Usage) group { return group{Model: u.Model} },
+	"key":   func(u journal.Usage) group { return group{KeyID: u.Key} },
 }
 
 // showUsage answers the usage of a user by day, model or key. The days are those of UTC
@@ -49,11 +50,11 @@ func showUsage(req *request) (any, error) {
 		return nil, q.Fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
-	sums := make(map[group]*ledger.Sum)
-	err := req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, ledger.DayOf(start), ledger.DayOf(end.Add(-1)), func(u ledger.Usage) bool {
+	sums := make(map[group]*journal.Sum)
+	err := req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, journal.DayOf(start), journal.DayOf(end.Add(-1)), func(u journal.Usage) bool {
 		of := groupOf(u)
 		if sums[of] == nil {
-			sums[of] = new(ledger.Sum)
+			sums[of] = new(journal.Sum)
 		}
 		sums[of].Add(u)
 		report.Total.Add(u)

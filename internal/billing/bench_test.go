@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
@@ -82,9 +83,9 @@ func busyService(b *testing.B, engine storage.Engine, users int64) (*Service, *s
 	err = s.Update(b.Context(), func(t storage.Txn) error {
 		for n := range users {
 			user := userNumber(n)
-			_, err := ledger.Book(t, s.Now(), ledger.Transfer{
-				ID: ledger.IDOf("opening", user), Kind: ledger.Credit, User: user,
-				Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), 1_000_000*money.Unit),
+			_, err := journal.Book(t, s.Now(), journal.Transfer{
+				ID: journal.IDOf("opening", user), Kind: journal.Credit, User: user,
+				Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), 1_000_000*money.Unit),
 			})
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -122,7 +123,7 @@ func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Pro
 		Undated: undated != nil && undated.Undated(),
 	}
 	if o.Key != "" {
-		fresh.KeyHash = ledger.IDOf(o.Key).String()
+		fresh.KeyHash = journal.IDOf(o.Key).String()
 	}
 	err = b.ledger.Update(ctx, o.User, nil, func(t *ledger.Txn) error {
 		replayed = false

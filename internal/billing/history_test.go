@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -232,12 +232,12 @@ func (h *history) notice(r *rapid.T) {
 // borne for ann.
 func (h *history) borneBack() (back money.Amount) {
 	err := h.store.View(h.t.Context(), func(r storage.Reader) error {
-		return ledger.ScanTransfers(r, func(x ledger.Transfer) error {
-			if x.Kind != ledger.Restore || x.Time != h.clock.Now().UnixMilli() {
+		return journal.ScanTransfers(r, func(x journal.Transfer) error {
+			if x.Kind != journal.Restore || x.Time != h.clock.Now().UnixMilli() {
 				return nil
 			}
 			for _, leg := range x.Legs {
-				if leg.Account.Family() == ledger.Operator {
+				if leg.Account.Family() == journal.Operator {
 					back += leg.Amount
 				}
 			}

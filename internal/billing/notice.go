@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
@@ -41,8 +43,8 @@ func (a *application) record(n payments.Notice, now time.Time, o *records.OrderR
 
 // said returns a hash of what a notice tells. The service's mode and the currency are not part
 // of it.
-func said(n payments.Notice) ledger.ID {
-	return ledger.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
+func said(n payments.Notice) journal.ID {
+	return journal.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
 }
 
 // application is a notice being applied.
@@ -50,7 +52,7 @@ type application struct {
 	service  *Service
 	provider string
 	notice   payments.Notice
-	attempt  ledger.ID
+	attempt  journal.ID
 	currency string // of the ledger; empty: none is recorded
 
 	outcome Outcome

@@ -3,6 +3,8 @@ package billing
 import (
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
@@ -21,17 +23,17 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	task, err := f.ledger.Reserve(t.Context(), payer, 60)
 	f.must(err)
 	f.must(f.SetPreference(t.Context(), f.user, records.WalletFirst))
-	id := ledger.IDOf("task")
+	id := journal.IDOf("task")
 	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
 		return task.Hold(txn, f.clock.Now(), f.user, id, "task")
 	}))
 	if got := call.Grow(100); got > 39+12 { // what is left of the wallet, and the quota
 		t.Errorf("the call grew by %d, there were 39 and a quota of 12", got)
 	}
-	call.Settle(ledger.Call{ID: "call", User: f.user, Time: f.clock.Now().UnixMilli(), Key: "k", Model: "m", Ended: "complete", Usage: "reported"}, 100, true)
+	call.Settle(journal.Call{ID: "call", User: f.user, Time: f.clock.Now().UnixMilli(), Key: "k", Model: "m", Ended: "complete", Usage: "reported"}, 100, true)
 	f.settled()
 	f.must(f.ledger.Update(t.Context(), f.user, nil, func(txn *ledger.Txn) error {
-		_, err := ledger.EndHold(txn, f.clock.Now(), ledger.Usage{User: f.user}, id, 0)
+		_, err := journal.EndHold(txn, f.clock.Now(), journal.Usage{User: f.user}, id, 0)
 		return err
 	}))
 }
@@ -44,7 +46,7 @@ func TestASubscriptionShowsWhatTasksHoldOfItsQuota(t *testing.T) {
 	f.mustBuy(1, "k") // a quota of 12
 	task, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 7)
 	f.must(err)
-	id := ledger.IDOf("task")
+	id := journal.IDOf("task")
 	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
 		return task.Hold(txn, f.clock.Now(), f.user, id, "task")
 	}))
@@ -52,7 +54,7 @@ func TestASubscriptionShowsWhatTasksHoldOfItsQuota(t *testing.T) {
 		t.Errorf("of %d, %d are used and %d held", s.QuotaTotal, s.QuotaUsed, s.QuotaHeld)
 	}
 	f.must(f.ledger.Update(t.Context(), f.user, nil, func(txn *ledger.Txn) error {
-		_, err := ledger.EndHold(txn, f.clock.Now(), ledger.Usage{User: f.user}, id, 5)
+		_, err := journal.EndHold(txn, f.clock.Now(), journal.Usage{User: f.user}, id, 5)
 		return err
 	}))
 	if s := f.one(1); s.QuotaUsed != 5 || s.QuotaHeld != 0 {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -30,7 +32,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Bought, currency: currency, id: ledger.IDOf(user, operationPay, key)}
+	x := deal{kind: records.Bought, currency: currency, id: journal.IDOf(user, operationPay, key)}
 	return receipt(once(ctx, b, user, c, func() (_ *ledger.Reservation, err error) {
 		if x.plan, err = onSale(plans, planID, "plan_id"); err != nil {
 			return nil, err
@@ -80,7 +82,7 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Claimed, plan: plan, currency: currency, id: ledger.IDOf(user, operationClaim, number)}
+	x := deal{kind: records.Claimed, plan: plan, currency: currency, id: journal.IDOf(user, operationClaim, number)}
 	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		before, err := records.Subscriptions.Find(t, &records.ClaimedPlans, user, planID)
 		if err != nil {
@@ -101,7 +103,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Renewed, currency: currency, id: ledger.IDOf(user, operationRenew, key)}
+	x := deal{kind: records.Renewed, currency: currency, id: journal.IDOf(user, operationRenew, key)}
 	return receipt(once(ctx, b, user, c, func() (*ledger.Reservation, error) {
 		var s *records.SubscriptionRecord
 		err := b.view(ctx, func(r storage.Reader) (err error) {
@@ -153,7 +155,7 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Granted, currency: currency, id: ledger.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
+	x := deal{kind: records.Granted, currency: currency, id: journal.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
 	return receipt(once(ctx, b, user.ID, c, func() (*ledger.Reservation, error) {
 		var found bool
 		if x.plan, found = plans.Find(planID); !found {

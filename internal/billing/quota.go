@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -17,15 +19,15 @@ func openPeriod(t storage.Txn, now time.Time, s *records.SubscriptionRecord, p *
 		return nil
 	}
 	account := s.QuotaAccount(p.Start)
-	switch before, err := ledger.ReadState(t, account); {
+	switch before, err := journal.ReadState(t, account); {
 	case err != nil:
 		return err
 	case before.Entries > 0:
 		return fmt.Errorf("billing: the account %s is in use, and its period was never opened", account)
 	}
-	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: records.GrantID(s.ID, p.Start), Kind: ledger.Grant, User: s.User, Reference: records.Reference(s.ID),
-		Legs: ledger.LegsBetween(ledger.Granted, account, p.Quota),
+	_, err := journal.Book(t, now, journal.Transfer{
+		ID: records.GrantID(s.ID, p.Start), Kind: journal.Grant, User: s.User, Reference: records.Reference(s.ID),
+		Legs: journal.LegsBetween(journal.Granted, account, p.Quota),
 	})
 	if err != nil {
 		return err
@@ -65,7 +67,7 @@ func sources(t storage.Txn, now time.Time, r *records.Summary) (s ledger.Sources
 		return s, quotas, err
 	}
 	quotas = openQuotas(t, now, r)
-	wallet := []ledger.Account{ledger.Wallet(r.User)}
+	wallet := []journal.Account{journal.Wallet(r.User)}
 	switch account.Preferred() {
 	case records.SubscriptionFirst:
 		s.Order = append(quotas.accounts, wallet...)
@@ -85,9 +87,9 @@ func sources(t storage.Txn, now time.Time, r *records.Summary) (s ledger.Sources
 
 // quotas are what the subscriptions of a user have to spend at a moment.
 type quotas struct {
-	accounts []ledger.Account // of the present periods, soonest to end first
-	until    int64            // when this must be looked at again, in Unix seconds; zero: never
-	unopened map[int64]error  // subscriptions whose period could not be opened, and why
+	accounts []journal.Account // of the present periods, soonest to end first
+	until    int64             // when this must be looked at again, in Unix seconds; zero: never
+	unopened map[int64]error   // subscriptions whose period could not be opened, and why
 }
 
 // again sets until to a time, if that is earlier.

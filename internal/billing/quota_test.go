@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -22,7 +22,7 @@ var huge = Plan{
 }
 
 // sources are the accounts of periods that ann may spend from now.
-func (f *fixture) sources() (accounts []ledger.Account) {
+func (f *fixture) sources() (accounts []journal.Account) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(t storage.Txn) error {
 		r, err := records.ReadSummary(t, f.user, f.clock.Now())
@@ -94,9 +94,9 @@ func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
 	f.mustBuy(2, "k")
 	february := date(2026, 2, 1, 0)
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-		_, err := ledger.Book(txn, f.clock.Now(), ledger.Transfer{
-			ID: ledger.IDOf("before"), Kind: ledger.Grant, User: f.user,
-			Legs: ledger.LegsBetween(ledger.Granted, ledger.Quota(f.user, 1, february), 5),
+		_, err := journal.Book(txn, f.clock.Now(), journal.Transfer{
+			ID: journal.IDOf("before"), Kind: journal.Grant, User: f.user,
+			Legs: journal.LegsBetween(journal.Granted, journal.Quota(f.user, 1, february), 5),
 		})
 		return err
 	})

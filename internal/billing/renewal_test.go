@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -22,7 +23,7 @@ import (
 func (f *fixture) quotaLeft(id int64, start time.Time) (left money.Amount) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
-		state, err := ledger.ReadState(r, ledger.Quota(f.user, id, start))
+		state, err := journal.ReadState(r, journal.Quota(f.user, id, start))
 		left = state.Available()
 		return err
 	})
@@ -283,7 +284,7 @@ func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 	}
 	f.clock.set(date(2026, 2, 1, 0))
 	f.mustSpend(5) // of the new period, with the old one still reserved
-	r.Settle(ledger.Call{ID: "long", Time: f.clock.Now().UnixMilli(), User: f.user, Key: "key_1", Model: "m", Ended: "complete"}, 3, true)
+	r.Settle(journal.Call{ID: "long", Time: f.clock.Now().UnixMilli(), User: f.user, Key: "key_1", Model: "m", Ended: "complete"}, 3, true)
 	f.settled()
 	if left := f.quotaLeft(1, date(2026, 1, 31, 12)); left != 2 {
 		t.Errorf("the old period has %d, want 2", left)

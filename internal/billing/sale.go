@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -35,8 +37,8 @@ type deal struct {
 	plan          Plan         // read once: what was reserved for it is what is charged
 	price         money.Amount // to be charged
 	currency      string
-	id            ledger.ID // of the transfer
-	actor, reason string    // the operator's; empty when the user acts
+	id            journal.ID // of the transfer
+	actor, reason string     // the operator's; empty when the user acts
 }
 
 // actions are the words of the audit for sales.
@@ -122,7 +124,7 @@ func (x deal) sell(t *ledger.Txn, now time.Time, before, s *records.Subscription
 		return Receipt{}, event, err
 	}
 	receipt := Receipt{Order: x.id.String()}
-	wallet, err := ledger.ReadState(t, ledger.Wallet(s.User))
+	wallet, err := journal.ReadState(t, journal.Wallet(s.User))
 	if err != nil {
 		return receipt, event, err
 	}
@@ -175,15 +177,15 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRec
 // what was granted to the quota. Its id stands for the idempotency key, or for the mark of a
 // free plan that was claimed, which was looked for before.
 func (x deal) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, made records.Sale) error {
-	transfer := ledger.Transfer{
+	transfer := journal.Transfer{
 		ID: x.id, Kind: records.TransferKinds[x.kind], User: s.User, Reference: records.Reference(s.ID), Actor: x.actor, Reason: x.reason,
-		Legs: ledger.LegsBetween(ledger.Wallet(s.User), ledger.Sold, x.price),
+		Legs: journal.LegsBetween(journal.Wallet(s.User), journal.Sold, x.price),
 	}
 	if start, ok := made.Grants(); ok {
 		if err := noteGrant(t, s, start, made); err != nil {
 			return err
 		}
-		transfer.Legs = append(transfer.Legs, ledger.LegsBetween(ledger.Granted, s.QuotaAccount(start), made.Quota)...)
+		transfer.Legs = append(transfer.Legs, journal.LegsBetween(journal.Granted, s.QuotaAccount(start), made.Quota)...)
 	}
 	booked, err := t.BookNew(now, transfer)
 	if err == nil && !booked {

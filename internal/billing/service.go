@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/keymutex"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -68,7 +69,7 @@ func once[T any](ctx context.Context, b *Service, user string, c ledger.Idempote
 
 // idempotencyKey returns the key of an operation with all of its parameters.
 func idempotencyKey(scope, key string, operation ...string) (ledger.IdempotencyKey, error) {
-	c := ledger.IdempotencyKey{Scope: scope, Key: key, Fingerprint: ledger.IDOf(operation...)}
+	c := ledger.IdempotencyKey{Scope: scope, Key: key, Fingerprint: journal.IDOf(operation...)}
 	if refused := c.Validate("idempotency_key"); refused != nil {
 		return c, refused
 	}

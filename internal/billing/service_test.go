@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
@@ -130,9 +133,9 @@ func (f *fixture) sound() {
 		return
 	}
 	err := f.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledger.Verify(context.Background(), r, f.clock.Now(),
-			func(p ledger.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
-			func(r storage.Reader, _ func(ledger.Problem)) error {
+		_, err := ledgerverify.Verify(context.Background(), r, f.clock.Now(),
+			func(p ledgerverify.Problem) { f.t.Errorf("%s: %s", p.Where, p.What) },
+			func(r storage.Reader, _ func(ledgerverify.Problem)) error {
 				return verify.Check(r, f.clock.Now(), func(format string, args ...any) { f.t.Errorf(format, args...) })
 			})
 		return err
@@ -227,7 +230,7 @@ func (f *fixture) spend(cost money.Amount) (money.Amount, error) {
 		return 0, err
 	}
 	now := f.clock.Now()
-	charged := r.Settle(ledger.Call{
+	charged := r.Settle(journal.Call{
 		ID: fmt.Sprintf("call-%d", now.UnixNano()), Time: now.UnixMilli(), User: f.user, Key: "key_1", Model: "m",
 		Ended: usage.Complete, Usage: usage.Reported,
 	}, cost, true)

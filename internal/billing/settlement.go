@@ -3,8 +3,9 @@ package billing
 import (
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -44,9 +45,9 @@ func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecor
 // before the payment was told.
 func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecord) error {
 	id := records.TopUpID(o.TradeNo)
-	_, err := ledger.Book(t, now, ledger.Transfer{
-		ID: id, Kind: ledger.TopUp, User: o.User, Reference: o.TradeNo,
-		Legs: ledger.LegsBetween(ledger.Paid(o.Provider), ledger.Wallet(o.User), o.Amount),
+	_, err := journal.Book(t, now, journal.Transfer{
+		ID: id, Kind: journal.TopUp, User: o.User, Reference: o.TradeNo,
+		Legs: journal.LegsBetween(journal.Paid(o.Provider), journal.Wallet(o.User), o.Amount),
 	})
 	if err != nil {
 		return err
@@ -74,15 +75,15 @@ func follow(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.
 	if due == 0 {
 		return nil
 	}
-	var legs []ledger.Leg
+	var legs []journal.Leg
 	if due > 0 {
 		wallet := min(due, reserved)
 		o.TakenWallet += wallet
 		o.TakenOwed += due - wallet
-		legs = []ledger.Leg{
-			{Account: ledger.Wallet(o.User), Amount: -wallet},
-			{Account: ledger.Receivable(o.User), Amount: wallet - due},
-			{Account: ledger.Paid(o.Provider), Amount: due},
+		legs = []journal.Leg{
+			{Account: journal.Wallet(o.User), Amount: -wallet},
+			{Account: journal.Receivable(o.User), Amount: wallet - due},
+			{Account: journal.Paid(o.Provider), Amount: due},
 		}
 	} else {
 		var err error
@@ -92,7 +93,7 @@ func follow(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.
 	}
 	id := records.TransferID(o.TradeNo, len(o.Transfers))
 	o.Transfers = append(o.Transfers, id)
-	_, err := ledger.Book(t, now, ledger.Transfer{
+	_, err := journal.Book(t, now, journal.Transfer{
 		ID: id, Kind: records.FollowingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
 	})
 	return err
@@ -100,7 +101,7 @@ func follow(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.
 
 // giveBack returns the legs that give back what was taken: to what the user owes by this order,
 // to the operator as far as the operator has borne that, and to the wallet.
-func giveBack(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]ledger.Leg, error) {
+func giveBack(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]journal.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed
 	o.TakenWallet -= back - owed
@@ -120,10 +121,10 @@ func giveBack(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]ledge
 			return nil, err
 		}
 	}
-	return []ledger.Leg{
-		{Account: ledger.Paid(o.Provider), Amount: -back},
-		{Account: ledger.Receivable(o.User), Amount: open},
-		{Account: ledger.Operator, Amount: borne},
-		{Account: ledger.Wallet(o.User), Amount: back - open - borne},
+	return []journal.Leg{
+		{Account: journal.Paid(o.Provider), Amount: -back},
+		{Account: journal.Receivable(o.User), Amount: open},
+		{Account: journal.Operator, Amount: borne},
+		{Account: journal.Wallet(o.User), Amount: back - open - borne},
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -238,8 +239,8 @@ func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
 	if err != nil || x.Amount != -20 || x.WrittenOff != 50 {
 		t.Fatalf("cleared %+v, %v", x, err)
 	}
-	lines, _, err := f.ledger.Entries(t.Context(), ledger.Receivable(f.user), 0, 10)
-	if err != nil || len(lines) != 2 || lines[0].Kind != ledger.Clear || lines[0].Amount != 70 || lines[0].Reference != "written off 0.00000005" {
+	lines, _, err := f.ledger.Entries(t.Context(), journal.Receivable(f.user), 0, 10)
+	if err != nil || len(lines) != 2 || lines[0].Kind != journal.Clear || lines[0].Amount != 70 || lines[0].Reference != "written off 0.00000005" {
 		t.Errorf("the receivable shows %+v, %v", lines, err)
 	}
 	f.owes(0, 0)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -19,10 +21,10 @@ import (
 )
 
 // book books a transfer of ann that is whole, and that nothing here books.
-func (f *fixture) book(kind ledger.Kind, reference string, legs []ledger.Leg) func(storage.Txn) error {
+func (f *fixture) book(kind journal.Kind, reference string, legs []journal.Leg) func(storage.Txn) error {
 	return func(t storage.Txn) error {
-		_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-			ID: ledger.IDOf("planted"), Kind: kind, User: f.user, Reference: reference, Legs: legs,
+		_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+			ID: journal.IDOf("planted"), Kind: kind, User: f.user, Reference: reference, Legs: legs,
 		})
 		return err
 	}
@@ -56,7 +58,7 @@ func (f *fixture) keyWith(text string) (key []byte) {
 }
 
 // transferOf is the transfer of the sale of ann's subscription from a time.
-func (f *fixture) transferOf(id, from int64) ledger.ID {
+func (f *fixture) transferOf(id, from int64) journal.ID {
 	f.t.Helper()
 	var s records.Sale
 	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
@@ -79,22 +81,22 @@ var damages = map[string]struct {
 	want   string // % is the transfer that was planted
 }{
 	"an order that was credited a second time": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(ledger.TopUp, paid.TradeNo, ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 100))
+		return f.book(journal.TopUp, paid.TradeNo, journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
 	"a top-up of no order": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.TopUp, strings.Repeat("A", 32), ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 100))
+		return f.book(journal.TopUp, strings.Repeat("A", 32), journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
 	"a top-up about nothing": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.TopUp, "", ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 100))
+		return f.book(journal.TopUp, "", journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
 	"a refund that no notice told of": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(ledger.Refund, paid.TradeNo, ledger.LegsBetween(ledger.Wallet(f.user), ledger.Paid("till"), 1))
+		return f.book(journal.Refund, paid.TradeNo, journal.LegsBetween(journal.Wallet(f.user), journal.Paid("till"), 1))
 	}, "transfer %: it is a refund of order"},
 	"a dispute that no notice told of": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(ledger.Dispute, paid.TradeNo, ledger.LegsBetween(ledger.Receivable(f.user), ledger.Paid("till"), 1))
+		return f.book(journal.Dispute, paid.TradeNo, journal.LegsBetween(journal.Receivable(f.user), journal.Paid("till"), 1))
 	}, "transfer %: it is a dispute of order"},
 	"a dispute that came back without a notice": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(ledger.Restore, paid.TradeNo, ledger.LegsBetween(ledger.Paid("till"), ledger.Wallet(f.user), 30))
+		return f.book(journal.Restore, paid.TradeNo, journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 30))
 	}, "transfer %: it is a restore of order"},
 	"an order that names a transfer of another kind": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Transfers[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })
@@ -130,13 +132,13 @@ var damages = map[string]struct {
 	}, "operators have borne 0.000000047 of what was owed, which is not written down"},
 
 	"a purchase without a sale": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.Purchase, records.Reference(1), ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
+		return f.book(journal.Purchase, records.Reference(1), journal.LegsBetween(journal.Wallet(f.user), journal.Sold, 10))
 	}, "transfer %: it is a purchase of subscription/1, and 0 sales and periods of it are by this transfer"},
 	"a renewal of no subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.Renewal, records.Reference(99), ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
+		return f.book(journal.Renewal, records.Reference(99), journal.LegsBetween(journal.Wallet(f.user), journal.Sold, 10))
 	}, "transfer %: it is a renewal of subscription/99, and 0 sales and periods of it are by this transfer"},
 	"a purchase of what is no subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.Purchase, "subscription/+1", ledger.LegsBetween(ledger.Wallet(f.user), ledger.Sold, 10))
+		return f.book(journal.Purchase, "subscription/+1", journal.LegsBetween(journal.Wallet(f.user), journal.Sold, 10))
 	}, `transfer %: it is a purchase of "subscription/+1", which is no subscription`},
 	"two sales by one transfer": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		renewed := f.mustRenew(2, "again")
@@ -201,16 +203,16 @@ var damages = map[string]struct {
 		return plant(storage.Key(records.Periods.Name, f.user, int64(2), date(2026, 3, 1, 0).Unix()), records.PeriodRecord{User: f.user, Subscription: 2, Start: date(2026, 3, 1, 0).Unix(), Granted: 5})
 	}, "subscription 2: the transfer " + records.GrantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
 	"a quota of a subscription that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.Grant, records.Reference(99), ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 99, 1), 5))
+		return f.book(journal.Grant, records.Reference(99), journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 99, 1), 5))
 	}, "transfer %: it is a grant of subscription/99, and 0 sales and periods of it are by this transfer"},
 	"a quota of a period that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(ledger.Grant, records.Reference(2), ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 2, date(2026, 3, 1, 0).Unix()), 5))
+		return f.book(journal.Grant, records.Reference(2), journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 2, date(2026, 3, 1, 0).Unix()), 5))
 	}, "transfer %: it is a grant of subscription/2, and 0 sales and periods of it are by this transfer"},
 	"a quota of a user who has no subscription": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return func(t storage.Txn) error {
-			_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-				ID: ledger.IDOf("planted"), Kind: ledger.Grant, User: "usr_x", Reference: records.Reference(2),
-				Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount("usr_x", 2, date(2026, 2, 1, 0).Unix()), 5),
+			_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+				ID: journal.IDOf("planted"), Kind: journal.Grant, User: "usr_x", Reference: records.Reference(2),
+				Legs: journal.LegsBetween(journal.Granted, records.QuotaAccount("usr_x", 2, date(2026, 2, 1, 0).Unix()), 5),
 			})
 			return err
 		}
@@ -218,9 +220,9 @@ var damages = map[string]struct {
 	"the period of a sale, opened once more": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		bought := date(2026, 1, 31, 12).Unix()
 		return func(t storage.Txn) error {
-			_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-				ID: records.GrantID(1, bought), Kind: ledger.Grant, User: f.user, Reference: records.Reference(1),
-				Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 1, bought), 5),
+			_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+				ID: records.GrantID(1, bought), Kind: journal.Grant, User: f.user, Reference: records.Reference(1),
+				Legs: journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 1, bought), 5),
 			})
 			return err
 		}
@@ -233,7 +235,7 @@ var damages = map[string]struct {
 	}, "subscription 2: in the summary it is said to be in the period from 1769860800"},
 
 	"an idempotency key that was answered a transfer that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.keep(WalletChange{User: f.user, Order: ledger.IDOf("planted").String(), Amount: 5})
+		return f.keep(WalletChange{User: f.user, Order: journal.IDOf("planted").String(), Amount: 5})
 	}, "it was answered the transfer %, which does not exist"},
 	"an idempotency key that was answered no transfer": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.keep(WalletChange{User: f.user, Order: "x"})
@@ -279,7 +281,7 @@ func TestVerifyNamesWhatBelongsToNothing(t *testing.T) {
 			if err := f.store.Update(t.Context(), row.damage(f, paid)); err != nil {
 				t.Fatal(err)
 			}
-			want := strings.ReplaceAll(row.want, "%", ledger.IDOf("planted").String())
+			want := strings.ReplaceAll(row.want, "%", journal.IDOf("planted").String())
 			if problems := f.problems(); !strings.Contains(strings.Join(problems, "\n"), want) {
 				t.Errorf("found are %q, want %q", problems, want)
 			}

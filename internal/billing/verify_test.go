@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -147,16 +149,16 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "subscription 1: the period from"},
 		"a period granted to the ledger only": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
-				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 1, bought), 5),
+				_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+					ID: journal.IDOf("theft"), Kind: journal.Grant, Legs: journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 1, bought), 5),
 				})
 				return err
 			}
 		}, "the ledger has 0.000000029, sold was 0.000000024"},
 		"the period of an only sale granted to the ledger in part": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
-				_, err := ledger.Book(t, f.clock.Now(), ledger.Transfer{
-					ID: ledger.IDOf("theft"), Kind: ledger.Grant, Legs: ledger.LegsBetween(ledger.Granted, records.QuotaAccount(f.user, 2, bought), 3),
+				_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+					ID: journal.IDOf("theft"), Kind: journal.Grant, Legs: journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 2, bought), 3),
 				})
 				return err
 			}
@@ -281,8 +283,10 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 		var found []string
 		tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
-			_, err := ledger.Verify(t.Context(), r, f.clock.Now(), func(p ledger.Problem) { tell("%s: %s", p.Where, p.What) },
-				func(r storage.Reader, _ func(ledger.Problem)) error { return verify.Check(r, f.clock.Now(), tell) })
+			_, err := ledgerverify.Verify(t.Context(), r, f.clock.Now(), func(p ledgerverify.Problem) { tell("%s: %s", p.Where, p.What) },
+				func(r storage.Reader, _ func(ledgerverify.Problem)) error {
+					return verify.Check(r, f.clock.Now(), tell)
+				})
 			return err
 		})
 		itself := key == string(records.CounterKey) || key == string(storage.Key(records.Subscriptions.Name, f.user, int64(4)))

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -28,15 +29,15 @@ type WalletChange struct {
 // change is a change of a wallet about to be made.
 type change struct {
 	operation string // part of the fingerprint and of the transfer's id
-	kind      ledger.Kind
+	kind      journal.Kind
 	amount    money.Amount // of the balance
 	actor     string
 	user      string // id or name
 	reason    string
 	key       string // of idempotency; may be empty
 
-	reserve func(user string) (*ledger.Reservation, error)                                   // nil: nothing is
-	legs    func(t storage.Txn, user string, x *WalletChange) (legs []ledger.Leg, err error) // also fills x
+	reserve func(user string) (*ledger.Reservation, error)                                    // nil: nothing is
+	legs    func(t storage.Txn, user string, x *WalletChange) (legs []journal.Leg, err error) // also fills x
 }
 
 // Credit gives the user with this id or name money, for an operator. The amount
@@ -46,9 +47,9 @@ func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount mon
 		return WalletChange{}, err
 	}
 	return b.change(ctx, change{
-		operation: "credit", kind: ledger.Credit, amount: amount, actor: actor, user: idOrName, reason: reason, key: key,
-		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]ledger.Leg, error) {
-			return ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), amount), nil
+		operation: "credit", kind: journal.Credit, amount: amount, actor: actor, user: idOrName, reason: reason, key: key,
+		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]journal.Leg, error) {
+			return journal.LegsBetween(journal.Operator, journal.Wallet(user), amount), nil
 		},
 	})
 }
@@ -61,10 +62,10 @@ func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount mone
 		return WalletChange{}, err
 	}
 	return b.change(ctx, change{
-		operation: "debit", kind: ledger.Debit, amount: -amount, actor: actor, user: idOrName, reason: reason, key: key,
+		operation: "debit", kind: journal.Debit, amount: -amount, actor: actor, user: idOrName, reason: reason, key: key,
 		reserve: func(user string) (*ledger.Reservation, error) { return b.ledger.ReserveWallet(ctx, user, amount) },
-		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]ledger.Leg, error) {
-			return ledger.LegsBetween(ledger.Wallet(user), ledger.Operator, amount), nil
+		legs: func(_ storage.Txn, user string, _ *WalletChange) ([]journal.Leg, error) {
+			return journal.LegsBetween(journal.Wallet(user), journal.Operator, amount), nil
 		},
 	})
 }
@@ -76,7 +77,7 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 	var owed money.Amount // when the operator asked: what comes later stays
 	var r *ledger.Reservation
 	return b.change(ctx, change{
-		operation: "clear", kind: ledger.Clear, actor: actor, user: idOrName, reason: reason, key: key,
+		operation: "clear", kind: journal.Clear, actor: actor, user: idOrName, reason: reason, key: key,
 		reserve: func(user string) (*ledger.Reservation, error) {
 			funds, err := b.ledger.Funds(ctx, user)
 			if err != nil {
@@ -88,7 +89,7 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 			r, err = b.ledger.ReserveUpTo(ctx, user, owed)
 			return r, err
 		},
-		legs: func(t storage.Txn, user string, x *WalletChange) ([]ledger.Leg, error) {
+		legs: func(t storage.Txn, user string, x *WalletChange) ([]journal.Leg, error) {
 			present, err := owedBy(t, user)
 			if err != nil {
 				return nil, err
@@ -106,10 +107,10 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 					return nil, err
 				}
 			}
-			return []ledger.Leg{
-				{Account: ledger.Wallet(user), Amount: -collected},
-				{Account: ledger.Operator, Amount: -x.WrittenOff},
-				{Account: ledger.Receivable(user), Amount: cleared},
+			return []journal.Leg{
+				{Account: journal.Wallet(user), Amount: -collected},
+				{Account: journal.Operator, Amount: -x.WrittenOff},
+				{Account: journal.Receivable(user), Amount: cleared},
 			}, nil
 		},
 	})
@@ -133,7 +134,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if c.reserve != nil {
 		reserve = func() (*ledger.Reservation, error) { return c.reserve(user.ID) }
 	}
-	id := ledger.IDOf(user.ID, c.operation, own.Key)
+	id := journal.IDOf(user.ID, c.operation, own.Key)
 	done, replayed, err := once(ctx, b, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, audit.Event, error) {
 		x := WalletChange{User: user.ID, Order: id.String(), Amount: c.amount}
 		event := audit.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
@@ -141,15 +142,15 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 		if err != nil {
 			return x, event, err
 		}
-		transfer := ledger.Transfer{ID: id, Kind: c.kind, User: user.ID, Legs: legs, Actor: c.actor, Reason: c.reason}
+		transfer := journal.Transfer{ID: id, Kind: c.kind, User: user.ID, Legs: legs, Actor: c.actor, Reason: c.reason}
 		if x.WrittenOff > 0 {
 			transfer.Reference = "written off " + x.WrittenOff.String()
 		}
-		if _, err := ledger.Book(t, now, transfer); err != nil {
+		if _, err := journal.Book(t, now, transfer); err != nil {
 			return x, event, err
 		}
 		event.Detail = detail(x.Amount.String(), transfer.Reference, c.reason)
-		wallet, err := ledger.ReadState(t, ledger.Wallet(user.ID))
+		wallet, err := journal.ReadState(t, journal.Wallet(user.ID))
 		if err != nil {
 			return x, event, err
 		}
@@ -166,7 +167,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 
 // owedBy is what a user owes after refunds and disputes.
 func owedBy(r storage.Reader, user string) (money.Amount, error) {
-	state, err := ledger.ReadState(r, ledger.Receivable(user))
+	state, err := journal.ReadState(r, journal.Receivable(user))
 	return -state.Balance, err
 }
 
@@ -181,12 +182,12 @@ func positive(amount money.Amount) error {
 // receivable, whose balance is below zero by what the user owes; or
 // quota/<subscription>/<start>, a period of a subscription's quota by its start in Unix seconds.
 // It returns an error for any other name.
-func AccountOf(user, name string) (ledger.Account, error) {
+func AccountOf(user, name string) (journal.Account, error) {
 	switch name {
 	case "", "wallet":
-		return ledger.Wallet(user), nil
+		return journal.Wallet(user), nil
 	case "receivable":
-		return ledger.Receivable(user), nil
+		return journal.Receivable(user), nil
 	}
 	if rest, ok := strings.CutPrefix(name, "quota/"); ok {
 		id, start, _ := strings.Cut(rest, "/")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
@@ -110,9 +111,9 @@ func TestChangesOfWalletsAreRefused(t *testing.T) {
 
 func TestAccountsAreKnownByTheirNames(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]ledger.Account{
-		"": ledger.Wallet("u1"), "wallet": ledger.Wallet("u1"), "receivable": ledger.Receivable("u1"),
-		"quota/7/1800000000": ledger.Quota("u1", 7, time.Unix(1_800_000_000, 0)),
+	for name, want := range map[string]journal.Account{
+		"": journal.Wallet("u1"), "wallet": journal.Wallet("u1"), "receivable": journal.Receivable("u1"),
+		"quota/7/1800000000": journal.Quota("u1", 7, time.Unix(1_800_000_000, 0)),
 	} {
 		if got, err := AccountOf("u1", name); err != nil || got != want {
 			t.Errorf("%q is %q, %v, want %q", name, got, err, want)

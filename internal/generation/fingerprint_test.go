@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
 // decoders are the decoders of the three bodies.
@@ -18,7 +18,7 @@ var decoders = map[string]func(body []byte) (generation.Request, []string, *faul
 	},
 }
 
-func fingerprint(t *testing.T, form, body string) ledger.ID {
+func fingerprint(t *testing.T, form, body string) journal.ID {
 	t.Helper()
 	r, _, refused := decoders[form]([]byte(body))
 	if refused != nil {

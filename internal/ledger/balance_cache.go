@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
@@ -15,14 +16,14 @@ type balances struct {
 	user string
 
 	mu      sync.Mutex
-	gone    bool                       // it was dropped; look for the one in its place
-	loaded  bool                       // sources are those of the store
-	read    time.Time                  // when sources were
-	until   time.Time                  // when they must be again; zero: only when changed
-	sources map[Account]*fundingSource // all that are in order or have reservations
-	order   []*fundingSource           // those that may be spent, in the user's order
-	only    string                     // [Sources.Only]
-	owed    money.Amount               // receivable: while there is one, nothing is spent
+	gone    bool                               // it was dropped; look for the one in its place
+	loaded  bool                               // sources are those of the store
+	read    time.Time                          // when sources were
+	until   time.Time                          // when they must be again; zero: only when changed
+	sources map[journal.Account]*fundingSource // all that are in order or have reservations
+	order   []*fundingSource                   // those that may be spent, in the user's order
+	only    string                             // [Sources.Only]
+	owed    money.Amount                       // receivable: while there is one, nothing is spent
 	caps    map[capKey]*budgetUsage
 	open    int // reservations that have not ended
 	calls   int // of these, calls under a tolerance that have not been settled for good
@@ -33,7 +34,7 @@ type balances struct {
 
 // fundingSource is an account in balances.
 type fundingSource struct {
-	account  Account
+	account  journal.Account
 	durable  money.Amount // available in the store, after the last commit told of
 	reserved money.Amount // by debits that have not been committed
 }
@@ -48,7 +49,7 @@ type capKey struct {
 
 // budgetUsage is a memo account in the balances.
 type budgetUsage struct {
-	account  Account
+	account  journal.Account
 	known    bool         // used is that of the store; until then it is being read
 	used     money.Amount // in the store, after the last commit told of
 	reserved money.Amount
@@ -76,7 +77,7 @@ func (p *balances) available() (sum money.Amount) {
 }
 
 // known returns the accounts that the balances know, including those of budgets.
-func (p *balances) known() (accounts []Account) {
+func (p *balances) known() (accounts []journal.Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for account := range p.sources {
@@ -109,8 +110,8 @@ func (p *balances) install(r *reading, debited *Reservation) {
 		p.rearrange(r.at, *r.sources)
 	}
 	if r.load && p.open == 0 {
-		maps.DeleteFunc(p.sources, func(a Account, have *fundingSource) bool {
-			return a != Wallet(p.user) && !slices.Contains(p.order, have)
+		maps.DeleteFunc(p.sources, func(a journal.Account, have *fundingSource) bool {
+			return a != journal.Wallet(p.user) && !slices.Contains(p.order, have)
 		})
 	}
 }
@@ -119,9 +120,9 @@ func (p *balances) install(r *reading, debited *Reservation) {
 // rearranged.
 func (p *balances) see(s seen, anew bool) {
 	switch {
-	case s.account == Receivable(p.user):
+	case s.account == journal.Receivable(p.user):
 		p.owed = -s.Balance
-	case s.account.memo():
+	case s.account.Memo():
 		for _, t := range p.caps {
 			if t.account == s.account {
 				t.known, t.used = true, s.Held-s.Balance
@@ -160,7 +161,7 @@ func (p *balances) rearrange(at time.Time, sources Sources) {
 func (p *balances) usageOf(key capKey) *budgetUsage {
 	t := p.caps[key]
 	if t == nil {
-		t = &budgetUsage{account: budgetAccount(p.user, key.scope, key.start)}
+		t = &budgetUsage{account: journal.BudgetAccount(p.user, key.scope, key.start)}
 		p.caps[key] = t
 	}
 	return t
@@ -193,7 +194,7 @@ func (ps *balanceCache) of(user string) *balances {
 		if shard.user == nil {
 			shard.user = make(map[string]*balances)
 		}
-		p = &balances{user: user, sources: make(map[Account]*fundingSource), caps: make(map[capKey]*budgetUsage)}
+		p = &balances{user: user, sources: make(map[journal.Account]*fundingSource), caps: make(map[capKey]*budgetUsage)}
 		shard.user[user] = p
 	}
 	return p

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -16,7 +17,7 @@ import (
 // in it, and stay the same when it runs again.
 type batch struct {
 	settler     *settler
-	id          ID
+	id          journal.ID
 	settlements []*settlement
 	seen        map[string]*reading // what the users of settlements found committed have
 }
@@ -31,7 +32,7 @@ func (b *batch) draw(now time.Time) {
 	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
 		s.waiting = nil
 	}
-	b.id = timedID(now)
+	b.id = journal.TimedID(now)
 }
 
 // split halves a batch that the store refuses. A settlement that cannot be written ends up
@@ -73,17 +74,17 @@ func (b *batch) write(t storage.Txn) error {
 	if !again {
 		b.draw(now)
 	}
-	kept, err := readKeeping(t)
+	kept, err := journal.ReadKeeping(t)
 	if err != nil {
 		return err
 	}
 	b.seen = make(map[string]*reading)
-	f := fold{owed: make(map[Account]money.Amount), rows: make(map[row]*Usage), lossy: make(map[string]bool)}
+	f := fold{owed: make(map[journal.Account]money.Amount), rows: make(map[row]*journal.Usage), lossy: make(map[string]bool)}
 	for _, x := range b.settlements {
-		key := x.call.key()
-		var have callRecord
+		key := x.call.StoreKey(journal.CallPrefix)
+		var have journal.CallRecord
 		if x.number > 1 || again {
-			if have, _, err = readCall(t, key); err != nil {
+			if have, _, err = journal.ReadCall(t, key); err != nil {
 				return err
 			}
 			if have.Number >= x.number {
@@ -91,23 +92,23 @@ func (b *batch) write(t storage.Txn) error {
 				continue // committed by a run whose outcome was not known
 			}
 		}
-		record := callRecord{Call: x.call, Number: x.number, Paid: have.Paid}
+		record := journal.CallRecord{Call: x.call, Number: x.number, Paid: have.Paid}
 		f.count(x)
 		for _, c := range x.changes {
 			f.owed[c.source.account] += c.by
-			record.pay(payment{b.id, c.source.account.own(), c.by})
+			record.Pay(journal.Payment{Transfer: b.id, Account: c.source.account.Own(), Amount: c.by})
 			for _, a := range x.reservation.caps {
 				f.owed[a.account] += c.by
 			}
 		}
-		if err := t.Set(key, record.encode(key), now.Add(kept.Kept)); err != nil {
+		if err := t.Set(key, record.Encode(key), now.Add(kept.Kept)); err != nil {
 			return err
 		}
 		switch {
 		case !x.final:
-			err = t.Set(x.call.keyUnder(openPrefix), nil, time.Time{})
+			err = t.Set(x.call.StoreKey(journal.OpenCallPrefix), nil, time.Time{})
 		case x.number > 1:
-			err = t.Delete(x.call.keyUnder(openPrefix))
+			err = t.Delete(x.call.StoreKey(journal.OpenCallPrefix))
 		}
 		if err != nil {
 			return err
@@ -151,8 +152,8 @@ func (b *batch) committed() {
 
 // fold sums up what a batch does to each account and each day.
 type fold struct {
-	owed  map[Account]money.Amount
-	rows  map[row]*Usage
+	owed  map[journal.Account]money.Amount
+	rows  map[row]*journal.Usage
 	lossy map[string]bool // users of whose calls something stayed uncollected
 	calls int
 }
@@ -166,49 +167,53 @@ type row struct {
 // count adds what a settlement has in addition to those of the same call before it.
 func (f *fold) count(x *settlement) {
 	c := &x.call
-	model := c.countedModel()
+	model := c.CountedModel()
 	at := row{c.Time / (24 * 60 * 60 * 1000), c.User, c.Key, model}
 	u := f.rows[at]
 	if u == nil {
-		u = &Usage{Day: c.day(), User: c.User, Key: c.Key, Model: model}
+		u = &journal.Usage{Day: c.Day(), User: c.User, Key: c.Key, Model: model}
 		f.rows[at] = u
 	}
 	if c.Lost > x.before.Lost {
 		f.lossy[c.User] = true
 	}
-	u.add(Usage{
+	u.Add(journal.Usage{
 		Calls: 1 - x.before.Calls, Tokens: c.Tokens.Minus(x.before.Tokens),
 		Cost: c.Cost - x.before.Cost, Lost: c.Lost - x.before.Lost,
 	})
 	f.calls++
 }
 
-func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
-	x := Transfer{ID: id, Kind: Calls, Count: f.calls}
+func (f *fold) write(t storage.Txn, l *Ledger, id journal.ID, now time.Time) error {
+	x := journal.Transfer{ID: id, Kind: journal.Calls, Count: f.calls}
 	var spent money.Amount
 	for _, a := range slices.Sorted(maps.Keys(f.owed)) {
 		owed := f.owed[a]
-		if !a.memo() {
-			state, err := ReadState(t, a)
+		if !a.Memo() {
+			state, err := journal.ReadState(t, a)
 			if err != nil {
 				return err
 			}
-			if owed > max(0, state.Available()) {
-				l.mismatch(a, owed, state)
-				owed = max(0, state.Available())
+			// The store cannot cover what the balances had promised, which is a bug. The user is not
+			// charged below zero, and verification finds the call that has paid more than was taken.
+			if available := max(0, state.Available()); owed > available {
+				l.mismatches.Add(1)
+				l.log.Error("an account has less than was promised", zap.String("account", string(a)),
+					zap.Stringer("owed", owed), zap.Stringer("available", state.Available()))
+				owed = available
 			}
 			spent += owed
 		}
-		x.Legs = append(x.Legs, Leg{Account: a, Amount: -owed})
+		x.Legs = append(x.Legs, journal.Leg{Account: a, Amount: -owed})
 	}
-	x.Legs = append(x.Legs, Leg{Account: Spent, Amount: spent})
+	x.Legs = append(x.Legs, journal.Leg{Account: journal.Spent, Amount: spent})
 	if len(x.Legs) > 1 {
-		if _, err := Book(t, now, x); err != nil {
+		if _, err := journal.Book(t, now, x); err != nil {
 			return err
 		}
 	}
 	for _, u := range f.rows {
-		if err := u.count(t); err != nil {
+		if err := u.Count(t); err != nil {
 			return err
 		}
 	}
@@ -218,13 +223,4 @@ func (f *fold) write(t storage.Txn, l *Ledger, id ID, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// mismatch counts and logs a debit that the store cannot cover although the balances had
-// promised it, which is a bug. The user is not charged below zero, and Verify finds the call
-// that has paid more than was taken.
-func (l *Ledger) mismatch(a Account, owed money.Amount, s State) {
-	l.mismatches.Add(1)
-	l.log.Error("an account has less than was promised", zap.String("account", string(a)),
-		zap.Stringer("owed", owed), zap.Stringer("available", s.Available()))
 }

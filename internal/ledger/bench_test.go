@@ -116,3 +116,5 @@ func BenchmarkVerify(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(records), "ns/record")
 }
+
+func userNumber(n int) string { return fmt.Sprintf("user_%06d", n) }

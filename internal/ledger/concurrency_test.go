@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -111,13 +112,13 @@ func TestWhoeverIsLetInPaysExactlyWhatHeIsCharged(t *testing.T) {
 // credits and holds of one user, from a quota and the wallet and under budgets.
 func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 	t.Parallel()
-	quota := Quota("ann", 1, time.Unix(0, 0))
+	quota := journal.Quota("ann", 1, time.Unix(0, 0))
 	f := newFixture(t, Options{Sources: func(storage.Txn, string) (Sources, error) {
-		return Sources{Order: []Account{quota, Wallet("ann")}}, nil
+		return Sources{Order: []journal.Account{quota, journal.Wallet("ann")}}, nil
 	}})
 	const begin, granted, rounds = 60_000, 5_000, 60
 	f.credit("ann", begin)
-	f.book("ann", nil, Transfer{ID: IDOf("grant"), Kind: Grant, User: "ann", Legs: LegsBetween(Granted, quota, granted)})
+	f.book("ann", nil, journal.Transfer{ID: journal.IDOf("grant"), Kind: journal.Grant, User: "ann", Legs: journal.LegsBetween(journal.Granted, quota, granted)})
 	var charged, bought, credited atomic.Int64
 	together(func(caller int) {
 		payer := Payer{User: "ann", Budgets: Budgets{{Scope: fmt.Sprint("key/", caller%5), Limit: money.Unit, Reset: calendar.Day}}}
@@ -128,16 +129,16 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 				bought.Add(int64(f.buy(id, 3)))
 			case 5:
 				credited.Add(2)
-				f.book("ann", nil, Transfer{ID: IDOf("credit", id), Kind: Credit, User: "ann", Legs: LegsBetween(Operator, Wallet("ann"), 2)})
+				f.book("ann", nil, journal.Transfer{ID: journal.IDOf("credit", id), Kind: journal.Credit, User: "ann", Legs: journal.LegsBetween(journal.Operator, journal.Wallet("ann"), 2)})
 			default:
 				charged.Add(int64(f.someCall(payer, id, n%4)))
 			}
 		}
 	})
 	f.nothingLeft()
-	state := State{}
+	state := journal.State{}
 	f.change(func(tx storage.Txn) (err error) {
-		state, err = ReadState(tx, quota)
+		state, err = journal.ReadState(tx, quota)
 		return err
 	})
 	want := begin + granted + money.Amount(credited.Load()-charged.Load()-bought.Load())
@@ -151,7 +152,7 @@ func (f *fixture) buy(key string, price money.Amount) money.Amount {
 	_, _, err := f.Once(f.t.Context(), "ann", IdempotencyKey{Scope: "ann", Key: key}, func() (*Reservation, error) {
 		return f.ReserveWallet(f.t.Context(), "ann", price)
 	}, func(tx *Txn) (any, error) {
-		_, err := Book(tx, f.clock.Now(), Transfer{ID: IDOf("buy", key), Kind: Purchase, User: "ann", Legs: LegsBetween(Wallet("ann"), Sold, price)})
+		_, err := journal.Book(tx, f.clock.Now(), journal.Transfer{ID: journal.IDOf("buy", key), Kind: journal.Purchase, User: "ann", Legs: journal.LegsBetween(journal.Wallet("ann"), journal.Sold, price)})
 		return "sold", err
 	})
 	var short *Short
@@ -257,9 +258,9 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 	const daily = 100
 	f = newFixture(t, Options{Sources: func(tx storage.Txn, user string) (Sources, error) {
 		now := f.clock.Now()
-		today := Quota(user, 1, calendar.Day.Start(now))
-		_, err := Book(tx, now, Transfer{ID: IDOf(string(today)), Kind: Grant, User: user, Legs: LegsBetween(Granted, today, daily)})
-		return Sources{Order: []Account{today}, Until: calendar.Day.Next(now)}, err
+		today := journal.Quota(user, 1, calendar.Day.Start(now))
+		_, err := journal.Book(tx, now, journal.Transfer{ID: journal.IDOf(string(today)), Kind: journal.Grant, User: user, Legs: journal.LegsBetween(journal.Granted, today, daily)})
+		return Sources{Order: []journal.Account{today}, Until: calendar.Day.Next(now)}, err
 	}})
 	payer := Payer{User: "ann", Budgets: Budgets{{Scope: "user", Limit: daily - 5, Reset: calendar.Day}}}
 	var charged atomic.Int64
@@ -276,9 +277,9 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 	var spent, days money.Amount
 	f.change(func(tx storage.Txn) error {
 		spent, days = 0, 0
-		prefix := accountKey("u/ann/budget/")
+		prefix := journal.AccountKey("u/ann/budget/")
 		return tx.Scan(prefix, storage.PrefixEnd(prefix), func(key, val []byte) bool {
-			s, err := decodeState(val)
+			s, err := journal.DecodeState(val)
 			if err != nil || -s.Balance > daily-5 {
 				t.Errorf("%s counts %d, %v", key, -s.Balance, err)
 			}

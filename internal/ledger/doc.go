@@ -1,23 +1,6 @@
-// Package ledger keeps the money: who has how much, who owes what, and why.
+// Package ledger lets users spend their money: it reserves, settles and holds.
 //
-// # Durable
-//
-// An [Account] holds a balance in nano-units. A [Transfer] moves money between
-// accounts by legs whose sum is zero, and never changes afterwards; its id is
-// derived from what it does, so that what was done once is not done again. The
-// legs of an account are numbered without gaps. A leg on an account of a user is
-// an entry there, too, with the balance after it; a leg on a system account is the only
-// record of what it did, since nothing lists the entries of system accounts. Balances
-// are projections: [Verify] rebuilds them, those of users from their entries, those
-// of system accounts from the legs. Money that a user holds, in
-// the wallet or in a quota, never falls below zero.
-//
-// A hold sets money of an account aside for something that takes long: it ends
-// once, settled for what it came to or voided. What is available is the balance
-// without what is held.
-//
-// Budgets are memo accounts: they count what a key or a user has spent in a
-// period, and no money is in them.
+// What is stored is declared in package journal. Package verify checks it.
 //
 // # In memory
 //

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -16,19 +18,19 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.credit("ann", 100*money.Unit)
 	payer := Payer{User: "ann"}
-	hold := func(name string) ID {
+	hold := func(name string) journal.ID {
 		t.Helper()
-		r, id := f.reserve(payer, 10*money.Unit), IDOf(name)
+		r, id := f.reserve(payer, 10*money.Unit), journal.IDOf(name)
 		err := f.Update(t.Context(), "ann", r, func(tx *Txn) error { return r.Hold(tx, f.clock.Now(), "ann", id, name) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		return id
 	}
-	end := func(id ID, key, model string, cost money.Amount) {
+	end := func(id journal.ID, key, model string, cost money.Amount) {
 		t.Helper()
 		err := f.Update(t.Context(), "ann", nil, func(tx *Txn) error {
-			_, err := EndHold(tx, f.clock.Now(), Usage{User: "ann", Key: key, Model: model}, id, cost*money.Unit)
+			_, err := journal.EndHold(tx, f.clock.Now(), journal.Usage{User: "ann", Key: key, Model: model}, id, cost*money.Unit)
 			return err
 		})
 		if err != nil {
@@ -46,14 +48,14 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 	end(voided, "key_1", "video-1", 0)
 	end(dear, "key_2", "video-1", 30) // of which 10 are held
 
-	var got []Usage
+	var got []journal.Usage
 	var sum money.Amount
-	err := f.ScanUsage(t.Context(), "ann", "", "", func(u Usage) bool {
+	err := f.ScanUsage(t.Context(), "ann", "", "", func(u journal.Usage) bool {
 		sum += u.Cost
-		got = append(got, Usage{Day: u.Day, User: u.User, Key: u.Key, Model: u.Model, Calls: u.Calls, Tasks: u.Tasks, Cost: u.Cost / money.Unit})
+		got = append(got, journal.Usage{Day: u.Day, User: u.User, Key: u.Key, Model: u.Model, Calls: u.Calls, Tasks: u.Tasks, Cost: u.Cost / money.Unit})
 		return true
 	})
-	want := []Usage{
+	want := []journal.Usage{
 		{Day: "20261120", User: "ann", Key: "key_1", Model: "m", Calls: 1, Cost: 1},
 		{Day: "20261121", User: "ann", Key: "key_1", Model: "m", Calls: 1, Tasks: 1, Cost: 5},
 		{Day: "20261121", User: "ann", Key: "key_2", Model: "video-1", Tasks: 1, Cost: 10},
@@ -62,8 +64,8 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 		t.Errorf("%v, the usage is %+v, not %+v", err, got, want)
 	}
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
-		for _, day := range []Account{"s/spent/20261120", "s/spent/20261121"} {
-			state, err := ReadState(r, day)
+		for _, day := range []journal.Account{"s/spent/20261120", "s/spent/20261121"} {
+			state, err := journal.ReadState(r, day)
 			if err != nil {
 				return err
 			}
@@ -77,13 +79,41 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 	f.verified()
 }
 
+var (
+	openHold = journal.IDOf("open")
+	paidHold = journal.IDOf("paid")
+	voidHold = journal.IDOf("void")
+)
+
+// newHolds is a ledger with a hold that is open, one that was settled and one that was voided.
+func newHolds(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100*money.Unit)
+	for id, amount := range map[journal.ID]money.Amount{openHold: 10, paidHold: 7, voidHold: 2} {
+		r := f.reserve(Payer{User: "ann", Budgets: Budgets{KeyBudget("1", 100*money.Unit, calendar.Month)}}, amount*money.Unit)
+		if err := f.Update(t.Context(), "ann", r, func(tx *Txn) error { return r.Hold(tx, f.clock.Now(), "ann", id, "task") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.change(func(tx storage.Txn) error {
+		u := journal.Usage{User: "ann", Key: "key_1", Model: "m"}
+		_, err := journal.EndHold(tx, f.clock.Now(), u, paidHold, 6*money.Unit)
+		if err == nil {
+			_, err = journal.EndHold(tx, f.clock.Now(), u, voidHold, 0)
+		}
+		return err
+	})
+	return f
+}
+
 // TestAHoldEndsOnce also if it has no record any more though it has ended.
 func TestAHoldEndsOnce(t *testing.T) {
 	t.Parallel()
-	f := newHistory(t)
-	end := func(id ID, cost money.Amount) (charged money.Amount, err error) {
+	f := newHolds(t)
+	end := func(id journal.ID, cost money.Amount) (charged money.Amount, err error) {
 		err = f.Update(t.Context(), "ann", nil, func(tx *Txn) (err error) {
-			charged, err = EndHold(tx, f.clock.Now(), Usage{User: "ann", Key: "key_1", Model: "m"}, id, cost)
+			charged, err = journal.EndHold(tx, f.clock.Now(), journal.Usage{User: "ann", Key: "key_1", Model: "m"}, id, cost)
 			return err
 		})
 		return charged, err
@@ -94,7 +124,7 @@ func TestAHoldEndsOnce(t *testing.T) {
 		}
 	}
 	f.verified()
-	f.change(func(tx storage.Txn) error { return tx.Delete(holdKey("ann", paidHold)) })
+	f.change(func(tx storage.Txn) error { return tx.Delete(journal.HoldKey("ann", paidHold)) })
 	if charged, err := end(paidHold, 7*money.Unit); err == nil {
 		t.Errorf("a hold that had ended, in what way is not known, was charged %v", charged)
 	}
@@ -104,28 +134,28 @@ func TestAHoldEndsOnce(t *testing.T) {
 // no record, and reads each.
 func TestOpenHoldsAreTheTransfersThatNothingEnds(t *testing.T) {
 	t.Parallel()
-	f := newHistory(t)
+	f := newHolds(t)
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
-		var open []HoldInfo
-		err := ScanOpenHolds(r, func(h HoldInfo, reference string) error {
+		var open []journal.HoldInfo
+		err := journal.ScanOpenHolds(r, func(h journal.HoldInfo, reference string) error {
 			if reference != "task" {
 				t.Errorf("hold %v is about %q", h.ID, reference)
 			}
 			open = append(open, h)
 			return nil
 		})
-		if want := []HoldInfo{{ID: openHold, User: "ann", State: Held, Amount: 10 * money.Unit}}; err != nil || !slices.Equal(open, want) {
+		if want := []journal.HoldInfo{{ID: openHold, User: "ann", State: journal.Held, Amount: 10 * money.Unit}}; err != nil || !slices.Equal(open, want) {
 			t.Errorf("%v, %+v are open, not %+v", err, open, want)
 		}
-		for _, want := range []HoldInfo{
-			{openHold, "ann", Held, 10 * money.Unit, 0},
-			{paidHold, "ann", Settled, 7 * money.Unit, 6 * money.Unit},
-			{voidHold, "ann", Voided, 2 * money.Unit, 0},
+		for _, want := range []journal.HoldInfo{
+			{ID: openHold, User: "ann", State: journal.Held, Amount: 10 * money.Unit, Charged: 0},
+			{ID: paidHold, User: "ann", State: journal.Settled, Amount: 7 * money.Unit, Charged: 6 * money.Unit},
+			{ID: voidHold, User: "ann", State: journal.Voided, Amount: 2 * money.Unit, Charged: 0},
 		} {
-			if have, found, err := ReadHold(r, "ann", want.ID); err != nil || !found || have != want {
+			if have, found, err := journal.ReadHold(r, "ann", want.ID); err != nil || !found || have != want {
 				t.Errorf("%v, %t, the hold is %+v, not %+v", err, found, have, want)
 			}
-			if _, found, err := ReadHold(r, "bob", want.ID); err != nil || found {
+			if _, found, err := journal.ReadHold(r, "bob", want.ID); err != nil || found {
 				t.Errorf("hold %v is bob's: %t, %v", want.ID, found, err)
 			}
 		}

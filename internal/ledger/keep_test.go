@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -92,7 +93,7 @@ func (f *fixture) keepCalls(kept time.Duration) {
 // listed returns the ids of the calls of ann, oldest first.
 func (f *fixture) listed() (ids []string) {
 	f.t.Helper()
-	err := f.ScanCalls(f.t.Context(), "ann", CallFilter{}, func(c Call) bool {
+	err := f.ScanCalls(f.t.Context(), "ann", CallFilter{}, func(c journal.Call) bool {
 		ids = append(ids, c.ID)
 		return true
 	})
@@ -110,14 +111,14 @@ func TestACallIsKeptForAsLongAsWasSaidWhenItWasWritten(t *testing.T) {
 	for _, step := range []struct {
 		id         string
 		kept, want time.Duration // zero: nothing is said
-	}{{"a", 0, CallsKept}, {"b", 10 * day, 10 * day}, {"c", 0, 10 * day}, {"d", 400 * day, 400 * day}} {
+	}{{"a", 0, journal.CallsKept}, {"b", 10 * day, 10 * day}, {"c", 0, 10 * day}, {"d", 400 * day, 400 * day}} {
 		if step.kept != 0 {
 			f.keepCalls(step.kept)
 		}
 		c := aCall(f, step.id, "ann")
 		f.reserve(Payer{User: "ann"}, money.Unit).Settle(c, money.Unit, true)
 		f.settled()
-		if got := engine.purge(c.key()).Sub(f.clock.Now()); got != step.want {
+		if got := engine.purge(c.StoreKey(journal.CallPrefix)).Sub(f.clock.Now()); got != step.want {
 			t.Errorf("call %s is kept for %v, not %v", step.id, got, step.want)
 		}
 	}
@@ -133,7 +134,7 @@ func TestACallIsKeptForAsLongAsWasSaidWhenItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close(t.Context())
-	if got := engine.purge(c.key()).Sub(f.clock.Now()); got != 20*day {
+	if got := engine.purge(c.StoreKey(journal.CallPrefix)).Sub(f.clock.Now()); got != 20*day {
 		t.Errorf("a call that a crash left open is kept for %v", got)
 	}
 }
@@ -148,7 +149,7 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 	}
 	f, engine := newPurging(t)
 	f.credit("ann", 1000*money.Unit)
-	var written []Call
+	var written []journal.Call
 	for today := range 300 {
 		if kept := said[today]; kept != 0 {
 			f.keepCalls(kept)
@@ -169,7 +170,7 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 			if c.Time < from.UnixMilli() {
 				continue
 			}
-			if want = append(want, c.ID); !engine.purge(c.key()).After(f.clock.Now()) {
+			if want = append(want, c.ID); !engine.purge(c.StoreKey(journal.CallPrefix)).After(f.clock.Now()) {
 				t.Fatalf("on day %d call %s is gone, and calls are said to be there from %v on", today, c.ID, from)
 			}
 		}
@@ -182,7 +183,7 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 		t.Errorf("in the end %d calls are listed", n)
 	}
 	// What must be there is still missed.
-	f.change(func(tx storage.Txn) error { return tx.Delete(written[len(written)-30].key()) })
+	f.change(func(tx storage.Txn) error { return tx.Delete(written[len(written)-30].StoreKey(journal.CallPrefix)) })
 	if problems, _ := f.verify(); len(problems) != 2 {
 		t.Errorf("of a call that was taken away it said %q", problems)
 	}
@@ -191,7 +192,7 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 func TestALedgerThatDoesNotTellHowLongCallsAreKeptIsNotOpened(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.change(func(tx storage.Txn) error { return tx.Set(keepingKey, []byte{9}, time.Time{}) })
+	f.change(func(tx storage.Txn) error { return tx.Set([]byte("meta/calls"), []byte{9}, time.Time{}) })
 	if _, err := Open(t.Context(), f.store, Options{}); err == nil || !strings.Contains(err.Error(), "meta/calls") {
 		t.Errorf("it was opened: %v", err)
 	}
@@ -203,28 +204,28 @@ func TestHowLongCallsAreKeptIsWrittenDownWhereItIsNotTheUsual(t *testing.T) {
 	now := f.clock.Now()
 	for _, step := range []struct {
 		kept, pass time.Duration
-		want       keeping
+		want       journal.Keeping
 	}{
-		{CallsKept, 0, keeping{Kept: CallsKept}},
-		{30 * day, 0, keeping{Kept: 30 * day}},
-		{30 * day, day, keeping{Kept: 30 * day}},
-		{60 * day, 0, keeping{60 * day, []shorter{{now.Add(day).UnixMilli(), 30 * day}}}},
-		{90 * day, 61 * day, keeping{90 * day, []shorter{{now.Add(day).UnixMilli(), 30 * day}, {now.Add(day).UnixMilli(), 60 * day}}}},
-		{100 * day, 0, keeping{100 * day, []shorter{
-			{now.Add(day).UnixMilli(), 30 * day}, {now.Add(day).UnixMilli(), 60 * day}, {now.Add(62 * day).UnixMilli(), 90 * day},
+		{journal.CallsKept, 0, journal.Keeping{Kept: journal.CallsKept}},
+		{30 * day, 0, journal.Keeping{Kept: 30 * day}},
+		{30 * day, day, journal.Keeping{Kept: 30 * day}},
+		{60 * day, 0, journal.Keeping{Kept: 60 * day, Before: []journal.Shorter{{Until: now.Add(day).UnixMilli(), Kept: 30 * day}}}},
+		{90 * day, 61 * day, journal.Keeping{Kept: 90 * day, Before: []journal.Shorter{{Until: now.Add(day).UnixMilli(), Kept: 30 * day}, {Until: now.Add(day).UnixMilli(), Kept: 60 * day}}}},
+		{100 * day, 0, journal.Keeping{Kept: 100 * day, Before: []journal.Shorter{
+			{Until: now.Add(day).UnixMilli(), Kept: 30 * day}, {Until: now.Add(day).UnixMilli(), Kept: 60 * day}, {Until: now.Add(62 * day).UnixMilli(), Kept: 90 * day},
 		}}},
-		{40 * day, 0, keeping{Kept: 40 * day}},
+		{40 * day, 0, journal.Keeping{Kept: 40 * day}},
 	} {
 		f.keepCalls(step.kept)
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
-			val, err := r.Get(keepingKey)
-			if step.kept == CallsKept && step.want.Before == nil && val != nil {
+			val, err := r.Get([]byte("meta/calls"))
+			if step.kept == journal.CallsKept && step.want.Before == nil && val != nil {
 				t.Errorf("the usual is written down: %q", val)
 			}
 			if err != nil {
 				return err
 			}
-			got, err := readKeeping(r)
+			got, err := journal.ReadKeeping(r)
 			if got.Kept != step.want.Kept || !slices.Equal(got.Before, step.want.Before) {
 				t.Errorf("kept for %v it is %+v, not %+v", step.kept, got, step.want)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/keymutex"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -42,9 +43,9 @@ type Options struct {
 
 // Sources are the accounts that a user may spend from.
 type Sources struct {
-	Order []Account // what calls are paid from, first to last
-	Until time.Time // when this must be looked at again; zero: only after a change
-	Only  string    // the user's preference by which Order is not all that the user has; empty: it is
+	Order []journal.Account // what calls are paid from, first to last
+	Until time.Time         // when this must be looked at again; zero: only after a change
+	Only  string            // the user's preference by which Order is not all that the user has; empty: it is
 }
 
 // Open makes the ledger of a store, and closes the records of calls that a
@@ -52,7 +53,7 @@ type Sources struct {
 func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, error) {
 	if opts.Sources == nil {
 		opts.Sources = func(_ storage.Txn, user string) (Sources, error) {
-			return Sources{Order: []Account{Wallet(user)}}, nil
+			return Sources{Order: []journal.Account{journal.Wallet(user)}}, nil
 		}
 	}
 	if opts.Logger == nil {
@@ -89,12 +90,12 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 		return nil, err
 	}
 	r := &reading{at: l.store.Now(), sources: &sources}
-	accounts := append([]Account{Wallet(user), Receivable(user)}, sources.Order...)
+	accounts := append([]journal.Account{journal.Wallet(user), journal.Receivable(user)}, sources.Order...)
 	if p := l.balanceCache.find(user); p != nil {
 		accounts = append(accounts, p.known()...)
 	}
 	for _, account := range accounts {
-		state, err := ReadState(t, account)
+		state, err := journal.ReadState(t, account)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +152,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 	for try := 0; ; try++ {
 		var made *reading
 		err := l.store.UpdateThen(ctx, func(t storage.Txn) error {
-			own := &Txn{Txn: t, prefix: accountKey(ownPrefix(user)), again: try > 0, made: reading{at: l.store.Now()}}
+			own := &Txn{Txn: t, prefix: journal.AccountsKey(user), again: try > 0, made: reading{at: l.store.Now()}}
 			made = &own.made
 			err := fn(own)
 			switch p := l.balanceCache.find(user); {
@@ -178,18 +179,6 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 		}
 		return fault.OfStore(err)
 	}
-}
-
-// stuck returns why nothing more may be spent: the store does not take what was
-// spent already.
-func (l *Ledger) stuck() error {
-	if err := l.store.Err(); err != nil {
-		return fault.OfStore(err)
-	}
-	if err := l.settler.failing(); err != nil {
-		return fault.OfStore(err)
-	}
-	return nil
 }
 
 // Stats are the figures of a ledger at this moment.
@@ -219,7 +208,7 @@ func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-Idle)) }
 
 // Funds is what a user has.
 type Funds struct {
-	Wallet   State
+	Wallet   journal.State
 	Owed     money.Amount // receivable; while there is one, spending is paused
 	Reserved money.Amount // in memory, by calls under way
 }
@@ -230,16 +219,16 @@ type Funds struct {
 func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 	if p := l.balanceCache.find(user); p != nil {
 		p.mu.Lock()
-		if wallet := p.sources[Wallet(user)]; wallet != nil {
+		if wallet := p.sources[journal.Wallet(user)]; wallet != nil {
 			f.Reserved = wallet.reserved
 		}
 		p.mu.Unlock()
 	}
 	err = l.store.View(ctx, func(r storage.Reader) error {
-		if f.Wallet, err = ReadState(r, Wallet(user)); err != nil {
+		if f.Wallet, err = journal.ReadState(r, journal.Wallet(user)); err != nil {
 			return err
 		}
-		owed, err := ReadState(r, Receivable(user))
+		owed, err := journal.ReadState(r, journal.Receivable(user))
 		f.Owed = -owed.Balance
 		return err
 	})
@@ -252,7 +241,7 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used money.Amount, next time.Time, err error) {
 	key := b.key(l.store.Now())
 	err = l.store.View(ctx, func(r storage.Reader) error {
-		state, err := ReadState(r, budgetAccount(user, key.scope, key.start))
+		state, err := journal.ReadState(r, journal.BudgetAccount(user, key.scope, key.start))
 		used = state.Held - state.Balance
 		return err
 	})

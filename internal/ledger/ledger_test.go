@@ -3,11 +3,14 @@ package ledger
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -63,8 +66,8 @@ func newFixtureOver(t testing.TB, engine storage.Engine, c *clock, opts Options)
 func (f *fixture) credit(user string, amount money.Amount) {
 	f.t.Helper()
 	err := f.Update(f.t.Context(), user, nil, func(t *Txn) error {
-		_, err := Book(t, f.clock.Now(), Transfer{
-			ID: timedID(f.clock.Now()), Kind: Credit, User: user, Legs: LegsBetween(Operator, Wallet(user), amount),
+		_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
+			ID: journal.TimedID(f.clock.Now()), Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), amount),
 		})
 		return err
 	})
@@ -86,7 +89,7 @@ func (f *fixture) settled() {
 	}
 }
 
-func (f *fixture) wallet(user string) State {
+func (f *fixture) wallet(user string) journal.State {
 	f.t.Helper()
 	funds, err := f.Funds(f.t.Context(), user)
 	if err != nil {
@@ -95,11 +98,68 @@ func (f *fixture) wallet(user string) State {
 	return funds.Wallet
 }
 
-func aCall(f *fixture, id, user string) Call {
-	return Call{
+func aCall(f *fixture, id, user string) journal.Call {
+	return journal.Call{
 		ID: id, Time: f.clock.Now().UnixMilli(), User: user, Key: "key_1", Model: "m", Route: "messages",
 		Ended: usage.Complete, Usage: usage.Reported, Tokens: usage.Tokens{Input: 3, Output: 5},
 	}
+}
+
+// verify returns what Verify finds, one line each.
+func (f *fixture) verify() (problems []string, report verify.Report) {
+	f.t.Helper()
+	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
+		report, err = verify.Verify(f.t.Context(), r, f.clock.Now(), func(p verify.Problem) {
+			problems = append(problems, p.Where+": "+p.What)
+		})
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if report.Problems != int64(len(problems)) {
+		f.t.Fatalf("the report counts %d problems, there are %d", report.Problems, len(problems))
+	}
+	return problems, report
+}
+
+// verified fails the test when anything does not add up.
+func (f *fixture) verified() verify.Report {
+	f.t.Helper()
+	problems, report := f.verify()
+	if len(problems) > 0 {
+		f.t.Fatalf("Verify found:\n%s", strings.Join(problems, "\n"))
+	}
+	return report
+}
+
+// change runs a transaction past the
+func (f *fixture) change(fn func(storage.Txn) error) {
+	f.t.Helper()
+	if err := f.store.Update(f.t.Context(), fn); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// book books a transfer for a user.
+func (f *fixture) book(user string, r *Reservation, x journal.Transfer) {
+	f.t.Helper()
+	err := f.Update(f.t.Context(), user, r, func(t *Txn) error {
+		_, err := journal.Book(t, f.clock.Now(), x)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) reserve(payer Payer, amount money.Amount) *Reservation {
+	f.t.Helper()
+	r, err := f.Reserve(f.t.Context(), payer, amount)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
 }
 
 func TestACallPaysWhatItCostAndReleasesTheRest(t *testing.T) {
@@ -171,7 +231,7 @@ func TestBalancesReadByAClockThatWasAheadAreReadAgain(t *testing.T) {
 		if f != nil && f.clock.Now().Year() > 2027 {
 			return Sources{}, nil // all that the user had has ended
 		}
-		return Sources{Order: []Account{Wallet(user)}}, nil
+		return Sources{Order: []journal.Account{journal.Wallet(user)}}, nil
 	}})
 	f.credit("ann", 10)
 	const years = 2 * 366 * 24 * time.Hour
@@ -187,12 +247,4 @@ func TestBalancesReadByAClockThatWasAheadAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Release()
-}
-
-func TestAnIdempotencyRecordIsWrittenAsOtherRecordsAre(t *testing.T) {
-	t.Parallel()
-	c := idempotencyRecord{IDOf("plan"), 1795176360, IDOf("attempt"), []byte(`{"order":"1","wallet":{"balance":0}}`)}
-	if have, want := string(c.encode()), string(storage.EncodeRecord(c)); have != want {
-		t.Errorf("it is\n%s, not\n%s", have, want)
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -21,11 +23,11 @@ func inWorld(t *testing.T, amount money.Amount, fn func(*testing.T, *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		defer w.end()
-		w.transact("a credit", Transfer{ID: w.id(), Kind: Credit, User: "ann", Legs: LegsBetween(Operator, Wallet("ann"), amount)})
+		w.transact("a credit", journal.Transfer{ID: w.id(), Kind: journal.Credit, User: "ann", Legs: journal.LegsBetween(journal.Operator, journal.Wallet("ann"), amount)})
 		fn(t, w)
-		var problems []Problem
+		var problems []verify.Problem
 		w.view(func(r storage.Reader) error {
-			_, err := Verify(t.Context(), r, time.Now(), func(p Problem) { problems = append(problems, p) })
+			_, err := verify.Verify(t.Context(), r, time.Now(), func(p verify.Problem) { problems = append(problems, p) })
 			return err
 		})
 		if w.err != nil || len(problems) > 0 {
@@ -34,9 +36,9 @@ func inWorld(t *testing.T, amount money.Amount, fn func(*testing.T, *world)) {
 	})
 }
 
-func (w *world) wallet(user string) (s State) {
+func (w *world) wallet(user string) (s journal.State) {
 	w.view(func(r storage.Reader) (err error) {
-		s, err = ReadState(r, Wallet(user))
+		s, err = journal.ReadState(r, journal.Wallet(user))
 		return err
 	})
 	return s
@@ -52,7 +54,7 @@ func (w *world) settleMany(t *testing.T, n int) (taken *atomic.Int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := Call{ID: fmt.Sprint("call", i), User: "ann", Key: "k", Model: "m", Time: time.Now().UnixMilli(), Ended: "complete"}
+		c := journal.Call{ID: fmt.Sprint("call", i), User: "ann", Key: "k", Model: "m", Time: time.Now().UnixMilli(), Ended: "complete"}
 		go func() {
 			r.Settle(c, 1, true)
 			taken.Add(1)
@@ -126,7 +128,7 @@ func TestAStoreWithoutSpaceTakesNoCallsUntilItHasSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace, storagetest.LowSpace)
-		first.Settle(Call{ID: "a", User: "ann", Key: "k", Model: "m", Ended: "complete"}, 5, true)
+		first.Settle(journal.Call{ID: "a", User: "ann", Key: "k", Model: "m", Ended: "complete"}, 5, true)
 		synctest.Wait()
 		_, err = w.ledger.Reserve(t.Context(), ann, 1)
 		var f *fault.Fault

@@ -1,12 +1,15 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
@@ -18,12 +21,12 @@ type Budget struct {
 	Reset calendar.Reset
 }
 
-// UserScope is the scope of the budget of a user as a whole.
-const UserScope = "user"
+// userScope is the scope of the budget of a user as a whole.
+const userScope = "user"
 
 // UserBudget is a budget of a user as a whole.
 func UserBudget(limit money.Amount, reset calendar.Reset) Budget {
-	return Budget{Scope: UserScope, Limit: limit, Reset: reset}
+	return Budget{Scope: userScope, Limit: limit, Reset: reset}
 }
 
 // KeyBudget is a budget that the operator has set for one API key.
@@ -62,8 +65,8 @@ type Short struct {
 	Only      string       // the user's preference by which not all money is available; empty: all is
 }
 
-// There says how much is available, and by which preference if that is not all.
-func (s *Short) There() string {
+// there says how much is available, and by which preference if that is not all.
+func (s *Short) there() string {
 	if s.Only == "" {
 		return fmt.Sprintf("%v is available", s.Available)
 	}
@@ -78,7 +81,7 @@ func (s *Short) Error() string {
 	case s.Budget != "":
 		return fmt.Sprintf("%v is needed, the budget %s has %v left", s.Needed, s.Budget, s.Available)
 	}
-	return fmt.Sprintf("%v is needed, %s", s.Needed, s.There())
+	return fmt.Sprintf("%v is needed, %s", s.Needed, s.there())
 }
 
 // Reservation is money that is given to one debit and to nobody else, until the
@@ -96,7 +99,7 @@ type Reservation struct {
 	call    bool         // it is one of the calls under a tolerance
 
 	settlements int                       // so far
-	counted     Usage                     // by them
+	counted     journal.Usage             // by them
 	array       [2]part                   // backs parts: most have one
 	capped      [len(Budgets{})]allowance // backs caps
 }
@@ -177,7 +180,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	wallet := p.sources[Wallet(user)]
+	wallet := p.sources[journal.Wallet(user)]
 	if available := wallet.available(); p.owed > 0 || available < amount {
 		return nil, &Short{Needed: amount, Available: available, Owed: p.owed}
 	}
@@ -195,7 +198,7 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	wallet := p.sources[Wallet(user)]
+	wallet := p.sources[journal.Wallet(user)]
 	r.begin(p)
 	r.take(min(amount, wallet.available()), wallet)
 	return r, nil
@@ -204,8 +207,9 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 // unlock returns the payer's balances, their mutex held, as they stand at the time
 // that it returns with it. The caller unlocks the mutex.
 func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time, error) {
-	if err := l.stuck(); err != nil {
-		return nil, time.Time{}, err
+	// Nothing more is spent while the store does not take what was spent already.
+	if err := cmp.Or(l.store.Err(), l.settler.failing()); err != nil {
+		return nil, time.Time{}, fault.OfStore(err)
 	}
 	for range maxLoads {
 		p, now := l.balanceCache.of(payer.User), l.store.Now()
@@ -377,14 +381,14 @@ func (r *Reservation) charge(total money.Amount) []change {
 // shrink releases at once what the final settlement leaves, so that the next call does not wait
 // for a commit. What an earlier settlement took and this one gives back is free only when this
 // one is durable. It counts what the call was charged, and what could not be collected.
-func (r *Reservation) shrink(before []change, c *Call) {
+func (r *Reservation) shrink(before []change, c *journal.Call) {
 	if r.balances == nil {
 		return
 	}
 	r.balances.mu.Lock()
 	defer r.balances.mu.Unlock()
 	r.over()
-	r.balances.losses.add(c.end(), c.Cost, c.Lost)
+	r.balances.losses.add(c.End(), c.Cost, c.Lost)
 	var freed money.Amount
 	for i := range r.parts {
 		part := &r.parts[i]
@@ -456,4 +460,20 @@ func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
 		return &Short{Only: p.only}
 	}
 	return nil
+}
+
+// Hold makes a reservation durable: what it has is set aside, in the sources and
+// under the budgets that it has it from, until the hold is settled or voided. It
+// is called in the transaction of [Ledger.Update] that the reservation is given
+// to. The id was drawn for it.
+func (r *Reservation) Hold(t *Txn, now time.Time, user string, id journal.ID, reference string) error {
+	parts := make([]journal.Leg, 0, len(r.parts)+len(r.caps))
+	for _, p := range r.parts {
+		parts = append(parts, journal.Leg{Account: p.source.account, Held: p.amount})
+	}
+	for _, c := range r.caps {
+		parts = append(parts, journal.Leg{Account: c.account, Held: r.amount})
+	}
+	_, err := t.BookNew(now, journal.Transfer{ID: id, Kind: journal.Hold, User: user, Legs: parts, Reference: reference})
+	return err
 }

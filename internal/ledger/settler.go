@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -37,12 +38,12 @@ type settler struct {
 
 // settlement is what a call owes at one moment.
 type settlement struct {
-	call        Call
+	call        journal.Call
 	reservation *Reservation
 	changes     []change
 	number      int // of the call's settlements, from 1
 	final       bool
-	before      Usage // what the settlements before it have counted
+	before      journal.Usage // what the settlements before it have counted
 }
 
 func (s *settler) begin(l *Ledger) {
@@ -101,23 +102,17 @@ func (s *settler) failing() error {
 	return s.err
 }
 
-func (s *settler) empty() bool {
+// pending returns how many settlements are in no batch yet.
+func (s *settler) pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting) == 0
-}
-
-// full reports whether a batch is waiting that is as large as one can be.
-func (s *settler) full() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.waiting) >= maxBatch
+	return len(s.waiting)
 }
 
 func (s *settler) run() {
 	defer close(s.ended)
 	for {
-		for !s.empty() {
+		for s.pending() > 0 {
 			if !s.commit(&batch{settler: s}) {
 				return
 			}
@@ -125,7 +120,7 @@ func (s *settler) run() {
 		select {
 		case <-s.kick:
 		case <-s.stop:
-			if s.empty() {
+			if s.pending() == 0 {
 				return
 			}
 		}
@@ -140,7 +135,7 @@ const retryEvery = 250 * time.Millisecond
 // has failed or was closed.
 func (s *settler) commit(b *batch) bool {
 	for {
-		if s.full() {
+		if s.pending() >= maxBatch {
 			s.ledger.store.Hurry()
 		}
 		outcome := make(chan error, 1)
@@ -201,7 +196,7 @@ func passing(err error) bool {
 // it takes long. It returns what is charged in all; the rest of cost is
 // uncollected, as is what c says to be lost beyond cost. It waits only while the
 // queue is full.
-func (r *Reservation) Settle(c Call, cost money.Amount, final bool) (charged money.Amount) {
+func (r *Reservation) Settle(c journal.Call, cost money.Amount, final bool) (charged money.Amount) {
 	if r.ended {
 		panic("ledger: a call is settled after its end")
 	}
@@ -213,7 +208,7 @@ func (r *Reservation) Settle(c Call, cost money.Amount, final bool) (charged mon
 	r.settlements++
 	x.number = r.settlements
 	x.call = c
-	r.counted = Usage{Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost}
+	r.counted = journal.Usage{Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost}
 	r.ledger.settler.put(x)
 	return r.charged
 }

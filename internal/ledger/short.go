@@ -7,7 +7,7 @@ import "github.com/caddy-modelgate/modelgate/internal/fault"
 // caller asked for any money at all, and the fault has no amounts.
 func (s *Short) Fault(what, hint string) *fault.Fault {
 	code, whose := fault.InsufficientQuota, "your account"
-	if s.Budget != "" && s.Budget != UserScope {
+	if s.Budget != "" && s.Budget != userScope {
 		code, whose = fault.InsufficientKeyQuota, "this API key"
 	}
 	switch {
@@ -16,11 +16,11 @@ func (s *Short) Fault(what, hint string) *fault.Fault {
 	case s.Needed == 0 && s.Budget != "":
 		return fault.New(code, "the budget of %s is used up", whose)
 	case s.Needed == 0:
-		return fault.New(code, "there is no money for this request: %s", s.There())
+		return fault.New(code, "there is no money for this request: %s", s.there())
 	case s.Budget != "":
 		return fault.New(code, "%s may cost up to %v, and the budget of %s has %v left%s", what, s.Needed, whose, s.Available, hint)
 	}
-	return fault.New(code, "%s may cost up to %v, and %s%s", what, s.Needed, s.There(), hint)
+	return fault.New(code, "%s may cost up to %v, and %s%s", what, s.Needed, s.there(), hint)
 }
 
 // PurchaseFault returns the refusal of a purchase, which only the wallet pays.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -26,7 +27,7 @@ func (w *world) verdict(p Payer, amount money.Amount) *Short {
 	if amount == 0 {
 		return nil
 	}
-	if owed := -w.balance[Receivable(p.User)]; owed > 0 {
+	if owed := -w.balance[journal.Receivable(p.User)]; owed > 0 {
 		return &Short{Needed: amount, Owed: owed}
 	}
 	for _, b := range p.Budgets {
@@ -49,7 +50,7 @@ func (w *world) verdict(p Payer, amount money.Amount) *Short {
 
 // left is what may be spent under a budget.
 func (w *world) left(user string, b Budget) money.Amount {
-	a := budgetAccount(user, b.Scope, b.Reset.Start(time.Now()).Unix())
+	a := journal.BudgetAccount(user, b.Scope, b.Reset.Start(time.Now()).Unix())
 	state := w.states()[a]
 	return max(0, b.Limit+state.Balance-state.Held-w.reserved()[a])
 }
@@ -69,7 +70,7 @@ func (w *world) judge(want *Short, err error) {
 
 func (w *world) reserve(s step) {
 	p := Payer{User: s.user, Budgets: payers[s.n]}
-	c := &madeCall{Call: Call{
+	c := &madeCall{Call: journal.Call{
 		ID: w.id().String(), Time: time.Now().UnixMilli(), User: s.user, Key: "key_1", Model: "m", Usage: usage.Reported,
 	}}
 	calm, want, order := w.calm(), w.verdict(p, s.amount), w.order(s.user)
@@ -100,7 +101,7 @@ func (w *world) reserve(s step) {
 
 // inOrder looks whether a new reservation is from the accounts in their order,
 // each exhausted before the next.
-func (w *world) inOrder(r *Reservation, order []Account) {
+func (w *world) inOrder(r *Reservation, order []journal.Account) {
 	left := r.amount
 	parts := r.parts
 	for _, a := range order {
@@ -151,7 +152,7 @@ func (w *world) grow(s step) {
 		w.failf("growing by %d, of which budgets had %d, came to %d more", s.amount, most, got)
 	}
 	if p := c.reservation.balances; w.calm() && p != nil && p.fresh(time.Now()) {
-		if want := min(most, w.available(w.order(c.User)...)+got); w.balance[Receivable(c.User)] == 0 && got != want {
+		if want := min(most, w.available(w.order(c.User)...)+got); w.balance[journal.Receivable(c.User)] == 0 && got != want {
 			w.failf("growing by %d came to %d, not to %d", s.amount, got, want)
 		}
 	}
@@ -177,7 +178,7 @@ func (w *world) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
 	call.Tokens = usage.Tokens{Input: int64(len(c.paid)), Output: int64(cost)}
 	want := min(cost, c.reservation.Amount())
 	charged := c.reservation.Settle(call, cost, c.over)
-	paid := make(map[Account]money.Amount)
+	paid := make(map[journal.Account]money.Amount)
 	for _, part := range c.reservation.parts {
 		paid[part.source.account] += part.charged
 	}
@@ -197,7 +198,7 @@ func (w *world) release(s step) {
 func (w *world) hold(s step) {
 	p := Payer{User: s.user, Budgets: payers[s.n]}
 	amount, ledger := s.amount+1, w.ledger
-	x := Transfer{ID: w.id(), Kind: Hold, User: s.user}
+	x := journal.Transfer{ID: w.id(), Kind: journal.Hold, User: s.user}
 	calm, want := w.calm(), w.verdict(p, amount)
 	w.run(func() func() {
 		r, err := ledger.Reserve(background, p, amount)
@@ -209,10 +210,10 @@ func (w *world) hold(s step) {
 			}
 		}
 		for _, part := range r.parts {
-			x.Legs = append(x.Legs, Leg{Account: part.source.account, Held: part.amount})
+			x.Legs = append(x.Legs, journal.Leg{Account: part.source.account, Held: part.amount})
 		}
 		for _, budgetUsage := range r.caps {
-			x.Legs = append(x.Legs, Leg{Account: budgetUsage.account, Held: r.amount})
+			x.Legs = append(x.Legs, journal.Leg{Account: budgetUsage.account, Held: r.amount})
 		}
 		err = ledger.Update(background, s.user, r, func(t *Txn) error {
 			return r.Hold(t, w.store.Now(), s.user, x.ID, "task")
@@ -235,7 +236,7 @@ func (w *world) endHold(s step) {
 	w.run(func() func() {
 		var charged money.Amount
 		err := w.ledger.Update(background, h.user, nil, func(t *Txn) (err error) {
-			charged, err = EndHold(t, w.store.Now(), h.usage(), h.id, s.amount)
+			charged, err = journal.EndHold(t, w.store.Now(), h.usage(), h.id, s.amount)
 			return err
 		})
 		return func() { w.holdEnded(h, charged, err) }
@@ -243,18 +244,18 @@ func (w *world) endHold(s step) {
 }
 
 func (w *world) holdEnded(h *madeHold, charged money.Amount, err error) {
-	var record holdRecord
+	var record journal.HoldRecord
 	w.view(func(r storage.Reader) error {
-		_, err := storage.GetRecord(r, holdKey(h.user, h.id), &record)
+		_, err := storage.GetRecord(r, journal.HoldKey(h.user, h.id), &record)
 		return err
 	})
 	if err == nil && charged != record.Charged {
 		w.failf("ending a hold came to %d, it has come to %d", charged, record.Charged)
 	}
-	x := Transfer{ID: endOf(h.id)}
+	x := journal.Transfer{ID: journal.EndOf(h.id)}
 	var held money.Amount
 	for _, part := range h.parts {
-		if !part.Account.memo() {
+		if !part.Account.Memo() {
 			held += part.Held
 		}
 	}
@@ -262,11 +263,11 @@ func (w *world) holdEnded(h *madeHold, charged money.Amount, err error) {
 	left, meant := record.Charged, false
 	for _, part := range h.parts {
 		pays := record.Charged
-		if !part.Account.memo() {
+		if !part.Account.Memo() {
 			pays = min(left, part.Held)
 			left -= pays
 		}
-		x.Legs = append(x.Legs, Leg{Account: part.Account, Amount: -pays, Held: -part.Held})
+		x.Legs = append(x.Legs, journal.Leg{Account: part.Account, Amount: -pays, Held: -part.Held})
 	}
 	for _, cost := range h.costs {
 		meant = meant || min(cost, held) == record.Charged

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -18,50 +19,50 @@ import (
 
 var background = context.Background()
 
-func (w *world) id() ID {
+func (w *world) id() journal.ID {
 	w.ids++
-	return IDOf("step", fmt.Sprint(w.ids))
+	return journal.IDOf("step", fmt.Sprint(w.ids))
 }
 
 // transact books a transfer by an Update.
-func (w *world) transact(what string, x Transfer) {
+func (w *world) transact(what string, x journal.Transfer) {
 	w.run(func() func() {
 		err := w.ledger.Update(background, x.User, nil, booking(w.store, x))
 		return func() { w.came(what, err, x) }
 	})
 }
 
-func booking(s *storage.Store, x Transfer) func(*Txn) error {
+func booking(s *storage.Store, x journal.Transfer) func(*Txn) error {
 	return func(t *Txn) error {
-		_, err := Book(t, s.Now(), x)
+		_, err := journal.Book(t, s.Now(), x)
 		return err
 	}
 }
 
 func (w *world) credit(s step) {
-	w.transact("a credit", Transfer{ID: w.id(), Kind: Credit, User: s.user, Legs: LegsBetween(Operator, Wallet(s.user), 3*s.amount)})
+	w.transact("a credit", journal.Transfer{ID: w.id(), Kind: journal.Credit, User: s.user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(s.user), 3*s.amount)})
 }
 
 // grant fills one of two quotas, that of today or the one that never ends.
 func (w *world) grant(s step) {
 	quota := today(s.user)
 	if s.n%2 == 1 {
-		quota = Quota(s.user, 2, time.Unix(0, 0))
+		quota = journal.Quota(s.user, 2, time.Unix(0, 0))
 	}
-	w.transact("a grant", Transfer{ID: w.id(), Kind: Grant, User: s.user, Legs: LegsBetween(Granted, quota, 2*s.amount)})
+	w.transact("a grant", journal.Transfer{ID: w.id(), Kind: journal.Grant, User: s.user, Legs: journal.LegsBetween(journal.Granted, quota, 2*s.amount)})
 }
 
 // purchase buys something once.
 func (w *world) purchase(s step) {
 	price, ledger := s.amount+1, w.ledger
-	c := IdempotencyKey{Scope: s.user, Key: fmt.Sprint("k", s.n%3), Fingerprint: IDOf(price.String())}
-	x := Transfer{ID: IDOf("purchase", s.user, c.Key), Kind: Purchase, User: s.user, Legs: LegsBetween(Wallet(s.user), Sold, price)}
-	if w.claiming[string(c.key())] {
+	c := IdempotencyKey{Scope: s.user, Key: fmt.Sprint("k", s.n%3), Fingerprint: journal.IDOf(price.String())}
+	x := journal.Transfer{ID: journal.IDOf("purchase", s.user, c.Key), Kind: journal.Purchase, User: s.user, Legs: journal.LegsBetween(journal.Wallet(s.user), journal.Sold, price)}
+	if w.claiming[c.Scope+"/"+c.Key] {
 		return // it would wait for a mutex, which is not seen as waiting in a bubble
 	}
-	w.claiming[string(c.key())] = true
+	w.claiming[c.Scope+"/"+c.Key] = true
 	alone := !w.gate.isShut()
-	calm, enough := w.calm(), w.available(Wallet(s.user)) >= price && w.balance[Receivable(s.user)] == 0
+	calm, enough := w.calm(), w.available(journal.Wallet(s.user)) >= price && w.balance[journal.Receivable(s.user)] == 0
 	w.run(func() func() {
 		result, replayed, err := ledger.Once(background, s.user, c, func() (*Reservation, error) {
 			return ledger.ReserveWallet(background, s.user, price)
@@ -69,9 +70,9 @@ func (w *world) purchase(s step) {
 			return price, booking(w.store, x)(t)
 		})
 		return func() {
-			var have idempotencyRecord
+			var have journal.IdempotencyRecord
 			w.view(func(r storage.Reader) error {
-				_, err := storage.GetRecord(r, c.key(), &have)
+				_, err := storage.GetRecord(r, storage.Key("idem", c.Scope, journal.IDOf(c.Key).String()), &have)
 				return err
 			})
 			var short *Short
@@ -82,7 +83,7 @@ func (w *world) purchase(s step) {
 					w.failf("a purchase for %d was refused: %v", price, err)
 				}
 			case errors.As(err, &f) && f.Code == fault.IdempotencyKeyReused:
-				if have.By == (ID{}) || have.Fingerprint == c.Fingerprint {
+				if have.By == (journal.ID{}) || have.Fingerprint == c.Fingerprint {
 					w.failf("a purchase was refused: %v; the idempotency key is %+v", err, have)
 				}
 			case err == nil:
@@ -95,7 +96,7 @@ func (w *world) purchase(s step) {
 				}
 				w.came("a purchase", err, x)
 			default:
-				if have.By != (ID{}) && have.Fingerprint != c.Fingerprint {
+				if have.By != (journal.ID{}) && have.Fingerprint != c.Fingerprint {
 					return // somebody else's has happened
 				}
 				w.came("a purchase", err, x)
@@ -107,8 +108,8 @@ func (w *world) purchase(s step) {
 // refund takes back money, as far as it is there; the rest is owed.
 func (w *world) refund(s step) {
 	amount, ledger := s.amount+1, w.ledger
-	x := Transfer{ID: w.id(), Kind: Refund, User: s.user}
-	calm, want := w.calm(), min(amount, w.available(Wallet(s.user)))
+	x := journal.Transfer{ID: w.id(), Kind: journal.Refund, User: s.user}
+	calm, want := w.calm(), min(amount, w.available(journal.Wallet(s.user)))
 	w.run(func() func() {
 		r, err := ledger.ReserveUpTo(background, s.user, amount)
 		if err == nil {
@@ -116,9 +117,9 @@ func (w *world) refund(s step) {
 			if calm && got != want {
 				w.failf("%d were reserved for a refund of %d, not %d", got, amount, want)
 			}
-			x.Legs = []Leg{
-				{Account: Wallet(s.user), Amount: -got}, {Account: Receivable(s.user), Amount: got - amount},
-				{Account: Paid("stripe"), Amount: amount},
+			x.Legs = []journal.Leg{
+				{Account: journal.Wallet(s.user), Amount: -got}, {Account: journal.Receivable(s.user), Amount: got - amount},
+				{Account: journal.Paid("stripe"), Amount: amount},
 			}
 			err = ledger.Update(background, s.user, r, booking(w.store, x))
 		}
@@ -131,11 +132,11 @@ func (w *world) clear(s step) {
 	id := w.id()
 	w.run(func() func() {
 		err := w.ledger.Update(background, s.user, nil, func(t *Txn) error {
-			owed, err := ReadState(t, Receivable(s.user))
+			owed, err := journal.ReadState(t, journal.Receivable(s.user))
 			if err != nil {
 				return err
 			}
-			return booking(w.store, Transfer{ID: id, Kind: Clear, User: s.user, Legs: LegsBetween(Operator, Receivable(s.user), -owed.Balance)})(t)
+			return booking(w.store, journal.Transfer{ID: id, Kind: journal.Clear, User: s.user, Legs: journal.LegsBetween(journal.Operator, journal.Receivable(s.user), -owed.Balance)})(t)
 		})
 		return func() {
 			x, _ := w.transfer(id)
@@ -210,7 +211,7 @@ func (w *world) finish() {
 		if !h.ended {
 			h.costs = append(h.costs, 0)
 			charged, err := money.Amount(0), w.ledger.Update(background, h.user, nil, func(t *Txn) error {
-				_, err := EndHold(t, w.store.Now(), h.usage(), h.id, 0)
+				_, err := journal.EndHold(t, w.store.Now(), h.usage(), h.id, 0)
 				return err
 			})
 			w.holdEnded(h, charged, err)

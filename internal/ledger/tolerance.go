@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -93,9 +94,9 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	now := l.store.Now()
 	from, lossy := now.Add(-24*time.Hour), false
 	var today money.Amount
-	err = l.ScanUsage(ctx, user, DayOf(from), DayOf(now), func(u Usage) bool {
+	err = l.ScanUsage(ctx, user, journal.DayOf(from), journal.DayOf(now), func(u journal.Usage) bool {
 		lossy = lossy || u.Lost > 0
-		if u.Day == DayOf(now) {
+		if u.Day == journal.DayOf(now) {
 			today += u.Cost
 		}
 		return true
@@ -107,16 +108,13 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	}
 	w.advance(now.UnixNano() / int64(lossStep))
 	n := 0
-	err = l.ScanCalls(ctx, user, CallFilter{From: from}, func(c Call) bool {
-		w.add(c.end(), c.Cost, c.Lost)
+	err = l.ScanCalls(ctx, user, CallFilter{From: from}, func(c journal.Call) bool {
+		w.add(c.End(), c.Cost, c.Lost)
 		n++
 		return n < maxLossCalls
 	})
 	return w, err
 }
-
-// end is when a call ended.
-func (c *Call) end() time.Time { return time.UnixMilli(c.Time + c.Duration) }
 
 // lossyPrefix begins lossy/<user>, a key without a value: something of the user's calls of the
 // last 24 hours stayed uncollected.

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -99,8 +100,8 @@ type tormentor struct {
 // fill gives a user money, once a round.
 func (t tormentor) fill(user string) error {
 	return t.Update(context.Background(), user, nil, func(tx *Txn) error {
-		_, err := Book(tx, t.store.Now(), Transfer{
-			ID: IDOf("fill", user, fmt.Sprint(t.round)), Kind: Credit, User: user, Legs: LegsBetween(Operator, Wallet(user), 1000*money.Unit),
+		_, err := journal.Book(tx, t.store.Now(), journal.Transfer{
+			ID: journal.IDOf("fill", user, fmt.Sprint(t.round)), Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), 1000*money.Unit),
 		})
 		return err
 	})
@@ -118,7 +119,7 @@ func (t tormentor) call(caller int) error {
 		if err != nil {
 			return err
 		}
-		c := Call{
+		c := journal.Call{
 			ID: callID(t.round, caller, number), Time: t.store.Now().UnixMilli(), User: user,
 			Key: fmt.Sprint("key_", caller), Model: "m", Ended: usage.Complete,
 		}
@@ -134,7 +135,7 @@ func (t tormentor) call(caller int) error {
 		}
 		for found := false; !found; {
 			err := t.store.Update(ctx, func(tx storage.Txn) error {
-				record, _, err := readCall(tx, c.key())
+				record, _, err := journal.ReadCall(tx, c.StoreKey(journal.CallPrefix))
 				found = record.Ended != ""
 				return err
 			})
@@ -157,8 +158,8 @@ func (t tormentor) buy() error {
 		_, _, err := t.Once(ctx, user, IdempotencyKey{Scope: user, Key: key}, func() (*Reservation, error) {
 			return t.ReserveWallet(ctx, user, price)
 		}, func(tx *Txn) (any, error) {
-			_, err := Book(tx, t.store.Now(), Transfer{
-				ID: timedID(t.store.Now()), Kind: Purchase, User: user, Legs: LegsBetween(Wallet(user), Sold, price), Reference: key,
+			_, err := journal.Book(tx, t.store.Now(), journal.Transfer{
+				ID: journal.TimedID(t.store.Now()), Kind: journal.Purchase, User: user, Legs: journal.LegsBetween(journal.Wallet(user), journal.Sold, price), Reference: key,
 			})
 			return price, err
 		})
@@ -293,9 +294,9 @@ func (said acknowledged) examine(t *testing.T, dir string) {
 }
 
 func (said acknowledged) examineCalls(f *fixture) {
-	there := make(map[string]Call)
+	there := make(map[string]journal.Call)
 	for user := range tormentUsers {
-		err := f.ScanCalls(f.t.Context(), tormentUser(user), CallFilter{}, func(c Call) bool {
+		err := f.ScanCalls(f.t.Context(), tormentUser(user), CallFilter{}, func(c journal.Call) bool {
 			there[c.ID] = c
 			return true
 		})
@@ -339,12 +340,12 @@ func (said acknowledged) examinePurchases(f *fixture) {
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		for user := range tormentUsers {
 			var bad error
-			err := ScanEntries(r, Wallet(tormentUser(user)), 0, func(e Entry) bool {
-				if e.Kind != Purchase {
+			err := journal.ScanEntries(r, journal.Wallet(tormentUser(user)), 0, func(e journal.Entry) bool {
+				if e.Kind != journal.Purchase {
 					return true
 				}
-				var x Transfer
-				x, _, bad = ReadTransfer(r, e.Transfer)
+				var x journal.Transfer
+				x, _, bad = journal.ReadTransfer(r, e.Transfer)
 				what := x.User + " " + x.Reference
 				paid[what] = append(paid[what], -e.Amount)
 				return bad == nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -20,18 +21,18 @@ type Txn struct {
 
 // seen is an account as a transaction leaves it, or has found it.
 type seen struct {
-	account Account
-	State
+	account journal.Account
+	journal.State
 }
 
 // Set implements [storage.Txn].
 func (t *Txn) Set(key, val []byte, purge time.Time) error {
 	if bytes.HasPrefix(key, t.prefix) {
-		state, err := decodeState(val)
+		state, err := journal.DecodeState(val)
 		if err != nil {
 			return err
 		}
-		t.made.accounts = append(t.made.accounts, seen{Account(key[len(accountPrefix):]), state})
+		t.made.accounts = append(t.made.accounts, seen{journal.Account(key[len(journal.AccountPrefix):]), state})
 	}
 	return t.Txn.Set(key, val, purge)
 }
@@ -40,11 +41,11 @@ func (t *Txn) Set(key, val []byte, purge time.Time) error {
 // this transaction has found free, such as an idempotency key, and what is written with it:
 // it has not happened, unless in an earlier run of this very transaction, and only
 // then is it looked for.
-func (t *Txn) BookNew(now time.Time, x Transfer) (bool, error) {
+func (t *Txn) BookNew(now time.Time, x journal.Transfer) (bool, error) {
 	if t.again {
-		return Book(t, now, x)
+		return journal.Book(t, now, x)
 	}
-	return true, book(t, now, x)
+	return true, journal.BookNew(t, now, x)
 }
 
 // Spend tells what the user may spend from now on, where the transaction changes
@@ -65,7 +66,7 @@ func (t *Txn) readUnknown(p *balances) error {
 		if slices.Contains(have, account) {
 			continue
 		}
-		state, err := ReadState(t, account)
+		state, err := journal.ReadState(t, account)
 		if err != nil {
 			return err
 		}

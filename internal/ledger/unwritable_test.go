@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -17,8 +18,8 @@ func TestOneSettlementThatCannotBeWrittenKeepsNobodyElse(t *testing.T) {
 		f.credit(user, 10)
 	}
 	damaged := aCall(f, "a", "bob")
-	row := Usage{Day: damaged.day(), User: damaged.User, Key: damaged.Key, Model: damaged.Model}
-	err := f.store.Update(t.Context(), func(t storage.Txn) error { return t.Set(row.key(), []byte("?"), time.Time{}) })
+	row := journal.Usage{Day: damaged.Day(), User: damaged.User, Key: damaged.Key, Model: damaged.Model}
+	err := f.store.Update(t.Context(), func(t storage.Txn) error { return t.Set(row.StoreKey(), []byte("?"), time.Time{}) })
 	if err != nil {
 		t.Fatal(err)
 	}

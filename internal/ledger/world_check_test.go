@@ -7,18 +7,20 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // states is what the accounts of users must have.
-func (w *world) states() map[Account]State {
-	states := make(map[Account]State)
-	change := func(a Account, balance, held money.Amount) {
+func (w *world) states() map[journal.Account]journal.State {
+	states := make(map[journal.Account]journal.State)
+	change := func(a journal.Account, balance, held money.Amount) {
 		if a.Owner() != "" {
 			s := states[a]
-			states[a] = State{Balance: s.Balance + balance, Held: s.Held + held}
+			states[a] = journal.State{Balance: s.Balance + balance, Held: s.Held + held}
 		}
 	}
 	for a, amount := range w.balance {
@@ -40,8 +42,8 @@ func (w *world) states() map[Account]State {
 }
 
 // reserved is what open calls have reserved and not been charged, by account.
-func (w *world) reserved() map[Account]money.Amount {
-	reserved := make(map[Account]money.Amount)
+func (w *world) reserved() map[journal.Account]money.Amount {
+	reserved := make(map[journal.Account]money.Amount)
 	for _, c := range w.calls {
 		if c.over {
 			continue
@@ -57,7 +59,7 @@ func (w *world) reserved() map[Account]money.Amount {
 }
 
 // available is what may be spent of accounts.
-func (w *world) available(accounts ...Account) (sum money.Amount) {
+func (w *world) available(accounts ...journal.Account) (sum money.Amount) {
 	states, reserved := w.states(), w.reserved()
 	for _, a := range accounts {
 		sum += states[a].Available() - reserved[a]
@@ -65,7 +67,7 @@ func (w *world) available(accounts ...Account) (sum money.Amount) {
 	return sum
 }
 
-func (w *world) order(user string) []Account {
+func (w *world) order(user string) []journal.Account {
 	return orders[w.orders[user]](user, calendar.Day.Start(time.Now()))
 }
 
@@ -89,7 +91,7 @@ func (w *world) check() {
 	}
 	var problems []string
 	w.view(func(r storage.Reader) error {
-		_, err := Verify(context.Background(), r, time.Now(), func(p Problem) {
+		_, err := verify.Verify(context.Background(), r, time.Now(), func(p verify.Problem) {
 			problems = append(problems, p.Where+": "+p.What)
 		})
 		return err
@@ -103,19 +105,19 @@ func (w *world) checkAccounts() {
 	want := w.states()
 	w.view(func(r storage.Reader) error {
 		for a, s := range want {
-			have, err := ReadState(r, a)
+			have, err := journal.ReadState(r, a)
 			if err != nil {
 				return err
 			}
 			if have.Entries = 0; have != s {
 				w.failf("account %s has %d with %d held, not %d with %d", a, have.Balance, have.Held, s.Balance, s.Held)
 			}
-			if a.kept() && have.Available() < 0 {
+			if a.Kept() && have.Available() < 0 {
 				w.failf("account %s has %d available", a, have.Available())
 			}
 		}
-		return r.Scan(accountKey("u/"), storage.PrefixEnd(accountKey("u/")), func(key, _ []byte) bool {
-			if _, known := want[Account(key[len(accountPrefix):])]; !known {
+		return r.Scan(journal.AccountKey("u/"), storage.PrefixEnd(journal.AccountKey("u/")), func(key, _ []byte) bool {
+			if _, known := want[journal.Account(key[len(journal.AccountPrefix):])]; !known {
 				w.failf("%s is there, and nothing was done that concerns it", key)
 			}
 			return true
@@ -146,20 +148,20 @@ func (w *world) checkUsage() {
 	tasks := int64(0)
 	w.view(func(r storage.Reader) error {
 		return errors.Join(
-			r.Scan(accountKey(Spent), storage.PrefixEnd(accountKey(Spent)), func(_, val []byte) bool {
-				state, err := decodeState(val)
+			r.Scan(journal.AccountKey(journal.Spent), storage.PrefixEnd(journal.AccountKey(journal.Spent)), func(_, val []byte) bool {
+				state, err := journal.DecodeState(val)
 				if err != nil {
 					w.failf("an account of what was spent: %v", err)
 				}
 				spent += state.Balance
 				return true
 			}),
-			each(&usages, r, func(u *Usage) {
+			each(&journal.Usages, r, func(u *journal.Usage) {
 				spent -= u.Cost
 				tasks += u.Tasks
 			}),
-			each(&holds, r, func(h *holdRecord) {
-				if h.State == Settled {
+			each(&journal.Holds, r, func(h *journal.HoldRecord) {
+				if h.State == journal.Settled {
 					tasks--
 				}
 			}),
@@ -193,7 +195,7 @@ func (w *world) checkBalances() {
 		defer p.mu.Unlock()
 		w.view(func(r storage.Reader) error {
 			for a, source := range p.sources {
-				state, err := ReadState(r, a)
+				state, err := journal.ReadState(r, a)
 				if err != nil {
 					return err
 				}
@@ -208,7 +210,7 @@ func (w *world) checkBalances() {
 				if !budgetUsage.known {
 					continue
 				}
-				state, err := ReadState(r, budgetUsage.account)
+				state, err := journal.ReadState(r, budgetUsage.account)
 				if err != nil {
 					return err
 				}

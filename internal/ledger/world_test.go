@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -35,9 +36,9 @@ type world struct {
 	ids      int
 	err      error // the first thing that was not as it must be
 
-	balance map[Account]money.Amount // without what calls have paid
-	held    map[Account]money.Amount
-	booked  map[ID]bool
+	balance map[journal.Account]money.Amount // without what calls have paid
+	held    map[journal.Account]money.Amount
+	booked  map[journal.ID]bool
 	orders  map[string]int
 	calls   []*madeCall
 	holds   []*madeHold
@@ -45,16 +46,16 @@ type world struct {
 
 // madeCall is a call that was let in.
 type madeCall struct {
-	Call
+	journal.Call
 	reservation *Reservation
-	under       []Account                  // budgets
-	paid        []map[Account]money.Amount // after each settlement, in all
-	durable     int                        // settlements that were seen in the store
+	under       []journal.Account                  // budgets
+	paid        []map[journal.Account]money.Amount // after each settlement, in all
+	durable     int                                // settlements that were seen in the store
 	over        bool
 	ended       usage.Ended
 }
 
-func (c *madeCall) total() (paid map[Account]money.Amount, sum money.Amount) {
+func (c *madeCall) total() (paid map[journal.Account]money.Amount, sum money.Amount) {
 	if len(c.paid) == 0 {
 		return nil, 0
 	}
@@ -67,15 +68,17 @@ func (c *madeCall) total() (paid map[Account]money.Amount, sum money.Amount) {
 
 // madeHold is a hold, and what it may have been ended for.
 type madeHold struct {
-	id    ID
+	id    journal.ID
 	user  string
-	parts []Leg
+	parts []journal.Leg
 	costs []money.Amount
 	ended bool
 }
 
 // usage is where the charge of a hold counts: beside calls.
-func (h *madeHold) usage() Usage { return Usage{User: h.user, Key: "key_1", Model: "m"} }
+func (h *madeHold) usage() journal.Usage {
+	return journal.Usage{User: h.user, Key: "key_1", Model: "m"}
+}
 
 // gate is an engine whose transactions wait while it is shut.
 type gate struct {
@@ -125,8 +128,8 @@ func (outliving) Sole() bool { return true }
 
 func newWorld() *world {
 	w := &world{
-		disk: memory.New(), balance: make(map[Account]money.Amount), held: make(map[Account]money.Amount),
-		booked: make(map[ID]bool), orders: make(map[string]int), claiming: make(map[string]bool),
+		disk: memory.New(), balance: make(map[journal.Account]money.Amount), held: make(map[journal.Account]money.Amount),
+		booked: make(map[journal.ID]bool), orders: make(map[string]int), claiming: make(map[string]bool),
 	}
 	w.begin()
 	return w
@@ -162,17 +165,21 @@ func (w *world) failf(format string, args ...any) {
 
 // orders are what users want their money spent from. A quota may be that of
 // today, or one that never ends.
-var orders = [...]func(user string, today time.Time) []Account{
-	func(user string, _ time.Time) []Account { return []Account{Wallet(user)} },
-	func(user string, today time.Time) []Account { return []Account{Quota(user, 1, today), Wallet(user)} },
-	func(user string, today time.Time) []Account {
-		return []Account{Quota(user, 2, time.Unix(0, 0)), Quota(user, 1, today), Wallet(user)}
+var orders = [...]func(user string, today time.Time) []journal.Account{
+	func(user string, _ time.Time) []journal.Account { return []journal.Account{journal.Wallet(user)} },
+	func(user string, today time.Time) []journal.Account {
+		return []journal.Account{journal.Quota(user, 1, today), journal.Wallet(user)}
 	},
-	func(user string, today time.Time) []Account { return []Account{Wallet(user), Quota(user, 1, today)} },
-	func(user string, today time.Time) []Account {
-		return []Account{Quota(user, 1, today), Quota(user, 2, time.Unix(0, 0))}
+	func(user string, today time.Time) []journal.Account {
+		return []journal.Account{journal.Quota(user, 2, time.Unix(0, 0)), journal.Quota(user, 1, today), journal.Wallet(user)}
 	},
-	func(string, time.Time) []Account { return nil },
+	func(user string, today time.Time) []journal.Account {
+		return []journal.Account{journal.Wallet(user), journal.Quota(user, 1, today)}
+	},
+	func(user string, today time.Time) []journal.Account {
+		return []journal.Account{journal.Quota(user, 1, today), journal.Quota(user, 2, time.Unix(0, 0))}
+	},
+	func(string, time.Time) []journal.Account { return nil },
 }
 
 func orderKey(user string) []byte { return []byte("order/" + user) }
@@ -181,10 +188,12 @@ func orderKey(user string) []byte { return []byte("order/" + user) }
 const dayQuota = 7
 
 // today is the quota of a user that is opened each day.
-func today(user string) Account { return Quota(user, 1, calendar.Day.Start(time.Now())) }
+func today(user string) journal.Account {
+	return journal.Quota(user, 1, calendar.Day.Start(time.Now()))
+}
 
-func opening(quota Account) Transfer {
-	return Transfer{ID: IDOf("open", string(quota)), Kind: Grant, User: quota.Owner(), Legs: LegsBetween(Granted, quota, dayQuota)}
+func opening(quota journal.Account) journal.Transfer {
+	return journal.Transfer{ID: journal.IDOf("open", string(quota)), Kind: journal.Grant, User: quota.Owner(), Legs: journal.LegsBetween(journal.Granted, quota, dayQuota)}
 }
 
 // sources is what the ledger is told of a user. It opens the quota of the day.
@@ -196,7 +205,7 @@ func (w *world) sources(t storage.Txn, user string) (Sources, error) {
 	now := time.Now()
 	s := Sources{Order: orders[which](user, calendar.Day.Start(now)), Until: calendar.Day.Next(now)}
 	if slices.Contains(s.Order, today(user)) {
-		if _, err := Book(t, now, opening(today(user))); err != nil {
+		if _, err := journal.Book(t, now, opening(today(user))); err != nil {
 			return Sources{}, err
 		}
 	}
@@ -206,11 +215,11 @@ func (w *world) sources(t storage.Txn, user string) (Sources, error) {
 // openings notes the quotas that have been opened.
 func (w *world) openings() {
 	for _, user := range []string{"ann", "bob"} {
-		var quotas []Account
+		var quotas []journal.Account
 		w.view(func(r storage.Reader) error {
-			prefix := accountKey(Account("u/" + user + "/quota/1/"))
+			prefix := journal.AccountKey(journal.Account("u/" + user + "/quota/1/"))
 			return r.Scan(prefix, storage.PrefixEnd(prefix), func(key, _ []byte) bool {
-				quotas = append(quotas, Account(key[len(accountPrefix):]))
+				quotas = append(quotas, journal.Account(key[len(journal.AccountPrefix):]))
 				return true
 			})
 		})
@@ -300,7 +309,7 @@ func (w *world) forget() {
 			return
 		}
 		if record.Number < len(c.paid) || !c.over {
-			c.ended = Crashed
+			c.ended = journal.Crashed
 		}
 		c.paid = c.paid[:record.Number]
 		c.over = true
@@ -313,18 +322,18 @@ func (w *world) view(fn func(storage.Reader) error) {
 	}
 }
 
-func (w *world) record(c *madeCall) (record callRecord) {
+func (w *world) record(c *madeCall) (record journal.CallRecord) {
 	w.view(func(r storage.Reader) (err error) {
-		record, _, err = readCall(r, c.key())
+		record, _, err = journal.ReadCall(r, c.StoreKey(journal.CallPrefix))
 		return err
 	})
 	return record
 }
 
 // transfer returns a transfer, if it has happened.
-func (w *world) transfer(id ID) (x Transfer, happened bool) {
+func (w *world) transfer(id journal.ID) (x journal.Transfer, happened bool) {
 	w.view(func(r storage.Reader) (err error) {
-		x, happened, err = ReadTransfer(r, id)
+		x, happened, err = journal.ReadTransfer(r, id)
 		return err
 	})
 	return x, happened
@@ -332,7 +341,7 @@ func (w *world) transfer(id ID) (x Transfer, happened bool) {
 
 // came notes what came of a transfer: it has happened when there was no error.
 // When the store has gone wrong nobody knows, and it may be there or not.
-func (w *world) came(what string, err error, x Transfer) (happened bool) {
+func (w *world) came(what string, err error, x journal.Transfer) (happened bool) {
 	_, happened = w.transfer(x.ID)
 	var f *fault.Fault
 	switch {

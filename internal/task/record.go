@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -146,7 +146,7 @@ func backendResults(all []result) []backends.Result {
 func newID() string { return "task_" + rand.Text() }
 
 // holdID names the hold of a task in the ledger.
-func holdID(id string) ledger.ID { return ledger.IDOf("task", id) }
+func holdID(id string) journal.ID { return journal.IDOf("task", id) }
 
 func (r *record) over() bool    { return r.State == Success || r.State == Failed }
 func (r *record) waiting() bool { return !r.over() && r.Delivery == None }
@@ -180,11 +180,11 @@ type sessionRecord struct {
 // idempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
 // is kept as long as its task.
 type idempotencyRecord struct {
-	Key         string    `json:"key"`
-	Hash        string    `json:"hash"`
-	Task        string    `json:"task"`
-	Fingerprint ledger.ID `json:"fingerprint"`
-	Time        int64     `json:"time"` // Unix milliseconds
+	Key         string     `json:"key"`
+	Hash        string     `json:"hash"`
+	Task        string     `json:"task"`
+	Fingerprint journal.ID `json:"fingerprint"`
+	Time        int64      `json:"time"` // Unix milliseconds
 }
 
 // CallbackState is where a callback stands.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -139,8 +140,8 @@ func busy(b *testing.B, store *storage.Store, users int) *Engine {
 	err = store.Update(context.Background(), func(t storage.Txn) error {
 		for n := range users {
 			user := fmt.Sprint("user_", n)
-			_, err := ledger.Book(t, store.Now(), ledger.Transfer{
-				ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), 1<<40),
+			_, err := journal.Book(t, store.Now(), journal.Transfer{
+				ID: journal.IDOf("credit", user), Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), 1<<40),
 			})
 			if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -35,7 +36,7 @@ type Submission struct {
 	// IdempotencyKey is the header of this name; empty: none. Fingerprint is of
 	// everything that was asked for.
 	IdempotencyKey string
-	Fingerprint    ledger.ID
+	Fingerprint    journal.ID
 
 	body []byte // Job as it is written
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
@@ -261,7 +262,7 @@ func TestOfRacingTwinsOneIsMade(t *testing.T) {
 
 func TestAReplayAnswersThePresentStatus(t *testing.T) {
 	in(t, func(w *world) {
-		s := with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint, s.SessionID = "k", ledger.IDOf("a"), "s" })
+		s := with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint, s.SessionID = "k", journal.IDOf("a"), "s" })
 		first, replayed, err := w.Submit(w.t.Context(), s)
 		if err != nil || replayed {
 			t.Fatal(replayed, err)
@@ -272,7 +273,7 @@ func TestAReplayAnswersThePresentStatus(t *testing.T) {
 		if err != nil || !replayed || again.ID != first.ID || again.Status != Success {
 			t.Fatalf("replayed %t: %+v, %v", replayed, again, err)
 		}
-		_, err = w.submit(with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint = "k", ledger.IDOf("b") }))
+		_, err = w.submit(with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint = "k", journal.IDOf("b") }))
 		w.refused(err, fault.IdempotencyKeyReused)
 		other := s
 		other.Key, other.SessionID = annKey2, ""

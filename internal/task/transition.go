@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -294,7 +295,7 @@ type change struct {
 	unfinished  int64 // of the API key, if counts is set for a submission
 	slot        bool  // the submission gets a slot at once
 	body        []byte
-	fingerprint ledger.ID
+	fingerprint journal.ID
 	reservation *ledger.Reservation
 
 	pause       time.Duration // before the task is tried again
@@ -546,8 +547,8 @@ func void(c *change) error { return c.endHold(0) }
 
 func (c *change) endHold(cost money.Amount) (err error) {
 	if r := c.after; r.Hold > 0 {
-		usage := ledger.Usage{User: r.User, Key: r.Key, Model: r.Model}
-		r.Charged, err = ledger.EndHold(c.t, c.now, usage, holdID(r.ID), cost)
+		usage := journal.Usage{User: r.User, Key: r.Key, Model: r.Model}
+		r.Charged, err = journal.EndHold(c.t, c.now, usage, holdID(r.ID), cost)
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -131,7 +131,7 @@ func (v *verification) body(r *record) error {
 
 // money checks the hold of a task.
 func (v *verification) money(r *record) error {
-	hold, found, err := ledger.ReadHold(v, r.User, holdID(r.ID))
+	hold, found, err := journal.ReadHold(v, r.User, holdID(r.ID))
 	if errors.Is(err, storage.ErrUnreadable) {
 		return nil // the ledger reports it
 	}
@@ -142,12 +142,12 @@ func (v *verification) money(r *record) error {
 		v.problem("task %s: it holds %v, and has a hold: %t", r.ID, r.Hold, found)
 		return nil
 	}
-	want := ledger.Held
+	want := journal.Held
 	switch {
 	case r.State == Success && r.Charged > 0:
-		want = ledger.Settled
+		want = journal.Settled
 	case r.over():
-		want = ledger.Voided
+		want = journal.Voided
 	}
 	switch {
 	case r.State == Failed && r.Charged != 0:
@@ -242,7 +242,7 @@ func (v *verification) counts() error {
 
 // holds checks that every open hold is one of a task that is not over.
 func (v *verification) holds() error {
-	return ledger.ScanOpenHolds(v, func(h ledger.HoldInfo, id string) error {
+	return journal.ScanOpenHolds(v, func(h journal.HoldInfo, id string) error {
 		var held money.Amount
 		rec, err := readTask(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -141,9 +141,9 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a task that lies about its event": {damage(atFailed, func(r *record) { r.Event = false }), "the outbox has it: true"},
 		"another user":                     {damage(atRunning, func(r *record) { r.User = "user_bob" }), "has a hold: false"},
 		"a hold of nobody": {func(t storage.Txn, _ four) error {
-			_, err := ledger.Book(t, time.Now(), ledger.Transfer{
-				ID: ledger.IDOf("planted"), Kind: ledger.Hold, User: ann, Reference: nobody,
-				Legs: []ledger.Leg{{Account: ledger.Wallet(ann), Held: 5}},
+			_, err := journal.Book(t, time.Now(), journal.Transfer{
+				ID: journal.IDOf("planted"), Kind: journal.Hold, User: ann, Reference: nobody,
+				Legs: []journal.Leg{{Account: journal.Wallet(ann), Held: 5}},
 			})
 			return err
 		}, "holds 0.000000005 open"},

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -27,8 +27,8 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 			var found []string
 			tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 			err := w.store.View(ctx, func(r storage.Reader) error {
-				_, err := ledger.Verify(ctx, r, time.Now(), func(p ledger.Problem) { tell("%s: %s", p.Where, p.What) },
-					func(r storage.Reader, _ func(ledger.Problem)) error { return Verify(r, time.Now(), tell) })
+				_, err := verify.Verify(ctx, r, time.Now(), func(p verify.Problem) { tell("%s: %s", p.Where, p.What) },
+					func(r storage.Reader, _ func(verify.Problem)) error { return Verify(r, time.Now(), tell) })
 				return err
 			})
 			all := strings.Join(found, "\n")

@@ -18,6 +18,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -185,9 +187,9 @@ func (w *world) sound() {
 func (w *world) problems() (list []string) {
 	w.t.Helper()
 	err := w.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledger.Verify(context.Background(), r, w.store.Now(),
-			func(p ledger.Problem) { list = append(list, p.Where+": "+p.What) },
-			func(r storage.Reader, _ func(ledger.Problem)) error {
+		_, err := verify.Verify(context.Background(), r, w.store.Now(),
+			func(p verify.Problem) { list = append(list, p.Where+": "+p.What) },
+			func(r storage.Reader, _ func(verify.Problem)) error {
 				return Verify(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
 			})
 		return err
@@ -202,8 +204,8 @@ func (w *world) problems() (list []string) {
 func (w *world) credit(user string, amount money.Amount) {
 	w.t.Helper()
 	err := w.ledger.Update(context.Background(), user, nil, func(t *ledger.Txn) error {
-		_, err := ledger.Book(t, w.store.Now(), ledger.Transfer{
-			ID: ledger.IDOf("credit", user), Kind: ledger.Credit, User: user, Legs: ledger.LegsBetween(ledger.Operator, ledger.Wallet(user), amount),
+		_, err := journal.Book(t, w.store.Now(), journal.Transfer{
+			ID: journal.IDOf("credit", user), Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), amount),
 		})
 		return err
 	})

@@ -2,7 +2,7 @@ package records
 
 import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
@@ -28,10 +28,10 @@ type Mismatch struct {
 // MismatchRecord is a mismatch as it is stored.
 type MismatchRecord struct {
 	Mismatch
-	By ledger.ID `json:"by"` // the attempt that listed it
+	By journal.ID `json:"by"` // the attempt that listed it
 }
 
 // Digest is one for all times that a service sends the same.
 func (m Mismatch) Digest() string {
-	return ledger.IDOf(m.Provider, string(m.Kind), m.Event, m.TradeNo, m.Payment, m.Dispute, m.Amount.String(), m.Currency, m.Reason).String()
+	return journal.IDOf(m.Provider, string(m.Kind), m.Event, m.TradeNo, m.Payment, m.Dispute, m.Amount.String(), m.Currency, m.Reason).String()
 }

@@ -3,7 +3,8 @@ package records
 import (
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
@@ -14,8 +15,8 @@ type NoticeRecord struct {
 	Event    string        `json:"event"`
 	Time     int64         `json:"time"`
 	TradeNo  string        `json:"trade_no"`
-	By       ledger.ID     `json:"by"`   // the attempt that did it
-	Said     ledger.ID     `json:"said"` // what it told
+	By       journal.ID    `json:"by"`   // the attempt that did it
+	Said     journal.ID    `json:"said"` // what it told
 	Purge    time.Time     `json:"purge,omitzero"`
 }
 

@@ -3,7 +3,8 @@ package records
 import (
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -60,7 +61,7 @@ type OrderRecord struct {
 	TakenOwed   money.Amount `json:"taken_owed,omitempty"`
 
 	// Transfers are the transfers of the order: the credit and what followed.
-	Transfers []ledger.ID `json:"transfers,omitempty"`
+	Transfers []journal.ID `json:"transfers,omitempty"`
 
 	stored *OrderRecord // as the store has it; nil for a new one
 }

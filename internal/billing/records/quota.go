@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -39,20 +40,20 @@ const (
 )
 
 // TransferKinds are the kinds of the transfers of sales.
-var TransferKinds = map[SaleKind]ledger.Kind{
-	Bought: ledger.Purchase, Claimed: ledger.Purchase, Granted: ledger.Grant, Renewed: ledger.Renewal,
+var TransferKinds = map[SaleKind]journal.Kind{
+	Bought: journal.Purchase, Claimed: journal.Purchase, Granted: journal.Grant, Renewed: journal.Renewal,
 }
 
 // Sale is one sale of a subscription. It never changes.
 type Sale struct {
-	User         string    `json:"user"`
-	Subscription int64     `json:"subscription"`
-	Kind         SaleKind  `json:"kind"`
-	Transfer     ledger.ID `json:"transfer"`
-	Time         int64     `json:"time"`  // when it was sold
-	From         int64     `json:"from"`  // what it is for, half open
-	Until        int64     `json:"until"` //
-	Since        int64     `json:"since"` // when the run of sales began that reset alike, without a gap
+	User         string     `json:"user"`
+	Subscription int64      `json:"subscription"`
+	Kind         SaleKind   `json:"kind"`
+	Transfer     journal.ID `json:"transfer"`
+	Time         int64      `json:"time"`  // when it was sold
+	From         int64      `json:"from"`  // what it is for, half open
+	Until        int64      `json:"until"` //
+	Since        int64      `json:"since"` // when the run of sales began that reset alike, without a gap
 	Terms
 }
 
@@ -163,11 +164,11 @@ func (s *SubscriptionRecord) Used(r storage.Reader, p Period) (used, held money.
 	if !p.Opened {
 		return 0, 0, nil
 	}
-	state, err := ledger.ReadState(r, s.QuotaAccount(p.Start))
+	state, err := journal.ReadState(r, s.QuotaAccount(p.Start))
 	return p.Quota - state.Balance, state.Held, err
 }
 
 // GrantID is the transfer that opens a period.
-func GrantID(id, start int64) ledger.ID {
-	return ledger.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
+func GrantID(id, start int64) journal.ID {
+	return journal.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
 }

@@ -3,7 +3,8 @@ package records
 import (
 	"strconv"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
@@ -74,14 +75,14 @@ func (o *OrderRecord) PaidStatus() OrderStatus {
 }
 
 // FollowingKinds are the kinds of the transfers that follow notices.
-var FollowingKinds = map[payments.Kind]ledger.Kind{
-	payments.Refunded: ledger.Refund, payments.Disputed: ledger.Dispute, payments.Restored: ledger.Restore,
+var FollowingKinds = map[payments.Kind]journal.Kind{
+	payments.Refunded: journal.Refund, payments.Disputed: journal.Dispute, payments.Restored: journal.Restore,
 }
 
 // TopUpID is the transfer that credits an order.
-func TopUpID(tradeNo string) ledger.ID { return ledger.IDOf("topup", tradeNo) }
+func TopUpID(tradeNo string) journal.ID { return journal.IDOf("topup", tradeNo) }
 
 // TransferID is the n-th transfer of an order; the credit is the first.
-func TransferID(tradeNo string, n int) ledger.ID {
-	return ledger.IDOf("order", tradeNo, strconv.Itoa(n))
+func TransferID(tradeNo string, n int) journal.ID {
+	return journal.IDOf("order", tradeNo, strconv.Itoa(n))
 }

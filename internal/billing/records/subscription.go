@@ -4,8 +4,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/calendar"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
@@ -49,12 +50,12 @@ type SubscriptionRecord struct {
 
 // FirstSale is what a subscription does not say itself of its only sale.
 type FirstSale struct {
-	Kind     SaleKind  `json:"kind"`
-	Transfer ledger.ID `json:"transfer"`
+	Kind     SaleKind   `json:"kind"`
+	Transfer journal.ID `json:"transfer"`
 }
 
 // QuotaAccount returns the account of the period that starts at a Unix second.
-func (s *SubscriptionRecord) QuotaAccount(start int64) ledger.Account {
+func (s *SubscriptionRecord) QuotaAccount(start int64) journal.Account {
 	return QuotaAccount(s.User, s.ID, start)
 }
 
@@ -80,8 +81,8 @@ func (s *SubscriptionRecord) Status(now time.Time) Status {
 func Reference(id int64) string { return "subscription/" + strconv.FormatInt(id, 10) }
 
 // QuotaAccount is the account of a period that starts at a Unix second.
-func QuotaAccount(user string, id, start int64) ledger.Account {
-	return ledger.Quota(user, id, time.Unix(start, 0))
+func QuotaAccount(user string, id, start int64) journal.Account {
+	return journal.Quota(user, id, time.Unix(start, 0))
 }
 
 // OperatorScope keeps the keys of operators apart from those of the user whose

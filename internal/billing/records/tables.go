@@ -7,7 +7,8 @@ package records
 import (
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -136,4 +137,4 @@ func keyIf(indexed bool, fields ...any) table.Key {
 }
 
 // PaymentHash stands for a payment in keys where more fields follow.
-func PaymentHash(provider, payment string) string { return ledger.IDOf(provider, payment).String() }
+func PaymentHash(provider, payment string) string { return journal.IDOf(provider, payment).String() }

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -41,7 +42,7 @@ func nameOfNotice(n *records.NoticeRecord) string {
 
 // unpaid checks that no money was moved for an order without a payment.
 func (v *verification) unpaid(o *records.OrderRecord) error {
-	credited, err := ledger.HasTransfer(v, records.TopUpID(o.TradeNo))
+	credited, err := journal.HasTransfer(v, records.TopUpID(o.TradeNo))
 	if err != nil {
 		return err
 	}
@@ -66,8 +67,8 @@ func (v *verification) paid(o *records.OrderRecord) error {
 		v.problem("order %s: it is paid and does not name its credit", o.TradeNo)
 		return nil
 	}
-	err := v.transfer("order "+o.TradeNo, o.Transfers[0], booked{ledger.TopUp, o.User, o.TradeNo, map[ledger.Account]money.Amount{
-		ledger.Paid(o.Provider): -o.Amount, ledger.Wallet(o.User): o.Amount,
+	err := v.transfer("order "+o.TradeNo, o.Transfers[0], booked{journal.TopUp, o.User, o.TradeNo, map[journal.Account]money.Amount{
+		journal.Paid(o.Provider): -o.Amount, journal.Wallet(o.User): o.Amount,
 	}})
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (v *verification) later(o *records.OrderRecord) error {
 		if id != records.TransferID(o.TradeNo, i+1) {
 			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
 		}
-		x, found, err := ledger.ReadTransfer(v, id)
+		x, found, err := journal.ReadTransfer(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {
 			return nil // the ledger reports it, and what it has taken is not known
 		}
@@ -101,7 +102,7 @@ func (v *verification) later(o *records.OrderRecord) error {
 		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, its record says %v and %v",
 			o.TradeNo, taken.TakenWallet, taken.TakenOwed, o.TakenWallet, o.TakenOwed)
 	}
-	more, err := ledger.HasTransfer(v, records.TransferID(o.TradeNo, len(o.Transfers)))
+	more, err := journal.HasTransfer(v, records.TransferID(o.TradeNo, len(o.Transfers)))
 	if more {
 		v.problem("order %s: there is a transfer that it does not name", o.TradeNo)
 	}
@@ -110,17 +111,17 @@ func (v *verification) later(o *records.OrderRecord) error {
 
 // replay adds to o what a transfer of the order has taken back, or given back. It returns false
 // if the transfer belongs to something else.
-func replay(o *records.OrderRecord, x *ledger.Transfer, of *records.OrderRecord) bool {
-	legs := make(map[ledger.Account]money.Amount)
+func replay(o *records.OrderRecord, x *journal.Transfer, of *records.OrderRecord) bool {
+	legs := make(map[journal.Account]money.Amount)
 	for _, leg := range x.Legs {
 		legs[leg.Account.Family()] += leg.Amount
 	}
-	paid := legs[ledger.Paid(of.Provider)]
+	paid := legs[journal.Paid(of.Provider)]
 	switch x.Kind {
-	case ledger.Refund, ledger.Dispute:
-		o.TakenWallet -= legs[ledger.Wallet(of.User)]
-		o.TakenOwed -= legs[ledger.Receivable(of.User)]
-	case ledger.Restore:
+	case journal.Refund, journal.Dispute:
+		o.TakenWallet -= legs[journal.Wallet(of.User)]
+		o.TakenOwed -= legs[journal.Receivable(of.User)]
+	case journal.Restore:
 		owed := min(-paid, o.TakenOwed)
 		o.TakenOwed -= owed
 		o.TakenWallet -= -paid - owed

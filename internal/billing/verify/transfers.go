@@ -8,22 +8,23 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // booked is what a transfer should be.
 type booked struct {
-	kind            ledger.Kind
+	kind            journal.Kind
 	user, reference string
-	legs            map[ledger.Account]money.Amount // by families of accounts
+	legs            map[journal.Account]money.Amount // by families of accounts
 }
 
 // transfer checks that a transfer exists and is what it should be.
-func (v *verification) transfer(what string, id ledger.ID, want booked) error {
-	x, found, err := ledger.ReadTransfer(v, id)
+func (v *verification) transfer(what string, id journal.ID, want booked) error {
+	x, found, err := journal.ReadTransfer(v, id)
 	if errors.Is(err, storage.ErrUnreadable) {
 		return nil // the ledger reports it
 	}
@@ -50,11 +51,11 @@ func (v *verification) transfer(what string, id ledger.ID, want booked) error {
 }
 
 // purposes are the kinds of transfers that a record of billing names, and how that record is found.
-var purposes = map[ledger.Kind]func(*verification, *ledger.Transfer) error{
-	ledger.TopUp: (*verification).forOrder, ledger.Refund: (*verification).forOrder,
-	ledger.Dispute: (*verification).forOrder, ledger.Restore: (*verification).forOrder,
-	ledger.Purchase: (*verification).forSubscription, ledger.Renewal: (*verification).forSubscription,
-	ledger.Grant: (*verification).forSubscription,
+var purposes = map[journal.Kind]func(*verification, *journal.Transfer) error{
+	journal.TopUp: (*verification).forOrder, journal.Refund: (*verification).forOrder,
+	journal.Dispute: (*verification).forOrder, journal.Restore: (*verification).forOrder,
+	journal.Purchase: (*verification).forSubscription, journal.Renewal: (*verification).forSubscription,
+	journal.Grant: (*verification).forSubscription,
 }
 
 // transfers checks that each transfer of these kinds is named once by a record, and that the amounts
@@ -67,7 +68,7 @@ func (v *verification) transfers() error {
 	if err != nil {
 		return err
 	}
-	err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+	err = journal.ScanTransfers(v, func(x journal.Transfer) error {
 		if purposes[x.Kind] != nil {
 			v.accounted.Add(x.ID[:], -1)
 		}
@@ -75,7 +76,7 @@ func (v *verification) transfers() error {
 		return nil
 	})
 	if err == nil && !v.accounted.Equal() {
-		err = ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+		err = journal.ScanTransfers(v, func(x journal.Transfer) error {
 			if purpose := purposes[x.Kind]; purpose != nil && !v.accounted.EqualFor(x.ID[:]) {
 				return v.pass(purpose(v, &x))
 			}
@@ -90,12 +91,12 @@ func (v *verification) transfers() error {
 
 // borneBy returns how much of a user's debt the operator bears by a transfer; below zero if the
 // operator gets money back.
-func borneBy(x *ledger.Transfer) (borne money.Amount) {
-	if x.Kind != ledger.Clear && x.Kind != ledger.Restore {
+func borneBy(x *journal.Transfer) (borne money.Amount) {
+	if x.Kind != journal.Clear && x.Kind != journal.Restore {
 		return 0
 	}
 	for _, leg := range x.Legs {
-		if leg.Account.Family() == ledger.Operator {
+		if leg.Account.Family() == journal.Operator {
 			borne -= leg.Amount
 		}
 	}
@@ -106,7 +107,7 @@ func borneBy(x *ledger.Transfer) (borne money.Amount) {
 // users for whom the multiset differs.
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
-	err := ledger.ScanTransfers(v, func(x ledger.Transfer) error {
+	err := journal.ScanTransfers(v, func(x journal.Transfer) error {
 		if by := borneBy(&x); by != 0 && !v.borne.EqualFor([]byte(x.User)) {
 			borne[x.User] += by
 		}
@@ -126,7 +127,7 @@ func (v *verification) writtenOff() error {
 }
 
 // forOrder checks that the order of a transfer names it.
-func (v *verification) forOrder(x *ledger.Transfer) error {
+func (v *verification) forOrder(x *journal.Transfer) error {
 	o, err := records.ReadOrder(v, x.Reference)
 	if err == nil && (o == nil || !slices.Contains(o.Transfers, x.ID)) {
 		v.problem("transfer %s: it is a %s of order %q, which does not name it", x.ID, x.Kind, x.Reference)
@@ -135,7 +136,7 @@ func (v *verification) forOrder(x *ledger.Transfer) error {
 }
 
 // forSubscription checks that one sale, or one opened period, is by a transfer.
-func (v *verification) forSubscription(x *ledger.Transfer) error {
+func (v *verification) forSubscription(x *journal.Transfer) error {
 	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, records.Reference(0)[:len(records.Reference(0))-1]), 10, 64)
 	if err != nil || records.Reference(id) != x.Reference {
 		v.problem("transfer %s: it is a %s of %q, which is no subscription", x.ID, x.Kind, x.Reference)
@@ -194,7 +195,7 @@ func readAnswer(result json.RawMessage) (a answer, is bool) {
 // answers checks each stored answer against its transfer, and that each sale has one answer: every
 // sale has an idempotency key. Changes of a wallet may have none.
 func (v *verification) answers() error {
-	err := ledger.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
+	err := journal.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
 		if a, is := readAnswer(result); is {
 			return v.answer(where, scope, a)
 		}
@@ -218,7 +219,7 @@ func (v *verification) answers() error {
 
 // answer checks one answer against the transfer that it names.
 func (v *verification) answer(where, scope string, a answer) error {
-	var id ledger.ID
+	var id journal.ID
 	if err := id.UnmarshalText([]byte(a.Order)); err != nil {
 		v.problem("%s: it was answered the order %q: %v", where, a.Order, err)
 		return nil
@@ -226,7 +227,7 @@ func (v *verification) answer(where, scope string, a answer) error {
 	if a.Wallet != nil {
 		v.answered.Add(id[:], -1)
 	}
-	x, found, err := ledger.ReadTransfer(v, id)
+	x, found, err := journal.ReadTransfer(v, id)
 	if errors.Is(err, storage.ErrUnreadable) {
 		return nil // the ledger reports it
 	}
@@ -239,15 +240,15 @@ func (v *verification) answer(where, scope string, a answer) error {
 	}
 	var moved money.Amount
 	for _, leg := range x.Legs {
-		if leg.Account == ledger.Wallet(a.User) {
+		if leg.Account == journal.Wallet(a.User) {
 			moved += leg.Amount
 		}
 	}
 	same := x.User == a.User && strings.TrimPrefix(scope, records.OperatorScope("")) == a.User
 	switch x.Kind {
-	case ledger.Purchase, ledger.Renewal, ledger.Grant:
+	case journal.Purchase, journal.Renewal, journal.Grant:
 		same = same && a.Wallet != nil && moved == -a.Wallet.Charged && x.Reference == records.Reference(a.Subscription)
-	case ledger.Credit, ledger.Debit, ledger.Clear:
+	case journal.Credit, journal.Debit, journal.Clear:
 		same = same && a.Wallet == nil && moved == a.Amount
 	default:
 		same = false
@@ -259,11 +260,11 @@ func (v *verification) answer(where, scope string, a answer) error {
 }
 
 // answersTo checks that one stored answer names a sale.
-func (v *verification) answersTo(user string, subscription int64, sold ledger.ID) error {
+func (v *verification) answersTo(user string, subscription int64, sold journal.ID) error {
 	var err error
 	times := 0
 	for _, scope := range []string{user, records.OperatorScope(user)} {
-		err = cmp.Or(err, ledger.ScanAnswers(v, scope, func(_, _ string, result json.RawMessage) error {
+		err = cmp.Or(err, journal.ScanAnswers(v, scope, func(_, _ string, result json.RawMessage) error {
 			if a, is := readAnswer(result); is && a.Wallet != nil && a.Order == sold.String() {
 				times++
 			}

@@ -12,8 +12,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/multiset"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -269,10 +270,10 @@ func (v *verification) link(s *records.SubscriptionRecord, before, after *record
 func (v *verification) sold(s *records.SubscriptionRecord, have *records.Sale) error {
 	v.accounted.Add(have.Transfer[:], +1)
 	v.answered.Add(have.Transfer[:], +1)
-	want := map[ledger.Account]money.Amount{ledger.Wallet(s.User): -have.Price, ledger.Sold: have.Price}
+	want := map[journal.Account]money.Amount{journal.Wallet(s.User): -have.Price, journal.Sold: have.Price}
 	if start, ok := have.Grants(); ok {
 		want[s.QuotaAccount(start)] = have.Quota
-		want[ledger.Granted] = -have.Quota
+		want[journal.Granted] = -have.Quota
 	}
 	return v.transfer(nameOf(s), have.Transfer, booked{records.TransferKinds[have.Kind], s.User, records.Reference(s.ID), want})
 }
@@ -331,16 +332,16 @@ func (v *verification) opened(s *records.SubscriptionRecord, start int64) (quota
 	}
 	id := records.GrantID(s.ID, start)
 	v.accounted.Add(id[:], +1)
-	return quota, v.transfer(nameOf(s), id, booked{ledger.Grant, s.User, records.Reference(s.ID), map[ledger.Account]money.Amount{
-		ledger.Granted: -quota, s.QuotaAccount(start): quota,
+	return quota, v.transfer(nameOf(s), id, booked{journal.Grant, s.User, records.Reference(s.ID), map[journal.Account]money.Amount{
+		journal.Granted: -quota, s.QuotaAccount(start): quota,
 	}})
 }
 
 // entered returns what an account was granted.
-func (v *verification) entered(a ledger.Account) (sum money.Amount, err error) {
-	err = ledger.ScanEntries(v, a, 0, func(e ledger.Entry) bool {
+func (v *verification) entered(a journal.Account) (sum money.Amount, err error) {
+	err = journal.ScanEntries(v, a, 0, func(e journal.Entry) bool {
 		switch e.Kind {
-		case ledger.Purchase, ledger.Renewal, ledger.Grant:
+		case journal.Purchase, journal.Renewal, journal.Grant:
 			sum += e.Amount
 		}
 		return true

@@ -1,0 +1,103 @@
+package journal
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// Call is a model call that was sent to a backend.
+type Call struct {
+	ID        string       `json:"id"`   // of the request
+	Time      int64        `json:"time"` // when it came, Unix milliseconds
+	User      string       `json:"user"`
+	Key       string       `json:"key"`
+	Model     string       `json:"model"`
+	Route     string       `json:"route"`
+	Stream    bool         `json:"stream,omitempty"`
+	Status    int          `json:"status,omitempty"` // as the caller got it
+	Ended     usage.Ended  `json:"ended,omitempty"`  // empty while it is under way
+	Usage     usage.Basis  `json:"usage,omitempty"`
+	Rule      usage.Rule   `json:"rule,omitempty"` // by which it was charged, or not
+	Tokens    usage.Tokens `json:"tokens,omitzero"`
+	Cost      money.Amount `json:"cost"`                  // charged in all
+	Lost      money.Amount `json:"uncollected,omitempty"` // the part of its cost that could not be charged; the operator's loss
+	FirstByte int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero when nothing came
+	Duration  int64        `json:"duration,omitempty"`    // milliseconds
+}
+
+// Crashed is how a call ended that a crash of the gateway interrupted.
+const Crashed usage.Ended = "crash"
+
+// CallRecord is a call as it is stored, with what it has paid.
+type CallRecord struct {
+	Call
+	Number int // of its last settlement
+	Paid   []Payment
+}
+
+// Payment is what one settlement took from an account, by the transfer it is in.
+type Payment struct {
+	Transfer ID
+	Account  string // its own name: "wallet"
+	Amount   money.Amount
+}
+
+// MaxPaid is how many payments a record lists one by one. The record of a long call is
+// written anew at each settlement, so it adds its first payments up.
+const MaxPaid = 8
+
+// Pay adds a payment.
+func (c *CallRecord) Pay(p Payment) {
+	c.Paid = append(c.Paid, p)
+	if len(c.Paid) <= MaxPaid {
+		return
+	}
+	for i := range c.Paid[:len(c.Paid)-1] {
+		first := c.Paid[i]
+		for j := i + 1; j < len(c.Paid); j++ {
+			if c.Paid[j].Account == first.Account {
+				c.Paid[j].Amount += first.Amount
+				c.Paid = slices.Delete(c.Paid, i, i+1)
+				return
+			}
+		}
+	}
+}
+
+// Keys of the store:
+//
+//	call/<user>/<^time>/<request id>       records of calls, newest first
+//	callopen/<user>/<^time>/<request id>   an index of those under way that were settled in between
+const (
+	CallPrefix     = "call/"
+	OpenCallPrefix = "callopen/"
+)
+
+// StoreKey returns the key of the call below one of the prefixes.
+func (c *Call) StoreKey(prefix string) []byte {
+	key := make([]byte, 0, len(prefix)+len(c.User)+len(c.ID)+10)
+	key = append(append(append(key, prefix...), c.User...), '/')
+	key = binary.BigEndian.AppendUint64(key, uint64(math.MaxInt64-c.Time))
+	return append(append(key, '/'), c.ID...)
+}
+
+// CountedModel returns the model by which a call counts in [Usage]. A call that the backend
+// refuses costs nothing and may name any model. All such calls count together under no model;
+// otherwise a key could fill the store with rows that are never purged.
+func (c *Call) CountedModel() string {
+	if c.Ended == usage.Refused {
+		return ""
+	}
+	return c.Model
+}
+
+// Day returns the day for which the call counts.
+func (c *Call) Day() Day { return DayOf(time.UnixMilli(c.Time)) }
+
+// End returns when the call ended.
+func (c *Call) End() time.Time { return time.UnixMilli(c.Time + c.Duration) }

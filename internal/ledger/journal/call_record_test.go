@@ -1,0 +1,92 @@
+package journal
+
+import (
+	"encoding/binary"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
+		amount := rapid.Custom(func(t *rapid.T) money.Amount { return money.Amount(number.Draw(t, "n")) })
+		want := CallRecord{
+			Call: Call{
+				ID: rapid.String().Draw(t, "id"), Time: number.Draw(t, "time"), User: rapid.StringMatching(`[^/]*`).Draw(t, "user"),
+				Key: rapid.String().Draw(t, "key"), Model: rapid.String().Draw(t, "model"), Route: rapid.StringMatching(`[<>&"\\ -~é]*`).Draw(t, "route"),
+				Stream: rapid.Bool().Draw(t, "stream"), Status: int(rapid.Int16().Draw(t, "status")),
+				Ended: rapid.SampledFrom(endedWords).Draw(t, "ended"), Usage: rapid.SampledFrom(basisWords).Draw(t, "usage"),
+				Rule: rapid.SampledFrom(ruleWords).Draw(t, "rule"),
+				Tokens: usage.Tokens{
+					Input: number.Draw(t, "input"), Output: number.Draw(t, "output"), CacheRead: number.Draw(t, "read"),
+					CacheWrite5m: number.Draw(t, "5m"), CacheWrite1h: number.Draw(t, "1h"), Reasoning: number.Draw(t, "reasoning"),
+					AudioInput: number.Draw(t, "audio in"), ImageOutput: number.Draw(t, "image out"),
+				},
+				Cost: max(amount.Draw(t, "cost"), -money.Max), Lost: max(amount.Draw(t, "lost"), -money.Max),
+				FirstByte: number.Draw(t, "first"), Duration: number.Draw(t, "duration"),
+			},
+			Number: rapid.Int().Draw(t, "number"),
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "payments") {
+			want.Paid = append(want.Paid, Payment{
+				IDOf(rapid.String().Draw(t, "transfer")), rapid.String().Draw(t, "account"), max(amount.Draw(t, "paid"), -money.Max),
+			})
+		}
+		key := want.StoreKey(CallPrefix)
+		record := want.Encode(key)
+		got, err := DecodeCall(key, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v was written, and %+v read", want, got)
+		}
+		if _, err := DecodeCall(append(key, 'x'), record); err == nil {
+			t.Fatal("it is taken for the record of another call")
+		}
+		at := rapid.IntRange(0, len(record)-1).Draw(t, "at")
+		record[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
+		if _, err := DecodeCall(key, record); err == nil {
+			t.Fatalf("it is read though byte %d is damaged", at)
+		}
+	})
+}
+
+func TestARecordWithoutMediaIsNoLarger(t *testing.T) {
+	t.Parallel()
+	text := CallRecord{Call: Call{ID: "req_A", User: "usr_1", Ended: usage.Complete, Tokens: usage.Tokens{Input: 1, Output: 1}}}
+	media := text
+	media.Tokens.AudioInput = 1
+	key := text.StoreKey(CallPrefix)
+	// The kinds of media are the last four, and take a byte each.
+	if got := len(media.Encode(key)) - len(text.Encode(key)); got != 4 {
+		t.Errorf("a record with tokens of audio is %d bytes larger, want 4", got)
+	}
+}
+
+// FuzzCallRecord reads any bytes as the record of a call, with a right sum.
+func FuzzCallRecord(f *testing.F) {
+	c := CallRecord{Call: Call{ID: "req_A", User: "usr_1", Key: "key_1", Model: "m", Ended: usage.Complete}, Number: 1, Paid: []Payment{{ID{1}, "wallet", 5}}}
+	key := c.StoreKey(CallPrefix)
+	record := c.Encode(key)
+	f.Add(record[:len(record)-4])
+	f.Add([]byte("\x02"))
+	f.Add([]byte("\x01{}"))
+	f.Fuzz(func(t *testing.T, record []byte) {
+		record = binary.BigEndian.AppendUint32(record, recordSum(key, record))
+		c, err := DecodeCall(key, record)
+		if err != nil {
+			return
+		}
+		again, err := DecodeCall(key, c.Encode(key))
+		if err != nil || !reflect.DeepEqual(c, again) {
+			t.Errorf("%q reads %+v, and written again %+v: %v", record, c, again, err)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// The records of calls and transfers consist of numbers as varints and texts with their lengths,
+// and end with a checksum.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// recordSum is the CRC-32 (Castagnoli) of a key and what its record has before the
+// sum: it tells a damaged record, and one that lies at the key of another.
+func recordSum(key, record []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// fields reads a record from its front. Whatever it is not is bad.
+type fields struct {
+	rest []byte
+	bad  bool
+}
+
+func (f *fields) number() int64 {
+	n, size := binary.Varint(f.rest)
+	f.skip(size)
+	return n
+}
+
+// count reads a number of things, each of which takes a byte at least.
+func (f *fields) count() int {
+	n := f.unsigned()
+	if n > uint64(len(f.rest)) {
+		f.bad = true
+		return 0
+	}
+	return int(n) //nolint:gosec // it is no more than a length
+}
+
+// skip passes over a varint; a size of none is that of one that is not there.
+func (f *fields) skip(size int) {
+	f.bad = f.bad || size == 0
+	f.take(size)
+}
+
+func (f *fields) text() string { return string(f.take(f.count())) }
+
+func (f *fields) take(n int) (b []byte) {
+	if n < 0 || n > len(f.rest) {
+		f.bad, f.rest = true, nil
+		return nil
+	}
+	b, f.rest = f.rest[:n], f.rest[n:]
+	return b
+}
+
+func (f *fields) byte() byte {
+	if b := f.take(1); !f.bad {
+		return b[0]
+	}
+	return 0
+}
+
+func (f *fields) unsigned() uint64 {
+	n, size := binary.Uvarint(f.rest)
+	f.skip(size)
+	return n
+}
+
+// place returns the place of a word in its table, by which records write it.
+func place[Word comparable](words []Word, word Word) int64 {
+	i := slices.Index(words, word)
+	if i < 0 {
+		panic(fmt.Sprintf("journal: records have no code for %v", word)) // a mistake in the code
+	}
+	return int64(i)
+}

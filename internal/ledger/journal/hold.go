@@ -1,0 +1,163 @@
+package journal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+// HoldState is where a hold stands. It leaves Held once.
+type HoldState string
+
+// The states of a hold.
+const (
+	Held    HoldState = "held"
+	Settled HoldState = "settled"
+	Voided  HoldState = "voided"
+)
+
+// HoldRecord is a hold. It is stored when it ends: while it is open, the transfer that began
+// it is its only record.
+type HoldRecord struct {
+	ID      ID           `json:"id"`
+	User    string       `json:"user"`
+	State   HoldState    `json:"state"`
+	Time    int64        `json:"time"`  // when it began, in Unix milliseconds
+	Parts   []Leg        `json:"parts"` // what was held, of which account
+	Charged money.Amount `json:"charged"`
+
+	// What was charged counts as a task of this day, key and model. Day is empty
+	// if nothing was.
+	Day   Day    `json:"day,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Model string `json:"model,omitempty"`
+}
+
+// Usage returns how a hold counts that was settled.
+func (h *HoldRecord) Usage() Usage {
+	return Usage{Day: h.Day, User: h.User, Key: h.Key, Model: h.Model, Tasks: 1, Cost: h.Charged}
+}
+
+// amount returns what was held in all.
+func (h *HoldRecord) amount() (sum money.Amount) {
+	for _, part := range h.Parts {
+		if !part.Account.Memo() {
+			sum += part.Held
+		}
+	}
+	return sum
+}
+
+// Holds are the holds that have ended.
+var Holds = table.Table[HoldRecord]{
+	Name: "hold",
+	Key:  func(h *HoldRecord) table.Key { return table.Key{h.User, string(h.ID[:])} },
+}
+
+// HoldKey returns the key of the record of a hold.
+func HoldKey(user string, id ID) []byte { return storage.Key(Holds.Name, user, string(id[:])) }
+
+// EndOf returns the id of the transfer that ends a hold.
+func EndOf(hold ID) ID { return IDOf("end", hold.String()) }
+
+// readHold returns a hold of a user, or nil if there is none.
+func readHold(r storage.Reader, user string, id ID) (*HoldRecord, error) {
+	if ended, err := Holds.Get(r, user, string(id[:])); err != nil || ended != nil {
+		return ended, err
+	}
+	x, found, err := ReadTransfer(r, id)
+	if err != nil || !found || x.Kind != Hold || x.User != user {
+		return nil, err
+	}
+	return x.openHold(), nil
+}
+
+// openHold returns the hold that a transfer begins.
+func (x *Transfer) openHold() *HoldRecord {
+	h := &HoldRecord{ID: x.ID, User: x.User, State: Held, Time: x.Time, Parts: make([]Leg, len(x.Legs))}
+	for i, leg := range x.Legs {
+		h.Parts[i] = Leg{Account: leg.Account, Held: leg.Held}
+	}
+	return h
+}
+
+// EndHold settles a hold for cost, at most what is held, in the order in which it was taken, and
+// releases the rest; a cost of zero voids it. What is charged counts as a task of today, by the
+// user and the key and to the model of u. A hold ends once: if it has ended, EndHold does
+// nothing and returns what was charged.
+func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (charged money.Amount, err error) {
+	h, err := readHold(t, u.User, id)
+	switch {
+	case err != nil:
+		return 0, err
+	case h == nil:
+		return 0, fmt.Errorf("ledger: there is no hold %s", id)
+	case h.State != Held:
+		return h.Charged, nil
+	}
+	x := Transfer{ID: EndOf(id), Kind: Void, User: u.User, Reference: id.String()}
+	h.State, h.Charged = Voided, min(cost, h.amount())
+	if h.Charged > 0 {
+		h.State, x.Kind = Settled, Settle
+		h.Day, h.Key, h.Model = DayOf(now), u.Key, u.Model
+		if err := h.Usage().Count(t); err != nil {
+			return 0, err
+		}
+	}
+	left := h.Charged
+	for _, part := range h.Parts {
+		pays := h.Charged
+		if !part.Account.Memo() {
+			pays = min(left, part.Held)
+			left -= pays
+		}
+		x.Legs = append(x.Legs, Leg{Account: part.Account, Amount: -pays, Held: -part.Held})
+	}
+	x.Legs = append(x.Legs, Leg{Account: Spent, Amount: h.Charged})
+	switch booked, err := Book(t, now, x); {
+	case err != nil:
+		return 0, err
+	case !booked:
+		return 0, fmt.Errorf("ledger: hold %s has ended, and how is not known", id)
+	}
+	return h.Charged, Holds.Put(t, nil, h)
+}
+
+// HoldInfo is a hold as it stands.
+type HoldInfo struct {
+	ID      ID
+	User    string
+	State   HoldState
+	Amount  money.Amount // what was set aside
+	Charged money.Amount // what it was settled for
+}
+
+func (h *HoldRecord) info() HoldInfo { return HoldInfo{h.ID, h.User, h.State, h.amount(), h.Charged} }
+
+// ReadHold returns a hold of a user and whether there is one. It fails with
+// [storage.ErrUnreadable] if that cannot be told.
+func ReadHold(r storage.Reader, user string, id ID) (info HoldInfo, found bool, err error) {
+	h, err := readHold(r, user, id)
+	if err != nil || h == nil {
+		return info, false, err
+	}
+	return h.info(), true, nil
+}
+
+// ScanOpenHolds calls fn for all holds that have not ended, with what they are about, until it
+// returns an error. A hold that cannot be read is left out: the verification of the ledger
+// reports it.
+func ScanOpenHolds(r storage.Reader, fn func(h HoldInfo, reference string) error) error {
+	return ScanTransfers(r, func(x Transfer) error {
+		if x.Kind != Hold {
+			return nil
+		}
+		if ended, err := HasTransfer(r, EndOf(x.ID)); err != nil || ended {
+			return err
+		}
+		return fn(x.openHold().info(), x.Reference)
+	})
+}

@@ -1,0 +1,247 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// Kind is what a transfer is for.
+type Kind string
+
+// The kinds of transfers.
+const (
+	Calls    Kind = "calls"    // settlements of calls, many in one
+	Purchase Kind = "purchase" // of a plan, from the wallet
+	Renewal  Kind = "renewal"  // of a subscription, from the wallet
+	Grant    Kind = "grant"    // of a period's quota
+	TopUp    Kind = "topup"    // a paid order
+	Refund   Kind = "refund"   // of an order, to the payer
+	Dispute  Kind = "dispute"  // of a payment, by the payer
+	Restore  Kind = "restore"  // of a disputed payment, to us
+	Credit   Kind = "credit"   // by an operator
+	Debit    Kind = "debit"    // by an operator
+	Clear    Kind = "clear"    // of a receivable, by an operator
+	Hold     Kind = "hold"     // sets money aside
+	Settle   Kind = "settle"   // ends a hold with a payment
+	Void     Kind = "void"     // ends a hold without one
+)
+
+// kindWords are the kinds. Records write their places in this table, from 1, so a place is never
+// used again for another kind.
+var kindWords = []Kind{Calls, Purchase, Renewal, Grant, TopUp, Refund, Dispute, Restore, Credit, Debit, Clear, Hold, Settle, Void}
+
+func (k Kind) code() byte { return byte(place(kindWords, k) + 1) }
+
+func kindOf(code byte) (Kind, bool) {
+	if code == 0 || int(code) > len(kindWords) {
+		return "", false
+	}
+	return kindWords[code-1], true
+}
+
+// ID names a transfer. It is written as 32 hexadecimal digits.
+type ID [16]byte
+
+// String returns the id in hexadecimal.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (id ID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *ID) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(id) {
+		return fmt.Errorf("a transfer id has %d hexadecimal digits, this has %d", 2*len(id), len(text))
+	}
+	_, err := hex.Decode(id[:], text)
+	return err
+}
+
+// Before reports whether id sorts before another.
+func (id ID) Before(other ID) bool { return bytes.Compare(id[:], other[:]) < 0 }
+
+// IDOf derives an id from what a transfer does, so that two that do the same thing have the same
+// id. The words are told apart: ("a", "bc") is not ("ab", "c").
+func IDOf(words ...string) (id ID) {
+	hash := sha256.New()
+	for _, word := range words {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(word)))
+		hash.Write(size[:])
+		hash.Write([]byte(word))
+	}
+	copy(id[:], hash.Sum(nil))
+	return id
+}
+
+// TimedID draws an id that begins with the time in milliseconds, so that ids that are drawn
+// later are greater.
+func TimedID(now time.Time) (id ID) {
+	_, _ = rand.Read(id[:])
+	binary.BigEndian.PutUint64(id[:8], uint64(now.UnixMilli())<<16|uint64(id[6])<<8|uint64(id[7]))
+	return id
+}
+
+// FirstTimed returns the least id that TimedID draws at t.
+func FirstTimed(t time.Time) (id ID) {
+	binary.BigEndian.PutUint64(id[:8], uint64(t.UnixMilli())<<16)
+	return id
+}
+
+// Leg is what a transfer does to one account.
+type Leg struct {
+	Account Account      `json:"a"`
+	Amount  money.Amount `json:"n,omitempty"` // change of the balance
+	Held    money.Amount `json:"h,omitempty"` // change of what is held
+	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if it is of a user
+}
+
+// Transfer moves money. Its legs have the sum zero, without those on memo accounts. A leg of
+// nothing is left out.
+type Transfer struct {
+	ID        ID
+	Kind      Kind
+	Time      int64 // Unix milliseconds
+	User      string
+	Legs      []Leg
+	Reference string // what it is about: an order, a subscription, a hold
+	Actor     string // who did it, if that is not the user
+	Reason    string // why, in an operator's words
+	Count     int    // of settlements, for Calls
+}
+
+// TransferKey returns the key of a transfer.
+func TransferKey(id ID) []byte { return append([]byte(TransferPrefix), id[:]...) }
+
+// LegsBetween returns the two legs that bring amount from one account to another.
+func LegsBetween(from, to Account, amount money.Amount) []Leg {
+	return []Leg{{Account: from, Amount: -amount}, {Account: to, Amount: amount}}
+}
+
+// Entry returns the entry that a leg becomes, without the state after it.
+func (x *Transfer) Entry(leg Leg) Entry {
+	return Entry{
+		Number: leg.Number, Kind: x.Kind, Transfer: x.ID,
+		Amount: leg.Amount, Held: leg.Held, Time: time.UnixMilli(x.Time),
+	}
+}
+
+// ErrShort is the error of a transfer that would take more than an account has available. The
+// reservations of calls and purchases prevent it; this is the last check, in the transaction
+// itself.
+var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffice")
+
+// Book writes a transfer with the entries of users. It returns false and changes nothing if a
+// transfer with this id exists: it has happened. It fails with ErrShort if the transfer takes
+// more from a user than is available.
+func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
+	if have, err := HasTransfer(t, x.ID); err != nil || have {
+		return false, err
+	}
+	return true, BookNew(t, now, x)
+}
+
+// BookNew is Book for a transfer of which the caller knows that it has not happened.
+func BookNew(t storage.Txn, now time.Time, x Transfer) error {
+	x.Time = now.UnixMilli()
+	legs := x.Legs
+	x.Legs = nil
+	var sum money.Amount
+	for _, leg := range legs {
+		if leg.Amount == 0 && leg.Held == 0 {
+			continue
+		}
+		leg.Account = leg.Account.On(now)
+		if err := x.enter(t, &leg); err != nil {
+			return err
+		}
+		if !leg.Account.Memo() {
+			sum += leg.Amount // cannot overflow unnoticed: balances are checked one by one
+		}
+		x.Legs = append(x.Legs, leg)
+	}
+	if sum != 0 {
+		panic(fmt.Sprintf("ledger: the legs of a %s have the sum %v", x.Kind, sum))
+	}
+	key := TransferKey(x.ID)
+	return t.Set(key, x.Encode(key), time.Time{})
+}
+
+// enter numbers a leg and writes the account's new state and, for an account of a user, the
+// entry.
+func (x *Transfer) enter(t storage.Txn, leg *Leg) error {
+	before, err := ReadState(t, leg.Account)
+	if err != nil {
+		return err
+	}
+	leg.Number = before.Entries + 1
+	after := State{Entries: leg.Number}
+	var fits, held bool
+	after.Balance, fits = before.Balance.Add(leg.Amount)
+	after.Held, held = before.Held.Add(leg.Held)
+	switch {
+	case (!fits || !held) && leg.Account.System():
+		return fault.New(fault.AmountOutOfRange, "what is booked on one day cannot come to so much")
+	case !fits || !held:
+		return fault.New(fault.AmountOutOfRange, "the account %s cannot hold so much", leg.Account.Own())
+	case after.Held < 0:
+		return fmt.Errorf("ledger: a hold on %s ends for more than is held", leg.Account)
+	case leg.Account.Kept() && after.Available() < 0 && after.Available() < before.Available():
+		return ErrShort
+	}
+	if !leg.Account.System() {
+		e := x.Entry(*leg)
+		e.After = after
+		if err := t.Set(EntryKey(leg.Account, e.Number), e.Encode(), time.Time{}); err != nil {
+			return err
+		}
+	}
+	return t.Set(AccountKey(leg.Account), after.Encode(), time.Time{})
+}
+
+// HasTransfer reports whether there is a transfer with this id: whether it has happened.
+func HasTransfer(r storage.Reader, id ID) (bool, error) {
+	record, err := r.Get(TransferKey(id))
+	return record != nil, err
+}
+
+// ReadTransfer returns a transfer and whether there is one. It fails with
+// [storage.ErrUnreadable] if there is one that cannot be decoded.
+func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
+	key := TransferKey(id)
+	record, err := r.Get(key)
+	if err != nil || record == nil {
+		return x, false, err
+	}
+	if x, err = DecodeTransfer(key, record); err != nil {
+		return x, true, fmt.Errorf("transfer %v: %w: %w", id, storage.ErrUnreadable, err)
+	}
+	return x, true, nil
+}
+
+// ScanTransfers calls fn for every transfer except those of calls, which are most of all, in the
+// order of ids. A transfer that cannot be read is left out: the verification of the ledger
+// reports it.
+func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
+	var failed error
+	err := r.Scan([]byte(TransferPrefix), storage.PrefixEnd([]byte(TransferPrefix)), func(key, record []byte) bool {
+		if isOfCalls(record) {
+			return true
+		}
+		if x, err := DecodeTransfer(key, record); err == nil {
+			failed = fn(x)
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}

@@ -1,0 +1,134 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// calls goes through the records of a user's calls, and the index of those under
+// way, which has the same order.
+func (v *verification) calls(records, open *cursor, b *books) {
+	for key, val := range records.of(b.user) {
+		v.Calls++
+		rest := string(key[len(journal.CallPrefix):])
+		indexed := v.indexed(open, b.user, rest)
+		c, err := journal.DecodeCall(key, val)
+		if err != nil {
+			v.tell(whereCall(b.user, rest), "its record cannot be read: %v", err)
+			continue
+		}
+		v.call(&c, indexed, b)
+	}
+	v.indexed(open, b.user, "")
+}
+
+// call looks at one record.
+func (v *verification) call(c *journal.CallRecord, indexed bool, b *books) {
+	where := "call " + c.ID + " of " + c.User
+	switch {
+	case c.Ended == "" && !indexed:
+		v.tell(where, "it is under way, but not in the index of those")
+	case c.Ended != "" && indexed:
+		v.tell(where, "it has ended, but is in the index of those under way")
+	}
+	left := c.Cost
+	for _, p := range c.Paid {
+		left -= p.Amount
+		v.payment(where, c, p, b)
+	}
+	if left != 0 {
+		v.tell(where, "it has cost %v, and paid %v", c.Cost, c.Cost-left)
+	}
+	if c.Day() >= v.wholeFrom {
+		b.count(journal.Usage{
+			Day: c.Day(), User: c.User, Key: c.Key, Model: c.CountedModel(),
+			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost,
+		})
+	}
+}
+
+// payment looks at one payment of a call. Its transfer need not have a leg on the
+// account: what several calls paid and were given back there may come to nothing.
+func (v *verification) payment(where string, c *journal.CallRecord, p journal.Payment, b *books) {
+	account := journal.Account(journal.UserPrefix + c.User + "/" + p.Account)
+	if !account.Kept() {
+		v.tell(where, "it has paid from %s, where no money is kept", account)
+		return
+	}
+	if !p.Transfer.Before(v.paidFrom) {
+		add(b.paid, account, -p.Amount)
+		if len(c.Paid) >= journal.MaxPaid && journal.FirstTimed(time.UnixMilli(c.Time)).Before(v.paidFrom) {
+			b.vague[account] = true
+		}
+	}
+	if v.filter.has(account, p.Transfer) {
+		return
+	}
+	switch x, found := v.transfer(p.Transfer); {
+	case !found:
+		v.tell(where, "it has paid from %s by transfer %v, which is missing", account, p.Transfer)
+	case x != nil && x.Kind != journal.Calls:
+		v.tell(where, "it has paid from %s by transfer %v, which is a %s", account, p.Transfer, x.Kind)
+	}
+}
+
+// indexed reports whether the call whose key ends with rest is in the index of calls under way.
+// It must be called for all calls of a user in the order of their keys, and last with an empty
+// rest. It reports index keys that it passes as keys without a record.
+func (v *verification) indexed(open *cursor, user, rest string) bool {
+	for {
+		have, more := open.user()
+		if !more || have != user {
+			return false
+		}
+		name, _ := open.rest()
+		if rest != "" && name > rest {
+			return false
+		}
+		open.next()
+		if name == rest {
+			return true
+		}
+		v.tell(whereCall(user, name), "it is in the index of those under way, but has no record")
+	}
+}
+
+// whereCall names a call by the end of its key: <user>/<^time>/<id>.
+func whereCall(user, rest string) string {
+	if from := len(user) + len("/########/"); len(rest) > from {
+		return "call " + rest[from:] + " of " + user
+	}
+	return fmt.Sprintf("call %q", rest)
+}
+
+// usage checks the usage of a user's days.
+func (v *verification) usage(records *cursor, b *books) {
+	for key, val := range records.of(b.user) {
+		where := whereUsage(string(key))
+		var u journal.Usage
+		if err := storage.DecodeRecord(val, &u); err != nil {
+			v.tell(where, "its record cannot be read: %v", err)
+			continue
+		}
+		if string(u.StoreKey()) != string(key) {
+			v.tell(where, "its record is that of %s", whereUsage(string(u.StoreKey())))
+		}
+		b.spent -= u.Cost
+		if u.Day >= v.wholeFrom {
+			b.count(journal.Usage{
+				Day: u.Day, User: u.User, Key: u.Key, Model: u.Model,
+				Calls: -u.Calls, Tasks: -u.Tasks, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Lost: -u.Lost,
+			})
+		}
+	}
+}
+
+// whereUsage names the sums of a day by their key.
+func whereUsage(key string) string {
+	return "usage " + strings.TrimPrefix(key, journal.Usages.Name+"/")
+}

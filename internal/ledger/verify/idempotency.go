@@ -1,0 +1,26 @@
+package verify
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// idempotencyKeys checks that what was answered once can be answered again.
+func (v *verification) idempotencyKeys() {
+	prefix := journal.IdempotencyRecords.Name + "/"
+	for key, record := range v.records(prefix) {
+		v.IdempotencyKeys++
+		name := string(key[len(prefix):])
+		cut := max(0, strings.LastIndexByte(name, '/'))
+		where := journal.WhereIdempotencyKey(name[:cut], strings.TrimPrefix(name[cut:], "/"))
+		var c journal.IdempotencyRecord
+		if err := storage.DecodeRecord(record, &c); err != nil {
+			v.tell(where, "its record cannot be read: %v", err)
+		} else if !json.Valid(c.Result) {
+			v.tell(where, "its record has no answer")
+		}
+	}
+}
