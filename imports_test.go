@@ -44,6 +44,10 @@ var layers = []struct {
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // what tests stand on
 	{"money", nil, false},
+	{"internal/task/record", []string{"internal/audit", "internal/catalog", "internal/fault", "internal/ledger", "money", "storage", "backends"}, false},
+	{"internal/task/transition", []string{"internal/task/record", "internal/audit", "internal/catalog", "internal/ledger", "money", "storage", "backends"}, false},
+	{"internal/task/callback", []string{"internal/task/record", "internal/audit", "internal/fault", "storage"}, false},
+	{"internal/task/verify", []string{"internal/task/record", "internal/task/transition", "internal/ledger", "internal/multiset", "money", "storage"}, false},
 	{"internal", []string{"internal", "money", "storage", "payments", "backends"}, false},
 	{"backends/demo/film", nil, false},
 	{"backends/backendstest", []string{"backends"}, false},

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/media"
-	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -38,7 +38,7 @@ var domains = []struct {
 	verify func(r storage.Reader, now time.Time, problem func(format string, args ...any)) error
 }{
 	{"billing", billing.Verify},
-	{"tasks", task.Verify},
+	{"tasks", verify.Tasks},
 	{"media", func(r storage.Reader, _ time.Time, problem func(format string, args ...any)) error {
 		return media.Verify(r, problem)
 	}},
