@@ -69,8 +69,12 @@ func (c *cache) drop(id string) {
 // watch wakes those who wait for a change of a task. The zero value is ready to use.
 type watch struct {
 	mu    sync.Mutex
-	tasks map[string]chan struct{}
-	count map[string]int
+	tasks map[string]*watched
+}
+
+type watched struct {
+	changed chan struct{}
+	waiting int
 }
 
 // begin returns a channel that is closed at the next change, and a function that ends the wait.
@@ -78,23 +82,19 @@ func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.tasks == nil {
-		w.tasks, w.count = make(map[string]chan struct{}), make(map[string]int)
+		w.tasks = make(map[string]*watched)
 	}
-	c := w.tasks[id]
-	if c == nil {
-		c = make(chan struct{})
-		w.tasks[id] = c
+	one := w.tasks[id]
+	if one == nil {
+		one = &watched{changed: make(chan struct{})}
+		w.tasks[id] = one
 	}
-	w.count[id]++
-	return c, func() {
+	one.waiting++
+	return one.changed, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.tasks[id] != c {
-			return // it has changed
-		}
-		if w.count[id]--; w.count[id] == 0 {
+		if one.waiting--; one.waiting == 0 && w.tasks[id] == one {
 			delete(w.tasks, id)
-			delete(w.count, id)
 		}
 	}
 }
@@ -103,9 +103,8 @@ func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
 func (w *watch) notify(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c := w.tasks[id]; c != nil {
-		close(c)
+	if one := w.tasks[id]; one != nil {
+		close(one.changed)
 		delete(w.tasks, id)
-		delete(w.count, id)
 	}
 }

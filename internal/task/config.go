@@ -30,12 +30,12 @@ type Backend struct {
 	BusyTimeout time.Duration
 }
 
-// DefaultBusyTimeout is how long a backend may refuse one task.
-const DefaultBusyTimeout = 30 * time.Minute
+// defaultBusyTimeout is how long a backend may refuse one task.
+const defaultBusyTimeout = 30 * time.Minute
 
-// DefaultPolls is how often a backend is asked in a second unless it is
+// defaultPolls is how often a backend is asked in a second unless it is
 // configured otherwise.
-const DefaultPolls = 50
+const defaultPolls = 50
 
 // Config is what a configuration says. It is replaced as a whole by a reload and
 // never changed.

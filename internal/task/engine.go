@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -71,14 +72,11 @@ func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 	if opts.OnAudit == nil {
 		opts.OnAudit = func(audit.Event) {}
 	}
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
 	e := &Engine{
 		core:    core{ledger: l, polls: limit.NewRateLimiter()},
 		drivers: make(map[string]*driver), unswept: make(map[string][]byte),
 	}
-	e.store = &record.Store{Store: store, Engine: rand.Text(), Log: opts.Logger, OnAudit: opts.OnAudit}
+	e.store = &record.Store{Store: store, Engine: rand.Text(), Log: cmp.Or(opts.Logger, zap.NewNop()), OnAudit: opts.OnAudit}
 	e.store.Life, e.end = context.WithCancel(context.Background())
 	e.sender = callback.NewSender(e.store)
 	e.Service = callback.NewService(e.sender)
@@ -95,12 +93,7 @@ func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 // Serve puts a configuration in force and resumes unfinished tasks. Backends that stay are driven
 // on without a break. The tasks of backends that are removed wait.
 func (e *Engine) Serve(c Config) error {
-	if c.Unfinished == 0 {
-		c.Unfinished = DefaultUnfinished
-	}
-	if c.Kept == 0 {
-		c.Kept = DefaultKept
-	}
+	c.Unfinished, c.Kept = cmp.Or(c.Unfinished, DefaultUnfinished), cmp.Or(c.Kept, DefaultKept)
 	if c.Kept < transition.SessionWindow {
 		return fmt.Errorf("tasks are kept for at least %v, as long as their session ids are in use, this is %v", transition.SessionWindow, c.Kept)
 	}
@@ -118,12 +111,7 @@ func (e *Engine) Serve(c Config) error {
 		if f, is := b.Backend.(backends.Fetcher); is && f.OnlyBytes() && c.Keeper == nil {
 			return fmt.Errorf("the backend %s gives bytes and no links: it needs copies of media to be kept", b.Name)
 		}
-		if b.PollsPerSecond == 0 {
-			b.PollsPerSecond = DefaultPolls
-		}
-		if b.BusyTimeout == 0 {
-			b.BusyTimeout = DefaultBusyTimeout
-		}
+		b.PollsPerSecond, b.BusyTimeout = cmp.Or(b.PollsPerSecond, defaultPolls), cmp.Or(b.BusyTimeout, defaultBusyTimeout)
 		next.backends[b.Name] = b
 	}
 	e.mu.Lock()

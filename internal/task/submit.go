@@ -46,17 +46,17 @@ type Submission struct {
 
 // The limits of a submission, in characters (docs/reference/tasks.md#platform-body).
 const (
-	MaxSessionID      = 50
-	MaxSessionContext = 1000
+	maxSessionID      = 50
+	maxSessionContext = 1000
 )
 
 // check refuses what cannot be a submission.
 func (s *Submission) check(e *Engine) error {
-	if n := utf8.RuneCountInString(s.SessionID); n > MaxSessionID {
-		return fault.At(fault.InvalidParameter, "session_id", "session_id has at most %d characters, this has %d", MaxSessionID, n)
+	if n := utf8.RuneCountInString(s.SessionID); n > maxSessionID {
+		return fault.At(fault.InvalidParameter, "session_id", "session_id has at most %d characters, this has %d", maxSessionID, n)
 	}
-	if n := utf8.RuneCountInString(s.SessionContext); n > MaxSessionContext {
-		return fault.At(fault.InvalidParameter, "session_context", "session_context has at most %d characters, this has %d", MaxSessionContext, n)
+	if n := utf8.RuneCountInString(s.SessionContext); n > maxSessionContext {
+		return fault.At(fault.InvalidParameter, "session_context", "session_context has at most %d characters, this has %d", maxSessionContext, n)
 	}
 	if s.IdempotencyKey != "" {
 		if refused := s.idempotencyKey().Validate("Idempotency-Key"); refused != nil {

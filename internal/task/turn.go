@@ -61,7 +61,7 @@ func (d *driver) deliverWaiting(rec *record.Record) {
 	job, err := d.job(d.store.Life, rec)
 	if err != nil {
 		d.store.Log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
-		d.deferTask(rec, DefaultBusyTimeout, backends.UpstreamError, 0, true)
+		d.deferTask(rec, defaultBusyTimeout, backends.UpstreamError, 0, true)
 		return
 	}
 	d.deliver(rec, job, nil)
@@ -197,18 +197,15 @@ func (d *driver) claimDue(most int) (claimed []*record.Record, err error) {
 			if len(claimed) == most {
 				break
 			}
-			rec, err := record.Tasks.Get(t, record.LastID(key))
-			if errors.Is(err, storage.ErrUnreadable) {
-				unread = append(unread, err)
-				continue
+			before := len(unread)
+			rec, err := readable(t, key, &unread)
+			if err == nil && rec == nil && len(unread) == before {
+				err = t.Delete(key) // nothing leads to what does not exist
 			}
 			if err != nil {
 				return err
 			}
-			if rec == nil { // nothing leads to what does not exist
-				if err := t.Delete(key); err != nil {
-					return err
-				}
+			if rec == nil {
 				continue
 			}
 			c := transition.Change{Known: rec, Before: rec}
